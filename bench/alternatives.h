@@ -1,0 +1,25 @@
+// What a user would pick instead of a store, measured in turns with it.
+#ifndef CKPTDB_BENCH_ALTERNATIVES_H_
+#define CKPTDB_BENCH_ALTERNATIVES_H_
+
+#include "absl/status/status.h"
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/payload.h"
+#include "ckptdb/bench/report.h"
+#include "ckptdb/bench/store_save.h"
+
+namespace ckptdb::bench {
+
+// Adds two results, whose raw side is the alternative:
+// full/put_per_row  a RocksDB Put for each row, 1,000 of them a WriteBatch,
+//                   with the log, and a flush and sync at the end
+// full/fwrite       the arrays by buffered fwrite, and fsync
+absl::Status CompareWithAlternatives(const BenchOptions& options,
+                                     const Workspace& workspace,
+                                     const Table& table, StoreSave* save,
+                                     Report* report);
+
+}  // namespace ckptdb::bench
+
+#endif  // CKPTDB_BENCH_ALTERNATIVES_H_

@@ -1,0 +1,47 @@
+// The cases of ckptdb_bench, one a file. Each makes its data, measures against
+// the raw limit of the machine, adds its results to the report, and leaves
+// nothing on the disk.
+#ifndef CKPTDB_BENCH_CASES_H_
+#define CKPTDB_BENCH_CASES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "ckptdb/bench/report.h"
+
+namespace ckptdb::bench {
+
+struct BenchOptions {
+  // Everything is below a new folder in this one, which goes at the end.
+  std::string dir = ".";
+  int repetitions = 5;
+  // Of the alternatives, which are slow. 0 leaves them out.
+  int alternative_repetitions = 1;
+  // Workers of a save or a restore of ours. 0: the library's defaults.
+  int threads = 0;
+  // Of the table of `full` and `restore`.
+  uint64_t rows = 8'000'000;
+  // Of the tensors of `dense` and `restore`.
+  uint64_t dense_bytes = uint64_t{2} << 30;
+  // Of the step that `retention` deletes, and how many steps its store has
+  // when it is opened.
+  uint64_t retention_bytes = uint64_t{1} << 30;
+  uint64_t steps = 10'000;
+  uint64_t seed = 1;
+};
+
+// A table's rows, saved; and what a user would write instead of a store.
+absl::Status RunFull(const BenchOptions& options, Report* report);
+// Tensors, saved.
+absl::Status RunDense(const BenchOptions& options, Report* report);
+// Both of the above, read back with nothing of them in the page cache.
+absl::Status RunRestore(const BenchOptions& options, Report* report);
+// Deletion of a step until its space is back; opening a store of many steps.
+absl::Status RunRetention(const BenchOptions& options, Report* report);
+// A small save, in units of one fsync.
+absl::Status RunTiny(const BenchOptions& options, Report* report);
+
+}  // namespace ckptdb::bench
+
+#endif  // CKPTDB_BENCH_CASES_H_

@@ -1,0 +1,64 @@
+#include <vector>
+
+#include "ckptdb/bench/alternatives.h"
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/payload.h"
+#include "ckptdb/bench/store_save.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+constexpr double kMaxRatio = 1.1;
+constexpr double kMaxCpuSecondsPerGb = 0.6;
+
+// Of a save, beyond the memory of the caller.
+double MemoryLimitBytes(uint64_t rows) {
+  constexpr uint64_t kFixedBytes = uint64_t{256} << 20;
+  constexpr uint64_t kBytesPerRow = 16;
+  return static_cast<double>(kFixedBytes + kBytesPerRow * rows);
+}
+
+CaseResult ToResult(const Table& table, const StoreSave& save,
+                    const std::vector<Outcome>& outcomes) {
+  CaseResult result = Compare("full", table.bytes(), outcomes);
+  const auto peak_bytes = static_cast<double>(save.peak_bytes());
+  result.figures = {{"rows", static_cast<double>(table.rows())},
+                    {"rows_per_second",
+                     static_cast<double>(table.rows()) / result.seconds.median},
+                    {"stored_bytes", static_cast<double>(save.stored_bytes())},
+                    {"peak_bytes", peak_bytes}};
+  result.goals = {
+      {"ratio", result.ratio(), kMaxRatio},
+      {"cpu_seconds_per_gb", result.cpu_seconds_per_gb(), kMaxCpuSecondsPerGb},
+      {"peak_bytes", peak_bytes, MemoryLimitBytes(table.rows())}};
+  return result;
+}
+
+}  // namespace
+
+absl::Status RunFull(const BenchOptions& options, Report* report) {
+  // RocksDB beside its log and under compaction takes the most.
+  constexpr uint64_t kCopies = 5;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kCopies * options.rows * Table::kRowBytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto table,
+                          Table::Make(options.rows, options.seed));
+  RankState state;
+  table->AddTo(&state);
+  CKPTDB_ASSIGN_OR_RETURN(const auto save,
+                          StoreSave::Make(*workspace, options, &state));
+
+  std::vector<Contestant> contestants = {save->AsContestant()};
+  for (Contestant& writer : RawWriters(*workspace, table->payload())) {
+    contestants.push_back(std::move(writer));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
+                          TakeTurns("full", contestants, options.repetitions));
+  report->Add(ToResult(*table, *save, outcomes));
+  return CompareWithAlternatives(options, *workspace, *table, save.get(),
+                                 report);
+}
+
+}  // namespace ckptdb::bench

@@ -1,0 +1,117 @@
+#include "ckptdb/bench/measure.h"
+
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) +
+         static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+}
+
+// A line such as "VmHWM:   123 kB" of /proc/self/status, in bytes.
+uint64_t StatusLineBytes(const std::string& name) {
+  std::ifstream lines("/proc/self/status");
+  std::string word;
+  while (lines >> word) {
+    uint64_t kibibytes = 0;
+    if (word == name && lines >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
+}
+
+absl::StatusOr<Sample> RunOnce(const std::string& title,
+                               const Contestant& contestant) {
+  if (contestant.prepare) CKPTDB_RETURN_IF_ERROR(contestant.prepare());
+  CKPTDB_ASSIGN_OR_RETURN(const Sample sample, Measure(contestant.run));
+  std::fprintf(stderr, "%s: %s: %.4f s, CPU %.4f s\n", title.c_str(),
+               contestant.name.c_str(), sample.seconds, sample.cpu_seconds);
+  if (contestant.finish) CKPTDB_RETURN_IF_ERROR(contestant.finish());
+  return sample;
+}
+
+Summary SummarizeField(const Outcome& outcome, double Sample::*field) {
+  std::vector<double> values;
+  for (const Sample& sample : outcome.samples) {
+    values.push_back(sample.*field);
+  }
+  return Summarize(std::move(values));
+}
+
+}  // namespace
+
+absl::StatusOr<Sample> Measure(const std::function<absl::Status()>& run) {
+  const double cpu_before = CpuSeconds();
+  const auto before = std::chrono::steady_clock::now();
+  CKPTDB_RETURN_IF_ERROR(run());
+  const std::chrono::duration<double> passed =
+      std::chrono::steady_clock::now() - before;
+  return Sample{passed.count(), CpuSeconds() - cpu_before};
+}
+
+absl::StatusOr<std::vector<Outcome>> TakeTurns(
+    const std::string& title, absl::Span<const Contestant> contestants,
+    int repetitions) {
+  std::vector<Outcome> outcomes;
+  for (const Contestant& contestant : contestants) {
+    outcomes.push_back({contestant.name, {}});
+  }
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    const std::string turn = title + " " + std::to_string(repetition + 1) +
+                             "/" + std::to_string(repetitions);
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      const size_t next =
+          (static_cast<size_t>(repetition) + i) % contestants.size();
+      CKPTDB_ASSIGN_OR_RETURN(const Sample sample,
+                              RunOnce(turn, contestants[next]));
+      outcomes[next].samples.push_back(sample);
+    }
+  }
+  return outcomes;
+}
+
+Summary Summarize(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t upper = values.size() / 2;
+  const size_t lower = (values.size() - 1) / 2;
+  return {std::midpoint(values[lower], values[upper]), values.front(),
+          values.back()};
+}
+
+Summary SecondsOf(const Outcome& outcome) {
+  return SummarizeField(outcome, &Sample::seconds);
+}
+
+Summary CpuSecondsOf(const Outcome& outcome) {
+  return SummarizeField(outcome, &Sample::cpu_seconds);
+}
+
+void PeakMemory::Start() {
+  // What the allocator kept from work before would hide what is asked for now.
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
+  resident_bytes_ = StatusLineBytes("VmRSS:");
+}
+
+uint64_t PeakMemory::BytesAboveStart() const {
+  const uint64_t peak_bytes = StatusLineBytes("VmHWM:");
+  return peak_bytes > resident_bytes_ ? peak_bytes - resident_bytes_ : 0;
+}
+
+}  // namespace ckptdb::bench

@@ -1,0 +1,97 @@
+// What the benchmarks save: random bytes, which no codec makes smaller, in
+// memory of the trainer.
+#ifndef CKPTDB_BENCH_PAYLOAD_H_
+#define CKPTDB_BENCH_PAYLOAD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/bench/raw_io.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb::bench {
+
+// Zeroed pages of this process, all of them resident.
+class Pages {
+ public:
+  static absl::StatusOr<Pages> Allocate(size_t bytes);
+  ~Pages();
+  Pages(Pages&& other) noexcept;
+  Pages& operator=(Pages&&) = delete;
+
+  Memory memory() const { return {data_, bytes_}; }
+
+ private:
+  Pages(char* data, size_t bytes) : data_(data), bytes_(bytes) {}
+  char* data_;
+  size_t bytes_;
+};
+
+// A table of 64 f32 of an embedding and 64 f32 of its optimizer, with random
+// ids.
+class Table {
+ public:
+  static constexpr uint32_t kElements = 64;
+  static constexpr uint64_t kSlotBytes = kElements * sizeof(float);
+  static constexpr uint64_t kRowBytes = sizeof(int64_t) + 2 * kSlotBytes;
+
+  // InvalidArgument for no rows.
+  static absl::StatusOr<std::unique_ptr<Table>> Make(uint64_t rows,
+                                                     uint64_t seed);
+
+  uint64_t rows() const { return rows_; }
+  uint64_t bytes() const { return rows_ * kRowBytes; }
+  // Ids, embeddings, optimizer state.
+  std::vector<Memory> payload() const;
+  // Under the name "table"; refers to this object.
+  void AddTo(RankState* state) const;
+
+  // Scans the table back into this memory, its rows in the order they come.
+  absl::Status ReadFrom(const StepReader& step, const ReadOptions& options);
+  void Clear();
+  // Of all rows, whatever their order.
+  uint64_t Digest() const;
+
+ private:
+  Table(uint64_t rows, Pages ids, Pages embedding, Pages adagrad);
+
+  const uint64_t rows_;
+  const Pages ids_;
+  const Pages embedding_;
+  const Pages adagrad_;
+  const ArrayRowSource source_;
+};
+
+// Tensors of different sizes: half of all the bytes, a quarter, and so on.
+class Tensors {
+ public:
+  // `bytes` is rounded up to a multiple of 1 MiB.
+  static absl::StatusOr<std::unique_ptr<Tensors>> Make(uint64_t bytes,
+                                                       uint64_t seed);
+
+  uint64_t bytes() const { return pages_.memory().bytes; }
+  std::vector<Memory> payload() const { return {pages_.memory()}; }
+  // Refers to this object.
+  void AddTo(RankState* state) const;
+
+  absl::Status ReadFrom(const StepReader& step, const ReadOptions& options);
+  void Clear();
+  uint64_t Digest() const;
+
+ private:
+  Tensors(Pages pages, std::vector<Memory> tensors)
+      : pages_(std::move(pages)), tensors_(std::move(tensors)) {}
+
+  const Pages pages_;
+  const std::vector<Memory> tensors_;
+};
+
+}  // namespace ckptdb::bench
+
+#endif  // CKPTDB_BENCH_PAYLOAD_H_

@@ -1,0 +1,244 @@
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/payload.h"
+#include "ckptdb/bench/store_save.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+constexpr double kMaxDeleteSeconds = 0.005;
+constexpr double kMaxSpaceSeconds = 1;
+constexpr double kMaxOpenSeconds = 0.3;
+
+// Waits until most of `bytes` bytes that files below a folder have are free.
+class SpaceWatch {
+ public:
+  static absl::StatusOr<SpaceWatch> Start(std::string folder, uint64_t bytes) {
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t free_bytes, FreeBytes(folder));
+    const uint64_t allocated_bytes = AllocatedBytes(folder);
+    return SpaceWatch(std::move(folder), bytes, allocated_bytes, free_bytes);
+  }
+
+  // First for the files, then for the file system to say so. Others may write
+  // to it meanwhile, so it is given only so long, all of which then counts.
+  absl::Status WaitUntilBack() const {
+    const bool released = WaitFor(kDeadline, [&]() -> absl::StatusOr<bool> {
+      return AllocatedBytes(folder_) + most() <= allocated_bytes_;
+    });
+    if (!released) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the space of ", bytes_, " deleted bytes is not back ",
+                       "after ", kDeadline.count(), " ms"));
+    }
+    WaitFor(kSettle, [&]() -> absl::StatusOr<bool> {
+      CKPTDB_ASSIGN_OR_RETURN(const uint64_t free_bytes, FreeBytes(folder_));
+      return free_bytes >= free_bytes_ + most();
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kDeadline{60'000};
+  static constexpr std::chrono::milliseconds kSettle{250};
+  static constexpr int kPollMs = 1;
+
+  SpaceWatch(std::string folder, uint64_t bytes, uint64_t allocated_bytes,
+             uint64_t free_bytes)
+      : folder_(std::move(folder)),
+        bytes_(bytes),
+        allocated_bytes_(allocated_bytes),
+        free_bytes_(free_bytes) {}
+
+  // False when it did not become true in time.
+  static bool WaitFor(std::chrono::milliseconds time,
+                      const std::function<absl::StatusOr<bool>()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < deadline) {
+      const absl::StatusOr<bool> holds = condition();
+      if (holds.ok() && *holds) return true;
+      poll(nullptr, 0, kPollMs);
+    }
+    return false;
+  }
+
+  uint64_t most() const { return bytes_ - bytes_ / 10; }
+
+  std::string folder_;
+  uint64_t bytes_;
+  uint64_t allocated_bytes_;
+  uint64_t free_bytes_;
+};
+
+// Times of `remove` itself, and of it and the wait until `bytes` are free.
+struct Removal {
+  Outcome call;
+  Outcome space;
+};
+
+absl::Status MeasureRemoval(const std::string& folder, uint64_t bytes,
+                            const std::function<absl::Status()>& remove,
+                            Removal* removal) {
+  CKPTDB_RETURN_IF_ERROR(SyncFileSystem(folder));
+  CKPTDB_ASSIGN_OR_RETURN(const SpaceWatch watch,
+                          SpaceWatch::Start(folder, bytes));
+  CKPTDB_ASSIGN_OR_RETURN(const Sample call, Measure(remove));
+  CKPTDB_ASSIGN_OR_RETURN(const Sample wait,
+                          Measure([&] { return watch.WaitUntilBack(); }));
+  removal->call.samples.push_back(call);
+  removal->space.samples.push_back(
+      {call.seconds + wait.seconds, call.cpu_seconds + wait.cpu_seconds});
+  return absl::OkStatus();
+}
+
+absl::Status RemoveStep(StoreSave* save, uint64_t bytes, Removal* removal) {
+  CKPTDB_RETURN_IF_ERROR(save->Save());
+  const int64_t step = save->last_step();
+  return MeasureRemoval(
+      save->store().path(), bytes, [&] { return save->store().Delete(step); },
+      removal);
+}
+
+absl::Status RemoveRaw(const Workspace& workspace, const Table& table,
+                       Removal* removal) {
+  constexpr RawVariant kVariant{false, 2};
+  const std::string folder = workspace.Path("raw");
+  CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(folder));
+  CKPTDB_RETURN_IF_ERROR(RawWrite(folder, table.payload(), kVariant));
+  return MeasureRemoval(
+      folder, table.bytes(),
+      [&] {
+        for (int file = 0; file < kVariant.threads; ++file) {
+          CKPTDB_RETURN_IF_ERROR(Remove(absl::StrCat(folder, "/raw.", file)));
+        }
+        return absl::OkStatus();
+      },
+      removal);
+}
+
+void AddRemovals(uint64_t bytes, const Removal& ours, const Removal& raw,
+                 Report* report) {
+  CaseResult call =
+      Compare("retention/delete_call", bytes, {ours.call, raw.call});
+  call.goals = {{"seconds", call.seconds.median, kMaxDeleteSeconds}};
+  report->Add(std::move(call));
+  CaseResult space =
+      Compare("retention/delete_space", bytes, {ours.space, raw.space});
+  space.goals = {{"seconds", space.seconds.median, kMaxSpaceSeconds}};
+  report->Add(std::move(space));
+}
+
+// Deletes a large step next to one that stays, and plain files of the size.
+absl::Status RunDelete(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kCopies = 4;
+  const uint64_t rows =
+      std::max<uint64_t>(1, options.retention_bytes / Table::kRowBytes);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kCopies * options.retention_bytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto table, Table::Make(rows, options.seed));
+  RankState state;
+  table->AddTo(&state);
+  CKPTDB_ASSIGN_OR_RETURN(const auto save,
+                          StoreSave::Make(*workspace, options, &state));
+  CKPTDB_RETURN_IF_ERROR(save->Save());
+
+  Removal ours{{"ours", {}}, {"ours", {}}};
+  Removal raw{{"unlink", {}}, {"unlink", {}}};
+  for (int i = 0; i < options.repetitions; ++i) {
+    CKPTDB_RETURN_IF_ERROR(RemoveStep(save.get(), table->bytes(), &ours));
+    CKPTDB_RETURN_IF_ERROR(RemoveRaw(*workspace, *table, &raw));
+  }
+  AddRemovals(table->bytes(), ours, raw, report);
+  return absl::OkStatus();
+}
+
+// Steps of a tensor and a few rows each, no two with the same bytes.
+absl::Status BuildSteps(const std::string& path, uint64_t steps,
+                        uint64_t seed) {
+  constexpr uint64_t kRows = 4;
+  CKPTDB_ASSIGN_OR_RETURN(const auto table, Table::Make(kRows, seed));
+  std::vector<uint64_t> tensor(16);
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
+  for (uint64_t step = 0; step < steps; ++step) {
+    tensor[0] = step;
+    RankState state;
+    state.AddTensor("w", TensorView::Of(tensor.data(), {16}));
+    table->AddTo(&state);
+    SaveSpec spec;
+    spec.step = static_cast<int64_t>(step);
+    CKPTDB_RETURN_IF_ERROR(store->Save(spec, state).status());
+  }
+  return absl::OkStatus();
+}
+
+// Opens the store in `path`; closes it outside of the measured time.
+Contestant OpenStore(const std::string& path, uint64_t steps) {
+  const auto store = std::make_shared<std::unique_ptr<Store>>();
+  Contestant ours;
+  ours.name = "ours";
+  ours.run = [path, store] {
+    CKPTDB_ASSIGN_OR_RETURN(*store, Store::Open(path));
+    return absl::OkStatus();
+  };
+  ours.finish = [path, steps, store]() -> absl::Status {
+    const uint64_t found = (*store)->Steps().size();
+    store->reset();
+    if (found == steps) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat(path, " has ", found, " steps, not ", steps));
+  };
+  return ours;
+}
+
+absl::Status MeasureOpen(const std::string& name, const std::string& path,
+                         bool cold, const BenchOptions& options,
+                         Report* report) {
+  Contestant ours = OpenStore(path, options.steps);
+  Contestant raw;
+  raw.name = "read of all files";
+  raw.run = [path] { return ReadAllFiles(path); };
+  ours.prepare = [path, cold] {
+    return cold ? MakeCold(path) : ReadAllFiles(path);
+  };
+  raw.prepare = ours.prepare;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<Outcome> outcomes,
+      TakeTurns(name, {std::move(ours), std::move(raw)}, options.repetitions));
+  CaseResult result = Compare(name, FileBytes(path), outcomes);
+  result.figures = {{"steps", static_cast<double>(options.steps)}};
+  result.goals = {{"seconds", result.seconds.median, kMaxOpenSeconds}};
+  report->Add(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status RunOpen(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kNeededBytes = uint64_t{1} << 30;
+  CKPTDB_ASSIGN_OR_RETURN(const auto workspace,
+                          Workspace::Make(options.dir, kNeededBytes));
+  const std::string path = workspace->Path("store");
+  CKPTDB_RETURN_IF_ERROR(BuildSteps(path, options.steps, options.seed));
+  CKPTDB_RETURN_IF_ERROR(
+      MeasureOpen("retention/open_cold", path, true, options, report));
+  return MeasureOpen("retention/open_warm", path, false, options, report);
+}
+
+}  // namespace
+
+absl::Status RunRetention(const BenchOptions& options, Report* report) {
+  CKPTDB_RETURN_IF_ERROR(RunDelete(options, report));
+  return RunOpen(options, report);
+}
+
+}  // namespace ckptdb::bench

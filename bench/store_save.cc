@@ -1,0 +1,87 @@
+#include "ckptdb/bench/store_save.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+
+StageOptions StageOptionsOf(const BenchOptions& options) {
+  StageOptions stage;
+  if (options.threads > 0) stage.threads = options.threads;
+  return stage;
+}
+
+ReadOptions ReadOptionsOf(const BenchOptions& options) {
+  ReadOptions read;
+  if (options.threads > 0) read.threads = options.threads;
+  return read;
+}
+
+absl::StatusOr<std::unique_ptr<StoreSave>> StoreSave::Make(
+    const Workspace& workspace, const BenchOptions& options,
+    const RankState* state) {
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Store> store,
+                          Store::Open(workspace.Path("store")));
+  return std::unique_ptr<StoreSave>(
+      new StoreSave(std::move(store), StageOptionsOf(options), state));
+}
+
+absl::Status StoreSave::Clear() {
+  if (saved_) CKPTDB_RETURN_IF_ERROR(store_->Delete(step_));
+  saved_ = false;
+  CKPTDB_RETURN_IF_ERROR(store_->Sweep().status());
+  return SyncFileSystem(store_->path());
+}
+
+absl::Status StoreSave::Save() {
+  SaveSpec spec;
+  spec.step = step_ + 1;
+  CKPTDB_ASSIGN_OR_RETURN(const SaveResult result,
+                          store_->Save(spec, *state_, {}, stage_));
+  step_ = spec.step;
+  saved_ = true;
+  stored_bytes_ = result.stored_bytes;
+  if (result.reused_bytes == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "a save wrote all but ", result.reused_bytes, " bytes: not comparable"));
+}
+
+Contestant StoreSave::AsContestant() {
+  Contestant ours;
+  ours.name = "ours";
+  ours.prepare = [this] {
+    CKPTDB_RETURN_IF_ERROR(Clear());
+    memory_.Start();
+    return absl::OkStatus();
+  };
+  ours.run = [this] { return Save(); };
+  ours.finish = [this] {
+    peak_bytes_ = std::max(peak_bytes_, memory_.BytesAboveStart());
+    return Clear();
+  };
+  return ours;
+}
+
+std::vector<Contestant> RawWriters(const Workspace& workspace,
+                                   const std::vector<Memory>& payload) {
+  const std::string folder = workspace.Path("raw");
+  std::vector<Contestant> writers;
+  for (const RawVariant& variant : RawVariants(workspace.Path(""))) {
+    Contestant writer;
+    writer.name = variant.Name();
+    writer.prepare = [folder] {
+      CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(folder));
+      return SyncFileSystem(folder);
+    };
+    writer.run = [folder, payload, variant] {
+      return RawWrite(folder, payload, variant);
+    };
+    writer.finish = [folder] { return Remove(folder); };
+    writers.push_back(std::move(writer));
+  }
+  return writers;
+}
+
+}  // namespace ckptdb::bench

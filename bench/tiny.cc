@@ -1,0 +1,131 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/payload.h"
+#include "ckptdb/bench/store_save.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+constexpr double kMaxFsyncs = 10;
+constexpr uint64_t kRows = 1000;
+constexpr uint64_t kTensorBytes = uint64_t{1} << 20;
+constexpr int kSavesPerRepetition = 10;
+constexpr int kFsyncsPerSave = 5;
+
+// A file that grows by 4 KiB and is synced, over and over.
+class GrowingFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<GrowingFile>> Make(std::string path) {
+    const int fd =
+        open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) return ErrnoError("open", path);
+    return std::unique_ptr<GrowingFile>(new GrowingFile(std::move(path), fd));
+  }
+  ~GrowingFile() { close(fd_); }
+
+  absl::Status GrowAndSync() {
+    const std::string block(kAlignBytes, 'x');
+    if (write(fd_, block.data(), block.size()) !=
+        static_cast<ssize_t>(block.size())) {
+      return ErrnoError("write", path_);
+    }
+    return fsync(fd_) == 0 ? absl::OkStatus() : ErrnoError("fsync", path_);
+  }
+
+ private:
+  GrowingFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  const std::string path_;
+  const int fd_;
+};
+
+// A step of rows and tensors of its own, so that nothing of the step before
+// it is used again.
+struct SmallState {
+  std::unique_ptr<Table> table;
+  std::unique_ptr<Tensors> tensors;
+  RankState state;
+};
+
+absl::StatusOr<std::unique_ptr<SmallState>> MakeState(uint64_t seed) {
+  auto small = std::make_unique<SmallState>();
+  CKPTDB_ASSIGN_OR_RETURN(small->table, Table::Make(kRows, seed));
+  CKPTDB_ASSIGN_OR_RETURN(small->tensors, Tensors::Make(kTensorBytes, seed));
+  small->table->AddTo(&small->state);
+  small->tensors->AddTo(&small->state);
+  return small;
+}
+
+class SmallSaves {
+ public:
+  SmallSaves(Store* store, GrowingFile* file, const StageOptions& stage)
+      : store_(store), file_(file), stage_(stage) {
+    ours_.name = "ours";
+    fsync_.name = "4 KiB and fsync";
+  }
+
+  // One save, then some fsyncs.
+  absl::Status Turn(uint64_t seed) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto small, MakeState(seed));
+    SaveSpec spec;
+    spec.step = ++step_;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const Sample sample, Measure([&] {
+          return store_->Save(spec, small->state, {}, stage_).status();
+        }));
+    ours_.samples.push_back(sample);
+    for (int i = 0; i < kFsyncsPerSave; ++i) {
+      CKPTDB_ASSIGN_OR_RETURN(const Sample one,
+                              Measure([&] { return file_->GrowAndSync(); }));
+      fsync_.samples.push_back(one);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<Outcome> outcomes() const { return {ours_, fsync_}; }
+
+ private:
+  Store* const store_;
+  GrowingFile* const file_;
+  const StageOptions stage_;
+  int64_t step_ = 0;
+  Outcome ours_;
+  Outcome fsync_;
+};
+
+}  // namespace
+
+absl::Status RunTiny(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kNeededBytes = uint64_t{1} << 30;
+  CKPTDB_ASSIGN_OR_RETURN(const auto workspace,
+                          Workspace::Make(options.dir, kNeededBytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto store,
+                          Store::Open(workspace->Path("store")));
+  CKPTDB_ASSIGN_OR_RETURN(const auto file,
+                          GrowingFile::Make(workspace->Path("growing")));
+  CKPTDB_RETURN_IF_ERROR(SyncFileSystem(workspace->Path("")));
+  SmallSaves saves(store.get(), file.get(), StageOptionsOf(options));
+  const int turns = options.repetitions * kSavesPerRepetition;
+  for (int turn = 0; turn < turns; ++turn) {
+    CKPTDB_RETURN_IF_ERROR(
+        saves.Turn(options.seed + static_cast<uint64_t>(turn)));
+  }
+  const uint64_t bytes = kRows * Table::kRowBytes + kTensorBytes;
+  CaseResult result = Compare("tiny", bytes, saves.outcomes());
+  result.figures = {{"fsync_seconds", result.raw_seconds.median},
+                    {"fsyncs", result.ratio()}};
+  result.goals = {{"fsyncs", result.ratio(), kMaxFsyncs}};
+  report->Add(std::move(result));
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::bench

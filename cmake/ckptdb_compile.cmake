@@ -1,0 +1,32 @@
+# Compiler settings of everything built here; none of them reach a user.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+find_program(CKPTDB_CCACHE ccache)
+if(CKPTDB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CKPTDB_CCACHE})
+endif()
+
+# Sources include <ckptdb/db/store.h>, in the tree as in an installed package.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/ckptdb
+     SYMBOLIC)
+
+add_library(ckptdb_compile INTERFACE)
+target_include_directories(ckptdb_compile INTERFACE
+                           ${PROJECT_BINARY_DIR}/include)
+target_compile_options(ckptdb_compile INTERFACE
+                       -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       -Werror)
+
+set(CKPTDB_SANITIZE "" CACHE STRING
+    "Sanitizers, as for -fsanitize (address,undefined or thread)")
+if(CKPTDB_SANITIZE)
+  add_compile_options(-fsanitize=${CKPTDB_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CKPTDB_SANITIZE})
+endif()

@@ -1,0 +1,57 @@
+# The installed package: find_package(ckptdb), target ckptdb::ckptdb, headers
+# as <ckptdb/db/store.h>, and the command where it is built.
+include(CMakePackageConfigHelpers)
+
+# The headers a user may include. Each includes only others of this list;
+# tests/install compiles all of them.
+set(CKPTDB_PUBLIC_HEADERS
+    db/crash_points.h
+    db/options.h
+    db/reader.h
+    db/stager.h
+    db/state.h
+    db/step_reader.h
+    db/store.h
+    db/usage.h
+    schema/codec.h
+    schema/dtype.h
+    schema/keys.h
+    schema/limits.h
+    schema/records.h
+    schema/shape.h
+    schema/slice.h
+    schema/staged.h
+    schema/status.h)
+
+foreach(header IN LISTS CKPTDB_PUBLIC_HEADERS)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header}
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/${folder})
+endforeach()
+
+set_target_properties(ckptdb PROPERTIES VERSION ${PROJECT_VERSION}
+                                        SOVERSION ${PROJECT_VERSION_MAJOR})
+install(TARGETS ckptdb EXPORT ckptdb_targets)
+if(TARGET ckptdb_tool)
+  # Finds a shared library where the package put it.
+  set_target_properties(ckptdb_tool PROPERTIES
+                        INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ckptdb_tool)
+endif()
+
+set(CKPTDB_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
+install(EXPORT ckptdb_targets
+        FILE ckptdbTargets.cmake
+        NAMESPACE ckptdb::
+        DESTINATION ${CKPTDB_INSTALL_CMAKEDIR})
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/ckptdbConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/ckptdbConfig.cmake
+  INSTALL_DESTINATION ${CKPTDB_INSTALL_CMAKEDIR}
+  NO_SET_AND_CHECK_MACRO)
+# Before version 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ckptdbConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ckptdbConfig.cmake
+              ${PROJECT_BINARY_DIR}/ckptdbConfigVersion.cmake
+        DESTINATION ${CKPTDB_INSTALL_CMAKEDIR})

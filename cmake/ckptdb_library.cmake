@@ -1,0 +1,10 @@
+# What the library links.
+target_link_libraries(
+  ckptdb
+  PUBLIC absl::status absl::statusor absl::strings absl::span
+  PRIVATE $<BUILD_INTERFACE:ckptdb_compile> RocksDB::rocksdb-shared
+          PkgConfig::LZ4 PkgConfig::XXHASH Threads::Threads)
+target_include_directories(
+  ckptdb PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(ckptdb PUBLIC cxx_std_20)

@@ -1,0 +1,104 @@
+#include "ckptdb/db/consistency.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+struct Held {
+  uint32_t rank;
+  const Item* item;
+};
+
+absl::Status Disagree(const Held& a, const Held& b, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(ItemKindName(a.item->kind), " \"", a.item->name,
+                   "\" of ranks ", a.rank, " and ", b.rank, ": ", why));
+}
+
+absl::Status CheckTensors(const Held& a, const Held& b) {
+  if (a.item->dtype != b.item->dtype) {
+    return Disagree(a, b,
+                    absl::StrCat("dtypes ", DTypeName(a.item->dtype), " and ",
+                                 DTypeName(b.item->dtype)));
+  }
+  if (a.item->global_shape == b.item->global_shape) return absl::OkStatus();
+  return Disagree(a, b,
+                  absl::StrCat("global shapes ", ToString(a.item->global_shape),
+                               " and ", ToString(b.item->global_shape)));
+}
+
+bool SameColumns(const Item& a, const Item& b) {
+  return a.slice_hash == b.slice_hash &&
+         std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(),
+                    b.slots.end(), [](const Slot& x, const Slot& y) {
+                      return x.name == y.name && x.dtype == y.dtype &&
+                             x.elements == y.elements;
+                    });
+}
+
+// Shards that are alike are replicas. By the offset in the first dimension,
+// those that can overlap are next to each other.
+absl::Status CheckDisjoint(std::vector<Held> shards) {
+  const auto by_offset = [](const Held& held) {
+    return std::tie(held.item->offset, held.item->shape);
+  };
+  std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
+    return by_offset(a) < by_offset(b);
+  });
+  Box both;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const Item& a = *shards[i].item;
+    for (size_t j = i + 1; j < shards.size(); ++j) {
+      const Item& b = *shards[j].item;
+      if (!a.shape.empty() && b.offset[0] >= a.offset[0] + a.shape[0]) break;
+      if (a.offset == b.offset && a.shape == b.shape) break;
+      if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
+        return Disagree(shards[i], shards[j],
+                        absl::StrCat("shards overlap in ", ToString(both.shape),
+                                     " at ", ToString(both.offset)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
+  std::unordered_map<std::string, std::vector<Held>> tensors;
+  std::unordered_map<std::string, Held> tables;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      const Held held{rank.rank, &item};
+      if (item.kind == ItemKind::kTensor) {
+        std::vector<Held>& shards = tensors[item.name];
+        if (!shards.empty()) {
+          CKPTDB_RETURN_IF_ERROR(CheckTensors(shards.front(), held));
+        }
+        shards.push_back(held);
+      } else if (item.kind == ItemKind::kRows) {
+        const auto [first, is_new] = tables.emplace(item.name, held);
+        if (!is_new && !SameColumns(*first->second.item, item)) {
+          return Disagree(first->second, held,
+                          "their slots or slice hashes differ");
+        }
+      }
+    }
+  }
+  for (const auto& [name, shards] : tensors) {
+    CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,18 @@
+// What the ranks of one save must agree on; internal to db/.
+#ifndef CKPTDB_DB_CONSISTENCY_H_
+#define CKPTDB_DB_CONSISTENCY_H_
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// InvalidArgument naming the item and two ranks: a tensor has one dtype and
+// one global shape, and shards that are alike or disjoint; a table has one set
+// of slots and one slice hash.
+absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_CONSISTENCY_H_

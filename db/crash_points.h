@@ -1,0 +1,38 @@
+// The named points of a save and a sweep, in the order in which they are
+// passed. A process may die at any of them; tests loop over all.
+#ifndef CKPTDB_DB_CRASH_POINTS_H_
+#define CKPTDB_DB_CRASH_POINTS_H_
+
+#include <array>
+
+#include "absl/strings/string_view.h"
+
+namespace ckptdb {
+
+namespace point {
+// 1. Begin: the attempt record is durable.
+inline constexpr absl::string_view kBegun = "begin:recorded";
+// 2. Stage: a first file is on its way; all files are durable.
+inline constexpr absl::string_view kStaging = "stage:writing";
+inline constexpr absl::string_view kStaged = "stage:done";
+// 3. Publish: (a) all was checked; (b) the files are in the database; (c) the
+// batch is durable, the step exists; (d) it is flushed, and acknowledged next.
+inline constexpr absl::string_view kChecked = "publish:checked";
+inline constexpr absl::string_view kIngested = "publish:ingested";
+inline constexpr absl::string_view kCommitted = "publish:committed";
+inline constexpr absl::string_view kFlushed = "publish:flushed";
+// 4. Sweep: garbage is known; its files are gone; its records are gone.
+inline constexpr absl::string_view kSweepMarked = "sweep:marked";
+inline constexpr absl::string_view kSweepFreed = "sweep:freed";
+inline constexpr absl::string_view kSweepDone = "sweep:done";
+}  // namespace point
+
+inline constexpr std::array<absl::string_view, 10> kCrashPoints = {
+    point::kBegun,      point::kStaging,   point::kStaged,  point::kChecked,
+    point::kIngested,   point::kCommitted, point::kFlushed, point::kSweepMarked,
+    point::kSweepFreed, point::kSweepDone,
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_CRASH_POINTS_H_

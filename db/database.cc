@@ -1,0 +1,378 @@
+#include "ckptdb/db/database.h"
+
+#include <rocksdb/convenience.h>
+#include <rocksdb/listener.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/files.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr absl::string_view kStampKey = "format";
+
+std::string StampValue() { return absl::StrCat("ckptdb ", kFormatVersion); }
+
+std::string WatermarkPath(absl::string_view store) {
+  return absl::StrCat(store, "/WATERMARK");
+}
+
+// Damage found while opening: what is missing or unreadable is lost. RocksDB
+// blames its options, which no one gave, when the first file does not open, and
+// calls it corruption when it cannot look at a file that is there.
+absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
+  const std::string place = absl::StrCat("opening \"", path, "\"");
+  const std::string text = status.ToString();
+  const bool out_of_reach = status.IsCorruption() &&
+                            absl::StrContains(text, "Can't access") &&
+                            absl::StrContains(text, "IO error") &&
+                            !absl::StrContains(text, "No such file");
+  if (status.IsInvalidArgument() || out_of_reach) {
+    return absl::UnavailableError(absl::StrCat(place, ": ", text));
+  }
+  return FromRocksRead(status, place);
+}
+
+}  // namespace
+
+std::string DatabasePath(absl::string_view store) {
+  return absl::StrCat(store, "/db");
+}
+std::string StagingPath(absl::string_view store) {
+  return absl::StrCat(store, "/staging");
+}
+std::string LeasesPath(absl::string_view store) {
+  return absl::StrCat(store, "/leases");
+}
+
+// Keeps the first error after which the database must not be used.
+class Database::Listener : public rocksdb::EventListener {
+ public:
+  void OnBackgroundError(rocksdb::BackgroundErrorReason,
+                         rocksdb::Status* status) override {
+    Fail(FromRocks(*status, "background work"));
+  }
+  // A database that has failed is not written to again, by RocksDB neither.
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                            bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+  void Fail(const absl::Status& status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (status_.ok()) status_ = status;
+  }
+  absl::Status status() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+};
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
+    absl::string_view store, const Environment& environment,
+    const FileModes& modes) {
+  std::unique_ptr<Database> database(new Database());
+  database->store_ = std::string(store);
+  database->files_ =
+      std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
+  database->files_->set_staging(StagingPath(store));
+  bool create = false;
+  CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&create));
+  CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, database->ReadWatermark());
+  if (!create) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckManifest(database->files_.get(), DatabasePath(store), note));
+  }
+  // RocksDB removes files that its MANIFEST does not name as soon as it is
+  // open: not before it is known that the MANIFEST is whole.
+  database->files_->set_keep_files(true);
+  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store)));
+  CKPTDB_RETURN_IF_ERROR(database->CheckSequence(note));
+  database->files_->set_keep_files(false);
+  if (database->files_->refused()) {
+    rocksdb::Status status = database->rocks_->DisableFileDeletions();
+    if (status.ok()) status = database->rocks_->EnableFileDeletions(true);
+    CKPTDB_RETURN_IF_ERROR(FromRocks(status, "removing obsolete files"));
+  }
+  CKPTDB_RETURN_IF_ERROR(database->Stamp());
+  database->NoteWatermark();
+  return database;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
+    absl::string_view store, const Environment& environment,
+    const std::string& scratch) {
+  std::unique_ptr<Database> database(new Database());
+  database->store_ = std::string(store);
+  FileModes modes;
+  modes.apply = false;
+  database->files_ =
+      std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
+  database->env_ = rocksdb::NewCompositeEnv(database->files_);
+  database->listener_ = std::make_shared<Listener>();
+  rocksdb::DBOptions options = DatabaseOptions(database->env_.get());
+  options.create_if_missing = false;
+  options.create_missing_column_families = false;
+  rocksdb::DB* rocks = nullptr;
+  const std::string path = DatabasePath(store);
+  CKPTDB_RETURN_IF_ERROR(database->CheckFollowed(path));
+  // A file system that is not the machine's does not have it yet.
+  if (!environment.on_disk()) {
+    CKPTDB_RETURN_IF_ERROR(MakeFolders(database->files_.get(), scratch));
+  }
+  CKPTDB_RETURN_IF_ERROR(OpenError(
+      rocksdb::DB::OpenAsSecondary(options, path, scratch, FamilyDescriptors(),
+                                   &database->handles_, &rocks),
+      path));
+  database->rocks_.reset(rocks);
+  return database;
+}
+
+Database::~Database() {
+  for (rocksdb::ColumnFamilyHandle* handle : handles_) {
+    rocks_->DestroyColumnFamilyHandle(handle);
+  }
+}
+
+// A folder that held a database must not be taken for a new one because its
+// CURRENT is gone.
+absl::Status Database::CheckPresence(bool* create) const {
+  const std::string path = DatabasePath(store_);
+  CKPTDB_ASSIGN_OR_RETURN(const bool current,
+                          Exists(files_.get(), path + "/CURRENT"));
+  *create = !current;
+  if (current) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
+                          Exists(files_.get(), WatermarkPath(store_)));
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files_.get(), path));
+  const bool tables = std::any_of(
+      names.begin(), names.end(),
+      [](const std::string& name) { return absl::EndsWith(name, ".sst"); });
+  if (!watermark && !tables) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
+}
+
+absl::Status Database::Open(const std::string& path) {
+  env_ = rocksdb::NewCompositeEnv(files_);
+  listener_ = std::make_shared<Listener>();
+  rocksdb::DBOptions options = DatabaseOptions(env_.get());
+  options.listeners.push_back(listener_);
+  options.max_bgerror_resume_count = 0;
+  rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(OpenError(
+      rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
+      path));
+  rocks_.reset(rocks);
+  // Opening has moved what was in the log to files.
+  synced_sequence_ = rocks_->GetLatestSequenceNumber();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
+  const absl::StatusOr<std::string> bytes =
+      ReadFile(files_.get(), WatermarkPath(store_));
+  if (absl::IsNotFound(bytes.status())) return ManifestNote();
+  CKPTDB_RETURN_IF_ERROR(bytes.status());
+  return DecodeManifestNote(*bytes).value_or(ManifestNote());
+}
+
+// The owner may begin a new MANIFEST between two looks, and remove the old one.
+absl::Status Database::CheckFollowed(const std::string& path) const {
+  constexpr int kLooks = 3;
+  absl::Status status;
+  for (int i = 0; i < kLooks; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
+    status = CheckManifest(files_.get(), path, note);
+    if (status.ok()) return status;
+  }
+  return status;
+}
+
+absl::Status Database::CheckSequence(const ManifestNote& note) const {
+  const uint64_t found = rocks_->GetLatestSequenceNumber();
+  if (found >= note.sequence) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("\"", DatabasePath(store_), "\" ends at write ", found,
+                   ", but write ", note.sequence,
+                   " was acknowledged: its MANIFEST or log has lost its end"));
+}
+
+void Database::NoteWatermark() {
+  ManifestNote note = files_->manifest();
+  note.sequence = synced_sequence_;
+  ReplaceFile(files_.get(), WatermarkPath(store_), EncodeManifestNote(note),
+              /*sync=*/false)
+      .IgnoreError();
+}
+
+// Before any ingestion: RocksDB 7.8 loses rows when the first thing in an
+// empty database is an ingested file.
+absl::Status Database::Stamp() {
+  absl::StatusOr<std::string> stamp = Get(Family::kDefault, kStampKey);
+  if (stamp.ok()) {
+    if (*stamp == StampValue()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", store_, "\" has format \"", *stamp,
+                     "\"; this library reads \"", StampValue(), "\""));
+  }
+  if (!absl::IsNotFound(stamp.status())) return stamp.status();
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      batch.Put(family(Family::kDefault), ToSlice(kStampKey), StampValue()),
+      "format stamp"));
+  CKPTDB_RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  return Flush({Family::kDefault});
+}
+
+absl::StatusOr<std::string> Database::Get(Family from,
+                                          absl::string_view key) const {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  std::string value;
+  const rocksdb::Status status =
+      rocks_->Get(options, family(from), ToSlice(key), &value);
+  if (status.ok()) return value;
+  if (status.IsNotFound()) return absl::NotFoundError("no such entry");
+  return FromRocksRead(status, "reading an entry");
+}
+
+absl::Status Database::ForEach(
+    Family from, absl::string_view prefix,
+    const std::function<absl::Status(absl::string_view, absl::string_view)>&
+        visit) const {
+  const std::string end = PrefixEnd(prefix);
+  const rocksdb::Slice bound = ToSlice(end);
+  const std::unique_ptr<rocksdb::Iterator> entries(rocks_->NewIterator(
+      PassOptions(ReadOptions(), end.empty() ? nullptr : &bound),
+      family(from)));
+  for (entries->Seek(ToSlice(prefix)); entries->Valid(); entries->Next()) {
+    CKPTDB_RETURN_IF_ERROR(
+        visit(FromSlice(entries->key()), FromSlice(entries->value())));
+  }
+  return FromRocksRead(entries->status(), "reading entries");
+}
+
+absl::Status Database::status() const {
+  const absl::Status failure = listener_->status();
+  if (failure.ok()) return failure;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", store_,
+      "\" is out of use until opened again, after: ", failure.ToString()));
+}
+
+absl::Status Database::Changed(const rocksdb::Status& status,
+                               absl::string_view what) {
+  const absl::Status converted = FromRocks(status, what);
+  if (!converted.ok()) listener_->Fail(converted);
+  return converted;
+}
+
+absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  // The batch gets higher numbers than what is there by now, and what is
+  // before it in the log is synced with it.
+  const uint64_t before = rocks_->GetLatestSequenceNumber();
+  CKPTDB_RETURN_IF_ERROR(
+      Changed(rocks_->Write(options, batch), "writing a batch"));
+  if (sync) synced_sequence_ = before + batch->Count();
+  return absl::OkStatus();
+}
+
+absl::Status Database::SyncLog() {
+  CKPTDB_RETURN_IF_ERROR(status());
+  return Changed(rocks_->FlushWAL(/*sync=*/true), "syncing the log");
+}
+
+absl::Status Database::Flush(const std::vector<Family>& families) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  for (const Family each : families) handles.push_back(family(each));
+  return Changed(rocks_->Flush(rocksdb::FlushOptions(), handles), "flushing");
+}
+
+absl::Status Database::Ingest(const std::vector<std::string>& files) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  rocksdb::IngestExternalFileOptions options;
+  options.move_files = true;
+  options.failed_move_fall_back_to_copy = true;
+  options.write_global_seqno = false;
+  options.allow_blocking_flush = false;
+  options.verify_checksums_before_ingest = false;
+  return Changed(
+      rocks_->IngestExternalFile(family(Family::kBulk), files, options),
+      "ingesting files");
+}
+
+bool Database::HasLeftovers(const std::string& begin,
+                            const std::string& end) const {
+  rocksdb::ColumnFamilyMetaData metadata;
+  rocks_->GetColumnFamilyMetaData(family(Family::kBulk), &metadata);
+  for (const rocksdb::LevelMetaData& level : metadata.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      if (file.smallestkey < end && file.largestkey >= begin) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  if (ranges.empty()) return absl::OkStatus();
+  std::vector<rocksdb::Slice> bounds;
+  for (const auto& [begin, end] : ranges) {
+    bounds.push_back(ToSlice(begin));
+    bounds.push_back(ToSlice(end));
+  }
+  std::vector<rocksdb::RangePtr> pointers;
+  for (size_t i = 0; i < bounds.size(); i += 2) {
+    pointers.emplace_back(&bounds[i], &bounds[i + 1]);
+  }
+  return Changed(
+      rocksdb::DeleteFilesInRanges(rocks_.get(), family(Family::kBulk),
+                                   pointers.data(), pointers.size(),
+                                   /*include_end=*/false),
+      "deleting files");
+}
+
+absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
+  for (const auto& [begin, end] : ranges) {
+    if (!HasLeftovers(begin, end)) continue;
+    CKPTDB_RETURN_IF_ERROR(status());
+    CKPTDB_RETURN_IF_ERROR(Changed(
+        rocks_->DeleteRange(rocksdb::WriteOptions(), family(Family::kBulk),
+                            ToSlice(begin), ToSlice(end)),
+        "deleting a range"));
+    CKPTDB_RETURN_IF_ERROR(Compact(Family::kBulk, begin, end));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Database::Compact(Family of, absl::string_view begin,
+                               absl::string_view end) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  rocksdb::CompactRangeOptions options;
+  options.bottommost_level_compaction =
+      rocksdb::BottommostLevelCompaction::kForceOptimized;
+  const rocksdb::Slice first = ToSlice(begin);
+  const rocksdb::Slice last = ToSlice(end);
+  return Changed(rocks_->CompactRange(options, family(of), &first, &last),
+                 "compacting");
+}
+
+absl::Status Database::CatchUp() {
+  return FromRocksRead(rocks_->TryCatchUpWithPrimary(), "catching up");
+}
+
+}  // namespace ckptdb::internal

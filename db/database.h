@@ -1,0 +1,129 @@
+// The RocksDB database of a store, opened by its owner or by a follower;
+// internal to db/.
+#ifndef CKPTDB_DB_DATABASE_H_
+#define CKPTDB_DB_DATABASE_H_
+
+#include <rocksdb/db.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/environment.h"
+#include "ckptdb/db/guarded_file_system.h"
+#include "ckptdb/db/manifest_note.h"
+#include "ckptdb/db/rocks_options.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// Where the parts of a store are.
+std::string DatabasePath(absl::string_view store);
+std::string StagingPath(absl::string_view store);
+std::string LeasesPath(absl::string_view store);
+
+// [begin, end) each.
+using KeyRanges = std::vector<std::pair<std::string, std::string>>;
+
+// Thread-safe.
+class Database {
+ public:
+  // For writing; makes the database when there is none. DataLoss naming what
+  // is damaged or missing.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
+      absl::string_view store, const Environment& environment,
+      const FileModes& modes);
+
+  // As a secondary instance, which follows the owner on CatchUp. Its log goes
+  // to `scratch`, a folder of this process alone.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
+      absl::string_view store, const Environment& environment,
+      const std::string& scratch);
+
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  rocksdb::DB* rocks() const { return rocks_.get(); }
+  rocksdb::ColumnFamilyHandle* family(Family family) const {
+    return handles_[static_cast<size_t>(family)];
+  }
+  rocksdb::ColumnFamilyHandle* family(Placement placement) const {
+    return family(placement == Placement::kInline ? Family::kInline
+                                                  : Family::kBulk);
+  }
+  const std::shared_ptr<GuardedFileSystem>& files() const { return files_; }
+
+  // NotFound when there is no such entry.
+  absl::StatusOr<std::string> Get(Family family, absl::string_view key) const;
+
+  // Calls `visit` for every entry of a family whose key starts with `prefix`,
+  // in order, until it returns an error.
+  absl::Status ForEach(
+      Family family, absl::string_view prefix,
+      const std::function<absl::Status(absl::string_view key,
+                                       absl::string_view value)>& visit) const;
+
+  // Changes, of the owner. After one failed, all fail: see status().
+  absl::Status Write(rocksdb::WriteBatch* batch, bool sync);
+  // All that was written so far is durable on return.
+  absl::Status SyncLog();
+  absl::Status Flush(const std::vector<Family>& families);
+  absl::Status Ingest(const std::vector<std::string>& files);
+  // Frees the files of bulk that lie wholly within [begin, end) of each range.
+  absl::Status DeleteFiles(const KeyRanges& ranges);
+  // Deletes and compacts away what entries are left in each range of bulk.
+  // There are none but after a failure: a version shares no file with another.
+  absl::Status DeleteLeftovers(const KeyRanges& ranges);
+  // Rewrites a range of a family without what was deleted in it.
+  absl::Status Compact(Family family, absl::string_view begin,
+                       absl::string_view end);
+
+  // Follower: to the owner's last write.
+  absl::Status CatchUp();
+
+  // OK, or FailedPrecondition naming the I/O error after which the database
+  // was not used any more.
+  absl::Status status() const;
+
+  // Notes the number of the last synced write and the state of the MANIFEST in
+  // a file beside the database. The owner does so after every acknowledged
+  // change: a MANIFEST that lost its end is a valid older one, and this tells.
+  // An older note is still true, so it is neither synced nor an error when it
+  // cannot be written.
+  void NoteWatermark();
+
+ private:
+  class Listener;
+  Database() = default;
+
+  absl::Status Open(const std::string& path);
+  absl::Status CheckPresence(bool* create) const;
+  absl::StatusOr<ManifestNote> ReadWatermark() const;
+  absl::Status CheckFollowed(const std::string& path) const;
+  absl::Status CheckSequence(const ManifestNote& note) const;
+  absl::Status Stamp();
+  absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
+  bool HasLeftovers(const std::string& begin, const std::string& end) const;
+
+  std::string store_;
+  std::shared_ptr<GuardedFileSystem> files_;
+  std::unique_ptr<rocksdb::Env> env_;
+  std::shared_ptr<Listener> listener_;
+  std::unique_ptr<rocksdb::DB> rocks_;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles_;
+  std::atomic<uint64_t> synced_sequence_ = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_DATABASE_H_

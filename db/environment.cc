@@ -1,0 +1,30 @@
+#include "ckptdb/db/environment.h"
+
+#include <chrono>
+#include <utility>
+
+namespace ckptdb {
+namespace {
+
+int64_t WallMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::shared_ptr<Environment> Environment::Default() {
+  static const auto* const shared =
+      new std::shared_ptr<Environment>(std::make_shared<Environment>(
+          rocksdb::FileSystem::Default(), WallMicros, /*on_disk=*/true));
+  return *shared;
+}
+
+Environment::Environment(std::shared_ptr<rocksdb::FileSystem> file_system,
+                         Clock clock, bool on_disk)
+    : file_system_(std::move(file_system)),
+      clock_(std::move(clock)),
+      on_disk_(on_disk) {}
+
+}  // namespace ckptdb

@@ -1,0 +1,167 @@
+#include "ckptdb/db/guarded_file_system.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/ingest_file.h"
+#include "ckptdb/db/rocks_status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+std::optional<uint64_t> NumberOf(const std::string& path) {
+  return ManifestNumber(absl::string_view(path).substr(path.rfind('/') + 1));
+}
+
+bool IsPrecious(const std::string& path) {
+  return NumberOf(path).has_value() || absl::EndsWith(path, ".sst");
+}
+
+// A MANIFEST that is followed as it is written.
+class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  WatchedFile(std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
+              std::shared_ptr<ManifestWatch> watch)
+      : FSWritableFileOwnerWrapper(std::move(file)),
+        number_(number),
+        watch_(std::move(watch)) {
+    watch_->Start(number_);
+  }
+
+  IOStatus Append(const rocksdb::Slice& bytes, const IOOptions& options,
+                  IODebugContext* debug) override {
+    return Appended(bytes, target()->Append(bytes, options, debug));
+  }
+  IOStatus Append(const rocksdb::Slice& bytes, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo& verification,
+                  IODebugContext* debug) override {
+    return Appended(bytes,
+                    target()->Append(bytes, options, verification, debug));
+  }
+  IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
+    return Watch(target()->Flush(options, debug));
+  }
+  IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
+    return Synced(target()->Sync(options, debug));
+  }
+  IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
+    return Synced(target()->Fsync(options, debug));
+  }
+  IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
+    return Watch(target()->Close(options, debug));
+  }
+
+ private:
+  IOStatus Appended(const rocksdb::Slice& bytes, IOStatus status) {
+    if (status.ok()) watch_->Append(number_, FromSlice(bytes));
+    return Watch(std::move(status));
+  }
+  IOStatus Synced(IOStatus status) {
+    if (status.ok()) watch_->Sync(number_);
+    return Watch(std::move(status));
+  }
+  IOStatus Watch(IOStatus status) {
+    if (!status.ok()) watch_->Fail();
+    return status;
+  }
+
+  const uint64_t number_;
+  const std::shared_ptr<ManifestWatch> watch_;
+};
+
+}  // namespace
+
+GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
+                                     FileModes modes)
+    : FileSystemWrapper(base),
+      base_(std::move(base)),
+      modes_(modes),
+      manifest_(std::make_shared<ManifestWatch>()) {}
+
+IOStatus GuardedFileSystem::SetMode(const std::string& path,
+                                    uint32_t mode) const {
+  if (!modes_.apply || ::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
+  return IOStatus::IOError("chmod " + path, std::strerror(errno));
+}
+
+IOStatus GuardedFileSystem::NewRandomAccessFile(
+    const std::string& path, const rocksdb::FileOptions& options,
+    std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+    IODebugContext* debug) {
+  if (!staging_.empty() && absl::StartsWith(path, staging_)) {
+    return OpenIngestFile(base_, path, options, result, debug);
+  }
+  return target()->NewRandomAccessFile(path, options, result, debug);
+}
+
+IOStatus GuardedFileSystem::NewWritableFile(
+    const std::string& path, const rocksdb::FileOptions& options,
+    std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
+  IOStatus status = target()->NewWritableFile(path, options, result, debug);
+  if (status.ok()) status = SetMode(path, modes_.file);
+  const std::optional<uint64_t> number = NumberOf(path);
+  if (status.ok() && number.has_value()) {
+    *result =
+        std::make_unique<WatchedFile>(std::move(*result), *number, manifest_);
+  }
+  return status;
+}
+
+IOStatus GuardedFileSystem::CreateDir(const std::string& path,
+                                      const IOOptions& options,
+                                      IODebugContext* debug) {
+  IOStatus status = target()->CreateDir(path, options, debug);
+  return status.ok() ? SetMode(path, modes_.directory) : status;
+}
+
+IOStatus GuardedFileSystem::CreateDirIfMissing(const std::string& path,
+                                               const IOOptions& options,
+                                               IODebugContext* debug) {
+  const bool existed = target()->FileExists(path, options, debug).ok();
+  IOStatus status = target()->CreateDirIfMissing(path, options, debug);
+  if (existed || !status.ok()) return status;
+  return SetMode(path, modes_.directory);
+}
+
+IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
+                                       const IOOptions& options,
+                                       IODebugContext* debug) {
+  if (manifest_->failed() && IsPrecious(path)) {
+    return IOStatus::IOError("kept, as the MANIFEST may need it", path);
+  }
+  // No error: RocksDB would not open. It never uses a number again of which
+  // it has seen a file, and finds the file when it looks once more.
+  if (keep_files_ && IsPrecious(path)) {
+    refused_ = true;
+    return IOStatus::OK();
+  }
+  return target()->DeleteFile(path, options, debug);
+}
+
+IOStatus GuardedFileSystem::LockFile(const std::string& path,
+                                     const IOOptions& options,
+                                     rocksdb::FileLock** lock,
+                                     IODebugContext* debug) {
+  IOStatus status = target()->LockFile(path, options, lock, debug);
+  return status.ok() ? SetMode(path, modes_.file) : status;
+}
+
+IOStatus GuardedFileSystem::NewLogger(const std::string& path,
+                                      const IOOptions& options,
+                                      std::shared_ptr<rocksdb::Logger>* result,
+                                      IODebugContext* debug) {
+  IOStatus status = target()->NewLogger(path, options, result, debug);
+  return status.ok() ? SetMode(path, modes_.file) : status;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,87 @@
+// The file system under a store's database; internal to db/.
+//
+// It sets the modes of what is created, and follows the MANIFEST. And after a
+// write or sync of a MANIFEST failed it refuses to delete SST and MANIFEST
+// files: RocksDB 7.8 unlinks an ingested file when the fsync of its MANIFEST
+// record failed, although the record may well be on disk, and then the database
+// never opens again.
+#ifndef CKPTDB_DB_GUARDED_FILE_SYSTEM_H_
+#define CKPTDB_DB_GUARDED_FILE_SYSTEM_H_
+
+#include <rocksdb/file_system.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ckptdb/db/manifest_note.h"
+
+namespace ckptdb::internal {
+
+struct FileModes {
+  uint32_t directory = 0700;
+  uint32_t file = 0600;
+  bool apply = true;  // off for file systems that are not the machine's
+};
+
+class GuardedFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base, FileModes modes);
+
+  // Tables below this folder are opened to be ingested: see db/ingest_file.h.
+  // Set before the database is open. Default: none are.
+  void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
+  // While set, SST and MANIFEST files stay although deleting them is OK: at
+  // open, until it is known that the database is all there.
+  void set_keep_files(bool keep) { keep_files_ = keep; }
+  // Whether any file was kept so.
+  bool refused() const { return refused_; }
+  // What is durable of the MANIFEST; number 0 when none was written.
+  ManifestNote manifest() const { return manifest_->Synced(); }
+
+  const char* Name() const override { return "ckptdb.GuardedFileSystem"; }
+
+  rocksdb::IOStatus NewRandomAccessFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+      rocksdb::IODebugContext* debug) override;
+
+  rocksdb::IOStatus NewWritableFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDir(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& path,
+                                       const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus DeleteFile(const std::string& path,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus LockFile(const std::string& path,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::FileLock** lock,
+                             rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewLogger(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              std::shared_ptr<rocksdb::Logger>* result,
+                              rocksdb::IODebugContext* debug) override;
+
+ private:
+  rocksdb::IOStatus SetMode(const std::string& path, uint32_t mode) const;
+
+  const std::shared_ptr<rocksdb::FileSystem> base_;
+  const FileModes modes_;
+  std::string staging_;
+  std::atomic<bool> keep_files_ = false;
+  std::atomic<bool> refused_ = false;
+  // Shared with the MANIFEST files that are open.
+  const std::shared_ptr<ManifestWatch> manifest_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_GUARDED_FILE_SYSTEM_H_

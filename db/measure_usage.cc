@@ -1,0 +1,134 @@
+#include "ckptdb/db/measure_usage.h"
+
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/files.h"
+#include "ckptdb/db/lease.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using Why = HeldVersion::Why;
+
+uint64_t InlineBytes(const Database& database, const Version& version) {
+  const std::string begin = VersionPrefix(version);
+  const std::string end = VersionEnd(version);
+  const rocksdb::Range range(begin, end);
+  uint64_t bytes = 0;
+  rocksdb::SizeApproximationOptions options;
+  options.include_memtables = true;
+  options.include_files = true;
+  // An estimate that cannot be made is an estimate of nothing.
+  database.rocks()
+      ->GetApproximateSizes(options, database.family(Family::kInline), &range,
+                            1, &bytes)
+      .PermitUncheckedError();
+  return bytes;
+}
+
+class Measurer {
+ public:
+  Measurer(const Database& database, const std::string& store,
+           const Catalog& catalog, const std::set<uint32_t>* in_progress)
+      : database_(database),
+        store_(store),
+        catalog_(catalog),
+        in_progress_(in_progress) {}
+
+  absl::StatusOr<Usage> Run(int64_t now_micros) {
+    CKPTDB_RETURN_IF_ERROR(AddSteps());
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto leases,
+        ReadLeases(database_.files().get(), store_, now_micros,
+                   /*remove_expired=*/false));
+    for (const Lease& lease : leases) {
+      leased_.insert(lease.versions.begin(), lease.versions.end());
+    }
+    AddOthers();
+    CKPTDB_ASSIGN_OR_RETURN(usage_.disk_bytes,
+                            TreeBytes(database_.files().get(), store_));
+    CKPTDB_ASSIGN_OR_RETURN(usage_.free_bytes,
+                            FreeBytes(database_.files().get(), store_));
+    return std::move(usage_);
+  }
+
+ private:
+  absl::Status AddSteps() {
+    for (const auto& [step, record] : catalog_.steps) {
+      StepUsage& usage = usage_.steps.emplace_back();
+      usage.version = record.version;
+      usage.own_bytes = record.stored_bytes;
+      own_.insert(record.version);
+      referenced_.insert(record.chain.begin(), record.chain.end());
+      referenced_.insert(record.references.begin(), record.references.end());
+      CKPTDB_ASSIGN_OR_RETURN(const auto borrowed,
+                              LoadBorrowedItems(database_, record));
+      for (const BorrowedItem& item : borrowed) {
+        usage.borrowed_bytes += item.stored_bytes;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void AddOthers() {
+    std::map<Version, uint64_t> bulk = BulkBytes(database_);
+    for (const auto& [attempt, record] : catalog_.attempts) {
+      const Version& version = record.version;
+      const uint64_t bytes = bulk[version];
+      bulk.erase(version);
+      if (own_.contains(version)) continue;
+      usage_.others.push_back(
+          {version, WhyOf(record), bytes + InlineBytes(database_, version)});
+    }
+    for (const auto& [version, bytes] : bulk) {
+      usage_.others.push_back({version, Why::kQuarantined, bytes});
+    }
+  }
+
+  Why WhyOf(const AttemptRecord& record) const {
+    if (referenced_.contains(record.version)) return Why::kReferenced;
+    if (leased_.contains(record.version)) return Why::kLeased;
+    if (record.state == AttemptState::kCommitted) return Why::kQuarantined;
+    const bool begun = record.state == AttemptState::kBegun &&
+                       (in_progress_ == nullptr ||
+                        in_progress_->contains(record.version.attempt));
+    return begun ? Why::kBegun : Why::kGarbage;
+  }
+
+  const Database& database_;
+  const std::string& store_;
+  const Catalog& catalog_;
+  const std::set<uint32_t>* const in_progress_;
+  std::set<Version> own_;
+  std::set<Version> referenced_;
+  std::set<Version> leased_;
+  Usage usage_;
+};
+
+}  // namespace
+
+std::map<Version, uint64_t> BulkBytes(const Database& database) {
+  std::map<Version, uint64_t> bytes;
+  rocksdb::ColumnFamilyMetaData metadata;
+  database.rocks()->GetColumnFamilyMetaData(database.family(Family::kBulk),
+                                            &metadata);
+  for (const rocksdb::LevelMetaData& level : metadata.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      const absl::StatusOr<Version> version =
+          ParseVersionPrefix(file.smallestkey);
+      if (version.ok()) bytes[*version] += file.size;
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<Usage> MeasureUsage(const Database& database,
+                                   const std::string& store,
+                                   const Catalog& catalog, int64_t now_micros,
+                                   const std::set<uint32_t>* in_progress) {
+  return Measurer(database, store, catalog, in_progress).Run(now_micros);
+}
+
+}  // namespace ckptdb::internal

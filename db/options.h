@@ -1,0 +1,116 @@
+// What callers may choose. Every field says what it trades.
+#ifndef CKPTDB_DB_OPTIONS_H_
+#define CKPTDB_DB_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb {
+
+// The file system and the clock under a store; see db/environment.h. Null
+// stands for the machine's own.
+class Environment;
+
+// Called with the name of each point that a save or a sweep passes, from the
+// thread that passes it: see db/crash_points.h. For tests and drills.
+using PointHook = std::function<void(absl::string_view point)>;
+
+struct StoreOptions {
+  // Make the store when the folder holds none. Default: true.
+  bool create_if_missing = true;
+
+  // Modes of the folders and files that the store makes. Model weights are
+  // nobody else's business. Default: 0700 and 0600.
+  uint32_t directory_mode = 0700;
+  uint32_t file_mode = 0600;
+
+  // Free space that no save may eat: room for the commit itself and for what
+  // else lives on the disk. A save that would is refused before it starts.
+  // Default: 64 MiB.
+  uint64_t reserve_bytes = uint64_t{64} << 20;
+
+  // Remove what nothing refers to in a background thread, at open and after
+  // every commit and deletion. Off, only Sweep() does it. Default: true.
+  bool background_sweep = true;
+
+  PointHook on_point = {};
+  std::shared_ptr<Environment> environment = {};
+};
+
+struct ReaderOptions {
+  // How long a lease lasts when it is not renewed: how long the steps of a
+  // reader that died stay. Default: 60 s.
+  int64_t lease_ms = 60'000;
+
+  std::shared_ptr<Environment> environment = {};
+};
+
+struct StageOptions {
+  // Workers that write files. A worker waits for the disk half of its time,
+  // so more of them than cores are worth having; each takes about 12 MiB of
+  // memory, and its file some milliseconds of the commit. Default: 4.
+  int threads = 4;
+
+  // Write around the page cache where the file system can: less than half of
+  // the CPU time, and the trainer's page cache stays its own. Default: true.
+  bool direct_writes = true;
+
+  // Store a tensor again although the parent has the same bytes: costs the
+  // bytes, frees the parent's. Default: false.
+  bool rewrite_unchanged = false;
+
+  // As in StoreOptions.
+  uint32_t directory_mode = 0700;
+  uint32_t file_mode = 0600;
+  uint64_t reserve_bytes = uint64_t{64} << 20;
+  PointHook on_point = {};
+  std::shared_ptr<Environment> environment = {};
+};
+
+// What is saved: fixed at Begin.
+struct SaveSpec {
+  int64_t step = 0;
+
+  // Replace the step if it exists; the old one stays until the new one is
+  // committed. Off, an existing step is AlreadyExists. Default: false.
+  bool overwrite = false;
+
+  // How many ranks stage. Default: 1.
+  uint32_t world_size = 1;
+
+  // Rank r holds rows of slices [slice_bounds[r], slice_bounds[r + 1]) only,
+  // and staging checks it: see EvenSliceBounds. Empty: ids are on whatever
+  // rank the trainer's own rule puts them. Default: empty.
+  std::vector<uint32_t> slice_bounds = {};
+};
+
+// What is known when all ranks have staged.
+struct PublishSpec {
+  Metrics metrics = {};             // at most kMaxMetrics
+  UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
+  bool ephemeral = false;
+
+  // Steps that stop to exist in the same write batch, because retention says
+  // so. Unknown ones are NotFound, pinned ones FailedPrecondition, and then
+  // nothing is published.
+  std::vector<int64_t> retire = {};
+};
+
+struct ReadOptions {
+  // Threads of one call. More than cores keep the disk busy. Default: 4.
+  int threads = 4;
+
+  // Read ahead of each stream. Default: 2 MiB.
+  uint64_t readahead_bytes = uint64_t{2} << 20;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_OPTIONS_H_

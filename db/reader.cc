@@ -1,0 +1,267 @@
+#include "ckptdb/db/reader.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/catalog.h"
+#include "ckptdb/db/environment.h"
+#include "ckptdb/db/files.h"
+#include "ckptdb/db/lease.h"
+#include "ckptdb/db/measure_usage.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::Annotate;
+
+// The owner may be about to remove what a follower has just read of.
+constexpr int kCatchUpTries = 5;
+
+// The private folder that RocksDB wants for a secondary instance's log.
+class ScratchFolder {
+ public:
+  static absl::StatusOr<std::unique_ptr<ScratchFolder>> Make() {
+    std::error_code error;
+    const auto base = std::filesystem::temp_directory_path(error);
+    if (error) {
+      return absl::UnavailableError(
+          absl::StrCat("no temporary folder: ", error.message()));
+    }
+    std::string path = (base / "ckptdb_reader.XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) {
+      return absl::UnavailableError(absl::StrCat("cannot make \"", path, "\""));
+    }
+    return std::unique_ptr<ScratchFolder>(new ScratchFolder(std::move(path)));
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+}  // namespace
+
+class Reader::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(
+      absl::string_view path, const ReaderOptions& options);
+  ~Impl();
+
+  const std::string& path() const { return path_; }
+  const std::string& uuid() const { return uuid_; }
+
+  absl::Status Refresh();
+  std::vector<StepRecord> Steps() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return catalog_.Steps();
+  }
+  absl::StatusOr<StepRecord> FindStep(int64_t step) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Annotate(catalog_.FindStep(step), path_);
+  }
+  absl::StatusOr<StepRecord> Latest() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Annotate(catalog_.Latest(), path_);
+  }
+  absl::StatusOr<Usage> GetUsage() const;
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+
+ private:
+  Impl(absl::string_view path, const ReaderOptions& options)
+      : path_(path),
+        options_(options),
+        environment_(options.environment != nullptr ? options.environment
+                                                    : Environment::Default()) {}
+
+  absl::StatusOr<std::shared_ptr<void>> TakeLease(const StepRecord& record);
+  void Drop(const std::string& uuid);
+  void RenewLeases();
+
+  const std::string path_;
+  const ReaderOptions options_;
+  const std::shared_ptr<Environment> environment_;
+  std::string uuid_;
+  std::unique_ptr<ScratchFolder> scratch_;
+  std::unique_ptr<internal::Database> database_;
+
+  mutable std::mutex mutex_;
+  internal::Catalog catalog_;
+
+  std::mutex lease_mutex_;
+  std::condition_variable lease_wakes_;
+  std::map<std::string, Lease> leases_;
+  bool stop_ = false;
+  std::thread renewer_;
+};
+
+absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
+    absl::string_view path, const ReaderOptions& options) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  if (options.lease_ms <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
+  }
+  std::unique_ptr<Impl> impl(new Impl(path, options));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const bool exists,
+      internal::Exists(impl->environment_->file_system().get(),
+                       internal::DatabasePath(path)));
+  if (!exists) {
+    return absl::NotFoundError(absl::StrCat("no store at \"", path, "\""));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(impl->scratch_, ScratchFolder::Make());
+  CKPTDB_ASSIGN_OR_RETURN(
+      impl->database_, internal::Database::OpenFollower(
+                           path, *impl->environment_, impl->scratch_->path()));
+  CKPTDB_RETURN_IF_ERROR(impl->Refresh());
+  impl->uuid_ = impl->catalog_.root.uuid;
+  return impl;
+}
+
+Reader::Impl::~Impl() {
+  {
+    const std::lock_guard<std::mutex> lock(lease_mutex_);
+    stop_ = true;
+  }
+  lease_wakes_.notify_all();
+  if (renewer_.joinable()) renewer_.join();
+}
+
+absl::Status Reader::Impl::Refresh() {
+  absl::Status status;
+  for (int i = 0; i < kCatchUpTries; ++i) {
+    status = database_->CatchUp();
+    if (!status.ok()) continue;
+    absl::StatusOr<internal::Catalog> catalog =
+        internal::LoadCatalog(*database_);
+    status = catalog.status();
+    if (!status.ok()) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    catalog_ = *std::move(catalog);
+    return absl::OkStatus();
+  }
+  return Annotate(status, path_);
+}
+
+absl::StatusOr<Usage> Reader::Impl::GetUsage() const {
+  internal::Catalog catalog;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    catalog = catalog_;
+  }
+  return internal::MeasureUsage(*database_, path_, catalog,
+                                environment_->NowMicros(), nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
+    int64_t step) {
+  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord record, FindStep(step));
+  // The lease first, then a look whether the step is still there: the owner
+  // reads the leases after the commit that retires a step. Either it sees the
+  // lease, or this sees the step gone.
+  for (int i = 0; i < kCatchUpTries; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(std::shared_ptr<void> lease, TakeLease(record));
+    CKPTDB_RETURN_IF_ERROR(Refresh());
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord now, FindStep(step));
+    const bool same = now.version == record.version;
+    record = std::move(now);
+    if (!same) continue;
+    return StepReader::Impl::Load(database_.get(), std::move(record),
+                                  std::move(lease));
+  }
+  return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
+                                             " was overwritten ", kCatchUpTries,
+                                             " times while it was opened"));
+}
+
+absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
+    const StepRecord& record) {
+  Lease lease;
+  lease.uuid = internal::NewUuid();
+  lease.step = record.version.step;
+  lease.versions = internal::VersionsOf(record);
+  lease.expires_at_micros =
+      environment_->NowMicros() + options_.lease_ms * 1000;
+  const absl::Status written =
+      internal::WriteLease(environment_->file_system().get(), path_, lease);
+  if (!written.ok()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
+  }
+  const std::string uuid = lease.uuid;
+  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  leases_[uuid] = std::move(lease);
+  if (!renewer_.joinable()) {
+    renewer_ = std::thread([this] { RenewLeases(); });
+  }
+  return std::shared_ptr<void>(nullptr, [this, uuid](void*) { Drop(uuid); });
+}
+
+void Reader::Impl::Drop(const std::string& uuid) {
+  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  leases_.erase(uuid);
+  // One that cannot be removed expires.
+  internal::RemoveLease(environment_->file_system().get(), path_, uuid)
+      .IgnoreError();
+}
+
+void Reader::Impl::RenewLeases() {
+  const std::chrono::milliseconds pause(
+      std::max<int64_t>(options_.lease_ms / 3, 1));
+  std::unique_lock<std::mutex> lock(lease_mutex_);
+  while (!lease_wakes_.wait_for(lock, pause, [&] { return stop_; })) {
+    for (auto& [uuid, lease] : leases_) {
+      lease.expires_at_micros =
+          environment_->NowMicros() + options_.lease_ms * 1000;
+      // The next turn tries again, twice before the lease ends.
+      internal::WriteLease(environment_->file_system().get(), path_, lease)
+          .IgnoreError();
+    }
+  }
+}
+
+Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Reader::~Reader() = default;
+
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
+    absl::string_view path, const ReaderOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                          Impl::Open(path, options));
+  return std::unique_ptr<Reader>(new Reader(std::move(impl)));
+}
+
+const std::string& Reader::path() const { return impl_->path(); }
+const std::string& Reader::uuid() const { return impl_->uuid(); }
+absl::Status Reader::Refresh() { return impl_->Refresh(); }
+std::vector<StepRecord> Reader::Steps() const { return impl_->Steps(); }
+absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
+  return impl_->FindStep(step);
+}
+absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
+absl::StatusOr<Usage> Reader::GetUsage() const { return impl_->GetUsage(); }
+absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
+  return impl_->OpenStep(step);
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,64 @@
+// A follower's handle of a store, beside its owner or without one: list and
+// read. It changes nothing but leases.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
+//   CKPTDB_RETURN_IF_ERROR(reader->Refresh());
+//   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
+//   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
+//
+// Thread-safe.
+#ifndef CKPTDB_DB_READER_H_
+#define CKPTDB_DB_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/usage.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb {
+
+class Reader {
+ public:
+  // NotFound when there is no store at `path`; DataLoss, FailedPrecondition as
+  // Store::Open.
+  static absl::StatusOr<std::unique_ptr<Reader>> Open(
+      absl::string_view path, const ReaderOptions& options = {});
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  const std::string& path() const;
+  const std::string& uuid() const;
+
+  // Catches up with the owner: the methods below answer as of the last call.
+  absl::Status Refresh();
+
+  // As in Store.
+  std::vector<StepRecord> Steps() const;
+  absl::StatusOr<StepRecord> FindStep(int64_t step) const;
+  absl::StatusOr<StepRecord> Latest() const;
+  absl::StatusOr<Usage> GetUsage() const;
+
+  // Takes a lease, renewed until the StepReader is destroyed: the owner keeps
+  // the step's data although it retires the step. Catches up, so that a step
+  // that is gone is NotFound. The reader must outlive it. PermissionDenied
+  // when the leases folder cannot be written.
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+
+ private:
+  class Impl;
+  explicit Reader(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_READER_H_

@@ -1,0 +1,95 @@
+#include "ckptdb/db/rocks_options.h"
+
+#include <rocksdb/table.h>
+
+#include "ckptdb/db/block_pool.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
+
+rocksdb::BlockBasedTableOptions TableOptions() {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = size_t{64} << 10;
+  table.format_version = 5;
+  // Debian's RocksDB has an XXH3 that keeps its sums in memory: half the
+  // speed of its XXH64.
+  table.checksum = rocksdb::kxxHash64;
+  table.filter_policy = nullptr;
+  table.block_cache = PooledBlocks();
+  table.index_type = rocksdb::BlockBasedTableOptions::kBinarySearch;
+  return table;
+}
+
+rocksdb::ColumnFamilyOptions FamilyOptions() {
+  rocksdb::ColumnFamilyOptions options;
+  options.compression = rocksdb::kNoCompression;
+  options.table_factory.reset(
+      rocksdb::NewBlockBasedTableFactory(TableOptions()));
+  options.ttl = 0;
+  options.periodic_compaction_seconds = 0;
+  return options;
+}
+
+// Files come by ingestion and go as a whole; a compaction would only rewrite
+// them.
+rocksdb::ColumnFamilyOptions BulkOptions() {
+  rocksdb::ColumnFamilyOptions options = FamilyOptions();
+  options.disable_auto_compactions = true;
+  return options;
+}
+
+}  // namespace
+
+rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
+  rocksdb::DBOptions options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.max_open_files = -1;
+  options.paranoid_checks = true;
+  options.advise_random_on_open = false;
+  options.skip_stats_update_on_db_open = true;
+  options.bytes_per_sync = kWriteBufferBytes;
+  // A commit flushes two families at once.
+  options.max_background_flushes = 2;
+  options.max_background_compactions = 1;
+  options.max_file_opening_threads = 4;
+  options.track_and_verify_wals_in_manifest = false;
+  // What was acknowledged is flushed or in a synced log: closing writes
+  // nothing, so that it cannot fail.
+  options.avoid_flush_during_shutdown = true;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.info_log_level = rocksdb::WARN_LEVEL;
+  options.keep_log_file_num = 2;
+  options.max_log_file_size = size_t{1} << 20;
+  return options;
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors() {
+  return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
+          {"meta", FamilyOptions()},
+          {"inline", FamilyOptions()},
+          {"bulk", BulkOptions()}};
+}
+
+rocksdb::Options FileWriterOptions(rocksdb::Env* env) {
+  rocksdb::Options options(DatabaseOptions(env), BulkOptions());
+  options.writable_file_max_buffer_size = kWriteBufferBytes;
+  return options;
+}
+
+rocksdb::ReadOptions PassOptions(const ReadOptions& options,
+                                 const rocksdb::Slice* end) {
+  rocksdb::ReadOptions read;
+  read.verify_checksums = true;
+  read.fill_cache = false;
+  read.total_order_seek = true;
+  read.iterate_upper_bound = end;
+  read.readahead_size = options.readahead_bytes;
+  return read;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,228 @@
+#include "ckptdb/db/row_order.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/parallel.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status Bad(const TableItem& table, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("table \"", table.name, "\": ", why));
+}
+
+absl::Status Foreign(const TableItem& table, int64_t id, uint32_t slice,
+                     const SliceRange& owned) {
+  return Bad(table,
+             absl::StrCat("id ", id, " is in slice ", slice, ", not in [",
+                          owned.begin, ", ", owned.end, ") of this rank"));
+}
+
+// Consecutive rows of a block.
+struct Part {
+  size_t block;
+  uint64_t begin;
+  uint64_t end;
+};
+
+// The rows in `threads` even shares, also when they are in one block.
+std::vector<std::vector<Part>> SplitRows(const std::vector<RowBlock>& blocks,
+                                         uint64_t rows, size_t threads) {
+  std::vector<std::vector<Part>> parts(threads);
+  const uint64_t share = rows / threads + 1;
+  uint64_t seen = 0;
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    const uint64_t count = blocks[block].ids.size();
+    for (uint64_t begin = 0; begin < count;) {
+      const uint64_t thread = seen / share;
+      const uint64_t room = (thread + 1) * share - seen;
+      const uint64_t end = std::min(count, begin + room);
+      parts[thread].push_back({block, begin, end});
+      seen += end - begin;
+      begin = end;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
+    const TableItem& table, std::optional<SliceRange> owned, int threads) {
+  std::unique_ptr<RowOrder> order(new RowOrder(table));
+  CKPTDB_RETURN_IF_ERROR(order->LoadBlocks());
+  CKPTDB_RETURN_IF_ERROR(order->rows() <= kSlices
+                             ? order->SortAll(owned)
+                             : order->Distribute(owned, threads));
+  return order;
+}
+
+absl::Status RowOrder::LoadBlocks() {
+  if (table_.rows == nullptr) return Bad(table_, "has no source of rows");
+  const uint64_t count = table_.rows->block_count();
+  if (count > kMaxBlocks) {
+    return Bad(table_, absl::StrCat("has ", count, " blocks; the limit is ",
+                                    kMaxBlocks));
+  }
+  blocks_.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, table_.rows->Block(i));
+    CKPTDB_RETURN_IF_ERROR(CheckBlock(i, block));
+    rows_ += block.ids.size();
+    blocks_.push_back(block);
+  }
+  refs_ = std::make_unique_for_overwrite<RowRef[]>(rows_);
+  return absl::OkStatus();
+}
+
+absl::Status RowOrder::CheckBlock(uint64_t index, const RowBlock& block) const {
+  if (block.ids.size() > kMaxBlockRows) {
+    return Bad(table_, absl::StrCat("block ", index, " has ", block.ids.size(),
+                                    " rows; the limit is ", kMaxBlockRows));
+  }
+  if (block.ids.empty()) return absl::OkStatus();
+  if (block.slots.size() != table_.slots.size()) {
+    return Bad(table_,
+               absl::StrCat("block ", index, " has ", block.slots.size(),
+                            " slots, not ", table_.slots.size()));
+  }
+  for (size_t i = 0; i < block.slots.size(); ++i) {
+    const Slot& slot = table_.slots[i];
+    if (block.slots[i].data == nullptr) {
+      return Bad(table_, absl::StrCat("block ", index, " has no data of slot ",
+                                      "\"", slot.name, "\""));
+    }
+    const uint64_t stride = block.slots[i].stride_bytes;
+    if (stride >= slot.row_bytes() || block.ids.size() == 1) continue;
+    return Bad(table_,
+               absl::StrCat("block ", index, " has stride ", stride,
+                            " of slot \"", slot.name, "\", below its ",
+                            slot.elements, " x ", DTypeName(slot.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+// Few rows are not worth a counter for each slice.
+absl::Status RowOrder::SortAll(std::optional<SliceRange> owned) {
+  uint64_t next = 0;
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    const absl::Span<const int64_t> ids = blocks_[block].ids;
+    for (size_t row = 0; row < ids.size(); ++row) {
+      const uint16_t slice = SliceOf(ids[row], table_.slice_hash);
+      if (owned.has_value() && !owned->Contains(slice)) {
+        return Foreign(table_, ids[row], slice, *owned);
+      }
+      refs_[next++] = {static_cast<uint64_t>(ids[row]),
+                       static_cast<uint32_t>(block),
+                       static_cast<uint32_t>(row)};
+    }
+  }
+  RowRef* const end = refs_.get() + rows_;
+  std::sort(refs_.get(), end, [this](const RowRef& a, const RowRef& b) {
+    return PositionOf(a) < PositionOf(b);
+  });
+  return CheckTwice(refs_.get(), end);
+}
+
+// Of rows in order: no id is there twice.
+absl::Status RowOrder::CheckTwice(const RowRef* begin,
+                                  const RowRef* end) const {
+  const RowRef* const twice = std::adjacent_find(
+      begin, end,
+      [](const RowRef& a, const RowRef& b) { return a.id == b.id; });
+  if (twice == end) return absl::OkStatus();
+  return Bad(table_, absl::StrCat("id ", static_cast<int64_t>(twice->id),
+                                  " is there twice, in blocks ", twice->block,
+                                  " and ", std::next(twice)->block));
+}
+
+// A counting sort by slice: each thread counts its part of the rows, then puts
+// them where its predecessors' end.
+absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
+                                  int threads) {
+  constexpr uint64_t kRowsWorthAThread = 65536;
+  const auto workers = static_cast<size_t>(
+      std::clamp<uint64_t>(rows() / kRowsWorthAThread, 1,
+                           static_cast<uint64_t>(std::clamp(threads, 1, 4))));
+  const auto parts = SplitRows(blocks_, rows(), workers);
+  std::vector<std::vector<uint64_t>> next(workers,
+                                          std::vector<uint64_t>(kSlices));
+  const auto for_rows = [&](size_t worker, const auto& visit) {
+    for (const Part& part : parts[worker]) {
+      const int64_t* ids = blocks_[part.block].ids.data();
+      for (uint64_t i = part.begin; i < part.end; ++i) {
+        visit(part.block, i, ids[i], SliceOf(ids[i], table_.slice_hash));
+      }
+    }
+  };
+  CKPTDB_RETURN_IF_ERROR(ParallelFor(
+      static_cast<int>(workers), workers, [&](int, uint64_t worker) {
+        absl::Status status;
+        for_rows(worker, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
+          ++next[worker][slice];
+          if (owned.has_value() && !owned->Contains(slice) && status.ok()) {
+            status = Foreign(table_, id, slice, *owned);
+          }
+        });
+        return status;
+      }));
+  slice_begin_.resize(kSlices + size_t{1});
+  uint64_t total = 0;
+  for (uint32_t slice = 0; slice < kSlices; ++slice) {
+    slice_begin_[slice] = total;
+    for (std::vector<uint64_t>& counts : next) {
+      const uint64_t count = counts[slice];
+      counts[slice] = total;
+      total += count;
+    }
+  }
+  slice_begin_[kSlices] = total;
+  for (uint32_t group = 0; group <= kGroups; ++group) {
+    group_begin_[group] = slice_begin_[size_t{group} * kGroupSlices];
+  }
+  return ParallelFor(
+      static_cast<int>(workers), workers, [&](int, uint64_t worker) {
+        for_rows(worker,
+                 [&](size_t block, uint64_t row, int64_t id, uint16_t slice) {
+                   refs_[next[worker][slice]++] = {static_cast<uint64_t>(id),
+                                                   static_cast<uint32_t>(block),
+                                                   static_cast<uint32_t>(row)};
+                 });
+        return absl::OkStatus();
+      });
+}
+
+absl::Status RowOrder::SortGroup(uint32_t group) {
+  for (uint32_t i = 0; i < kGroupSlices; ++i) {
+    const uint32_t slice = group * kGroupSlices + i;
+    RowRef* const begin = refs_.get() + slice_begin_[slice];
+    RowRef* const end = refs_.get() + slice_begin_[slice + size_t{1}];
+    std::sort(begin, end,
+              [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
+    CKPTDB_RETURN_IF_ERROR(CheckTwice(begin, end));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
+                                                          uint64_t end) {
+  const auto rows = absl::MakeConstSpan(refs_.get() + begin, end - begin);
+  if (slice_begin_.empty()) return rows;  // SortAll has sorted them
+  const auto last =
+      std::lower_bound(group_begin_.begin(), group_begin_.end(), end);
+  auto group = static_cast<uint32_t>(
+      std::upper_bound(group_begin_.begin(), last, begin) -
+      group_begin_.begin() - 1);
+  for (; group < kGroups && group_begin_[group] < end; ++group) {
+    std::call_once(group_once_[group],
+                   [&] { group_status_[group] = SortGroup(group); });
+    CKPTDB_RETURN_IF_ERROR(group_status_[group]);
+  }
+  return rows;
+}
+
+}  // namespace ckptdb::internal

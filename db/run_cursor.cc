@@ -1,0 +1,208 @@
+#include "ckptdb/db/run_cursor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/rocks_options.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+uint64_t RowBytesOf(const Item& item, uint16_t slot) {
+  return slot == kIdSlot ? sizeof(int64_t)
+                         : item.slots[slot - size_t{1}].row_bytes();
+}
+
+uint32_t ElementBytesOf(const Item& item, uint16_t slot) {
+  return slot == kIdSlot ? sizeof(int64_t)
+                         : DTypeBytes(item.slots[slot - size_t{1}].dtype);
+}
+
+RowPosition PositionOf(int64_t id, SliceHash hash) {
+  return {SliceOf(id, hash), static_cast<uint64_t>(id)};
+}
+
+}  // namespace
+
+StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
+                           uint16_t slot, const SliceRange& slices,
+                           const ReadOptions& options)
+    : step_(step),
+      part_(part),
+      row_bytes_(RowBytesOf(*part.item, slot)),
+      element_bytes_(ElementBytesOf(*part.item, slot)),
+      slices_(slices),
+      prefix_(ItemPrefix(part.item->data, part.rank, ItemKind::kRows,
+                         part.item->name)) {
+  AppendStream(part.item->run, slot, &prefix_);
+  end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})
+                              : PrefixEnd(prefix_);
+  lower_ = ToSlice(prefix_);
+  upper_ = ToSlice(end_);
+  rocksdb::ReadOptions read = PassOptions(options, &upper_);
+  read.iterate_lower_bound = &lower_;
+  const Database& database = step.database();
+  entries_.reset(database.rocks()->NewIterator(
+      read, database.family(part.item->placement)));
+}
+
+std::string StreamCursor::KeyAt(const RowPosition& position) const {
+  std::string key = prefix_;
+  AppendPosition(position, &key);
+  return key;
+}
+
+std::string StreamCursor::Place() const {
+  const std::string place = PlaceOf(step_.record(), part_);
+  if (!entries_->Valid()) return place;
+  return absl::StrCat(place, ", key of ",
+                      DescribeDataKey(FromSlice(entries_->key())));
+}
+
+void StreamCursor::SeekToSlices() {
+  SeekToRow({static_cast<uint16_t>(slices_.begin), 0});
+}
+
+void StreamCursor::SeekToRow(const RowPosition& position) {
+  entries_->SeekForPrev(KeyAt(position));
+  if (!entries_->Valid() && entries_->status().ok()) {
+    entries_->Seek(lower_);
+  }
+}
+
+absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
+  const std::string key = KeyAt(position);
+  entries_->Seek(key);
+  if (entries_->Valid() && entries_->key() == rocksdb::Slice(key)) {
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
+  return absl::DataLossError(absl::StrCat(
+      PlaceOf(step_.record(), part_), ": no page at ", DescribeDataKey(key)));
+}
+
+absl::Status StreamCursor::Follow(const StreamCursor& ids) {
+  const std::string key = KeyAt(ids.position());
+  if (entries_->Valid()) entries_->Next();
+  if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
+    CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
+  if (rows() == ids.rows()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      Place(), ": page has ", rows(), " rows, that of the ids ", ids.rows()));
+}
+
+absl::StatusOr<bool> StreamCursor::Load() {
+  if (!entries_->Valid()) {
+    CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
+    return false;
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
+  return true;
+}
+
+absl::Status StreamCursor::LoadPage() {
+  CKPTDB_ASSIGN_OR_RETURN(const DataKey key,
+                          ParseDataKey(FromSlice(entries_->key())));
+  position_ = key.position;
+  CKPTDB_ASSIGN_OR_RETURN(page_, ParsePage(FromSlice(entries_->value())));
+  if (page_.count == 0 || page_.count > part_.item->rows_per_page ||
+      page_.raw_bytes != page_.count * row_bytes_) {
+    return absl::DataLossError(
+        absl::StrCat("page has ", page_.count, " rows in ", page_.raw_bytes,
+                     " bytes; a row is ", row_bytes_, " bytes, a page at most ",
+                     part_.item->rows_per_page, " rows"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(raw_, ReadPage(page_, element_bytes_, &scratch_));
+  return absl::OkStatus();
+}
+
+RunCursor::RunCursor(const StepReader::Impl& step, const RankItem& part,
+                     absl::Span<const size_t> slots, const SliceRange& slices,
+                     const ReadOptions& options)
+    : item_(*part.item),
+      slices_(slices),
+      id_stream_(step, part, kIdSlot, slices, options),
+      slot_indexes_(slots.begin(), slots.end()),
+      values_(slots.size()) {
+  for (const size_t slot : slots) {
+    slot_streams_.push_back(std::make_unique<StreamCursor>(
+        step, part, static_cast<uint16_t>(slot + 1), slices, options));
+  }
+}
+
+absl::StatusOr<bool> RunCursor::Next() {
+  if (started_) id_stream_.Next();
+  if (!started_) id_stream_.SeekToSlices();
+  started_ = true;
+  while (true) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool more, id_stream_.Load());
+    if (!more) return false;
+    CKPTDB_RETURN_IF_ERROR(Annotate(LoadIds(), id_stream_.Place()));
+    if (!Trim()) {
+      id_stream_.Next();
+      continue;
+    }
+    CKPTDB_RETURN_IF_ERROR(LoadSlots());
+    return true;
+  }
+}
+
+absl::Status RunCursor::LoadIds() {
+  ids_.resize(id_stream_.rows());
+  std::memcpy(ids_.data(), id_stream_.raw().data(), id_stream_.raw().size());
+  return CheckOrder();
+}
+
+absl::Status RunCursor::CheckOrder() const {
+  RowPosition before = id_stream_.position();
+  if (PositionOf(ids_[0], item_.slice_hash) != before) {
+    return absl::DataLossError(
+        absl::StrCat("page starts with id ", ids_[0], ", not with its key's"));
+  }
+  for (size_t i = 1; i < ids_.size(); ++i) {
+    const RowPosition at = PositionOf(ids_[i], item_.slice_hash);
+    if (at <= before) {
+      return absl::DataLossError(absl::StrCat(
+          "id ", ids_[i], " is out of order after id ", ids_[i - 1]));
+    }
+    before = at;
+  }
+  return absl::OkStatus();
+}
+
+// Leaves the rows of the page that are in the slices.
+bool RunCursor::Trim() {
+  const auto slice_of = [&](int64_t id) {
+    return SliceOf(id, item_.slice_hash);
+  };
+  const auto begin = std::partition_point(
+      ids_.begin(), ids_.end(),
+      [&](int64_t id) { return slice_of(id) < slices_.begin; });
+  const auto end = std::partition_point(begin, ids_.end(), [&](int64_t id) {
+    return slice_of(id) < slices_.end;
+  });
+  rows_ = absl::MakeConstSpan(ids_).subspan(
+      static_cast<size_t>(begin - ids_.begin()),
+      static_cast<size_t>(end - begin));
+  return !rows_.empty();
+}
+
+// The pages of all slots are cut at the same rows.
+absl::Status RunCursor::LoadSlots() {
+  const auto skipped = static_cast<size_t>(rows_.data() - ids_.data());
+  for (size_t i = 0; i < slot_streams_.size(); ++i) {
+    StreamCursor& stream = *slot_streams_[i];
+    CKPTDB_RETURN_IF_ERROR(stream.Follow(id_stream_));
+    values_[i] = stream.raw().data() +
+                 skipped * item_.slots[slot_indexes_[i]].row_bytes();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

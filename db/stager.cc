@@ -1,0 +1,227 @@
+#include "ckptdb/db/stager.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/environment.h"
+#include "ckptdb/db/files.h"
+#include "ckptdb/db/guarded_file_system.h"
+#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/db/segments.h"
+#include "ckptdb/db/staged_item.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::StagedItem;
+
+// Headers, keys and indexes come to less than a hundredth of the bytes.
+constexpr uint64_t kOverheadDivisor = 100;
+constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
+
+class RankStager {
+ public:
+  RankStager(absl::string_view store, const Ticket& ticket,
+             const StageOptions& options)
+      : store_(store),
+        ticket_(ticket),
+        options_(options),
+        environment_(options.environment != nullptr ? options.environment
+                                                    : Environment::Default()),
+        files_(std::make_shared<internal::GuardedFileSystem>(
+            environment_->file_system(),
+            internal::FileModes{options.directory_mode, options.file_mode,
+                                environment_->on_disk()})) {}
+
+  absl::StatusOr<StagedRank> Run(const RankState& state) {
+    CKPTDB_RETURN_IF_ERROR(CheckTicket());
+    CKPTDB_ASSIGN_OR_RETURN(items_,
+                            internal::PrepareItems(ticket_, state, options_));
+    CKPTDB_RETURN_IF_ERROR(ReuseParent());
+    for (StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
+      }
+    }
+    const bool in_line = RawBytes() <= kInlineBytes / ticket_.world_size;
+    CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
+    return Finish(in_line ? Placement::kInline : Placement::kBulk);
+  }
+
+ private:
+  void Pass(absl::string_view point) const {
+    if (options_.on_point) options_.on_point(point);
+  }
+
+  absl::Status CheckTicket() const {
+    if (ticket_.world_size == 0 || ticket_.rank >= ticket_.world_size ||
+        ticket_.version.attempt == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ticket of rank ", ticket_.rank, " of ", ticket_.world_size, " for ",
+          ToString(ticket_.version), " is no ticket of a store"));
+    }
+    // What is at the folder is removed first: it must be this rank's.
+    if (ticket_.staging !=
+        absl::StrCat("staging/", ticket_.version.attempt, "/", ticket_.rank)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ticket of rank ", ticket_.rank, " for ", ToString(ticket_.version),
+          " has the staging folder \"", ticket_.staging, "\""));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(
+        const bool begun,
+        internal::Exists(files_.get(), internal::ParentFolder(Folder())));
+    if (begun) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat("\"", store_, "\" has no attempt in progress for ",
+                     ToString(ticket_.version)));
+  }
+
+  std::string Folder() const {
+    return absl::StrCat(store_, "/", ticket_.staging);
+  }
+
+  uint64_t RawBytes() const {
+    uint64_t bytes = 0;
+    for (const StagedItem& staged : items_) {
+      bytes += staged.raw_bytes_to_write();
+    }
+    return bytes;
+  }
+
+  absl::Status ReuseParent() {
+    if (ticket_.parent.empty() || options_.rewrite_unchanged) {
+      return absl::OkStatus();
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const RankRecord parent,
+                            DecodeRankRecord(ticket_.parent));
+    return internal::ReuseUnchanged(parent, options_.threads, &items_);
+  }
+
+  absl::Status MakeEntries() {
+    Pass(point::kStaging);
+    PageBuilder page;
+    std::string key;
+    for (StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        for (uint64_t i = 0; i < stream->entries(); ++i) {
+          CKPTDB_RETURN_IF_ERROR(stream->Make(i, &key, &page));
+          entries_.emplace_back(key, page.entry());
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteFiles() {
+    const std::string folder = Folder();
+    CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
+        files_.get(), store_,
+        RawBytes() + RawBytes() / kOverheadDivisor + kFixedOverhead,
+        options_.reserve_bytes));
+    CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
+    CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
+    const absl::Status status = WriteSegments(folder);
+    if (status.ok()) return status;
+    // The sweep removes what this cannot.
+    internal::RemoveTree(files_.get(), folder).IgnoreError();
+    return ExplainFull(status);
+  }
+
+  absl::Status WriteSegments(const std::string& folder) {
+    const auto env = rocksdb::NewCompositeEnv(files_);
+    internal::SegmentWriterOptions writing;
+    writing.env = env.get();
+    CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
+    const auto segments = internal::CutSegments(items_, options_.threads);
+    staged_files_.resize(segments.size());
+    std::atomic<bool> first = true;
+    return internal::ParallelFor(
+        options_.threads, segments.size(),
+        [&](int, uint64_t i) -> absl::Status {
+          if (first.exchange(false)) Pass(point::kStaging);
+          const std::string name =
+              absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
+          CKPTDB_ASSIGN_OR_RETURN(
+              staged_files_[i],
+              internal::WriteSegment(writing, segments[i],
+                                     absl::StrCat(folder, "/", name)));
+          staged_files_[i].path = absl::StrCat(ticket_.staging, "/", name);
+          return absl::OkStatus();
+        });
+  }
+
+  // Whether the file system takes direct writes: tmpfs, for one, does not.
+  absl::StatusOr<bool> DirectWrites(const std::string& folder) const {
+    if (!options_.direct_writes || !environment_->on_disk()) return false;
+    const std::string path = folder + "/direct";
+    rocksdb::FileOptions file_options;
+    file_options.use_direct_writes = true;
+    std::unique_ptr<rocksdb::FSWritableFile> file;
+    const bool direct =
+        files_->NewWritableFile(path, file_options, &file, nullptr).ok();
+    file.reset();
+    CKPTDB_RETURN_IF_ERROR(internal::RemoveFile(files_.get(), path));
+    return direct;
+  }
+
+  absl::Status ExplainFull(const absl::Status& status) const {
+    if (!absl::IsResourceExhausted(status)) return status;
+    const absl::StatusOr<uint64_t> free =
+        internal::FreeBytes(files_.get(), store_);
+    return absl::ResourceExhaustedError(
+        absl::StrCat(status.message(), "; \"", store_, "\" needs ", RawBytes(),
+                     " bytes, and ",
+                     free.ok() ? absl::StrCat(*free) : "unknown", " are free"));
+  }
+
+  absl::StatusOr<StagedRank> Finish(Placement placement) {
+    RankRecord record;
+    record.version = ticket_.version;
+    record.rank = ticket_.rank;
+    for (StagedItem& staged : items_) {
+      staged.Seal(placement);
+      record.items.push_back(std::move(staged.item));
+    }
+    StagedRank staged;
+    staged.uuid = ticket_.uuid;
+    staged.version = ticket_.version;
+    staged.rank = ticket_.rank;
+    staged.world_size = ticket_.world_size;
+    staged.files = std::move(staged_files_);
+    staged.inline_entries = std::move(entries_);
+    staged.rank_record = EncodeRankRecord(record);
+    Pass(point::kStaged);
+    return staged;
+  }
+
+  const std::string store_;
+  const Ticket& ticket_;
+  const StageOptions& options_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::GuardedFileSystem> files_;
+  std::vector<StagedItem> items_;
+  std::vector<StagedFile> staged_files_;
+  std::vector<std::pair<std::string, std::string>> entries_;
+};
+
+}  // namespace
+
+absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
+                                 const Ticket& ticket, const RankState& state,
+                                 const StageOptions& options) {
+  return RankStager(store_path, ticket, options).Run(state);
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,39 @@
+// Staging: a rank writes its part of a save, from any thread of any process
+// that sees the store's folder.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
+//   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
+//                           Stage(store_path, ticket, state));
+//   send_to_owner(EncodeStagedRank(staged));
+#ifndef CKPTDB_DB_STAGER_H_
+#define CKPTDB_DB_STAGER_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/staged.h"
+
+namespace ckptdb {
+
+// Checks `state`, writes its data files below the ticket's staging folder, and
+// makes them durable; nothing of them is visible before the owner publishes.
+// A part of at most kInlineBytes / world size is not written to files: its
+// bytes come back in the StagedRank. A tensor or blob that the parent has with
+// the same bytes comes back as a reference to the parent's.
+//
+// Memory beyond the caller's: 16 bytes a row of all tables, plus about 12 MiB
+// a worker, plus at most kInlineBytes.
+//
+// Errors: InvalidArgument for anything wrong with `state` (a name, a shape, a
+// limit, an id that is there twice or in another rank's slices);
+// ResourceExhausted, with bytes needed and free, when the disk has no room;
+// Unavailable for other I/O errors. After an error the files of this rank are
+// gone or will be with the attempt: see Store::Abandon.
+absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
+                                 const Ticket& ticket, const RankState& state,
+                                 const StageOptions& options = {});
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_STAGER_H_

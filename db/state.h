@@ -1,0 +1,189 @@
+// What a rank saves: tensors, tables and blobs under names, in the caller's
+// own memory.
+//
+//   std::vector<float> weights(12);
+//   RankState state;
+//   state.AddTensor("mlp.0.weight",
+//                   TensorView::Of(weights.data(), {3, 4}));
+//   state.AddBlob("reader", position_bytes);
+//   ArrayRowSource rows(ids, {{embeddings.data(), 16 * 4},
+//                             {adagrad.data(), 16 * 4}});
+//   state.AddTable("user", {{"embedding", DType::kF32, 16},
+//                           {"adagrad_sum", DType::kF32, 16}}, &rows);
+//
+// Nothing is copied and nothing is checked here: staging does both, and says
+// what is wrong. The memory must stay as it is until staging returns.
+#ifndef CKPTDB_DB_STATE_H_
+#define CKPTDB_DB_STATE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/codec.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/slice.h"
+
+namespace ckptdb {
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType kValue = DType::kF64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType kValue = DType::kF32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType kValue = DType::kI64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType kValue = DType::kI32;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType kValue = DType::kI16;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType kValue = DType::kI8;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType kValue = DType::kU64;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType kValue = DType::kU32;
+};
+template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType kValue = DType::kU16;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType kValue = DType::kU8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType kValue = DType::kBool;
+};
+
+// A dense tensor, row-major and contiguous, in host memory. `data` may be null
+// when it has no elements.
+struct TensorView {
+  DType dtype = DType::kF32;
+  Shape shape;
+  const void* data = nullptr;
+  // The tensor of which this is a shard, and where the shard begins in it;
+  // empty: the tensor is whole.
+  Shape global_shape;
+  Shape offset;
+
+  template <typename T>
+  static TensorView Of(const T* data, Shape shape) {
+    return {DTypeOf<T>::kValue, std::move(shape), data, {}, {}};
+  }
+};
+
+// The values of one slot for the rows of a block: row i is at
+// data + i * stride_bytes.
+struct SlotRows {
+  const void* data = nullptr;
+  uint64_t stride_bytes = 0;
+};
+
+// Some rows of a table: ids.size() of them, at most kMaxBlockRows, and one
+// SlotRows for each slot.
+struct RowBlock {
+  absl::Span<const int64_t> ids;
+  absl::Span<const SlotRows> slots;
+};
+inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;
+inline constexpr uint64_t kMaxBlocks = uint64_t{1} << 32;
+
+// The rows of a table as the trainer holds them: in blocks, in any order, no
+// id twice in all. Staging never copies the values as a whole: it keeps 16
+// bytes a row, and gathers from the blocks page by page.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual uint64_t block_count() const = 0;
+  // `block` is below block_count(). Asked for several times and from several
+  // threads; what the answer points to stays, unchanged, until staging
+  // returns.
+  virtual absl::StatusOr<RowBlock> Block(uint64_t block) const = 0;
+};
+
+// Rows in one array of ids and one of values for each slot.
+class ArrayRowSource : public RowSource {
+ public:
+  ArrayRowSource(absl::Span<const int64_t> ids, std::vector<SlotRows> slots)
+      : ids_(ids), slots_(std::move(slots)) {}
+  uint64_t block_count() const override { return 1; }
+  absl::StatusOr<RowBlock> Block(uint64_t) const override {
+    return RowBlock{ids_, slots_};
+  }
+
+ private:
+  absl::Span<const int64_t> ids_;
+  std::vector<SlotRows> slots_;
+};
+
+struct TensorItem {
+  std::string name;
+  TensorView view;
+  Codec codec = Codec::kNone;
+};
+struct TableItem {
+  std::string name;
+  std::vector<Slot> slots;
+  const RowSource* rows = nullptr;
+  SliceHash slice_hash = SliceHash::kModulo;
+};
+struct BlobItem {
+  std::string name;
+  absl::string_view bytes;
+  Codec codec = Codec::kNone;
+};
+
+class RankState {
+ public:
+  void AddTensor(std::string name, TensorView view,
+                 Codec codec = Codec::kNone) {
+    tensors_.push_back({std::move(name), std::move(view), codec});
+  }
+  // A slot's codec counts for its pages; ids are stored under kAuto.
+  void AddTable(std::string name, std::vector<Slot> slots,
+                const RowSource* rows,
+                SliceHash slice_hash = SliceHash::kModulo) {
+    tables_.push_back({std::move(name), std::move(slots), rows, slice_hash});
+  }
+  void AddBlob(std::string name, absl::string_view bytes,
+               Codec codec = Codec::kNone) {
+    blobs_.push_back({std::move(name), bytes, codec});
+  }
+
+  const std::vector<TensorItem>& tensors() const { return tensors_; }
+  const std::vector<TableItem>& tables() const { return tables_; }
+  const std::vector<BlobItem>& blobs() const { return blobs_; }
+
+ private:
+  std::vector<TensorItem> tensors_;
+  std::vector<TableItem> tables_;
+  std::vector<BlobItem> blobs_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_STATE_H_

@@ -1,0 +1,176 @@
+#include "ckptdb/db/step_reader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/catalog.h"
+#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
+    const internal::Database* database, StepRecord record,
+    std::shared_ptr<void> hold) {
+  std::unique_ptr<Impl> impl(new Impl());
+  impl->database_ = database;
+  impl->record_ = std::move(record);
+  impl->hold_ = std::move(hold);
+  impl->ranks_.resize(impl->record_.world_size);
+  for (uint32_t rank = 0; rank < impl->record_.world_size; ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(impl->ranks_[rank],
+                            internal::LoadRank(*database, impl->record_, rank));
+    for (const Item& item : impl->ranks_[rank].items) {
+      impl->items_[{item.kind, item.name}].push_back({rank, &item});
+    }
+  }
+  return std::make_unique<StepReader>(std::move(impl));
+}
+
+absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
+    ItemKind kind, absl::string_view name) const {
+  const auto found = items_.find({kind, std::string(name)});
+  if (found != items_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("step ", record_.version.step,
+                                          " has no ", ItemKindName(kind), " \"",
+                                          name, "\""));
+}
+
+namespace internal {
+
+std::string PlaceOf(const StepRecord& step, const RankItem& item) {
+  return absl::StrCat("step ", step.version.step, " rank ", item.rank, " ",
+                      ItemKindName(item.item->kind), " \"", item.item->name,
+                      "\"");
+}
+
+}  // namespace internal
+
+namespace {
+
+absl::Status CheckBytes(absl::string_view name, uint64_t given,
+                        uint64_t needed) {
+  if (given == needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", name, "\" takes ", needed,
+                   " bytes; the caller has ", given));
+}
+
+}  // namespace
+
+StepReader::StepReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StepReader::~StepReader() = default;
+
+const StepRecord& StepReader::record() const { return impl_->record(); }
+const std::vector<RankRecord>& StepReader::ranks() const {
+  return impl_->ranks();
+}
+
+absl::StatusOr<TensorSpec> StepReader::FindTensor(
+    absl::string_view name) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
+                          impl_->Find(ItemKind::kTensor, name));
+  TensorSpec spec;
+  spec.dtype = shards[0].item->dtype;
+  spec.shape = shards[0].item->global_shape;
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(spec.shape, DTypeBytes(spec.dtype)));
+  spec.bytes = static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
+  return spec;
+}
+
+absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
+                          impl_->Find(ItemKind::kRows, name));
+  TableSpec spec;
+  spec.slots = parts[0].item->slots;
+  spec.slice_hash = parts[0].item->slice_hash;
+  for (const RankItem& part : parts) spec.rows += part.item->rows;
+  return spec;
+}
+
+absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
+                                    uint64_t bytes,
+                                    const ReadOptions& options) const {
+  CKPTDB_ASSIGN_OR_RETURN(const TensorSpec spec, FindTensor(name));
+  const Box all{Shape(spec.shape.size(), 0), spec.shape};
+  return ReadTensorBox(name, all, out, bytes, options);
+}
+
+absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
+                                       void* out, uint64_t bytes,
+                                       const ReadOptions& options) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
+                          impl_->Find(ItemKind::kTensor, name));
+  const Item& item = *shards[0].item;
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(CheckBoxWithin(box, item.global_shape),
+                         absl::StrCat("tensor \"", name, "\"")));
+  const uint32_t element_bytes = DTypeBytes(item.dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(box.shape, element_bytes));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
+  if (elements == 0) return absl::OkStatus();
+  return internal::ReadBox(*impl_, shards, box, static_cast<char*>(out),
+                           options);
+}
+
+absl::StatusOr<std::string> StepReader::ReadBlob(
+    uint32_t rank, absl::string_view name, const ReadOptions& options) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
+                          impl_->Find(ItemKind::kBlob, name));
+  for (const RankItem& blob : all) {
+    if (blob.rank != rank) continue;
+    std::string bytes(blob.item->raw_bytes, '\0');
+    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
+        options.threads, blob.item->chunk_hashes.size(),
+        [&](int, uint64_t chunk) {
+          return internal::ReadChunk(*impl_, blob, static_cast<uint32_t>(chunk),
+                                     bytes.data() + chunk * kChunkBytes);
+        }));
+    return bytes;
+  }
+  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
+                                          " rank ", rank, " has no blob \"",
+                                          name, "\""));
+}
+
+absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
+                                                int64_t id) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
+                          impl_->Find(ItemKind::kRows, table));
+  const std::vector<uint32_t>& bounds = record().slice_bounds;
+  for (const RankItem& part : parts) {
+    const uint16_t slice = SliceOf(id, part.item->slice_hash);
+    if (!bounds.empty() &&
+        !SliceRange{bounds[part.rank], bounds[part.rank + size_t{1}]}.Contains(
+            slice)) {
+      continue;
+    }
+    absl::StatusOr<RowValues> row = internal::LookupRow(*impl_, part, id);
+    if (!absl::IsNotFound(row.status())) return row;
+  }
+  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
+                                          " table \"", table,
+                                          "\" has no row of id ", id));
+}
+
+absl::Status StepReader::ScanTable(absl::string_view table,
+                                   const ScanOptions& options,
+                                   RowSink* sink) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
+                          impl_->Find(ItemKind::kRows, table));
+  return internal::ScanRows(*impl_, parts, options, sink);
+}
+
+absl::Status StepReader::Verify(const ReadOptions& options,
+                                const Progress& progress) const {
+  return internal::VerifyStep(*impl_, options, progress);
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,292 @@
+#include "ckptdb/db/store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/files.h"
+#include "ckptdb/db/lease.h"
+#include "ckptdb/db/measure_usage.h"
+#include "ckptdb/db/rocks_status.h"
+#include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/db/store_impl.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+using internal::Annotate;
+using internal::Family;
+using internal::ToSlice;
+
+Store::Impl::Impl(absl::string_view path, const StoreOptions& options)
+    : path_(path),
+      options_(options),
+      environment_(options.environment != nullptr ? options.environment
+                                                  : Environment::Default()) {}
+
+absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
+    absl::string_view path, const StoreOptions& options) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
+  std::unique_ptr<Impl> impl(new Impl(path, options));
+  CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
+  CKPTDB_RETURN_IF_ERROR(impl->OpenDatabase());
+  if (options.background_sweep) {
+    impl->RequestSweep();
+    impl->sweeper_ =
+        std::thread([raw = impl.get()] { raw->SweepInBackground(); });
+  }
+  return impl;
+}
+
+Store::Impl::~Impl() {
+  {
+    const std::lock_guard<std::mutex> lock(sweeper_mutex_);
+    stop_ = true;
+  }
+  sweeper_wakes_.notify_all();
+  if (sweeper_.joinable()) sweeper_.join();
+}
+
+// The lock is the folder's, by whatever path a second owner comes to it.
+std::string Store::Impl::RealPath() const {
+  if (!environment_->on_disk()) return path_;
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path_, error);
+  return error ? path_ : real.string();
+}
+
+absl::Status Store::Impl::OpenFolder() {
+  const auto files = std::make_shared<internal::GuardedFileSystem>(
+      environment_->file_system(),
+      internal::FileModes{options_.directory_mode, options_.file_mode,
+                          environment_->on_disk()});
+  CKPTDB_ASSIGN_OR_RETURN(
+      const bool exists,
+      internal::Exists(files.get(), internal::DatabasePath(path_)));
+  if (!exists && !options_.create_if_missing) {
+    return absl::NotFoundError(absl::StrCat("no store at \"", path_, "\""));
+  }
+  CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), path_));
+  CKPTDB_ASSIGN_OR_RETURN(lock_,
+                          internal::OwnerLock::Acquire(files, RealPath()));
+  for (const std::string& folder :
+       {internal::DatabasePath(path_), internal::StagingPath(path_),
+        internal::LeasesPath(path_)}) {
+    CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), folder));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::OpenDatabase() {
+  CKPTDB_ASSIGN_OR_RETURN(database_,
+                          internal::Database::OpenOwner(
+                              path_, *environment_,
+                              {options_.directory_mode, options_.file_mode,
+                               environment_->on_disk()}));
+  absl::StatusOr<internal::Catalog> catalog = internal::LoadCatalog(*database_);
+  if (absl::IsNotFound(catalog.status())) {
+    CKPTDB_RETURN_IF_ERROR(CheckRoom());
+    CKPTDB_RETURN_IF_ERROR(NewRoot());
+    catalog = internal::LoadCatalog(*database_);
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(catalog.status(), absl::StrCat("\"", path_, "\"")));
+  catalog_ = *std::move(catalog);
+  uuid_ = catalog_.root.uuid;
+  // Above all attempts of which there is any trace.
+  uint32_t& next = catalog_.root.next_attempt;
+  for (const auto& [attempt, record] : catalog_.attempts) {
+    next = std::max(next, attempt + 1);
+  }
+  for (const auto& [version, bytes] : internal::BulkBytes(*database_)) {
+    next = std::max(next, version.attempt + 1);
+  }
+  ++catalog_.root.owner_epoch;
+  return WriteRoot(catalog_.root);
+}
+
+absl::Status Store::Impl::WriteRoot(const RootRecord& root) {
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(
+      internal::FromRocks(batch.Put(database_->family(Family::kMeta), RootKey(),
+                                    EncodeRootRecord(root)),
+                          "root record"));
+  return database_->Write(&batch, /*sync=*/true);
+}
+
+absl::Status Store::Impl::NewRoot() {
+  RootRecord root;
+  root.uuid = internal::NewUuid();
+  root.created_at_micros = environment_->NowMicros();
+  CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
+  return database_->Flush({Family::kMeta});
+}
+
+// A write-ahead log that hits a full disk takes the process with it at the
+// next write (RocksDB 7.8): never write without room.
+absl::Status Store::Impl::CheckRoom() const {
+  constexpr uint64_t kRecordBytes = uint64_t{256} << 10;
+  return internal::CheckFreeBytes(database_->files().get(), path_, kRecordBytes,
+                                  /*reserve=*/0);
+}
+
+void Store::Impl::Pass(absl::string_view point) const {
+  if (options_.on_point) options_.on_point(point);
+}
+
+std::vector<StepRecord> Store::Impl::Steps() const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return catalog_.Steps();
+}
+
+absl::StatusOr<StepRecord> Store::Impl::FindStep(int64_t step) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return Annotate(catalog_.FindStep(step), path_);
+}
+
+absl::StatusOr<StepRecord> Store::Impl::Latest() const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return Annotate(catalog_.Latest(), path_);
+}
+
+// Called with catalog_mutex_ held; what it returns takes it when it goes.
+std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions) {
+  holds_.insert(versions.begin(), versions.end());
+  return {nullptr, [this, versions = std::move(versions)](void*) {
+            const std::lock_guard<std::mutex> lock(catalog_mutex_);
+            for (const Version& version : versions) {
+              holds_.erase(holds_.find(version));
+            }
+          }};
+}
+
+absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
+    int64_t step) {
+  StepRecord record;
+  std::shared_ptr<void> hold;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    CKPTDB_ASSIGN_OR_RETURN(record, Annotate(catalog_.FindStep(step), path_));
+    hold = Hold(internal::VersionsOf(record));
+  }
+  return StepReader::Impl::Load(database_.get(), std::move(record),
+                                std::move(hold));
+}
+
+// Adds to `batch` that a step stops to exist.
+absl::Status Store::Impl::Retire(const StepRecord& record,
+                                 rocksdb::WriteBatch* batch) {
+  AttemptRecord attempt;
+  attempt.version = record.version;
+  attempt.state = AttemptState::kRetired;
+  rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
+  rocksdb::Status status = batch->Put(meta, AttemptKey(attempt.version.attempt),
+                                      EncodeAttemptRecord(attempt));
+  if (status.ok()) status = batch->Delete(meta, StepKey(record.version.step));
+  return internal::FromRocks(status, "retiring a step");
+}
+
+absl::Status Store::Impl::Delete(int64_t step) {
+  const std::lock_guard<std::mutex> change(change_mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+  if (record.pinned) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, ": step ", step, " is pinned"));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckRoom());
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(Retire(record, &batch));
+  CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/true));
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    catalog_.steps.erase(step);
+    catalog_.attempts[record.version.attempt].state = AttemptState::kRetired;
+    borrowed_.erase(record.version);
+    unflushed_ = true;
+  }
+  RequestSweep();
+  return absl::OkStatus();
+}
+
+absl::Status Store::Impl::SetFlag(int64_t step, bool StepRecord::*flag,
+                                  bool value) {
+  const std::lock_guard<std::mutex> change(change_mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord record, FindStep(step));
+  if (record.*flag == value) return absl::OkStatus();
+  record.*flag = value;
+  CKPTDB_RETURN_IF_ERROR(CheckRoom());
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(
+      internal::FromRocks(batch.Put(database_->family(Family::kMeta),
+                                    StepKey(step), EncodeStepRecord(record)),
+                          "step record"));
+  CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/true));
+  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    catalog_.steps[step] = std::move(record);
+  }
+  database_->NoteWatermark();
+  return absl::OkStatus();
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(
+    absl::string_view path, const StoreOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                          Impl::Open(path, options));
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+const std::string& Store::path() const { return impl_->path(); }
+const std::string& Store::uuid() const { return impl_->uuid(); }
+
+absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
+  return impl_->Begin(spec, /*sync=*/true);
+}
+absl::StatusOr<SaveResult> Store::Publish(const Version& version,
+                                          absl::Span<const StagedRank> ranks,
+                                          const PublishSpec& spec) {
+  return impl_->Publish(version, ranks, spec);
+}
+absl::Status Store::Abandon(const Version& version) {
+  return impl_->Abandon(version);
+}
+absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
+                                       const RankState& state,
+                                       const PublishSpec& publish,
+                                       const StageOptions& stage) {
+  return impl_->Save(spec, state, publish, stage);
+}
+
+std::vector<StepRecord> Store::Steps() const { return impl_->Steps(); }
+absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
+  return impl_->FindStep(step);
+}
+absl::StatusOr<StepRecord> Store::Latest() const { return impl_->Latest(); }
+absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
+    int64_t step) const {
+  return impl_->OpenStep(step);
+}
+
+absl::Status Store::Delete(int64_t step) { return impl_->Delete(step); }
+absl::Status Store::Pin(int64_t step) {
+  return impl_->SetFlag(step, &StepRecord::pinned, true);
+}
+absl::Status Store::Unpin(int64_t step) {
+  return impl_->SetFlag(step, &StepRecord::pinned, false);
+}
+absl::Status Store::Quarantine(int64_t step) {
+  return impl_->SetFlag(step, &StepRecord::quarantined, true);
+}
+
+absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }
+absl::Status Store::sweep_status() const { return impl_->sweep_status(); }
+absl::StatusOr<Usage> Store::GetUsage() const { return impl_->GetUsage(); }
+
+}  // namespace ckptdb

@@ -1,0 +1,146 @@
+// The owner's handle of a store: save, list, read, retire.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open("checkpoints"));
+//   RankState state;
+//   state.AddTensor("w", TensorView::Of(weights.data(), {3, 4}));
+//   CKPTDB_RETURN_IF_ERROR(store->Save({.step = 1000}, state).status());
+//
+//   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, store->Latest());
+//   CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(latest.version.step));
+//
+// Several ranks: the owner begins, every rank stages (db/stager.h), the owner
+// publishes.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(auto save, store->Begin({.step = 1000,
+//                                                    .world_size = 2}));
+//   ... Stage(path, save.tickets[r], state_of_rank_r) on each rank r ...
+//   CKPTDB_RETURN_IF_ERROR(store->Publish(save.version, staged).status());
+//
+// Guarantees
+// 1. A step exists or does not: all ranks' parts, records and retirements are
+//    in one synced write batch.
+// 2. What Publish, Delete, Pin, Unpin and Quarantine have acknowledged is
+//    durable.
+// 3. A failed or interrupted save leaves the store as it was. Its bytes go
+//    with the next sweep, also after a crash.
+// 4. After an I/O error of the database itself every further change is
+//    FailedPrecondition naming that error, until the store is opened again.
+//
+// Thread-safe; changes are made one at a time.
+#ifndef CKPTDB_DB_STORE_H_
+#define CKPTDB_DB_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/usage.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/staged.h"
+
+namespace ckptdb {
+
+// A save that has begun.
+struct SaveHandle {
+  Version version;
+  std::vector<Ticket> tickets;  // one for each rank
+};
+
+struct SaveResult {
+  Version version;
+  uint64_t raw_bytes = 0;     // of all items
+  uint64_t stored_bytes = 0;  // written by this save
+  uint64_t reused_bytes = 0;  // referred to, not written
+  int64_t stage_micros = 0;   // Save only
+  int64_t commit_micros = 0;  // Publish
+};
+
+struct SweepResult {
+  std::vector<Version> removed;
+  uint64_t freed_bytes = 0;          // of data files
+  std::vector<Version> quarantined;  // acknowledged once, record lost
+};
+
+class Store {
+ public:
+  // Opens the store at `path` for writing, or makes it. One process at a time:
+  // a second one gets Unavailable with the holder's pid and host. DataLoss
+  // when files of the database are damaged or missing, FailedPrecondition for
+  // a newer format, NotFound without create_if_missing.
+  static absl::StatusOr<std::unique_ptr<Store>> Open(
+      absl::string_view path, const StoreOptions& options = {});
+
+  // Waits for the sweep in progress, and closes. Saves that were not published
+  // are swept when the store is opened next.
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  const std::string& path() const;
+  const std::string& uuid() const;
+
+  // Starts an attempt. AlreadyExists for a committed step without overwrite.
+  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec);
+
+  // Makes the step exist. `ranks` are those of all ranks, in any order. On any
+  // error but guarantee 4 nothing has changed, and the attempt may be
+  // published again or abandoned.
+  absl::StatusOr<SaveResult> Publish(const Version& version,
+                                     absl::Span<const StagedRank> ranks,
+                                     const PublishSpec& spec = {});
+
+  // Gives an attempt up; its bytes go with the next sweep. NotFound when no
+  // such attempt is in progress.
+  absl::Status Abandon(const Version& version);
+
+  // Begin, Stage and Publish of a single rank; Abandon when one fails.
+  absl::StatusOr<SaveResult> Save(const SaveSpec& spec, const RankState& state,
+                                  const PublishSpec& publish = {},
+                                  const StageOptions& stage = {});
+
+  // Committed steps, by step.
+  std::vector<StepRecord> Steps() const;
+  // NotFound, naming the steps next to it.
+  absl::StatusOr<StepRecord> FindStep(int64_t step) const;
+  // The highest step that is not quarantined; NotFound when there is none.
+  absl::StatusOr<StepRecord> Latest() const;
+
+  // The step stays whole until the reader is destroyed, which must be before
+  // the store is.
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step) const;
+
+  // The step is gone on return; its space soon after. FailedPrecondition when
+  // it is pinned.
+  absl::Status Delete(int64_t step);
+
+  // A pinned step is never retired or deleted. A quarantined one is never the
+  // latest.
+  absl::Status Pin(int64_t step);
+  absl::Status Unpin(int64_t step);
+  absl::Status Quarantine(int64_t step);
+
+  // Removes what nothing refers to, now; waits for the background sweep.
+  absl::StatusOr<SweepResult> Sweep();
+  // The outcome of the last background sweep: an error stays until one
+  // succeeds.
+  absl::Status sweep_status() const;
+
+  absl::StatusOr<Usage> GetUsage() const;
+
+ private:
+  class Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_STORE_H_

@@ -1,0 +1,172 @@
+// The owner's state, shared by store.cc, publish.cc and sweep.cc; internal.
+#ifndef CKPTDB_DB_STORE_IMPL_H_
+#define CKPTDB_DB_STORE_IMPL_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/catalog.h"
+#include "ckptdb/db/database.h"
+#include "ckptdb/db/environment.h"
+#include "ckptdb/db/owner_lock.h"
+#include "ckptdb/db/store.h"
+
+namespace ckptdb {
+
+class Store::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(
+      absl::string_view path, const StoreOptions& options);
+  ~Impl();
+
+  const std::string& path() const { return path_; }
+  const std::string& uuid() const { return uuid_; }
+
+  // publish.cc
+  // `sync`: the attempt's record is durable on return.
+  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec, bool sync);
+  absl::StatusOr<SaveResult> Publish(const Version& version,
+                                     absl::Span<const StagedRank> ranks,
+                                     const PublishSpec& spec);
+  absl::Status Abandon(const Version& version);
+  absl::StatusOr<SaveResult> Save(const SaveSpec& spec, const RankState& state,
+                                  const PublishSpec& publish,
+                                  const StageOptions& stage);
+
+  // store.cc
+  std::vector<StepRecord> Steps() const;
+  absl::StatusOr<StepRecord> FindStep(int64_t step) const;
+  absl::StatusOr<StepRecord> Latest() const;
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+  absl::Status Delete(int64_t step);
+  absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value);
+
+  // sweep.cc
+  absl::StatusOr<SweepResult> Sweep();
+  absl::Status sweep_status() const;
+  absl::StatusOr<Usage> GetUsage();
+
+ private:
+  // A save in progress.
+  struct Progress {
+    SaveSpec spec;
+    int64_t begun_at_micros = 0;
+    StepRecord parent;                  // version of attempt 0: none
+    std::shared_ptr<void> parent_hold;  // keeps what stagers may refer to
+  };
+  // What a publish is about to make true.
+  struct Commit {
+    StepRecord step;
+    std::vector<RankRecord> ranks;
+    std::vector<std::string> rank_bytes;  // by rank
+    std::vector<std::string> files;
+    std::vector<const StagedRank*> staged;
+    uint64_t inline_bytes = 0;
+    std::vector<Version> retired;
+    std::vector<int64_t> removed_steps;
+  };
+  // What must stay: versions as a whole, and items of others.
+  struct Marks {
+    std::set<Version> whole;
+    std::map<Version, std::map<std::string, Placement>> items;
+  };
+  struct Garbage {
+    std::vector<Version> versions;
+    std::vector<Version> quarantined;
+    // Key ranges of bulk that nothing refers to, in versions that something
+    // else refers to.
+    std::vector<std::pair<std::string, std::string>> gaps;
+    bool leased = false;  // some of it waits for a lease to end
+  };
+
+  Impl(absl::string_view path, const StoreOptions& options);
+
+  std::string RealPath() const;
+  absl::Status OpenFolder();
+  absl::Status OpenDatabase();
+  absl::Status NewRoot();
+  absl::Status WriteRoot(const RootRecord& root);
+  absl::Status CheckRoom() const;
+  void Pass(absl::string_view point) const;
+
+  // Keeps these versions from the sweep until the result is gone.
+  std::shared_ptr<void> Hold(std::vector<Version> versions);
+  absl::Status Retire(const StepRecord& record, rocksdb::WriteBatch* batch);
+
+  // publish.cc
+  absl::Status CheckSpec(const SaveSpec& spec) const;
+  absl::Status CheckFree(const SaveSpec& spec) const;
+  AttemptRecord StartProgress(const SaveSpec& spec);
+  bool DropProgress(const Version& version);
+  absl::Status NotInProgress(const Version& version) const;
+  absl::StatusOr<SaveHandle> RecordAttempt(const AttemptRecord& attempt,
+                                           const SaveSpec& spec, bool sync);
+  std::vector<Ticket> MakeTickets(const Version& version, const SaveSpec& spec,
+                                  const StepRecord& parent) const;
+  absl::StatusOr<Commit> Check(const Version& version, const Progress& progress,
+                               absl::Span<const StagedRank> ranks,
+                               const PublishSpec& spec) const;
+  absl::Status CheckStaged(const Version& version, const Progress& progress,
+                           const StagedRank& staged) const;
+  absl::Status CheckFiles(const StagedRank& staged) const;
+  absl::Status AddRank(const StagedRank& staged, Commit* commit) const;
+  absl::Status AddRetired(const Progress& progress, const PublishSpec& spec,
+                          Commit* commit) const;
+  void FillStep(const Version& version, const Progress& progress,
+                const PublishSpec& spec, Commit* commit) const;
+  absl::Status WriteCommit(const Commit& commit);
+  void Acknowledge(Commit commit);
+
+  // sweep.cc
+  void SweepInBackground();
+  void RequestSweep();
+  absl::StatusOr<SweepResult> SweepOnce(bool thorough);
+  absl::StatusOr<Garbage> Mark();
+  absl::Status MarkBorrowed(const std::vector<StepRecord>& steps, Marks* marks);
+  absl::Status Free(const Garbage& garbage);
+  absl::Status Forget(const Garbage& garbage, bool thorough);
+  absl::Status CleanStaging();
+
+  const std::string path_;
+  const StoreOptions options_;
+  const std::shared_ptr<Environment> environment_;
+  std::unique_ptr<internal::OwnerLock> lock_;
+  std::unique_ptr<internal::Database> database_;
+  std::string uuid_;
+
+  // One change at a time; never taken while catalog_mutex_ is held.
+  std::mutex change_mutex_;
+  // Of what follows.
+  mutable std::mutex catalog_mutex_;
+  internal::Catalog catalog_;
+  std::multiset<Version> holds_;
+  std::map<uint32_t, Progress> progress_;  // goes before holds_, it has some
+  std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
+  bool unflushed_ = false;  // a retirement is in the log only
+
+  // One sweep at a time; taken before the others.
+  std::mutex sweep_mutex_;
+  // Of what follows; taken last.
+  mutable std::mutex sweeper_mutex_;
+  std::condition_variable sweeper_wakes_;
+  bool sweep_requested_ = false;
+  bool leased_garbage_ = false;  // some waits for leases to end
+  bool stop_ = false;
+  absl::Status sweep_status_;
+  std::thread sweeper_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_STORE_IMPL_H_

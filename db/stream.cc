@@ -1,0 +1,210 @@
+#include "ckptdb/db/stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+class ChunkStream : public Stream {
+ public:
+  ChunkStream(std::string prefix, absl::string_view bytes,
+              uint32_t element_bytes, Codec codec)
+      : Stream(bytes.size(), kChunkBytes, element_bytes, element_bytes, codec),
+        prefix_(std::move(prefix)),
+        bytes_(bytes) {}
+
+ private:
+  absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
+    *key = prefix_;
+    AppendChunk(static_cast<uint32_t>(entry), key);
+    std::memcpy(raw, bytes_.data() + entry * kChunkBytes, BytesOf(entry));
+    return absl::OkStatus();
+  }
+
+  const std::string prefix_;
+  const absl::string_view bytes_;
+};
+
+// The pages of a table: of its ids, or of the values of one slot.
+class RowStream : public Stream {
+ public:
+  RowStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
+            uint64_t row_bytes, uint32_t element_bytes, Codec codec)
+      : Stream(order->rows() * row_bytes, rows_per_page * row_bytes,
+               element_bytes, static_cast<uint32_t>(row_bytes), codec),
+        prefix_(std::move(prefix)),
+        order_(order),
+        rows_per_page_(rows_per_page),
+        row_bytes_(row_bytes) {}
+
+ protected:
+  virtual void Gather(absl::Span<const RowRef> rows, char* raw) const = 0;
+
+  const RowOrder& order() const { return *order_; }
+  uint64_t row_bytes() const { return row_bytes_; }
+
+ private:
+  absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
+    const uint64_t begin = entry * rows_per_page_;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const absl::Span<const RowRef> rows,
+        order_->Sorted(begin, begin + BytesOf(entry) / row_bytes_));
+    *key = prefix_;
+    AppendPosition(order_->PositionOf(rows.front()), key);
+    Gather(rows, raw);
+    return absl::OkStatus();
+  }
+
+  const std::string prefix_;
+  RowOrder* const order_;
+  const uint32_t rows_per_page_;
+  const uint64_t row_bytes_;
+};
+
+class IdStream : public RowStream {
+ public:
+  IdStream(std::string prefix, RowOrder* order, uint32_t rows_per_page)
+      : RowStream(std::move(prefix), order, rows_per_page, sizeof(int64_t),
+                  sizeof(int64_t), Codec::kAuto) {}
+
+ private:
+  void Gather(absl::Span<const RowRef> rows, char* raw) const override {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(raw + i * sizeof(int64_t), &rows[i].id, sizeof(int64_t));
+    }
+  }
+};
+
+class SlotStream : public RowStream {
+ public:
+  SlotStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
+             size_t slot, const Slot& spec)
+      : RowStream(std::move(prefix), order, rows_per_page, spec.row_bytes(),
+                  DTypeBytes(spec.dtype), spec.codec),
+        slot_(slot) {}
+
+ private:
+  void Gather(absl::Span<const RowRef> rows, char* raw) const override {
+    const absl::Span<const RowBlock> blocks = order().blocks();
+    if (blocks.size() == 1) {
+      const SlotRows values = blocks[0].slots[slot_];
+      GatherFrom(rows, raw, [&](const RowRef& row) {
+        return static_cast<const char*>(values.data) +
+               row.row * values.stride_bytes;
+      });
+    } else {
+      GatherFrom(rows, raw, [&](const RowRef& row) {
+        const SlotRows& values = blocks[row.block].slots[slot_];
+        return static_cast<const char*>(values.data) +
+               row.row * values.stride_bytes;
+      });
+    }
+  }
+
+  template <typename AddressOf>
+  void GatherFrom(absl::Span<const RowRef> rows, char* raw,
+                  const AddressOf& address_of) const {
+    switch (row_bytes()) {
+      case 64:
+        return Copy(rows, raw, std::integral_constant<uint64_t, 64>(),
+                    address_of);
+      case 128:
+        return Copy(rows, raw, std::integral_constant<uint64_t, 128>(),
+                    address_of);
+      case 256:
+        return Copy(rows, raw, std::integral_constant<uint64_t, 256>(),
+                    address_of);
+      default:
+        return Copy(rows, raw, row_bytes(), address_of);
+    }
+  }
+
+  // Rows lie anywhere in the trainer's memory: ask for them ahead. `bytes` is
+  // a constant for common widths, so that a row is copied without a call.
+  template <typename Bytes, typename AddressOf>
+  static void Copy(absl::Span<const RowRef> rows, char* raw, Bytes bytes,
+                   const AddressOf& address_of) {
+    constexpr size_t kAhead = 16;
+    constexpr uint64_t kLineBytes = 64;
+    constexpr uint64_t kPrefetchedBytes = 8 * kLineBytes;
+    const uint64_t prefetched = std::min<uint64_t>(bytes, kPrefetchedBytes);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i + kAhead < rows.size()) {
+        const char* const ahead = address_of(rows[i + kAhead]);
+        for (uint64_t at = 0; at < prefetched; at += kLineBytes) {
+          __builtin_prefetch(ahead + at);
+        }
+      }
+      std::memcpy(raw + i * bytes, address_of(rows[i]), bytes);
+    }
+  }
+
+  const size_t slot_;
+};
+
+}  // namespace
+
+Stream::Stream(uint64_t raw_bytes, uint64_t entry_bytes, uint32_t element_bytes,
+               uint32_t count_bytes, Codec codec)
+    : raw_bytes_(raw_bytes),
+      entry_bytes_(entry_bytes),
+      element_bytes_(element_bytes),
+      count_bytes_(count_bytes),
+      codec_(codec),
+      hashes_((raw_bytes + entry_bytes - 1) / entry_bytes) {}
+
+uint64_t Stream::BytesOf(uint64_t entry) const {
+  return std::min(entry_bytes_, raw_bytes_ - entry * entry_bytes_);
+}
+
+absl::Status Stream::ChooseCodec() {
+  if (codec_ != Codec::kAuto) return absl::OkStatus();
+  if (entries() == 0) {
+    codec_ = Codec::kNone;
+    return absl::OkStatus();
+  }
+  std::string key;
+  std::string sample(BytesOf(0), '\0');
+  CKPTDB_RETURN_IF_ERROR(Fill(0, &key, sample.data()));
+  codec_ = ckptdb::ChooseCodec(sample, element_bytes_);
+  return absl::OkStatus();
+}
+
+absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
+  const uint64_t bytes = BytesOf(entry);
+  CKPTDB_RETURN_IF_ERROR(Fill(entry, key, page->Reset(bytes)));
+  page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
+               element_bytes_);
+  hashes_[entry] = page->raw_hash();
+  stored_bytes_ += page->entry().size();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
+                                        absl::string_view bytes,
+                                        uint32_t element_bytes, Codec codec) {
+  return std::make_unique<ChunkStream>(std::move(prefix), bytes, element_bytes,
+                                       codec);
+}
+
+std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
+                                     uint32_t rows_per_page) {
+  AppendStream(RunKind::kBase, kIdSlot, &prefix);
+  return std::make_unique<IdStream>(std::move(prefix), order, rows_per_page);
+}
+
+std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,
+                                       uint32_t rows_per_page, size_t slot,
+                                       const Slot& spec) {
+  AppendStream(RunKind::kBase, static_cast<uint16_t>(slot + 1), &prefix);
+  return std::make_unique<SlotStream>(std::move(prefix), order, rows_per_page,
+                                      slot, spec);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,21 @@
+// One number for all state of a trainer, to compare runs by.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "train_ctr/embedding_table.h"
+#include "train_ctr/trainer.h"
+
+namespace train_ctr {
+
+// Over every row's id and slots, whatever the order of the rows.
+uint64_t TableDigest(const EmbeddingTable& table);
+
+// Over all tables, tensors and the progress, as 16 hex digits.
+std::string StateDigest(Trainer& trainer);
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_

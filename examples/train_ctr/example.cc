@@ -1,0 +1,18 @@
+#include "train_ctr/example.h"
+
+#include <xxhash.h>
+
+#include "train_ctr/random.h"
+
+namespace train_ctr {
+
+int64_t HashFeature(size_t field, absl::string_view value) {
+  return static_cast<int64_t>(
+      XXH3_64bits_withSeed(value.data(), value.size(), field));
+}
+
+int64_t HashFeature(size_t field, int64_t value) {
+  return static_cast<int64_t>(Mix(field, static_cast<uint64_t>(value)));
+}
+
+}  // namespace train_ctr

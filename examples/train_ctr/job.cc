@@ -1,0 +1,175 @@
+#include "train_ctr/job.h"
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include <ckptdb/schema/status.h>
+#include "absl/strings/str_cat.h"
+#include "train_ctr/crash_drill.h"
+#include "train_ctr/digest.h"
+#include "train_ctr/reader.h"
+
+namespace train_ctr {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Options& options) {
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Source> source, OpenSource(options));
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<Reader> reader,
+      Reader::Create(std::move(source), options.shuffle_examples,
+                     options.trainer.seed));
+  return Trainer::Create(options.trainer, std::move(reader));
+}
+
+void PrintEvaluation(int64_t step, const Evaluation& evaluation, size_t rows) {
+  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %zu rows\n",
+               static_cast<long long>(step), evaluation.loss, evaluation.auc,
+               rows);
+}
+
+void PrintSave(const SaveReport& save) {
+  std::fprintf(stderr,
+               "step %lld saved: %s, %llu bytes, %.1f ms blocking, %.1f ms to "
+               "the commit\n",
+               static_cast<long long>(save.step), save.kind.c_str(),
+               static_cast<unsigned long long>(save.bytes), save.blocking_ms,
+               save.commit_ms);
+}
+
+// The state of a run between its steps.
+class Job {
+ public:
+  explicit Job(const Options& options) : options_(options) {}
+
+  absl::Status Open();
+  absl::Status Resume();
+  absl::Status Train();
+  absl::StatusOr<JobReport> Finish();
+
+ private:
+  absl::Status AfterStep(double train_loss);
+
+  const Options& options_;
+  std::shared_ptr<CrashDrill> crash_drill_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Checkpoints> checkpoints_;
+  JobReport report_;
+};
+
+absl::Status Job::Open() {
+  CKPTDB_RETURN_IF_ERROR(CheckOptions(options_));
+  std::optional<CrashAt> crash_at;
+  if (!options_.crash_at.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(crash_at, ParseCrashAt(options_.crash_at));
+  }
+  crash_drill_ = std::make_shared<CrashDrill>(std::move(crash_at));
+  CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_));
+  CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
+                          Checkpoints::Open({.store = options_.store,
+                                             .keep_steps = options_.keep_steps,
+                                             .crash_drill = crash_drill_}));
+  return absl::OkStatus();
+}
+
+absl::Status Job::Resume() {
+  CKPTDB_ASSIGN_OR_RETURN(const std::optional<int64_t> latest,
+                          checkpoints_->Latest());
+  if (!latest) return absl::OkStatus();
+  if (!options_.resume) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("store ", options_.store, " has step ", *latest,
+                     "; go on from it with --resume, or name another store"));
+  }
+  if (*latest > options_.steps) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", options_.store, " is at step ", *latest,
+                     ", after the last of ", options_.steps, " steps"));
+  }
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->Restore(*latest, trainer_.get()));
+  report_.resumed_from = *latest;
+  std::fprintf(stderr, "resumed from step %lld: %zu rows\n",
+               static_cast<long long>(*latest), trainer_->rows());
+  return absl::OkStatus();
+}
+
+absl::Status Job::Train() {
+  while (trainer_->step() < options_.steps) {
+    CKPTDB_ASSIGN_OR_RETURN(const double loss, trainer_->Step());
+    CKPTDB_RETURN_IF_ERROR(AfterStep(loss));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Job::AfterStep(double train_loss) {
+  const int64_t step = trainer_->step();
+  crash_drill_->Trained(step);
+  const bool last = step == options_.steps;
+  if (!last && options_.eval_every > 0 && step % options_.eval_every == 0) {
+    CKPTDB_ASSIGN_OR_RETURN(const Evaluation now, trainer_->Evaluate());
+    PrintEvaluation(step, now, trainer_->rows());
+  }
+  if (!last && step % options_.save_every != 0) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(SaveReport save,
+                          checkpoints_->Save(train_loss, trainer_.get()));
+  PrintSave(save);
+  report_.saves.push_back(std::move(save));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobReport> Job::Finish() {
+  CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, trainer_->Evaluate());
+  report_.step = trainer_->step();
+  report_.digest = StateDigest(*trainer_);
+  report_.rows = trainer_->rows();
+  report_.epoch = trainer_->epoch();
+  PrintEvaluation(report_.step, report_.evaluation, report_.rows);
+  std::fprintf(stderr, "digest %s\n", report_.digest.c_str());
+  return report_;
+}
+
+nlohmann::ordered_json ToJson(const SaveReport& save) {
+  return {{"step", save.step},
+          {"kind", save.kind},
+          {"bytes", save.bytes},
+          {"blocking_ms", save.blocking_ms},
+          {"commit_ms", save.commit_ms}};
+}
+
+nlohmann::ordered_json ToJson(const JobReport& report) {
+  nlohmann::ordered_json json = {{"step", report.step},
+                                 {"loss", report.evaluation.loss},
+                                 {"auc", report.evaluation.auc},
+                                 {"digest", report.digest},
+                                 {"rows", report.rows},
+                                 {"epoch", report.epoch},
+                                 {"resumed_from", nullptr},
+                                 {"saves", nlohmann::ordered_json::array()}};
+  if (report.resumed_from) json["resumed_from"] = *report.resumed_from;
+  for (const SaveReport& save : report.saves) {
+    json["saves"].push_back(ToJson(save));
+  }
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<JobReport> RunJob(const Options& options) {
+  Job job(options);
+  CKPTDB_RETURN_IF_ERROR(job.Open());
+  CKPTDB_RETURN_IF_ERROR(job.Resume());
+  CKPTDB_RETURN_IF_ERROR(job.Train());
+  return job.Finish();
+}
+
+absl::Status WriteJson(const JobReport& report, const std::string& path) {
+  std::ofstream file(path, std::ios::trunc);
+  file << ToJson(report).dump(2) << '\n';
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cannot write ", path));
+}
+
+}  // namespace train_ctr

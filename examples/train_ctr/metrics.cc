@@ -1,0 +1,46 @@
+#include "train_ctr/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace train_ctr {
+
+float Sigmoid(float logit) { return 1 / (1 + std::exp(-logit)); }
+
+double LogLoss(float logit, float label) {
+  const double x = logit;
+  return std::max(x, 0.0) - x * label + std::log1p(std::exp(-std::abs(x)));
+}
+
+void ClickMetrics::Add(float logit, float label) {
+  predictions_.emplace_back(logit, label > 0.5f);
+  loss_sum_ += LogLoss(logit, label);
+}
+
+double ClickMetrics::log_loss() const {
+  if (predictions_.empty()) return 0;
+  return loss_sum_ / static_cast<double>(predictions_.size());
+}
+
+double ClickMetrics::auc() const {
+  std::vector<std::pair<float, bool>> sorted = predictions_;
+  std::sort(sorted.begin(), sorted.end());
+  double clicks = 0;
+  double others = 0;
+  double pairs_won = 0;
+  for (size_t i = 0; i < sorted.size();) {
+    double equal_clicks = 0;
+    double equal_others = 0;
+    const float logit = sorted[i].first;
+    for (; i < sorted.size() && sorted[i].first == logit; ++i) {
+      ++(sorted[i].second ? equal_clicks : equal_others);
+    }
+    pairs_won += equal_clicks * (others + equal_others / 2);
+    clicks += equal_clicks;
+    others += equal_others;
+  }
+  if (clicks == 0 || others == 0) return 0.5;
+  return pairs_won / (clicks * others);
+}
+
+}  // namespace train_ctr

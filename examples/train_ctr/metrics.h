@@ -1,0 +1,35 @@
+// How good predictions of clicks are.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace train_ctr {
+
+float Sigmoid(float logit);
+
+// The log loss of one example, in nats, exact for logits of any size.
+double LogLoss(float logit, float label);
+
+// The mean log loss, and the area under the ROC curve.
+class ClickMetrics {
+ public:
+  void Add(float logit, float label);
+
+  size_t examples() const { return predictions_.size(); }
+  // 0 without examples.
+  double log_loss() const;
+  // The probability that a click has a higher logit than a non-click, equal
+  // logits counting half; 0.5 when either is missing.
+  double auc() const;
+
+ private:
+  std::vector<std::pair<float, bool>> predictions_;
+  double loss_sum_ = 0;
+};
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_

@@ -1,0 +1,77 @@
+// A small multi-layer perceptron: dense layers, ReLU between them, one logit
+// out. Gradients by hand, weights by Adam.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MLP_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_MLP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "train_ctr/tensor.h"
+
+namespace train_ctr {
+
+struct AdamOptions {
+  float learning_rate = 0.001f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+};
+
+// Not thread-safe. The same calls give the same bits.
+class Mlp {
+ public:
+  // Layers of inputs -> hidden[0] -> ... -> 1. First weights are uniform in
+  // +-sqrt(6 / inputs of the layer), drawn from the seed; biases are zero.
+  Mlp(size_t inputs, const std::vector<size_t>& hidden, uint64_t seed);
+
+  size_t inputs() const { return layers_.front().inputs; }
+
+  // One logit for each of the `examples` rows of `input` (examples x
+  // inputs()), good until the next call. Keeps what Backward needs.
+  const std::vector<float>& Forward(const float* input, size_t examples);
+
+  // From the gradient of the loss by each logit of the last Forward: sets the
+  // gradients of all weights, and `input_gradient` (examples x inputs()).
+  void Backward(const float* input, const std::vector<float>& logit_gradient,
+                std::vector<float>* input_gradient);
+
+  // One step of Adam with the gradients of the last Backward.
+  void ApplyAdam(const AdamOptions& options);
+
+  // All state: weights, biases, Adam's moments and its step count.
+  std::vector<TensorView> State();
+  // Gradients of the last Backward, in the order of the weights in State().
+  std::vector<TensorView> Gradients();
+
+ private:
+  // A weight matrix or a bias with what Adam keeps for it.
+  struct Parameter {
+    std::vector<float> values;
+    std::vector<float> gradient;
+    std::vector<float> m;
+    std::vector<float> v;
+  };
+  struct Layer {
+    size_t inputs;
+    size_t outputs;
+    Parameter weight;  // inputs x outputs
+    Parameter bias;
+    std::vector<float> output;  // after the ReLU, if the layer has one
+  };
+
+  static Parameter MakeParameter(size_t size);
+  static void ForwardLayer(const float* input, size_t examples, bool relu,
+                           Layer* layer);
+  static void BackwardLayer(const float* input, size_t examples,
+                            const std::vector<float>& output_gradient,
+                            std::vector<float>* input_gradient, Layer* layer);
+  void AdamStep(const AdamOptions& options, Parameter* parameter) const;
+
+  std::vector<Layer> layers_;
+  int64_t adam_step_ = 0;
+};
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_MLP_H_

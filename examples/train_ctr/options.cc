@@ -1,0 +1,137 @@
+#include "train_ctr/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <ckptdb/schema/status.h>
+#include "absl/strings/str_cat.h"
+#include "train_ctr/crash_drill.h"
+#include "train_ctr/file_source.h"
+#include "train_ctr/text_formats.h"
+
+namespace train_ctr {
+namespace {
+
+void AddRunOptions(CLI::App* app, Options* options) {
+  app->add_option("--store", options->store, "Folder of the checkpoint store")
+      ->required();
+  app->add_option("--steps", options->steps,
+                  "Train up to this step, and save it")
+      ->required();
+  app->add_option("--save-every", options->save_every,
+                  "Save each time this many steps are done")
+      ->required();
+  app->add_flag("--resume", options->resume,
+                "Go on from the newest saved step, or start when there is "
+                "none");
+  app->add_option("--keep", options->keep_steps, "Saved steps to keep")
+      ->capture_default_str();
+  app->add_option("--crash-at", options->crash_at,
+                  "Kill the process after training STEP, or at POINT of its "
+                  "save: STEP[:POINT]");
+  app->add_option("--json", options->json, "Write the results to this file");
+  app->add_option("--eval-every", options->eval_every,
+                  "Report the held-out loss each time this many steps are "
+                  "done; 0 only at the end")
+      ->capture_default_str();
+}
+
+void AddTrainerOptions(CLI::App* app, TrainerOptions* options) {
+  app->add_option("--batch", options->batch, "Examples of a step")
+      ->capture_default_str();
+  app->add_option("--seed", options->seed, "Seed of everything random")
+      ->capture_default_str();
+  app->add_option("--dim", options->dim, "Floats of an embedding")
+      ->capture_default_str();
+  app->add_option("--hidden", options->hidden,
+                  "Widths of the hidden layers, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--sparse-learning-rate", options->sparse_learning_rate,
+                  "Learning rate of Adagrad, for the embeddings")
+      ->capture_default_str();
+  app->add_option("--dense-learning-rate", options->dense_learning_rate,
+                  "Learning rate of Adam, for the perceptron")
+      ->capture_default_str();
+  app->add_option("--erase-after", options->erase_after_steps,
+                  "Erase rows not seen for more than this many steps; 0 never")
+      ->capture_default_str();
+}
+
+void AddLogOptions(CLI::App* app, Options* options) {
+  CLI::Option* data = app->add_option("--data", options->data,
+                                      "Click log; without it one is generated");
+  app->add_option("--format", options->format,
+                  "Format of the click log: criteo or movielens")
+      ->needs(data);
+  GeneratedLogOptions* generated = &options->generated;
+  app->add_option("--holdout", generated->holdout,
+                  "Part of the log, at its end, to evaluate on")
+      ->capture_default_str();
+  app->add_option("--shuffle", options->shuffle_examples,
+                  "Examples of the shuffle buffer; 1 keeps the log's order")
+      ->capture_default_str();
+  app->add_option("--zipf-examples", generated->examples,
+                  "Examples of an epoch of the generated log")
+      ->capture_default_str();
+  app->add_option("--zipf-users", generated->users,
+                  "Users of the generated log")
+      ->capture_default_str();
+  app->add_option("--zipf-items", generated->items,
+                  "Items of the generated log")
+      ->capture_default_str();
+  app->add_option("--zipf-exponent", generated->exponent,
+                  "How much more frequent the first ids are; 0 not at all")
+      ->capture_default_str();
+}
+
+absl::Status CheckAtLeast(absl::string_view flag, int64_t value,
+                          int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, " ", value, " is less than ", least));
+}
+
+}  // namespace
+
+void AddOptions(CLI::App* app, Options* options) {
+  AddRunOptions(app, options);
+  AddTrainerOptions(app, &options->trainer);
+  AddLogOptions(app, options);
+}
+
+absl::Status CheckOptions(const Options& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--steps", options.steps, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--save-every", options.save_every, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--keep", options.keep_steps, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--eval-every", options.eval_every, 0));
+  if (!options.data.empty() && options.format.empty()) {
+    return absl::InvalidArgumentError(
+        "--data needs --format criteo or --format movielens");
+  }
+  if (options.crash_at.empty()) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const CrashAt crash, ParseCrashAt(options.crash_at));
+  if (crash.step > options.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--crash-at ", options.crash_at, " is after the last of ",
+                     options.steps, " steps"));
+  }
+  if (!crash.point.empty() && crash.step % options.save_every != 0 &&
+      crash.step != options.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--crash-at ", options.crash_at, ": step ", crash.step,
+                     " is not saved, every ", options.save_every, " are"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Source>> OpenSource(const Options& options) {
+  if (options.data.empty()) {
+    GeneratedLogOptions generated = options.generated;
+    generated.seed = options.trainer.seed;
+    return GeneratedSource::Create(generated);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const Format format, ParseFormat(options.format));
+  return FileSource::Open(options.data, format, options.generated.holdout);
+}
+
+}  // namespace train_ctr

@@ -1,0 +1,49 @@
+// The command line of train_ctr.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "train_ctr/generated_source.h"
+#include "train_ctr/source.h"
+#include "train_ctr/trainer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace train_ctr {
+
+struct Options {
+  std::string store;
+  int64_t steps = 0;
+  int64_t save_every = 0;
+  bool resume = false;
+  std::string crash_at;  // as ParseCrashAt takes it; empty: never
+  std::string json;      // empty: none
+  std::string data;      // empty: the generated log
+  std::string format;
+  int64_t keep_steps = 3;
+  int64_t eval_every = 0;
+  size_t shuffle_examples = 1024;
+  TrainerOptions trainer;
+  GeneratedLogOptions generated;
+};
+
+// Adds every flag to `app`; they are stored in `options` when it parses.
+void AddOptions(CLI::App* app, Options* options);
+
+// What flags on their own do not check.
+absl::Status CheckOptions(const Options& options);
+
+// The log the options ask for.
+absl::StatusOr<std::unique_ptr<Source>> OpenSource(const Options& options);
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_

@@ -1,0 +1,48 @@
+// Deterministic random numbers: a mixing function of integers and a small
+// generator whose whole state is one integer, so that it can be saved.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_RANDOM_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_RANDOM_H_
+
+#include <cstdint>
+
+namespace train_ctr {
+
+// The finalizer of SplitMix64: a bijection of uint64.
+inline uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Depends on the order of its arguments.
+inline uint64_t Mix(uint64_t a, uint64_t b) {
+  return Mix(Mix(a + 0x9e3779b97f4a7c15u) ^ b);
+}
+
+// In [0, 1), from the upper 53 bits.
+inline double ToUnit(uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+// SplitMix64. Any state is valid.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
+  double NextUnit() { return ToUnit(Next()); }
+  // In [0, bound), for bound > 0.
+  uint64_t NextBelow(uint64_t bound) {
+    return static_cast<uint64_t>(NextUnit() * static_cast<double>(bound));
+  }
+
+  uint64_t state() const { return state_; }
+  void set_state(uint64_t state) { state_ = state; }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_RANDOM_H_

@@ -1,0 +1,70 @@
+// The endless stream of training examples: the log over and over, shuffled
+// through a buffer. Its position can be saved and restored, and a restored
+// stream goes on with exactly the examples the saved one would have given.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_READER_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "train_ctr/random.h"
+#include "train_ctr/source.h"
+
+namespace train_ctr {
+
+inline constexpr size_t kMaxShuffleExamples = 1 << 20;
+
+// Not thread-safe. After an error the object must not be used further.
+class Reader {
+ public:
+  // Each example leaves a buffer of `shuffle_examples` (1 to
+  // kMaxShuffleExamples; 1 keeps the order of the log) at random.
+  static absl::StatusOr<std::unique_ptr<Reader>> Create(
+      std::unique_ptr<Source> source, size_t shuffle_examples, uint64_t seed);
+
+  const FieldLayout& layout() const { return source_->layout(); }
+  // Passes over the log that were begun, less one.
+  uint64_t epoch() const { return epoch_; }
+
+  // Replaces the batch by the next `examples` ones.
+  absl::Status NextBatch(size_t examples, Batch* batch);
+
+  // Replaces the batch by up to `examples` held-out ones, from
+  // `*position` on, which it moves. Empty at the end. Training examples go on
+  // as if it had not been called.
+  absl::Status NextHeldOut(size_t examples, LogPosition* position,
+                           Batch* batch);
+  LogPosition held_out_begin() const { return source_->tail(); }
+
+  // Everything a new Reader of the same log needs to go on from here.
+  std::string SavePosition() const;
+  // FailedPrecondition when the position is of another log or shuffle size,
+  // DataLoss when it is not a position.
+  absl::Status RestorePosition(absl::string_view position);
+
+ private:
+  Reader(std::unique_ptr<Source> source, size_t shuffle_examples, uint64_t seed)
+      : source_(std::move(source)),
+        shuffle_examples_(shuffle_examples),
+        random_(Mix(seed, 0x72656164)) {}
+
+  absl::Status NextOfLog(Example* example);
+  absl::Status NextExample(Batch* batch);
+  std::string identity() const;
+
+  std::unique_ptr<Source> source_;
+  size_t shuffle_examples_;
+  Random random_;
+  uint64_t epoch_ = 0;
+  std::vector<Example> buffer_;
+};
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_READER_H_

@@ -1,0 +1,49 @@
+// Codecs of pages and chunks: pure functions over bytes.
+#ifndef CKPTDB_SCHEMA_CODEC_H_
+#define CKPTDB_SCHEMA_CODEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb {
+
+// The numbers are stored; none changes. kAuto is only ever asked for: it picks
+// the best of the others for an item from the item's first bytes, and kNone
+// when it would save under 5 %.
+enum class Codec : uint8_t {
+  kNone = 0,
+  kLz4 = 1,
+  kShuffleLz4 = 2,
+  kAuto = 255
+};
+
+// "none", "lz4", "shuffle-lz4", "auto".
+absl::string_view CodecName(Codec codec);
+absl::StatusOr<Codec> ParseCodec(absl::string_view name);
+// DataLoss for a stored number that is no codec; kAuto is never stored.
+absl::StatusOr<Codec> CodecFromStored(uint8_t number);
+
+// What kAuto comes to for an item that starts with `sample`, of at most
+// kChunkBytes. `element_bytes`, here and below, is at least 1.
+Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes);
+
+// Replaces *stored by `raw` under `codec`, which is kLz4 or kShuffleLz4.
+// Shuffling puts the first bytes of all elements together, then the second
+// ones, and so on; a last part shorter than an element stays as it is.
+// False when that is not smaller than `raw`: then the caller stores kNone.
+// `raw` has at most kChunkBytes.
+bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
+              std::string* stored);
+
+// Writes exactly `raw_bytes` bytes to `raw`. DataLoss when `stored` does not
+// decode to as many; then `raw` holds anything. `codec` is not kAuto.
+absl::Status Decompress(Codec codec, absl::string_view stored,
+                        uint32_t element_bytes, uint64_t raw_bytes, char* raw);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_CODEC_H_

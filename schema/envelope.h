@@ -1,0 +1,47 @@
+// The envelope of every record; internal to schema/.
+#ifndef CKPTDB_SCHEMA_ENVELOPE_H_
+#define CKPTDB_SCHEMA_ENVELOPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/limits.h"
+
+namespace ckptdb::internal {
+
+// The numbers are stored; none changes.
+enum class RecordKind : uint16_t {
+  kStep = 1,
+  kRank = 2,
+  kAttempt = 3,
+  kRoot = 4,
+  kLease = 5,
+  kTicket = 6,
+  kStagedRank = 7,
+};
+
+inline constexpr size_t kEnvelopeBytes = 16;
+
+// "step record", "rank record", ..., as errors call it.
+absl::string_view RecordName(RecordKind kind);
+
+// Envelope and body. A version other than kFormatVersion is for tests.
+std::string Seal(RecordKind kind, absl::string_view body,
+                 uint16_t format_version = kFormatVersion);
+
+// The body in an envelope of this kind; points into `bytes`. DataLoss, or
+// FailedPrecondition for a newer format.
+absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
+                                         absl::string_view bytes);
+
+// DataLoss: `field` of the record of this kind is wrong.
+absl::Status BadField(RecordKind kind, absl::string_view field,
+                      absl::string_view why);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_SCHEMA_ENVELOPE_H_

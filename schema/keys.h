@@ -1,0 +1,110 @@
+// Keys of the column families, big-endian so that they sort as their fields.
+//
+//   bulk, inline   step:8 attempt:4 rank:4 kind:1 name 00 suffix
+//     tensor, blob   suffix = chunk:4
+//     rows           suffix = run:1 slot:2 slice:2 id:8
+//   meta           's' step:8 | 'r' step:8 attempt:4 rank:4 | 'a' attempt:4 |
+//                  'm'
+//
+//   std::string key = ItemPrefix({7, 3}, /*rank=*/0, ItemKind::kTensor, "w");
+//   AppendChunk(0, &key);
+//   ParseDataKey(key)->name == "w"
+#ifndef CKPTDB_SCHEMA_KEYS_H_
+#define CKPTDB_SCHEMA_KEYS_H_
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb {
+
+// What a save wrote: attempt is never used twice in a store, so a retried,
+// overwritten or folded step never touches the bytes of another.
+struct Version {
+  int64_t step = 0;
+  uint32_t attempt = 0;
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads it
+  auto operator<=>(const Version&) const = default;
+};
+
+// "step 7 attempt 3"
+std::string ToString(const Version& version);
+
+enum class ItemKind : char { kBlob = 'B', kRows = 'R', kTensor = 'T' };
+enum class RunKind : char { kBase = 'B', kDelta = 'D' };
+
+// "tensor", "table", "blob".
+absl::string_view ItemKindName(ItemKind kind);
+
+// Slot numbers in keys: the ids, then the slots from 1, then the erased ids.
+inline constexpr uint16_t kIdSlot = 0;
+inline constexpr uint16_t kErasedSlot = 0xffff;
+
+// Where a row stands in a run: by slice, then by id as uint64.
+struct RowPosition {
+  uint16_t slice = 0;
+  uint64_t id = 0;
+
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads it
+  auto operator<=>(const RowPosition&) const = default;
+};
+
+std::string VersionPrefix(const Version& version);
+// The first key after all of a version.
+std::string VersionEnd(const Version& version);
+// Ends with the NUL after the name.
+std::string ItemPrefix(const Version& version, uint32_t rank, ItemKind kind,
+                       absl::string_view name);
+void AppendChunk(uint32_t chunk, std::string* key);
+// The prefix of one slot's stream.
+void AppendStream(RunKind run, uint16_t slot, std::string* key);
+void AppendPosition(const RowPosition& position, std::string* key);
+// The first key after all that start with `prefix`; a prefix of ff bytes only
+// has none, and gives "".
+std::string PrefixEnd(absl::string_view prefix);
+
+struct DataKey {
+  Version version;
+  uint32_t rank = 0;
+  ItemKind kind = ItemKind::kBlob;
+  absl::string_view name;  // points into the parsed key
+  uint32_t chunk = 0;      // tensors and blobs
+  RunKind run = RunKind::kBase;
+  uint16_t slot = 0;
+  RowPosition position;
+};
+// DataLoss with the key in hex and what is wrong with it.
+absl::StatusOr<DataKey> ParseDataKey(absl::string_view key);
+// "step 7 attempt 3 rank 0 tensor "w" chunk 0", or the key in hex.
+std::string DescribeDataKey(absl::string_view key);
+// The version that a key of bulk or inline starts with.
+absl::StatusOr<Version> ParseVersionPrefix(absl::string_view key);
+
+std::string StepKey(int64_t step);
+std::string RankKey(const Version& version, uint32_t rank);
+// The prefix of the keys of all ranks of a version.
+std::string RankKeyPrefix(const Version& version);
+std::string AttemptKey(uint32_t attempt);
+std::string RootKey();
+
+enum class MetaKind : char {
+  kStep = 's',
+  kRank = 'r',
+  kAttempt = 'a',
+  kRoot = 'm',
+};
+struct MetaKey {
+  MetaKind kind = MetaKind::kRoot;
+  Version version;  // step of kStep, both of kRank, attempt of kAttempt
+  uint32_t rank = 0;
+};
+// DataLoss with the key in hex and what is wrong with it.
+absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_KEYS_H_

@@ -1,0 +1,34 @@
+// Every limit of the store. Each is inclusive, and each has a test at, below
+// and above it.
+#ifndef CKPTDB_SCHEMA_LIMITS_H_
+#define CKPTDB_SCHEMA_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ckptdb {
+
+// The format that this library writes, and the newest that it reads.
+inline constexpr uint16_t kFormatVersion = 1;
+
+inline constexpr size_t kMaxNameBytes = 512;
+inline constexpr size_t kMaxDimensions = 64;
+inline constexpr uint32_t kMaxWorldSize = 65536;
+inline constexpr size_t kMaxSlots = 256;
+inline constexpr uint64_t kMaxSlotBytes = 65536;  // of one row
+inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // names, too
+inline constexpr size_t kMaxMetrics = 4096;
+inline constexpr size_t kMaxUuidBytes = 64;
+// Of one record without its envelope; FlatBuffers end at 2 GiB.
+inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
+
+inline constexpr uint32_t kSlices = 65536;
+inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;   // raw, of a slot
+inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
+inline constexpr uint64_t kInlineBytes = uint64_t{8} << 20;   // of a save
+inline constexpr uint64_t kSegmentBytes = uint64_t{1} << 30;  // of a file
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_LIMITS_H_

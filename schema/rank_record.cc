@@ -1,0 +1,345 @@
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/checks.h"
+#include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+using internal::AddString;
+using internal::BadField;
+using internal::CheckVersion;
+using internal::FromFbs;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToFbs;
+using internal::ToStd;
+using internal::ViewOf;
+
+Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
+  std::vector<Offset<fbs::Slot>> slots;
+  for (const Slot& slot : item.slots) {
+    const auto name = AddString(slot.name, builder);
+    slots.push_back(
+        fbs::CreateSlot(*builder, name, static_cast<uint8_t>(slot.dtype),
+                        slot.elements, static_cast<uint8_t>(slot.codec)));
+  }
+  const auto name = AddString(item.name, builder);
+  const auto hashes = builder->CreateVector(item.chunk_hashes);
+  const auto shape = builder->CreateVector(item.shape);
+  const auto global_shape = builder->CreateVector(item.global_shape);
+  const auto offset = builder->CreateVector(item.offset);
+  const auto slot_vector = builder->CreateVector(slots);
+  const fbs::Version data = ToFbs(item.data);
+  fbs::ItemBuilder out(*builder);
+  out.add_kind(static_cast<uint8_t>(item.kind));
+  out.add_name(name);
+  out.add_data(&data);
+  out.add_placement(static_cast<uint8_t>(item.placement));
+  out.add_raw_bytes(item.raw_bytes);
+  out.add_stored_bytes(item.stored_bytes);
+  out.add_digest(item.digest);
+  out.add_chunk_hashes(hashes);
+  out.add_dtype(static_cast<uint8_t>(item.dtype));
+  out.add_codec(static_cast<uint8_t>(item.codec));
+  out.add_shape(shape);
+  out.add_global_shape(global_shape);
+  out.add_offset(offset);
+  out.add_slots(slot_vector);
+  out.add_slice_hash(static_cast<uint8_t>(item.slice_hash));
+  out.add_run(static_cast<uint8_t>(item.run));
+  out.add_rows(item.rows);
+  out.add_erased(item.erased);
+  out.add_rows_per_page(item.rows_per_page);
+  return out.Finish();
+}
+
+absl::Status BadItem(const Item& item, absl::string_view why) {
+  return BadField(
+      RecordKind::kRank,
+      absl::StrCat("item \"", absl::Utf8SafeCHexEscape(item.name), "\""), why);
+}
+
+// An error of a part becomes one of its item.
+absl::Status InItem(const Item& item, const absl::Status& status) {
+  if (status.ok()) return status;
+  return BadItem(item, absl::StrCat("has a bad part: ", status.message()));
+}
+
+absl::Status CheckTensor(const Item& item) {
+  const uint32_t element_bytes = DTypeBytes(item.dtype);
+  const absl::StatusOr<int64_t> elements =
+      ElementCount(item.shape, element_bytes);
+  CKPTDB_RETURN_IF_ERROR(InItem(item, elements.status()));
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, ElementCount(item.global_shape, element_bytes).status()));
+  CKPTDB_RETURN_IF_ERROR(InItem(
+      item, CheckBoxWithin({item.offset, item.shape}, item.global_shape)));
+  const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
+  if (bytes == item.raw_bytes) return absl::OkStatus();
+  return BadItem(item, absl::StrCat("has ", item.raw_bytes, " raw bytes, not ",
+                                    bytes, " of shape ", ToString(item.shape)));
+}
+
+absl::Status CheckBlob(const Item& item) {
+  if (item.raw_bytes <= kMaxBlobBytes) return absl::OkStatus();
+  return BadItem(
+      item, absl::StrCat("has ", item.raw_bytes,
+                         " raw bytes; the limit of a blob is ", kMaxBlobBytes));
+}
+
+absl::Status CheckChunks(const Item& item) {
+  const uint64_t chunks = item.raw_bytes / kChunkBytes +
+                          (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
+  if (chunks == item.chunk_hashes.size()) return absl::OkStatus();
+  return BadItem(item, absl::StrCat("has ", item.chunk_hashes.size(),
+                                    " chunk hashes, not ", chunks));
+}
+
+absl::Status CheckSlots(const Item& item) {
+  std::set<absl::string_view> names;
+  for (const Slot& slot : item.slots) {
+    CKPTDB_RETURN_IF_ERROR(InItem(item, CheckName("slot name", slot.name)));
+    if (!names.insert(slot.name).second) {
+      return BadItem(item, absl::StrCat("has slot \"", slot.name, "\" twice"));
+    }
+    if (slot.row_bytes() == 0 || slot.row_bytes() > kMaxSlotBytes) {
+      return BadItem(
+          item,
+          absl::StrCat("has slot \"", slot.name, "\" of ", slot.row_bytes(),
+                       " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Bytes of a row with its id; the slots have been checked.
+uint64_t RowBytes(const Item& item) {
+  uint64_t bytes = sizeof(int64_t);
+  for (const Slot& slot : item.slots) bytes += slot.row_bytes();
+  return bytes;
+}
+
+uint64_t WidestColumnBytes(const Item& item) {
+  uint64_t widest = sizeof(int64_t);
+  for (const Slot& slot : item.slots) {
+    widest = std::max(widest, slot.row_bytes());
+  }
+  return widest;
+}
+
+absl::Status CheckRows(const Item& item) {
+  if (item.run == RunKind::kBase && item.erased != 0) {
+    return BadItem(
+        item, absl::StrCat("has ", item.erased, " erased ids in a base run"));
+  }
+  const uint64_t most = kPageBytes / WidestColumnBytes(item);
+  if (item.rows_per_page == 0 || item.rows_per_page > most) {
+    return BadItem(item, absl::StrCat("has ", item.rows_per_page,
+                                      " rows per page, not 1 to ", most));
+  }
+  uint64_t rows = 0;
+  uint64_t erased = 0;
+  uint64_t bytes = 0;
+  if (!__builtin_mul_overflow(item.rows, RowBytes(item), &rows) &&
+      !__builtin_mul_overflow(item.erased, sizeof(int64_t), &erased) &&
+      !__builtin_add_overflow(rows, erased, &bytes) &&
+      bytes == item.raw_bytes) {
+    return absl::OkStatus();
+  }
+  return BadItem(
+      item, absl::StrCat("has ", item.raw_bytes, " raw bytes, not ", item.rows,
+                         " rows of ", RowBytes(item), " and ", item.erased,
+                         " erased ids of ", sizeof(int64_t)));
+}
+
+absl::Status CheckItem(const Item& item) {
+  switch (item.kind) {
+    case ItemKind::kTensor:
+      CKPTDB_RETURN_IF_ERROR(CheckTensor(item));
+      return CheckChunks(item);
+    case ItemKind::kBlob:
+      CKPTDB_RETURN_IF_ERROR(CheckBlob(item));
+      return CheckChunks(item);
+    case ItemKind::kRows:
+      CKPTDB_RETURN_IF_ERROR(CheckSlots(item));
+      return CheckRows(item);
+  }
+  return BadItem(item, "has an unknown kind");
+}
+
+// What is copied out of an item; the slots are not too many.
+uint64_t CopiedBytes(const fbs::Item& from) {
+  uint64_t bytes = ViewOf(from.name()).size();
+  for (const auto* numbers :
+       {from.shape(), from.global_shape(), from.offset()}) {
+    bytes += SizeOf(numbers) * sizeof(int64_t);
+  }
+  bytes += SizeOf(from.chunk_hashes()) * sizeof(uint64_t);
+  if (from.slots() == nullptr) return bytes;
+  for (const fbs::Slot* slot : *from.slots()) {
+    bytes += ViewOf(slot->name()).size();
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::vector<Slot>> ReadSlots(
+    const Vector<Offset<fbs::Slot>>* stored) {
+  std::vector<Slot> slots;
+  if (stored == nullptr) return slots;
+  for (const fbs::Slot* from : *stored) {
+    Slot& slot = slots.emplace_back();
+    slot.name = ToStd(from->name());
+    CKPTDB_ASSIGN_OR_RETURN(slot.dtype, DTypeFromStored(from->dtype()));
+    CKPTDB_ASSIGN_OR_RETURN(slot.codec, CodecFromStored(from->codec()));
+    slot.elements = from->elements();
+  }
+  return slots;
+}
+
+// All that must hold before the rest of an item is read.
+absl::Status CheckStored(const fbs::Item& from, const Item& item) {
+  const uint8_t kind = from.kind();
+  if (kind != 'B' && kind != 'R' && kind != 'T') {
+    return BadItem(item, absl::StrCat("has unknown kind ", kind));
+  }
+  if (from.data() == nullptr) return BadItem(item, "names no version");
+  if (from.placement() > static_cast<uint8_t>(Placement::kInline)) {
+    return BadItem(item, absl::StrCat("has placement ", from.placement()));
+  }
+  if (from.slice_hash() > static_cast<uint8_t>(SliceHash::kMix)) {
+    return BadItem(item, absl::StrCat("has slice hash ", from.slice_hash()));
+  }
+  if (from.run() != 'B' && from.run() != 'D') {
+    return BadItem(item, absl::StrCat("has run ", from.run()));
+  }
+  const size_t slots = SizeOf(from.slots());
+  if (slots > kMaxSlots || (kind == 'R' && slots == 0)) {
+    return BadItem(item,
+                   absl::StrCat("has ", slots, " slots; the limits are 1 and ",
+                                kMaxSlots));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTensorFields(const fbs::Item& from, Item* item) {
+  const auto dtype = DTypeFromStored(from.dtype());
+  CKPTDB_RETURN_IF_ERROR(InItem(*item, dtype.status()));
+  item->dtype = *dtype;
+  const auto codec = CodecFromStored(from.codec());
+  CKPTDB_RETURN_IF_ERROR(InItem(*item, codec.status()));
+  item->codec = *codec;
+  item->chunk_hashes = ToStd(from.chunk_hashes());
+  item->shape = ToStd(from.shape());
+  item->global_shape = ToStd(from.global_shape());
+  item->offset = ToStd(from.offset());
+  return absl::OkStatus();
+}
+
+absl::Status ReadTableFields(const fbs::Item& from, Item* item) {
+  auto slots = ReadSlots(from.slots());
+  CKPTDB_RETURN_IF_ERROR(InItem(*item, slots.status()));
+  item->slots = *std::move(slots);
+  item->slice_hash = static_cast<SliceHash>(from.slice_hash());
+  item->run = static_cast<RunKind>(from.run());
+  item->rows = from.rows();
+  item->erased = from.erased();
+  item->rows_per_page = from.rows_per_page();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
+  Item item;
+  item.name = ToStd(from.name());
+  CKPTDB_RETURN_IF_ERROR(CheckStored(from, item));
+  item.kind = static_cast<ItemKind>(from.kind());
+  item.data = FromFbs(*from.data());
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
+  item.placement = static_cast<Placement>(from.placement());
+  item.raw_bytes = from.raw_bytes();
+  item.stored_bytes = from.stored_bytes();
+  item.digest = from.digest();
+  CKPTDB_RETURN_IF_ERROR(ReadTensorFields(from, &item));
+  CKPTDB_RETURN_IF_ERROR(ReadTableFields(from, &item));
+  CKPTDB_RETURN_IF_ERROR(CheckItem(item));
+  return item;
+}
+
+absl::Status CheckOrder(const Item& item, const std::vector<Item>& before) {
+  if (before.empty()) return absl::OkStatus();
+  const Item& last = before.back();
+  if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
+    return absl::OkStatus();
+  }
+  return BadItem(item,
+                 absl::StrCat("is out of order after ", ItemKindName(last.kind),
+                              " \"", last.name, "\""));
+}
+
+// Items one after the other; a wrong one ends it, so that little is copied.
+absl::StatusOr<std::vector<Item>> ReadItems(
+    const Vector<Offset<fbs::Item>>& stored, size_t record_bytes) {
+  constexpr RecordKind kKind = RecordKind::kRank;
+  std::vector<Item> items;
+  uint64_t copied = 0;
+  for (const fbs::Item* from : stored) {
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckNameField(kKind, "item name", ViewOf(from->name())));
+    if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
+    if (copied > record_bytes) {
+      return BadField(kKind, "items",
+                      absl::StrCat("share parts of ", record_bytes, " bytes"));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(Item item, ReadItem(*from));
+    CKPTDB_RETURN_IF_ERROR(CheckOrder(item, items));
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+}  // namespace
+
+std::string EncodeRankRecord(const RankRecord& record) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<fbs::Item>> items;
+  for (const Item& item : record.items) {
+    items.push_back(AddItem(item, &builder));
+  }
+  builder.Finish(fbs::CreateRankRecord(builder, record.version.step,
+                                       record.version.attempt, record.rank,
+                                       builder.CreateVector(items)));
+  return Seal(RecordKind::kRank, builder);
+}
+
+absl::StatusOr<RankRecord> DecodeRankRecord(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto from, Opened<fbs::RankRecord>::Open(RecordKind::kRank, bytes));
+  RankRecord record;
+  record.version = {from->step(), from->attempt()};
+  record.rank = from->rank();
+  CKPTDB_RETURN_IF_ERROR(
+      CheckVersion(RecordKind::kRank, "version", record.version));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckRank(RecordKind::kRank, record.rank, kMaxWorldSize));
+  CKPTDB_ASSIGN_OR_RETURN(record.items,
+                          ReadItems(*from->items(), from.bytes()));
+  return record;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,379 @@
+#include "ckptdb/schema/records.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/checks.h"
+#include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+using internal::AddString;
+using internal::BadField;
+using internal::CheckVersion;
+using internal::FromFbs;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToFbs;
+using internal::ToStd;
+using internal::ViewOf;
+
+enum StepFlags : uint32_t {
+  kEphemeral = 1,
+  kPinned = 2,
+  kQuarantined = 4,
+  kAllFlags = 7,
+};
+
+Offset<Vector<const fbs::Version*>> AddVersions(
+    const std::vector<Version>& versions, FlatBufferBuilder* builder) {
+  std::vector<fbs::Version> structs;
+  structs.reserve(versions.size());
+  for (const Version& version : versions) structs.push_back(ToFbs(version));
+  return builder->CreateVectorOfStructs(structs);
+}
+
+// Byte by byte, as ToStd of numbers.
+std::vector<Version> ToStd(const Vector<const fbs::Version*>* versions) {
+  std::vector<Version> out;
+  for (size_t i = 0; i < SizeOf(versions); ++i) {
+    fbs::Version version;
+    std::memcpy(static_cast<void*>(&version),
+                versions->Data() + i * sizeof(version), sizeof(version));
+    out.push_back(FromFbs(version));
+  }
+  return out;
+}
+
+std::string Twice(absl::string_view name) {
+  return absl::StrCat("have \"", absl::Utf8SafeCHexEscape(name), "\" twice");
+}
+
+Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
+                                                  FlatBufferBuilder* builder) {
+  std::vector<Offset<fbs::Metadata>> entries;
+  for (const auto& [name, value] : metadata) {
+    const auto added = AddString(name, builder);
+    entries.push_back(fbs::CreateMetadata(*builder, added,
+                                          internal::AddBytes(value, builder)));
+  }
+  return builder->CreateVector(entries);
+}
+
+absl::StatusOr<UserMetadata> ReadMetadata(
+    RecordKind kind, const Vector<Offset<fbs::Metadata>>* entries) {
+  UserMetadata metadata;
+  if (entries == nullptr) return metadata;
+  uint64_t bytes = 0;
+  for (const fbs::Metadata* entry : *entries) {
+    bytes += ViewOf(entry->name()).size() + SizeOf(entry->value());
+    if (bytes > kMaxMetadataBytes) {
+      return BadField(kind, "user metadata",
+                      absl::StrCat("has over ", kMaxMetadataBytes, " bytes"));
+    }
+    const std::string name = ToStd(entry->name());
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckNameField(kind, "name of user metadata", name));
+    if (!metadata.emplace(name, internal::BytesOf(entry->value())).second) {
+      return BadField(kind, "user metadata", Twice(name));
+    }
+  }
+  return metadata;
+}
+
+Offset<Vector<Offset<fbs::Metric>>> AddMetrics(const Metrics& metrics,
+                                               FlatBufferBuilder* builder) {
+  std::vector<Offset<fbs::Metric>> entries;
+  for (const auto& [name, value] : metrics) {
+    const auto added = AddString(name, builder);
+    entries.push_back(fbs::CreateMetric(*builder, added, value));
+  }
+  return builder->CreateVector(entries);
+}
+
+absl::StatusOr<Metrics> ReadMetrics(
+    const Vector<Offset<fbs::Metric>>* entries) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  Metrics metrics;
+  if (SizeOf(entries) > kMaxMetrics) {
+    return BadField(
+        kKind, "metrics",
+        absl::StrCat("are ", entries->size(), "; the limit is ", kMaxMetrics));
+  }
+  if (entries == nullptr) return metrics;
+  for (const fbs::Metric* entry : *entries) {
+    CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kKind, "name of a metric",
+                                                    ViewOf(entry->name())));
+    const std::string name = ToStd(entry->name());
+    if (!metrics.emplace(name, entry->value()).second) {
+      return BadField(kKind, "metrics", Twice(name));
+    }
+  }
+  return metrics;
+}
+
+absl::Status CheckVersions(RecordKind kind, absl::string_view field,
+                           std::vector<Version> versions) {
+  for (const Version& version : versions) {
+    CKPTDB_RETURN_IF_ERROR(CheckVersion(kind, field, version));
+  }
+  std::sort(versions.begin(), versions.end());
+  const auto twice = std::adjacent_find(versions.begin(), versions.end());
+  if (twice == versions.end()) return absl::OkStatus();
+  return BadField(kind, field,
+                  absl::StrCat("has ", ToString(*twice), " twice"));
+}
+
+// A full step stands alone; a delta goes on from its parent, the version
+// before it in the chain.
+absl::Status CheckLineage(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  const std::vector<Version>& chain = record.chain;
+  if (record.has_parent) {
+    CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "parent", record.parent));
+    if (record.parent == record.version) {
+      return BadField(kKind, "parent", "is the step itself");
+    }
+  }
+  if (record.kind == StepKind::kFull) {
+    if (chain.size() == 1) return absl::OkStatus();
+    return BadField(
+        kKind, "chain",
+        absl::StrCat("of a full step has ", chain.size(), " versions, not 1"));
+  }
+  if (!record.has_parent)
+    return BadField(kKind, "parent", "of a delta is none");
+  if (chain.size() >= 2 && chain[chain.size() - 2] == record.parent) {
+    return absl::OkStatus();
+  }
+  return BadField(
+      kKind, "chain",
+      absl::StrCat("does not come from the parent, ", ToString(record.parent)));
+}
+
+absl::Status CheckChain(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  const std::vector<Version>& chain = record.chain;
+  CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "chain", chain));
+  if (chain.empty() || chain.back() != record.version) {
+    return BadField(kKind, "chain",
+                    absl::StrCat("does not end at ", ToString(record.version)));
+  }
+  for (size_t i = 1; i < chain.size(); ++i) {
+    if (chain[i].step >= chain[i - 1].step) continue;
+    return BadField(kKind, "chain",
+                    absl::StrCat("goes back from step ", chain[i - 1].step,
+                                 " to step ", chain[i].step));
+  }
+  return CheckLineage(record);
+}
+
+absl::Status CheckStep(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
+  CKPTDB_RETURN_IF_ERROR(CheckChain(record));
+  CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
+  if (std::count(record.references.begin(), record.references.end(),
+                 record.version) != 0) {
+    return BadField(kKind, "references", "name the step itself");
+  }
+  CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kKind, record.world_size));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSliceBounds(kKind, record.slice_bounds,
+                                                    record.world_size));
+  if (record.rank_digests.size() != record.world_size) {
+    return BadField(
+        kKind, "rank digests",
+        absl::StrCat("are ", record.rank_digests.size(),
+                     ", not one for each of ", record.world_size, " ranks"));
+  }
+  if (record.library_version.empty()) return absl::OkStatus();
+  return internal::CheckNameField(kKind, "library version",
+                                  record.library_version);
+}
+
+}  // namespace
+
+absl::string_view StepKindName(StepKind kind) {
+  return kind == StepKind::kFull ? "full" : "delta";
+}
+
+absl::string_view AttemptStateName(AttemptState state) {
+  switch (state) {
+    case AttemptState::kBegun:
+      return "begun";
+    case AttemptState::kCommitted:
+      return "committed";
+    case AttemptState::kRetired:
+      return "retired";
+  }
+  return "unknown";
+}
+
+std::string EncodeStepRecord(const StepRecord& record) {
+  FlatBufferBuilder builder;
+  const auto chain = AddVersions(record.chain, &builder);
+  const auto references = AddVersions(record.references, &builder);
+  const auto bounds = builder.CreateVector(record.slice_bounds);
+  const auto metrics = AddMetrics(record.metrics, &builder);
+  const auto metadata = AddMetadata(record.user_metadata, &builder);
+  const auto digests = builder.CreateVector(record.rank_digests);
+  const auto library = AddString(record.library_version, &builder);
+  const fbs::Version parent = ToFbs(record.parent);
+  fbs::StepRecordBuilder out(builder);
+  out.add_step(record.version.step);
+  out.add_attempt(record.version.attempt);
+  out.add_kind(static_cast<uint8_t>(record.kind));
+  if (record.has_parent) out.add_parent(&parent);
+  out.add_chain(chain);
+  out.add_references(references);
+  out.add_world_size(record.world_size);
+  out.add_slice_bounds(bounds);
+  out.add_save_micros(record.save_micros);
+  out.add_committed_at_micros(record.committed_at_micros);
+  out.add_flags((record.ephemeral ? kEphemeral : 0u) |
+                (record.pinned ? kPinned : 0u) |
+                (record.quarantined ? kQuarantined : 0u));
+  out.add_metrics(metrics);
+  out.add_user_metadata(metadata);
+  out.add_rank_digests(digests);
+  out.add_library_version(library);
+  out.add_items(record.items);
+  out.add_rows(record.rows);
+  out.add_raw_bytes(record.raw_bytes);
+  out.add_stored_bytes(record.stored_bytes);
+  builder.Finish(out.Finish());
+  return Seal(RecordKind::kStep, builder);
+}
+
+absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto from, Opened<fbs::StepRecord>::Open(RecordKind::kStep, bytes));
+  StepRecord record;
+  record.version = {from->step(), from->attempt()};
+  if (from->kind() > 1) {
+    return BadField(RecordKind::kStep, "kind",
+                    absl::StrCat(from->kind(), " is neither full nor delta"));
+  }
+  if ((from->flags() & ~uint32_t{kAllFlags}) != 0) {
+    return BadField(RecordKind::kStep, "flags",
+                    absl::StrCat(from->flags(), " has unknown ones"));
+  }
+  record.kind = static_cast<StepKind>(from->kind());
+  record.has_parent = from->parent() != nullptr;
+  if (record.has_parent) record.parent = FromFbs(*from->parent());
+  record.chain = ToStd(from->chain());
+  record.references = ToStd(from->references());
+  record.world_size = from->world_size();
+  record.slice_bounds = ToStd(from->slice_bounds());
+  record.save_micros = from->save_micros();
+  record.committed_at_micros = from->committed_at_micros();
+  record.ephemeral = (from->flags() & kEphemeral) != 0;
+  record.pinned = (from->flags() & kPinned) != 0;
+  record.quarantined = (from->flags() & kQuarantined) != 0;
+  CKPTDB_ASSIGN_OR_RETURN(record.metrics, ReadMetrics(from->metrics()));
+  CKPTDB_ASSIGN_OR_RETURN(
+      record.user_metadata,
+      ReadMetadata(RecordKind::kStep, from->user_metadata()));
+  record.rank_digests = ToStd(from->rank_digests());
+  record.library_version = ToStd(from->library_version());
+  record.items = from->items();
+  record.rows = from->rows();
+  record.raw_bytes = from->raw_bytes();
+  record.stored_bytes = from->stored_bytes();
+  CKPTDB_RETURN_IF_ERROR(CheckStep(record));
+  return record;
+}
+
+std::string EncodeAttemptRecord(const AttemptRecord& record) {
+  FlatBufferBuilder builder;
+  builder.Finish(fbs::CreateAttemptRecord(
+      builder, record.version.step, record.version.attempt,
+      static_cast<uint8_t>(record.state), record.begun_at_micros));
+  return Seal(RecordKind::kAttempt, builder);
+}
+
+absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto from, Opened<fbs::AttemptRecord>::Open(
+                                               RecordKind::kAttempt, bytes));
+  AttemptRecord record;
+  record.version = {from->step(), from->attempt()};
+  if (from->state() > static_cast<uint8_t>(AttemptState::kRetired)) {
+    return BadField(RecordKind::kAttempt, "state",
+                    absl::StrCat(from->state(), " is unknown"));
+  }
+  record.state = static_cast<AttemptState>(from->state());
+  record.begun_at_micros = from->begun_at_micros();
+  CKPTDB_RETURN_IF_ERROR(
+      CheckVersion(RecordKind::kAttempt, "version", record.version));
+  return record;
+}
+
+std::string EncodeRootRecord(const RootRecord& record) {
+  FlatBufferBuilder builder;
+  const auto uuid = AddString(record.uuid, &builder);
+  const auto metadata = AddMetadata(record.user_metadata, &builder);
+  builder.Finish(fbs::CreateRootRecord(builder, uuid, record.next_attempt,
+                                       record.owner_epoch,
+                                       record.created_at_micros, metadata));
+  return Seal(RecordKind::kRoot, builder);
+}
+
+absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto from, Opened<fbs::RootRecord>::Open(RecordKind::kRoot, bytes));
+  RootRecord record;
+  record.uuid = ToStd(from->uuid());
+  record.next_attempt = from->next_attempt();
+  record.owner_epoch = from->owner_epoch();
+  record.created_at_micros = from->created_at_micros();
+  CKPTDB_ASSIGN_OR_RETURN(
+      record.user_metadata,
+      ReadMetadata(RecordKind::kRoot, from->user_metadata()));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(RecordKind::kRoot, record.uuid));
+  if (record.next_attempt == 0) {
+    return BadField(RecordKind::kRoot, "next attempt", "0 is none");
+  }
+  return record;
+}
+
+std::string EncodeLease(const Lease& lease) {
+  FlatBufferBuilder builder;
+  const auto uuid = AddString(lease.uuid, &builder);
+  const auto versions = AddVersions(lease.versions, &builder);
+  builder.Finish(fbs::CreateLease(builder, uuid, lease.step, versions,
+                                  lease.expires_at_micros));
+  return Seal(RecordKind::kLease, builder);
+}
+
+absl::StatusOr<Lease> DecodeLease(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::Lease>::Open(RecordKind::kLease, bytes));
+  Lease lease;
+  lease.uuid = ToStd(from->uuid());
+  lease.step = from->step();
+  lease.versions = ToStd(from->versions());
+  lease.expires_at_micros = from->expires_at_micros();
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(RecordKind::kLease, lease.uuid));
+  if (lease.step < 0) {
+    return BadField(RecordKind::kLease, "step",
+                    absl::StrCat(lease.step, " is below 0"));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      CheckVersions(RecordKind::kLease, "versions", lease.versions));
+  return lease;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,169 @@
+// Records of the meta family: what is in a step, a rank, an attempt, a store.
+//
+// A stored record is an envelope of 16 bytes, little-endian, and a FlatBuffer:
+//   magic:4 "CKRD"   kind:2   format version:2   hash:8
+// The hash is XXH3-64 of the FlatBuffer, seeded with the 8 bytes before it.
+// Decoding checks all of it and every field before use. Errors are DataLoss,
+// but for a record of a newer format: FailedPrecondition naming both versions.
+// Encoding checks nothing: what breaks a rule below does not decode again.
+#ifndef CKPTDB_SCHEMA_RECORDS_H_
+#define CKPTDB_SCHEMA_RECORDS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/codec.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/slice.h"
+
+namespace ckptdb {
+
+using Metrics = std::map<std::string, double>;
+using UserMetadata = std::map<std::string, std::string>;
+
+enum class StepKind : uint8_t { kFull = 0, kDelta = 1 };
+absl::string_view StepKindName(StepKind kind);
+
+// The record that makes a step exist.
+struct StepRecord {
+  Version version;
+  StepKind kind = StepKind::kFull;
+  // A delta's is the version before it in the chain; a full step has one when
+  // it was saved on top of another step.
+  bool has_parent = false;
+  Version parent;
+  // Base first, `version` last, steps never falling; `version` alone when full.
+  std::vector<Version> chain;
+  std::vector<Version> references;  // other versions whose data it uses
+  uint32_t world_size = 1;
+  // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty when the
+  // trainer shards its tables in a way of its own.
+  std::vector<uint32_t> slice_bounds;
+  int64_t save_micros = 0;          // from begin to commit
+  int64_t committed_at_micros = 0;  // since 1970, UTC
+  bool ephemeral = false;
+  bool pinned = false;
+  bool quarantined = false;
+  Metrics metrics;
+  UserMetadata user_metadata;
+  std::vector<uint64_t> rank_digests;  // of each rank's stored record
+  std::string library_version;
+  uint32_t items = 0;         // of all ranks
+  uint64_t rows = 0;          // of all tables of all ranks
+  uint64_t raw_bytes = 0;     // of all items
+  uint64_t stored_bytes = 0;  // written by this version
+
+  bool operator==(const StepRecord&) const = default;
+};
+
+// One fixed-width column of a table: `elements` elements of `dtype` a row.
+struct Slot {
+  std::string name;
+  DType dtype = DType::kF32;
+  uint32_t elements = 0;
+  Codec codec = Codec::kNone;
+
+  // Of one row: 1 to kMaxSlotBytes.
+  uint64_t row_bytes() const { return uint64_t{DTypeBytes(dtype)} * elements; }
+  bool operator==(const Slot&) const = default;
+};
+
+enum class Placement : uint8_t { kBulk = 0, kInline = 1 };
+
+// What a rank saved under a name. Which fields count depends on the kind.
+struct Item {
+  ItemKind kind = ItemKind::kBlob;
+  std::string name;
+  Version data;  // the version whose bytes these are: its own, or an older one
+  Placement placement = Placement::kBulk;
+  // Before codecs; of a table: rows x (8 + bytes of all slots) + erased x 8.
+  uint64_t raw_bytes = 0;
+  uint64_t stored_bytes = 0;
+  // XXH3-64 of the hashes of its pages or chunks, in key order.
+  uint64_t digest = 0;
+  std::vector<uint64_t> chunk_hashes;  // tensors and blobs
+
+  // Tensors: this rank's part of the global tensor.
+  DType dtype = DType::kU8;
+  Codec codec = Codec::kNone;  // blobs too
+  Shape shape;
+  Shape global_shape;
+  Shape offset;
+
+  // Tables.
+  std::vector<Slot> slots;
+  SliceHash slice_hash = SliceHash::kModulo;
+  RunKind run = RunKind::kBase;
+  uint64_t rows = 0;
+  uint64_t erased = 0;  // of delta runs
+  // At least 1; times the widest of ids and slots at most kPageBytes.
+  uint32_t rows_per_page = 0;
+
+  bool operator==(const Item&) const = default;
+};
+
+struct RankRecord {
+  Version version;
+  uint32_t rank = 0;
+  std::vector<Item> items;  // by kind and name, no two alike
+
+  bool operator==(const RankRecord&) const = default;
+};
+
+// Begun: data files may be on their way. Committed: a step record was written
+// with it. Retired: that step record was removed on purpose. The sweep removes
+// begun and retired attempts that nothing reaches; a committed one that
+// nothing reaches has lost its record and is kept for a person to look at.
+enum class AttemptState : uint8_t { kBegun = 0, kCommitted = 1, kRetired = 2 };
+absl::string_view AttemptStateName(AttemptState state);
+
+struct AttemptRecord {
+  Version version;
+  AttemptState state = AttemptState::kBegun;
+  int64_t begun_at_micros = 0;
+
+  bool operator==(const AttemptRecord&) const = default;
+};
+
+struct RootRecord {
+  std::string uuid;
+  uint32_t next_attempt = 1;
+  uint64_t owner_epoch = 0;  // one more at every open for writing
+  int64_t created_at_micros = 0;
+  UserMetadata user_metadata;
+
+  bool operator==(const RootRecord&) const = default;
+};
+
+// A reader's wish that a step and all it needs stay until `expires_at_micros`.
+struct Lease {
+  std::string uuid;
+  int64_t step = 0;
+  std::vector<Version> versions;
+  int64_t expires_at_micros = 0;
+
+  bool operator==(const Lease&) const = default;
+};
+
+std::string EncodeStepRecord(const StepRecord& record);
+std::string EncodeRankRecord(const RankRecord& record);
+std::string EncodeAttemptRecord(const AttemptRecord& record);
+std::string EncodeRootRecord(const RootRecord& record);
+std::string EncodeLease(const Lease& lease);
+
+absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes);
+absl::StatusOr<RankRecord> DecodeRankRecord(absl::string_view bytes);
+absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes);
+absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes);
+absl::StatusOr<Lease> DecodeLease(absl::string_view bytes);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_RECORDS_H_

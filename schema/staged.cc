@@ -1,0 +1,174 @@
+#include "ckptdb/schema/staged.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/checks.h"
+#include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using internal::AddBytes;
+using internal::AddString;
+using internal::BadField;
+using internal::BytesOf;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToStd;
+using internal::ViewOf;
+
+absl::Status CheckPlace(RecordKind kind, absl::string_view uuid,
+                        const Version& version, uint32_t rank,
+                        uint32_t world_size) {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kind, uuid));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckVersion(kind, "version", version));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kind, world_size));
+  return internal::CheckRank(kind, rank, world_size);
+}
+
+Offset<fbs::StagedFile> AddFile(const StagedFile& file,
+                                FlatBufferBuilder* builder) {
+  const auto path = AddString(file.path, builder);
+  return fbs::CreateStagedFile(*builder, path, file.bytes, file.entries);
+}
+
+Offset<fbs::InlineEntry> AddEntry(
+    const std::pair<std::string, std::string>& entry,
+    FlatBufferBuilder* builder) {
+  const auto key = AddBytes(entry.first, builder);
+  return fbs::CreateInlineEntry(*builder, key, AddBytes(entry.second, builder));
+}
+
+absl::Status CheckEntryKey(const StagedRank& staged, absl::string_view key) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
+  if (!parsed.ok()) {
+    return BadField(kKind, "inline entry", parsed.status().message());
+  }
+  if (parsed->version == staged.version && parsed->rank == staged.rank) {
+    return absl::OkStatus();
+  }
+  return BadField(
+      kKind, "inline entry",
+      absl::StrCat("of ", DescribeDataKey(key), " is not of ",
+                   ToString(staged.version), " rank ", staged.rank));
+}
+
+// Parts that are used twice come to more bytes than there are.
+absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
+  if (copied <= record_bytes) return absl::OkStatus();
+  return BadField(RecordKind::kStagedRank, "parts",
+                  absl::StrCat("are shared in ", record_bytes, " bytes"));
+}
+
+absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
+                       StagedRank* staged) {
+  if (from.files() == nullptr) return absl::OkStatus();
+  uint64_t copied = 0;
+  for (const fbs::StagedFile* file : *from.files()) {
+    const absl::string_view path = ViewOf(file->path());
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckPath(RecordKind::kStagedRank, "path", path));
+    copied += path.size();
+    CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
+    staged->files.push_back(
+        {std::string(path), file->bytes(), file->entries()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
+                         StagedRank* staged) {
+  if (from.inline_entries() == nullptr) return absl::OkStatus();
+  uint64_t copied = 0;
+  for (const fbs::InlineEntry* entry : *from.inline_entries()) {
+    copied += SizeOf(entry->key()) + SizeOf(entry->value());
+    CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
+    staged->inline_entries.emplace_back(BytesOf(entry->key()),
+                                        BytesOf(entry->value()));
+    CKPTDB_RETURN_IF_ERROR(
+        CheckEntryKey(*staged, staged->inline_entries.back().first));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string EncodeTicket(const Ticket& ticket) {
+  FlatBufferBuilder builder;
+  const auto uuid = AddString(ticket.uuid, &builder);
+  const auto bounds = builder.CreateVector(ticket.slice_bounds);
+  const auto staging = AddString(ticket.staging, &builder);
+  const auto parent = AddBytes(ticket.parent, &builder);
+  builder.Finish(fbs::CreateTicket(builder, uuid, ticket.version.step,
+                                   ticket.version.attempt, ticket.world_size,
+                                   ticket.rank, bounds, staging, parent));
+  return Seal(RecordKind::kTicket, builder);
+}
+
+absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes) {
+  constexpr RecordKind kKind = RecordKind::kTicket;
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::Ticket>::Open(kKind, bytes));
+  Ticket ticket;
+  ticket.uuid = ToStd(from->uuid());
+  ticket.version = {from->step(), from->attempt()};
+  ticket.world_size = from->world_size();
+  ticket.rank = from->rank();
+  ticket.slice_bounds = ToStd(from->slice_bounds());
+  ticket.staging = ToStd(from->staging());
+  ticket.parent = BytesOf(from->parent());
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
+                                    ticket.rank, ticket.world_size));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSliceBounds(kKind, ticket.slice_bounds,
+                                                    ticket.world_size));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckPath(kKind, "staging", ticket.staging));
+  return ticket;
+}
+
+std::string EncodeStagedRank(const StagedRank& staged) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<fbs::StagedFile>> files;
+  for (const StagedFile& file : staged.files) {
+    files.push_back(AddFile(file, &builder));
+  }
+  std::vector<Offset<fbs::InlineEntry>> entries;
+  for (const auto& entry : staged.inline_entries) {
+    entries.push_back(AddEntry(entry, &builder));
+  }
+  const auto uuid = AddString(staged.uuid, &builder);
+  const auto file_vector = builder.CreateVector(files);
+  const auto entry_vector = builder.CreateVector(entries);
+  const auto record = AddBytes(staged.rank_record, &builder);
+  builder.Finish(fbs::CreateStagedRank(
+      builder, uuid, staged.version.step, staged.version.attempt, staged.rank,
+      staged.world_size, file_vector, entry_vector, record));
+  return Seal(RecordKind::kStagedRank, builder);
+}
+
+absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::StagedRank>::Open(kKind, bytes));
+  StagedRank staged;
+  staged.uuid = ToStd(from->uuid());
+  staged.version = {from->step(), from->attempt()};
+  staged.rank = from->rank();
+  staged.world_size = from->world_size();
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, staged.uuid, staged.version,
+                                    staged.rank, staged.world_size));
+  const fbs::StagedRank& root = *from.operator->();
+  CKPTDB_RETURN_IF_ERROR(ReadFiles(root, from.bytes(), &staged));
+  CKPTDB_RETURN_IF_ERROR(ReadEntries(root, from.bytes(), &staged));
+  staged.rank_record = BytesOf(from->rank_record());
+  if (staged.rank_record.empty()) {
+    return BadField(kKind, "rank record", "is empty");
+  }
+  return staged;
+}
+
+}  // namespace ckptdb

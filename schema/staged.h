@@ -1,0 +1,61 @@
+// What travels between the owner and the stagers of a save, as bytes: the
+// ticket that Begin hands out, and the staged rank that comes back. Both are
+// in the envelope of records.h, and are checked in the same way.
+#ifndef CKPTDB_SCHEMA_STAGED_H_
+#define CKPTDB_SCHEMA_STAGED_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/keys.h"
+
+namespace ckptdb {
+
+// The right of one rank to stage its part of one attempt.
+struct Ticket {
+  std::string uuid;  // of the store
+  Version version;
+  uint32_t world_size = 1;
+  uint32_t rank = 0;
+  std::vector<uint32_t> slice_bounds;
+  std::string staging;  // this rank's folder, below the store
+  std::string parent;   // the parent's RankRecord of this rank, or empty
+
+  bool operator==(const Ticket&) const = default;
+};
+
+struct StagedFile {
+  std::string path;  // below the store
+  uint64_t bytes = 0;
+  uint64_t entries = 0;
+
+  bool operator==(const StagedFile&) const = default;
+};
+
+// All that one rank contributes: files to ingest, or entries of a small save,
+// and its RankRecord.
+struct StagedRank {
+  std::string uuid;
+  Version version;
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+  std::vector<StagedFile> files;
+  std::vector<std::pair<std::string, std::string>> inline_entries;
+  std::string rank_record;
+
+  bool operator==(const StagedRank&) const = default;
+};
+
+std::string EncodeTicket(const Ticket& ticket);
+std::string EncodeStagedRank(const StagedRank& staged);
+// DataLoss; FailedPrecondition for a newer format.
+absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes);
+absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_STAGED_H_

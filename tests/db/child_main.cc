@@ -1,0 +1,144 @@
+// The other process of a test. Its first line of output is "ok" or a status;
+// it goes on until its input ends.
+//
+//   db_child hold STORE            opens the store
+//   db_child stage STORE RANK      input: a ticket; output: the staged rank of
+//                                  ChildContent(RANK)
+//   db_child lease STORE STEP      opens the step of a reader; for each line
+//                                  of input verifies it, answering ok or a
+//                                  status
+//   db_child crash STORE POINT STEP SEED inline|bulk
+//                                  saves (or overwrites) and sweeps, killing
+//                                  itself at the point
+//   db_child steps STORE           a reader; for each line of input refreshes
+//                                  it, answering the steps
+//
+// "--nobody" before the command gives up root's rights first.
+#include <grp.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/db/child_content.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+void Answer(absl::string_view line) { std::cout << line << std::endl; }
+
+absl::Status Hold(const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
+  Answer("ok");
+  std::string ignored;
+  while (std::getline(std::cin, ignored)) {
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageRank(const std::string& path, uint32_t rank) {
+  const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
+  CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, DecodeTicket(bytes));
+  const HeldState held(ChildContent(rank));
+  CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
+                          Stage(path, ticket, held.state()));
+  Answer("ok");
+  std::cout << EncodeStagedRank(staged) << std::flush;
+  return absl::OkStatus();
+}
+
+absl::Status HoldLease(const std::string& path, int64_t step) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  CKPTDB_ASSIGN_OR_RETURN(const auto open, reader->OpenStep(step));
+  Answer("ok");
+  std::string ignored;
+  while (std::getline(std::cin, ignored)) {
+    const absl::Status status = open->Verify();
+    Answer(status.ok() ? "ok" : status.ToString());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CrashAt(const std::string& path, const std::string& point,
+                     int64_t step, const RankContent& content) {
+  StoreOptions options;
+  options.background_sweep = false;
+  options.on_point = [&](absl::string_view passed) {
+    if (passed == point) raise(SIGKILL);
+  };
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, options));
+  const HeldState held(content);
+  CKPTDB_RETURN_IF_ERROR(
+      store->Save({.step = step, .overwrite = true}, held.state()).status());
+  CKPTDB_RETURN_IF_ERROR(store->Sweep().status());
+  Answer("ok");
+  return absl::OkStatus();
+}
+
+absl::Status ListSteps(const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  Answer("ok");
+  std::string ignored;
+  while (std::getline(std::cin, ignored)) {
+    CKPTDB_RETURN_IF_ERROR(reader->Refresh());
+    std::string steps;
+    for (const StepRecord& record : reader->Steps()) {
+      absl::StrAppend(&steps, record.version.step, " ");
+    }
+    Answer(steps);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GiveUpRights() {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) return absl::OkStatus();
+  if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 ||
+      setuid(kNobody) != 0) {
+    return absl::UnimplementedError("cannot become nobody");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(std::vector<std::string> arguments) {
+  if (!arguments.empty() && arguments[0] == "--nobody") {
+    CKPTDB_RETURN_IF_ERROR(GiveUpRights());
+    arguments.erase(arguments.begin());
+  }
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  if (command == "hold") return Hold(arguments.at(1));
+  if (command == "steps") return ListSteps(arguments.at(1));
+  if (command == "stage") {
+    return StageRank(arguments.at(1),
+                     static_cast<uint32_t>(std::stoul(arguments.at(2))));
+  }
+  if (command == "crash") {
+    const uint64_t seed = std::stoull(arguments.at(4));
+    return CrashAt(
+        arguments.at(1), arguments.at(2), std::stoll(arguments.at(3)),
+        arguments.at(5) == "bulk" ? BulkContent(seed) : SmallContent(seed));
+  }
+  if (command == "lease") {
+    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)));
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no command ", command));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
+
+int main(int argc, char** argv) {
+  const absl::Status status =
+      ckptdb::testing::Run(std::vector<std::string>(argv + 1, argv + argc));
+  if (!status.ok()) ckptdb::testing::Answer(status.ToString());
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,143 @@
+// What tests save and compare: the state of one rank as plain values, and the
+// way from there to a RankState and back from a StepReader.
+//
+//   RankContent content;
+//   content.tensors["w"] = TensorContent::Of<float>({2}, {1.5f, 2.5f});
+//   content.blobs["reader"] = "position 7";
+//   HeldState held(content);
+//   store->Save({.step = 7}, held.state());
+//   ExpectHolds(*step_reader, {content});
+#ifndef CKPTDB_TESTS_DB_CONTENT_H_
+#define CKPTDB_TESTS_DB_CONTENT_H_
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb::testing {
+
+// Values of all slots, one after the other, by id.
+using Rows = std::map<int64_t, std::string>;
+
+struct TensorContent {
+  DType dtype = DType::kU8;
+  Shape shape;
+  std::string bytes;
+  Codec codec = Codec::kNone;
+  Shape global_shape;
+  Shape offset;
+
+  template <typename T>
+  static TensorContent Of(Shape shape, const std::vector<T>& values) {
+    TensorContent tensor{DTypeOf<T>::kValue, std::move(shape), {}, {}, {}, {}};
+    tensor.bytes.resize(values.size() * sizeof(T));
+    if (!values.empty()) {
+      std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+    }
+    return tensor;
+  }
+  TensorView View() const {
+    return {dtype, shape, bytes.data(), global_shape, offset};
+  }
+  bool operator==(const TensorContent&) const = default;
+};
+
+struct TableContent {
+  std::vector<Slot> slots;
+  SliceHash hash = SliceHash::kModulo;
+  Rows rows;
+
+  uint64_t row_bytes() const;
+  bool operator==(const TableContent&) const = default;
+};
+
+struct RankContent {
+  std::map<std::string, TensorContent> tensors;
+  std::map<std::string, TableContent> tables;
+  std::map<std::string, std::string> blobs;
+
+  bool operator==(const RankContent&) const = default;
+};
+
+// Rows in blocks of its own memory, with `padding` bytes after each value.
+class BlockRows : public RowSource {
+ public:
+  using Row = std::pair<int64_t, std::string>;
+
+  BlockRows(const std::vector<Slot>& slots, const std::vector<Row>& rows,
+            size_t rows_per_block, uint64_t padding = 0);
+
+  uint64_t block_count() const override { return blocks_.size(); }
+  absl::StatusOr<RowBlock> Block(uint64_t block) const override;
+
+ private:
+  struct Memory {
+    std::vector<int64_t> ids;
+    std::vector<std::string> values;  // of each slot
+    std::vector<SlotRows> slots;
+  };
+  void AddBlock(const std::vector<Slot>& slots, const Row* rows, size_t count,
+                uint64_t padding);
+
+  std::vector<std::unique_ptr<Memory>> blocks_;
+};
+
+// A RankState with the memory that it points to.
+class HeldState {
+ public:
+  explicit HeldState(RankContent content, size_t rows_per_block = 100);
+
+  const RankState& state() const { return state_; }
+
+ private:
+  RankContent content_;
+  std::vector<std::unique_ptr<BlockRows>> rows_;
+  RankState state_;
+};
+
+// Keeps what a scan hands out; Internal when a row comes twice.
+class CollectRows : public RowSink {
+ public:
+  explicit CollectRows(std::vector<uint64_t> slot_bytes)
+      : slot_bytes_(std::move(slot_bytes)) {}
+  absl::Status Consume(int worker, const RowBatch& batch) override;
+  const Rows& rows() const { return rows_; }
+
+ private:
+  std::vector<uint64_t> slot_bytes_;
+  std::mutex mutex_;
+  Rows rows_;
+};
+
+// The rows that a scan hands out.
+absl::StatusOr<Rows> Scan(const StepReader& step, const std::string& table,
+                          const ScanOptions& options = {});
+absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
+                                            const std::string& name);
+
+// Fails the test unless the step holds all of `ranks`, byte for byte, and
+// nothing else. A tensor with a global shape is compared as a shard; a table
+// as the union over all ranks.
+void ExpectHolds(const StepReader& step, const std::vector<RankContent>& ranks);
+
+std::string RandomBytes(std::mt19937_64* random, size_t bytes);
+// Distinct ids, some of them negative, next to each other, or extreme.
+std::vector<int64_t> RandomIds(std::mt19937_64* random, size_t count);
+Rows RandomRows(std::mt19937_64* random, uint64_t row_bytes, size_t count);
+
+// A tensor of this many bytes that no codec makes smaller.
+TensorContent BulkTensor(uint64_t seed, size_t bytes = size_t{9} << 20);
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_DB_CONTENT_H_

@@ -1,0 +1,206 @@
+// Every file of a store is damaged: bits flipped, cut at any length, emptied,
+// removed. What is read afterwards is right or is DataLoss that names the
+// place; no bytes are wrong and no step is missing in silence. And a store
+// that does not open is not made worse: with the file put right it opens.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <iostream>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+enum class Outcome { kHarmless, kFoundAtOpen, kFoundAtRead };
+constexpr Outcome kOutcomes[] = {Outcome::kHarmless, Outcome::kFoundAtOpen,
+                                 Outcome::kFoundAtRead};
+
+// How one file is damaged.
+struct Damage {
+  std::string name;
+  std::function<bool(SimFileSystem*)> apply;
+};
+
+std::string NameOf(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+// What a store does without.
+bool IsHarmless(const std::string& path) {
+  const std::string name = NameOf(path);
+  return name == "LOCK" || name == "OWNER" || name == "IDENTITY" ||
+         name == "WATERMARK" || absl::StartsWith(name, "OPTIONS-") ||
+         absl::StrContains(path, "/staging/");
+}
+
+class CorruptionTest : public ::testing::Test {
+ protected:
+  // Files up to this size have each byte flipped.
+  static constexpr uint64_t kEachByte = 256;
+  static constexpr uint64_t kEdge = 64;
+  static constexpr int kSamples = 48;
+
+  void Prepare(const std::vector<Action>& actions) {
+    SimStore sim(files_);
+    ASSERT_OK(sim.Open());
+    for (const Action& action : actions) {
+      ASSERT_OK(action.run(&sim)) << action.name;
+      action.apply(&model_);
+    }
+    sim.Close();
+  }
+
+  std::vector<uint64_t> BytesToFlip(const std::string& path, uint64_t size) {
+    const bool each =
+        size <= kEachByte ||
+        (each_manifest_byte_ && absl::StartsWith(NameOf(path), "MANIFEST-"));
+    std::set<uint64_t> bytes;
+    for (uint64_t at = 0; at < size; ++at) {
+      if (each || at < kEdge || at + kEdge >= size) bytes.insert(at);
+    }
+    for (int i = 0; !each && i < kSamples; ++i) bytes.insert(random_() % size);
+    return {bytes.begin(), bytes.end()};
+  }
+
+  std::vector<Damage> EveryDamage(const std::string& path, uint64_t size) {
+    std::vector<Damage> all;
+    all.push_back(
+        {"removed", [=](SimFileSystem* files) { return files->Remove(path); }});
+    std::set<uint64_t> lengths = {0, 1, size / 4, size / 2, size * 3 / 4};
+    for (uint64_t cut = 1; cut <= std::min<uint64_t>(size, 16); ++cut) {
+      lengths.insert(size - cut);
+    }
+    for (int i = 0; size > 0 && i < 32; ++i) lengths.insert(random_() % size);
+    for (const uint64_t length : lengths) {
+      if (length >= size) continue;
+      all.push_back({absl::StrCat("cut to ", length, " of ", size),
+                     [=](SimFileSystem* files) {
+                       return files->TruncateTo(path, length);
+                     }});
+    }
+    for (const uint64_t byte : BytesToFlip(path, size)) {
+      const auto bit = static_cast<int>(random_() % 8);
+      all.push_back({absl::StrCat("bit ", bit, " of byte ", byte, " of ", size),
+                     [=](SimFileSystem* files) {
+                       return files->FlipBit(path, byte, bit);
+                     }});
+    }
+    return all;
+  }
+
+  void ExpectNamesThePlace(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AnyOf(HasSubstr("/store"), HasSubstr("step ")));
+  }
+
+  Outcome Open(const std::string& path, const Damage& damage) {
+    const auto files =
+        files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll);
+    const std::string whole = files->ReadAll(path).value_or("");
+    EXPECT_TRUE(damage.apply(files.get()));
+    SimStore sim(files);
+    sim.options()->create_if_missing = false;
+    const absl::Status opened = sim.Open();
+    if (!opened.ok()) {
+      ExpectNamesThePlace(opened);
+      EXPECT_TRUE(files->WriteAll(path, whole));
+      EXPECT_OK(sim.Open()) << "with the file put right";
+      if (sim.store() != nullptr) {
+        EXPECT_OK(ExpectAcceptable(&sim));
+      }
+      return Outcome::kFoundAtOpen;
+    }
+    const absl::Status read = ExpectAcceptable(&sim);
+    return read.ok() ? Outcome::kHarmless : Outcome::kFoundAtRead;
+  }
+
+  // The model, or damage that was found.
+  absl::Status ExpectAcceptable(SimStore* sim) {
+    const std::string outline = Outline(*sim->store());
+    const StoreModel* found = &model_;
+    for (const StoreModel& other : also_) {
+      if (Outline(other) == outline) found = &other;
+    }
+    EXPECT_EQ(outline, Outline(*found)) << "a step is missing in silence";
+    const absl::Status read = ReadModel(sim->store(), *found);
+    if (!read.ok()) ExpectNamesThePlace(read);
+    EXPECT_THAT(std::string(read.message()),
+                ::testing::Not(HasSubstr("wrong bytes")));
+    return read;
+  }
+
+  void DamageEverything() {
+    for (const SimPathSize& file : files_->ListFiles(SimStore::kPath)) {
+      const std::vector<Damage> all = EveryDamage(file.path, file.size_bytes);
+      std::map<Outcome, std::atomic<int>> outcomes;
+      for (const Outcome outcome : kOutcomes) outcomes[outcome] = 0;
+      EachAtOnce(all.size(), [&](uint64_t i) {
+        SCOPED_TRACE(absl::StrCat(file.path, ": ", all[i].name));
+        const Outcome outcome = Open(file.path, all[i]);
+        ++outcomes.at(outcome);
+        if (IsHarmless(file.path)) {
+          EXPECT_EQ(outcome, Outcome::kHarmless);
+        }
+      });
+      if (HasFailure()) return;
+      std::cout << file.path << ", " << file.size_bytes << " bytes: harmless "
+                << outcomes[Outcome::kHarmless] << ", found at open "
+                << outcomes[Outcome::kFoundAtOpen] << ", found at read "
+                << outcomes[Outcome::kFoundAtRead] << std::endl;
+    }
+  }
+
+  std::mt19937_64 random_{TestSeed()};
+  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
+  StoreModel model_;
+  std::vector<StoreModel> also_;  // as good as the model
+  bool each_manifest_byte_ = false;
+};
+
+TEST_F(CorruptionTest, AfterSaves) {
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
+           PinAction(10), SaveAction(30, BulkStep(3))});
+  DamageEverything();
+}
+
+// The log has records younger than all that was acknowledged.
+TEST_F(CorruptionTest, WithASaveInProgress) {
+  each_manifest_byte_ = true;
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
+           UnfinishedAction(30, BulkStep(3))});
+  DamageEverything();
+}
+
+TEST_F(CorruptionTest, AfterReopening) {
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
+           ReopenAction(), SaveAction(20, InlineStep(3)), SweepAction(),
+           ReopenAction(), UnfinishedAction(30, InlineStep(4))});
+  DamageEverything();
+}
+
+// A deletion is in the log until the sweep: without it the step is back, whole.
+TEST_F(CorruptionTest, AfterADeletion) {
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2))});
+  also_.push_back(model_);
+  files_ = std::make_shared<SimFileSystem>();
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
+           DeleteAction(10)});
+  DamageEverything();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

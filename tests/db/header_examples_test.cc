@@ -1,0 +1,169 @@
+// The examples in the comments of the public headers, as they stand there.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class HeaderExamplesTest : public ::testing::Test {
+ protected:
+  // The examples open "checkpoints", below the current folder.
+  void SetUp() override {
+    old_ = std::filesystem::current_path();
+    std::filesystem::current_path(dir_.path());
+  }
+  void TearDown() override { std::filesystem::current_path(old_); }
+
+  TempDir dir_;
+  std::filesystem::path old_;
+};
+
+// db/store.h
+absl::Status SaveAndOpen(const std::vector<float>& weights, int64_t* opened) {
+  CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open("checkpoints"));
+  RankState state;
+  state.AddTensor("w", TensorView::Of(weights.data(), {3, 4}));
+  CKPTDB_RETURN_IF_ERROR(store->Save({.step = 1000}, state).status());
+
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, store->Latest());
+  CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(latest.version.step));
+  *opened = step->record().version.step;
+  return absl::OkStatus();
+}
+
+TEST_F(HeaderExamplesTest, StoreOfOneRank) {
+  int64_t opened = 0;
+  ASSERT_OK(SaveAndOpen(std::vector<float>(12, 1.0f), &opened));
+  EXPECT_EQ(opened, 1000);
+}
+
+// db/stager.h
+absl::Status StageAndSend(
+    const std::string& store_path, const std::string& bytes_from_owner,
+    const RankState& state,
+    const std::function<void(const std::string&)>& send_to_owner) {
+  CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
+  CKPTDB_ASSIGN_OR_RETURN(StagedRank staged, Stage(store_path, ticket, state));
+  send_to_owner(EncodeStagedRank(staged));
+  return absl::OkStatus();
+}
+
+// db/store.h, several ranks
+absl::Status SaveTwoRanks(Store* store, const RankState& state) {
+  CKPTDB_ASSIGN_OR_RETURN(auto save,
+                          store->Begin({.step = 1000, .world_size = 2}));
+  std::vector<StagedRank> staged;
+  absl::Status decoded;
+  for (const Ticket& ticket : save.tickets) {
+    CKPTDB_RETURN_IF_ERROR(StageAndSend(store->path(), EncodeTicket(ticket),
+                                        state, [&](const std::string& bytes) {
+                                          auto rank = DecodeStagedRank(bytes);
+                                          decoded.Update(rank.status());
+                                          if (rank.ok())
+                                            staged.push_back(*std::move(rank));
+                                        }));
+  }
+  CKPTDB_RETURN_IF_ERROR(decoded);
+  CKPTDB_RETURN_IF_ERROR(store->Publish(save.version, staged).status());
+  return absl::OkStatus();
+}
+
+TEST_F(HeaderExamplesTest, StoreOfSeveralRanks) {
+  ASSERT_OK_AND_ASSIGN(auto store, Store::Open("checkpoints"));
+  RankState state;
+  state.AddBlob("reader", "position 7");
+  ASSERT_OK(SaveTwoRanks(store.get(), state));
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store->FindStep(1000));
+  EXPECT_EQ(record.world_size, 2u);
+}
+
+class CountRows : public RowSink {
+ public:
+  absl::Status Consume(int, const RowBatch& batch) override {
+    rows += batch.ids.size();
+    return absl::OkStatus();
+  }
+  std::atomic<size_t> rows{0};
+};
+
+// db/state.h
+absl::Status SaveOfEverything(Store* store, absl::Span<const int64_t> ids,
+                              const std::vector<float>& embeddings,
+                              const std::vector<float>& adagrad,
+                              const std::string& position_bytes) {
+  std::vector<float> weights(12);
+  RankState state;
+  state.AddTensor("mlp.0.weight", TensorView::Of(weights.data(), {3, 4}));
+  state.AddBlob("reader", position_bytes);
+  ArrayRowSource rows(ids,
+                      {{embeddings.data(), 16 * 4}, {adagrad.data(), 16 * 4}});
+  state.AddTable(
+      "user",
+      {{"embedding", DType::kF32, 16}, {"adagrad_sum", DType::kF32, 16}},
+      &rows);
+  return store->Save({.step = 1000}, state).status();
+}
+
+// db/step_reader.h
+absl::Status ReadSome(Store* store, CountRows* counted) {
+  CountRows& sink = *counted;
+  CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(1000));
+  std::vector<float> weights(12);
+  CKPTDB_RETURN_IF_ERROR(step->ReadTensor("mlp.0.weight", weights.data(), 48));
+  CKPTDB_RETURN_IF_ERROR(step->ScanTable("user", {}, &sink));
+  return absl::OkStatus();
+}
+
+// db/reader.h
+absl::Status FollowLatest(int64_t* opened) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
+  CKPTDB_RETURN_IF_ERROR(reader->Refresh());
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
+  CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
+  *opened = step->record().version.step;
+  return absl::OkStatus();
+}
+
+TEST_F(HeaderExamplesTest, StateStepReaderAndReader) {
+  ASSERT_OK_AND_ASSIGN(auto store, Store::Open("checkpoints"));
+  const std::vector<int64_t> ids = {5, -3};
+  const std::vector<float> values(32, 0.5f);
+  ASSERT_OK(SaveOfEverything(store.get(), ids, values, values, "position"));
+  CountRows sink;
+  ASSERT_OK(ReadSome(store.get(), &sink));
+  EXPECT_EQ(sink.rows, 2u);
+  int64_t opened = 0;
+  ASSERT_OK(FollowLatest(&opened));
+  EXPECT_EQ(opened, 1000);
+}
+
+// schema/dtype.h
+TEST_F(HeaderExamplesTest, DTypes) {
+  EXPECT_EQ(DTypeBytes(DType::kF32), 4u);
+  EXPECT_EQ(DTypeName(DType::kBf16), "bf16");
+  ASSERT_OK_AND_ASSIGN(const DType u8, ParseDType("u8"));
+  EXPECT_EQ(u8, DType::kU8);
+}
+
+// schema/slice.h
+TEST_F(HeaderExamplesTest, EvenBounds) {
+  EXPECT_THAT(EvenSliceBounds(2), ElementsAre(0, 32768, 65536));
+  EXPECT_THAT(EvenSliceBounds(3), SizeIs(4));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,193 @@
+// Tensors and blobs that did not change since the parent.
+#include <gmock/gmock.h>
+
+#include "ckptdb/db/stager.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class ReuseTest : public StoreFixture {
+ protected:
+  Version DataOf(int64_t step, const std::string& name) {
+    const auto reader = store_->OpenStep(step);
+    EXPECT_OK(reader);
+    if (!reader.ok()) return {};
+    for (const Item& item : (*reader)->ranks().at(0).items) {
+      if (item.name == name) return item.data;
+    }
+    ADD_FAILURE() << "no item " << name;
+    return {};
+  }
+};
+
+RankContent DenseContent(uint64_t seed) {
+  RankContent content;
+  content.tensors["bulk"] = BulkTensor(seed);
+  content.tensors["scalar"] = TensorContent::Of<float>({}, {1});
+  content.blobs["vocabulary"] = std::string(100'000, 'v');
+  return content;
+}
+
+TEST_F(ReuseTest, UnchangedBulkItemsAreNotWrittenAgain) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
+  EXPECT_EQ(second.raw_bytes, first.raw_bytes);
+  EXPECT_EQ(second.stored_bytes, 0u);
+  EXPECT_EQ(second.reused_bytes, first.stored_bytes);
+  EXPECT_EQ(DataOf(2, "bulk"), first.version);
+  EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
+  EXPECT_THAT(record.references, ElementsAre(first.version));
+  ExpectStep(2, {content});
+}
+
+TEST_F(ReuseTest, UnchangedInlineItemsAreNotWrittenAgain) {
+  RankContent content = DenseContent(1);
+  content.tensors.erase("bulk");
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
+  EXPECT_EQ(second.stored_bytes, 0u);
+  EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectStep(2, {content});
+}
+
+TEST_F(ReuseTest, OnlyChangedItemsAreWritten) {
+  RankContent content = DenseContent(1);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  content.tensors["bulk"].bytes.back() ^= 1;
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
+  EXPECT_EQ(DataOf(2, "bulk"), second.version);
+  EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
+  EXPECT_GE(second.stored_bytes, content.tensors["bulk"].bytes.size());
+  EXPECT_GE(second.reused_bytes, content.blobs["vocabulary"].size());
+  ExpectStep(2, {content});
+}
+
+TEST_F(ReuseTest, SameBytesOfAnotherShapeOrDTypeAreWritten) {
+  RankContent content;
+  content.tensors["t"] = BulkTensor(1);
+  ASSERT_OK(Save(1, content));
+  TensorContent& tensor = content.tensors["t"];
+  tensor.shape = {tensor.shape[0] / 4, 4};
+  ASSERT_OK(Save(2, content));
+  ExpectStep(2, {content});
+  tensor.dtype = DType::kI32;
+  ASSERT_OK(Save(3, content));
+  ExpectStep(3, {content});
+}
+
+TEST_F(ReuseTest, SurvivesDeletionOfTheParent) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK(Save(2, content));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, IsEmpty());
+  ExpectStep(2, {content});
+  Reopen();
+  ASSERT_OK(store_->Sweep());
+  ExpectStep(2, {content});
+}
+
+TEST_F(ReuseTest, RefersToTheVersionThatHasTheBytes) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  ASSERT_OK(Save(2, content));
+  ASSERT_OK(Save(3, content));
+  EXPECT_EQ(DataOf(3, "bulk"), first.version);
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Delete(2));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectStep(3, {content});
+  ASSERT_OK(Save(4, content));
+  EXPECT_EQ(DataOf(4, "bulk"), first.version);
+}
+
+TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
+  options_.background_sweep = false;
+  Reopen();
+  const RankContent content = DenseContent(1);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  ASSERT_OK(Save(2, content));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK(store_->Delete(2));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, Contains(first.version));
+  EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_THAT(usage.others, IsEmpty());
+  EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+}
+
+TEST_F(ReuseTest, OverwriteOfTheParentKeepsTheBytes) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK(Save(2, content));
+  ASSERT_OK(Overwrite(1, DenseContent(7)));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectStep(1, {DenseContent(7)});
+  ExpectStep(2, {content});
+}
+
+TEST_F(ReuseTest, OverwriteOfAStepByItselfUnchanged) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK(Save(1, content));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(Overwrite(1, content));
+    ASSERT_OK(store_->Sweep());
+  }
+  Reopen();
+  ExpectStep(1, {content});
+}
+
+TEST_F(ReuseTest, RewriteUnchangedWritesAgain) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK(Save(1, content));
+  const HeldState held(content);
+  ASSERT_OK_AND_ASSIGN(
+      const SaveResult second,
+      store_->Save({.step = 2}, held.state(), {}, {.rewrite_unchanged = true}));
+  EXPECT_EQ(second.reused_bytes, 0u);
+  EXPECT_EQ(DataOf(2, "bulk"), second.version);
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
+  EXPECT_THAT(record.references, IsEmpty());
+}
+
+TEST_F(ReuseTest, TablesAreWrittenAgain) {
+  const RankContent content = SmallContent(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
+  EXPECT_EQ(DataOf(2, "user"), second.version);
+  ExpectStep(2, {content});
+}
+
+// The parent of a save in progress goes while it is staged.
+TEST_F(ReuseTest, ParentDeletedBetweenBeginAndPublish) {
+  const RankContent content = DenseContent(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 2}));
+  const HeldState held(content);
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(path(), save.tickets.at(0), held.state()));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK(store_->Publish(save.version, {staged}));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectStep(2, {content});
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

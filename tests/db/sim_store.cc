@@ -1,0 +1,393 @@
+#include "ckptdb/tests/db/sim_store.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/rocks_options.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+constexpr char kSerial[] = "serial";
+// A rank's part above this many bytes is bulk.
+constexpr uint32_t kBulkWorld = 64;
+constexpr uint64_t kBulkBytes = kInlineBytes / kBulkWorld + (uint64_t{1} << 10);
+// What an empty store may take: logs, the MANIFEST, the identity.
+constexpr uint64_t kFixedBytes = uint64_t{256} << 10;
+
+SaveSpec SpecOf(int64_t step, const ModelStep& content) {
+  SaveSpec spec;
+  spec.step = step;
+  spec.overwrite = true;
+  spec.world_size = static_cast<uint32_t>(content.ranks.size());
+  return spec;
+}
+
+RankContent Small(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  RankContent content;
+  content.tensors["w"] = TensorContent::Of<float>(
+      {2, 3}, {static_cast<float>(seed), 1, 2, 3, 4, 5});
+  content.tensors["fixed"] = TensorContent::Of<int32_t>({2}, {1, 2});
+  content.tables["user"] = {
+      {{"embedding", DType::kF32, 4}, {"freq", DType::kI32, 1}},
+      SliceHash::kModulo,
+      RandomRows(&random, 20, 20)};
+  content.blobs["reader"] = absl::StrCat("position ", seed);
+  return content;
+}
+
+absl::Status WrongBytes(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("wrong bytes in ", what));
+}
+
+absl::Status ReadRank(const StepReader& step, uint32_t rank,
+                      const RankContent& content) {
+  for (const auto& [name, tensor] : content.tensors) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadTensorBytes(step, name));
+    if (bytes != tensor.bytes) return WrongBytes(name);
+  }
+  for (const auto& [name, table] : content.tables) {
+    CKPTDB_ASSIGN_OR_RETURN(const Rows rows, Scan(step, name));
+    if (rows != table.rows) return WrongBytes(name);
+    if (rows.empty()) continue;
+    CKPTDB_ASSIGN_OR_RETURN(const RowValues row,
+                            step.LookupRow(name, rows.begin()->first));
+    std::string values;
+    for (const std::string& slot : row.slots) values += slot;
+    if (values != rows.begin()->second) return WrongBytes("a row");
+  }
+  for (const auto& [name, blob] : content.blobs) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, step.ReadBlob(rank, name));
+    if (bytes != blob) return WrongBytes(name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadStep(Store* store, int64_t step, const ModelStep& model) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, store->OpenStep(step));
+  if (reader->ranks().size() != model.ranks.size()) return WrongBytes("ranks");
+  for (uint32_t rank = 0; rank < model.ranks.size(); ++rank) {
+    const RankContent& content = model.ranks[rank];
+    if (reader->ranks()[rank].items.size() !=
+        content.tensors.size() + content.tables.size() + content.blobs.size()) {
+      return WrongBytes("items");
+    }
+    CKPTDB_RETURN_IF_ERROR(ReadRank(*reader, rank, content));
+  }
+  return reader->Verify();
+}
+
+void AppendStep(int64_t step, double serial, bool pinned, bool quarantined,
+                std::string* outline) {
+  absl::StrAppend(outline, step, "=", serial, pinned ? "p" : "",
+                  quarantined ? "q" : "", " ");
+}
+
+// What the database of a closed store holds.
+struct Contents {
+  std::set<std::string> tables;  // paths
+  std::set<Version> versions;    // of data and of rank records
+};
+
+void AddKeys(rocksdb::DB* rocks, rocksdb::ColumnFamilyHandle* family,
+             const std::string& prefix, Contents* contents) {
+  const std::unique_ptr<rocksdb::Iterator> entries(
+      rocks->NewIterator(rocksdb::ReadOptions(), family));
+  for (entries->Seek(prefix);
+       entries->Valid() && entries->key().starts_with(prefix);
+       entries->Next()) {
+    rocksdb::Slice key = entries->key();
+    key.remove_prefix(prefix.size());
+    const auto version = ParseVersionPrefix({key.data(), key.size()});
+    EXPECT_OK(version);
+    if (version.ok()) contents->versions.insert(*version);
+  }
+  EXPECT_TRUE(entries->status().ok()) << entries->status().ToString();
+}
+
+Contents ReadContents(const Environment& environment) {
+  Contents contents;
+  const auto env = rocksdb::NewCompositeEnv(environment.file_system());
+  rocksdb::DBOptions options = internal::DatabaseOptions(env.get());
+  options.create_if_missing = false;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* raw = nullptr;
+  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(
+      options, absl::StrCat(SimStore::kPath, "/db"),
+      internal::FamilyDescriptors(), &handles, &raw);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  if (!status.ok()) return contents;
+  const std::unique_ptr<rocksdb::DB> rocks(raw);
+  std::vector<rocksdb::LiveFileMetaData> files;
+  rocks->GetLiveFilesMetaData(&files);
+  for (const rocksdb::LiveFileMetaData& file : files) {
+    contents.tables.insert(SimStore::kPath + ("/db" + file.name));
+  }
+  AddKeys(raw, handles.at(1), "r", &contents);
+  AddKeys(raw, handles.at(2), "", &contents);
+  AddKeys(raw, handles.at(3), "", &contents);
+  for (rocksdb::ColumnFamilyHandle* handle : handles) {
+    rocks->DestroyColumnFamilyHandle(handle);
+  }
+  return contents;
+}
+
+}  // namespace
+
+SimStore::SimStore(std::shared_ptr<SimFileSystem> files)
+    : files_(std::move(files)),
+      environment_(std::make_shared<Environment>(
+          files_, [] { return int64_t{1'700'000'000'000'000}; },
+          /*on_disk=*/false)) {
+  options_.background_sweep = false;
+  options_.environment = environment_;
+}
+
+StageOptions SimStore::stage_options() const {
+  StageOptions stage;
+  stage.threads = 1;
+  stage.environment = environment_;
+  stage.reserve_bytes = options_.reserve_bytes;
+  return stage;
+}
+
+absl::Status SimStore::Open() {
+  store_.reset();
+  CKPTDB_ASSIGN_OR_RETURN(store_, Store::Open(kPath, options_));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SaveHandle> SimStore::Begin(const SaveSpec& spec,
+                                           const ModelStep& step,
+                                           std::vector<StagedRank>* staged) {
+  CKPTDB_ASSIGN_OR_RETURN(SaveHandle save, store_->Begin(spec));
+  for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
+    const HeldState held(step.ranks[rank]);
+    absl::StatusOr<StagedRank> part =
+        Stage(kPath, save.tickets[rank], held.state(), stage_options());
+    if (!part.ok()) {
+      store_->Abandon(save.version).IgnoreError();
+      return part.status();
+    }
+    staged->push_back(*std::move(part));
+  }
+  return save;
+}
+
+absl::Status SimStore::Save(const SaveSpec& spec, const ModelStep& step,
+                            const PublishSpec& publish) {
+  PublishSpec with_serial = publish;
+  with_serial.metrics[kSerial] = step.serial;
+  std::vector<StagedRank> staged;
+  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, Begin(spec, step, &staged));
+  const absl::Status status =
+      store_->Publish(save.version, staged, with_serial).status();
+  if (!status.ok()) store_->Abandon(save.version).IgnoreError();
+  return status;
+}
+
+ModelStep InlineStep(double serial) {
+  return {{Small(static_cast<uint64_t>(serial))}, serial, false, false};
+}
+
+ModelStep BulkStep(double serial) {
+  const auto seed = static_cast<uint64_t>(serial);
+  ModelStep step{std::vector<RankContent>(kBulkWorld), serial, false, false};
+  step.ranks[0] = Small(seed);
+  step.ranks[1].tensors["changed"] = BulkTensor(seed, kBulkBytes);
+  step.ranks[1].tensors["same"] = BulkTensor(1, 4096);
+  step.ranks[2].tensors["zeros"] =
+      TensorContent::Of<float>({static_cast<int64_t>(kBulkBytes / 4)},
+                               std::vector<float>(kBulkBytes / 4));
+  step.ranks[2].tensors["zeros"].codec = Codec::kLz4;
+  return step;
+}
+
+Action SaveAction(int64_t step, const ModelStep& content,
+                  std::vector<int64_t> retire) {
+  return {absl::StrCat("save ", step),
+          [=](SimStore* sim) {
+            PublishSpec publish;
+            publish.retire = retire;
+            return sim->Save(SpecOf(step, content), content, publish);
+          },
+          [=](StoreModel* model) {
+            for (const int64_t retired : retire) model->erase(retired);
+            (*model)[step] = content;
+          }};
+}
+
+Action DeleteAction(int64_t step) {
+  return {absl::StrCat("delete ", step),
+          [=](SimStore* sim) { return sim->store()->Delete(step); },
+          [=](StoreModel* model) { model->erase(step); }};
+}
+
+Action PinAction(int64_t step) {
+  return {absl::StrCat("pin ", step),
+          [=](SimStore* sim) { return sim->store()->Pin(step); },
+          [=](StoreModel* model) { model->at(step).pinned = true; }};
+}
+
+Action UnpinAction(int64_t step) {
+  return {absl::StrCat("unpin ", step),
+          [=](SimStore* sim) { return sim->store()->Unpin(step); },
+          [=](StoreModel* model) { model->at(step).pinned = false; }};
+}
+
+Action QuarantineAction(int64_t step) {
+  return {absl::StrCat("quarantine ", step),
+          [=](SimStore* sim) { return sim->store()->Quarantine(step); },
+          [=](StoreModel* model) { model->at(step).quarantined = true; }};
+}
+
+Action SweepAction() {
+  return {"sweep", [](SimStore* sim) { return sim->store()->Sweep().status(); },
+          [](StoreModel*) {}};
+}
+
+Action ReopenAction() {
+  return {"reopen", [](SimStore* sim) { return sim->Open(); },
+          [](StoreModel*) {}};
+}
+
+Action UnfinishedAction(int64_t step, const ModelStep& content) {
+  return {absl::StrCat("unfinished ", step),
+          [=](SimStore* sim) {
+            std::vector<StagedRank> staged;
+            return sim->Begin(SpecOf(step, content), content, &staged).status();
+          },
+          [](StoreModel*) {}};
+}
+
+std::vector<Action> EveryAction() {
+  return {SaveAction(10, InlineStep(1)),
+          SaveAction(20, BulkStep(2)),
+          SaveAction(30, BulkStep(3)),
+          SaveAction(20, InlineStep(4)),  // bulk by inline
+          PinAction(30),
+          SweepAction(),
+          SaveAction(40, InlineStep(5), {10}),
+          UnfinishedAction(45, BulkStep(6)),
+          ReopenAction(),
+          SaveAction(20, BulkStep(7)),  // inline by bulk
+          SweepAction(),
+          UnpinAction(30),
+          DeleteAction(30),
+          DeleteAction(40),
+          SweepAction(),
+          QuarantineAction(20),
+          SaveAction(20, BulkStep(8)),
+          SaveAction(50, InlineStep(9)),
+          DeleteAction(50),
+          ReopenAction(),
+          SweepAction()};
+}
+
+std::string Outline(const StoreModel& model) {
+  std::string outline;
+  for (const auto& [step, content] : model) {
+    AppendStep(step, content.serial, content.pinned, content.quarantined,
+               &outline);
+  }
+  return outline;
+}
+
+std::string Outline(const Store& store) {
+  std::string outline;
+  for (const StepRecord& record : store.Steps()) {
+    const auto serial = record.metrics.find(kSerial);
+    AppendStep(record.version.step,
+               serial == record.metrics.end() ? -1 : serial->second,
+               record.pinned, record.quarantined, &outline);
+  }
+  return outline;
+}
+
+absl::Status ReadModel(Store* store, const StoreModel& model) {
+  for (const auto& [step, content] : model) {
+    const absl::Status status = ReadStep(store, step, content);
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("step ", step, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+void ExpectModel(Store* store, const StoreModel& model) {
+  EXPECT_EQ(Outline(*store), Outline(model));
+  EXPECT_OK(ReadModel(store, model));
+}
+
+void ExpectNoOrphans(SimStore* sim) {
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, sim->store()->Sweep());
+  EXPECT_TRUE(swept.quarantined.empty()) << ToString(swept.quarantined.front());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, sim->store()->GetUsage());
+  uint64_t needed = kFixedBytes;
+  for (const HeldVersion& held : usage.others) {
+    EXPECT_EQ(held.why, HeldVersion::Why::kReferenced)
+        << ToString(held.version);
+    needed += held.bytes;
+  }
+  std::set<Version> versions;
+  for (const StepRecord& record : sim->store()->Steps()) {
+    versions.insert(record.version);
+    versions.insert(record.references.begin(), record.references.end());
+    needed += record.stored_bytes;
+  }
+  sim->Close();
+  const Contents contents = ReadContents(*sim->environment());
+  for (const SimPathSize& file : sim->files()->ListFiles(SimStore::kPath)) {
+    EXPECT_FALSE(absl::StrContains(file.path, "/staging/")) << file.path;
+    EXPECT_TRUE(!absl::EndsWith(file.path, ".sst") ||
+                contents.tables.contains(file.path))
+        << file.path;
+  }
+  for (const Version& version : contents.versions) {
+    EXPECT_TRUE(versions.contains(version)) << ToString(version);
+  }
+  EXPECT_LE(sim->files()->TotalBytes(), needed);
+}
+
+void ExpectUsable(SimStore* sim, StoreModel model) {
+  const Action save = SaveAction(1000, InlineStep(1000));
+  const Action bulk = SaveAction(1001, BulkStep(1001));
+  for (const Action& action : {save, bulk, ReopenAction()}) {
+    ASSERT_OK(action.run(sim));
+    action.apply(&model);
+  }
+  ExpectModel(sim->store(), model);
+}
+
+void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run) {
+  constexpr int kThreads = 24;
+  // All databases of a process share them.
+  rocksdb::Env::Default()->SetBackgroundThreads(kThreads, rocksdb::Env::HIGH);
+  rocksdb::Env::Default()->SetBackgroundThreads(kThreads, rocksdb::Env::LOW);
+  std::atomic<uint64_t> next = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (uint64_t at = next++; at < count; at = next++) {
+        if (::testing::Test::HasFailure()) return;
+        run(at);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace ckptdb::testing

@@ -1,0 +1,126 @@
+// A store on a simulated disk, the steps that it must hold, and what may be
+// done to both; for tests of crashes, faults and damage.
+//
+//   SimStore sim(std::make_shared<SimFileSystem>());
+//   ASSERT_OK(sim.Open());
+//   StoreModel model;
+//   for (const Action& action : EveryAction()) {
+//     ASSERT_OK(action.run(&sim));
+//     action.apply(&model);
+//   }
+//   ExpectModel(sim.store(), model);
+//
+// Nothing runs in the background, so a workload makes the same file system
+// calls each time.
+#ifndef CKPTDB_TESTS_DB_SIM_STORE_H_
+#define CKPTDB_TESTS_DB_SIM_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/environment.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/tests/db/content.h"
+#include "ckptdb/tests/support/sim_file_system.h"
+
+namespace ckptdb::testing {
+
+struct ModelStep {
+  std::vector<RankContent> ranks;
+  double serial = 0;  // of the save, kept in the step's metrics
+  bool pinned = false;
+  bool quarantined = false;
+};
+using StoreModel = std::map<int64_t, ModelStep>;
+
+class SimStore {
+ public:
+  static constexpr char kPath[] = "/store";
+
+  explicit SimStore(std::shared_ptr<SimFileSystem> files);
+
+  SimFileSystem* files() const { return files_.get(); }
+  Store* store() const { return store_.get(); }
+  const std::shared_ptr<Environment>& environment() const {
+    return environment_;
+  }
+  StoreOptions* options() { return &options_; }
+  StageOptions stage_options() const;
+
+  // Closes first when it is open.
+  absl::Status Open();
+  void Close() { store_.reset(); }
+
+  // Begin, stage all ranks, publish; Abandon when one fails. The serial goes
+  // into the metrics.
+  absl::Status Save(const SaveSpec& spec, const ModelStep& step,
+                    const PublishSpec& publish = {});
+  // Begin and stage all ranks.
+  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec, const ModelStep& step,
+                                   std::vector<StagedRank>* staged);
+
+ private:
+  std::shared_ptr<SimFileSystem> files_;
+  std::shared_ptr<Environment> environment_;
+  StoreOptions options_;
+  std::unique_ptr<Store> store_;
+};
+
+// One change, which the store makes wholly or not at all.
+struct Action {
+  std::string name;
+  std::function<absl::Status(SimStore*)> run;
+  std::function<void(StoreModel*)> apply;
+};
+
+// `serial` tells saves of one step apart and is the seed of their bytes.
+ModelStep InlineStep(double serial);
+// Of a world in which a small part is too large for the write batch. Half of
+// its tensors are the same for each `serial`.
+ModelStep BulkStep(double serial);
+
+Action SaveAction(int64_t step, const ModelStep& content,
+                  std::vector<int64_t> retire = {});
+Action DeleteAction(int64_t step);
+Action PinAction(int64_t step);
+Action UnpinAction(int64_t step);
+Action QuarantineAction(int64_t step);
+Action SweepAction();
+Action ReopenAction();
+// Staged, and left so.
+Action UnfinishedAction(int64_t step, const ModelStep& content);
+
+// All kinds of change, inline and bulk ones, some of them after a reopening.
+std::vector<Action> EveryAction();
+
+// What tells a model's steps, or a store's, apart from another's.
+std::string Outline(const StoreModel& model);
+std::string Outline(const Store& store);
+
+// OK when every step of the model can be read and has its bytes; the first
+// error otherwise, DataLoss for wrong bytes.
+absl::Status ReadModel(Store* store, const StoreModel& model);
+// Fails the test unless the store holds these steps, whole, and no others.
+void ExpectModel(Store* store, const StoreModel& model);
+
+// Sweeps, and fails the test when anything is left that no step needs. Closes
+// the store.
+void ExpectNoOrphans(SimStore* sim);
+// A save works, can be read, and is there after a reopening.
+void ExpectUsable(SimStore* sim, StoreModel model);
+
+// Calls `run` with each number below `count`, many at a time: RocksDB spends a
+// second asleep after each error of its background work. None is begun after
+// the test has failed.
+void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run);
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_DB_SIM_STORE_H_

@@ -1,0 +1,380 @@
+// Overwriting, deleting, pinning, quarantining, retiring, sweeping.
+#include <gmock/gmock.h>
+
+#include "ckptdb/db/stager.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class StoreChangesTest : public StoreFixture {
+ protected:
+  StoreChangesTest() { options_.background_sweep = false; }
+
+  int64_t Latest() {
+    const auto latest = store_->Latest();
+    return latest.ok() ? latest->version.step : -1;
+  }
+};
+
+RankContent BadContent() {
+  RankContent content = BulkContent(9);
+  content.blobs[""] = "no name";
+  return content;
+}
+
+TEST_F(StoreChangesTest, ExistingStepIsAlreadyExists) {
+  ASSERT_OK(Save(5, SmallContent(1)));
+  EXPECT_THAT(Save(5, SmallContent(2)),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 5")));
+  EXPECT_THAT(store_->Begin({.step = 5}),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 5")));
+  ExpectStep(5, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, OverwriteReplaces) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(5, BulkContent(1)));
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Overwrite(5, BulkContent(2)));
+  EXPECT_NE(first.version, second.version);
+  EXPECT_THAT(ListSteps(), ElementsAre(5));
+  ExpectStep(5, {BulkContent(2)});
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(first.version));
+  Reopen();
+  ExpectStep(5, {BulkContent(2)});
+}
+
+TEST_F(StoreChangesTest, OverwriteOfNothingIsASave) {
+  ASSERT_OK(Overwrite(5, SmallContent(1)));
+  ExpectStep(5, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, OldStepStaysUntilTheNewOneIsCommitted) {
+  ASSERT_OK(Save(5, BulkContent(1)));
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+                       store_->Begin({.step = 5, .overwrite = true}));
+  ExpectStep(5, {BulkContent(1)});
+  const HeldState held(BulkContent(2));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(path(), save.tickets.at(0), held.state()));
+  ASSERT_OK(store_->Sweep());
+  ExpectStep(5, {BulkContent(1)});
+  ASSERT_OK(store_->Publish(save.version, {staged}));
+  ExpectStep(5, {BulkContent(2)});
+}
+
+TEST_F(StoreChangesTest, FailingOverwriteKeepsTheOldStep) {
+  ASSERT_OK(Save(5, BulkContent(1)));
+  EXPECT_THAT(Overwrite(5, BadContent()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  ExpectStep(5, {BulkContent(1)});
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectStep(5, {BulkContent(1)});
+}
+
+TEST_F(StoreChangesTest, OfTwoSavesOfAStepTheSecondIsAlreadyExists) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle first, store_->Begin({.step = 5}));
+  ASSERT_OK_AND_ASSIGN(const SaveHandle second, store_->Begin({.step = 5}));
+  EXPECT_NE(first.version, second.version);
+  const HeldState held1(SmallContent(1));
+  const HeldState held2(SmallContent(2));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged1,
+                       Stage(path(), first.tickets.at(0), held1.state()));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged2,
+                       Stage(path(), second.tickets.at(0), held2.state()));
+  ASSERT_OK(store_->Publish(first.version, {staged1}));
+  EXPECT_THAT(store_->Publish(second.version, {staged2}),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 5")));
+  ExpectStep(5, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, FailedSaveLeavesNothing) {
+  EXPECT_THAT(Save(5, BadContent()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+  EXPECT_THAT(store_->Steps(), IsEmpty());
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_THAT(usage.others, IsEmpty());
+  ASSERT_OK(Save(5, SmallContent(1)));
+  ExpectStep(5, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, DeleteIsDurable) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, BulkContent(2)));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Delete(2));
+  EXPECT_THAT(store_->Steps(), IsEmpty());
+  EXPECT_THAT(store_->OpenStep(1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
+  Reopen();
+  EXPECT_THAT(store_->Steps(), IsEmpty());
+  EXPECT_THAT(store_->Delete(1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
+}
+
+TEST_F(StoreChangesTest, SweepFreesTheBytesOfADeletedStep) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, BulkContent(1)));
+  ASSERT_OK(Save(2, BulkContent(2)));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const Usage before, store_->GetUsage());
+  ASSERT_THAT(before.others, SizeIs(1));
+  EXPECT_EQ(before.others[0].version, first.version);
+  EXPECT_EQ(before.others[0].why, HeldVersion::Why::kGarbage);
+  EXPECT_GE(before.others[0].bytes, uint64_t{9} << 20);
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(first.version));
+  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
+  ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
+  EXPECT_THAT(after.others, IsEmpty());
+  EXPECT_LE(after.disk_bytes + (uint64_t{9} << 20), before.disk_bytes);
+  ExpectStep(2, {BulkContent(2)});
+}
+
+TEST_F(StoreChangesTest, SweepOfACleanStoreDoesNothing) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, IsEmpty());
+  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_EQ(swept.freed_bytes, 0u);
+  EXPECT_OK(store_->sweep_status());
+}
+
+TEST_F(StoreChangesTest, SweepKeepsASaveInProgress) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  const HeldState held(BulkContent(1));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(path(), save.tickets.at(0), held.state()));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, IsEmpty());
+  ASSERT_OK(store_->Publish(save.version, {staged}));
+  ExpectStep(1, {BulkContent(1)});
+}
+
+TEST_F(StoreChangesTest, SaveThatWasNotPublishedIsSweptAfterReopen) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  const HeldState held(BulkContent(1));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(path(), save.tickets.at(0), held.state()));
+  Reopen();
+  EXPECT_THAT(
+      store_->Publish(save.version, {staged}),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr(ToString(save.version))));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(save.version));
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+}
+
+TEST_F(StoreChangesTest, BackgroundSweepComesToTheSame) {
+  options_.background_sweep = true;
+  Reopen();
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  EXPECT_OK(store_->sweep_status());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_THAT(usage.others, IsEmpty());
+  EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+}
+
+TEST_F(StoreChangesTest, UsageOfAStepIsItsOwnAndItsParents) {
+  RankContent content;
+  content.tensors["bulk"] = BulkTensor(1);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  content.tensors["more"] = BulkTensor(2);
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  ASSERT_THAT(usage.steps, SizeIs(2));
+  EXPECT_EQ(usage.steps[0].version, first.version);
+  EXPECT_GE(usage.steps[0].own_bytes, first.stored_bytes);
+  EXPECT_EQ(usage.steps[0].borrowed_bytes, 0u);
+  EXPECT_EQ(usage.steps[1].version, second.version);
+  EXPECT_GE(usage.steps[1].own_bytes, second.stored_bytes);
+  EXPECT_GE(usage.steps[1].borrowed_bytes, second.reused_bytes);
+  EXPECT_GT(second.reused_bytes, uint64_t{9} << 20);
+  EXPECT_GE(usage.disk_bytes, first.stored_bytes + second.stored_bytes);
+  EXPECT_GT(usage.free_bytes, 0u);
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
+  ASSERT_THAT(after.others, SizeIs(1));
+  EXPECT_EQ(after.others[0].version, first.version);
+  EXPECT_EQ(after.others[0].why, HeldVersion::Why::kReferenced);
+}
+
+TEST_F(StoreChangesTest, PinnedStepIsNotDeleted) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK_AND_ASSIGN(const StepRecord pinned, store_->FindStep(1));
+  EXPECT_TRUE(pinned.pinned);
+  Reopen();
+  EXPECT_THAT(store_->Delete(1),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("step 1"), HasSubstr("pinned"))));
+  ExpectStep(1, {SmallContent(1)});
+  ASSERT_OK(store_->Unpin(1));
+  ASSERT_OK_AND_ASSIGN(const StepRecord unpinned, store_->FindStep(1));
+  EXPECT_FALSE(unpinned.pinned);
+  ASSERT_OK(store_->Delete(1));
+}
+
+TEST_F(StoreChangesTest, PinnedStepIsNotOverwritten) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(store_->Pin(1));
+  EXPECT_THAT(Overwrite(1, SmallContent(2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("step 1"), HasSubstr("pinned"))));
+  ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, StepThatRetiresItselfIsRefused) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  EXPECT_THAT(
+      Overwrite(1, SmallContent(2), {.retire = {1}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 1")));
+  EXPECT_THAT(
+      Save(2, SmallContent(2), {.retire = {2}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 2")));
+  ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, PinAndUnpinTwiceIsOnce) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK(store_->Unpin(1));
+  ASSERT_OK(store_->Unpin(1));
+  ASSERT_OK(store_->Delete(1));
+}
+
+TEST_F(StoreChangesTest, ChangesOfUnknownStepsAreNotFound) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const auto not_found =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 2"));
+  EXPECT_THAT(store_->Delete(2), not_found);
+  EXPECT_THAT(store_->Pin(2), not_found);
+  EXPECT_THAT(store_->Unpin(2), not_found);
+  EXPECT_THAT(store_->Quarantine(2), not_found);
+}
+
+TEST_F(StoreChangesTest, LatestSkipsQuarantinedSteps) {
+  for (const int64_t step : {1, 2, 3}) ASSERT_OK(Save(step, SmallContent(1)));
+  ASSERT_OK(store_->Quarantine(3));
+  EXPECT_EQ(Latest(), 2);
+  EXPECT_THAT(ListSteps(), ElementsAre(1, 2, 3));
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_TRUE(record.quarantined);
+  ExpectStep(3, {SmallContent(1)});
+  ASSERT_OK(store_->Quarantine(1));
+  ASSERT_OK(store_->Quarantine(2));
+  Reopen();
+  EXPECT_THAT(store_->Latest(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("quarantined")));
+  ASSERT_OK(store_->Delete(3));
+}
+
+TEST_F(StoreChangesTest, FlagsDoNotTouchTheRestOfTheRecord) {
+  ASSERT_OK(Save(1, SmallContent(1), {.metrics = {{"auc", 0.5}}}));
+  ASSERT_OK_AND_ASSIGN(StepRecord expected, store_->FindStep(1));
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK(store_->Quarantine(1));
+  expected.pinned = true;
+  expected.quarantined = true;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(1));
+  EXPECT_EQ(record, expected);
+}
+
+TEST_F(StoreChangesTest, RetiresWithTheCommit) {
+  for (const int64_t step : {1, 2, 3}) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+  }
+  ASSERT_OK(Save(4, SmallContent(4), {.retire = {1, 3}}));
+  EXPECT_THAT(ListSteps(), ElementsAre(2, 4));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, SizeIs(2));
+  EXPECT_THAT(swept.quarantined, IsEmpty());
+  Reopen();
+  EXPECT_THAT(ListSteps(), ElementsAre(2, 4));
+  ExpectStep(2, {SmallContent(2)});
+  ExpectStep(4, {SmallContent(4)});
+}
+
+TEST_F(StoreChangesTest, RetiringAnUnknownStepPublishesNothing) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  EXPECT_THAT(Save(2, BulkContent(2), {.retire = {1, 7}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 7")));
+  EXPECT_THAT(ListSteps(), ElementsAre(1));
+  Reopen();
+  EXPECT_THAT(ListSteps(), ElementsAre(1));
+  ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, RetiringAPinnedStepPublishesNothing) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  ASSERT_OK(store_->Pin(2));
+  EXPECT_THAT(Save(3, SmallContent(3), {.retire = {1, 2}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("step 2"), HasSubstr("pinned"))));
+  EXPECT_THAT(ListSteps(), ElementsAre(1, 2));
+}
+
+TEST_F(StoreChangesTest, RetiringTheParentKeepsItsBytes) {
+  RankContent content;
+  content.tensors["bulk"] = BulkTensor(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK(Save(2, content, {.retire = {1}}));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  EXPECT_THAT(ListSteps(), ElementsAre(2));
+  ExpectStep(2, {content});
+}
+
+TEST_F(StoreChangesTest, AbandonedSaveGoesWithTheSweep) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  const HeldState held(BulkContent(1));
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       Stage(path(), save.tickets.at(0), held.state()));
+  ASSERT_OK(store_->Abandon(save.version));
+  const auto not_found =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr(ToString(save.version)));
+  EXPECT_THAT(store_->Abandon(save.version), not_found);
+  EXPECT_THAT(store_->Publish(save.version, {staged}), not_found);
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(save.version));
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+}
+
+TEST_F(StoreChangesTest, PublishedSaveIsNotInProgress) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult result, Save(1, SmallContent(1)));
+  EXPECT_THAT(store_->Abandon(result.version),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr(ToString(result.version))));
+  ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, SpaceDoesNotGrowWithOverwrites) {
+  uint64_t most = 0;
+  for (uint64_t i = 0; i < 6; ++i) {
+    ASSERT_OK(Overwrite(1, BulkContent(i)));
+    ASSERT_OK(store_->Sweep());
+    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+    most = std::max(most, usage.disk_bytes);
+  }
+  EXPECT_LT(most, uint64_t{2} * (uint64_t{9} << 20));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

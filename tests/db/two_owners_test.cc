@@ -1,0 +1,98 @@
+// One owner at a time.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "ckptdb/tests/db/child.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TwoOwnersTest : public StoreFixture {
+ protected:
+  static std::string Host() {
+    std::array<char, 256> name{};
+    EXPECT_EQ(gethostname(name.data(), name.size() - 1), 0);
+    return name.data();
+  }
+};
+
+TEST_F(TwoOwnersTest, SecondOwnerOfTheSameProcess) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  EXPECT_THAT(
+      Store::Open(path()),
+      StatusIs(absl::StatusCode::kUnavailable,
+               AllOf(HasSubstr(path()), HasSubstr(std::to_string(getpid())),
+                     HasSubstr(Host()))));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  Reopen();
+  ExpectStep(1, {SmallContent(1)});
+}
+
+// The lock is the folder's, whatever it is called.
+TEST_F(TwoOwnersTest, SecondOwnerByAnotherPath) {
+  const std::string link = dir_.path() + "/link";
+  std::filesystem::create_directory_symlink(path(), link);
+  EXPECT_THAT(Store::Open(link), StatusIs(absl::StatusCode::kUnavailable,
+                                          HasSubstr(std::to_string(getpid()))));
+  EXPECT_THAT(Store::Open(path() + "/../store/"),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr(std::to_string(getpid()))));
+  EXPECT_OK(Save(1, SmallContent(1)));
+}
+
+TEST_F(TwoOwnersTest, SecondOwnerOfAnotherProcess) {
+  Child child({"hold", path()});
+  EXPECT_THAT(child.ReadLine(),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr(path()),
+                    HasSubstr(std::to_string(getpid())), HasSubstr(Host())));
+  EXPECT_EQ(child.Wait(), 1);
+  // What the other one tried has not loosened our hold.
+  Child again({"hold", path()});
+  EXPECT_THAT(again.ReadLine(), HasSubstr("UNAVAILABLE"));
+  EXPECT_OK(Save(1, SmallContent(1)));
+}
+
+TEST_F(TwoOwnersTest, ErrorNamesTheOtherProcess) {
+  store_.reset();
+  Child child({"hold", path()});
+  ASSERT_EQ(child.ReadLine(), "ok");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Store::Open(path()),
+                StatusIs(absl::StatusCode::kUnavailable,
+                         AllOf(HasSubstr(std::to_string(child.pid())),
+                               HasSubstr(Host()))));
+  }
+  child.CloseInput();
+  EXPECT_EQ(child.Wait(), 0);
+  Reopen();
+}
+
+TEST_F(TwoOwnersTest, NextOwnerAfterTheHolderWasKilled) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  store_.reset();
+  Child child({"hold", path()});
+  ASSERT_EQ(child.ReadLine(), "ok");
+  child.Kill();
+  Reopen();
+  ExpectStep(1, {BulkContent(1)});
+  ASSERT_OK(Save(2, SmallContent(2)));
+}
+
+TEST_F(TwoOwnersTest, FailedOpenLeavesNoHold) {
+  store_.reset();
+  StoreOptions missing;
+  missing.create_if_missing = false;
+  EXPECT_THAT(Store::Open(dir_.path() + "/other", missing),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("other")));
+  EXPECT_OK(Store::Open(dir_.path() + "/other"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,58 @@
+# Checks README.md of CKPTDB_SOURCE: its block of C++ is the marked part of
+# examples/quickstart.cc, byte for byte; its block of output is what the program
+# CKPTDB_QUICKSTART prints, twice, on a store below CKPTDB_WORK; its links lead
+# to files that exist.
+cmake_minimum_required(VERSION 3.25)
+
+# Sets `out` to what stands between the first `begin` and the next `end`.
+function(between text begin end out)
+  string(FIND "${text}" "${begin}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "no \"${begin}\" to begin with")
+  endif()
+  string(LENGTH "${begin}" length)
+  math(EXPR at "${at} + ${length}")
+  string(SUBSTRING "${text}" ${at} -1 rest)
+  string(FIND "${rest}" "${end}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "no \"${end}\" after \"${begin}\"")
+  endif()
+  string(SUBSTRING "${rest}" 0 ${at} rest)
+  set(${out} "${rest}" PARENT_SCOPE)
+endfunction()
+
+function(expect_same what is expected)
+  if(NOT "${is}" STREQUAL "${expected}")
+    message(SEND_ERROR "${what} of README.md is\n${is}\nand not\n${expected}")
+  endif()
+endfunction()
+
+file(READ ${CKPTDB_SOURCE}/README.md readme)
+file(READ ${CKPTDB_SOURCE}/examples/quickstart.cc program)
+
+between("${readme}" "\n```cpp\n" "```\n" shown)
+between("${program}" "// [readme]\n" "// [readme end]\n" expected)
+expect_same("the example" "${shown}" "${expected}")
+
+file(REMOVE_RECURSE ${CKPTDB_WORK})
+file(MAKE_DIRECTORY ${CKPTDB_WORK})
+between("${readme}" "\n```text\n" "```\n" shown)
+foreach(run first second)
+  execute_process(COMMAND ${CKPTDB_QUICKSTART} ${CKPTDB_WORK}/store
+                  OUTPUT_VARIABLE printed COMMAND_ERROR_IS_FATAL ANY)
+  expect_same("the output (${run} run)" "${shown}" "${printed}")
+endforeach()
+
+# Without the bracket, which would hide what separates a list.
+string(REPLACE "](" "@(" marked "${readme}")
+string(REGEX MATCHALL "@\\([^)]*\\)" links "${marked}")
+list(LENGTH links count)
+if(count LESS 10)
+  message(SEND_ERROR "${count} links found in README.md, fewer than 10")
+endif()
+foreach(link IN LISTS links)
+  string(REGEX REPLACE "^..(.*).$" "\\1" path "${link}")
+  if(NOT EXISTS "${CKPTDB_SOURCE}/${path}")
+    message(SEND_ERROR "README.md links to \"${path}\", which does not exist")
+  endif()
+endforeach()

@@ -1,0 +1,65 @@
+#include "train_ctr/digest.h"
+
+#include <set>
+#include <string>
+
+#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+
+namespace train_ctr {
+namespace {
+
+TEST(DigestTest, DoesNotDependOnRowOrder) {
+  auto trainer = MakeTrainer(SmallTrainer());
+  ASSERT_OK(trainer->Step());
+  auto copy = MakeTrainer(SmallTrainer());
+  ASSERT_NO_FATAL_FAILURE(CopyState(*trainer, copy.get()));
+  ASSERT_NE(trainer->tables()[0].chunk(0).ids[0],
+            copy->tables()[0].chunk(0).ids[0]);
+  EXPECT_EQ(StateDigest(*trainer), StateDigest(*copy));
+  EXPECT_EQ(StateDigest(*trainer).size(), 16u);
+}
+
+// Each change gives a digest that was not there before.
+TEST(DigestTest, DependsOnEveryPartOfTheState) {
+  auto trainer = MakeTrainer(SmallTrainer());
+  ASSERT_OK(trainer->Step());
+  std::set<std::string> digests = {StateDigest(*trainer)};
+  const auto expect_new = [&](const std::string& what) {
+    EXPECT_TRUE(digests.insert(StateDigest(*trainer)).second) << what;
+  };
+  for (EmbeddingTable& table : trainer->tables()) {
+    const auto row = table.mutable_row(0);
+    row.embedding[3] += 1;
+    expect_new(table.name() + " embedding");
+    row.adagrad_sum[0] += 1;
+    expect_new(table.name() + " adagrad_sum");
+    ++*row.freq;
+    expect_new(table.name() + " freq");
+    ++*row.last_step;
+    expect_new(table.name() + " last_step");
+    table.Insert(123456);
+    expect_new(table.name() + " row");
+  }
+  for (const TensorView& tensor : trainer->tensors()) {
+    static_cast<char*>(tensor.values)[tensor.bytes() - 1] ^= 1;
+    expect_new(tensor.name);
+  }
+  auto further = MakeTrainer(SmallTrainer());
+  ASSERT_OK(further->Step());
+  ASSERT_OK(further->Step());
+  ASSERT_OK(trainer->RestoreProgress(further->progress()));
+  expect_new("progress");
+}
+
+TEST(DigestTest, TellsRowsApartThatSwapTheirValues) {
+  EmbeddingTable table({.name = "user", .dim = 1});
+  *table.mutable_row(table.Insert(1)).embedding = 5;
+  *table.mutable_row(table.Insert(2)).embedding = 6;
+  const uint64_t before = TableDigest(table);
+  *table.mutable_row(0).embedding = 6;
+  *table.mutable_row(1).embedding = 5;
+  EXPECT_NE(TableDigest(table), before);
+}
+
+}  // namespace
+}  // namespace train_ctr

@@ -1,0 +1,63 @@
+// Trainers for tests, and the copy of one's state into another by way of what
+// a checkpoint holds, rows in reverse order.
+#ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_STATE_COPY_H_
+#define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_STATE_COPY_H_
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "ckptdb/tests/support/status_matchers.h"
+#include "train_ctr/generated_source.h"
+#include "train_ctr/reader.h"
+#include "train_ctr/trainer.h"
+
+namespace train_ctr {
+
+inline TrainerOptions SmallTrainer() {
+  TrainerOptions options;
+  options.batch = 32;
+  options.dim = 4;
+  options.hidden = {8};
+  options.erase_after_steps = 16;
+  return options;
+}
+
+inline std::unique_ptr<Trainer> MakeTrainer(
+    const TrainerOptions& options, const GeneratedLogOptions& log = {}) {
+  auto reader =
+      Reader::Create(GeneratedSource::Create(log).value(), 64, options.seed);
+  return Trainer::Create(options, std::move(reader).value()).value();
+}
+
+inline void CopyTable(const EmbeddingTable& from, EmbeddingTable* to) {
+  to->Clear();
+  for (size_t row = from.rows(); row-- > 0;) {
+    const auto chunk = from.chunk(row / EmbeddingTable::kRowsPerChunk);
+    const size_t at = row % EmbeddingTable::kRowsPerChunk;
+    const auto copy = to->mutable_row(to->Insert(chunk.ids[at]));
+    const size_t dim = from.dim();
+    std::copy_n(chunk.embedding + at * dim, dim, copy.embedding);
+    std::copy_n(chunk.adagrad_sum + at * dim, dim, copy.adagrad_sum);
+    *copy.freq = chunk.freq[at];
+    *copy.last_step = chunk.last_step[at];
+  }
+}
+
+inline void CopyState(Trainer& from, Trainer* to) {
+  ASSERT_OK(to->RestoreProgress(from.progress()));
+  const auto source = from.tensors();
+  const auto target = to->tensors();
+  for (size_t t = 0; t < source.size(); ++t) {
+    ASSERT_EQ(source[t].name, target[t].name);
+    std::memcpy(target[t].values, source[t].values, source[t].bytes());
+  }
+  for (size_t t = 0; t < from.tables().size(); ++t) {
+    CopyTable(from.tables()[t], &to->tables()[t]);
+  }
+}
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_STATE_COPY_H_

@@ -1,0 +1,31 @@
+// What the fuzz targets share: numbers off the front of an input, and the
+// check that stops a run.
+#ifndef CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_
+#define CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::testing {
+
+inline void Require(bool condition) {
+  if (!condition) __builtin_trap();
+}
+
+inline absl::string_view InputOf(const uint8_t* bytes, size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
+
+// 0 when nothing is left.
+inline uint8_t TakeByte(absl::string_view* input) {
+  if (input->empty()) return 0;
+  const auto byte = static_cast<uint8_t>(input->front());
+  input->remove_prefix(1);
+  return byte;
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_FUZZ_FUZZ_INPUT_H_

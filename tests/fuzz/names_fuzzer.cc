@@ -1,0 +1,35 @@
+// Names: one that is good lives in a key, and no other does.
+#include <string>
+
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/tests/fuzz/fuzz_input.h"
+
+namespace ckptdb {
+namespace {
+
+using testing::Require;
+
+void CheckOneName(absl::string_view name) {
+  const absl::Status status = CheckName("item name", name);
+  std::string key = ItemPrefix({1, 1}, 0, ItemKind::kTensor, name);
+  AppendChunk(0, &key);
+  const auto parsed = ParseDataKey(key);
+  if (status.ok()) {
+    Require(!name.empty() && name.size() <= kMaxNameBytes);
+    Require(name.find('\0') == absl::string_view::npos);
+    Require(parsed.ok() && parsed->name == name);
+  } else {
+    Require(status.code() == absl::StatusCode::kInvalidArgument);
+    Require(!parsed.ok() || parsed->name != name);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  ckptdb::CheckOneName(ckptdb::testing::InputOf(bytes, size));
+  return 0;
+}

@@ -1,0 +1,44 @@
+// Decoding of a record that a fuzz target made up.
+#ifndef CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_
+#define CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/envelope.h"
+#include "ckptdb/tests/fuzz/fuzz_input.h"
+
+namespace ckptdb::testing {
+
+// What decodes encodes to bytes that decode to the same. Compared as bytes: a
+// metric may be a NaN, which equals nothing.
+template <typename Record>
+void CheckRecord(absl::StatusOr<Record> (*decode)(absl::string_view),
+                 std::string (*encode)(const Record&),
+                 absl::string_view bytes) {
+  const absl::StatusOr<Record> record = decode(bytes);
+  if (!record.ok()) {
+    Require(record.status().code() == absl::StatusCode::kDataLoss ||
+            record.status().code() == absl::StatusCode::kFailedPrecondition);
+    return;
+  }
+  const std::string encoded = encode(*record);
+  const absl::StatusOr<Record> again = decode(encoded);
+  Require(again.ok());
+  Require(encode(*again) == encoded);
+}
+
+// The same, as it is and as the body of a right envelope.
+template <typename Record>
+void CheckRecord(internal::RecordKind kind,
+                 absl::StatusOr<Record> (*decode)(absl::string_view),
+                 std::string (*encode)(const Record&),
+                 absl::string_view bytes) {
+  CheckRecord(decode, encode, bytes);
+  CheckRecord(decode, encode, internal::Seal(kind, bytes));
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_FUZZ_RECORD_ROUND_TRIP_H_

@@ -1,0 +1,38 @@
+// Records of the store: the first byte picks the kind, the rest is a record,
+// or the FlatBuffer of one.
+#include "ckptdb/schema/records.h"
+
+#include "ckptdb/tests/fuzz/record_round_trip.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::RecordKind;
+using testing::CheckRecord;
+
+void CheckRecords(absl::string_view input) {
+  switch (testing::TakeByte(&input) % 5) {
+    case 0:
+      return CheckRecord(RecordKind::kStep, DecodeStepRecord, EncodeStepRecord,
+                         input);
+    case 1:
+      return CheckRecord(RecordKind::kRank, DecodeRankRecord, EncodeRankRecord,
+                         input);
+    case 2:
+      return CheckRecord(RecordKind::kAttempt, DecodeAttemptRecord,
+                         EncodeAttemptRecord, input);
+    case 3:
+      return CheckRecord(RecordKind::kRoot, DecodeRootRecord, EncodeRootRecord,
+                         input);
+    default:
+      return CheckRecord(RecordKind::kLease, DecodeLease, EncodeLease, input);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  ckptdb::CheckRecords(ckptdb::testing::InputOf(bytes, size));
+  return 0;
+}

@@ -1,0 +1,19 @@
+// What travels between owner and stagers: the first byte picks ticket or
+// staged rank, the rest is one, or the FlatBuffer of one.
+#include "ckptdb/schema/staged.h"
+
+#include "ckptdb/tests/fuzz/record_round_trip.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using ckptdb::internal::RecordKind;
+  using ckptdb::testing::CheckRecord;
+  absl::string_view input = ckptdb::testing::InputOf(bytes, size);
+  if (ckptdb::testing::TakeByte(&input) % 2 == 0) {
+    CheckRecord(RecordKind::kTicket, ckptdb::DecodeTicket, ckptdb::EncodeTicket,
+                input);
+  } else {
+    CheckRecord(RecordKind::kStagedRank, ckptdb::DecodeStagedRank,
+                ckptdb::EncodeStagedRank, input);
+  }
+  return 0;
+}

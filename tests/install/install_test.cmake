@@ -1,0 +1,25 @@
+# Installs the build CKPTDB_BUILD under CKPTDB_WORK, then configures, builds
+# and runs CKPTDB_CONSUMER against it. Builds nothing in CKPTDB_BUILD.
+function(run)
+  message(STATUS "Running: ${ARGN}")
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+set(prefix ${CKPTDB_WORK}/prefix)
+set(build ${CKPTDB_WORK}/build)
+set(flags "")
+if(CKPTDB_SANITIZE)
+  set(flags -fsanitize=${CKPTDB_SANITIZE})
+endif()
+
+file(REMOVE_RECURSE ${CKPTDB_WORK})
+run(${CMAKE_COMMAND} --install ${CKPTDB_BUILD} --prefix ${prefix})
+run(${CMAKE_COMMAND}
+    -S ${CKPTDB_CONSUMER} -B ${build} -G ${CKPTDB_GENERATOR}
+    -D CMAKE_PREFIX_PATH=${prefix}
+    -D CMAKE_CXX_COMPILER=${CKPTDB_COMPILER}
+    -D CMAKE_CXX_COMPILER_LAUNCHER=${CKPTDB_LAUNCHER}
+    -D CMAKE_CXX_FLAGS=${flags}
+    -D CKPTDB_VERSION=${CKPTDB_VERSION})
+run(${CMAKE_COMMAND} --build ${build})
+run(${build}/consumer ${CKPTDB_WORK}/store)

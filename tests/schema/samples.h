@@ -1,0 +1,137 @@
+// One record of every kind with every field set to something of its own.
+#ifndef CKPTDB_TESTS_SCHEMA_SAMPLES_H_
+#define CKPTDB_TESTS_SCHEMA_SAMPLES_H_
+
+#include <string>
+
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/staged.h"
+
+namespace ckptdb::testing {
+
+inline constexpr char kSampleUuid[] = "6f1c1a0e-90c4-4f3e-8f4b-0d6f3a1c2b7e";
+
+// A page or chunk of `raw`, one byte an element.
+inline std::string MakePage(const std::string& raw, Codec codec = Codec::kNone,
+                            uint32_t count = 3, uint32_t element_bytes = 1) {
+  PageBuilder builder;
+  raw.copy(builder.Reset(raw.size()), raw.size());
+  builder.Finish(codec, count, element_bytes);
+  return std::string(builder.entry());
+}
+
+inline StepRecord SampleStep() {
+  StepRecord record;
+  record.version = {30, 9};
+  record.kind = StepKind::kDelta;
+  record.has_parent = true;
+  record.parent = {20, 5};
+  record.chain = {{10, 2}, {20, 5}, {30, 9}};
+  record.references = {{5, 1}, {7, 11}};
+  record.world_size = 2;
+  record.slice_bounds = {0, 30000, kSlices};
+  record.save_micros = 1234567;
+  record.committed_at_micros = 1700000000000000;
+  record.ephemeral = true;
+  record.pinned = true;
+  record.quarantined = true;
+  record.metrics = {{"auc", 0.75}, {"loss", -1.5e300}};
+  record.user_metadata = {{"empty", ""}, {"model", std::string("\0\xff", 2)}};
+  record.rank_digests = {0x0123456789abcdef, ~uint64_t{0}};
+  record.library_version = "0.1.0";
+  return record;
+}
+
+inline Item SampleTensor() {
+  Item item;
+  item.kind = ItemKind::kTensor;
+  item.name = "mlp/weight";
+  item.data = {20, 5};
+  item.placement = Placement::kInline;
+  item.raw_bytes = 24;
+  item.stored_bytes = 88;
+  item.digest = 0xfeed;
+  item.chunk_hashes = {0xbeef};
+  item.dtype = DType::kBf16;
+  item.codec = Codec::kShuffleLz4;
+  item.shape = {3, 4};
+  item.global_shape = {6, 4};
+  item.offset = {3, 0};
+  return item;
+}
+
+inline Item SampleBlob() {
+  Item item;
+  item.kind = ItemKind::kBlob;
+  item.name = "reader";
+  item.data = {30, 9};
+  item.raw_bytes = kChunkBytes + 1;
+  item.stored_bytes = 4096;
+  item.digest = 77;
+  item.chunk_hashes = {1, 2};
+  item.codec = Codec::kLz4;
+  return item;
+}
+
+inline Item SampleTable() {
+  Item item;
+  item.kind = ItemKind::kRows;
+  item.name = "users";
+  item.data = {30, 9};
+  item.raw_bytes = 1000 * (8 + 256 + 8) + 7 * 8;
+  item.stored_bytes = 123456;
+  item.digest = 99;
+  item.slots = {{"embedding", DType::kF32, 64, Codec::kNone},
+                {"freq", DType::kU64, 1, Codec::kShuffleLz4}};
+  item.slice_hash = SliceHash::kMix;
+  item.run = RunKind::kDelta;
+  item.rows = 1000;
+  item.erased = 7;
+  item.rows_per_page = 1024;
+  return item;
+}
+
+inline RankRecord SampleRank() {
+  return {{30, 9}, 1, {SampleBlob(), SampleTable(), SampleTensor()}};
+}
+
+inline AttemptRecord SampleAttempt() {
+  return {{30, 9}, AttemptState::kRetired, 1700000000000001};
+}
+
+inline RootRecord SampleRoot() {
+  return {kSampleUuid, 12, 3, 1600000000000000, {{"owner", "ads"}}};
+}
+
+inline Lease SampleLease() {
+  return {kSampleUuid, 30, {{10, 2}, {20, 5}, {30, 9}}, 1700000000000002};
+}
+
+inline Ticket SampleTicket() {
+  return {kSampleUuid,   {30, 9},          2, 1, {0, 30000, kSlices},
+          "staging/9/1", "parent's record"};
+}
+
+inline std::string SampleEntryKey(const Version& version, uint32_t rank) {
+  std::string key = ItemPrefix(version, rank, ItemKind::kTensor, "bias");
+  AppendChunk(0, &key);
+  return key;
+}
+
+inline StagedRank SampleStagedRank() {
+  StagedRank staged;
+  staged.uuid = kSampleUuid;
+  staged.version = {30, 9};
+  staged.rank = 1;
+  staged.world_size = 2;
+  staged.files = {{"staging/9/1/0.sst", 4096, 17},
+                  {"staging/9/1/1.sst", 1 << 30, 4097}};
+  staged.inline_entries = {{SampleEntryKey({30, 9}, 1), MakePage("abc")}};
+  staged.rank_record = EncodeRankRecord(SampleRank());
+  return staged;
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_SCHEMA_SAMPLES_H_

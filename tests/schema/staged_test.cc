@@ -1,0 +1,158 @@
+#include "ckptdb/schema/staged.h"
+
+#include <functional>
+#include <random>
+#include <string>
+
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/tests/schema/samples.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::SampleEntryKey;
+using testing::SampleStagedRank;
+using testing::SampleTicket;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+absl::StatusOr<Ticket> Changed(const std::function<void(Ticket*)>& change) {
+  Ticket ticket = SampleTicket();
+  change(&ticket);
+  return DecodeTicket(EncodeTicket(ticket));
+}
+
+absl::StatusOr<StagedRank> Changed(
+    const std::function<void(StagedRank*)>& change) {
+  StagedRank staged = SampleStagedRank();
+  change(&staged);
+  return DecodeStagedRank(EncodeStagedRank(staged));
+}
+
+void ExpectBadTicket(const std::function<void(Ticket*)>& change,
+                     const std::string& words) {
+  EXPECT_THAT(Changed(change),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(StartsWith("ticket: "), HasSubstr(words))));
+}
+
+void ExpectBadRank(const std::function<void(StagedRank*)>& change,
+                   const std::string& words) {
+  EXPECT_THAT(Changed(change),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(StartsWith("staged rank: "), HasSubstr(words))));
+}
+
+TEST(Ticket, RoundTripOfAllFields) {
+  ASSERT_OK_AND_ASSIGN(const Ticket back,
+                       DecodeTicket(EncodeTicket(SampleTicket())));
+  EXPECT_EQ(back, SampleTicket());
+}
+
+TEST(Ticket, RoundTripWithoutBoundsAndParent) {
+  Ticket ticket = SampleTicket();
+  ticket.slice_bounds.clear();
+  ticket.parent.clear();
+  ASSERT_OK_AND_ASSIGN(const Ticket back, DecodeTicket(EncodeTicket(ticket)));
+  EXPECT_EQ(back, ticket);
+}
+
+TEST(Ticket, WrongFields) {
+  ExpectBadTicket([](Ticket* t) { t->uuid = "../x"; }, "uuid \"../x\"");
+  ExpectBadTicket([](Ticket* t) { t->version.step = -1; },
+                  "version has step -1, below 0");
+  ExpectBadTicket([](Ticket* t) { t->version.attempt = 0; },
+                  "version has attempt 0");
+  ExpectBadTicket([](Ticket* t) { t->world_size = 0; },
+                  "world size 0 is not in 1 to 65536");
+  ExpectBadTicket([](Ticket* t) { t->world_size = kMaxWorldSize + 1; },
+                  "world size 65537 is not in 1 to 65536");
+  ExpectBadTicket([](Ticket* t) { t->rank = 2; },
+                  "rank 2 is not below the world size 2");
+  ExpectBadTicket([](Ticket* t) { t->slice_bounds.pop_back(); },
+                  "slice bounds are 2, not 3");
+  ExpectBadTicket([](Ticket* t) { t->slice_bounds[1] = kSlices + 1; },
+                  "slice bounds fall from 65537 to 65536 at rank 2");
+  ExpectBadTicket([](Ticket* t) { t->staging = "/tmp"; },
+                  "staging \"/tmp\" is absolute");
+  ExpectBadTicket([](Ticket* t) { t->staging = "staging/../.."; },
+                  "leads out by \"..\"");
+}
+
+TEST(StagedRank, RoundTripOfAllFields) {
+  ASSERT_OK_AND_ASSIGN(const StagedRank back,
+                       DecodeStagedRank(EncodeStagedRank(SampleStagedRank())));
+  EXPECT_EQ(back, SampleStagedRank());
+}
+
+TEST(StagedRank, WrongPlace) {
+  ExpectBadRank([](StagedRank* s) { s->uuid = ""; }, "uuid \"\" of 0 bytes");
+  ExpectBadRank([](StagedRank* s) { s->version.step = -1; },
+                "version has step -1, below 0");
+  ExpectBadRank([](StagedRank* s) { s->version.attempt = 0; },
+                "version has attempt 0");
+  ExpectBadRank([](StagedRank* s) { s->world_size = 0; },
+                "world size 0 is not in 1 to 65536");
+  ExpectBadRank([](StagedRank* s) { s->rank = 2; },
+                "rank 2 is not below the world size 2");
+}
+
+TEST(StagedRank, WrongPaths) {
+  const auto path = [](const std::string& to) {
+    return [to](StagedRank* s) { s->files[1].path = to; };
+  };
+  ExpectBadRank(path(""), "path \"\" is empty");
+  ExpectBadRank(path("/etc/x"), "path \"/etc/x\" is absolute");
+  ExpectBadRank(path(".."), "path \"..\" leads out by \"..\"");
+  ExpectBadRank(path("a/../../b"), "path \"a/../../b\" leads out by \"..\"");
+  ExpectBadRank(path(std::string("a\0b", 3)), "has a NUL");
+  EXPECT_OK(Changed(std::function<void(StagedRank*)>(path("a..b/..c/d.."))));
+}
+
+TEST(StagedRank, WrongEntries) {
+  const auto key = [](const std::string& to) {
+    return [to](StagedRank* s) { s->inline_entries[0].first = to; };
+  };
+  ExpectBadRank(key("ab"), "inline entry key 6162 is too short");
+  ExpectBadRank(key(SampleEntryKey({31, 9}, 1)),
+                "inline entry of step 31 attempt 9 rank 1 tensor \"bias\" "
+                "chunk 0 is not of step 30 attempt 9 rank 1");
+  ExpectBadRank(key(SampleEntryKey({30, 8}, 1)), "is not of step 30 attempt 9");
+  ExpectBadRank(key(SampleEntryKey({30, 9}, 0)), "is not of step 30 attempt 9");
+}
+
+TEST(StagedRank, WithoutARankRecord) {
+  ExpectBadRank([](StagedRank* s) { s->rank_record.clear(); },
+                "rank record is empty");
+}
+
+TEST(StagedRank, RandomRoundTrips) {
+  std::mt19937_64 random(testing::TestSeed());
+  for (int i = 0; i < 300; ++i) {
+    StagedRank staged = SampleStagedRank();
+    staged.version = {static_cast<int64_t>(random() >> 1),
+                      static_cast<uint32_t>(1 + random() % 1000000)};
+    staged.world_size = static_cast<uint32_t>(1 + random() % kMaxWorldSize);
+    staged.rank = static_cast<uint32_t>(random() % staged.world_size);
+    staged.files.clear();
+    staged.inline_entries.clear();
+    for (uint64_t n = random() % 10; n > 0; --n) {
+      staged.files.push_back({std::to_string(random()), random(), random()});
+      staged.inline_entries.emplace_back(
+          SampleEntryKey(staged.version, staged.rank),
+          std::string(random() % 5000, static_cast<char>(random())));
+    }
+    staged.rank_record.assign(1 + random() % 500, static_cast<char>(random()));
+    ASSERT_OK_AND_ASSIGN(const StagedRank back,
+                         DecodeStagedRank(EncodeStagedRank(staged)));
+    ASSERT_EQ(back, staged);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb

@@ -1,0 +1,373 @@
+#include "ckptdb/tests/support/sim_volume.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace ckptdb::testing {
+namespace {
+
+using rocksdb::IOStatus;
+using Kind = SimOperation::Kind;
+
+std::vector<std::string> SplitPath(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    if (!part.empty() && part != ".") parts.push_back(part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string JoinPath(const std::vector<std::string>& parts) {
+  std::string path;
+  for (const std::string& part : parts) path += "/" + part;
+  return path;
+}
+
+uint64_t NowSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+IOStatus Missing(const std::string& path) {
+  return IOStatus::PathNotFound(path, "no such file or folder");
+}
+
+}  // namespace
+
+// One system call: holds the mutex, counts, injects the fault, and calls the
+// hook afterwards without the mutex when the call changed the disk.
+class SimVolume::Call {
+ public:
+  Call(SimVolume* volume, bool mutates)
+      : volume_(volume),
+        lock_(volume->mutex_),
+        begin_(volume->journal_.size()) {
+    status_ = volume->StartCall(mutates);
+  }
+  ~Call() {
+    const size_t end = volume_->journal_.size();
+    if (end == begin_ || !volume_->hook_) return;
+    const auto hook = volume_->hook_;
+    lock_.unlock();
+    hook(end);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  bool failed() const { return !status_.ok(); }
+  const IOStatus& status() const { return status_; }
+
+ private:
+  SimVolume* volume_;
+  std::unique_lock<std::mutex> lock_;
+  size_t begin_;
+  IOStatus status_;
+};
+
+SimVolume::SimVolume(SimDisk disk) : base_(disk), disk_(std::move(disk)) {}
+
+IOStatus SimVolume::StartCall(bool mutates) {
+  const uint64_t call = calls_++;
+  if (!fail_at_.has_value() || call < *fail_at_) return IOStatus::OK();
+  if (call > *fail_at_ && !(fail_sticky_ && mutates)) return IOStatus::OK();
+  ++failed_calls_;
+  return fail_with_;
+}
+
+uint64_t SimVolume::Record(SimOperation operation) {
+  operation.time_s = NowSeconds();
+  const uint64_t inode = operation.inode;
+  disk_.Apply(operation);
+  journal_.push_back(std::move(operation));
+  return inode;
+}
+
+SimVolume::Place SimVolume::Resolve(const std::string& path) const {
+  Place place{0, "", SimDisk::kRoot, true};
+  for (const std::string& part : SplitPath(path)) {
+    if (place.inode == 0 || !place.is_folder) return Place{};
+    const auto& names = disk_.Find(place.inode)->names;
+    const auto found = names.find(part);
+    place.folder = place.inode;
+    place.name = part;
+    place.inode = found == names.end() ? 0 : found->second;
+    place.is_folder = place.inode != 0 && InodeOf(place).is_folder;
+  }
+  return place;
+}
+
+const SimInode& SimVolume::InodeOf(const Place& place) const {
+  return *disk_.Find(place.inode);
+}
+
+IOStatus SimVolume::FindFile(const std::string& path, Place* place) const {
+  *place = Resolve(path);
+  if (place->inode == 0) return Missing(path);
+  if (place->is_folder) return IOStatus::IOError(path, "is a folder");
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::CreateFile(const std::string& path, Place* place) {
+  *place = Resolve(path);
+  if (place->folder == 0) return Missing(path);
+  if (place->is_folder) return IOStatus::IOError(path, "is a folder");
+  if (place->inode != 0) return IOStatus::OK();
+  place->inode = Record({.kind = Kind::kCreate,
+                         .inode = disk_.next_inode(),
+                         .folder = place->folder,
+                         .name = place->name,
+                         .path = path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::OpenForRead(const std::string& path, Handle* handle) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  Place place;
+  IOStatus status = FindFile(path, &place);
+  if (!status.ok()) return status;
+  disk_.AddHandle(place.inode);
+  *handle = {place.inode, InodeOf(place).content.size(), path};
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::OpenForWrite(const std::string& path, bool truncate,
+                                 Handle* handle) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Place place;
+  IOStatus status = CreateFile(path, &place);
+  if (!status.ok()) return status;
+  if (truncate && InodeOf(place).content.size() > 0) {
+    Record({.kind = Kind::kTruncate, .inode = place.inode, .path = path});
+  }
+  disk_.AddHandle(place.inode);
+  *handle = {place.inode, InodeOf(place).content.size(), path};
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::OpenFolder(const std::string& path, Handle* handle) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  const Place place = Resolve(path);
+  if (place.inode == 0) return Missing(path);
+  if (!place.is_folder) return IOStatus::IOError(path, "is not a folder");
+  disk_.AddHandle(place.inode);
+  *handle = {place.inode, 0, path};
+  return IOStatus::OK();
+}
+
+void SimVolume::Close(const Handle& handle) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  disk_.DropHandle(handle.inode);
+}
+
+IOStatus SimVolume::Read(const Handle& handle, uint64_t offset, size_t n,
+                         rocksdb::Slice* result, char* scratch) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  const SimContent& content = disk_.Find(handle.inode)->content;
+  *result = rocksdb::Slice(scratch, content.Read(offset, n, scratch));
+  return IOStatus::OK();
+}
+
+uint64_t SimVolume::Room(const SimInode& file, uint64_t end) const {
+  const uint64_t growth =
+      end > file.content.size() ? end - file.content.size() : 0;
+  if (!capacity_.has_value()) return growth;
+  const uint64_t used = disk_.TotalBytes();
+  return std::min(growth, *capacity_ > used ? *capacity_ - used : 0);
+}
+
+IOStatus SimVolume::Write(const Handle& handle, uint64_t offset,
+                          const rocksdb::Slice& bytes) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  const SimInode& file = *disk_.Find(handle.inode);
+  const uint64_t end =
+      std::min(offset + bytes.size(),
+               file.content.size() + Room(file, offset + bytes.size()));
+  const size_t fits = end > offset ? end - offset : 0;
+  if (fits > 0) {
+    Record({.kind = Kind::kWrite,
+            .inode = handle.inode,
+            .offset = offset,
+            .bytes = std::make_shared<const std::string>(bytes.data(), fits),
+            .path = handle.path});
+  }
+  if (fits == bytes.size()) return IOStatus::OK();
+  return IOStatus::NoSpace(
+      handle.path, "capacity " + std::to_string(*capacity_) +
+                       " bytes, written " + std::to_string(fits) + " of " +
+                       std::to_string(bytes.size()));
+}
+
+IOStatus SimVolume::Truncate(const Handle& handle, uint64_t size) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  if (disk_.Find(handle.inode)->content.size() == size) return IOStatus::OK();
+  Record({.kind = Kind::kTruncate,
+          .inode = handle.inode,
+          .offset = size,
+          .path = handle.path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::Sync(const Handle& handle) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Record({.kind = Kind::kSync, .inode = handle.inode, .path = handle.path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::SyncFolder(const Handle& handle) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Record(
+      {.kind = Kind::kSyncFolder, .inode = handle.inode, .path = handle.path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::Rename(const std::string& from, const std::string& to) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  const Place source = Resolve(from);
+  const Place target = Resolve(to);
+  if (source.inode == 0) return Missing(from);
+  if (target.folder == 0) return Missing(to);
+  if (source.inode == target.inode) return IOStatus::OK();
+  if (source.is_folder && source.folder != target.folder) {
+    return IOStatus::NotSupported(from, "a folder to another folder: " + to);
+  }
+  if (target.inode != 0 && (source.is_folder != target.is_folder ||
+                            !InodeOf(target).names.empty())) {
+    return IOStatus::IOError(from, "cannot replace " + to);
+  }
+  Record({.kind = Kind::kRename,
+          .folder = source.folder,
+          .name = source.name,
+          .to_folder = target.folder,
+          .to_name = target.name,
+          .path = from,
+          .to_path = to});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::Link(const std::string& from, const std::string& to) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Place source;
+  IOStatus status = FindFile(from, &source);
+  if (!status.ok()) return status;
+  const Place target = Resolve(to);
+  if (target.folder == 0) return Missing(to);
+  if (target.inode != 0) return IOStatus::IOError(to, "exists");
+  Record({.kind = Kind::kLink,
+          .inode = source.inode,
+          .to_folder = target.folder,
+          .to_name = target.name,
+          .path = from,
+          .to_path = to});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::Remove(const std::string& path) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Place place;
+  IOStatus status = FindFile(path, &place);
+  if (!status.ok()) return status;
+  Record({.kind = Kind::kRemove,
+          .folder = place.folder,
+          .name = place.name,
+          .path = path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::MakeFolder(const std::string& path, bool existing_is_ok) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  const Place place = Resolve(path);
+  if (place.inode != 0) {
+    if (existing_is_ok && place.is_folder) return IOStatus::OK();
+    return IOStatus::IOError(path, "exists");
+  }
+  if (place.folder == 0) return Missing(path);
+  Record({.kind = Kind::kMakeFolder,
+          .inode = disk_.next_inode(),
+          .folder = place.folder,
+          .name = place.name,
+          .path = path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::RemoveFolder(const std::string& path) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  const Place place = Resolve(path);
+  if (place.inode == 0) return Missing(path);
+  if (!place.is_folder) return IOStatus::IOError(path, "is not a folder");
+  if (place.folder == 0) return IOStatus::IOError(path, "is the root");
+  if (!InodeOf(place).names.empty()) {
+    return IOStatus::IOError(path, "is not empty");
+  }
+  Record({.kind = Kind::kRemoveFolder,
+          .folder = place.folder,
+          .name = place.name,
+          .path = path});
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::List(const std::string& path,
+                         std::vector<std::string>* names) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  names->clear();
+  const Place place = Resolve(path);
+  if (!place.is_folder) return IOStatus::NotFound(path, "no such folder");
+  for (const auto& [name, inode] : InodeOf(place).names) names->push_back(name);
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::GetStat(const std::string& path, Stat* stat) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  const Place place = Resolve(path);
+  if (place.inode == 0) return Missing(path);
+  const SimInode& inode = InodeOf(place);
+  *stat = {place.inode, inode.is_folder, inode.content.size(), inode.time_s,
+           inode.links};
+  return IOStatus::OK();
+}
+
+IOStatus SimVolume::Lock(const std::string& path) {
+  Call call(this, true);
+  if (call.failed()) return call.status();
+  Place place;
+  IOStatus status = CreateFile(path, &place);
+  if (!status.ok()) return status;
+  if (locks_.insert(JoinPath(SplitPath(path))).second) return status;
+  return IOStatus::IOError("lock hold by current process: " + path);
+}
+
+void SimVolume::Unlock(const std::string& path) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  locks_.erase(JoinPath(SplitPath(path)));
+}
+
+IOStatus SimVolume::FreeSpace(uint64_t* bytes) {
+  Call call(this, false);
+  if (call.failed()) return call.status();
+  constexpr uint64_t kUnlimited = uint64_t{1} << 50;
+  const uint64_t capacity = capacity_.value_or(kUnlimited);
+  const uint64_t used = disk_.TotalBytes();
+  *bytes = reported_free_.value_or(capacity > used ? capacity - used : 0);
+  return IOStatus::OK();
+}
+
+}  // namespace ckptdb::testing

@@ -1,0 +1,156 @@
+#include "ckptdb/tools/command_line.h"
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_argument.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::tool {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Result {
+  ExitCode code = ExitCode::kOk;
+  std::string out;
+  std::string err;
+};
+
+Result RunLine(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "ckptdb");
+  std::ostringstream out;
+  std::ostringstream err;
+  Result result;
+  result.code = RunCommandLine(static_cast<int>(arguments.size()),
+                               arguments.data(), {&out, &err, nullptr});
+  result.out = out.str();
+  result.err = err.str();
+  return result;
+}
+
+TEST(ExitCodeOf, MapsEveryStatus) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), ExitCode::kOk);
+  EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), ExitCode::kNotFound);
+  EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), ExitCode::kDamaged);
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), ExitCode::kBusy);
+  EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(absl::ResourceExhaustedError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), ExitCode::kFailed);
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), ExitCode::kFailed);
+}
+
+TEST(ExitCodes, HaveTheNumbersOfTheHelp) {
+  EXPECT_EQ(static_cast<int>(ExitCode::kOk), 0);
+  EXPECT_EQ(static_cast<int>(ExitCode::kUsage), 1);
+  EXPECT_EQ(static_cast<int>(ExitCode::kNotFound), 2);
+  EXPECT_EQ(static_cast<int>(ExitCode::kDamaged), 3);
+  EXPECT_EQ(static_cast<int>(ExitCode::kBusy), 4);
+  EXPECT_EQ(static_cast<int>(ExitCode::kFailed), 5);
+}
+
+TEST(ReadingStatus, IsNeverBusy) {
+  EXPECT_THAT(ReadingStatus(absl::UnavailableError("read failed")),
+              StatusIs(absl::StatusCode::kInternal, "read failed"));
+  EXPECT_THAT(ReadingStatus(absl::DataLossError("bad")),
+              StatusIs(absl::StatusCode::kDataLoss, "bad"));
+}
+
+TEST(WithPlace, NamesThePlaceOnce) {
+  EXPECT_THAT(WithPlace(absl::NotFoundError("no store"), "/a"),
+              StatusIs(absl::StatusCode::kNotFound, "/a: no store"));
+  EXPECT_THAT(WithPlace(absl::NotFoundError("no store at /a"), "/a"),
+              StatusIs(absl::StatusCode::kNotFound, "no store at /a"));
+}
+
+TEST(StepText, IsANumberOrLatest) {
+  EXPECT_OK(CheckStepText("0"));
+  EXPECT_OK(CheckStepText("9223372036854775807"));
+  EXPECT_OK(CheckStepText("latest"));
+  EXPECT_EQ(StepNumber("9223372036854775807"), 9223372036854775807);
+}
+
+TEST(StepText, IsNothingElse) {
+  for (const char* text :
+       {"", "-1", "+1", " 1", "1x", "0x1", "newest", "9223372036854775808"}) {
+    EXPECT_THAT(CheckStepText(text),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("\"" + std::string(text) + "\"")));
+  }
+}
+
+TEST(NumberJson, SpellsOutWhatJsonHasNot) {
+  EXPECT_EQ(NumberJson(0.5).dump(), "0.5");
+  EXPECT_EQ(NumberJson(std::stod("nan")).dump(), "\"nan\"");
+  EXPECT_EQ(NumberJson(std::stod("inf")).dump(), "\"inf\"");
+  EXPECT_EQ(NumberJson(std::stod("-inf")).dump(), "\"-inf\"");
+}
+
+TEST(PrintJson, ReplacesWhatIsNotUtf8) {
+  std::ostringstream out;
+  PrintJson({{"key", "a\xff"}}, &out);
+  EXPECT_EQ(out.str(), "{\n  \"key\": \"a\xef\xbf\xbd\"\n}\n");
+}
+
+TEST(Help, ListsAllCommands) {
+  const Result result = RunLine({"--help"});
+  EXPECT_EQ(result.code, ExitCode::kOk);
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("Examples:"), HasSubstr("Exit codes:"),
+                    HasSubstr("CKPTDB_STORE")));
+  for (const auto& command : AllCommands()) {
+    EXPECT_THAT(result.out, HasSubstr("\n  " + command->name() + " "));
+    EXPECT_THAT(result.out, HasSubstr(command->summary()));
+  }
+}
+
+TEST(Help, HasAnExampleForEachCommand) {
+  for (const auto& command : AllCommands()) {
+    const Result result = RunLine({command->name().c_str(), "--help"});
+    EXPECT_EQ(result.code, ExitCode::kOk);
+    EXPECT_EQ(result.err, "");
+    EXPECT_THAT(result.out, HasSubstr("  ckptdb " + command->name()));
+    EXPECT_THAT(result.out, AllOf(HasSubstr("--json"), HasSubstr("--store"),
+                                  HasSubstr("Exit codes:")));
+  }
+}
+
+TEST(Usage, NeedsACommand) {
+  const Result result = RunLine({});
+  EXPECT_EQ(result.code, ExitCode::kUsage);
+  EXPECT_THAT(result.err, AllOf(StartsWith("ckptdb: "), HasSubstr("--help")));
+  EXPECT_EQ(result.out, "");
+}
+
+TEST(Usage, NamesWhatIsWrong) {
+  const auto err = [](const std::vector<const char*>& arguments) {
+    const Result result = RunLine(arguments);
+    EXPECT_EQ(result.code, ExitCode::kUsage);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_THAT(err({"frob"}), HasSubstr("frob"));
+  EXPECT_THAT(err({"show"}),
+              AllOf(StartsWith("ckptdb: show: "), HasSubstr("STEP")));
+  EXPECT_THAT(err({"show", "x7"}),
+              AllOf(StartsWith("ckptdb: show: "), HasSubstr("\"x7\"")));
+  EXPECT_THAT(err({"rm", "1", "x7"}), HasSubstr("\"x7\""));
+  EXPECT_THAT(err({"ls", "--frob"}), HasSubstr("--frob"));
+  EXPECT_THAT(err({"ls", "extra"}), HasSubstr("extra"));
+  EXPECT_THAT(err({"ls", "--store", ""}), HasSubstr("--store"));
+  EXPECT_THAT(err({"items", "1", "--rank", "-1"}), HasSubstr("--rank"));
+}
+
+}  // namespace
+}  // namespace ckptdb::tool

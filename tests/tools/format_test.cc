@@ -1,0 +1,119 @@
+#include "ckptdb/tools/format.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr uint64_t kKiB = 1024;
+constexpr int64_t kSecond = 1'000'000;
+
+TEST(FormatBytes, ChangesUnitsAtPowersOf1024) {
+  EXPECT_EQ(FormatBytes(0), "0 B");
+  EXPECT_EQ(FormatBytes(1023), "1023 B");
+  EXPECT_EQ(FormatBytes(kKiB), "1.0 KiB");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(kKiB * kKiB), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(kKiB * kKiB * kKiB * 5 / 2), "2.5 GiB");
+  EXPECT_EQ(FormatBytes(std::numeric_limits<uint64_t>::max()), "16.0 EiB");
+}
+
+TEST(FormatBytes, NeverPrints1024OfAUnit) {
+  EXPECT_EQ(FormatBytes(kKiB * kKiB - 1), "1.0 MiB");
+  EXPECT_EQ(FormatBytes(kKiB * 1023 + 900), "1023.9 KiB");
+}
+
+TEST(FormatCount, GroupsThousands) {
+  EXPECT_EQ(FormatCount(0), "0");
+  EXPECT_EQ(FormatCount(999), "999");
+  EXPECT_EQ(FormatCount(1000), "1,000");
+  EXPECT_EQ(FormatCount(8000000), "8,000,000");
+  EXPECT_EQ(FormatCount(std::numeric_limits<uint64_t>::max()),
+            "18,446,744,073,709,551,615");
+}
+
+TEST(FormatUtc, IsUtcWhateverTheTimeZone) {
+  EXPECT_EQ(FormatUtc(0), "1970-01-01 00:00:00");
+  EXPECT_EQ(FormatUtc(1'700'000'000 * kSecond), "2023-11-14 22:13:20");
+  EXPECT_EQ(FormatIsoUtc(1'700'000'000 * kSecond + 123456),
+            "2023-11-14T22:13:20.123456Z");
+}
+
+TEST(FormatDuration, ChangesUnits) {
+  EXPECT_EQ(FormatDuration(0), "0 us");
+  EXPECT_EQ(FormatDuration(999), "999 us");
+  EXPECT_EQ(FormatDuration(1500), "1.5 ms");
+  EXPECT_EQ(FormatDuration(999'960), "1.0 s");
+  EXPECT_EQ(FormatDuration(12 * kSecond), "12.0 s");
+  EXPECT_EQ(FormatDuration(120 * kSecond), "2.0 min");
+}
+
+TEST(FormatAge, ChangesUnits) {
+  constexpr int64_t kNow = 1'700'000'000 * kSecond;
+  const auto age = [](int64_t seconds) {
+    return FormatAge(kNow - seconds * kSecond, kNow);
+  };
+  EXPECT_EQ(age(0), "0 s");
+  EXPECT_EQ(age(119), "119 s");
+  EXPECT_EQ(age(120), "2 min");
+  EXPECT_EQ(age(7199), "119 min");
+  EXPECT_EQ(age(7200), "2 h");
+  EXPECT_EQ(age(48 * 3600 - 1), "47 h");
+  EXPECT_EQ(age(48 * 3600), "2 d");
+}
+
+TEST(FormatAge, TakesWhatIsYetToComeAsNow) {
+  EXPECT_EQ(FormatAge(kSecond, 0), "0 s");
+  EXPECT_EQ(FormatAge(std::numeric_limits<int64_t>::max(),
+                      std::numeric_limits<int64_t>::min()),
+            "0 s");
+}
+
+TEST(FormatAge, DoesNotOverflow) {
+  EXPECT_EQ(FormatAge(std::numeric_limits<int64_t>::min(),
+                      std::numeric_limits<int64_t>::max()),
+            "213503982 d");
+}
+
+TEST(FormatHash, HasAllDigits) {
+  EXPECT_EQ(FormatHash(0xabc), "0000000000000abc");
+  EXPECT_EQ(FormatHash(~uint64_t{0}), "ffffffffffffffff");
+}
+
+TEST(Printable, LeavesTextAlone) {
+  EXPECT_EQ(Printable(""), "");
+  EXPECT_EQ(Printable("mlp.0/weight \"x\""), "mlp.0/weight \"x\"");
+  EXPECT_EQ(Printable("größe 表 \xf0\x9f\x98\x80"),
+            "größe 表 \xf0\x9f\x98\x80");
+}
+
+TEST(Printable, EscapesWhatSteersATerminal) {
+  EXPECT_EQ(Printable("a\nb\tc"), "a\\nb\\tc");
+  EXPECT_EQ(Printable("\x1b[2J\x7f"), "\\x1b[2J\\x7f");
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");           // U+009B
+  EXPECT_EQ(Printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // U+202E
+  EXPECT_EQ(Printable(absl::string_view("\0", 1)), "\\x00");
+  EXPECT_EQ(Printable("\\n"), "\\\\n");
+}
+
+TEST(Printable, EscapesWhatIsNotUtf8) {
+  EXPECT_EQ(Printable("a\xff"), "a\\xff");
+  EXPECT_EQ(Printable("\xc3"), "\\xc3");           // cut short
+  EXPECT_EQ(Printable("\xc3x"), "\\xc3x");         // no continuation
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");  // longer than needed
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+}
+
+TEST(DisplayWidth, CountsCodePoints) {
+  EXPECT_EQ(DisplayWidth(""), 0u);
+  EXPECT_EQ(DisplayWidth("abc"), 3u);
+  EXPECT_EQ(DisplayWidth("größe"), 5u);
+}
+
+}  // namespace
+}  // namespace ckptdb::tool

@@ -1,0 +1,119 @@
+// rm, gc, pin, unpin: what they do to a store, and to one that is in use.
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/tools/tool_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+class ToolChanges : public ToolFixture {};
+
+TEST_F(ToolChanges, RmRemovesSteps) {
+  const ToolResult rm = Run({"rm", "300"});
+  EXPECT_EQ(rm.code, 0);
+  EXPECT_EQ(rm.err, "");
+  EXPECT_THAT(rm.out, AllOf(StartsWith("removed step 300 attempt "),
+                            HasSubstr("\nswept step 300 attempt "),
+                            HasSubstr("\nfreed ")));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200));
+}
+
+TEST_F(ToolChanges, RmRemovesSeveralStepsAndFreesThem) {
+  ASSERT_EQ(Run({"unpin", "200"}).code, 0);
+  const Json rm = RunJson({"rm", "200", "100", "200"});
+  ASSERT_EQ(rm["removed"].size(), 2u);
+  EXPECT_EQ(rm["removed"][0]["step"], 200);
+  EXPECT_EQ(rm["removed"][1]["step"], 100);
+  EXPECT_EQ(rm["swept"].size(), 2u);
+  EXPECT_GE(rm["freed_bytes"], kBigElements * 4);
+  EXPECT_THAT(rm["quarantined"], IsEmpty());
+  EXPECT_THAT(Steps(), ElementsAre(300));
+}
+
+TEST_F(ToolChanges, RmKeepsWhatOtherStepsUse) {
+  const Json rm = RunJson({"rm", "100"});
+  EXPECT_EQ(rm["removed"].size(), 1u);
+  EXPECT_THAT(rm["swept"], IsEmpty());
+  EXPECT_EQ(Run({"verify", "200"}).code, 0);
+}
+
+TEST_F(ToolChanges, RmRefusesPinnedStepsAndRemovesNothing) {
+  const ToolResult rm = Run({"rm", "300", "200"});
+  EXPECT_EQ(rm.code, 5);
+  EXPECT_EQ(rm.out, "");
+  EXPECT_EQ(rm.err, "ckptdb: rm: step 200 is pinned; nothing was removed\n");
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
+}
+
+TEST_F(ToolChanges, RmOfAMissingStepRemovesNothing) {
+  const ToolResult rm = Run({"rm", "300", "150"});
+  EXPECT_EQ(rm.code, 2);
+  EXPECT_THAT(rm.err, AllOf(StartsWith("ckptdb: rm: "), HasSubstr("150")));
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
+}
+
+TEST_F(ToolChanges, PinAndUnpin) {
+  EXPECT_EQ(RunJson({"pin", "100", "latest"})["pinned"], (Json{100, 300}));
+  const Json ls = RunJson({"ls"});
+  for (const Json& step : ls["steps"]) {
+    EXPECT_EQ(step["pinned"], true) << step;
+  }
+  EXPECT_EQ(Run({"rm", "100"}).code, 5);
+  EXPECT_EQ(RunJson({"unpin", "100"})["unpinned"], Json{100});
+  EXPECT_EQ(RunJson({"show", "100"})["pinned"], false);
+  EXPECT_EQ(Run({"rm", "100"}).code, 0);
+}
+
+TEST_F(ToolChanges, PinOfAMissingStepPinsNothing) {
+  const ToolResult pin = Run({"pin", "100", "150"});
+  EXPECT_EQ(pin.code, 2);
+  EXPECT_EQ(pin.out, "");
+  EXPECT_THAT(pin.err, HasSubstr("150"));
+  EXPECT_EQ(RunJson({"show", "100"})["pinned"], false);
+}
+
+TEST_F(ToolChanges, GcRemovesWhatNothingNeeds) {
+  Own();
+  ASSERT_OK(store_->Unpin(200));
+  ASSERT_OK(store_->Delete(200));
+  ASSERT_OK(store_->Begin({.step = 400}).status());
+  Disown();
+  const Json gc = RunJson({"gc"});
+  ASSERT_EQ(gc["swept"].size(), 2u);
+  EXPECT_EQ(gc["swept"][0]["step"], 200);
+  EXPECT_EQ(gc["swept"][1]["step"], 400);
+  EXPECT_GE(gc["freed_bytes"], kBigElements * 4);
+  EXPECT_THAT(gc["quarantined"], IsEmpty());
+  const ToolResult again = Run({"gc"});
+  EXPECT_EQ(again.code, 0);
+  EXPECT_EQ(again.out, "freed 0 B\n");
+}
+
+TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
+  Own();
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{
+           {"rm", "100"}, {"gc"}, {"pin", "100"}, {"unpin", "200"}}) {
+    const ToolResult result = Run(command);
+    EXPECT_EQ(result.code, 4) << command[0];
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(
+        result.err,
+        AllOf(StartsWith("ckptdb: " + command[0] + ": "), HasSubstr(path()),
+              HasSubstr("pid " + std::to_string(getpid()))));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

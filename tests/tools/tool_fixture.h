@@ -1,0 +1,68 @@
+// Tests of the command on a store of known contents.
+#ifndef CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
+#define CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/store.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "ckptdb/tests/tools/run_tool.h"
+#include "ckptdb/tests/tools/sample_store.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+
+class ToolFixture : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(store_, MakeSampleStore(path()));
+    store_.reset();
+  }
+
+  std::string path() const { return dir_.path() + "/store"; }
+
+  // The command on the store.
+  ToolResult Run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.end(), {"--store", path()});
+    return RunTool(arguments);
+  }
+  // The document it prints; it must succeed, and say nothing else.
+  nlohmann::json RunJson(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const ToolResult result = Run(std::move(arguments));
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, "");
+    return result.Json();
+  }
+  // The steps there are.
+  std::vector<int64_t> Steps() const {
+    std::vector<int64_t> steps;
+    const nlohmann::json ls = RunJson({"ls"});
+    for (const auto& step : ls["steps"]) {
+      steps.push_back(step["step"].get<int64_t>());
+    }
+    return steps;
+  }
+
+  // This process becomes the owner of the store.
+  void Own() {
+    StoreOptions options;
+    options.create_if_missing = false;
+    options.background_sweep = false;
+    ASSERT_OK_AND_ASSIGN(store_, Store::Open(path(), options));
+  }
+  void Disown() { store_.reset(); }
+
+  TempDir dir_;
+  std::unique_ptr<Store> store_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_

@@ -1,0 +1,25 @@
+#include "ckptdb/tools/command.h"
+
+#include "ckptdb/tools/format.h"
+
+namespace ckptdb::tool {
+
+void Context::PrintError(const absl::Status& status) const {
+  *err << "ckptdb: " << command << ": " << Printable(status.message()) << '\n';
+}
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(NewLs());
+  commands.push_back(NewShow());
+  commands.push_back(NewItems());
+  commands.push_back(NewVerify());
+  commands.push_back(NewDu());
+  commands.push_back(NewRm());
+  commands.push_back(NewGc());
+  commands.push_back(NewPin());
+  commands.push_back(NewUnpin());
+  return commands;
+}
+
+}  // namespace ckptdb::tool

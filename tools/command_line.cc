@@ -1,0 +1,149 @@
+#include "ckptdb/tools/command_line.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckptdb/tools/command.h"
+
+namespace ckptdb::tool {
+namespace {
+
+// What the flags say, wherever on the command line they are.
+struct Flags {
+  std::string store;
+  bool json = false;
+};
+
+std::string CheckStore(const std::string& store) {
+  return store.empty() ? "the folder's name is empty" : "";
+}
+
+void AddFlags(CLI::App* app, Flags* flags) {
+  app->add_option("-s,--store", flags->store,
+                  absl::StrCat("the store's folder; else ", kStoreVariable,
+                               ", else the current one"))
+      ->type_name("DIR")
+      ->check(CheckStore);
+  app->add_flag("--json", flags->json, "print one JSON document");
+}
+
+// A command and its part of the command line.
+struct Entry {
+  std::unique_ptr<Command> command;
+  CLI::App* app = nullptr;
+  Flags flags;
+};
+
+std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
+  std::vector<std::unique_ptr<Entry>> entries;
+  for (std::unique_ptr<Command>& command : AllCommands()) {
+    auto entry = std::make_unique<Entry>();
+    entry->command = std::move(command);
+    entry->app =
+        app->add_subcommand(entry->command->name(), entry->command->summary());
+    entry->command->AddArguments(entry->app);
+    AddFlags(entry->app, &entry->flags);
+    entry->app->footer(absl::StrCat("Examples:\n", entry->command->examples(),
+                                    "\n", kExitCodeHelp));
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+void DescribeApp(CLI::App* app, Flags* flags) {
+  app->name("ckptdb");
+  app->get_formatter()->column_width(28);
+  app->set_version_flag("--version", absl::StrCat("ckptdb ", CKPTDB_VERSION),
+                        "Print the version and exit");
+  // None is an error too, but one with words of our own.
+  app->require_subcommand(0, 1);
+  AddFlags(app, flags);
+  app->footer(
+      absl::StrCat("Examples:\n"
+                   "  ckptdb ls --store /checkpoints/ctr\n"
+                   "  ckptdb show latest --store /checkpoints/ctr --json\n"
+                   "  CKPTDB_STORE=/checkpoints/ctr ckptdb verify\n"
+                   "\n\"ckptdb COMMAND --help\" says more about a command.\n\n",
+                   kExitCodeHelp));
+}
+
+Context MakeContext(const Entry& entry, const Flags& global,
+                    const Streams& streams) {
+  Context context;
+  context.command = entry.command->name();
+  context.json = entry.flags.json || global.json;
+  context.now_micros = absl::ToUnixMicros(absl::Now());
+  context.out = streams.out;
+  context.err = streams.err;
+  context.terminal = streams.terminal;
+  const char* variable = std::getenv(kStoreVariable);
+  for (const std::string& store :
+       {entry.flags.store, global.store,
+        std::string(variable == nullptr ? "" : variable)}) {
+    if (context.store.empty()) context.store = store;
+  }
+  context.store_given = !context.store.empty();
+  if (!context.store_given) context.store = ".";
+  return context;
+}
+
+// Help and version are no errors, but CLI11 throws them too.
+ExitCode ReportParse(const CLI::App& app,
+                     const std::vector<std::unique_ptr<Entry>>& entries,
+                     const CLI::ParseError& error, const Streams& streams) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    app.exit(error, *streams.out, *streams.err);
+    return ExitCode::kOk;
+  }
+  std::string command;
+  for (const auto& entry : entries) {
+    if (entry->app->parsed()) command = entry->command->name();
+  }
+  *streams.err << "ckptdb: " << command << (command.empty() ? "" : ": ")
+               << error.what() << "\nRun \"ckptdb " << command
+               << (command.empty() ? "" : " ") << "--help\" for help.\n";
+  return ExitCode::kUsage;
+}
+
+ExitCode RunEntry(const Entry& entry, const Flags& global,
+                  const Streams& streams) {
+  const Context context = MakeContext(entry, global, streams);
+  absl::Status status = entry.command->Run(context);
+  streams.out->flush();
+  if (status.ok() && !streams.out->good()) {
+    status = absl::InternalError("cannot write to standard output");
+  }
+  if (!status.ok()) context.PrintError(status);
+  return ExitCodeOf(status);
+}
+
+}  // namespace
+
+ExitCode RunCommandLine(int argc, const char* const* argv,
+                        const Streams& streams) {
+  CLI::App app("Looks into checkpoint stores, and changes them.");
+  Flags global;
+  DescribeApp(&app, &global);
+  const auto entries = AddCommands(&app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return ReportParse(app, entries, error, streams);
+  }
+  for (const auto& entry : entries) {
+    if (entry->app->parsed()) return RunEntry(*entry, global, streams);
+  }
+  *streams.err << "ckptdb: a command is required\n"
+                  "Run \"ckptdb --help\" for help.\n";
+  return ExitCode::kUsage;
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,98 @@
+#!/bin/bash
+# Sets up, builds, and shows what ckptdb is for, in about a minute: a trainer
+# is killed in the middle of a save, resumes from its newest checkpoint, and
+# ends with the same state as one that was never killed.
+#
+#   tools/demo.sh [FILE criteo|movielens]
+#
+# FILE is a click log to train on; without it the trainer generates one. The
+# store is in a temporary folder, which is removed at the end unless
+# CKPTDB_DEMO_KEEP is set.
+set -euo pipefail
+
+fail() {
+  echo "demo.sh: $*" >&2
+  exit 1
+}
+
+data=()
+case $# in
+  0) ;;
+  2)
+    [[ -r $1 ]] || fail "cannot read \"$1\""
+    data=(--data "$(realpath "$1")" --format "$2")
+    ;;
+  *) fail "usage: tools/demo.sh [FILE criteo|movielens]" ;;
+esac
+
+cd "$(dirname "$0")/.."
+
+readonly bin=build/release/bin
+readonly steps=600 save_every=100 crash_step=400
+readonly crash_point=publish:ingested
+readonly killed=137 # 128 + SIGKILL, as a shell reports it
+
+tools/setup.sh
+cmake --preset release
+cmake --build --preset release --target train_ctr ckptdb_tool
+
+work=$(mktemp -d)
+readonly work
+remove_work() {
+  if [[ -n ${CKPTDB_DEMO_KEEP:-} ]]; then
+    echo "The stores are in ${work}"
+  else
+    rm -rf "${work}"
+  fi
+}
+trap remove_work EXIT
+
+say() { printf '\n=== %s\n' "$*"; }
+
+run() {
+  echo "\$ $*"
+  "$@"
+}
+
+# train STORE [FLAG...]
+train() {
+  local store=$1
+  shift
+  run "${bin}/train_ctr" --store "${work}/${store}" --steps "${steps}" \
+    --batch 2048 --save-every "${save_every}" --seed 1 "${data[@]}" "$@"
+}
+
+# The digest of all state at the end of a run, from its JSON.
+digest_of() {
+  sed -n -E 's/.*"digest": *"?([0-9a-zA-Z]+)"?.*/\1/p' "$1" | tail -n 1
+}
+
+say "A run of ${steps} steps that nothing disturbs"
+train calm --json "${work}/calm.json"
+
+say "The same run, killed in the save of step ${crash_step}," \
+  "at ${crash_point}"
+code=0
+# In a shell of its own, whose report of the kill is part of the show.
+(train crashed --crash-at "${crash_step}:${crash_point}") || code=$?
+[[ ${code} -eq ${killed} ]] ||
+  fail "the trainer ended with code ${code}, not ${killed} (SIGKILL)"
+echo "Killed by SIGKILL: exit code ${code}"
+
+say "What is there: step ${crash_step} is not, its save did not commit"
+run "${bin}/ckptdb" ls --store "${work}/crashed"
+
+say "It resumes from the newest checkpoint"
+train crashed --resume --json "${work}/crashed.json"
+
+say "What is there now"
+run "${bin}/ckptdb" ls --store "${work}/crashed"
+run "${bin}/ckptdb" show "${steps}" --store "${work}/crashed"
+run "${bin}/ckptdb" verify --store "${work}/crashed"
+
+calm=$(digest_of "${work}/calm.json")
+crashed=$(digest_of "${work}/crashed.json")
+say "Digest of all state at step ${steps}"
+echo "never killed:       ${calm}"
+echo "killed and resumed: ${crashed}"
+[[ -n ${calm} && ${calm} == "${crashed}" ]] || fail "the digests differ"

@@ -1,0 +1,143 @@
+// ckptdb du: where the bytes of a store are.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr TextTable::Alignment kRight = TextTable::kRight;
+
+std::string WhyText(HeldVersion::Why why) {
+  switch (why) {
+    case HeldVersion::Why::kReferenced:
+      return "referenced";
+    case HeldVersion::Why::kLeased:
+      return "leased";
+    case HeldVersion::Why::kBegun:
+      return "begun";
+    case HeldVersion::Why::kQuarantined:
+      return "quarantined";
+    case HeldVersion::Why::kGarbage:
+      return "garbage";
+  }
+  return "unknown";
+}
+
+void PrintSteps(const Usage& usage, std::ostream* out) {
+  TextTable table({{"STEP", kRight},
+                   {"ATTEMPT", kRight},
+                   {"OWN", kRight},
+                   {"BORROWED", kRight}});
+  for (const StepUsage& step : usage.steps) {
+    table.AddRow(
+        {absl::StrCat(step.version.step), absl::StrCat(step.version.attempt),
+         FormatBytes(step.own_bytes), FormatBytes(step.borrowed_bytes)});
+  }
+  *out << table.ToString();
+}
+
+void PrintOthers(const Usage& usage, std::ostream* out) {
+  if (usage.others.empty()) return;
+  TextTable table(
+      {{"STEP", kRight}, {"ATTEMPT", kRight}, {"BYTES", kRight}, {"KEPT AS"}});
+  for (const HeldVersion& other : usage.others) {
+    table.AddRow({absl::StrCat(other.version.step),
+                  absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
+                  WhyText(other.why)});
+  }
+  *out << "\nnot of any step above\n" << table.ToString();
+}
+
+uint64_t OwnBytes(const Usage& usage) {
+  uint64_t bytes = 0;
+  for (const StepUsage& step : usage.steps) bytes += step.own_bytes;
+  return bytes;
+}
+
+uint64_t OtherBytes(const Usage& usage) {
+  uint64_t bytes = 0;
+  for (const HeldVersion& other : usage.others) bytes += other.bytes;
+  return bytes;
+}
+
+void PrintText(const Usage& usage, std::ostream* out) {
+  PrintSteps(usage, out);
+  PrintOthers(usage, out);
+  TextTable table({{""}, {"", kRight}});
+  table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
+  table.AddRow({"others", FormatBytes(OtherBytes(usage))});
+  table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
+  table.AddRow({"free", FormatBytes(usage.free_bytes)});
+  *out << '\n' << table.ToString();
+}
+
+Json UsageJson(const std::string& store, const Usage& usage) {
+  Json json = {{"store", store},
+               {"disk_bytes", usage.disk_bytes},
+               {"free_bytes", usage.free_bytes},
+               {"own_bytes", OwnBytes(usage)},
+               {"other_bytes", OtherBytes(usage)}};
+  json["steps"] = Json::array();
+  for (const StepUsage& step : usage.steps) {
+    Json entry = ToJson(step.version);
+    entry["own_bytes"] = step.own_bytes;
+    entry["borrowed_bytes"] = step.borrowed_bytes;
+    json["steps"].push_back(std::move(entry));
+  }
+  json["others"] = Json::array();
+  for (const HeldVersion& other : usage.others) {
+    Json entry = ToJson(other.version);
+    entry["bytes"] = other.bytes;
+    entry["why"] = WhyText(other.why);
+    json["others"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+class Du : public Command {
+ public:
+  std::string name() const override { return "du"; }
+  std::string summary() const override {
+    return "Show where the bytes of a store are";
+  }
+  std::string examples() const override {
+    return "  ckptdb du --store /checkpoints/ctr\n"
+           "  ckptdb du -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App*) override {}
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(const Usage usage, Measure(context, *reader));
+    if (context.json) {
+      PrintJson(UsageJson(context.store, usage), context.out);
+    } else {
+      PrintText(usage, context.out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::StatusOr<Usage> Measure(const Context& context,
+                                       const Reader& reader) {
+    const ProgressLine progress(context.terminal, "du: adding up");
+    auto usage = reader.GetUsage();
+    if (usage.ok()) return usage;
+    return WithPlace(ReadingStatus(usage.status()), context.store);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDu() { return std::make_unique<Du>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,22 @@
+#include "ckptdb/tools/exit_code.h"
+
+namespace ckptdb::tool {
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return ExitCode::kOk;
+    case absl::StatusCode::kInvalidArgument:
+      return ExitCode::kUsage;
+    case absl::StatusCode::kNotFound:
+      return ExitCode::kNotFound;
+    case absl::StatusCode::kDataLoss:
+      return ExitCode::kDamaged;
+    case absl::StatusCode::kUnavailable:
+      return ExitCode::kBusy;
+    default:
+      return ExitCode::kFailed;
+  }
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,32 @@
+// What the command's exit codes mean, and which error gives which.
+#ifndef CKPTDB_TOOLS_EXIT_CODE_H_
+#define CKPTDB_TOOLS_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+
+namespace ckptdb::tool {
+
+enum class ExitCode : int {
+  kOk = 0,
+  kUsage = 1,     // a flag or an argument is wrong
+  kNotFound = 2,  // no such store, step or rank
+  kDamaged = 3,   // stored bytes are not what was saved
+  kBusy = 4,      // another process has the store open for writing
+  kFailed = 5,    // I/O errors, a full disk, a pinned step, anything else
+};
+
+ExitCode ExitCodeOf(const absl::Status& status);
+
+// The lines of --help about them.
+inline constexpr char kExitCodeHelp[] =
+    "Exit codes:\n"
+    "  0  all went well\n"
+    "  1  a flag or an argument is wrong\n"
+    "  2  no such store, step or rank\n"
+    "  3  damage: stored bytes are not what was saved\n"
+    "  4  busy: another process has the store open for writing\n"
+    "  5  I/O error, full disk, pinned step, or any other failure\n";
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_EXIT_CODE_H_

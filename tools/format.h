@@ -1,0 +1,45 @@
+// Sizes, times and names as people read them.
+#ifndef CKPTDB_TOOLS_FORMAT_H_
+#define CKPTDB_TOOLS_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::tool {
+
+// "0 B", "1023 B", "1.0 KiB", "4.2 GiB".
+std::string FormatBytes(uint64_t bytes);
+
+// "8,000,000"
+std::string FormatCount(uint64_t count);
+
+// "2026-11-20 18:26:38", in UTC, of microseconds since 1970.
+std::string FormatUtc(int64_t micros);
+
+// "2026-11-20T18:26:38.123456Z"
+std::string FormatIsoUtc(int64_t micros);
+
+// "250 us", "1.5 ms", "12.3 s", "5.0 min".
+std::string FormatDuration(int64_t micros);
+
+// How long ago `then` was: "5 s", "3 min", "7 h", "12 d". "0 s" for what the
+// clock says is yet to come.
+std::string FormatAge(int64_t then_micros, int64_t now_micros);
+
+// "0123456789abcdef"
+std::string FormatHash(uint64_t hash);
+
+// The text with control characters and bytes that are not UTF-8 as \n, \t,
+// \xNN, and a backslash as \\, so that it neither breaks a table nor steers a
+// terminal.
+std::string Printable(absl::string_view text);
+
+// How many columns a valid UTF-8 text takes: its code points.
+size_t DisplayWidth(absl::string_view text);
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_FORMAT_H_

@@ -1,0 +1,43 @@
+// ckptdb gc: removes what no step, lease or save in progress needs.
+#include <memory>
+#include <string>
+
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/sweep.h"
+
+namespace ckptdb::tool {
+namespace {
+
+class Gc : public Command {
+ public:
+  std::string name() const override { return "gc"; }
+  std::string summary() const override {
+    return "Remove the data that no step and no reader needs";
+  }
+  std::string examples() const override {
+    return "  ckptdb gc --store /checkpoints/ctr\n";
+  }
+  void AddArguments(CLI::App*) override {}
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+    CKPTDB_ASSIGN_OR_RETURN(const SweepResult swept,
+                            Sweep(context, store.get()));
+    if (context.json) {
+      Json document = {{"store", context.store}};
+      SetSwept(swept, &document);
+      PrintJson(document, context.out);
+    } else {
+      PrintSwept(swept, context.out);
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewGc() { return std::make_unique<Gc>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,154 @@
+// ckptdb items: every item of every rank of a step.
+#include <fnmatch.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+struct Filter {
+  std::optional<uint32_t> rank;
+  std::string glob;  // empty: all names
+
+  bool Takes(uint32_t r, const Item& item) const {
+    if (rank && *rank != r) return false;
+    return glob.empty() || fnmatch(glob.c_str(), item.name.c_str(), 0) == 0;
+  }
+};
+
+// "embedding:f32x16 freq:u32"
+std::string SlotsText(const std::vector<Slot>& slots) {
+  return absl::StrJoin(slots, " ", [](std::string* out, const Slot& slot) {
+    absl::StrAppend(out, Printable(slot.name), ":", DTypeName(slot.dtype));
+    if (slot.elements != 1) absl::StrAppend(out, "x", slot.elements);
+  });
+}
+
+// A table's are those of its slots, each once.
+std::string CodecText(const Item& item) {
+  if (item.kind != ItemKind::kRows) return Str(CodecName(item.codec));
+  std::set<std::string> names;
+  for (const Slot& slot : item.slots) names.insert(Str(CodecName(slot.codec)));
+  return names.empty() ? "-" : absl::StrJoin(names, ",");
+}
+
+// "f32[3, 4]", "f32[3, 4] at [0, 4] of [3, 8]" or the slots.
+std::string LayoutText(const Item& item) {
+  if (item.kind == ItemKind::kRows) return SlotsText(item.slots);
+  if (item.kind == ItemKind::kBlob) return "-";
+  std::string text = absl::StrCat(DTypeName(item.dtype), ToString(item.shape));
+  if (!item.global_shape.empty() && item.shape != item.global_shape) {
+    absl::StrAppend(&text, " at ", ToString(item.offset), " of ",
+                    ToString(item.global_shape));
+  }
+  return text;
+}
+
+std::string RowsText(const Item& item) {
+  if (item.kind != ItemKind::kRows) return "-";
+  if (item.run == RunKind::kBase) return FormatCount(item.rows);
+  return absl::StrCat("+", FormatCount(item.rows), " -",
+                      FormatCount(item.erased));
+}
+
+void PrintTable(const StepReader& step, const Filter& filter,
+                std::ostream* out) {
+  TextTable table({{"RANK", TextTable::kRight},
+                   {"KIND"},
+                   {"NAME"},
+                   {"LAYOUT"},
+                   {"ROWS", TextTable::kRight},
+                   {"BYTES", TextTable::kRight},
+                   {"STORED", TextTable::kRight},
+                   {"CODEC"},
+                   {"DATA OF"}});
+  for (const RankRecord& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (!filter.Takes(rank.rank, item)) continue;
+      table.AddRow({absl::StrCat(rank.rank), Str(ItemKindName(item.kind)),
+                    Printable(item.name), LayoutText(item), RowsText(item),
+                    FormatBytes(item.raw_bytes), FormatBytes(item.stored_bytes),
+                    CodecText(item), ToString(item.data)});
+    }
+  }
+  *out << table.ToString();
+}
+
+Json ItemsJson(const std::string& store, const StepReader& step,
+               const Filter& filter) {
+  Json document = {{"store", store}};
+  document.update(ToJson(step.record().version));
+  document["items"] = Json::array();
+  for (const RankRecord& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (!filter.Takes(rank.rank, item)) continue;
+      Json json = {{"rank", rank.rank}};
+      json.update(ToJson(item, rank.version));
+      document["items"].push_back(std::move(json));
+    }
+  }
+  return document;
+}
+
+class Items : public Command {
+ public:
+  std::string name() const override { return "items"; }
+  std::string summary() const override {
+    return "List the items of every rank of a step";
+  }
+  std::string examples() const override {
+    return "  ckptdb items 1000 --store /checkpoints/ctr\n"
+           "  ckptdb items latest 'mlp.*' --rank 0 --json\n";
+  }
+  void AddArguments(CLI::App* app) override {
+    AddStep(app, &step_);
+    app->add_option("GLOB", filter_.glob,
+                    "only items of such names: * ? [...] as in a shell")
+        ->type_name("");
+    app->add_option("-r,--rank", filter_.rank, "only items of this rank")
+        ->type_name("RANK");
+  }
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    const uint32_t world_size = step->record().world_size;
+    if (filter_.rank && *filter_.rank >= world_size) {
+      return absl::NotFoundError(
+          absl::StrCat(StepName(step->record().version.step), " has no rank ",
+                       *filter_.rank, ": its world size is ", world_size));
+    }
+    if (context.json) {
+      PrintJson(ItemsJson(context.store, *step, filter_), context.out);
+    } else {
+      PrintTable(*step, filter_, context.out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string step_;
+  Filter filter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewItems() { return std::make_unique<Items>(); }
+
+}  // namespace ckptdb::tool

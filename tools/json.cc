@@ -1,0 +1,121 @@
+#include "ckptdb/tools/json.h"
+
+#include <cmath>
+
+#include "ckptdb/tools/format.h"
+
+namespace ckptdb::tool {
+namespace {
+
+Json SlotJson(const Slot& slot) {
+  return {{"name", slot.name},
+          {"dtype", Str(DTypeName(slot.dtype))},
+          {"elements", slot.elements},
+          {"row_bytes", slot.row_bytes()},
+          {"codec", Str(CodecName(slot.codec))}};
+}
+
+void SetTensor(const Item& item, Json* json) {
+  (*json)["dtype"] = Str(DTypeName(item.dtype));
+  (*json)["shape"] = item.shape;
+  (*json)["global_shape"] = item.global_shape;
+  (*json)["offset"] = item.offset;
+  (*json)["codec"] = Str(CodecName(item.codec));
+}
+
+void SetTable(const Item& item, Json* json) {
+  (*json)["rows"] = item.rows;
+  (*json)["erased"] = item.erased;
+  (*json)["run"] = item.run == RunKind::kBase ? "base" : "delta";
+  (*json)["slice_hash"] =
+      item.slice_hash == SliceHash::kModulo ? "modulo" : "mix";
+  (*json)["rows_per_page"] = item.rows_per_page;
+  (*json)["slots"] = Json::array();
+  for (const Slot& slot : item.slots) {
+    (*json)["slots"].push_back(SlotJson(slot));
+  }
+}
+
+Json VersionsJson(const std::vector<Version>& versions) {
+  Json json = Json::array();
+  for (const Version& version : versions) json.push_back(ToJson(version));
+  return json;
+}
+
+}  // namespace
+
+Json ToJson(const Version& version) {
+  return {{"step", version.step}, {"attempt", version.attempt}};
+}
+
+Json ToJson(const Totals& totals) {
+  return {{"items", totals.items},
+          {"rows", totals.rows},
+          {"erased", totals.erased},
+          {"raw_bytes", totals.raw_bytes},
+          {"stored_bytes", totals.stored_bytes},
+          {"borrowed_bytes", totals.borrowed_bytes}};
+}
+
+Json ToJson(const Item& item, const Version& version) {
+  Json json = {
+      {"kind", Str(ItemKindName(item.kind))},
+      {"name", item.name},
+      {"raw_bytes", item.raw_bytes},
+      {"stored_bytes", item.stored_bytes},
+      {"digest", FormatHash(item.digest)},
+      {"placement", item.placement == Placement::kBulk ? "bulk" : "inline"},
+      {"data", ToJson(item.data)},
+      {"borrowed", item.data != version},
+  };
+  switch (item.kind) {
+    case ItemKind::kTensor:
+      SetTensor(item, &json);
+      break;
+    case ItemKind::kRows:
+      SetTable(item, &json);
+      break;
+    case ItemKind::kBlob:
+      json["codec"] = Str(CodecName(item.codec));
+      break;
+  }
+  return json;
+}
+
+Json ToJson(const StepRecord& record) {
+  Json json = ToJson(record.version);
+  json["kind"] = Str(StepKindName(record.kind));
+  json["pinned"] = record.pinned;
+  json["ephemeral"] = record.ephemeral;
+  json["quarantined"] = record.quarantined;
+  json["committed_at"] = FormatIsoUtc(record.committed_at_micros);
+  json["committed_at_micros"] = record.committed_at_micros;
+  json["save_micros"] = record.save_micros;
+  json["world_size"] = record.world_size;
+  json["slice_bounds"] = record.slice_bounds;
+  json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
+  json["chain"] = VersionsJson(record.chain);
+  json["references"] = VersionsJson(record.references);
+  json["library_version"] = record.library_version;
+  json["metrics"] = Json::object();
+  for (const auto& [name, value] : record.metrics) {
+    json["metrics"][name] = NumberJson(value);
+  }
+  json["user_metadata"] = Json::object();
+  for (const auto& [key, value] : record.user_metadata) {
+    json["user_metadata"][key] = value;
+  }
+  return json;
+}
+
+Json NumberJson(double number) {
+  if (std::isfinite(number)) return number;
+  if (std::isnan(number)) return "nan";
+  return number > 0 ? "inf" : "-inf";
+}
+
+void PrintJson(const Json& document, std::ostream* out) {
+  *out << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace ckptdb::tool

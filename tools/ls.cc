@@ -1,0 +1,90 @@
+// ckptdb ls: the committed steps of a store.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_totals.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+Json ListedJson(const StepRecord& record) {
+  Json json = ToJson(record.version);
+  json["kind"] = Str(StepKindName(record.kind));
+  json["pinned"] = record.pinned;
+  json["ephemeral"] = record.ephemeral;
+  json["quarantined"] = record.quarantined;
+  json["committed_at"] = FormatIsoUtc(record.committed_at_micros);
+  json["committed_at_micros"] = record.committed_at_micros;
+  json["save_micros"] = record.save_micros;
+  json["world_size"] = record.world_size;
+  json["items"] = record.items;
+  json["rows"] = record.rows;
+  json["raw_bytes"] = record.raw_bytes;
+  json["own_bytes"] = record.stored_bytes;
+  return json;
+}
+
+void PrintTable(const std::vector<StepRecord>& steps, const Context& context) {
+  TextTable table({{"STEP", TextTable::kRight},
+                   {"KIND"},
+                   {"FLAGS"},
+                   {"RANKS", TextTable::kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"BYTES", TextTable::kRight},
+                   {"OWN", TextTable::kRight},
+                   {"COMMITTED (UTC)"},
+                   {"AGE", TextTable::kRight},
+                   {"SAVED IN", TextTable::kRight}});
+  for (const StepRecord& step : steps) {
+    table.AddRow({absl::StrCat(step.version.step), Str(StepKindName(step.kind)),
+                  FlagsText(step), absl::StrCat(step.world_size),
+                  FormatCount(step.rows), FormatBytes(step.raw_bytes),
+                  FormatBytes(step.stored_bytes),
+                  FormatUtc(step.committed_at_micros),
+                  FormatAge(step.committed_at_micros, context.now_micros),
+                  FormatDuration(step.save_micros)});
+  }
+  *context.out << table.ToString();
+}
+
+class Ls : public Command {
+ public:
+  std::string name() const override { return "ls"; }
+  std::string summary() const override {
+    return "List the committed steps of a store";
+  }
+  std::string examples() const override {
+    return "  ckptdb ls --store /checkpoints/ctr\n"
+           "  ckptdb ls -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App*) override {}
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    const std::vector<StepRecord> steps = reader->Steps();
+    if (!context.json) {
+      PrintTable(steps, context);
+      return absl::OkStatus();
+    }
+    Json document = {{"store", context.store}, {"uuid", reader->uuid()}};
+    document["steps"] = Json::array();
+    for (const StepRecord& step : steps) {
+      document["steps"].push_back(ListedJson(step));
+    }
+    PrintJson(document, context.out);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewLs() { return std::make_unique<Ls>(); }
+
+}  // namespace ckptdb::tool

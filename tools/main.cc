@@ -1,0 +1,20 @@
+// The ckptdb command.
+#include <unistd.h>
+
+#include <exception>
+#include <iostream>
+
+#include "ckptdb/tools/command_line.h"
+
+int main(int argc, char** argv) {
+  using ckptdb::tool::ExitCode;
+  std::ostream* terminal = isatty(STDERR_FILENO) == 1 ? &std::cerr : nullptr;
+  try {
+    return static_cast<int>(ckptdb::tool::RunCommandLine(
+        argc, argv, {&std::cout, &std::cerr, terminal}));
+  } catch (const std::exception& error) {
+    // Only memory can run out here: the library throws nothing.
+    std::cerr << "ckptdb: " << error.what() << '\n';
+    return static_cast<int>(ExitCode::kFailed);
+  }
+}

@@ -1,0 +1,69 @@
+#include "ckptdb/tools/open_store.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+absl::Status OpenError(const Context& context, const absl::Status& status) {
+  absl::Status placed = WithPlace(status, context.store);
+  if (context.store_given || !absl::IsNotFound(status)) return placed;
+  return absl::NotFoundError(absl::StrCat(
+      placed.message(), "; name a store with --store or CKPTDB_STORE"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
+  const ProgressLine progress(context.terminal,
+                              absl::StrCat(context.command, ": opening"));
+  auto reader = Reader::Open(context.store);
+  if (!reader.ok()) return OpenError(context, ReadingStatus(reader.status()));
+  const absl::Status refreshed = (*reader)->Refresh();
+  if (!refreshed.ok())
+    return WithPlace(ReadingStatus(refreshed), context.store);
+  return reader;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
+  const ProgressLine progress(context.terminal,
+                              absl::StrCat(context.command, ": opening"));
+  StoreOptions options;
+  options.create_if_missing = false;
+  options.background_sweep = false;
+  auto store = Store::Open(context.store, options);
+  if (!store.ok()) return OpenError(context, store.status());
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
+                                                     Reader* reader,
+                                                     const std::string& text) {
+  auto record = ResolveStep(*reader, text);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  const int64_t number = record->version.step;
+  auto step = reader->OpenStep(number);
+  if (!step.ok()) {
+    return WithPlace(ReadingStatus(step.status()), StepName(number));
+  }
+  return step;
+}
+
+absl::Status WithPlace(const absl::Status& status, absl::string_view place) {
+  if (status.ok() || absl::StrContains(status.message(), place)) return status;
+  return {status.code(), absl::StrCat(place, ": ", status.message())};
+}
+
+absl::Status ReadingStatus(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::InternalError(status.message());
+}
+
+std::string StepName(int64_t step) { return absl::StrCat("step ", step); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,42 @@
+// Opening the store that the command line names.
+#ifndef CKPTDB_TOOLS_OPEN_STORE_H_
+#define CKPTDB_TOOLS_OPEN_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/tools/command.h"
+
+namespace ckptdb::tool {
+
+// For commands that change nothing: also beside an owner. Caught up with it.
+absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
+
+// For commands that change the store; nothing is swept unless asked for.
+// Unavailable, naming the holder, when another process has it open.
+absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
+
+// The step that `text` names: a number, or "latest". `reader` must outlive it.
+absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
+                                                     Reader* reader,
+                                                     const std::string& text);
+
+// The status with `place` before its message, where it is not in it.
+absl::Status WithPlace(const absl::Status& status, absl::string_view place);
+
+// Store::Open and Reader::Open say Unavailable for a busy store and for I/O
+// errors alike. Only the first stays Unavailable, the rest become Internal, so
+// that exit codes tell them apart.
+absl::Status ReadingStatus(const absl::Status& status);
+
+// "step 1000"
+std::string StepName(int64_t step);
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_OPEN_STORE_H_

@@ -1,0 +1,35 @@
+// ckptdb pin.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/pin_steps.h"
+#include "ckptdb/tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+class Pin : public Command {
+ public:
+  std::string name() const override { return "pin"; }
+  std::string summary() const override {
+    return "Pin steps: retention and rm leave them alone";
+  }
+  std::string examples() const override {
+    return "  ckptdb pin 1000 --store /checkpoints/ctr\n";
+  }
+  void AddArguments(CLI::App* app) override { AddSteps(app, &steps_); }
+  absl::Status Run(const Context& context) override {
+    return PinSteps(context, steps_, /*pin=*/true);
+  }
+
+ private:
+  std::vector<std::string> steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPin() { return std::make_unique<Pin>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,180 @@
+// ckptdb show: everything in the record of a step.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/step_totals.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr TextTable::Alignment kRight = TextTable::kRight;
+
+std::string VersionsText(const std::vector<Version>& versions) {
+  if (versions.empty()) return "-";
+  return absl::StrJoin(versions, ", ",
+                       [](std::string* out, const Version& version) {
+                         absl::StrAppend(out, ToString(version));
+                       });
+}
+
+std::string RecordText(const StepRecord& record, int64_t now_micros) {
+  TextTable table({{""}, {""}});
+  table.AddRow({"step", absl::StrCat(record.version.step)});
+  table.AddRow({"attempt", absl::StrCat(record.version.attempt)});
+  table.AddRow({"kind", Str(StepKindName(record.kind))});
+  table.AddRow({"flags", FlagsText(record)});
+  table.AddRow({"committed",
+                absl::StrCat(FormatUtc(record.committed_at_micros), " UTC, ",
+                             FormatAge(record.committed_at_micros, now_micros),
+                             " ago")});
+  table.AddRow({"saved in", FormatDuration(record.save_micros)});
+  table.AddRow({"world size", absl::StrCat(record.world_size)});
+  table.AddRow({"parent", record.has_parent ? ToString(record.parent) : "-"});
+  table.AddRow({"chain", VersionsText(record.chain)});
+  table.AddRow({"references", VersionsText(record.references)});
+  table.AddRow({"library", Printable(record.library_version)});
+  return table.ToString();
+}
+
+std::string MetricsText(const Metrics& metrics) {
+  TextTable table({{""}, {"", kRight}}, 2);
+  for (const auto& [name, value] : metrics) {
+    table.AddRow({Printable(name), absl::StrFormat("%.9g", value)});
+  }
+  return table.ToString();
+}
+
+std::string MetadataText(const UserMetadata& metadata) {
+  TextTable table({{""}, {""}}, 2);
+  for (const auto& [key, value] : metadata) {
+    table.AddRow({Printable(key), Printable(value)});
+  }
+  return table.ToString();
+}
+
+void AddTotals(std::string name, const Totals& totals, TextTable* table) {
+  table->AddRow(
+      {std::move(name), FormatCount(totals.items), FormatCount(totals.rows),
+       FormatCount(totals.erased), FormatBytes(totals.raw_bytes),
+       FormatBytes(totals.stored_bytes), FormatBytes(totals.borrowed_bytes)});
+}
+
+std::string KindsText(absl::Span<const RankRecord> ranks) {
+  TextTable table({{"KIND"},
+                   {"ITEMS", kRight},
+                   {"ROWS", kRight},
+                   {"ERASED", kRight},
+                   {"BYTES", kRight},
+                   {"STORED", kRight},
+                   {"BORROWED", kRight}},
+                  2);
+  for (ItemKind kind : kItemKinds) {
+    AddTotals(Str(ItemKindName(kind)), TotalsOfKind(ranks, kind), &table);
+  }
+  AddTotals("all", TotalsOf(ranks), &table);
+  return table.ToString();
+}
+
+std::string SlicesText(const StepRecord& record, size_t rank) {
+  if (rank + 1 >= record.slice_bounds.size()) return "-";
+  return absl::StrCat("[", record.slice_bounds[rank], ", ",
+                      record.slice_bounds[rank + 1], ")");
+}
+
+std::string RanksText(const StepReader& step) {
+  TextTable table({{"RANK", kRight},
+                   {"SLICES"},
+                   {"ITEMS", kRight},
+                   {"ROWS", kRight},
+                   {"BYTES", kRight},
+                   {"STORED", kRight},
+                   {"DIGEST"}},
+                  2);
+  const std::vector<uint64_t>& digests = step.record().rank_digests;
+  for (size_t r = 0; r < step.ranks().size(); ++r) {
+    const Totals totals = TotalsOf(step.ranks()[r]);
+    table.AddRow({absl::StrCat(r), SlicesText(step.record(), r),
+                  FormatCount(totals.items), FormatCount(totals.rows),
+                  FormatBytes(totals.raw_bytes),
+                  FormatBytes(totals.stored_bytes),
+                  r < digests.size() ? FormatHash(digests[r]) : "-"});
+  }
+  return table.ToString();
+}
+
+void PrintText(const StepReader& step, const Context& context) {
+  const StepRecord& record = step.record();
+  *context.out << RecordText(record, context.now_micros);
+  if (!record.metrics.empty()) {
+    *context.out << "\nmetrics\n" << MetricsText(record.metrics);
+  }
+  if (!record.user_metadata.empty()) {
+    *context.out << "\nuser metadata\n" << MetadataText(record.user_metadata);
+  }
+  *context.out << "\ncontents\n"
+               << KindsText(step.ranks()) << "\nranks\n"
+               << RanksText(step);
+}
+
+Json ShownJson(const std::string& store, const StepReader& step) {
+  Json json = {{"store", store}};
+  json.update(ToJson(step.record()));
+  json["totals"] = ToJson(TotalsOf(step.ranks()));
+  for (ItemKind kind : kItemKinds) {
+    json["kinds"][Str(ItemKindName(kind))] =
+        ToJson(TotalsOfKind(step.ranks(), kind));
+  }
+  json["ranks"] = Json::array();
+  const std::vector<uint64_t>& digests = step.record().rank_digests;
+  for (size_t r = 0; r < step.ranks().size(); ++r) {
+    Json rank = {{"rank", r}};
+    rank["digest"] = r < digests.size() ? Json(FormatHash(digests[r])) : Json();
+    rank["totals"] = ToJson(TotalsOf(step.ranks()[r]));
+    json["ranks"].push_back(std::move(rank));
+  }
+  return json;
+}
+
+class Show : public Command {
+ public:
+  std::string name() const override { return "show"; }
+  std::string summary() const override {
+    return "Show a step: its record, metrics, metadata, totals";
+  }
+  std::string examples() const override {
+    return "  ckptdb show 1000 --store /checkpoints/ctr\n"
+           "  ckptdb show latest -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    if (context.json) {
+      PrintJson(ShownJson(context.store, *step), context.out);
+    } else {
+      PrintText(*step, context);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string step_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewShow() { return std::make_unique<Show>(); }
+
+}  // namespace ckptdb::tool

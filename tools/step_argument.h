@@ -1,0 +1,57 @@
+// A step on the command line: a number, or "latest".
+#ifndef CKPTDB_TOOLS_STEP_ARGUMENT_H_
+#define CKPTDB_TOOLS_STEP_ARGUMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/status.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
+class App;
+}  // namespace CLI
+
+namespace ckptdb::tool {
+
+// Checked when the command line is read: a bad one is an error of use.
+void AddStep(CLI::App* app, std::string* step);
+void AddOptionalStep(CLI::App* app, std::string* step);
+void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one
+
+// InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.
+absl::Status CheckStepText(const std::string& text);
+
+// The number in a checked text that is not "latest".
+int64_t StepNumber(const std::string& text);
+
+// `store` is a Store or a Reader. NotFound when there is no such step.
+template <typename StoreOrReader>
+absl::StatusOr<StepRecord> ResolveStep(const StoreOrReader& store,
+                                       const std::string& text) {
+  if (text == "latest") return store.Latest();
+  return store.FindStep(StepNumber(text));
+}
+
+// Each step once, in the order of the first mention; an error when any of them
+// does not exist.
+template <typename StoreOrReader>
+absl::StatusOr<std::vector<StepRecord>> ResolveSteps(
+    const StoreOrReader& store, const std::vector<std::string>& texts) {
+  std::vector<StepRecord> records;
+  for (const std::string& text : texts) {
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord record, ResolveStep(store, text));
+    bool is_new = true;
+    for (const StepRecord& other : records) {
+      is_new = is_new && other.version != record.version;
+    }
+    if (is_new) records.push_back(std::move(record));
+  }
+  return records;
+}
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_STEP_ARGUMENT_H_

@@ -1,0 +1,41 @@
+#include "ckptdb/tools/sweep.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/progress_line.h"
+
+namespace ckptdb::tool {
+
+absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store) {
+  const ProgressLine progress(context.terminal,
+                              absl::StrCat(context.command, ": sweeping"));
+  auto swept = store->Sweep();
+  if (swept.ok()) return swept;
+  return WithPlace(ReadingStatus(swept.status()), context.store);
+}
+
+void PrintSwept(const SweepResult& swept, std::ostream* out) {
+  for (const Version& version : swept.removed) {
+    *out << "swept " << ToString(version) << '\n';
+  }
+  *out << "freed " << FormatBytes(swept.freed_bytes) << '\n';
+  for (const Version& version : swept.quarantined) {
+    *out << "quarantined " << ToString(version)
+         << ": its data is there, its record is lost\n";
+  }
+}
+
+void SetSwept(const SweepResult& swept, Json* json) {
+  (*json)["swept"] = Json::array();
+  for (const Version& version : swept.removed) {
+    (*json)["swept"].push_back(ToJson(version));
+  }
+  (*json)["freed_bytes"] = swept.freed_bytes;
+  (*json)["quarantined"] = Json::array();
+  for (const Version& version : swept.quarantined) {
+    (*json)["quarantined"].push_back(ToJson(version));
+  }
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,52 @@
+#include "ckptdb/tools/text_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ckptdb/tools/format.h"
+
+namespace ckptdb::tool {
+
+TextTable::TextTable(std::vector<Column> columns, size_t indent)
+    : columns_(std::move(columns)), indent_(indent) {
+  for (const Column& column : columns_) {
+    widths_.push_back(DisplayWidth(column.title));
+  }
+}
+
+void TextTable::AddRow(std::vector<std::string> cells) {
+  cells.resize(columns_.size());
+  for (size_t i = 0; i < cells.size(); ++i) {
+    widths_[i] = std::max(widths_[i], DisplayWidth(cells[i]));
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::ToString() const {
+  std::string text;
+  std::vector<std::string> titles;
+  for (const Column& column : columns_) titles.push_back(column.title);
+  const auto is_empty = [](const std::string& title) { return title.empty(); };
+  if (!std::all_of(titles.begin(), titles.end(), is_empty)) {
+    AppendLine(titles, &text);
+  }
+  for (const auto& row : rows_) AppendLine(row, &text);
+  return text;
+}
+
+void TextTable::AppendLine(const std::vector<std::string>& cells,
+                           std::string* text) const {
+  std::string line(indent_, ' ');
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const size_t padding = widths_[i] - DisplayWidth(cells[i]);
+    const bool right = columns_[i].alignment == kRight;
+    if (i > 0) line.append(2, ' ');
+    if (right) line.append(padding, ' ');
+    line.append(cells[i]);
+    if (!right) line.append(padding, ' ');
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  text->append(line).append(1, '\n');
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,33 @@
+// ckptdb unpin.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/pin_steps.h"
+#include "ckptdb/tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+class Unpin : public Command {
+ public:
+  std::string name() const override { return "unpin"; }
+  std::string summary() const override { return "Let go of pinned steps"; }
+  std::string examples() const override {
+    return "  ckptdb unpin 1000 --store /checkpoints/ctr\n";
+  }
+  void AddArguments(CLI::App* app) override { AddSteps(app, &steps_); }
+  absl::Status Run(const Context& context) override {
+    return PinSteps(context, steps_, /*pin=*/false);
+  }
+
+ private:
+  std::vector<std::string> steps_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewUnpin() { return std::make_unique<Unpin>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,153 @@
+// ckptdb verify: reads every byte of one step or of all, and checks it.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/exit_code.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/step_totals.h"
+
+namespace ckptdb::tool {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+struct Verdict {
+  int64_t step = 0;
+  absl::Status status;
+  uint64_t bytes = 0;  // stored bytes of the step
+  int64_t micros = 0;
+};
+
+// "ok", "damaged", "gone" (retired while the command ran) or "failed".
+std::string ResultText(const absl::Status& status) {
+  if (status.ok()) return "ok";
+  if (absl::IsDataLoss(status)) return "damaged";
+  return absl::IsNotFound(status) ? "gone" : "failed";
+}
+
+absl::Status VerifyStep(const Context& context, Reader* reader,
+                        Verdict* verdict) {
+  ProgressLine progress(context.terminal,
+                        absl::StrCat("verify: step ", verdict->step));
+  CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(verdict->step));
+  verdict->bytes = TotalsOf(step->ranks()).stored_bytes;
+  return step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
+    progress.Update(done_bytes, all_bytes);
+  });
+}
+
+Verdict Judge(const Context& context, Reader* reader, int64_t step) {
+  Verdict verdict;
+  verdict.step = step;
+  const auto start = SteadyClock::now();
+  const absl::Status status = VerifyStep(context, reader, &verdict);
+  verdict.status = WithPlace(ReadingStatus(status), StepName(step));
+  verdict.micros = std::chrono::duration_cast<std::chrono::microseconds>(
+                       SteadyClock::now() - start)
+                       .count();
+  return verdict;
+}
+
+void PrintLine(const Verdict& verdict, std::ostream* out) {
+  *out << absl::StrFormat("step %d: %s", verdict.step,
+                          ResultText(verdict.status));
+  if (verdict.status.ok()) {
+    *out << ", " << FormatBytes(verdict.bytes) << " in "
+         << FormatDuration(verdict.micros);
+  }
+  *out << std::endl;
+}
+
+Json VerdictJson(const Verdict& verdict) {
+  Json json = {{"step", verdict.step}, {"result", ResultText(verdict.status)}};
+  json["error"] =
+      verdict.status.ok() ? Json() : Json(Str(verdict.status.message()));
+  json["stored_bytes"] = verdict.bytes;
+  json["micros"] = verdict.micros;
+  return json;
+}
+
+class Verify : public Command {
+ public:
+  std::string name() const override { return "verify"; }
+  std::string summary() const override {
+    return "Read every byte of a step, or of all steps, and check it";
+  }
+  std::string examples() const override {
+    return "  ckptdb verify --store /checkpoints/ctr\n"
+           "  ckptdb verify latest -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override { AddOptionalStep(app, &step_); }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  absl::StatusOr<std::vector<int64_t>> StepsToVerify(const Context& context,
+                                                     const Reader& reader);
+  std::string step_;  // empty: all
+};
+
+absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
+    const Context& context, const Reader& reader) {
+  std::vector<int64_t> steps;
+  if (step_.empty()) {
+    for (const StepRecord& record : reader.Steps()) {
+      steps.push_back(record.version.step);
+    }
+    return steps;
+  }
+  auto record = ResolveStep(reader, step_);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  steps.push_back(record->version.step);
+  return steps;
+}
+
+// Of two errors the one that is returned: damage before anything else.
+absl::Status Worse(const absl::Status& a, const absl::Status& b) {
+  if (a.ok()) return b;
+  return absl::IsDataLoss(b) && !absl::IsDataLoss(a) ? b : a;
+}
+
+absl::Status Verify::Run(const Context& context) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                          StepsToVerify(context, *reader));
+  Json verdicts = Json::array();
+  absl::Status worst;
+  for (int64_t step : steps) {
+    const Verdict verdict = Judge(context, reader.get(), step);
+    verdicts.push_back(VerdictJson(verdict));
+    if (!context.json) PrintLine(verdict, context.out);
+    // Of all steps, one that was retired meanwhile is no error.
+    const bool gone = absl::IsNotFound(verdict.status) && step_.empty();
+    if (verdict.status.ok() || gone) continue;
+    if (steps.size() > 1) context.PrintError(verdict.status);
+    worst = Worse(worst, verdict.status);
+  }
+  if (context.json) {
+    PrintJson({{"store", context.store},
+               {"ok", worst.ok()},
+               {"steps", std::move(verdicts)}},
+              context.out);
+  }
+  if (worst.ok() || steps.size() == 1) return worst;
+  return {worst.code(),
+          absl::StrCat(context.store, ": not all steps are whole")};
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewVerify() { return std::make_unique<Verify>(); }
+
+}  // namespace ckptdb::tool
