@@ -51,6 +51,9 @@ std::string StagingPath(absl::string_view store) {
 std::string LeasesPath(absl::string_view store) {
   return absl::StrCat(store, "/leases");
 }
+std::string StagingOf(uint32_t attempt) {
+  return absl::StrCat("staging/", attempt);
+}
 
 // Keeps the first error after which the database must not be used.
 class Database::Listener : public rocksdb::EventListener {

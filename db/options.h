@@ -55,8 +55,8 @@ struct ReaderOptions {
 struct StageOptions {
   // Workers that write files. A worker waits for the disk half of its time,
   // so more of them than cores are worth having; each takes about 12 MiB of
-  // memory, and its file some milliseconds of the commit. Default: 4.
-  int threads = 4;
+  // memory, and its file some milliseconds of the commit. Default: 6.
+  int threads = 6;
 
   // Write around the page cache where the file system can: less than half of
   // the CPU time, and the trainer's page cache stays its own. Default: true.

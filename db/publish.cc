@@ -1,107 +1,30 @@
 // Saves, from Begin to the commit: docs/design.md, "Save".
-#include <algorithm>
-#include <set>
-#include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "ckptdb/db/consistency.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/db/store_impl.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
-#include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
-
-#ifndef CKPTDB_VERSION
-#error "the build names the library's version"
-#endif
 
 namespace ckptdb {
 namespace {
 
 using internal::Family;
 using internal::FromRocks;
-using internal::FromRocksRead;
 using internal::ToSlice;
 
-// An entry goes to the log, to the memory table's file, and to a compaction.
-constexpr uint64_t kBatchCopies = 3;
-constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
-
-absl::Status Bad(absl::string_view why) {
-  return absl::InvalidArgumentError(why);
-}
-
-std::string StagingOf(uint32_t attempt) {
-  return absl::StrCat("staging/", attempt);
-}
-
-absl::Status CheckMetadata(const PublishSpec& spec) {
-  if (spec.metrics.size() > kMaxMetrics) {
-    return Bad(absl::StrCat(spec.metrics.size(), " metrics; the limit is ",
-                            kMaxMetrics));
-  }
-  for (const auto& [name, value] : spec.metrics) {
-    CKPTDB_RETURN_IF_ERROR(CheckName("metric name", name));
-  }
-  uint64_t bytes = 0;
-  for (const auto& [name, value] : spec.user_metadata) {
-    CKPTDB_RETURN_IF_ERROR(CheckName("metadata name", name));
-    bytes += name.size() + value.size();
-  }
-  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return Bad(absl::StrCat("user metadata of ", bytes, " bytes; the limit is ",
-                          kMaxMetadataBytes));
-}
-
-absl::Status CheckBounds(const SaveSpec& spec) {
-  const std::vector<uint32_t>& bounds = spec.slice_bounds;
-  if (bounds.empty()) return absl::OkStatus();
-  const bool right = bounds.size() == spec.world_size + size_t{1} &&
-                     bounds.front() == 0 && bounds.back() == kSlices &&
-                     std::is_sorted(bounds.begin(), bounds.end());
-  if (right) return absl::OkStatus();
-  return Bad(absl::StrCat("slice bounds [", absl::StrJoin(bounds, ", "),
-                          "] do not rise from 0 to ", kSlices, " in ",
-                          spec.world_size, " ranges"));
-}
-
 }  // namespace
-
-absl::Status Store::Impl::CheckSpec(const SaveSpec& spec) const {
-  if (spec.step < 0)
-    return Bad(absl::StrCat("step ", spec.step, " is below 0"));
-  if (spec.world_size == 0 || spec.world_size > kMaxWorldSize) {
-    return Bad(absl::StrCat("world size ", spec.world_size, " is not in 1 to ",
-                            kMaxWorldSize));
-  }
-  CKPTDB_RETURN_IF_ERROR(CheckBounds(spec));
-  return CheckFree(spec);
-}
-
-// The step is free to be taken.
-absl::Status Store::Impl::CheckFree(const SaveSpec& spec) const {
-  const std::lock_guard<std::mutex> lock(catalog_mutex_);
-  if (spec.overwrite) return absl::OkStatus();
-  const auto found = catalog_.steps.find(spec.step);
-  if (found == catalog_.steps.end()) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(path_, ": step ", spec.step,
-                                               " exists, as attempt ",
-                                               found->second.version.attempt));
-}
 
 absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
   const std::lock_guard<std::mutex> change(change_mutex_);
   CKPTDB_RETURN_IF_ERROR(database_->status());
   CKPTDB_RETURN_IF_ERROR(CheckSpec(spec));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
-      database_->files().get(), path_, kBatchOverhead, options_.reserve_bytes));
+      database_->files().get(), path_, internal::kBatchOverhead,
+      options_.reserve_bytes));
   const AttemptRecord attempt = StartProgress(spec);
   absl::StatusOr<SaveHandle> handle = RecordAttempt(attempt, spec, sync);
   if (handle.ok()) {
@@ -162,7 +85,7 @@ absl::StatusOr<SaveHandle> Store::Impl::RecordAttempt(
   CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, sync));
   CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(
       database_->files().get(),
-      absl::StrCat(path_, "/", StagingOf(attempt.version.attempt))));
+      absl::StrCat(path_, "/", internal::StagingOf(attempt.version.attempt))));
   return SaveHandle{attempt.version,
                     MakeTickets(attempt.version, spec, parent)};
 }
@@ -178,7 +101,8 @@ std::vector<Ticket> Store::Impl::MakeTickets(const Version& version,
     ticket.world_size = spec.world_size;
     ticket.rank = rank;
     ticket.slice_bounds = spec.slice_bounds;
-    ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
+    ticket.staging =
+        absl::StrCat(internal::StagingOf(version.attempt), "/", rank);
     if (parent.version.attempt == 0 || rank >= parent.world_size) continue;
     // A parent that is damaged is no reason not to save: nothing is reused.
     absl::StatusOr<RankRecord> record =
@@ -198,177 +122,6 @@ absl::Status Store::Impl::Abandon(const Version& version) {
 absl::Status Store::Impl::NotInProgress(const Version& version) const {
   return absl::NotFoundError(
       absl::StrCat(path_, ": no save in progress is ", ToString(version)));
-}
-
-absl::Status Store::Impl::CheckStaged(const Version& version,
-                                      const Progress& progress,
-                                      const StagedRank& staged) const {
-  const std::string place = absl::StrCat("staged rank ", staged.rank);
-  if (staged.uuid != uuid_) {
-    return Bad(
-        absl::StrCat(place, " is of store ", staged.uuid, ", not of ", uuid_));
-  }
-  if (staged.version != version) {
-    return Bad(absl::StrCat(place, " is of ", ToString(staged.version),
-                            ", not of ", ToString(version)));
-  }
-  if (staged.world_size != progress.spec.world_size) {
-    return Bad(absl::StrCat(place, " is of a world of ", staged.world_size,
-                            ", not of ", progress.spec.world_size));
-  }
-  return CheckFiles(staged);
-}
-
-absl::Status Store::Impl::CheckFiles(const StagedRank& staged) const {
-  const std::string folder =
-      absl::StrCat(StagingOf(staged.version.attempt), "/", staged.rank, "/");
-  for (const StagedFile& file : staged.files) {
-    if (!absl::StartsWith(file.path, folder) ||
-        absl::StrContains(file.path, "..")) {
-      return Bad(absl::StrCat("staged file \"", file.path, "\" is not below \"",
-                              folder, "\""));
-    }
-    const std::string path = absl::StrCat(path_, "/", file.path);
-    uint64_t bytes = 0;
-    CKPTDB_RETURN_IF_ERROR(
-        FromRocksRead(database_->files()->GetFileSize(
-                          path, rocksdb::IOOptions(), &bytes, nullptr),
-                      absl::StrCat("staged file \"", path, "\"")));
-    if (bytes != file.bytes) {
-      return absl::DataLossError(
-          absl::StrCat("staged file \"", path, "\" has ", bytes,
-                       " bytes, not the ", file.bytes, " that were written"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Store::Impl::AddRank(const StagedRank& staged,
-                                  Commit* commit) const {
-  const std::string place = absl::StrCat("staged rank ", staged.rank);
-  absl::StatusOr<RankRecord> record = DecodeRankRecord(staged.rank_record);
-  CKPTDB_RETURN_IF_ERROR(internal::Annotate(record.status(), place));
-  if (record->version != staged.version || record->rank != staged.rank) {
-    return Bad(absl::StrCat(place, " has the record of ",
-                            ToString(record->version), " rank ", record->rank));
-  }
-  for (const auto& [key, value] : staged.inline_entries) {
-    CKPTDB_ASSIGN_OR_RETURN(const DataKey parsed, ParseDataKey(key));
-    if (parsed.version != staged.version || parsed.rank != staged.rank) {
-      return Bad(
-          absl::StrCat(place, " has an entry of ", DescribeDataKey(key)));
-    }
-    commit->inline_bytes += key.size() + value.size();
-  }
-  for (const StagedFile& file : staged.files) {
-    commit->files.push_back(absl::StrCat(path_, "/", file.path));
-  }
-  commit->ranks[staged.rank] = *std::move(record);
-  commit->rank_bytes[staged.rank] = staged.rank_record;
-  commit->staged[staged.rank] = &staged;
-  return absl::OkStatus();
-}
-
-absl::Status Store::Impl::AddRetired(const Progress& progress,
-                                     const PublishSpec& spec,
-                                     Commit* commit) const {
-  std::set<int64_t> steps(spec.retire.begin(), spec.retire.end());
-  const std::lock_guard<std::mutex> lock(catalog_mutex_);
-  for (const int64_t step : steps) {
-    if (step == progress.spec.step) {
-      return Bad(absl::StrCat("step ", step, " cannot be retired by itself"));
-    }
-    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
-                            internal::Annotate(catalog_.FindStep(step), path_));
-    if (record.pinned) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path_, ": step ", step, " is pinned"));
-    }
-    commit->retired.push_back(record.version);
-    commit->removed_steps.push_back(step);
-  }
-  const auto replaced = catalog_.steps.find(progress.spec.step);
-  if (replaced != catalog_.steps.end()) {
-    if (replaced->second.pinned) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path_, ": step ", progress.spec.step, " is pinned"));
-    }
-    commit->retired.push_back(replaced->second.version);
-  }
-  return absl::OkStatus();
-}
-
-void Store::Impl::FillStep(const Version& version, const Progress& progress,
-                           const PublishSpec& spec, Commit* commit) const {
-  StepRecord& step = commit->step;
-  step.version = version;
-  step.chain = {version};
-  step.has_parent = progress.parent.version.attempt != 0;
-  step.parent = progress.parent.version;
-  step.world_size = progress.spec.world_size;
-  step.slice_bounds = progress.spec.slice_bounds;
-  step.committed_at_micros = environment_->NowMicros();
-  step.save_micros = step.committed_at_micros - progress.begun_at_micros;
-  step.ephemeral = spec.ephemeral;
-  step.metrics = spec.metrics;
-  step.user_metadata = spec.user_metadata;
-  step.library_version = CKPTDB_VERSION;
-  std::set<Version> references;
-  for (const RankRecord& rank : commit->ranks) {
-    step.rank_digests.push_back(HashBytes(commit->rank_bytes[rank.rank]));
-    for (const Item& item : rank.items) {
-      ++step.items;
-      step.rows += item.rows;
-      step.raw_bytes += item.raw_bytes;
-      if (item.data == version) step.stored_bytes += item.stored_bytes;
-      if (item.data != version) references.insert(item.data);
-    }
-  }
-  step.references.assign(references.begin(), references.end());
-}
-
-absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
-    const Version& version, const Progress& progress,
-    absl::Span<const StagedRank> ranks, const PublishSpec& spec) const {
-  CKPTDB_RETURN_IF_ERROR(CheckFree(progress.spec));
-  CKPTDB_RETURN_IF_ERROR(CheckMetadata(spec));
-  const uint32_t world_size = progress.spec.world_size;
-  Commit commit;
-  commit.ranks.resize(world_size);
-  commit.rank_bytes.resize(world_size);
-  commit.staged.resize(world_size);
-  for (const StagedRank& staged : ranks) {
-    CKPTDB_RETURN_IF_ERROR(CheckStaged(version, progress, staged));
-    if (staged.rank >= world_size) {
-      return Bad(absl::StrCat("staged rank ", staged.rank,
-                              " is not below the world size ", world_size));
-    }
-    if (commit.staged[staged.rank] != nullptr) {
-      return Bad(absl::StrCat("rank ", staged.rank, " is there twice"));
-    }
-    CKPTDB_RETURN_IF_ERROR(AddRank(staged, &commit));
-  }
-  std::vector<uint32_t> missing;
-  for (uint32_t rank = 0; rank < world_size; ++rank) {
-    if (commit.staged[rank] == nullptr) missing.push_back(rank);
-  }
-  if (!missing.empty()) {
-    return Bad(absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ",
-                            world_size, " are missing"));
-  }
-  CKPTDB_RETURN_IF_ERROR(internal::CheckRanksAgree(commit.ranks));
-  CKPTDB_RETURN_IF_ERROR(AddRetired(progress, spec, &commit));
-  if (commit.inline_bytes > 2 * kInlineBytes) {
-    return Bad(absl::StrCat("entries of ", commit.inline_bytes,
-                            " bytes for the write batch; the limit is ",
-                            2 * kInlineBytes));
-  }
-  FillStep(version, progress, spec, &commit);
-  CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
-      database_->files().get(), path_,
-      commit.inline_bytes * kBatchCopies + kBatchOverhead,
-      options_.reserve_bytes));
-  return commit;
 }
 
 absl::StatusOr<SaveResult> Store::Impl::Publish(
@@ -470,8 +223,9 @@ void Store::Impl::Acknowledge(Commit commit) {
   }
   DropProgress(version);
   // Empty by now, as the files were moved; the sweep removes it otherwise.
-  internal::RemoveTree(database_->files().get(),
-                       absl::StrCat(path_, "/", StagingOf(version.attempt)))
+  internal::RemoveTree(
+      database_->files().get(),
+      absl::StrCat(path_, "/", internal::StagingOf(version.attempt)))
       .IgnoreError();
   RequestSweep();
 }
@@ -481,7 +235,8 @@ absl::StatusOr<SaveResult> Store::Impl::Save(const SaveSpec& spec,
                                              const PublishSpec& publish,
                                              const StageOptions& stage) {
   if (spec.world_size != 1) {
-    return Bad(absl::StrCat("Save is of one rank, not of ", spec.world_size));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Save is of one rank, not of ", spec.world_size));
   }
   const int64_t started = environment_->NowMicros();
   // Nobody else stages for this attempt, so its record need not be durable

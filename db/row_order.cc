@@ -122,9 +122,8 @@ absl::Status RowOrder::SortAll(std::optional<SliceRange> owned) {
     }
   }
   RowRef* const end = refs_.get() + rows_;
-  std::sort(refs_.get(), end, [this](const RowRef& a, const RowRef& b) {
-    return PositionOf(a) < PositionOf(b);
-  });
+  SortByPosition(refs_.get(), end);
+  sorted_ = true;
   return CheckTwice(refs_.get(), end);
 }
 
@@ -140,8 +139,9 @@ absl::Status RowOrder::CheckTwice(const RowRef* begin,
                                   " and ", std::next(twice)->block));
 }
 
-// A counting sort by slice: each thread counts its part of the rows, then puts
-// them where its predecessors' end.
+// A counting sort by group: each thread counts its part of the rows, then puts
+// them where its predecessors' end. 256 groups, as the processor writes to so
+// many places at once without waiting.
 absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
                                   int threads) {
   constexpr uint64_t kRowsWorthAThread = 65536;
@@ -149,8 +149,7 @@ absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
       std::clamp<uint64_t>(rows() / kRowsWorthAThread, 1,
                            static_cast<uint64_t>(std::clamp(threads, 1, 4))));
   const auto parts = SplitRows(blocks_, rows(), workers);
-  std::vector<std::vector<uint64_t>> next(workers,
-                                          std::vector<uint64_t>(kSlices));
+  std::vector<std::array<uint64_t, kGroups>> next(workers);
   const auto for_rows = [&](size_t worker, const auto& visit) {
     for (const Part& part : parts[worker]) {
       const int64_t* ids = blocks_[part.block].ids.data();
@@ -162,56 +161,80 @@ absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
   CKPTDB_RETURN_IF_ERROR(ParallelFor(
       static_cast<int>(workers), workers, [&](int, uint64_t worker) {
         absl::Status status;
+        next[worker].fill(0);
         for_rows(worker, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
-          ++next[worker][slice];
+          ++next[worker][slice / kGroupSlices];
           if (owned.has_value() && !owned->Contains(slice) && status.ok()) {
             status = Foreign(table_, id, slice, *owned);
           }
         });
         return status;
       }));
-  slice_begin_.resize(kSlices + size_t{1});
   uint64_t total = 0;
-  for (uint32_t slice = 0; slice < kSlices; ++slice) {
-    slice_begin_[slice] = total;
-    for (std::vector<uint64_t>& counts : next) {
-      const uint64_t count = counts[slice];
-      counts[slice] = total;
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    group_begin_[group] = total;
+    for (auto& counts : next) {
+      const uint64_t count = counts[group];
+      counts[group] = total;
       total += count;
     }
   }
-  slice_begin_[kSlices] = total;
-  for (uint32_t group = 0; group <= kGroups; ++group) {
-    group_begin_[group] = slice_begin_[size_t{group} * kGroupSlices];
-  }
+  group_begin_[kGroups] = total;
   return ParallelFor(
       static_cast<int>(workers), workers, [&](int, uint64_t worker) {
         for_rows(worker,
                  [&](size_t block, uint64_t row, int64_t id, uint16_t slice) {
-                   refs_[next[worker][slice]++] = {static_cast<uint64_t>(id),
-                                                   static_cast<uint32_t>(block),
-                                                   static_cast<uint32_t>(row)};
+                   refs_[next[worker][slice / kGroupSlices]++] = {
+                       static_cast<uint64_t>(id), static_cast<uint32_t>(block),
+                       static_cast<uint32_t>(row)};
                  });
         return absl::OkStatus();
       });
 }
 
 absl::Status RowOrder::SortGroup(uint32_t group) {
-  for (uint32_t i = 0; i < kGroupSlices; ++i) {
-    const uint32_t slice = group * kGroupSlices + i;
-    RowRef* const begin = refs_.get() + slice_begin_[slice];
-    RowRef* const end = refs_.get() + slice_begin_[slice + size_t{1}];
-    std::sort(begin, end,
-              [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
-    CKPTDB_RETURN_IF_ERROR(CheckTwice(begin, end));
+  RowRef* const begin = refs_.get() + group_begin_[group];
+  RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
+  // Ids that fall into few slices make groups that would double the memory.
+  constexpr int64_t kMostRowsCopied = int64_t{1} << 20;
+  if (end - begin > kMostRowsCopied) {
+    SortByPosition(begin, end);
+  } else {
+    SortBySlice(begin, end);
   }
-  return absl::OkStatus();
+  return CheckTwice(begin, end);
+}
+
+void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
+  std::sort(begin, end, [this](const RowRef& a, const RowRef& b) {
+    return PositionOf(a) < PositionOf(b);
+  });
+}
+
+// The same for the rows of one group: a counting sort by slice through a copy,
+// then each slice by id.
+void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
+  const std::vector<RowRef> copy(begin, end);
+  const auto slice_of = [this](const RowRef& row) {
+    return PositionOf(row).slice % kGroupSlices;
+  };
+  std::array<size_t, kGroupSlices + 1> slice_end{};
+  for (const RowRef& row : copy) ++slice_end[slice_of(row) + 1];
+  for (uint32_t i = 0; i < kGroupSlices; ++i) slice_end[i + 1] += slice_end[i];
+  for (const RowRef& row : copy) begin[slice_end[slice_of(row)]++] = row;
+  RowRef* from = begin;
+  for (uint32_t i = 0; i < kGroupSlices; ++i) {
+    RowRef* const to = begin + slice_end[i];
+    std::sort(from, to,
+              [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
+    from = to;
+  }
 }
 
 absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
                                                           uint64_t end) {
   const auto rows = absl::MakeConstSpan(refs_.get() + begin, end - begin);
-  if (slice_begin_.empty()) return rows;  // SortAll has sorted them
+  if (sorted_) return rows;
   const auto last =
       std::lower_bound(group_begin_.begin(), group_begin_.end(), end);
   auto group = static_cast<uint32_t>(

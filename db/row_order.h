@@ -27,8 +27,8 @@ struct RowRef {
   uint32_t row;
 };
 
-// Sixteen bytes a row and nothing more: one counting sort by slice, then each
-// group of slices by id in place, when it is first needed. Thread-safe once
+// Sixteen bytes a row and nothing more: one counting sort by groups of
+// slices, then each group in place, when it is first needed. Thread-safe once
 // built.
 class RowOrder {
  public:
@@ -62,6 +62,8 @@ class RowOrder {
   absl::Status Distribute(std::optional<SliceRange> owned, int threads);
   absl::Status SortAll(std::optional<SliceRange> owned);
   absl::Status SortGroup(uint32_t group);
+  void SortByPosition(RowRef* begin, RowRef* end) const;
+  void SortBySlice(RowRef* begin, RowRef* end) const;
   absl::Status CheckTwice(const RowRef* begin, const RowRef* end) const;
 
   const TableItem table_;
@@ -69,8 +71,8 @@ class RowOrder {
   uint64_t rows_ = 0;
   // Not a vector: the threads that fill it are the first to touch it.
   std::unique_ptr<RowRef[]> refs_;
+  bool sorted_ = false;  // as a whole; else group by group
   std::array<uint64_t, kGroups + 1> group_begin_{};
-  std::vector<uint64_t> slice_begin_;  // of each slice, and the end; or none
   std::array<std::once_flag, kGroups> group_once_;
   std::array<absl::Status, kGroups> group_status_;
 };

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/database.h"
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/guarded_file_system.h"
@@ -73,7 +74,8 @@ class RankStager {
     }
     // What is at the folder is removed first: it must be this rank's.
     if (ticket_.staging !=
-        absl::StrCat("staging/", ticket_.version.attempt, "/", ticket_.rank)) {
+        absl::StrCat(internal::StagingOf(ticket_.version.attempt), "/",
+                     ticket_.rank)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "ticket of rank ", ticket_.rank, " for ", ToString(ticket_.version),
           " has the staging folder \"", ticket_.staging, "\""));

@@ -1,4 +1,5 @@
-// The owner's state, shared by store.cc, publish.cc and sweep.cc; internal.
+// The owner's state, shared by store.cc, publish.cc, publish_check.cc and
+// sweep.cc; internal.
 #ifndef CKPTDB_DB_STORE_IMPL_H_
 #define CKPTDB_DB_STORE_IMPL_H_
 
@@ -23,6 +24,13 @@
 #include "ckptdb/db/store.h"
 
 namespace ckptdb {
+
+namespace internal {
+
+// Room for a commit besides its entries.
+inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
+
+}  // namespace internal
 
 class Store::Impl {
  public:

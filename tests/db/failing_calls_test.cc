@@ -104,7 +104,9 @@ class FailingCallsTest : public ::testing::Test {
   static void ExpectClean(const absl::Status& status, const Fault& fault) {
     if (status.ok()) return;
     const bool full = fault.error.IsNoSpace();
+    // FailedPrecondition when the background came upon it first.
     const bool known = absl::IsUnavailable(status) ||
+                       absl::IsFailedPrecondition(status) ||
                        absl::IsPermissionDenied(status) ||
                        (full && absl::IsResourceExhausted(status));
     EXPECT_TRUE(known) << status;
