@@ -93,14 +93,14 @@ class BlockPool : public rocksdb::MemoryAllocator {
 }  // namespace
 
 std::shared_ptr<rocksdb::Cache> PooledBlocks() {
-  static const auto* const shared = [] {
+  static const auto* const kShared = [] {
     rocksdb::LRUCacheOptions options;
     options.capacity = 0;
     options.num_shard_bits = 0;
     options.memory_allocator = std::make_shared<BlockPool>();
     return new std::shared_ptr<rocksdb::Cache>(rocksdb::NewLRUCache(options));
   }();
-  return *shared;
+  return *kShared;
 }
 
 }  // namespace ckptdb::internal

@@ -266,7 +266,7 @@ absl::Status Database::ForEach(
 }
 
 absl::Status Database::status() const {
-  const absl::Status failure = listener_->status();
+  absl::Status failure = listener_->status();
   if (failure.ok()) return failure;
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", store_,
@@ -275,7 +275,7 @@ absl::Status Database::status() const {
 
 absl::Status Database::Changed(const rocksdb::Status& status,
                                absl::string_view what) {
-  const absl::Status converted = FromRocks(status, what);
+  absl::Status converted = FromRocks(status, what);
   if (!converted.ok()) listener_->Fail(converted);
   return converted;
 }
@@ -301,6 +301,7 @@ absl::Status Database::SyncLog() {
 absl::Status Database::Flush(const std::vector<Family>& families) {
   CKPTDB_RETURN_IF_ERROR(status());
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  handles.reserve(families.size());
   for (const Family each : families) handles.push_back(family(each));
   return Changed(rocks_->Flush(rocksdb::FlushOptions(), handles), "flushing");
 }

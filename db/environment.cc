@@ -15,10 +15,10 @@ int64_t WallMicros() {
 }  // namespace
 
 std::shared_ptr<Environment> Environment::Default() {
-  static const auto* const shared =
+  static const auto* const kShared =
       new std::shared_ptr<Environment>(std::make_shared<Environment>(
           rocksdb::FileSystem::Default(), WallMicros, /*on_disk=*/true));
-  return *shared;
+  return *kShared;
 }
 
 Environment::Environment(std::shared_ptr<rocksdb::FileSystem> file_system,

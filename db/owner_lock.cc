@@ -1,9 +1,9 @@
 #include "ckptdb/db/owner_lock.h"
 
-#include <limits.h>
 #include <unistd.h>
 
 #include <array>
+#include <climits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,7 +25,8 @@ std::string HostName() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
-    std::shared_ptr<rocksdb::FileSystem> files, const std::string& store) {
+    const std::shared_ptr<rocksdb::FileSystem>& files,
+    const std::string& store) {
   const std::string holder = store + "/OWNER";
   rocksdb::FileLock* lock = nullptr;
   const rocksdb::IOStatus status =

@@ -17,7 +17,8 @@ class OwnerLock {
  public:
   // Unavailable naming the holder's pid, host and time when there is one.
   static absl::StatusOr<std::unique_ptr<OwnerLock>> Acquire(
-      std::shared_ptr<rocksdb::FileSystem> files, const std::string& store);
+      const std::shared_ptr<rocksdb::FileSystem>& files,
+      const std::string& store);
   ~OwnerLock();
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;

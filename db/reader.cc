@@ -1,10 +1,9 @@
 #include "ckptdb/db/reader.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>

@@ -47,7 +47,7 @@ absl::Status FromRocks(const rocksdb::Status& status,
 
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context) {
-  const absl::Status converted = FromRocks(status, context);
+  absl::Status converted = FromRocks(status, context);
   if (!absl::IsNotFound(converted)) return converted;
   return absl::DataLossError(converted.message());
 }

@@ -57,7 +57,7 @@ std::string StreamCursor::KeyAt(const RowPosition& position) const {
 }
 
 std::string StreamCursor::Place() const {
-  const std::string place = PlaceOf(step_.record(), part_);
+  std::string place = PlaceOf(step_.record(), part_);
   if (!entries_->Valid()) return place;
   return absl::StrCat(place, ", key of ",
                       DescribeDataKey(FromSlice(entries_->key())));

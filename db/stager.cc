@@ -134,7 +134,7 @@ class RankStager {
         options_.reserve_bytes));
     CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
-    const absl::Status status = WriteSegments(folder);
+    absl::Status status = WriteSegments(folder);
     if (status.ok()) return status;
     // The sweep removes what this cannot.
     internal::RemoveTree(files_.get(), folder).IgnoreError();

@@ -18,7 +18,6 @@ namespace ckptdb {
 
 using internal::Annotate;
 using internal::Family;
-using internal::ToSlice;
 
 Store::Impl::Impl(absl::string_view path, const StoreOptions& options)
     : path_(path),

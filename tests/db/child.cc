@@ -1,13 +1,13 @@
 #include "ckptdb/tests/db/child.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 
 #include "gtest/gtest.h"
 

@@ -15,9 +15,9 @@
 //
 // "--nobody" before the command gives up root's rights first.
 #include <grp.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 #include <iterator>
 #include <string>

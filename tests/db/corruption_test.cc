@@ -136,7 +136,7 @@ class CorruptionTest : public ::testing::Test {
       if (Outline(other) == outline) found = &other;
     }
     EXPECT_EQ(outline, Outline(*found)) << "a step is missing in silence";
-    const absl::Status read = ReadModel(sim->store(), *found);
+    absl::Status read = ReadModel(sim->store(), *found);
     if (!read.ok()) ExpectNamesThePlace(read);
     EXPECT_THAT(std::string(read.message()),
                 ::testing::Not(HasSubstr("wrong bytes")));

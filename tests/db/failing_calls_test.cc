@@ -238,7 +238,7 @@ TEST_F(FailingOpenTest, Follower) {
                     for (const int64_t step : {int64_t{10}, int64_t{20}}) {
                       const auto open = (*reader)->OpenStep(step);
                       if (!open.ok()) return open.status();
-                      const absl::Status verified = (*open)->Verify();
+                      absl::Status verified = (*open)->Verify();
                       if (!verified.ok()) return verified;
                     }
                     return absl::OkStatus();

@@ -193,7 +193,7 @@ absl::Status SimStore::Save(const SaveSpec& spec, const ModelStep& step,
   with_serial.metrics[kSerial] = step.serial;
   std::vector<StagedRank> staged;
   CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, Begin(spec, step, &staged));
-  const absl::Status status =
+  absl::Status status =
       store_->Publish(save.version, staged, with_serial).status();
   if (!status.ok()) store_->Abandon(save.version).IgnoreError();
   return status;
@@ -217,7 +217,7 @@ ModelStep BulkStep(double serial) {
 }
 
 Action SaveAction(int64_t step, const ModelStep& content,
-                  std::vector<int64_t> retire) {
+                  const std::vector<int64_t>& retire) {
   return {absl::StrCat("save ", step),
           [=](SimStore* sim) {
             PublishSpec publish;
@@ -372,7 +372,8 @@ void ExpectUsable(SimStore* sim, StoreModel model) {
   ExpectModel(sim->store(), model);
 }
 
-void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run) {
+void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run,
+                uint64_t stride) {
   constexpr int kThreads = 24;
   // All databases of a process share them.
   rocksdb::Env::Default()->SetBackgroundThreads(kThreads, rocksdb::Env::HIGH);
@@ -381,7 +382,8 @@ void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {
-      for (uint64_t at = next++; at < count; at = next++) {
+      for (uint64_t at = next.fetch_add(stride); at < count;
+           at = next.fetch_add(stride)) {
         if (::testing::Test::HasFailure()) return;
         run(at);
       }
