@@ -315,7 +315,8 @@ uint64_t SimDisk::Digest() const {
 void SimDisk::Walk(uint64_t folder, const std::string& prefix,
                    const Visitor& visit) const {
   for (const auto& [name, child] : inodes_.at(folder).names) {
-    const std::string path = prefix + "/" + name;
+    std::string path = prefix;
+    path.append("/").append(name);
     const SimInode& inode = inodes_.at(child);
     visit(path, inode);
     if (inode.is_folder) Walk(child, path, visit);

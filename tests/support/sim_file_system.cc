@@ -8,9 +8,6 @@
 namespace ckptdb::testing {
 namespace {
 
-using rocksdb::FileOptions;
-using rocksdb::IODebugContext;
-using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using Handle = SimVolume::Handle;
 

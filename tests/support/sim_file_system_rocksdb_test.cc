@@ -20,7 +20,6 @@ namespace ckptdb::testing {
 namespace {
 
 using rocksdb::Status;
-using ::testing::ElementsAre;
 
 constexpr char kDb[] = "/db";
 
@@ -50,7 +49,7 @@ class Database {
     const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
         {"default", options_}, {"bulk", options_}};
     rocksdb::DB* db = nullptr;
-    const Status status =
+    Status status =
         secondary ? rocksdb::DB::OpenAsSecondary(options_, kDb, "/secondary",
                                                  families, &handles_, &db)
                   : rocksdb::DB::Open(options_, kDb, families, &handles_, &db);
@@ -243,7 +242,7 @@ class Workload {
   std::vector<Acknowledged> log_;
 };
 
-void CheckImage(std::shared_ptr<SimFileSystem> image,
+void CheckImage(const std::shared_ptr<SimFileSystem>& image,
                 const Acknowledged& expected) {
   Database db(image);
   ASSERT_DB_OK(db.Open());
