@@ -2,7 +2,7 @@
 //
 // A scan allocates and frees a block of 256 KiB or more a page. The C
 // library gives such memory back to the system each time, and takes it again
-// with a page fault every 4 KiB: half of the processor time of a restore. A
+// with a page fault every 4 KiB. A
 // pool keeps some of it.
 #ifndef CKPTDB_DB_BLOCK_POOL_H_
 #define CKPTDB_DB_BLOCK_POOL_H_
