@@ -20,7 +20,7 @@ struct BenchOptions {
   int alternative_repetitions = 1;
   // Workers of a save or a restore of ours. 0: the library's defaults.
   int threads = 0;
-  // Of the table of `full` and `restore`.
+  // Of the table of `full`, `restore` and `marks`.
   uint64_t rows = 8'000'000;
   // Of the tensors of `dense` and `restore`.
   uint64_t dense_bytes = uint64_t{2} << 30;
@@ -41,6 +41,19 @@ absl::Status RunRestore(const BenchOptions& options, Report* report);
 absl::Status RunRetention(const BenchOptions& options, Report* report);
 // A small save, in units of one fsync.
 absl::Status RunTiny(const BenchOptions& options, Report* report);
+// A save of 1 % of the rows, against one of all.
+absl::Status RunDelta(const BenchOptions& options, Report* report);
+// Restores of a base with ten and with a hundred deltas, against the base.
+absl::Status RunChain(const BenchOptions& options, Report* report);
+// What 4 ranks saved, read by 3 and by 8.
+absl::Status RunReshard(const BenchOptions& options, Report* report);
+// One delta of 1 %, read by who holds the step before it.
+absl::Status RunFollow(const BenchOptions& options, Report* report);
+// Ten deltas folded into a base.
+absl::Status RunFold(const BenchOptions& options, Report* report);
+
+// Marking rows as changed, of a table of `rows`. Needs no folder.
+absl::Status RunMarks(const BenchOptions& options, Report* report);
 
 }  // namespace ckptdb::bench
 

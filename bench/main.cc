@@ -23,6 +23,12 @@ constexpr Case kCases[] = {
     {"restore", "read both back, cold", RunRestore},
     {"retention", "delete a step; open a store of many steps", RunRetention},
     {"tiny", "save 1,000 rows and 1 MiB of tensors", RunTiny},
+    {"delta", "save 1 % of the rows, against all", RunDelta},
+    {"chain", "restore a base with 10 and 100 deltas", RunChain},
+    {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
+    {"follow", "read one delta over what is held", RunFollow},
+    {"fold", "fold 10 deltas into a base", RunFold},
+    {"marks", "mark rows as changed", RunMarks},
 };
 
 constexpr char kExample[] =

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,6 +34,12 @@ class Pages {
   size_t bytes_;
 };
 
+// Some rows of a table, as changes of it.
+struct ChangedPart {
+  std::vector<int64_t> ids;
+  std::unique_ptr<RowSource> rows;
+};
+
 // A table of 64 f32 of an embedding and 64 f32 of its optimizer, with random
 // ids.
 class Table {
@@ -52,8 +59,19 @@ class Table {
   // Under the name "table"; refers to this object.
   void AddTo(RankState* state) const;
 
+  // Changes every `stride`th row from `first` on, and says which.
+  std::unique_ptr<ChangedPart> Change(uint64_t first, uint64_t stride);
+  void AddChangesTo(const ChangedPart& changed, RankState* state) const;
+  // A copy of the rows with these ids.
+  absl::StatusOr<std::unique_ptr<Table>> Select(
+      const std::function<bool(int64_t id)>& wanted) const;
+
   // Scans the table back into this memory, its rows in the order they come.
   absl::Status ReadFrom(const StepReader& step, const ReadOptions& options);
+  // The same, one range of slices after the other.
+  absl::Status ReadParts(const StepReader& step,
+                         const std::vector<SliceRange>& parts,
+                         const ReadOptions& options);
   void Clear();
   // Of all rows, whatever their order.
   uint64_t Digest() const;

@@ -5,9 +5,11 @@ include(CMakePackageConfigHelpers)
 # The headers a user may include. Each includes only others of this list;
 # tests/install compiles all of them.
 set(CKPTDB_PUBLIC_HEADERS
+    db/change_reader.h
     db/crash_points.h
     db/options.h
     db/reader.h
+    db/row_tracker.h
     db/stager.h
     db/state.h
     db/step_reader.h

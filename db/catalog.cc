@@ -11,6 +11,12 @@
 namespace ckptdb::internal {
 namespace {
 
+// The attempt that made a step's state: folding it changes nothing of that.
+uint32_t SavedAs(const StepRecord& record) {
+  return record.has_increment ? record.increment.attempt
+                              : record.version.attempt;
+}
+
 template <typename Record>
 absl::Status LoadRecords(
     const Database& database, char kind,
@@ -72,11 +78,20 @@ const StepRecord* Catalog::Newest() const {
   const StepRecord* newest = nullptr;
   for (const auto& [step, record] : steps) {
     if (record.quarantined) continue;
-    if (newest == nullptr || newest->version.attempt < record.version.attempt) {
+    if (newest == nullptr || SavedAs(*newest) < SavedAs(record)) {
       newest = &record;
     }
   }
   return newest;
+}
+
+const StepRecord* Catalog::FindVersion(const Version& version) const {
+  const auto step = steps.find(version.step);
+  if (step != steps.end() && step->second.version == version) {
+    return &step->second;
+  }
+  const auto old = retired.find(version);
+  return old == retired.end() ? nullptr : &old->second;
 }
 
 absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
@@ -105,6 +120,16 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
                                    std::move(record));
         return absl::OkStatus();
       }));
+  CKPTDB_RETURN_IF_ERROR(LoadRecords<StepRecord>(
+      database, 'v', DecodeStepRecord,
+      [&](const MetaKey& key, StepRecord record) -> absl::Status {
+        if (record.version != key.version) {
+          return Misplaced(record.version, key);
+        }
+        catalog.retired.emplace_hint(catalog.retired.end(), key.version,
+                                     std::move(record));
+        return absl::OkStatus();
+      }));
   return catalog;
 }
 
@@ -131,36 +156,21 @@ absl::StatusOr<RankRecord> LoadRank(const Database& database,
                                           record->rank));
 }
 
+absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
+                                                  const StepRecord& step) {
+  std::vector<RankRecord> ranks(step.world_size);
+  for (uint32_t rank = 0; rank < step.world_size; ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(ranks[rank], LoadRank(database, step, rank));
+  }
+  return ranks;
+}
+
 std::vector<Version> VersionsOf(const StepRecord& step) {
   std::vector<Version> versions = step.chain;
   versions.insert(versions.end(), step.references.begin(),
                   step.references.end());
+  if (step.has_increment) versions.push_back(step.increment);
   return versions;
-}
-
-std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank) {
-  std::vector<BorrowedItem> borrowed;
-  for (const Item& item : rank.items) {
-    if (item.data == rank.version) continue;
-    borrowed.push_back({item.data,
-                        ItemPrefix(item.data, rank.rank, item.kind, item.name),
-                        item.placement, item.stored_bytes});
-  }
-  return borrowed;
-}
-
-absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
-    const Database& database, const StepRecord& step) {
-  std::vector<BorrowedItem> all;
-  if (step.references.empty()) return all;
-  for (uint32_t rank = 0; rank < step.world_size; ++rank) {
-    CKPTDB_ASSIGN_OR_RETURN(const RankRecord record,
-                            LoadRank(database, step, rank));
-    for (BorrowedItem& item : BorrowedItems(record)) {
-      all.push_back(std::move(item));
-    }
-  }
-  return all;
 }
 
 }  // namespace ckptdb::internal

@@ -19,6 +19,8 @@ namespace ckptdb::internal {
 struct Catalog {
   RootRecord root;
   std::map<int64_t, StepRecord> steps;
+  // Versions that are no steps any more; some step may need what they hold.
+  std::map<Version, StepRecord> retired;
   std::map<uint32_t, AttemptRecord> attempts;
 
   std::vector<StepRecord> Steps() const;
@@ -26,8 +28,11 @@ struct Catalog {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   // The highest that is not quarantined; NotFound when there is none.
   absl::StatusOr<StepRecord> Latest() const;
-  // The step that was committed last and is not quarantined, or null.
+  // The step that was saved last and is not quarantined, or null.
   const StepRecord* Newest() const;
+  // The record of a version, of a step or of one that was; null when there is
+  // none.
+  const StepRecord* FindVersion(const Version& version) const;
 };
 
 // Reads all of it. NotFound when there is no root record.
@@ -37,19 +42,12 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database);
 absl::StatusOr<RankRecord> LoadRank(const Database& database,
                                     const StepRecord& step, uint32_t rank);
 
-// Chain and references: all versions that a step needs.
-std::vector<Version> VersionsOf(const StepRecord& step);
+// Of all its ranks.
+absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
+                                                  const StepRecord& step);
 
-// An item of another version whose bytes a step uses.
-struct BorrowedItem {
-  Version version;
-  std::string prefix;  // of its keys
-  Placement placement = Placement::kBulk;
-  uint64_t stored_bytes = 0;
-};
-std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank);
-absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
-    const Database& database, const StepRecord& step);
+// Chain, references and increment: all versions that a step needs.
+std::vector<Version> VersionsOf(const StepRecord& step);
 
 }  // namespace ckptdb::internal
 

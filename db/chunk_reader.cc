@@ -38,8 +38,8 @@ absl::Status ReadChunk(const StepReader::Impl& step, const RankItem& part,
   const Item& item = *part.item;
   std::string key = ItemPrefix(item.data, part.rank, item.kind, item.name);
   AppendChunk(chunk, &key);
-  const std::string place = absl::StrCat(PlaceOf(step.record(), part),
-                                         ", key of ", DescribeDataKey(key));
+  const std::string place =
+      absl::StrCat(PlaceOf(part), ", key of ", DescribeDataKey(key));
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
   rocksdb::PinnableSlice entry;

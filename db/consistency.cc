@@ -37,13 +37,18 @@ absl::Status CheckTensors(const Held& a, const Held& b) {
                                " and ", ToString(b.item->global_shape)));
 }
 
-bool SameColumns(const Item& a, const Item& b) {
-  return a.slice_hash == b.slice_hash &&
-         std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(),
-                    b.slots.end(), [](const Slot& x, const Slot& y) {
-                      return x.name == y.name && x.dtype == y.dtype &&
-                             x.elements == y.elements;
-                    });
+absl::Status CheckTables(const Held& a, const Held& b) {
+  if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
+    return Disagree(a, b, "their slots or slice hashes differ");
+  }
+  if (a.item->run == b.item->run) return absl::OkStatus();
+  const Held& base = a.item->run == RunKind::kBase ? a : b;
+  return Disagree(
+      a, b,
+      absl::StrCat("one has all rows, the other the changes; rank ", base.rank,
+                   " has all: ",
+                   base.item->base_reason.empty() ? "no changes were given"
+                                                  : base.item->base_reason));
 }
 
 // Shards that are alike are replicas. By the offset in the first dimension,
@@ -74,6 +79,16 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
 
 }  // namespace
 
+bool SameColumns(const Item& item, absl::Span<const Slot> slots,
+                 SliceHash slice_hash) {
+  return item.slice_hash == slice_hash &&
+         std::equal(item.slots.begin(), item.slots.end(), slots.begin(),
+                    slots.end(), [](const Slot& x, const Slot& y) {
+                      return x.name == y.name && x.dtype == y.dtype &&
+                             x.elements == y.elements;
+                    });
+}
+
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
   std::unordered_map<std::string, std::vector<Held>> tensors;
   std::unordered_map<std::string, Held> tables;
@@ -88,9 +103,8 @@ absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
         shards.push_back(held);
       } else if (item.kind == ItemKind::kRows) {
         const auto [first, is_new] = tables.emplace(item.name, held);
-        if (!is_new && !SameColumns(*first->second.item, item)) {
-          return Disagree(first->second, held,
-                          "their slots or slice hashes differ");
+        if (!is_new) {
+          CKPTDB_RETURN_IF_ERROR(CheckTables(first->second, held));
         }
       }
     }

@@ -8,9 +8,14 @@
 
 namespace ckptdb::internal {
 
+// Whether a table's run can be laid over that of `item`: the same slots in the
+// same order, and the same slice hash.
+bool SameColumns(const Item& item, absl::Span<const Slot> slots,
+                 SliceHash slice_hash);
+
 // InvalidArgument naming the item and two ranks: a tensor has one dtype and
 // one global shape, and shards that are alike or disjoint; a table has one set
-// of slots and one slice hash.
+// of slots and one slice hash, and is base runs only or delta runs only.
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
 
 }  // namespace ckptdb::internal

@@ -128,6 +128,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   options.create_missing_column_families = false;
   rocksdb::DB* rocks = nullptr;
   const std::string path = DatabasePath(store);
+  bool none = false;
+  CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&none));
+  if (none) {
+    return absl::NotFoundError(absl::StrCat("no store at \"", store, "\""));
+  }
   CKPTDB_RETURN_IF_ERROR(database->CheckFollowed(path));
   // A file system that is not the machine's does not have it yet.
   if (!environment.on_disk()) {

@@ -127,12 +127,17 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
   for (const std::string& name : names) {
     const std::string child = absl::StrCat(path, "/", name);
-    CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, child));
-    CKPTDB_RETURN_IF_ERROR(folder ? RemoveTree(files, child)
-                                  : RemoveFile(files, child));
+    // Others may be removing the same: a commit what it staged, and the sweep.
+    const absl::StatusOr<bool> folder = IsFolder(files, child);
+    if (absl::IsNotFound(folder.status())) continue;
+    CKPTDB_RETURN_IF_ERROR(folder.status());
+    CKPTDB_RETURN_IF_ERROR(*folder ? RemoveTree(files, child)
+                                   : RemoveFile(files, child));
   }
-  return FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
-                   absl::StrCat("removing folder \"", path, "\""));
+  const absl::Status removed =
+      FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
+                absl::StrCat("removing folder \"", path, "\""));
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
 }
 
 absl::StatusOr<uint64_t> TreeBytes(FileSystem* files, const std::string& path) {

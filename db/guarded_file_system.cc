@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/ingest_file.h"
 #include "ckptdb/db/rocks_status.h"
+#include "ckptdb/db/table_tail.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -101,7 +102,14 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   if (!staging_.empty() && absl::StartsWith(path, staging_)) {
     return OpenIngestFile(base_, path, options, result, debug);
   }
-  return target()->NewRandomAccessFile(path, options, result, debug);
+  IOStatus status = target()->NewRandomAccessFile(path, options, result, debug);
+  if (!status.ok() || !absl::EndsWith(path, ".sst")) return status;
+  uint64_t bytes = 0;
+  // RocksDB asks for it as well, and reports what is wrong.
+  if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {
+    return status;
+  }
+  return CheckTableTail(path, **result, bytes);
 }
 
 IOStatus GuardedFileSystem::NewWritableFile(

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/borrowed.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/schema/status.h"
@@ -61,15 +62,33 @@ class Measurer {
       usage.version = record.version;
       usage.own_bytes = record.stored_bytes;
       own_.insert(record.version);
-      referenced_.insert(record.chain.begin(), record.chain.end());
-      referenced_.insert(record.references.begin(), record.references.end());
-      CKPTDB_ASSIGN_OR_RETURN(const auto borrowed,
-                              LoadBorrowedItems(database_, record));
+      const std::vector<Version> needed = VersionsOf(record);
+      referenced_.insert(needed.begin(), needed.end());
+      if (needed.size() == 1) continue;
+      CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
+                              FindBorrower(catalog_, record));
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto borrowed,
+          LoadBorrowedItems(borrower, [&](const StepRecord& needed_step) {
+            return FindRanks(needed_step);
+          }));
       for (const BorrowedItem& item : borrowed) {
         usage.borrowed_bytes += item.stored_bytes;
       }
     }
     return absl::OkStatus();
+  }
+
+  // Those of a chain are asked for by every step of it.
+  absl::StatusOr<RankRecords> FindRanks(const StepRecord& step) {
+    RankRecords& ranks = ranks_[step.version];
+    if (ranks == nullptr) {
+      CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> loaded,
+                              LoadRanks(database_, step));
+      ranks =
+          std::make_shared<const std::vector<RankRecord>>(std::move(loaded));
+    }
+    return ranks;
   }
 
   void AddOthers() {
@@ -101,6 +120,7 @@ class Measurer {
   const std::string& store_;
   const Catalog& catalog_;
   const std::set<uint32_t>* const in_progress_;
+  std::map<Version, RankRecords> ranks_;
   std::set<Version> own_;
   std::set<Version> referenced_;
   std::set<Version> leased_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,18 @@ class Environment;
 // thread that passes it: see db/crash_points.h. For tests and drills.
 using PointHook = std::function<void(absl::string_view point)>;
 
+// How far deltas may go before a new base is due. The store says so in
+// SaveResult and refuses nothing.
+struct ChainBounds {
+  // Delta versions after the base: each costs a restore some seeks.
+  // Default: 50.
+  uint64_t max_deltas = 50;
+
+  // Stored bytes of delta runs relative to those of the base runs: a restore
+  // reads both. Default: 1.0.
+  double max_delta_ratio = 1.0;
+};
+
 struct StoreOptions {
   // Make the store when the folder holds none. Default: true.
   bool create_if_missing = true;
@@ -35,6 +48,11 @@ struct StoreOptions {
   // else lives on the disk. A save that would is refused before it starts.
   // Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
+
+  // Fold the newest step in the background when its chain is over `bounds`.
+  // Default: false.
+  bool background_fold = false;
+  ChainBounds fold_bounds = {};
 
   // Remove what nothing refers to in a background thread, at open and after
   // every commit and deletion. Off, only Sweep() does it. Default: true.
@@ -74,6 +92,14 @@ struct StageOptions {
   std::shared_ptr<Environment> environment = {};
 };
 
+// What becomes of the steps that were saved after the one a save goes on from:
+// of a run that was given up when an older step was restored.
+enum class AbandonedBranch {
+  kRefuse,  // FailedPrecondition: two runs write to one store, unless told
+  kKeep,    // they stay
+  kRemove,  // they stop to exist in the same write batch
+};
+
 // What is saved: fixed at Begin.
 struct SaveSpec {
   int64_t step = 0;
@@ -89,6 +115,15 @@ struct SaveSpec {
   // and staging checks it: see EvenSliceBounds. Empty: ids are on whatever
   // rank the trainer's own rule puts them. Default: empty.
   std::vector<uint32_t> slice_bounds = {};
+
+  // The step that the state goes on from: the one this trainer saved or
+  // restored last, as SaveResult::version or StepRecord::version had it.
+  // Tables that are given with their changes are saved as delta runs over it.
+  // It must be committed, not be quarantined, not be after `step`, and be the
+  // newest, unless `abandoned` says what becomes of those after it. Unset: all
+  // tables are saved whole. Default: unset.
+  std::optional<Version> parent = std::nullopt;
+  AbandonedBranch abandoned = AbandonedBranch::kRefuse;
 };
 
 // What is known when all ranks have staged.
@@ -96,6 +131,9 @@ struct PublishSpec {
   Metrics metrics = {};             // at most kMaxMetrics
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
   bool ephemeral = false;
+
+  // When SaveResult::base_due speaks.
+  ChainBounds bounds = {};
 
   // Steps that stop to exist in the same write batch, because retention says
   // so. Unknown ones are NotFound, pinned ones FailedPrecondition, and then
@@ -109,6 +147,24 @@ struct ReadOptions {
 
   // Read ahead of each stream. Default: 2 MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
+};
+
+// Called with what is done so far and in all, in bytes; from any thread, one
+// call at a time.
+using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
+
+struct FoldOptions {
+  // Workers that merge and write, each a range of slices. Default: 4.
+  int threads = 4;
+
+  // Read ahead of each stream. Default: 2 MiB.
+  uint64_t readahead_bytes = uint64_t{2} << 20;
+
+  // Asked often, from all workers: true ends the fold with Cancelled. What is
+  // done so far is kept, and the next Fold of the step goes on from there.
+  std::function<bool()> cancelled = {};
+
+  Progress progress = {};
 };
 
 }  // namespace ckptdb

@@ -1,9 +1,11 @@
 // Saves, from Begin to the commit: docs/design.md, "Save".
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/lineage.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/db/store_impl.h"
@@ -16,7 +18,47 @@ using internal::Family;
 using internal::FromRocks;
 using internal::ToSlice;
 
+// The tables that a save may add delta runs to.
+absl::StatusOr<std::string> ParentTables(const internal::Database& database,
+                                         const StepRecord& parent) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+                          internal::LoadRanks(database, parent));
+  std::map<std::string, Item> tables;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind != ItemKind::kRows) continue;
+      Item table;
+      table.kind = item.kind;
+      table.name = item.name;
+      table.data = item.data;
+      table.slots = item.slots;
+      table.slice_hash = item.slice_hash;
+      table.rows_per_page = item.rows_per_page;
+      tables.emplace(item.name, std::move(table));
+    }
+  }
+  RankRecord all;
+  all.version = parent.version;
+  for (auto& [name, item] : tables) all.items.push_back(std::move(item));
+  return EncodeRankRecord(all);
+}
+
 }  // namespace
+
+std::string Store::Impl::BaseDue(const StepRecord& step,
+                                 const ChainBounds& bounds) {
+  const uint64_t deltas = step.chain.size() - 1;
+  if (deltas >= bounds.max_deltas) {
+    return absl::StrCat(deltas, " deltas over the base; the bound is ",
+                        bounds.max_deltas);
+  }
+  const double bound =
+      bounds.max_delta_ratio * static_cast<double>(step.base_bytes);
+  if (deltas == 0 || static_cast<double>(step.delta_bytes) <= bound) return "";
+  return absl::StrCat("deltas of ", step.delta_bytes, " bytes over a base of ",
+                      step.base_bytes, "; the bound is ",
+                      bounds.max_delta_ratio, " of it");
+}
 
 absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
   const std::lock_guard<std::mutex> change(change_mutex_);
@@ -25,7 +67,7 @@ absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_, internal::kBatchOverhead,
       options_.reserve_bytes));
-  const AttemptRecord attempt = StartProgress(spec);
+  CKPTDB_ASSIGN_OR_RETURN(const AttemptRecord attempt, StartProgress(spec));
   absl::StatusOr<SaveHandle> handle = RecordAttempt(attempt, spec, sync);
   if (handle.ok()) {
     Pass(point::kBegun);
@@ -35,19 +77,21 @@ absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
   return handle;
 }
 
-AttemptRecord Store::Impl::StartProgress(const SaveSpec& spec) {
+absl::StatusOr<AttemptRecord> Store::Impl::StartProgress(const SaveSpec& spec) {
   AttemptRecord attempt;
   attempt.begun_at_micros = environment_->NowMicros();
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  absl::StatusOr<StepRecord> parent = internal::FindParent(catalog_, spec);
+  CKPTDB_RETURN_IF_ERROR(internal::Annotate(parent.status(), path_));
   // In memory first: a number that may be in the log is never used again.
   attempt.version = {spec.step, catalog_.root.next_attempt++};
   catalog_.attempts[attempt.version.attempt] = attempt;
   Progress& progress = progress_[attempt.version.attempt];
   progress.spec = spec;
   progress.begun_at_micros = attempt.begun_at_micros;
-  if (const StepRecord* parent = catalog_.Newest(); parent != nullptr) {
-    progress.parent = *parent;
+  if (parent->version.attempt != 0) {
     progress.parent_hold = Hold(internal::VersionsOf(*parent));
+    progress.parent = *std::move(parent);
   }
   return attempt;
 }
@@ -65,14 +109,12 @@ bool Store::Impl::DropProgress(const Version& version) {
   return true;
 }
 
-absl::StatusOr<SaveHandle> Store::Impl::RecordAttempt(
-    const AttemptRecord& attempt, const SaveSpec& spec, bool sync) {
+absl::Status Store::Impl::WriteAttempt(const AttemptRecord& attempt,
+                                       bool sync) {
   RootRecord root;
-  StepRecord parent;
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     root = catalog_.root;
-    parent = progress_[attempt.version.attempt].parent;
   }
   rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
   rocksdb::WriteBatch batch;
@@ -82,17 +124,34 @@ absl::StatusOr<SaveHandle> Store::Impl::RecordAttempt(
                     EncodeAttemptRecord(attempt));
   }
   CKPTDB_RETURN_IF_ERROR(FromRocks(put, "attempt record"));
-  CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, sync));
+  return database_->Write(&batch, sync);
+}
+
+absl::StatusOr<SaveHandle> Store::Impl::RecordAttempt(
+    const AttemptRecord& attempt, const SaveSpec& spec, bool sync) {
+  StepRecord parent;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    parent = progress_[attempt.version.attempt].parent;
+  }
+  CKPTDB_RETURN_IF_ERROR(WriteAttempt(attempt, sync));
   CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(
       database_->files().get(),
       absl::StrCat(path_, "/", internal::StagingOf(attempt.version.attempt))));
-  return SaveHandle{attempt.version,
-                    MakeTickets(attempt.version, spec, parent)};
+  SaveHandle handle;
+  handle.version = attempt.version;
+  CKPTDB_ASSIGN_OR_RETURN(handle.tickets,
+                          MakeTickets(attempt.version, spec, parent));
+  return handle;
 }
 
-std::vector<Ticket> Store::Impl::MakeTickets(const Version& version,
-                                             const SaveSpec& spec,
-                                             const StepRecord& parent) const {
+absl::StatusOr<std::vector<Ticket>> Store::Impl::MakeTickets(
+    const Version& version, const SaveSpec& spec,
+    const StepRecord& parent) const {
+  std::string parent_tables;
+  if (spec.parent.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent_tables, ParentTables(*database_, parent));
+  }
   std::vector<Ticket> tickets(spec.world_size);
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
     Ticket& ticket = tickets[rank];
@@ -100,7 +159,11 @@ std::vector<Ticket> Store::Impl::MakeTickets(const Version& version,
     ticket.version = version;
     ticket.world_size = spec.world_size;
     ticket.rank = rank;
-    ticket.slice_bounds = spec.slice_bounds;
+    if (!spec.slice_bounds.empty()) {
+      ticket.slices = {spec.slice_bounds[rank],
+                       spec.slice_bounds[rank + size_t{1}]};
+    }
+    ticket.parent_tables = parent_tables;
     ticket.staging =
         absl::StrCat(internal::StagingOf(version.attempt), "/", rank);
     if (parent.version.attempt == 0 || rank >= parent.world_size) continue;
@@ -142,6 +205,25 @@ absl::StatusOr<SaveResult> Store::Impl::Publish(
   // 3a. Check.
   CKPTDB_ASSIGN_OR_RETURN(Commit commit, Check(version, progress, ranks, spec));
   Pass(point::kChecked);
+  CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
+  SaveResult result;
+  result.version = version;
+  result.raw_bytes = commit.step.raw_bytes;
+  result.stored_bytes = commit.step.stored_bytes;
+  result.kind = commit.step.kind;
+  result.deltas = commit.step.chain.size() - 1;
+  result.base_due = BaseDue(commit.step, spec.bounds);
+  for (const RankRecord& rank : commit.ranks) {
+    for (const internal::BorrowedItem& item : internal::BorrowedItems(rank)) {
+      result.reused_bytes += item.stored_bytes;
+    }
+  }
+  Acknowledge(std::move(commit));
+  result.commit_micros = environment_->NowMicros() - started;
+  return result;
+}
+
+absl::Status Store::Impl::WriteOut(const Commit& commit) {
   // 3b. Ingest: the files of all ranks are in the database, and durable.
   if (!commit.files.empty()) {
     CKPTDB_RETURN_IF_ERROR(database_->SyncLog());
@@ -158,18 +240,7 @@ absl::StatusOr<SaveResult> Store::Impl::Publish(
   CKPTDB_RETURN_IF_ERROR(database_->Flush(families));
   Pass(point::kFlushed);
   database_->NoteWatermark();
-  SaveResult result;
-  result.version = version;
-  result.raw_bytes = commit.step.raw_bytes;
-  result.stored_bytes = commit.step.stored_bytes;
-  for (const RankRecord& rank : commit.ranks) {
-    for (const internal::BorrowedItem& item : internal::BorrowedItems(rank)) {
-      result.reused_bytes += item.stored_bytes;
-    }
-  }
-  Acknowledge(std::move(commit));
-  result.commit_micros = environment_->NowMicros() - started;
-  return result;
+  return absl::OkStatus();
 }
 
 absl::Status Store::Impl::WriteCommit(const Commit& commit) {
@@ -186,14 +257,18 @@ absl::Status Store::Impl::WriteCommit(const Commit& commit) {
     for (const auto& [key, value] : staged->inline_entries) {
       put(database_->family(Family::kInline), key, value);
     }
-    put(meta, RankKey(version, staged->rank), staged->rank_record);
+  }
+  for (size_t rank = 0; rank < commit.rank_bytes.size(); ++rank) {
+    put(meta, RankKey(version, static_cast<uint32_t>(rank)),
+        commit.rank_bytes[rank]);
   }
   for (const int64_t step : commit.removed_steps) {
     if (status.ok()) status = batch.Delete(meta, StepKey(step));
   }
-  for (const Version& retired : commit.retired) {
-    put(meta, AttemptKey(retired.attempt),
-        EncodeAttemptRecord({retired, AttemptState::kRetired, 0}));
+  for (const StepRecord& retired : commit.retired) {
+    put(meta, AttemptKey(retired.version.attempt),
+        EncodeAttemptRecord({retired.version, AttemptState::kRetired, 0}));
+    put(meta, RetiredKey(retired.version), EncodeStepRecord(retired));
   }
   put(meta, AttemptKey(version.attempt),
       EncodeAttemptRecord({version, AttemptState::kCommitted, 0}));
@@ -204,22 +279,13 @@ absl::Status Store::Impl::WriteCommit(const Commit& commit) {
 
 void Store::Impl::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
-  std::vector<internal::BorrowedItem> borrowed;
-  for (const RankRecord& rank : commit.ranks) {
-    for (internal::BorrowedItem& item : internal::BorrowedItems(rank)) {
-      borrowed.push_back(std::move(item));
-    }
-  }
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     for (const int64_t step : commit.removed_steps) catalog_.steps.erase(step);
-    for (const Version& retired : commit.retired) {
-      catalog_.attempts[retired.attempt].state = AttemptState::kRetired;
-      borrowed_.erase(retired);
-    }
+    for (const StepRecord& retired : commit.retired) NoteRetired(retired);
     catalog_.attempts[version.attempt] = {version, AttemptState::kCommitted, 0};
     catalog_.steps[version.step] = std::move(commit.step);
-    borrowed_[version] = std::move(borrowed);
+    runs_[version] = std::make_shared<const TableRuns>(RunsOf(commit.ranks));
   }
   DropProgress(version);
   // Empty by now, as the files were moved; the sweep removes it otherwise.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/consistency.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/lineage.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/store_impl.h"
 #include "ckptdb/schema/limits.h"
@@ -157,6 +158,15 @@ absl::Status Store::Impl::AddRetired(const Progress& progress,
                                      Commit* commit) const {
   std::set<int64_t> steps(spec.retire.begin(), spec.retire.end());
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  if (progress.spec.parent.has_value() &&
+      progress.spec.abandoned == AbandonedBranch::kRemove) {
+    for (const StepRecord& gone :
+         internal::DescendantsOf(catalog_, commit->step_parent)) {
+      if (gone.version.step != progress.spec.step) {
+        steps.insert(gone.version.step);
+      }
+    }
+  }
   for (const int64_t step : steps) {
     if (step == progress.spec.step) {
       return Bad(absl::StrCat("step ", step, " cannot be retired by itself"));
@@ -167,7 +177,7 @@ absl::Status Store::Impl::AddRetired(const Progress& progress,
       return absl::FailedPreconditionError(
           absl::StrCat(path_, ": step ", step, " is pinned"));
     }
-    commit->retired.push_back(record.version);
+    commit->retired.push_back(record);
     commit->removed_steps.push_back(step);
   }
   const auto replaced = catalog_.steps.find(progress.spec.step);
@@ -176,7 +186,7 @@ absl::Status Store::Impl::AddRetired(const Progress& progress,
       return absl::FailedPreconditionError(
           absl::StrCat(path_, ": step ", progress.spec.step, " is pinned"));
     }
-    commit->retired.push_back(replaced->second.version);
+    commit->retired.push_back(replaced->second);
   }
   return absl::OkStatus();
 }
@@ -185,9 +195,10 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
                            const PublishSpec& spec, Commit* commit) const {
   StepRecord& step = commit->step;
   step.version = version;
-  step.chain = {version};
-  step.has_parent = progress.parent.version.attempt != 0;
-  step.parent = progress.parent.version;
+  step.store_uuid = uuid_;
+  step.has_parent = commit->step_parent.version.attempt != 0;
+  step.parent = commit->step_parent.version;
+  if (step.has_parent) step.parent_digest = LineageDigest(commit->step_parent);
   step.world_size = progress.spec.world_size;
   step.slice_bounds = progress.spec.slice_bounds;
   step.committed_at_micros = environment_->NowMicros();
@@ -212,7 +223,7 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
 
 absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
     const Version& version, const Progress& progress,
-    absl::Span<const StagedRank> ranks, const PublishSpec& spec) const {
+    absl::Span<const StagedRank> ranks, const PublishSpec& spec) {
   CKPTDB_RETURN_IF_ERROR(CheckFree(progress.spec));
   CKPTDB_RETURN_IF_ERROR(CheckMetadata(spec));
   const uint32_t world_size = progress.spec.world_size;
@@ -240,6 +251,7 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
                             world_size, " are missing"));
   }
   CKPTDB_RETURN_IF_ERROR(internal::CheckRanksAgree(commit.ranks));
+  CKPTDB_RETURN_IF_ERROR(AddParent(progress, &commit));
   CKPTDB_RETURN_IF_ERROR(AddRetired(progress, spec, &commit));
   if (commit.inline_bytes > 2 * kInlineBytes) {
     return Bad(absl::StrCat("entries of ", commit.inline_bytes,
@@ -247,6 +259,7 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
                             2 * kInlineBytes));
   }
   FillStep(version, progress, spec, &commit);
+  CKPTDB_RETURN_IF_ERROR(AddChain(progress, &commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_,
       commit.inline_bytes * kBatchCopies + internal::kBatchOverhead,

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -13,9 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/catalog.h"
+#include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
+#include "ckptdb/db/lineage.h"
 #include "ckptdb/db/measure_usage.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
@@ -84,6 +87,8 @@ class Reader::Impl {
   }
   absl::StatusOr<Usage> GetUsage() const;
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
+                                                            int64_t to);
 
  private:
   Impl(absl::string_view path, const ReaderOptions& options)
@@ -92,7 +97,14 @@ class Reader::Impl {
         environment_(options.environment != nullptr ? options.environment
                                                     : Environment::Default()) {}
 
-  absl::StatusOr<std::shared_ptr<void>> TakeLease(const StepRecord& record);
+  template <typename Plan>
+  struct Planned;
+  template <typename Plan>
+  absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Secure(
+      int64_t step,
+      const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan);
+  absl::StatusOr<std::shared_ptr<void>> TakeLease(
+      int64_t step, const std::vector<Version>& versions);
   void Drop(const std::string& uuid);
   void RenewLeases();
 
@@ -172,34 +184,92 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage() const {
                                 environment_->NowMicros(), nullptr);
 }
 
-absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
-    int64_t step) {
+// What a reader is about to read, as of one moment.
+template <typename Plan>
+struct Reader::Impl::Planned {
+  Version version;  // of the step, which tells whether it is still the same
+  std::vector<Version> versions;
+  Plan plan;
+};
+
+// The lease first, then a look whether the step is still there: the owner
+// reads the leases after the commit that retires a step. Either it sees the
+// lease, or this sees the step gone.
+template <typename Plan>
+absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Reader::Impl::Secure(
+    int64_t step,
+    const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan) {
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
-  CKPTDB_ASSIGN_OR_RETURN(StepRecord record, FindStep(step));
-  // The lease first, then a look whether the step is still there: the owner
-  // reads the leases after the commit that retires a step. Either it sees the
-  // lease, or this sees the step gone.
-  for (int i = 0; i < kCatchUpTries; ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(std::shared_ptr<void> lease, TakeLease(record));
+  const auto locked_plan = [&]() -> absl::StatusOr<Planned<Plan>> {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Annotate(make_plan(), path_);
+  };
+  absl::StatusOr<Planned<Plan>> planned = locked_plan();
+  if (!planned.ok()) {
+    // As of the last refresh; it may be right by now.
     CKPTDB_RETURN_IF_ERROR(Refresh());
-    CKPTDB_ASSIGN_OR_RETURN(StepRecord now, FindStep(step));
-    const bool same = now.version == record.version;
-    record = std::move(now);
-    if (!same) continue;
-    return StepReader::Impl::Load(database_.get(), std::move(record),
-                                  std::move(lease));
+    planned = locked_plan();
+  }
+  for (int i = 0; i < kCatchUpTries; ++i) {
+    CKPTDB_RETURN_IF_ERROR(planned.status());
+    CKPTDB_ASSIGN_OR_RETURN(std::shared_ptr<void> lease,
+                            TakeLease(step, planned->versions));
+    CKPTDB_RETURN_IF_ERROR(Refresh());
+    const Version before = planned->version;
+    const std::vector<Version> leased = planned->versions;
+    planned = locked_plan();
+    if (!planned.ok() || planned->version != before ||
+        planned->versions != leased) {
+      continue;
+    }
+    return std::make_pair(std::move(planned->plan), std::move(lease));
   }
   return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
                                              " was overwritten ", kCatchUpTries,
                                              " times while it was opened"));
 }
 
+absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
+    int64_t step) {
+  using Chain = std::vector<StepRecord>;
+  absl::StatusOr<std::pair<Chain, std::shared_ptr<void>>> secured =
+      Secure<Chain>(step, [&]() -> absl::StatusOr<Planned<Chain>> {
+        CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                                catalog_.FindStep(step));
+        CKPTDB_ASSIGN_OR_RETURN(Chain chain,
+                                internal::ChainOf(catalog_, record));
+        return Planned<Chain>{record.version, internal::VersionsOf(record),
+                              std::move(chain)};
+      });
+  CKPTDB_RETURN_IF_ERROR(secured.status());
+  return StepReader::Impl::Load(database_.get(), std::move(secured->first),
+                                std::move(secured->second));
+}
+
+absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
+    const Version& from, int64_t to) {
+  absl::StatusOr<std::pair<ChangePlan, std::shared_ptr<void>>> secured =
+      Secure<ChangePlan>(to, [&]() -> absl::StatusOr<Planned<ChangePlan>> {
+        CKPTDB_ASSIGN_OR_RETURN(ChangePlan plan,
+                                PlanChanges(catalog_, from, to));
+        std::vector<Version> versions = plan.versions();
+        std::sort(versions.begin(), versions.end());
+        versions.erase(std::unique(versions.begin(), versions.end()),
+                       versions.end());
+        return Planned<ChangePlan>{plan.to_chain.back().version,
+                                   std::move(versions), std::move(plan)};
+      });
+  CKPTDB_RETURN_IF_ERROR(secured.status());
+  return ChangeReader::Impl::Load(database_.get(), std::move(secured->first),
+                                  std::move(secured->second));
+}
+
 absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
-    const StepRecord& record) {
+    int64_t step, const std::vector<Version>& versions) {
   Lease lease;
   lease.uuid = internal::NewUuid();
-  lease.step = record.version.step;
-  lease.versions = internal::VersionsOf(record);
+  lease.step = step;
+  lease.versions = versions;
   lease.expires_at_micros =
       environment_->NowMicros() + options_.lease_ms * 1000;
   const absl::Status written =
@@ -261,6 +331,10 @@ absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
 absl::StatusOr<Usage> Reader::GetUsage() const { return impl_->GetUsage(); }
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
   return impl_->OpenStep(step);
+}
+absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
+    const Version& from, int64_t to) {
+  return impl_->OpenChanges(from, to);
 }
 
 }  // namespace ckptdb

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/usage.h"
@@ -52,6 +53,10 @@ class Reader {
   // that is gone is NotFound. The reader must outlive it. PermissionDenied
   // when the leases folder cannot be written.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+
+  // As in Store, with a lease on all that it reads.
+  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
+                                                            int64_t to);
 
  private:
   class Impl;

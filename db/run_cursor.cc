@@ -7,19 +7,22 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/rocks_status.h"
+#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
+bool IsIds(uint16_t slot) { return slot == kIdSlot || slot == kErasedSlot; }
+
 uint64_t RowBytesOf(const Item& item, uint16_t slot) {
-  return slot == kIdSlot ? sizeof(int64_t)
-                         : item.slots[slot - size_t{1}].row_bytes();
+  return IsIds(slot) ? sizeof(int64_t)
+                     : item.slots[slot - size_t{1}].row_bytes();
 }
 
 uint32_t ElementBytesOf(const Item& item, uint16_t slot) {
-  return slot == kIdSlot ? sizeof(int64_t)
-                         : DTypeBytes(item.slots[slot - size_t{1}].dtype);
+  return IsIds(slot) ? sizeof(int64_t)
+                     : DTypeBytes(item.slots[slot - size_t{1}].dtype);
 }
 
 RowPosition PositionOf(int64_t id, SliceHash hash) {
@@ -31,10 +34,11 @@ RowPosition PositionOf(int64_t id, SliceHash hash) {
 StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
                            uint16_t slot, const SliceRange& slices,
                            const ReadOptions& options)
-    : step_(step),
-      part_(part),
+    : part_(part),
       row_bytes_(RowBytesOf(*part.item, slot)),
       element_bytes_(ElementBytesOf(*part.item, slot)),
+      rows_per_page_(slot == kErasedSlot ? kErasedRowsPerPage
+                                         : part.item->rows_per_page),
       slices_(slices),
       prefix_(ItemPrefix(part.item->data, part.rank, ItemKind::kRows,
                          part.item->name)) {
@@ -57,7 +61,7 @@ std::string StreamCursor::KeyAt(const RowPosition& position) const {
 }
 
 std::string StreamCursor::Place() const {
-  std::string place = PlaceOf(step_.record(), part_);
+  std::string place = PlaceOf(part_);
   if (!entries_->Valid()) return place;
   return absl::StrCat(place, ", key of ",
                       DescribeDataKey(FromSlice(entries_->key())));
@@ -81,8 +85,8 @@ absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
     return absl::OkStatus();
   }
   CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
-  return absl::DataLossError(absl::StrCat(
-      PlaceOf(step_.record(), part_), ": no page at ", DescribeDataKey(key)));
+  return absl::DataLossError(
+      absl::StrCat(PlaceOf(part_), ": no page at ", DescribeDataKey(key)));
 }
 
 absl::Status StreamCursor::Follow(const StreamCursor& ids) {
@@ -111,12 +115,12 @@ absl::Status StreamCursor::LoadPage() {
                           ParseDataKey(FromSlice(entries_->key())));
   position_ = key.position;
   CKPTDB_ASSIGN_OR_RETURN(page_, ParsePage(FromSlice(entries_->value())));
-  if (page_.count == 0 || page_.count > part_.item->rows_per_page ||
+  if (page_.count == 0 || page_.count > rows_per_page_ ||
       page_.raw_bytes != page_.count * row_bytes_) {
     return absl::DataLossError(
         absl::StrCat("page has ", page_.count, " rows in ", page_.raw_bytes,
                      " bytes; a row is ", row_bytes_, " bytes, a page at most ",
-                     part_.item->rows_per_page, " rows"));
+                     rows_per_page_, " rows"));
   }
   CKPTDB_ASSIGN_OR_RETURN(raw_, ReadPage(page_, element_bytes_, &scratch_));
   return absl::OkStatus();
@@ -124,10 +128,10 @@ absl::Status StreamCursor::LoadPage() {
 
 RunCursor::RunCursor(const StepReader::Impl& step, const RankItem& part,
                      absl::Span<const size_t> slots, const SliceRange& slices,
-                     const ReadOptions& options)
+                     const ReadOptions& options, uint16_t id_slot)
     : item_(*part.item),
       slices_(slices),
-      id_stream_(step, part, kIdSlot, slices, options),
+      id_stream_(step, part, id_slot, slices, options),
       slot_indexes_(slots.begin(), slots.end()),
       values_(slots.size()) {
   for (const size_t slot : slots) {
@@ -140,68 +144,59 @@ absl::StatusOr<bool> RunCursor::Next() {
   if (started_) id_stream_.Next();
   if (!started_) id_stream_.SeekToSlices();
   started_ = true;
+  slots_loaded_ = false;
   while (true) {
     CKPTDB_ASSIGN_OR_RETURN(const bool more, id_stream_.Load());
     if (!more) return false;
     CKPTDB_RETURN_IF_ERROR(Annotate(LoadIds(), id_stream_.Place()));
-    if (!Trim()) {
-      id_stream_.Next();
-      continue;
-    }
-    CKPTDB_RETURN_IF_ERROR(LoadSlots());
-    return true;
+    if (Trim()) return true;
+    id_stream_.Next();
   }
 }
 
+// Checks that they are in order, and starts with its key's.
 absl::Status RunCursor::LoadIds() {
-  ids_.resize(id_stream_.rows());
-  std::memcpy(ids_.data(), id_stream_.raw().data(), id_stream_.raw().size());
-  return CheckOrder();
-}
-
-absl::Status RunCursor::CheckOrder() const {
-  RowPosition before = id_stream_.position();
-  if (PositionOf(ids_[0], item_.slice_hash) != before) {
-    return absl::DataLossError(
-        absl::StrCat("page starts with id ", ids_[0], ", not with its key's"));
+  const size_t rows = id_stream_.rows();
+  page_ids_.resize(rows);
+  page_positions_.resize(rows);
+  std::memcpy(page_ids_.data(), id_stream_.raw().data(),
+              id_stream_.raw().size());
+  for (size_t i = 0; i < rows; ++i) {
+    page_positions_[i] = PositionOf(page_ids_[i], item_.slice_hash);
+    if (i == 0 || page_positions_[i - 1] < page_positions_[i]) continue;
+    return absl::DataLossError(absl::StrCat(
+        "id ", page_ids_[i], " is out of order after id ", page_ids_[i - 1]));
   }
-  for (size_t i = 1; i < ids_.size(); ++i) {
-    const RowPosition at = PositionOf(ids_[i], item_.slice_hash);
-    if (at <= before) {
-      return absl::DataLossError(absl::StrCat(
-          "id ", ids_[i], " is out of order after id ", ids_[i - 1]));
-    }
-    before = at;
-  }
-  return absl::OkStatus();
+  if (page_positions_[0] == id_stream_.position()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("page starts with id ", page_ids_[0],
+                                          ", not with its key's"));
 }
 
 // Leaves the rows of the page that are in the slices.
 bool RunCursor::Trim() {
-  const auto slice_of = [&](int64_t id) {
-    return SliceOf(id, item_.slice_hash);
-  };
   const auto begin = std::partition_point(
-      ids_.begin(), ids_.end(),
-      [&](int64_t id) { return slice_of(id) < slices_.begin; });
-  const auto end = std::partition_point(begin, ids_.end(), [&](int64_t id) {
-    return slice_of(id) < slices_.end;
-  });
-  rows_ = absl::MakeConstSpan(ids_).subspan(
-      static_cast<size_t>(begin - ids_.begin()),
-      static_cast<size_t>(end - begin));
-  return !rows_.empty();
+      page_positions_.begin(), page_positions_.end(),
+      [&](const RowPosition& at) { return at.slice < slices_.begin; });
+  const auto end = std::partition_point(
+      begin, page_positions_.end(),
+      [&](const RowPosition& at) { return at.slice < slices_.end; });
+  const auto first = static_cast<size_t>(begin - page_positions_.begin());
+  const auto count = static_cast<size_t>(end - begin);
+  ids_ = absl::MakeConstSpan(page_ids_).subspan(first, count);
+  positions_ = absl::MakeConstSpan(page_positions_).subspan(first, count);
+  return count > 0;
 }
 
 // The pages of all slots are cut at the same rows.
 absl::Status RunCursor::LoadSlots() {
-  const auto skipped = static_cast<size_t>(rows_.data() - ids_.data());
+  if (slots_loaded_) return absl::OkStatus();
+  const auto skipped = static_cast<size_t>(ids_.data() - page_ids_.data());
   for (size_t i = 0; i < slot_streams_.size(); ++i) {
     StreamCursor& stream = *slot_streams_[i];
     CKPTDB_RETURN_IF_ERROR(stream.Follow(id_stream_));
-    values_[i] = stream.raw().data() +
-                 skipped * item_.slots[slot_indexes_[i]].row_bytes();
+    values_[i] = stream.raw().data() + skipped * row_bytes(i);
   }
+  slots_loaded_ = true;
   return absl::OkStatus();
 }
 

@@ -20,11 +20,11 @@
 
 namespace ckptdb::internal {
 
-// One stream of a run: the ids, or the values of a slot. Bytes are checked
-// against the hash of their page.
+// One stream of a run: the ids, the erased ids, or the values of a slot. Bytes
+// are checked against the hash of their page.
 class StreamCursor {
  public:
-  // `slot` as in keys: kIdSlot, or a slot's number from 1.
+  // `slot` as in keys: kIdSlot, a slot's number from 1, or kErasedSlot.
   StreamCursor(const StepReader::Impl& step, const RankItem& part,
                uint16_t slot, const SliceRange& slices,
                const ReadOptions& options);
@@ -57,10 +57,10 @@ class StreamCursor {
   std::string KeyAt(const RowPosition& position) const;
   absl::Status LoadPage();
 
-  const StepReader::Impl& step_;
   const RankItem part_;
   const uint64_t row_bytes_;
   const uint32_t element_bytes_;
+  const uint32_t rows_per_page_;
   const SliceRange slices_;
   std::string prefix_;
   std::string end_;
@@ -73,33 +73,44 @@ class StreamCursor {
   std::string scratch_;
 };
 
-// The rows of some slices of a run, and of some of its slots. Not thread-safe.
+// The rows of some slices of a run, and of some of its slots; or its erased
+// ids. Not thread-safe.
 class RunCursor {
  public:
-  // `slots`: positions in the table's slots.
+  // `slots`: positions in the table's slots; none for erased ids.
   RunCursor(const StepReader::Impl& step, const RankItem& part,
             absl::Span<const size_t> slots, const SliceRange& slices,
-            const ReadOptions& options);
+            const ReadOptions& options, uint16_t id_slot = kIdSlot);
 
-  // The next rows, valid until the call after; false at the end.
+  // The ids of the next rows, valid until the call after; false at the end.
   absl::StatusOr<bool> Next();
-  absl::Span<const int64_t> ids() const { return rows_; }
+  absl::Span<const int64_t> ids() const { return ids_; }
+  absl::Span<const RowPosition> positions() const { return positions_; }
+
+  // The values of those rows, each slot's of the first row at slots()[i].
+  // Pages of rows for which this is not called are not read.
+  absl::Status LoadSlots();
   absl::Span<const char* const> slots() const { return values_; }
+  uint64_t row_bytes(size_t slot) const {
+    return item_.slots[slot_indexes_[slot]].row_bytes();
+  }
 
  private:
-  absl::Status LoadSlots();
   absl::Status LoadIds();
-  absl::Status CheckOrder() const;
   bool Trim();
 
   const Item& item_;
   const SliceRange slices_;
   bool started_ = false;
+  bool slots_loaded_ = false;
   StreamCursor id_stream_;
   std::vector<size_t> slot_indexes_;
   std::vector<std::unique_ptr<StreamCursor>> slot_streams_;
-  std::vector<int64_t> ids_;  // of the whole page, aligned
-  absl::Span<const int64_t> rows_;
+  // Of the whole page, aligned; the spans are the rows in the slices.
+  std::vector<int64_t> page_ids_;
+  std::vector<RowPosition> page_positions_;
+  absl::Span<const int64_t> ids_;
+  absl::Span<const RowPosition> positions_;
   std::vector<const char*> values_;
 };
 

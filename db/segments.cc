@@ -1,11 +1,10 @@
 #include "ckptdb/db/segments.h"
 
-#include <rocksdb/sst_file_writer.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/files.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/limits.h"
@@ -78,28 +77,50 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
   return cutter.Finish();
 }
 
-absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
-                                        const Segment& segment,
-                                        const std::string& path) {
+std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
+    const SegmentWriterOptions& options) {
   rocksdb::EnvOptions file_options;
   file_options.use_direct_writes = options.direct_writes;
   file_options.bytes_per_sync = options.direct_writes ? 0 : uint64_t{4} << 20;
-  rocksdb::SstFileWriter writer(file_options, FileWriterOptions(options.env),
-                                /*column_family=*/nullptr,
-                                /*invalidate_page_cache=*/false);
+  rocksdb::Options writer = FileWriterOptions(options.env);
+  if (options.buffer_bytes > 0) {
+    writer.writable_file_max_buffer_size = options.buffer_bytes;
+  }
+  return std::make_unique<rocksdb::SstFileWriter>(
+      file_options, writer, /*column_family=*/nullptr,
+      /*invalidate_page_cache=*/false);
+}
+
+absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
+                                       const std::string& folder) {
+  const std::string path = folder + "/direct";
+  rocksdb::FileOptions file_options;
+  file_options.use_direct_writes = true;
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  const bool direct =
+      files->NewWritableFile(path, file_options, &file, nullptr).ok();
+  file.reset();
+  CKPTDB_RETURN_IF_ERROR(RemoveFile(files, path));
+  return direct;
+}
+
+absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
+                                        const Segment& segment,
+                                        const std::string& path) {
+  const auto writer = NewSegmentWriter(options);
   const std::string context = absl::StrCat("writing \"", path, "\"");
-  CKPTDB_RETURN_IF_ERROR(FromRocks(writer.Open(path), context));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Open(path), context));
   PageBuilder page;
   std::string key;
   for (const Piece& piece : segment) {
     for (uint64_t i = piece.begin; i < piece.end; ++i) {
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
       CKPTDB_RETURN_IF_ERROR(
-          FromRocks(writer.Put(key, ToSlice(page.entry())), context));
+          FromRocks(writer->Put(key, ToSlice(page.entry())), context));
     }
   }
   rocksdb::ExternalSstFileInfo file;
-  CKPTDB_RETURN_IF_ERROR(FromRocks(writer.Finish(&file), context));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Finish(&file), context));
   return StagedFile{path, file.file_size, file.num_entries};
 }
 

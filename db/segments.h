@@ -3,8 +3,11 @@
 #define CKPTDB_DB_SEGMENTS_H_
 
 #include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
+#include <rocksdb/sst_file_writer.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +39,18 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
 struct SegmentWriterOptions {
   rocksdb::Env* env = nullptr;
   bool direct_writes = false;
+  // Of a file that is being written; 0: as FileWriterOptions has it.
+  uint64_t buffer_bytes = 0;
 };
+
+// A writer with these options, to be opened.
+std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
+    const SegmentWriterOptions& options);
+
+// Whether the file system takes direct writes in this folder: tmpfs, for one,
+// does not.
+absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
+                                       const std::string& folder);
 
 // Writes the file, synced.
 absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,

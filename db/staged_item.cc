@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/consistency.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/limits.h"
@@ -139,13 +140,94 @@ absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
   return staged;
 }
 
-std::optional<SliceRange> OwnedSlices(const Ticket& ticket) {
-  if (ticket.slice_bounds.empty()) return std::nullopt;
-  return SliceRange{ticket.slice_bounds[ticket.rank],
-                    ticket.slice_bounds[ticket.rank + size_t{1}]};
+// Why a table must be saved whole although its changes are given; empty when
+// it need not.
+std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
+  if (!table.base_reason.empty()) return table.base_reason;
+  if (parent_tables == nullptr) return "the save goes on from no step";
+  for (const Item& old : parent_tables->items) {
+    if (old.name != table.name) continue;
+    return SameColumns(old, table.slots, table.slice_hash)
+               ? ""
+               : "its slots or slice hash are not those of the parent";
+  }
+  return "the parent has no such table";
+}
+
+// Rows by their ids alone.
+absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const Ticket& ticket,
+                                                      const TableItem& table,
+                                                      int threads) {
+  const ArrayRowSource ids(table.changes->erased, {});
+  TableItem erased;
+  erased.name = table.name;
+  erased.rows = &ids;
+  erased.slice_hash = table.slice_hash;
+  return Annotate(RowOrder::Build(erased, ticket.slices, threads),
+                  "erased ids");
+}
+
+// No id is both upserted and erased.
+absl::Status CheckApart(const TableItem& table, RowOrder* upserted,
+                        RowOrder* erased) {
+  if (erased->rows() == 0) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto gone,
+      Annotate(erased->Sorted(0, erased->rows()), "erased ids"));
+  CKPTDB_ASSIGN_OR_RETURN(const auto rows,
+                          upserted->Sorted(0, upserted->rows()));
+  size_t at = 0;
+  for (const RowRef& ref : gone) {
+    const RowPosition position = erased->PositionOf(ref);
+    while (at < rows.size() && upserted->PositionOf(rows[at]) < position) ++at;
+    if (at == rows.size()) break;
+    if (rows[at].id != ref.id) continue;
+    return BadTable(table, absl::StrCat("id ", static_cast<int64_t>(ref.id),
+                                        " is both upserted and erased"));
+  }
+  return absl::OkStatus();
+}
+
+void AddRowStreams(const std::string& prefix, StagedItem* staged) {
+  const Item& item = staged->item;
+  const auto stream = [&](size_t slot) {
+    std::string stream_prefix = prefix;
+    AppendStream(item.run, static_cast<uint16_t>(slot), &stream_prefix);
+    return stream_prefix;
+  };
+  staged->streams.push_back(
+      MakeIdStream(stream(kIdSlot), staged->order.get(), item.rows_per_page));
+  for (size_t i = 0; i < item.slots.size(); ++i) {
+    staged->streams.push_back(MakeSlotStream(stream(i + 1), staged->order.get(),
+                                             item.rows_per_page, i,
+                                             item.slots[i]));
+  }
+  if (staged->erased == nullptr) return;
+  staged->streams.push_back(MakeIdStream(
+      stream(kErasedSlot), staged->erased.get(), kErasedRowsPerPage));
+}
+
+// Of all rows, or of the changes.
+absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
+                       int threads, StagedItem* staged) {
+  Item& item = staged->item;
+  TableItem source = table;
+  const ArrayRowSource none({}, {});
+  if (item.run == RunKind::kDelta) {
+    source.rows =
+        table.changes->upserted != nullptr ? table.changes->upserted : &none;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(staged->order,
+                          RowOrder::Build(source, ticket.slices, threads));
+  item.rows = staged->order->rows();
+  if (item.run == RunKind::kBase) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(ticket, table, threads));
+  item.erased = staged->erased->rows();
+  return CheckApart(table, staged->order.get(), staged->erased.get());
 }
 
 absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
+                                        const RankRecord* parent_tables,
                                         const TableItem& table, int threads) {
   CKPTDB_RETURN_IF_ERROR(CheckSlots(table));
   if (table.slice_hash > SliceHash::kMix) {
@@ -154,22 +236,25 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
                             " is neither modulo nor mix"));
   }
   StagedItem staged;
-  CKPTDB_ASSIGN_OR_RETURN(staged.order,
-                          RowOrder::Build(table, OwnedSlices(ticket), threads));
   Item& item = staged.item;
   item = NewItem(ticket, ItemKind::kRows, table.name);
   item.slots = table.slots;
   item.slice_hash = table.slice_hash;
-  item.rows = staged.order->rows();
   item.rows_per_page = RowsPerPage(table);
-  const std::string prefix =
-      ItemPrefix(ticket.version, ticket.rank, item.kind, item.name);
-  staged.streams.push_back(
-      MakeIdStream(prefix, staged.order.get(), item.rows_per_page));
-  for (size_t i = 0; i < item.slots.size(); ++i) {
-    staged.streams.push_back(MakeSlotStream(
-        prefix, staged.order.get(), item.rows_per_page, i, item.slots[i]));
+  if (table.changes.has_value()) {
+    item.base_reason = WhyBase(parent_tables, table);
+    if (item.base_reason.empty()) item.run = RunKind::kDelta;
+    if (!item.base_reason.empty() && table.rows == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("table \"", table.name,
+                       "\" has no source of all rows, and cannot be "
+                       "saved as changes: ",
+                       item.base_reason));
+    }
   }
+  CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, threads, &staged));
+  AddRowStreams(ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
+                &staged);
   for (const auto& stream : staged.streams) {
     item.raw_bytes += stream->raw_bytes();
   }
@@ -225,7 +310,7 @@ void StagedItem::Seal(Placement placement) {
     all_hashes.append(reinterpret_cast<const char*>(hashes.data()),
                       hashes.size() * sizeof(uint64_t));
     item.stored_bytes += streams[i]->stored_bytes();
-    if (item.kind == ItemKind::kRows && i > 0) {
+    if (item.kind == ItemKind::kRows && i > 0 && i <= item.slots.size()) {
       item.slots[i - 1].codec = streams[i]->codec();
     }
   }
@@ -239,13 +324,21 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
   CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kTensor, state.tensors()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kRows, state.tables()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kBlob, state.blobs()));
+  std::optional<RankRecord> parent_tables;
+  if (!ticket.parent_tables.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent_tables,
+                            DecodeRankRecord(ticket.parent_tables));
+  }
   std::vector<StagedItem> items;
   for (const BlobItem& blob : state.blobs()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(), PrepareBlob(ticket, blob));
   }
   for (const TableItem& table : state.tables()) {
-    CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
-                            PrepareTable(ticket, table, options.threads));
+    CKPTDB_ASSIGN_OR_RETURN(
+        items.emplace_back(),
+        PrepareTable(ticket,
+                     parent_tables.has_value() ? &*parent_tables : nullptr,
+                     table, options.threads));
   }
   for (const TensorItem& tensor : state.tensors()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),

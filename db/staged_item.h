@@ -19,8 +19,9 @@ namespace ckptdb::internal {
 
 struct StagedItem {
   Item item;
-  absl::string_view bytes;          // tensors and blobs
-  std::unique_ptr<RowOrder> order;  // tables
+  absl::string_view bytes;           // tensors and blobs
+  std::unique_ptr<RowOrder> order;   // tables
+  std::unique_ptr<RowOrder> erased;  // delta runs
   std::vector<std::unique_ptr<Stream>> streams;
   bool reused = false;  // the parent's bytes, nothing to write
 
@@ -29,7 +30,8 @@ struct StagedItem {
   void Seal(Placement placement);
 };
 
-// Checks all of `state`, and sets up its items in key order. InvalidArgument.
+// Checks all of `state`, and sets up its items in key order. InvalidArgument;
+// FailedPrecondition for changes that do not do.
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const Ticket& ticket, const RankState& state, const StageOptions& options);
 

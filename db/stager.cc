@@ -164,18 +164,9 @@ class RankStager {
         });
   }
 
-  // Whether the file system takes direct writes: tmpfs, for one, does not.
   absl::StatusOr<bool> DirectWrites(const std::string& folder) const {
     if (!options_.direct_writes || !environment_->on_disk()) return false;
-    const std::string path = folder + "/direct";
-    rocksdb::FileOptions file_options;
-    file_options.use_direct_writes = true;
-    std::unique_ptr<rocksdb::FSWritableFile> file;
-    const bool direct =
-        files_->NewWritableFile(path, file_options, &file, nullptr).ok();
-    file.reset();
-    CKPTDB_RETURN_IF_ERROR(internal::RemoveFile(files_.get(), path));
-    return direct;
+    return internal::TakesDirectWrites(files_.get(), folder);
   }
 
   absl::Status ExplainFull(const absl::Status& status) const {

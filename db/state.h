@@ -17,6 +17,7 @@
 #define CKPTDB_DB_STATE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -145,11 +146,25 @@ struct TensorItem {
   TensorView view;
   Codec codec = Codec::kNone;
 };
+
+// What became of a table since the step that a save goes on from: the rows
+// that are new or have changed, each whole, and the ids that are gone. No id
+// is in both. An id that the parent does not have may be erased all the same.
+struct TableChanges {
+  const RowSource* upserted = nullptr;  // null: no rows
+  absl::Span<const int64_t> erased = {};
+};
+
 struct TableItem {
   std::string name;
   std::vector<Slot> slots;
+  // All rows; may be null when `changes` are given.
   const RowSource* rows = nullptr;
   SliceHash slice_hash = SliceHash::kModulo;
+  std::optional<TableChanges> changes = std::nullopt;
+  // Why `changes` will not do although they are given, such as a tracker that
+  // ran over its bound; empty: they do.
+  std::string base_reason = {};
 };
 struct BlobItem {
   std::string name;
@@ -169,6 +184,12 @@ class RankState {
                 SliceHash slice_hash = SliceHash::kModulo) {
     tables_.push_back({std::move(name), std::move(slots), rows, slice_hash});
   }
+  // Of a table with the changes since SaveSpec::parent, only those are written:
+  // a delta run. Where they do not do, because the save has no parent, or the
+  // parent has no such table or other slots, or `base_reason` says so, all of
+  // `rows` are, and the reason is kept in the item. FailedPrecondition then
+  // when `rows` is null. All ranks must come to the same.
+  void AddTable(TableItem table) { tables_.push_back(std::move(table)); }
   void AddBlob(std::string name, absl::string_view bytes,
                Codec codec = Codec::kNone) {
     blobs_.push_back({std::move(name), bytes, codec});

@@ -8,26 +8,31 @@
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/db/table_runs.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 
 absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
-    const internal::Database* database, StepRecord record,
-    std::shared_ptr<void> hold) {
+    const internal::Database* database, std::vector<StepRecord> chain,
+    std::shared_ptr<void> hold, const Impl** loaded) {
   std::unique_ptr<Impl> impl(new Impl());
   impl->database_ = database;
-  impl->record_ = std::move(record);
   impl->hold_ = std::move(hold);
-  impl->ranks_.resize(impl->record_.world_size);
-  for (uint32_t rank = 0; rank < impl->record_.world_size; ++rank) {
-    CKPTDB_ASSIGN_OR_RETURN(impl->ranks_[rank],
-                            internal::LoadRank(*database, impl->record_, rank));
-    for (const Item& item : impl->ranks_[rank].items) {
-      impl->items_[{item.kind, item.name}].push_back({rank, &item});
+  for (StepRecord& record : chain) {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+                            internal::LoadRanks(*database, record));
+    impl->chain_.push_back({std::move(record), std::move(ranks)});
+  }
+  const ChainMember& own = impl->chain_.back();
+  for (const RankRecord& rank : own.ranks) {
+    for (const Item& item : rank.items) {
+      impl->items_[{item.kind, item.name}].push_back(
+          {rank.rank, &item, &own.record});
     }
   }
+  if (loaded != nullptr) *loaded = impl.get();
   return std::make_unique<StepReader>(std::move(impl));
 }
 
@@ -35,17 +40,17 @@ absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
     ItemKind kind, absl::string_view name) const {
   const auto found = items_.find({kind, std::string(name)});
   if (found != items_.end()) return found->second;
-  return absl::NotFoundError(absl::StrCat("step ", record_.version.step,
+  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
                                           " has no ", ItemKindName(kind), " \"",
                                           name, "\""));
 }
 
 namespace internal {
 
-std::string PlaceOf(const StepRecord& step, const RankItem& item) {
-  return absl::StrCat("step ", step.version.step, " rank ", item.rank, " ",
-                      ItemKindName(item.item->kind), " \"", item.item->name,
-                      "\"");
+std::string PlaceOf(const RankItem& item) {
+  return absl::StrCat("step ", item.step->version.step, " rank ", item.rank,
+                      " ", ItemKindName(item.item->kind), " \"",
+                      item.item->name, "\"");
 }
 
 }  // namespace internal
@@ -89,7 +94,10 @@ absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
   TableSpec spec;
   spec.slots = parts[0].item->slots;
   spec.slice_hash = parts[0].item->slice_hash;
-  for (const RankItem& part : parts) spec.rows += part.item->rows;
+  spec.exact = parts[0].item->run == RunKind::kBase;
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          internal::RunsOf(*impl_, name));
+  for (const RankItem& run : runs) spec.rows += run.item->rows;
   return spec;
 }
 
@@ -142,35 +150,27 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
 
 absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
                                                 int64_t id) const {
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
-                          impl_->Find(ItemKind::kRows, table));
-  const std::vector<uint32_t>& bounds = record().slice_bounds;
-  for (const RankItem& part : parts) {
-    const uint16_t slice = SliceOf(id, part.item->slice_hash);
-    if (!bounds.empty() &&
-        !SliceRange{bounds[part.rank], bounds[part.rank + size_t{1}]}.Contains(
-            slice)) {
-      continue;
-    }
-    absl::StatusOr<RowValues> row = internal::LookupRow(*impl_, part, id);
-    if (!absl::IsNotFound(row.status())) return row;
-  }
-  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
-                                          " table \"", table,
-                                          "\" has no row of id ", id));
+  return internal::LookupRow(*impl_, table, id);
 }
 
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
-                          impl_->Find(ItemKind::kRows, table));
-  return internal::ScanRows(*impl_, parts, options, sink);
+  return internal::ScanTable(*impl_, table, options, sink);
+}
+
+absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
+                                      const ScanOptions& options,
+                                      LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
+  if (mode == RestoreMode::kClear) CKPTDB_RETURN_IF_ERROR(live->Clear());
+  return ScanTable(table, options, live);
 }
 
 absl::Status StepReader::Verify(const ReadOptions& options,
-                                const Progress& progress) const {
-  return internal::VerifyStep(*impl_, options, progress);
+                                const Progress& progress,
+                                std::set<Version>* verified) const {
+  return internal::VerifyStep(*impl_, options, progress, verified);
 }
 
 }  // namespace ckptdb

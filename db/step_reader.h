@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ struct TensorSpec {
 struct TableSpec {
   std::vector<Slot> slots;
   SliceHash slice_hash = SliceHash::kModulo;
+  // Of a delta step at most so many: rows that were written over or erased
+  // count as often as they were written.
   uint64_t rows = 0;
+  bool exact = true;
 };
 
 // Rows handed to a sink: values of slot i (in the order asked for) of row r
@@ -58,13 +62,30 @@ class RowSink {
   virtual absl::Status Consume(int worker, const RowBatch& batch) = 0;
 };
 
+// Takes the rows of a restore or the changes between two steps, for a table
+// that is in use.
+class LiveTable : public RowSink {
+ public:
+  // Before the first row of a restore in RestoreMode::kClear.
+  virtual absl::Status Clear() = 0;
+  // Ids that are gone, which the table may not have; as Consume.
+  virtual absl::Status Erase(int worker, absl::Span<const int64_t> ids) = 0;
+};
+
+// What becomes of rows that the live table has and the step has not.
+enum class RestoreMode { kClear, kMerge };
+
 struct ScanOptions {
   // Slots to read, in this order; the bytes of others are not read. Empty:
   // all. For no slot but the ids set `ids_only`.
   std::vector<std::string> slots = {};
   bool ids_only = false;
-  // Only the rows of these slices.
+  // Only the rows of these slices: a rank of another world reads its own.
   SliceRange slices = {};
+  // Only the rows whose id it says true to, called from all workers: for a
+  // trainer that shards by a rule of its own, `id % world` or a hash. Pages of
+  // slots in which it wants no row are not read, those of ids are.
+  std::function<bool(int64_t id)> wanted = {};
   ReadOptions read = {};
 };
 
@@ -72,9 +93,6 @@ struct ScanOptions {
 struct RowValues {
   std::vector<std::string> slots;
 };
-
-// Bytes done so far and in all; called from any thread, one at a time.
-using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
 
 class StepReader {
  public:
@@ -109,13 +127,21 @@ class StepReader {
   absl::StatusOr<RowValues> LookupRow(absl::string_view table,
                                       int64_t id) const;
 
-  // All rows of a table, of all ranks, each once, in batches of any order.
+  // All rows of a table, of all ranks, each once, in batches of any order: of
+  // a delta step the runs of its chain are merged, newest first.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
+  // The same into a table that is in use.
+  absl::Status RestoreTable(absl::string_view table, RestoreMode mode,
+                            const ScanOptions& options, LiveTable* live) const;
 
-  // Reads everything and checks it against the digests of its records.
+  // Reads everything that the step needs, the runs of its chain too, and
+  // checks it against the digests of its records. Tables of a version in
+  // *verified are passed over, and versions found good are added to it: so
+  // that those of a chain are read once when all its steps are verified.
   absl::Status Verify(const ReadOptions& options = {},
-                      const Progress& progress = nullptr) const;
+                      const Progress& progress = nullptr,
+                      std::set<Version>* verified = nullptr) const;
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,22 +17,40 @@
 
 namespace ckptdb {
 
-// An item as one rank holds it.
+// An item as one rank of a version holds it: of the step itself, or of a
+// member of its chain.
 struct RankItem {
   uint32_t rank = 0;
   const Item* item = nullptr;
+  const StepRecord* step = nullptr;
+
+  // The slices whose rows the rank held; of all, when it may be any.
+  SliceRange slices() const {
+    const std::vector<uint32_t>& bounds = step->slice_bounds;
+    if (bounds.empty()) return {};
+    return {bounds[rank], bounds[rank + size_t{1}]};
+  }
+};
+
+// A version of a chain with all its items.
+struct ChainMember {
+  StepRecord record;
+  std::vector<RankRecord> ranks;
 };
 
 class StepReader::Impl {
  public:
-  // `hold` keeps the step's data from the sweep while it lives.
+  // `chain`: see internal::ChainOf. `hold` keeps the step's data from the
+  // sweep while it lives.
   static absl::StatusOr<std::unique_ptr<StepReader>> Load(
-      const internal::Database* database, StepRecord record,
-      std::shared_ptr<void> hold);
+      const internal::Database* database, std::vector<StepRecord> chain,
+      std::shared_ptr<void> hold, const Impl** loaded = nullptr);
 
   const internal::Database& database() const { return *database_; }
-  const StepRecord& record() const { return record_; }
-  const std::vector<RankRecord>& ranks() const { return ranks_; }
+  const StepRecord& record() const { return chain_.back().record; }
+  const std::vector<RankRecord>& ranks() const { return chain_.back().ranks; }
+  // Base first, the step itself last.
+  const std::vector<ChainMember>& chain() const { return chain_; }
 
   // An item of all ranks that have it, by rank; NotFound when none has.
   absl::StatusOr<std::vector<RankItem>> Find(ItemKind kind,
@@ -41,8 +60,7 @@ class StepReader::Impl {
   Impl() = default;
 
   const internal::Database* database_ = nullptr;
-  StepRecord record_;
-  std::vector<RankRecord> ranks_;
+  std::vector<ChainMember> chain_;
   std::map<std::pair<ItemKind, std::string>, std::vector<RankItem>> items_;
   std::shared_ptr<void> hold_;
 };
@@ -50,7 +68,7 @@ class StepReader::Impl {
 namespace internal {
 
 // "step 7 rank 0 table "user""
-std::string PlaceOf(const StepRecord& step, const RankItem& item);
+std::string PlaceOf(const RankItem& item);
 
 // tensor_reader.cc: the part of a tensor that `box` says, to `out`, which has
 // room for it.
@@ -65,17 +83,20 @@ absl::Status ReadChunk(const StepReader::Impl& step, const RankItem& item,
 uint64_t ChunkRawBytes(const Item& item, uint32_t chunk);
 
 // table_scan.cc
-absl::Status ScanRows(const StepReader::Impl& step,
-                      const std::vector<RankItem>& parts,
-                      const ScanOptions& options, RowSink* sink);
+// The errors of a scan that are found before it begins.
+absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options);
+absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options, RowSink* sink);
 
-// row_lookup.cc: NotFound when the part has no such row.
+// row_lookup.cc: NotFound when the table has no such row.
 absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
-                                    const RankItem& part, int64_t id);
+                                    absl::string_view table, int64_t id);
 
 // verify.cc
 absl::Status VerifyStep(const StepReader::Impl& step,
-                        const ReadOptions& options, const Progress& progress);
+                        const ReadOptions& options, const Progress& progress,
+                        std::set<Version>* verified);
 
 }  // namespace internal
 }  // namespace ckptdb

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
+#include "ckptdb/db/lineage.h"
 #include "ckptdb/db/measure_usage.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
@@ -163,19 +165,44 @@ std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions) {
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
-    int64_t step) {
-  StepRecord record;
+    int64_t step, const StepReader::Impl** loaded) {
+  std::vector<StepRecord> chain;
   std::shared_ptr<void> hold;
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    CKPTDB_ASSIGN_OR_RETURN(record, Annotate(catalog_.FindStep(step), path_));
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                            Annotate(catalog_.FindStep(step), path_));
+    CKPTDB_ASSIGN_OR_RETURN(chain, internal::ChainOf(catalog_, record));
     hold = Hold(internal::VersionsOf(record));
   }
-  return StepReader::Impl::Load(database_.get(), std::move(record),
-                                std::move(hold));
+  return StepReader::Impl::Load(database_.get(), std::move(chain),
+                                std::move(hold), loaded);
 }
 
-// Adds to `batch` that a step stops to exist.
+absl::StatusOr<std::unique_ptr<ChangeReader>> Store::Impl::OpenChanges(
+    const Version& from, int64_t to) {
+  ChangePlan plan;
+  std::shared_ptr<void> hold;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    absl::StatusOr<ChangePlan> planned = PlanChanges(catalog_, from, to);
+    CKPTDB_RETURN_IF_ERROR(Annotate(planned.status(), path_));
+    plan = *std::move(planned);
+    hold = Hold(plan.versions());
+  }
+  return ChangeReader::Impl::Load(database_.get(), std::move(plan),
+                                  std::move(hold));
+}
+
+// Called with catalog_mutex_ held.
+void Store::Impl::NoteRetired(const StepRecord& record) {
+  catalog_.attempts[record.version.attempt].state = AttemptState::kRetired;
+  catalog_.retired[record.version] = record;
+  borrowed_.erase(record.version);
+}
+
+// Adds to `batch` that a step stops to exist. Its record stays for those whose
+// chain it is in, until the sweep.
 absl::Status Store::Impl::Retire(const StepRecord& record,
                                  rocksdb::WriteBatch* batch) {
   AttemptRecord attempt;
@@ -184,6 +211,10 @@ absl::Status Store::Impl::Retire(const StepRecord& record,
   rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
   rocksdb::Status status = batch->Put(meta, AttemptKey(attempt.version.attempt),
                                       EncodeAttemptRecord(attempt));
+  if (status.ok()) {
+    status =
+        batch->Put(meta, RetiredKey(record.version), EncodeStepRecord(record));
+  }
   if (status.ok()) status = batch->Delete(meta, StepKey(record.version.step));
   return internal::FromRocks(status, "retiring a step");
 }
@@ -202,8 +233,7 @@ absl::Status Store::Impl::Delete(int64_t step) {
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     catalog_.steps.erase(step);
-    catalog_.attempts[record.version.attempt].state = AttemptState::kRetired;
-    borrowed_.erase(record.version);
+    NoteRetired(record);
     unflushed_ = true;
   }
   RequestSweep();
@@ -271,6 +301,16 @@ absl::StatusOr<StepRecord> Store::Latest() const { return impl_->Latest(); }
 absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
     int64_t step) const {
   return impl_->OpenStep(step);
+}
+
+absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
+    const Version& from, int64_t to) const {
+  return impl_->OpenChanges(from, to);
+}
+
+absl::StatusOr<FoldResult> Store::Fold(int64_t step,
+                                       const FoldOptions& options) {
+  return impl_->Fold(step, options);
 }
 
 absl::Status Store::Delete(int64_t step) { return impl_->Delete(step); }

@@ -39,6 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
@@ -59,8 +60,22 @@ struct SaveResult {
   uint64_t raw_bytes = 0;     // of all items
   uint64_t stored_bytes = 0;  // written by this save
   uint64_t reused_bytes = 0;  // referred to, not written
+  StepKind kind = StepKind::kFull;
+  uint64_t deltas = 0;  // in the chain
+  // Why the next save should be a base, or the step be folded; empty: it need
+  // not. See ChainBounds.
+  std::string base_due;
   int64_t stage_micros = 0;   // Save only
   int64_t commit_micros = 0;  // Publish
+};
+
+struct FoldResult {
+  Version version;      // of the step now
+  bool folded = false;  // false: it had no chain, and is as it was
+  uint64_t rows = 0;
+  uint64_t stored_bytes = 0;
+  uint64_t parts = 0;
+  uint64_t parts_resumed = 0;  // of those, done by a fold that was cut short
 };
 
 struct SweepResult {
@@ -116,6 +131,22 @@ class Store {
   // The step stays whole until the reader is destroyed, which must be before
   // the store is.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step) const;
+
+  // From the state of version `from`, of a step that was saved or restored, to
+  // step `to`. FailedPrecondition naming the step at which the way ends: one
+  // that was saved whole, or is gone.
+  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
+                                                            int64_t to) const;
+
+  // Merges the chain of a step into base runs of the same step, under a new
+  // attempt. The step can be read all the time, its rows are the same before
+  // and after, and tensors and blobs are not copied. Its delta runs stay as
+  // long as the step does, for followers that hold its parent. Saves go on
+  // meanwhile; one over the step as it was counts as one over the folded step.
+  // Aborted when the step was deleted or overwritten meanwhile. An interrupted
+  // fold goes on where it was, also after a crash.
+  absl::StatusOr<FoldResult> Fold(int64_t step,
+                                  const FoldOptions& options = {});
 
   // The step is gone on return; its space soon after. FailedPrecondition when
   // it is pinned.

@@ -17,9 +17,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/borrowed.h"
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/database.h"
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/fold_parts.h"
 #include "ckptdb/db/owner_lock.h"
 #include "ckptdb/db/store.h"
 
@@ -56,9 +58,16 @@ class Store::Impl {
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
-  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+  // *loaded: what the result wraps.
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(
+      int64_t step, const StepReader::Impl** loaded = nullptr);
+  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
+                                                            int64_t to);
   absl::Status Delete(int64_t step);
   absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value);
+
+  // fold.cc
+  absl::StatusOr<FoldResult> Fold(int64_t step, const FoldOptions& options);
 
   // sweep.cc
   absl::StatusOr<SweepResult> Sweep();
@@ -73,15 +82,23 @@ class Store::Impl {
     StepRecord parent;                  // version of attempt 0: none
     std::shared_ptr<void> parent_hold;  // keeps what stagers may refer to
   };
+  // What a version holds of a table, over all its ranks.
+  struct TableRun {
+    Item item;  // of one of them
+    uint64_t stored_bytes = 0;
+    std::set<Version> data;  // which have the bytes
+  };
+  using TableRuns = std::map<std::string, TableRun>;
   // What a publish is about to make true.
   struct Commit {
     StepRecord step;
+    StepRecord step_parent;  // version of attempt 0: none
     std::vector<RankRecord> ranks;
     std::vector<std::string> rank_bytes;  // by rank
     std::vector<std::string> files;
     std::vector<const StagedRank*> staged;
     uint64_t inline_bytes = 0;
-    std::vector<Version> retired;
+    std::vector<StepRecord> retired;
     std::vector<int64_t> removed_steps;
   };
   // What must stay: versions as a whole, and items of others.
@@ -111,20 +128,23 @@ class Store::Impl {
   // Keeps these versions from the sweep until the result is gone.
   std::shared_ptr<void> Hold(std::vector<Version> versions);
   absl::Status Retire(const StepRecord& record, rocksdb::WriteBatch* batch);
+  // Of what only memory knows of a version that is no step any more.
+  void NoteRetired(const StepRecord& record);
 
   // publish.cc
   absl::Status CheckSpec(const SaveSpec& spec) const;
   absl::Status CheckFree(const SaveSpec& spec) const;
-  AttemptRecord StartProgress(const SaveSpec& spec);
+  absl::StatusOr<AttemptRecord> StartProgress(const SaveSpec& spec);
   bool DropProgress(const Version& version);
   absl::Status NotInProgress(const Version& version) const;
   absl::StatusOr<SaveHandle> RecordAttempt(const AttemptRecord& attempt,
                                            const SaveSpec& spec, bool sync);
-  std::vector<Ticket> MakeTickets(const Version& version, const SaveSpec& spec,
-                                  const StepRecord& parent) const;
+  absl::StatusOr<std::vector<Ticket>> MakeTickets(
+      const Version& version, const SaveSpec& spec,
+      const StepRecord& parent) const;
   absl::StatusOr<Commit> Check(const Version& version, const Progress& progress,
                                absl::Span<const StagedRank> ranks,
-                               const PublishSpec& spec) const;
+                               const PublishSpec& spec);
   absl::Status CheckStaged(const Version& version, const Progress& progress,
                            const StagedRank& staged) const;
   absl::Status CheckFiles(const StagedRank& staged) const;
@@ -133,6 +153,30 @@ class Store::Impl {
                           Commit* commit) const;
   void FillStep(const Version& version, const Progress& progress,
                 const PublishSpec& spec, Commit* commit) const;
+  // publish_chain.cc
+  static TableRuns RunsOf(const std::vector<RankRecord>& ranks);
+  absl::StatusOr<std::shared_ptr<const TableRuns>> LoadRuns(
+      const StepRecord& record);
+  absl::Status AddParent(const Progress& progress, Commit* commit) const;
+  absl::Status AddChain(const Progress& progress, Commit* commit);
+  absl::Status ExtendChain(const Progress& progress, const TableRuns& own,
+                           Commit* commit);
+  // fold.cc
+  static bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step);
+  absl::StatusOr<Version> BeginFold(const StepRecord& step);
+  absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
+                                         const internal::FoldParts& parts,
+                                         FoldResult result);
+  static void FillFolded(const Version& version, Commit* commit);
+  absl::Status FoldNewest();
+
+  // publish.cc
+  // Why a new base is due; empty when it is not.
+  static std::string BaseDue(const StepRecord& step, const ChainBounds& bounds);
+  // The attempt and the counter of the root.
+  absl::Status WriteAttempt(const AttemptRecord& attempt, bool sync);
+  // 3b to 3d.
+  absl::Status WriteOut(const Commit& commit);
   absl::Status WriteCommit(const Commit& commit);
   void Acknowledge(Commit commit);
 
@@ -141,7 +185,9 @@ class Store::Impl {
   void RequestSweep();
   absl::StatusOr<SweepResult> SweepOnce(bool thorough);
   absl::StatusOr<Garbage> Mark();
-  absl::Status MarkBorrowed(const std::vector<StepRecord>& steps, Marks* marks);
+  void MarkBorrowed(Marks* marks);
+  absl::StatusOr<std::vector<internal::BorrowedItem>> FindBorrowed(
+      const StepRecord& step);
   absl::Status Free(const Garbage& garbage);
   absl::Status Forget(const Garbage& garbage, bool thorough);
   absl::Status CleanStaging();
@@ -161,8 +207,11 @@ class Store::Impl {
   std::multiset<Version> holds_;
   std::map<uint32_t, Progress> progress_;  // goes before holds_, it has some
   std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
+  std::map<Version, std::shared_ptr<const TableRuns>> runs_;
   bool unflushed_ = false;  // a retirement is in the log only
 
+  // One fold at a time; taken before all others.
+  std::mutex fold_mutex_;
   // One sweep at a time; taken before the others.
   std::mutex sweep_mutex_;
   // Of what follows; taken last.

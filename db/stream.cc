@@ -195,14 +195,12 @@ std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
 
 std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
                                      uint32_t rows_per_page) {
-  AppendStream(RunKind::kBase, kIdSlot, &prefix);
   return std::make_unique<IdStream>(std::move(prefix), order, rows_per_page);
 }
 
 std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,
                                        uint32_t rows_per_page, size_t slot,
                                        const Slot& spec) {
-  AppendStream(RunKind::kBase, static_cast<uint16_t>(slot + 1), &prefix);
   return std::make_unique<SlotStream>(std::move(prefix), order, rows_per_page,
                                       slot, spec);
 }

@@ -67,6 +67,7 @@ std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
                                         uint32_t element_bytes, Codec codec);
 
 // The pages of a table's ids and of one slot. `order` outlives them.
+// `prefix` is that of the stream.
 std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
                                      uint32_t rows_per_page);
 std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,

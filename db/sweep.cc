@@ -65,7 +65,8 @@ void Store::Impl::SweepInBackground() {
     if (stop_) return;
     sweep_requested_ = false;
     lock.unlock();
-    const absl::Status status = SweepOnce(/*thorough=*/false).status();
+    absl::Status status = SweepOnce(/*thorough=*/false).status();
+    if (options_.background_fold) status.Update(FoldNewest());
     lock.lock();
     sweep_status_ = status;
   }
@@ -109,7 +110,6 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
 
 absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   Marks marks;
-  std::vector<StepRecord> borrowers;
   std::map<uint32_t, AttemptRecord> attempts;
   bool flush = false;
   // Before the catalog: what is there by now has its attempt in it.
@@ -117,17 +117,23 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     for (const auto& [step, record] : catalog_.steps) {
-      marks.whole.insert(record.chain.begin(), record.chain.end());
-      if (!record.references.empty()) borrowers.push_back(record);
+      marks.whole.insert(record.version);
     }
     for (const auto& [attempt, progress] : progress_) {
       marks.whole.insert({progress.spec.step, attempt});
     }
     marks.whole.insert(holds_.begin(), holds_.end());
     attempts = catalog_.attempts;
+    // A fold that is under way, or that was cut short and can go on.
+    for (const auto& [attempt, record] : attempts) {
+      const auto step = catalog_.steps.find(record.version.step);
+      if (step != catalog_.steps.end() && IsFoldOf(record, step->second)) {
+        marks.whole.insert(record.version);
+      }
+    }
     std::swap(flush, unflushed_);
   }
-  CKPTDB_RETURN_IF_ERROR(MarkBorrowed(borrowers, &marks));
+  MarkBorrowed(&marks);
   // A retirement that only the log knows may be lost with it; the data may
   // not be gone by then.
   if (flush) {
@@ -152,13 +158,15 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
       garbage.leased = true;
       continue;
     }
-    const auto partly = marks.items.find(version);
-    if (partly != marks.items.end()) {
-      AppendGaps(version, partly->second, &garbage.gaps);
-    } else if (record.state == AttemptState::kCommitted) {
+    if (record.state == AttemptState::kCommitted) {
       garbage.quarantined.push_back(version);
-    } else {
+      continue;
+    }
+    const auto partly = marks.items.find(version);
+    if (partly == marks.items.end()) {
       garbage.versions.push_back(version);
+    } else {
+      AppendGaps(version, partly->second, &garbage.gaps);
     }
   }
   // Data of a version that no attempt record tells of: kept, for a person.
@@ -170,36 +178,67 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   return garbage;
 }
 
-// A step that refers to a tensor of an older version keeps the tensor, not
-// what else that version holds.
-absl::Status Store::Impl::MarkBorrowed(const std::vector<StepRecord>& steps,
-                                       Marks* marks) {
-  for (const StepRecord& step : steps) {
-    std::vector<BorrowedItem> borrowed;
-    bool known = false;
-    {
-      const std::lock_guard<std::mutex> lock(catalog_mutex_);
-      const auto found = borrowed_.find(step.version);
-      known = found != borrowed_.end();
-      if (known) borrowed = found->second;
-    }
-    if (!known) {
-      absl::StatusOr<std::vector<BorrowedItem>> loaded =
-          internal::LoadBorrowedItems(*database_, step);
-      if (!loaded.ok()) {
-        // Which items it needs is lost: all of those versions stay.
-        marks->whole.insert(step.references.begin(), step.references.end());
-        continue;
+// A step that needs a tensor or a run of an older version keeps that, not what
+// else the version holds.
+void Store::Impl::MarkBorrowed(Marks* marks) {
+  std::vector<StepRecord> borrowers;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    for (const auto& [step, record] : catalog_.steps) {
+      const std::vector<Version> needed = internal::VersionsOf(record);
+      const auto whole = [&](const Version& version) {
+        return marks->whole.contains(version);
+      };
+      if (!std::all_of(needed.begin(), needed.end(), whole)) {
+        borrowers.push_back(record);
       }
-      borrowed = *std::move(loaded);
-      const std::lock_guard<std::mutex> lock(catalog_mutex_);
-      borrowed_[step.version] = borrowed;
     }
-    for (const BorrowedItem& item : borrowed) {
+  }
+  for (const StepRecord& step : borrowers) {
+    const absl::StatusOr<std::vector<BorrowedItem>> borrowed =
+        FindBorrowed(step);
+    if (!borrowed.ok()) {
+      // Which items it needs is lost: all of those versions stay.
+      for (const Version& version : internal::VersionsOf(step)) {
+        marks->whole.insert(version);
+      }
+      continue;
+    }
+    // The records of all of them, whether they have any of the items or not.
+    for (const Version& version : internal::VersionsOf(step)) {
+      marks->items[version];
+    }
+    for (const BorrowedItem& item : *borrowed) {
       marks->items[item.version].emplace(item.prefix, item.placement);
     }
   }
-  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<BorrowedItem>> Store::Impl::FindBorrowed(
+    const StepRecord& step) {
+  internal::Borrower borrower;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    const auto found = borrowed_.find(step.version);
+    if (found != borrowed_.end()) return found->second;
+    CKPTDB_ASSIGN_OR_RETURN(borrower, internal::FindBorrower(catalog_, step));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<BorrowedItem> borrowed,
+      internal::LoadBorrowedItems(
+          borrower,
+          [&](const StepRecord& record)
+              -> absl::StatusOr<internal::RankRecords> {
+            CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+                                    internal::LoadRanks(*database_, record));
+            return std::make_shared<const std::vector<RankRecord>>(
+                std::move(ranks));
+          }));
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  if (catalog_.FindVersion(step.version) != nullptr) {
+    borrowed_[step.version] = borrowed;
+  }
+  return borrowed;
 }
 
 absl::Status Store::Impl::Free(const Garbage& garbage) {
@@ -229,6 +268,14 @@ absl::Status Store::Impl::CleanStaging() {
       // their folder is made.
       const std::lock_guard<std::mutex> lock(catalog_mutex_);
       if (progress_.contains(attempt)) continue;
+      const auto found = catalog_.attempts.find(attempt);
+      if (found != catalog_.attempts.end()) {
+        const auto step = catalog_.steps.find(found->second.version.step);
+        if (step != catalog_.steps.end() &&
+            IsFoldOf(found->second, step->second)) {
+          continue;
+        }
+      }
     }
     CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(
         database_->files().get(), absl::StrCat(staging, "/", name)));
@@ -248,6 +295,7 @@ absl::Status Store::Impl::Forget(const Garbage& garbage, bool thorough) {
                                  VersionPrefix(version), VersionEnd(version));
     }
     if (status.ok()) status = batch.DeleteRange(meta, ranks, PrefixEnd(ranks));
+    if (status.ok()) status = batch.Delete(meta, RetiredKey(version));
     if (status.ok()) status = batch.Delete(meta, AttemptKey(version.attempt));
   }
   CKPTDB_RETURN_IF_ERROR(internal::FromRocks(status, "sweep batch"));
@@ -258,6 +306,9 @@ absl::Status Store::Impl::Forget(const Garbage& garbage, bool thorough) {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     for (const Version& version : garbage.versions) {
       catalog_.attempts.erase(version.attempt);
+      catalog_.retired.erase(version);
+      runs_.erase(version);
+      borrowed_.erase(version);
     }
   }
   if (!thorough) return absl::OkStatus();
@@ -276,6 +327,12 @@ absl::StatusOr<Usage> Store::Impl::GetUsage() {
     catalog = catalog_;
     for (const auto& [attempt, progress] : progress_) {
       in_progress.insert(attempt);
+    }
+    for (const auto& [attempt, record] : catalog_.attempts) {
+      const auto step = catalog_.steps.find(record.version.step);
+      if (step != catalog_.steps.end() && IsFoldOf(record, step->second)) {
+        in_progress.insert(attempt);
+      }
     }
   }
   return internal::MeasureUsage(*database_, path_, catalog,

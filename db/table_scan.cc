@@ -1,12 +1,12 @@
-// Scans of a table: its runs by ranges of slices, several at a time.
+#include "ckptdb/db/table_scan.h"
+
 #include <algorithm>
-#include <atomic>
-#include <vector>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/parallel.h"
-#include "ckptdb/db/run_cursor.h"
-#include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/db/row_batcher.h"
+#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -17,14 +17,18 @@ constexpr uint64_t kRangesPerThread = 4;
 // A range is not worth less than this many pages of each slot.
 constexpr uint64_t kPagesPerRange = 16;
 
-struct ScanTask {
-  const RankItem* part;
-  size_t part_index;
-  SliceRange slices;
-};
+}  // namespace
 
-absl::StatusOr<std::vector<size_t>> SlotIndexes(const StepReader::Impl& step,
-                                                const RankItem& part,
+absl::Status CheckSlices(const SliceRange& slices) {
+  if (slices.end <= kSlices && slices.begin <= slices.end) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("slices [", slices.begin, ", ", slices.end,
+                   ") are not within [0, ", kSlices, ")"));
+}
+
+absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
                                                 const ScanOptions& options) {
   const std::vector<Slot>& slots = part.item->slots;
   std::vector<size_t> indexes;
@@ -37,93 +41,131 @@ absl::StatusOr<std::vector<size_t>> SlotIndexes(const StepReader::Impl& step,
         std::find_if(slots.begin(), slots.end(),
                      [&](const Slot& slot) { return slot.name == name; });
     if (found == slots.end()) {
-      return absl::NotFoundError(absl::StrCat(PlaceOf(step.record(), part),
-                                              " has no slot \"", name, "\""));
+      return absl::NotFoundError(
+          absl::StrCat(PlaceOf(part), " has no slot \"", name, "\""));
     }
     indexes.push_back(static_cast<size_t>(found - slots.begin()));
   }
   return indexes;
 }
 
-// The slices of a part that are asked for and that it can have rows of.
-SliceRange SlicesOf(const StepRecord& step, const RankItem& part,
-                    const SliceRange& asked) {
-  const std::vector<uint32_t>& bounds = step.slice_bounds;
-  if (bounds.empty()) return asked;
-  return {std::max(asked.begin, bounds[part.rank]),
-          std::min(asked.end, bounds[part.rank + size_t{1}])};
-}
-
-void AppendTasks(const RankItem& part, size_t part_index,
-                 const SliceRange& slices, int threads,
-                 std::vector<ScanTask>* tasks) {
-  if (slices.begin >= slices.end) return;
-  const uint64_t pages = part.item->rows / part.item->rows_per_page + 1;
-  const uint64_t ranges = std::clamp<uint64_t>(
-      pages / kPagesPerRange, 1,
-      std::min<uint64_t>(
-          static_cast<uint64_t>(std::max(threads, 1)) * kRangesPerThread,
-          slices.end - slices.begin));
-  const auto bound = [&](uint64_t i) {
-    return static_cast<uint32_t>(slices.begin +
-                                 (slices.end - slices.begin) * i / ranges);
-  };
-  for (uint64_t i = 0; i < ranges; ++i) {
-    tasks->push_back({&part, part_index, {bound(i), bound(i + 1)}});
-  }
-}
-
-absl::StatusOr<uint64_t> ScanRange(const StepReader::Impl& step,
-                                   const ScanTask& task,
-                                   const std::vector<size_t>& slots,
-                                   const ReadOptions& options, int worker,
-                                   RowSink* sink) {
-  RunCursor run(step, *task.part, slots, task.slices, options);
-  uint64_t rows = 0;
-  while (true) {
-    CKPTDB_ASSIGN_OR_RETURN(const bool more, run.Next());
-    if (!more) return rows;
-    rows += run.ids().size();
-    CKPTDB_RETURN_IF_ERROR(sink->Consume(worker, {run.ids(), run.slots()}));
-  }
-}
-
-}  // namespace
-
-absl::Status ScanRows(const StepReader::Impl& step,
-                      const std::vector<RankItem>& parts,
-                      const ScanOptions& options, RowSink* sink) {
-  if (options.slices.end > kSlices ||
-      options.slices.begin > options.slices.end) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("slices [", options.slices.begin, ", ", options.slices.end,
-                     ") are not within [0, ", kSlices, ")"));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
-                          SlotIndexes(step, parts[0], options));
+std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
+                               const std::vector<RunGroup>& groups,
+                               int threads) {
   std::vector<ScanTask> tasks;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    AppendTasks(parts[i], i, SlicesOf(step.record(), parts[i], options.slices),
-                options.read.threads, &tasks);
+  for (const RunGroup& group : groups) {
+    const uint32_t rows_per_page = runs[group.runs.back()].item->rows_per_page;
+    const uint64_t pages = EstimateRows(runs, group) / rows_per_page + 1;
+    const SliceRange& slices = group.slices;
+    const uint64_t ranges = std::clamp<uint64_t>(
+        pages / kPagesPerRange, 1,
+        std::min<uint64_t>(
+            static_cast<uint64_t>(std::max(threads, 1)) * kRangesPerThread,
+            slices.end - slices.begin));
+    const auto bound = [&](uint64_t i) {
+      return static_cast<uint32_t>(slices.begin +
+                                   (slices.end - slices.begin) * i / ranges);
+    };
+    for (uint64_t i = 0; i < ranges; ++i) {
+      tasks.push_back({&group, {bound(i), bound(i + 1)}});
+    }
   }
-  std::vector<std::atomic<uint64_t>> rows(parts.size());
-  CKPTDB_RETURN_IF_ERROR(ParallelFor(
-      options.read.threads, tasks.size(),
-      [&](int worker, uint64_t i) -> absl::Status {
-        CKPTDB_ASSIGN_OR_RETURN(
-            const uint64_t count,
-            ScanRange(step, tasks[i], slots, options.read, worker, sink));
-        rows[tasks[i].part_index] += count;
+  return tasks;
+}
+
+int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
+               const ReadOptions& options) {
+  constexpr uint64_t kBudgetBytes = uint64_t{1} << 30;
+  size_t runs = 1;
+  for (const RunGroup& group : groups) {
+    runs = std::max(runs, group.runs.size());
+  }
+  const uint64_t worker_bytes = runs * (slots + 2) * 2 * kPageBytes;
+  return static_cast<int>(std::clamp<uint64_t>(
+      kBudgetBytes / worker_bytes, 1,
+      static_cast<uint64_t>(std::max(options.threads, 1))));
+}
+
+MergeScan::MergeScan(const StepReader::Impl& step,
+                     const std::vector<RankItem>& runs,
+                     const std::vector<RunGroup>& groups,
+                     const std::vector<size_t>& slots,
+                     const ScanOptions& options)
+    : step_(step),
+      runs_(runs),
+      slots_(slots),
+      options_(options),
+      threads_(WorkersFor(groups, slots.size(), options.read)),
+      tasks_(CutTasks(runs, groups, threads_)) {}
+
+absl::Status MergeScan::Run(const TaskFunction& task) {
+  std::mutex mutex;
+  std::vector<RunMerge::Count> counts(runs_.size());
+  const absl::Status merged = ParallelFor(
+      threads_, tasks_.size(), [&](int worker, uint64_t i) -> absl::Status {
+        const RunGroup part{tasks_[i].slices, tasks_[i].group->runs};
+        RunMerge merge(step_, runs_, part, slots_, options_.read,
+                       options_.wanted);
+        CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
+        const std::lock_guard<std::mutex> lock(mutex);
+        for (size_t run = 0; run < part.runs.size(); ++run) {
+          counts[part.runs[run]].rows += merge.counts()[run].rows;
+          counts[part.runs[run]].erased += merge.counts()[run].erased;
+        }
         return absl::OkStatus();
-      }));
-  if (options.slices != SliceRange()) return absl::OkStatus();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (rows[i] == parts[i].item->rows) continue;
-    return absl::DataLossError(
-        absl::StrCat(PlaceOf(step.record(), parts[i]), " has ", rows[i].load(),
-                     " rows, not the ", parts[i].item->rows, " of its record"));
+      });
+  CKPTDB_RETURN_IF_ERROR(merged);
+  if (options_.slices != SliceRange()) return absl::OkStatus();
+  return CheckCounts(counts);
+}
+
+absl::Status MergeScan::CheckCounts(
+    const std::vector<RunMerge::Count>& counts) const {
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    const Item& item = *runs_[i].item;
+    if (counts[i].rows != item.rows) {
+      return absl::DataLossError(absl::StrCat(PlaceOf(runs_[i]), " has ",
+                                              counts[i].rows, " rows, not the ",
+                                              item.rows, " of its record"));
+    }
+    if (counts[i].erased != item.erased) {
+      return absl::DataLossError(
+          absl::StrCat(PlaceOf(runs_[i]), " has ", counts[i].erased,
+                       " erased ids, not the ", item.erased, " of its record"));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckSlices(options.slices));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          RunsOf(step, table));
+  return SlotIndexes(runs[0], options).status();
+}
+
+absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options, RowSink* sink) {
+  CKPTDB_RETURN_IF_ERROR(CheckSlices(options.slices));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          RunsOf(step, table));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
+                          SlotIndexes(runs[0], options));
+  std::vector<uint64_t> row_bytes;
+  for (const size_t slot : slots) {
+    row_bytes.push_back(runs[0].item->slots[slot].row_bytes());
+  }
+  const bool one_version = runs.front().step == runs.back().step;
+  const std::vector<RunGroup> groups = one_version
+                                           ? EachRun(runs, options.slices)
+                                           : GroupRuns(runs, options.slices);
+  MergeScan scan(step, runs, groups, slots, options);
+  return scan.Run([&](int worker, uint64_t, RunMerge* merge) -> absl::Status {
+    RowBatcher batcher(worker, row_bytes, sink, /*live=*/nullptr);
+    CKPTDB_RETURN_IF_ERROR(merge->Run(&batcher));
+    return batcher.Flush();
+  });
 }
 
 }  // namespace ckptdb::internal

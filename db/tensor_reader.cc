@@ -154,9 +154,9 @@ absl::Status ReadBox(const StepReader::Impl& step,
   }
   if (covered != Volume(box.shape)) {
     return absl::DataLossError(
-        absl::StrCat(PlaceOf(step.record(), shards[0]), ": its shards have ",
-                     covered, " of ", Volume(box.shape), " elements of ",
-                     ToString(box.shape), " at ", ToString(box.offset)));
+        absl::StrCat(PlaceOf(shards[0]), ": its shards have ", covered, " of ",
+                     Volume(box.shape), " elements of ", ToString(box.shape),
+                     " at ", ToString(box.offset)));
   }
   for (const auto& [shard, both] : needed) {
     CKPTDB_RETURN_IF_ERROR(ReadShard(step, shard, both, box, out, options));

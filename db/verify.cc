@@ -1,7 +1,8 @@
 // Reads all that a step holds, and checks it against its records.
-#include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/run_cursor.h"
 #include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/db/table_runs.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
@@ -17,11 +19,10 @@
 namespace ckptdb::internal {
 namespace {
 
-absl::Status BadDigest(const StepRecord& step, const RankItem& part,
-                       uint64_t digest) {
+absl::Status BadDigest(const RankItem& part, uint64_t digest) {
   return absl::DataLossError(
-      absl::StrCat(PlaceOf(step, part), ": digest ", absl::Hex(digest),
-                   " is not ", absl::Hex(part.item->digest), " of its record"));
+      absl::StrCat(PlaceOf(part), ": digest ", absl::Hex(digest), " is not ",
+                   absl::Hex(part.item->digest), " of its record"));
 }
 
 class Verifier {
@@ -30,13 +31,30 @@ class Verifier {
            const Progress& progress)
       : step_(step), options_(options), progress_(progress) {}
 
-  absl::Status Run() {
+  void AddOwn(bool with_tables) {
     for (const RankRecord& rank : step_.ranks()) {
       for (const Item& item : rank.items) {
-        all_bytes_ += item.raw_bytes;
-        Add({rank.rank, &item});
+        if (item.kind == ItemKind::kRows && !with_tables) continue;
+        Add(RankItem{rank.rank, &item, &step_.record()});
       }
     }
+  }
+
+  void Add(const RankItem& part) {
+    all_bytes_ += part.item->raw_bytes;
+    if (part.item->kind != ItemKind::kRows) {
+      tasks_.push_back({part, kChunks, {}});
+      return;
+    }
+    for (size_t slot = 0; slot <= part.item->slots.size(); ++slot) {
+      tasks_.push_back({part, static_cast<int>(slot), {}});
+    }
+    if (part.item->run == RunKind::kDelta) {
+      tasks_.push_back({part, kErasedSlot, {}});
+    }
+  }
+
+  absl::Status Run() {
     CKPTDB_RETURN_IF_ERROR(
         ParallelFor(options_.threads, tasks_.size(), [&](int, uint64_t i) {
           return tasks_[i].slot == kChunks ? CheckChunks(tasks_[i])
@@ -53,16 +71,6 @@ class Verifier {
     int slot;
     std::string hashes;  // of the pages seen, as bytes
   };
-
-  void Add(const RankItem& part) {
-    if (part.item->kind != ItemKind::kRows) {
-      tasks_.push_back({part, kChunks, {}});
-      return;
-    }
-    for (size_t slot = 0; slot <= part.item->slots.size(); ++slot) {
-      tasks_.push_back({part, static_cast<int>(slot), {}});
-    }
-  }
 
   void Advance(uint64_t bytes) {
     if (!progress_) return;
@@ -84,22 +92,21 @@ class Verifier {
         HashBytes({reinterpret_cast<const char*>(item.chunk_hashes.data()),
                    item.chunk_hashes.size() * sizeof(uint64_t)});
     if (digest == item.digest) return absl::OkStatus();
-    return BadDigest(step_.record(), task.part, digest);
+    return BadDigest(task.part, digest);
   }
 
   absl::Status CheckStream(Task* task) {
-    const Item& item = *task->part.item;
-    // The ids by the cursor that a scan uses: it checks their order as well.
-    if (task->slot == 0) {
-      RunCursor ids(step_, task->part, {}, SliceRange(), options_);
+    const auto slot = static_cast<uint16_t>(task->slot);
+    // Ids by the cursor that a scan uses: it checks their order as well.
+    if (slot == kIdSlot || slot == kErasedSlot) {
+      RunCursor ids(step_, task->part, {}, SliceRange(), options_, slot);
       uint64_t rows = 0;
       for (bool more = true; more; rows += more ? ids.ids().size() : 0) {
         CKPTDB_ASSIGN_OR_RETURN(more, ids.Next());
       }
-      CKPTDB_RETURN_IF_ERROR(CheckRows(task->part, rows));
+      CKPTDB_RETURN_IF_ERROR(CheckRows(*task, rows));
     }
-    StreamCursor stream(step_, task->part, static_cast<uint16_t>(task->slot),
-                        SliceRange(), options_);
+    StreamCursor stream(step_, task->part, slot, SliceRange(), options_);
     uint64_t rows = 0;
     for (stream.SeekToSlices();; stream.Next()) {
       CKPTDB_ASSIGN_OR_RETURN(const bool more, stream.Load());
@@ -109,32 +116,35 @@ class Verifier {
       rows += stream.rows();
       Advance(stream.raw().size());
     }
-    if (rows == item.rows) return absl::OkStatus();
-    return CheckRows(task->part, rows);
+    return CheckRows(*task, rows);
   }
 
-  absl::Status CheckRows(const RankItem& part, uint64_t rows) const {
-    if (rows == part.item->rows) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(PlaceOf(step_.record(), part),
-                                            " has ", rows, " rows, not the ",
-                                            part.item->rows, " of its record"));
+  static absl::Status CheckRows(const Task& task, uint64_t rows) {
+    const Item& item = *task.part.item;
+    const bool erased = task.slot == kErasedSlot;
+    const uint64_t expected = erased ? item.erased : item.rows;
+    if (rows == expected) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        PlaceOf(task.part), " has ", rows, erased ? " erased ids" : " rows",
+        ", not the ", expected, " of its record"));
   }
 
   // Of tables, whose streams follow one another in tasks_.
   absl::Status CheckDigests() const {
     for (size_t i = 0; i < tasks_.size();) {
-      const RankItem& part = tasks_[i].part;
+      const RankItem part = tasks_[i].part;
       if (tasks_[i].slot == kChunks) {
         ++i;
         continue;
       }
       std::string hashes;
-      for (size_t slot = 0; slot <= part.item->slots.size(); ++slot) {
-        hashes += tasks_[i++].hashes;
+      const Item* const item = part.item;
+      for (; i < tasks_.size() && tasks_[i].part.item == item; ++i) {
+        hashes += tasks_[i].hashes;
       }
       const uint64_t digest = HashBytes(hashes);
       if (digest != part.item->digest) {
-        return BadDigest(step_.record(), part, digest);
+        return BadDigest(part, digest);
       }
     }
     return absl::OkStatus();
@@ -149,11 +159,46 @@ class Verifier {
   uint64_t all_bytes_ = 0;
 };
 
+std::set<std::string> TablesOf(const ChainMember& member) {
+  std::set<std::string> tables;
+  for (const RankRecord& rank : member.ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) tables.insert(item.name);
+    }
+  }
+  return tables;
+}
+
 }  // namespace
 
+// Of older members of the chain, the runs that the step needs: others may be
+// gone.
 absl::Status VerifyStep(const StepReader::Impl& step,
-                        const ReadOptions& options, const Progress& progress) {
-  return Verifier(step, options, progress).Run();
+                        const ReadOptions& options, const Progress& progress,
+                        std::set<Version>* verified) {
+  Verifier verifier(step, options, progress);
+  const auto known = [&](const Version& version) {
+    return verified != nullptr && verified->contains(version);
+  };
+  verifier.AddOwn(/*with_tables=*/!known(step.record().version));
+  std::map<Version, std::set<std::string>> read;
+  for (const std::string& table : TablesOf(step.chain().back())) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                            RunsOf(step, table));
+    for (const RankItem& run : runs) {
+      read[run.step->version].insert(table);
+      if (run.step == &step.record() || known(run.step->version)) continue;
+      verifier.Add(run);
+    }
+  }
+  CKPTDB_RETURN_IF_ERROR(verifier.Run());
+  if (verified == nullptr) return absl::OkStatus();
+  verified->insert(step.record().version);
+  for (const ChainMember& member : step.chain()) {
+    const Version& version = member.record.version;
+    if (read[version] == TablesOf(member)) verified->insert(version);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ckptdb::internal

@@ -195,6 +195,10 @@ std::string StepKey(int64_t step) {
   return key;
 }
 
+std::string RetiredKey(const Version& version) {
+  return "v" + VersionPrefix(version);
+}
+
 std::string RankKeyPrefix(const Version& version) {
   return "r" + VersionPrefix(version);
 }
@@ -225,6 +229,11 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
       parsed.version.step = TakeBigEndian<int64_t>(&rest);
       if (parsed.version.step < 0) return BadKey(key, "has a negative step");
       return parsed;
+    case MetaKind::kRetired: {
+      if (!sized(12)) return BadKey(key, "is no key of a retired step");
+      CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
+      return parsed;
+    }
     case MetaKind::kRank: {
       if (!sized(16)) return BadKey(key, "is no key of a rank");
       CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));

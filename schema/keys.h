@@ -3,8 +3,8 @@
 //   bulk, inline   step:8 attempt:4 rank:4 kind:1 name 00 suffix
 //     tensor, blob   suffix = chunk:4
 //     rows           suffix = run:1 slot:2 slice:2 id:8
-//   meta           's' step:8 | 'r' step:8 attempt:4 rank:4 | 'a' attempt:4 |
-//                  'm'
+//   meta           's' step:8 | 'v' step:8 attempt:4 | 'm' |
+//                  'r' step:8 attempt:4 rank:4 | 'a' attempt:4
 //
 //   std::string key = ItemPrefix({7, 3}, /*rank=*/0, ItemKind::kTensor, "w");
 //   AppendChunk(0, &key);
@@ -85,6 +85,8 @@ std::string DescribeDataKey(absl::string_view key);
 absl::StatusOr<Version> ParseVersionPrefix(absl::string_view key);
 
 std::string StepKey(int64_t step);
+// Of the record of a version that is no step any more.
+std::string RetiredKey(const Version& version);
 std::string RankKey(const Version& version, uint32_t rank);
 // The prefix of the keys of all ranks of a version.
 std::string RankKeyPrefix(const Version& version);
@@ -93,13 +95,14 @@ std::string RootKey();
 
 enum class MetaKind : char {
   kStep = 's',
+  kRetired = 'v',
   kRank = 'r',
   kAttempt = 'a',
   kRoot = 'm',
 };
 struct MetaKey {
   MetaKind kind = MetaKind::kRoot;
-  Version version;  // step of kStep, both of kRank, attempt of kAttempt
+  Version version;  // step of kStep, attempt of kAttempt, both of others
   uint32_t rank = 0;
 };
 // DataLoss with the key in hex and what is wrong with it.

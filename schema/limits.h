@@ -24,7 +24,8 @@ inline constexpr size_t kMaxUuidBytes = 64;
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 
 inline constexpr uint32_t kSlices = 65536;
-inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;   // raw, of a slot
+inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;  // raw, of a slot
+inline constexpr uint32_t kErasedRowsPerPage = kPageBytes / sizeof(int64_t);
 inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
 inline constexpr uint64_t kInlineBytes = uint64_t{8} << 20;   // of a save
 inline constexpr uint64_t kSegmentBytes = uint64_t{1} << 30;  // of a file

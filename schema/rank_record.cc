@@ -45,6 +45,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto global_shape = builder->CreateVector(item.global_shape);
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
+  const auto reason = AddString(item.base_reason, builder);
   const fbs::Version data = ToFbs(item.data);
   fbs::ItemBuilder out(*builder);
   out.add_kind(static_cast<uint8_t>(item.kind));
@@ -66,6 +67,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_rows(item.rows);
   out.add_erased(item.erased);
   out.add_rows_per_page(item.rows_per_page);
+  out.add_base_reason(reason);
   return out.Finish();
 }
 
@@ -185,7 +187,8 @@ absl::Status CheckItem(const Item& item) {
 
 // What is copied out of an item; the slots are not too many.
 uint64_t CopiedBytes(const fbs::Item& from) {
-  uint64_t bytes = ViewOf(from.name()).size();
+  uint64_t bytes =
+      ViewOf(from.name()).size() + ViewOf(from.base_reason()).size();
   for (const auto* numbers :
        {from.shape(), from.global_shape(), from.offset()}) {
     bytes += SizeOf(numbers) * sizeof(int64_t);
@@ -260,6 +263,7 @@ absl::Status ReadTableFields(const fbs::Item& from, Item* item) {
   item->rows = from.rows();
   item->erased = from.erased();
   item->rows_per_page = from.rows_per_page();
+  item->base_reason = ToStd(from.base_reason());
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 #include "ckptdb/schema/records.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -11,6 +12,7 @@
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -181,10 +183,29 @@ absl::Status CheckChain(const StepRecord& record) {
   return CheckLineage(record);
 }
 
+absl::Status CheckIncrement(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  if (!record.has_increment) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "increment", record.increment));
+  if (record.kind != StepKind::kFull) {
+    return BadField(kKind, "increment", "is of a delta, which needs none");
+  }
+  if (record.increment.step == record.version.step &&
+      record.increment.attempt < record.version.attempt) {
+    return absl::OkStatus();
+  }
+  return BadField(
+      kKind, "increment",
+      absl::StrCat("is ", ToString(record.increment), ", from which ",
+                   ToString(record.version), " cannot have been folded"));
+}
+
 absl::Status CheckStep(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.store_uuid));
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
+  CKPTDB_RETURN_IF_ERROR(CheckIncrement(record));
   CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
   if (std::count(record.references.begin(), record.references.end(),
                  record.version) != 0) {
@@ -222,6 +243,30 @@ absl::string_view AttemptStateName(AttemptState state) {
   return "unknown";
 }
 
+uint64_t LineageDigest(const StepRecord& record) {
+  std::string bytes;
+  const auto append = [&](auto number) {
+    std::array<char, sizeof(number)> raw;
+    std::memcpy(raw.data(), &number, raw.size());
+    bytes.append(raw.data(), raw.size());
+  };
+  const auto append_all = [&](const auto& numbers) {
+    append(uint64_t{numbers.size()});
+    for (const auto number : numbers) append(number);
+  };
+  append_all(record.store_uuid);
+  append(record.version.step);
+  append(record.version.attempt);
+  append(static_cast<uint8_t>(record.kind));
+  append(record.parent.step);
+  append(record.parent.attempt);
+  append(record.parent_digest);
+  append(record.world_size);
+  append_all(record.slice_bounds);
+  append_all(record.rank_digests);
+  return HashBytes(bytes);
+}
+
 std::string EncodeStepRecord(const StepRecord& record) {
   FlatBufferBuilder builder;
   const auto chain = AddVersions(record.chain, &builder);
@@ -231,7 +276,9 @@ std::string EncodeStepRecord(const StepRecord& record) {
   const auto metadata = AddMetadata(record.user_metadata, &builder);
   const auto digests = builder.CreateVector(record.rank_digests);
   const auto library = AddString(record.library_version, &builder);
+  const auto uuid = AddString(record.store_uuid, &builder);
   const fbs::Version parent = ToFbs(record.parent);
+  const fbs::Version increment = ToFbs(record.increment);
   fbs::StepRecordBuilder out(builder);
   out.add_step(record.version.step);
   out.add_attempt(record.version.attempt);
@@ -254,6 +301,11 @@ std::string EncodeStepRecord(const StepRecord& record) {
   out.add_rows(record.rows);
   out.add_raw_bytes(record.raw_bytes);
   out.add_stored_bytes(record.stored_bytes);
+  out.add_store_uuid(uuid);
+  out.add_parent_digest(record.parent_digest);
+  if (record.has_increment) out.add_increment(&increment);
+  out.add_base_bytes(record.base_bytes);
+  out.add_delta_bytes(record.delta_bytes);
   builder.Finish(out.Finish());
   return Seal(RecordKind::kStep, builder);
 }
@@ -274,6 +326,10 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.kind = static_cast<StepKind>(from->kind());
   record.has_parent = from->parent() != nullptr;
   if (record.has_parent) record.parent = FromFbs(*from->parent());
+  record.parent_digest = from->parent_digest();
+  record.has_increment = from->increment() != nullptr;
+  if (record.has_increment) record.increment = FromFbs(*from->increment());
+  record.store_uuid = ToStd(from->store_uuid());
   record.chain = ToStd(from->chain());
   record.references = ToStd(from->references());
   record.world_size = from->world_size();
@@ -293,6 +349,8 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.rows = from->rows();
   record.raw_bytes = from->raw_bytes();
   record.stored_bytes = from->stored_bytes();
+  record.base_bytes = from->base_bytes();
+  record.delta_bytes = from->delta_bytes();
   CKPTDB_RETURN_IF_ERROR(CheckStep(record));
   return record;
 }
@@ -301,7 +359,8 @@ std::string EncodeAttemptRecord(const AttemptRecord& record) {
   FlatBufferBuilder builder;
   builder.Finish(fbs::CreateAttemptRecord(
       builder, record.version.step, record.version.attempt,
-      static_cast<uint8_t>(record.state), record.begun_at_micros));
+      static_cast<uint8_t>(record.state), record.begun_at_micros,
+      record.folds));
   return Seal(RecordKind::kAttempt, builder);
 }
 
@@ -316,8 +375,14 @@ absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes) {
   }
   record.state = static_cast<AttemptState>(from->state());
   record.begun_at_micros = from->begun_at_micros();
+  record.folds = from->folds();
   CKPTDB_RETURN_IF_ERROR(
       CheckVersion(RecordKind::kAttempt, "version", record.version));
+  if (record.folds > 0 && record.folds >= record.version.attempt) {
+    return BadField(
+        RecordKind::kAttempt, "folds",
+        absl::StrCat("attempt ", record.folds, ", not an older one"));
+  }
   return record;
 }
 

@@ -33,15 +33,21 @@ absl::string_view StepKindName(StepKind kind);
 
 // The record that makes a step exist.
 struct StepRecord {
+  std::string store_uuid;
   Version version;
   StepKind kind = StepKind::kFull;
   // A delta's is the version before it in the chain; a full step has one when
   // it was saved on top of another step.
   bool has_parent = false;
   Version parent;
+  uint64_t parent_digest = 0;  // LineageDigest of the parent's record
   // Base first, `version` last, steps never falling; `version` alone when full.
   std::vector<Version> chain;
-  std::vector<Version> references;  // other versions whose data it uses
+  // A folded step has all its rows in a base run of its own. The version that
+  // it was folded from has the delta runs that lead to it from its parent.
+  bool has_increment = false;
+  Version increment;
+  std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
   // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty when the
   // trainer shards its tables in a way of its own.
@@ -59,9 +65,17 @@ struct StepRecord {
   uint64_t rows = 0;          // of all tables of all ranks
   uint64_t raw_bytes = 0;     // of all items
   uint64_t stored_bytes = 0;  // written by this version
+  // Stored by all versions of the chain, of its tables: base and delta runs.
+  uint64_t base_bytes = 0;
+  uint64_t delta_bytes = 0;
 
   bool operator==(const StepRecord&) const = default;
 };
+
+// XXH3-64 of all that tells a version from any other: its store, its place in
+// the lineage and, through the digests of the rank records, every byte. Flags,
+// metrics and metadata, which may change later, are not in it.
+uint64_t LineageDigest(const StepRecord& record);
 
 // One fixed-width column of a table: `elements` elements of `dtype` a row.
 struct Slot {
@@ -105,6 +119,8 @@ struct Item {
   uint64_t erased = 0;  // of delta runs
   // At least 1; times the widest of ids and slots at most kPageBytes.
   uint32_t rows_per_page = 0;
+  // Of a base run, where the caller gave the changes: why they did not do.
+  std::string base_reason;
 
   bool operator==(const Item&) const = default;
 };
@@ -128,6 +144,9 @@ struct AttemptRecord {
   Version version;
   AttemptState state = AttemptState::kBegun;
   int64_t begun_at_micros = 0;
+  // Of a fold: the attempt of the same step whose chain it merges. While that
+  // is the step's, what the fold has staged stays, so that it can go on.
+  uint32_t folds = 0;
 
   bool operator==(const AttemptRecord&) const = default;
 };

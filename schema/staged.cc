@@ -1,6 +1,7 @@
 #include "ckptdb/schema/staged.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/status.h"
@@ -96,17 +97,33 @@ absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<SliceRange>> ReadSlices(
+    const std::vector<uint32_t>& stored) {
+  if (stored.empty()) return std::nullopt;
+  if (stored.size() == 2 && stored[0] <= stored[1] && stored[1] <= kSlices) {
+    return SliceRange{stored[0], stored[1]};
+  }
+  return BadField(RecordKind::kTicket, "slices",
+                  absl::StrCat("[", absl::StrJoin(stored, ", "),
+                               "] are no range within [0, ", kSlices, "]"));
+}
+
 }  // namespace
 
 std::string EncodeTicket(const Ticket& ticket) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(ticket.uuid, &builder);
-  const auto bounds = builder.CreateVector(ticket.slice_bounds);
+  std::vector<uint32_t> slices;
+  if (ticket.slices.has_value()) {
+    slices = {ticket.slices->begin, ticket.slices->end};
+  }
+  const auto slice_vector = builder.CreateVector(slices);
   const auto staging = AddString(ticket.staging, &builder);
   const auto parent = AddBytes(ticket.parent, &builder);
-  builder.Finish(fbs::CreateTicket(builder, uuid, ticket.version.step,
-                                   ticket.version.attempt, ticket.world_size,
-                                   ticket.rank, bounds, staging, parent));
+  const auto tables = AddBytes(ticket.parent_tables, &builder);
+  builder.Finish(fbs::CreateTicket(
+      builder, uuid, ticket.version.step, ticket.version.attempt,
+      ticket.world_size, ticket.rank, slice_vector, staging, parent, tables));
   return Seal(RecordKind::kTicket, builder);
 }
 
@@ -119,13 +136,12 @@ absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes) {
   ticket.version = {from->step(), from->attempt()};
   ticket.world_size = from->world_size();
   ticket.rank = from->rank();
-  ticket.slice_bounds = ToStd(from->slice_bounds());
   ticket.staging = ToStd(from->staging());
   ticket.parent = BytesOf(from->parent());
+  ticket.parent_tables = BytesOf(from->parent_tables());
   CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
                                     ticket.rank, ticket.world_size));
-  CKPTDB_RETURN_IF_ERROR(internal::CheckSliceBounds(kKind, ticket.slice_bounds,
-                                                    ticket.world_size));
+  CKPTDB_ASSIGN_OR_RETURN(ticket.slices, ReadSlices(ToStd(from->slices())));
   CKPTDB_RETURN_IF_ERROR(internal::CheckPath(kKind, "staging", ticket.staging));
   return ticket;
 }

@@ -5,6 +5,7 @@
 #define CKPTDB_SCHEMA_STAGED_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/slice.h"
 
 namespace ckptdb {
 
@@ -21,9 +23,12 @@ struct Ticket {
   Version version;
   uint32_t world_size = 1;
   uint32_t rank = 0;
-  std::vector<uint32_t> slice_bounds;
-  std::string staging;  // this rank's folder, below the store
-  std::string parent;   // the parent's RankRecord of this rank, or empty
+  std::optional<SliceRange> slices;  // this rank's; none: any
+  std::string staging;               // this rank's folder, below the store
+  std::string parent;  // the parent's RankRecord of this rank, or empty
+  // A RankRecord with the tables of all ranks of the parent, for a save of
+  // changes; empty for one that takes none.
+  std::string parent_tables;
 
   bool operator==(const Ticket&) const = default;
 };

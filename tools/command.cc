@@ -13,8 +13,12 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewLs());
   commands.push_back(NewShow());
   commands.push_back(NewItems());
+  commands.push_back(NewChain());
+  commands.push_back(NewRow());
+  commands.push_back(NewHistory());
   commands.push_back(NewVerify());
   commands.push_back(NewDu());
+  commands.push_back(NewFold());
   commands.push_back(NewRm());
   commands.push_back(NewGc());
   commands.push_back(NewPin());

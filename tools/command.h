@@ -38,6 +38,8 @@ class Command {
 
   virtual std::string name() const = 0;
   virtual std::string summary() const = 0;  // one line
+  // What else --help says: lines of at most 80 columns.
+  virtual std::string notes() const { return {}; }
   // Command lines of --help, without "ckptdb", and what they do.
   virtual std::string examples() const = 0;
 
@@ -52,8 +54,12 @@ class Command {
 std::unique_ptr<Command> NewLs();
 std::unique_ptr<Command> NewShow();
 std::unique_ptr<Command> NewItems();
+std::unique_ptr<Command> NewChain();
+std::unique_ptr<Command> NewRow();
+std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewVerify();
 std::unique_ptr<Command> NewDu();
+std::unique_ptr<Command> NewFold();
 std::unique_ptr<Command> NewRm();
 std::unique_ptr<Command> NewGc();
 std::unique_ptr<Command> NewPin();

@@ -51,7 +51,9 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
         app->add_subcommand(entry->command->name(), entry->command->summary());
     entry->command->AddArguments(entry->app);
     AddFlags(entry->app, &entry->flags);
-    entry->app->footer(absl::StrCat("Examples:\n", entry->command->examples(),
+    const std::string notes = entry->command->notes();
+    entry->app->footer(absl::StrCat(notes, notes.empty() ? "" : "\n",
+                                    "Examples:\n", entry->command->examples(),
                                     "\n", kExitCodeHelp));
     entries.push_back(std::move(entry));
   }

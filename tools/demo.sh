@@ -1,7 +1,8 @@
 #!/bin/bash
 # Sets up, builds, and shows what ckptdb is for, in about a minute: a trainer
-# is killed in the middle of a save, resumes from its newest checkpoint, and
-# ends with the same state as one that was never killed.
+# that saves what changed is killed in the middle of a save, resumes from its
+# newest checkpoint, and ends with the same state as one that was never killed;
+# so does a second process that follows it from save to save.
 #
 #   tools/demo.sh [FILE criteo|movielens]
 #
@@ -28,7 +29,7 @@ esac
 cd "$(dirname "$0")/.."
 
 readonly bin=build/release/bin
-readonly steps=600 save_every=100 crash_step=400
+readonly steps=600 save_every=50 crash_step=500
 readonly crash_point=publish:ingested
 readonly killed=137 # 128 + SIGKILL, as a shell reports it
 
@@ -38,14 +39,16 @@ cmake --build --preset release --target train_ctr ckptdb_tool
 
 work=$(mktemp -d)
 readonly work
-remove_work() {
+follower=
+clean_up() {
+  if [[ -n ${follower} ]]; then kill "${follower}" || true; fi
   if [[ -n ${CKPTDB_DEMO_KEEP:-} ]]; then
     echo "The stores are in ${work}"
   else
     rm -rf "${work}"
   fi
 }
-trap remove_work EXIT
+trap clean_up EXIT
 
 say() { printf '\n=== %s\n' "$*"; }
 
@@ -59,7 +62,8 @@ train() {
   local store=$1
   shift
   run "${bin}/train_ctr" --store "${work}/${store}" --steps "${steps}" \
-    --batch 2048 --save-every "${save_every}" --seed 1 "${data[@]}" "$@"
+    --batch 256 --save-every "${save_every}" --delta --keep 6 --seed 1 \
+    "${data[@]}" "$@"
 }
 
 # The digest of all state at the end of a run, from its JSON.
@@ -67,7 +71,7 @@ digest_of() {
   sed -n -E 's/.*"digest": *"?([0-9a-zA-Z]+)"?.*/\1/p' "$1" | tail -n 1
 }
 
-say "A run of ${steps} steps that nothing disturbs"
+say "A run of ${steps} steps that nothing disturbs, and that saves what changed"
 train calm --json "${work}/calm.json"
 
 say "The same run, killed in the save of step ${crash_step}," \
@@ -82,8 +86,17 @@ echo "Killed by SIGKILL: exit code ${code}"
 say "What is there: step ${crash_step} is not, its save did not commit"
 run "${bin}/ckptdb" ls --store "${work}/crashed"
 
-say "It resumes from the newest checkpoint"
+say "It resumes from the newest checkpoint, and a second process follows it"
+run "${bin}/train_ctr" --store "${work}/crashed" --follow \
+  --until-step "${steps}" --json "${work}/follower.json" \
+  2>"${work}/follower.log" &
+follower=$!
 train crashed --resume --json "${work}/crashed.json"
+wait "${follower}" || fail "the follower: $(<"${work}/follower.log")"
+follower=
+
+say "What the second process read"
+cat "${work}/follower.log"
 
 say "What is there now"
 run "${bin}/ckptdb" ls --store "${work}/crashed"
@@ -92,7 +105,10 @@ run "${bin}/ckptdb" verify --store "${work}/crashed"
 
 calm=$(digest_of "${work}/calm.json")
 crashed=$(digest_of "${work}/crashed.json")
+copy=$(digest_of "${work}/follower.json")
 say "Digest of all state at step ${steps}"
 echo "never killed:       ${calm}"
 echo "killed and resumed: ${crashed}"
-[[ -n ${calm} && ${calm} == "${crashed}" ]] || fail "the digests differ"
+echo "of the follower:    ${copy}"
+[[ -n ${calm} && ${calm} == "${crashed}" && ${calm} == "${copy}" ]] ||
+  fail "the digests differ"

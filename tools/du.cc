@@ -8,6 +8,7 @@
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/json.h"
+#include "ckptdb/tools/needs.h"
 #include "ckptdb/tools/open_store.h"
 #include "ckptdb/tools/progress_line.h"
 #include "ckptdb/tools/text_table.h"
@@ -46,14 +47,19 @@ void PrintSteps(const Usage& usage, std::ostream* out) {
   *out << table.ToString();
 }
 
-void PrintOthers(const Usage& usage, std::ostream* out) {
+void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
+                 std::ostream* out) {
   if (usage.others.empty()) return;
-  TextTable table(
-      {{"STEP", kRight}, {"ATTEMPT", kRight}, {"BYTES", kRight}, {"KEPT AS"}});
+  TextTable table({{"STEP", kRight},
+                   {"ATTEMPT", kRight},
+                   {"BYTES", kRight},
+                   {"KEPT AS"},
+                   {"WHAT FOR"}});
   for (const HeldVersion& other : usage.others) {
     table.AddRow({absl::StrCat(other.version.step),
                   absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
-                  WhyText(other.why)});
+                  WhyText(other.why),
+                  NeedsText(NeedsOf(other.version, steps))});
   }
   *out << "\nnot of any step above\n" << table.ToString();
 }
@@ -70,23 +76,37 @@ uint64_t OtherBytes(const Usage& usage) {
   return bytes;
 }
 
-void PrintText(const Usage& usage, std::ostream* out) {
+// Of what is there only because a step needs it.
+uint64_t ReferencedBytes(const Usage& usage) {
+  uint64_t bytes = 0;
+  for (const HeldVersion& other : usage.others) {
+    if (other.why == HeldVersion::Why::kReferenced) bytes += other.bytes;
+  }
+  return bytes;
+}
+
+void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
+               std::ostream* out) {
   PrintSteps(usage, out);
-  PrintOthers(usage, out);
+  PrintOthers(usage, steps, out);
+  const uint64_t referenced = ReferencedBytes(usage);
   TextTable table({{""}, {"", kRight}});
   table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
-  table.AddRow({"others", FormatBytes(OtherBytes(usage))});
+  table.AddRow({"kept for steps", FormatBytes(referenced)});
+  table.AddRow({"others", FormatBytes(OtherBytes(usage) - referenced)});
   table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
   table.AddRow({"free", FormatBytes(usage.free_bytes)});
   *out << '\n' << table.ToString();
 }
 
-Json UsageJson(const std::string& store, const Usage& usage) {
+Json UsageJson(const std::string& store, const Usage& usage,
+               const std::vector<StepRecord>& steps) {
   Json json = {{"store", store},
                {"disk_bytes", usage.disk_bytes},
                {"free_bytes", usage.free_bytes},
                {"own_bytes", OwnBytes(usage)},
-               {"other_bytes", OtherBytes(usage)}};
+               {"other_bytes", OtherBytes(usage)},
+               {"referenced_bytes", ReferencedBytes(usage)}};
   json["steps"] = Json::array();
   for (const StepUsage& step : usage.steps) {
     Json entry = ToJson(step.version);
@@ -99,6 +119,7 @@ Json UsageJson(const std::string& store, const Usage& usage) {
     Json entry = ToJson(other.version);
     entry["bytes"] = other.bytes;
     entry["why"] = WhyText(other.why);
+    SetNeeds(NeedsOf(other.version, steps), &entry);
     json["others"].push_back(std::move(entry));
   }
   return json;
@@ -114,14 +135,22 @@ class Du : public Command {
     return "  ckptdb du --store /checkpoints/ctr\n"
            "  ckptdb du -s /checkpoints/ctr --json\n";
   }
+  std::string notes() const override {
+    return "BORROWED is what a step uses of other versions: runs of its chain, "
+           "tensors, blobs.\n"
+           "\"kept for steps\" is what is there of versions that are no steps "
+           "any more because\n"
+           "a step needs it; it goes with the last of these.\n";
+  }
   void AddArguments(CLI::App*) override {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(const Usage usage, Measure(context, *reader));
+    const std::vector<StepRecord> steps = reader->Steps();
     if (context.json) {
-      PrintJson(UsageJson(context.store, usage), context.out);
+      PrintJson(UsageJson(context.store, usage, steps), context.out);
     } else {
-      PrintText(usage, context.out);
+      PrintText(usage, steps, context.out);
     }
     return absl::OkStatus();
   }

@@ -9,10 +9,10 @@ namespace ckptdb::tool {
 enum class ExitCode : int {
   kOk = 0,
   kUsage = 1,     // a flag or an argument is wrong
-  kNotFound = 2,  // no such store, step or rank
+  kNotFound = 2,  // no such store, step, rank, table or row
   kDamaged = 3,   // stored bytes are not what was saved
   kBusy = 4,      // another process has the store open for writing
-  kFailed = 5,    // I/O errors, a full disk, a pinned step, anything else
+  kFailed = 5,    // I/O errors, a pinned step, an interrupt, anything else
 };
 
 ExitCode ExitCodeOf(const absl::Status& status);
@@ -22,10 +22,10 @@ inline constexpr char kExitCodeHelp[] =
     "Exit codes:\n"
     "  0  all went well\n"
     "  1  a flag or an argument is wrong\n"
-    "  2  no such store, step or rank\n"
+    "  2  no such store, step, rank, table or row\n"
     "  3  damage: stored bytes are not what was saved\n"
     "  4  busy: another process has the store open for writing\n"
-    "  5  I/O error, full disk, pinned step, or any other failure\n";
+    "  5  I/O error, full disk, pinned step, interrupt, or any other failure\n";
 
 }  // namespace ckptdb::tool
 

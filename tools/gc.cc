@@ -30,7 +30,7 @@ class Gc : public Command {
       SetSwept(swept, &document);
       PrintJson(document, context.out);
     } else {
-      PrintSwept(swept, context.out);
+      PrintSwept(swept, /*inline_bytes=*/0, context.out);
     }
     return absl::OkStatus();
   }

@@ -61,11 +61,22 @@ std::string LayoutText(const Item& item) {
   return text;
 }
 
+std::string RunText(const Item& item) {
+  if (item.kind != ItemKind::kRows) return "-";
+  return item.run == RunKind::kBase ? "base" : "delta";
+}
+
+// Those of a delta run are upserted.
 std::string RowsText(const Item& item) {
   if (item.kind != ItemKind::kRows) return "-";
-  if (item.run == RunKind::kBase) return FormatCount(item.rows);
-  return absl::StrCat("+", FormatCount(item.rows), " -",
-                      FormatCount(item.erased));
+  return absl::StrCat(item.run == RunKind::kBase ? "" : "+",
+                      FormatCount(item.rows));
+}
+
+std::string ErasedText(const Item& item) {
+  const bool delta =
+      item.kind == ItemKind::kRows && item.run == RunKind::kDelta;
+  return delta ? FormatCount(item.erased) : "-";
 }
 
 void PrintTable(const StepReader& step, const Filter& filter,
@@ -74,18 +85,23 @@ void PrintTable(const StepReader& step, const Filter& filter,
                    {"KIND"},
                    {"NAME"},
                    {"LAYOUT"},
+                   {"RUN"},
                    {"ROWS", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
                    {"BYTES", TextTable::kRight},
                    {"STORED", TextTable::kRight},
                    {"CODEC"},
-                   {"DATA OF"}});
+                   {"DATA OF"},
+                   {"WHY BASE"}});
   for (const RankRecord& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
       table.AddRow({absl::StrCat(rank.rank), Str(ItemKindName(item.kind)),
-                    Printable(item.name), LayoutText(item), RowsText(item),
+                    Printable(item.name), LayoutText(item), RunText(item),
+                    RowsText(item), ErasedText(item),
                     FormatBytes(item.raw_bytes), FormatBytes(item.stored_bytes),
-                    CodecText(item), ToString(item.data)});
+                    CodecText(item), ToString(item.data),
+                    Printable(item.base_reason)});
     }
   }
   *out << table.ToString();
@@ -116,6 +132,12 @@ class Items : public Command {
   std::string examples() const override {
     return "  ckptdb items 1000 --store /checkpoints/ctr\n"
            "  ckptdb items latest 'mlp.*' --rank 0 --json\n";
+  }
+  std::string notes() const override {
+    return "RUN is base for a table with all its rows, delta for one with "
+           "those that changed\n"
+           "and the ids that were erased. WHY BASE says why changes that were "
+           "given did not do.\n";
   }
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/format.h"
 
 namespace ckptdb::tool {
@@ -27,6 +28,8 @@ void SetTable(const Item& item, Json* json) {
   (*json)["rows"] = item.rows;
   (*json)["erased"] = item.erased;
   (*json)["run"] = item.run == RunKind::kBase ? "base" : "delta";
+  (*json)["base_reason"] =
+      item.base_reason.empty() ? Json() : Json(item.base_reason);
   (*json)["slice_hash"] =
       item.slice_hash == SliceHash::kModulo ? "modulo" : "mix";
   (*json)["rows_per_page"] = item.rows_per_page;
@@ -95,6 +98,8 @@ Json ToJson(const StepRecord& record) {
   json["slice_bounds"] = record.slice_bounds;
   json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
   json["chain"] = VersionsJson(record.chain);
+  SetChainLength(record, &json);
+  json["increment"] = record.has_increment ? ToJson(record.increment) : Json();
   json["references"] = VersionsJson(record.references);
   json["library_version"] = record.library_version;
   json["metrics"] = Json::object();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/json.h"
@@ -29,12 +30,21 @@ Json ListedJson(const StepRecord& record) {
   json["rows"] = record.rows;
   json["raw_bytes"] = record.raw_bytes;
   json["own_bytes"] = record.stored_bytes;
+  json["chain_length"] = record.chain.size();
+  SetChainLength(record, &json);
   return json;
+}
+
+// Of a delta step those that it wrote.
+std::string RowsText(const StepRecord& step) {
+  const bool delta = step.kind == StepKind::kDelta;
+  return absl::StrCat(delta ? "+" : "", FormatCount(step.rows));
 }
 
 void PrintTable(const std::vector<StepRecord>& steps, const Context& context) {
   TextTable table({{"STEP", TextTable::kRight},
                    {"KIND"},
+                   {"CHAIN", TextTable::kRight},
                    {"FLAGS"},
                    {"RANKS", TextTable::kRight},
                    {"ROWS", TextTable::kRight},
@@ -45,9 +55,9 @@ void PrintTable(const std::vector<StepRecord>& steps, const Context& context) {
                    {"SAVED IN", TextTable::kRight}});
   for (const StepRecord& step : steps) {
     table.AddRow({absl::StrCat(step.version.step), Str(StepKindName(step.kind)),
-                  FlagsText(step), absl::StrCat(step.world_size),
-                  FormatCount(step.rows), FormatBytes(step.raw_bytes),
-                  FormatBytes(step.stored_bytes),
+                  absl::StrCat(step.chain.size()), FlagsText(step),
+                  absl::StrCat(step.world_size), RowsText(step),
+                  FormatBytes(step.raw_bytes), FormatBytes(step.stored_bytes),
                   FormatUtc(step.committed_at_micros),
                   FormatAge(step.committed_at_micros, context.now_micros),
                   FormatDuration(step.save_micros)});
@@ -66,6 +76,11 @@ class Ls : public Command {
            "  ckptdb ls -s /checkpoints/ctr --json\n";
   }
   void AddArguments(CLI::App*) override {}
+  std::string notes() const override {
+    return "CHAIN is how many versions the step is put together from, its own "
+           "too. ROWS and\n"
+           "BYTES of a delta step are of what changed.\n";
+  }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     const std::vector<StepRecord> steps = reader->Steps();

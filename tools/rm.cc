@@ -1,4 +1,6 @@
 // ckptdb rm: removes steps, and frees their space.
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/json.h"
+#include "ckptdb/tools/needs.h"
 #include "ckptdb/tools/open_store.h"
 #include "ckptdb/tools/step_argument.h"
 #include "ckptdb/tools/sweep.h"
@@ -42,33 +45,90 @@ absl::Status CheckRemovable(const std::vector<StepRecord>& records) {
   return absl::OkStatus();
 }
 
+// What of a step's own bytes is in no data file; 0 when its records are
+// damaged.
+uint64_t InlineBytes(const Store& store, int64_t step) {
+  const auto reader = store.OpenStep(step);
+  if (!reader.ok()) return 0;
+  uint64_t bytes = 0;
+  for (const RankRecord& rank : (*reader)->ranks()) {
+    for (const Item& item : rank.items) {
+      const bool own = item.data == rank.version;
+      if (own && item.placement == Placement::kInline) {
+        bytes += item.stored_bytes;
+      }
+    }
+  }
+  return bytes;
+}
+
+struct Removed {
+  Version version;
+  uint64_t inline_bytes = 0;
+};
+
 // Appends what was removed, up to the first error.
 absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
-                    std::vector<Version>* removed) {
+                    std::vector<Removed>* removed) {
   for (const StepRecord& record : records) {
     const int64_t step = record.version.step;
+    const uint64_t inline_bytes = InlineBytes(*store, step);
     const absl::Status deleted = store->Delete(step);
     if (!deleted.ok()) return WithPlace(ReadingStatus(deleted), StepName(step));
-    removed->push_back(record.version);
+    removed->push_back({record.version, inline_bytes});
   }
   return absl::OkStatus();
 }
 
-void Print(const Context& context, const std::vector<Version>& removed,
-           const SweepResult& swept) {
-  if (!context.json) {
-    for (const Version& version : removed) {
-      *context.out << "removed " << ToString(version) << '\n';
-    }
-    PrintSwept(swept, context.out);
-    return;
+// Of those that were swept.
+uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
+                          const SweepResult& swept) {
+  uint64_t bytes = 0;
+  for (const Removed& step : removed) {
+    const auto found =
+        std::find(swept.removed.begin(), swept.removed.end(), step.version);
+    if (found != swept.removed.end()) bytes += step.inline_bytes;
   }
-  Json document = {{"store", context.store}, {"removed", Json::array()}};
-  for (const Version& version : removed) {
-    document["removed"].push_back(ToJson(version));
+  return bytes;
+}
+
+void PrintRemoved(const Version& version, const Needs& needs,
+                  std::ostream* out) {
+  *out << "removed " << ToString(version) << '\n';
+  if (!needs.runs_of.empty()) {
+    *out
+        << "  its runs stay until no step needs them: they are in the chain of "
+        << StepsText(needs.runs_of) << '\n';
+  }
+  if (!needs.tensors_of.empty()) {
+    *out << "  its tensors or blobs stay until no step needs them: they are "
+            "used by "
+         << StepsText(needs.tensors_of) << '\n';
+  }
+}
+
+void PrintText(const Store& store, const std::vector<Removed>& removed,
+               const SweepResult& swept, std::ostream* out) {
+  const std::vector<StepRecord> steps = store.Steps();
+  for (const Removed& step : removed) {
+    PrintRemoved(step.version, NeedsOf(step.version, steps), out);
+  }
+  PrintSwept(swept, FreedInlineBytes(removed, swept), out);
+}
+
+Json RemovedJson(const std::string& path, const Store& store,
+                 const std::vector<Removed>& removed,
+                 const SweepResult& swept) {
+  const std::vector<StepRecord> steps = store.Steps();
+  Json document = {{"store", path}, {"removed", Json::array()}};
+  for (const Removed& step : removed) {
+    Json json = ToJson(step.version);
+    SetNeeds(NeedsOf(step.version, steps), &json);
+    document["removed"].push_back(std::move(json));
   }
   SetSwept(swept, &document);
-  PrintJson(document, context.out);
+  document["freed_inline_bytes"] = FreedInlineBytes(removed, swept);
+  return document;
 }
 
 absl::Status Rm::Run(const Context& context) {
@@ -76,11 +136,16 @@ absl::Status Rm::Run(const Context& context) {
   auto records = ResolveSteps(*store, steps_);
   if (!records.ok()) return WithPlace(records.status(), context.store);
   CKPTDB_RETURN_IF_ERROR(CheckRemovable(*records));
-  std::vector<Version> removed;
+  std::vector<Removed> removed;
   absl::Status status = Remove(*records, store.get(), &removed);
   if (removed.empty()) return status;
-  auto swept = Sweep(context, store.get());
-  Print(context, removed, swept.ok() ? *swept : SweepResult());
+  const auto swept = Sweep(context, store.get());
+  const SweepResult result = swept.ok() ? *swept : SweepResult();
+  if (context.json) {
+    PrintJson(RemovedJson(context.store, *store, removed, result), context.out);
+  } else {
+    PrintText(*store, removed, result, context.out);
+  }
   return status.ok() ? swept.status() : status;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/json.h"
@@ -29,6 +30,14 @@ std::string VersionsText(const std::vector<Version>& versions) {
                        });
 }
 
+std::string DeltasText(const StepRecord& record) {
+  if (DeltasOf(record) == 0) return "-";
+  const std::string due = BaseDue(record, ChainBounds());
+  return absl::StrCat(ChainText(record), ", ",
+                      due.empty() ? "no base due by the default bounds"
+                                  : absl::StrCat("a base is due: ", due));
+}
+
 std::string RecordText(const StepRecord& record, int64_t now_micros) {
   TextTable table({{""}, {""}});
   table.AddRow({"step", absl::StrCat(record.version.step)});
@@ -43,6 +52,9 @@ std::string RecordText(const StepRecord& record, int64_t now_micros) {
   table.AddRow({"world size", absl::StrCat(record.world_size)});
   table.AddRow({"parent", record.has_parent ? ToString(record.parent) : "-"});
   table.AddRow({"chain", VersionsText(record.chain)});
+  table.AddRow({"deltas", DeltasText(record)});
+  table.AddRow(
+      {"folded from", record.has_increment ? ToString(record.increment) : "-"});
   table.AddRow({"references", VersionsText(record.references)});
   table.AddRow({"library", Printable(record.library_version)});
   return table.ToString();
@@ -98,6 +110,7 @@ std::string RanksText(const StepReader& step) {
                    {"SLICES"},
                    {"ITEMS", kRight},
                    {"ROWS", kRight},
+                   {"ERASED", kRight},
                    {"BYTES", kRight},
                    {"STORED", kRight},
                    {"DIGEST"}},
@@ -107,7 +120,7 @@ std::string RanksText(const StepReader& step) {
     const Totals totals = TotalsOf(step.ranks()[r]);
     table.AddRow({absl::StrCat(r), SlicesText(step.record(), r),
                   FormatCount(totals.items), FormatCount(totals.rows),
-                  FormatBytes(totals.raw_bytes),
+                  FormatCount(totals.erased), FormatBytes(totals.raw_bytes),
                   FormatBytes(totals.stored_bytes),
                   r < digests.size() ? FormatHash(digests[r]) : "-"});
   }
@@ -158,6 +171,12 @@ class Show : public Command {
            "  ckptdb show latest -s /checkpoints/ctr --json\n";
   }
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
+  std::string notes() const override {
+    return "The contents are those that the step itself has: of a delta step "
+           "the rows that\n"
+           "changed. \"ckptdb chain\" shows what else it is put together "
+           "from.\n";
+  }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));

@@ -36,6 +36,12 @@ void AddOptionalStep(CLI::App* app, std::string* step) {
   Add(app, step, "a step, or \"latest\"");
 }
 
+void AddStepOption(CLI::App* app, std::string* step) {
+  app->add_option("--step", *step, "of this step; default: latest")
+      ->type_name("STEP")
+      ->check(Complaint);
+}
+
 void AddSteps(CLI::App* app, std::vector<std::string>* steps) {
   Add(app, steps, "steps, or \"latest\"")->required();
 }

@@ -19,6 +19,7 @@ namespace ckptdb::tool {
 // Checked when the command line is read: a bad one is an error of use.
 void AddStep(CLI::App* app, std::string* step);
 void AddOptionalStep(CLI::App* app, std::string* step);
+void AddStepOption(CLI::App* app, std::string* step);           // --step
 void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one
 
 // InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.

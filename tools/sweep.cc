@@ -15,11 +15,16 @@ absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store) {
   return WithPlace(ReadingStatus(swept.status()), context.store);
 }
 
-void PrintSwept(const SweepResult& swept, std::ostream* out) {
+void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
+                std::ostream* out) {
   for (const Version& version : swept.removed) {
     *out << "swept " << ToString(version) << '\n';
   }
-  *out << "freed " << FormatBytes(swept.freed_bytes) << '\n';
+  *out << "freed " << FormatBytes(swept.freed_bytes) << " of data files";
+  if (inline_bytes > 0) {
+    *out << " and " << FormatBytes(inline_bytes) << " that was stored inline";
+  }
+  *out << '\n';
   for (const Version& version : swept.quarantined) {
     *out << "quarantined " << ToString(version)
          << ": its data is there, its record is lost\n";

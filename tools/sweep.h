@@ -2,6 +2,8 @@
 #ifndef CKPTDB_TOOLS_SWEEP_H_
 #define CKPTDB_TOOLS_SWEEP_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tools/command.h"
@@ -11,9 +13,11 @@ namespace ckptdb::tool {
 
 absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
 
-// "swept step 7 attempt 3" for each version, "freed 1.0 GiB", and the
-// quarantined versions.
-void PrintSwept(const SweepResult& swept, std::ostream* out);
+// "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data files", and
+// the quarantined versions. `inline_bytes`: of what went, those that are known
+// to have been in no data file.
+void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
+                std::ostream* out);
 
 // Sets "swept", "freed_bytes" and "quarantined".
 void SetSwept(const SweepResult& swept, Json* json);

@@ -1,7 +1,9 @@
 // ckptdb verify: reads every byte of one step or of all, and checks it.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +28,9 @@ using SteadyClock = std::chrono::steady_clock;
 struct Verdict {
   int64_t step = 0;
   absl::Status status;
-  uint64_t bytes = 0;  // stored bytes of the step
+  uint64_t bytes = 0;  // stored, of all that the step needs
+  uint64_t chain_length = 0;
+  uint64_t read_before = 0;  // of its chain, wholly, with a step before
   int64_t micros = 0;
 };
 
@@ -37,22 +41,39 @@ std::string ResultText(const absl::Status& status) {
   return absl::IsNotFound(status) ? "gone" : "failed";
 }
 
+// Of its tensors and blobs, and of the runs of its chain.
+uint64_t NeededBytes(const StepReader& step) {
+  const StepRecord& record = step.record();
+  return TotalsOfKind(step.ranks(), ItemKind::kTensor).stored_bytes +
+         TotalsOfKind(step.ranks(), ItemKind::kBlob).stored_bytes +
+         record.base_bytes + record.delta_bytes;
+}
+
 absl::Status VerifyStep(const Context& context, Reader* reader,
-                        Verdict* verdict) {
+                        std::set<Version>* verified, Verdict* verdict) {
   ProgressLine progress(context.terminal,
                         absl::StrCat("verify: step ", verdict->step));
   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(verdict->step));
-  verdict->bytes = TotalsOf(step->ranks()).stored_bytes;
-  return step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
-    progress.Update(done_bytes, all_bytes);
-  });
+  verdict->bytes = NeededBytes(*step);
+  const std::vector<Version>& chain = step->record().chain;
+  verdict->chain_length = chain.size();
+  verdict->read_before = static_cast<uint64_t>(std::count_if(
+      chain.begin(), chain.end(),
+      [&](const Version& version) { return verified->contains(version); }));
+  return step->Verify(
+      {},
+      [&](uint64_t done_bytes, uint64_t all_bytes) {
+        progress.Update(done_bytes, all_bytes);
+      },
+      verified);
 }
 
-Verdict Judge(const Context& context, Reader* reader, int64_t step) {
+Verdict Judge(const Context& context, Reader* reader, int64_t step,
+              std::set<Version>* verified) {
   Verdict verdict;
   verdict.step = step;
   const auto start = SteadyClock::now();
-  const absl::Status status = VerifyStep(context, reader, &verdict);
+  const absl::Status status = VerifyStep(context, reader, verified, &verdict);
   verdict.status = WithPlace(ReadingStatus(status), StepName(step));
   verdict.micros = std::chrono::duration_cast<std::chrono::microseconds>(
                        SteadyClock::now() - start)
@@ -67,6 +88,12 @@ void PrintLine(const Verdict& verdict, std::ostream* out) {
     *out << ", " << FormatBytes(verdict.bytes) << " in "
          << FormatDuration(verdict.micros);
   }
+  if (verdict.status.ok() && verdict.chain_length > 1) {
+    *out << ", a chain of " << verdict.chain_length;
+    if (verdict.read_before > 0) {
+      *out << ", " << verdict.read_before << " of them read before";
+    }
+  }
   *out << std::endl;
 }
 
@@ -76,6 +103,8 @@ Json VerdictJson(const Verdict& verdict) {
       verdict.status.ok() ? Json() : Json(Str(verdict.status.message()));
   json["stored_bytes"] = verdict.bytes;
   json["micros"] = verdict.micros;
+  json["chain_length"] = verdict.chain_length;
+  json["read_before"] = verdict.read_before;
   return json;
 }
 
@@ -124,9 +153,10 @@ absl::Status Verify::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
                           StepsToVerify(context, *reader));
   Json verdicts = Json::array();
+  std::set<Version> verified;  // so that a chain is read once
   absl::Status worst;
   for (int64_t step : steps) {
-    const Verdict verdict = Judge(context, reader.get(), step);
+    const Verdict verdict = Judge(context, reader.get(), step, &verified);
     verdicts.push_back(VerdictJson(verdict));
     if (!context.json) PrintLine(verdict, context.out);
     // Of all steps, one that was retired meanwhile is no error.

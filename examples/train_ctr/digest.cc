@@ -34,18 +34,26 @@ uint64_t TableDigest(const EmbeddingTable& table) {
   return Hash(table.name().data(), table.name().size(), sum);
 }
 
-std::string StateDigest(Trainer& trainer) {
-  uint64_t digest = 0;
-  for (const EmbeddingTable& table : trainer.tables()) {
-    digest = Mix(digest, TableDigest(table));
+std::string StateDigest(const StateView& state) {
+  uint64_t sum = 0;
+  for (const EmbeddingTable* table : state.tables) sum += TableDigest(*table);
+  for (const TensorView& tensor : state.tensors) {
+    const uint64_t name = Hash(tensor.name.data(), tensor.name.size(), 0);
+    sum += Hash(tensor.values, tensor.bytes(), name);
   }
-  for (const TensorView& tensor : trainer.tensors()) {
-    digest = Hash(tensor.name.data(), tensor.name.size(), digest);
-    digest = Hash(tensor.values, tensor.bytes(), digest);
-  }
-  const std::string progress = trainer.progress();
-  digest = Hash(progress.data(), progress.size(), digest);
+  const uint64_t digest =
+      Hash(state.progress.data(), state.progress.size(), sum);
   return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
+}
+
+std::string StateDigest(Trainer& trainer) {
+  StateView state;
+  for (const EmbeddingTable& table : trainer.tables()) {
+    state.tables.push_back(&table);
+  }
+  state.tensors = trainer.tensors();
+  state.progress = trainer.progress();
+  return StateDigest(state);
 }
 
 }  // namespace train_ctr

@@ -1,19 +1,30 @@
-// One number for all state of a trainer, to compare runs by.
+// One number for all state of a trainer, to compare runs and copies by.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_DIGEST_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "train_ctr/embedding_table.h"
+#include "train_ctr/tensor.h"
 #include "train_ctr/trainer.h"
 
 namespace train_ctr {
 
+// All state of a trainer, wherever it is. Points to it.
+struct StateView {
+  std::vector<const EmbeddingTable*> tables;
+  std::vector<TensorView> tensors;
+  std::string progress;
+};
+
 // Over every row's id and slots, whatever the order of the rows.
 uint64_t TableDigest(const EmbeddingTable& table);
 
-// Over all tables, tensors and the progress, as 16 hex digits.
+// Over all tables, tensors and the progress, as 16 hex digits, whatever the
+// order of tables and tensors.
+std::string StateDigest(const StateView& state);
 std::string StateDigest(Trainer& trainer);
 
 }  // namespace train_ctr

@@ -78,6 +78,10 @@ void EmbeddingTable::Initialize(Row row, int64_t id) {
   }
 }
 
+int64_t EmbeddingTable::id(Row row) const {
+  return storage(row).ids[row % kRowsPerChunk];
+}
+
 const float* EmbeddingTable::embedding(Row row) const {
   return &storage(row).embedding[row % kRowsPerChunk * dim()];
 }
@@ -106,16 +110,23 @@ void EmbeddingTable::ApplyAdagrad(Row row, const float* gradient,
   }
 }
 
-size_t EmbeddingTable::EraseUnseenSince(int64_t step) {
-  const size_t before = rows_;
-  for (size_t row = 0; row < rows_;) {
-    if (last_step(static_cast<Row>(row)) < step) {
-      EraseRow(static_cast<Row>(row));
+std::vector<int64_t> EmbeddingTable::EraseUnseenSince(int64_t step) {
+  std::vector<int64_t> erased;
+  for (Row row = 0; row < rows_;) {
+    if (last_step(row) < step) {
+      erased.push_back(id(row));
+      EraseRow(row);
     } else {
       ++row;
     }
   }
-  return before - rows_;
+  return erased;
+}
+
+bool EmbeddingTable::Erase(int64_t id) {
+  const auto row = Find(id);
+  if (row) EraseRow(*row);
+  return row.has_value();
 }
 
 // The last row moves into the gap.

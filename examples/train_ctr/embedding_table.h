@@ -3,7 +3,7 @@
 //
 //   EmbeddingTable users({.name = "user", .dim = 16, .seed = 1});
 //   EmbeddingTable::Row row = users.Touch(id, step);
-//   users.EraseUnseenSince(step - 1000);
+//   std::vector<int64_t> gone = users.EraseUnseenSince(step - 1000);
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EMBEDDING_TABLE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_EMBEDDING_TABLE_H_
 
@@ -70,6 +70,7 @@ class EmbeddingTable {
   Row Insert(int64_t id);
   MutableRow mutable_row(Row row);
 
+  int64_t id(Row row) const;
   const float* embedding(Row row) const;
   const float* adagrad_sum(Row row) const;
   int64_t freq(Row row) const;
@@ -77,8 +78,10 @@ class EmbeddingTable {
   // One Adagrad step with the gradient's `dim` values.
   void ApplyAdagrad(Row row, const float* gradient, float learning_rate);
 
-  // Erases the rows last seen before `step`; returns how many.
-  size_t EraseUnseenSince(int64_t step);
+  // Erases the rows last seen before `step`; returns their ids.
+  std::vector<int64_t> EraseUnseenSince(int64_t step);
+  // False when there is no row of `id`.
+  bool Erase(int64_t id);
   void Clear();
 
   size_t chunks() const { return chunks_.size(); }

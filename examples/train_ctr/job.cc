@@ -1,9 +1,7 @@
 #include "train_ctr/job.h"
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include <ckptdb/schema/status.h>
@@ -31,10 +29,14 @@ void PrintEvaluation(int64_t step, const Evaluation& evaluation, size_t rows) {
 }
 
 void PrintSave(const SaveReport& save) {
+  const std::string why =
+      save.base_reason.empty() ? "" : absl::StrCat(" (", save.base_reason, ")");
   std::fprintf(stderr,
-               "step %lld saved: %s, %llu bytes, %.1f ms blocking, %.1f ms to "
-               "the commit\n",
+               "step %lld saved: %s%s, %llu rows, %llu erased, %llu bytes, "
+               "%.1f ms blocking, %.1f ms to the commit\n",
                static_cast<long long>(save.step), save.kind.c_str(),
+               why.c_str(), static_cast<unsigned long long>(save.rows_upserted),
+               static_cast<unsigned long long>(save.rows_erased),
                static_cast<unsigned long long>(save.bytes), save.blocking_ms,
                save.commit_ms);
 }
@@ -46,6 +48,7 @@ class Job {
 
   absl::Status Open();
   absl::Status Resume();
+  absl::Status ResumeFrom(int64_t step);
   absl::Status Train();
   absl::StatusOr<JobReport> Finish();
 
@@ -67,31 +70,39 @@ absl::Status Job::Open() {
   }
   crash_drill_ = std::make_shared<CrashDrill>(std::move(crash_at));
   CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_));
+  CheckpointOptions checkpoint;
+  checkpoint.store = options_.store;
+  checkpoint.keep_steps = options_.keep_steps;
+  checkpoint.delta = options_.delta;
+  checkpoint.base_every = options_.base_every;
+  checkpoint.abandoned = options_.abandoned;
+  checkpoint.crash_drill = crash_drill_;
   CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
-                          Checkpoints::Open({.store = options_.store,
-                                             .keep_steps = options_.keep_steps,
-                                             .crash_drill = crash_drill_}));
+                          Checkpoints::Open(checkpoint, trainer_.get()));
   return absl::OkStatus();
 }
 
 absl::Status Job::Resume() {
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<int64_t> latest,
                           checkpoints_->Latest());
+  if (options_.resume_step) return ResumeFrom(*options_.resume_step);
   if (!latest) return absl::OkStatus();
-  if (!options_.resume) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("store ", options_.store, " has step ", *latest,
-                     "; go on from it with --resume, or name another store"));
-  }
-  if (*latest > options_.steps) {
+  if (options_.resume) return ResumeFrom(*latest);
+  return absl::AlreadyExistsError(
+      absl::StrCat("store ", options_.store, " has step ", *latest,
+                   "; go on from it with --resume, or name another store"));
+}
+
+absl::Status Job::ResumeFrom(int64_t step) {
+  if (step > options_.steps) {
     return absl::FailedPreconditionError(
-        absl::StrCat("store ", options_.store, " is at step ", *latest,
+        absl::StrCat("store ", options_.store, " is at step ", step,
                      ", after the last of ", options_.steps, " steps"));
   }
-  CKPTDB_RETURN_IF_ERROR(checkpoints_->Restore(*latest, trainer_.get()));
-  report_.resumed_from = *latest;
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->Restore(step));
+  report_.resumed_from = step;
   std::fprintf(stderr, "resumed from step %lld: %zu rows\n",
-               static_cast<long long>(*latest), trainer_->rows());
+               static_cast<long long>(step), trainer_->rows());
   return absl::OkStatus();
 }
 
@@ -112,8 +123,7 @@ absl::Status Job::AfterStep(double train_loss) {
     PrintEvaluation(step, now, trainer_->rows());
   }
   if (!last && step % options_.save_every != 0) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(SaveReport save,
-                          checkpoints_->Save(train_loss, trainer_.get()));
+  CKPTDB_ASSIGN_OR_RETURN(SaveReport save, checkpoints_->Save(train_loss));
   PrintSave(save);
   report_.saves.push_back(std::move(save));
   return absl::OkStatus();
@@ -130,30 +140,6 @@ absl::StatusOr<JobReport> Job::Finish() {
   return report_;
 }
 
-nlohmann::ordered_json ToJson(const SaveReport& save) {
-  return {{"step", save.step},
-          {"kind", save.kind},
-          {"bytes", save.bytes},
-          {"blocking_ms", save.blocking_ms},
-          {"commit_ms", save.commit_ms}};
-}
-
-nlohmann::ordered_json ToJson(const JobReport& report) {
-  nlohmann::ordered_json json = {{"step", report.step},
-                                 {"loss", report.evaluation.loss},
-                                 {"auc", report.evaluation.auc},
-                                 {"digest", report.digest},
-                                 {"rows", report.rows},
-                                 {"epoch", report.epoch},
-                                 {"resumed_from", nullptr},
-                                 {"saves", nlohmann::ordered_json::array()}};
-  if (report.resumed_from) json["resumed_from"] = *report.resumed_from;
-  for (const SaveReport& save : report.saves) {
-    json["saves"].push_back(ToJson(save));
-  }
-  return json;
-}
-
 }  // namespace
 
 absl::StatusOr<JobReport> RunJob(const Options& options) {
@@ -162,14 +148,6 @@ absl::StatusOr<JobReport> RunJob(const Options& options) {
   CKPTDB_RETURN_IF_ERROR(job.Resume());
   CKPTDB_RETURN_IF_ERROR(job.Train());
   return job.Finish();
-}
-
-absl::Status WriteJson(const JobReport& report, const std::string& path) {
-  std::ofstream file(path, std::ios::trunc);
-  file << ToJson(report).dump(2) << '\n';
-  file.close();
-  if (file) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("cannot write ", path));
 }
 
 }  // namespace train_ctr

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "train_ctr/checkpoint.h"
 #include "train_ctr/options.h"
@@ -26,12 +25,9 @@ struct JobReport {
 };
 
 // Trains up to options.steps and saves every options.save_every steps and the
-// last one. A store that has steps is refused without options.resume. Writes
-// progress to stderr.
+// last one. A store that has steps is refused without options.resume or
+// options.resume_step. Writes progress to stderr.
 absl::StatusOr<JobReport> RunJob(const Options& options);
-
-// The report as a JSON object, in a file that replaces one of its name.
-absl::Status WriteJson(const JobReport& report, const std::string& path);
 
 }  // namespace train_ctr
 

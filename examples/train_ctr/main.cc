@@ -1,33 +1,53 @@
 // train_ctr: trains a click-through-rate model and checkpoints it in a ckptdb
-// store. Exit codes: 0 done, 1 failed (the reason on stderr), CLI11's above
-// 100 for a wrong command line.
+// store, or follows a process that does. Exit codes: 0 done, 1 failed (the
+// reason on stderr), CLI11's above 100 for a wrong command line.
+#include <ckptdb/schema/status.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "train_ctr/follower.h"
 #include "train_ctr/job.h"
+#include "train_ctr/json_report.h"
 #include "train_ctr/options.h"
+#include "train_ctr/stop_signals.h"
 
 namespace {
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "train_ctr: %s\n", status.ToString().c_str());
-  return 1;
+template <typename Report>
+absl::Status Write(const Report& report, const train_ctr::Options& options) {
+  return options.json.empty() ? absl::OkStatus()
+                              : train_ctr::WriteJson(report, options.json);
+}
+
+absl::Status Follow(const train_ctr::Options& options) {
+  CKPTDB_RETURN_IF_ERROR(train_ctr::CheckOptions(options));
+  train_ctr::Follower follower(options.store, options.follow_options);
+  const train_ctr::StopSignals signals([&follower] { follower.Stop(); });
+  CKPTDB_ASSIGN_OR_RETURN(const auto report, follower.Run());
+  return Write(report, options);
+}
+
+absl::Status Train(const train_ctr::Options& options) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto report, train_ctr::RunJob(options));
+  return Write(report, options);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "Trains a click-through-rate model and checkpoints it.\n"
+      "Trains a click-through-rate model and checkpoints it, or follows a "
+      "process that does.\n"
       "Example: train_ctr --store /tmp/ctr --steps 1000 --batch 256 "
-      "--save-every 100 --resume");
+      "--save-every 100 --delta --resume\n"
+      "         train_ctr --store /tmp/ctr --follow --until-step 1000");
   train_ctr::Options options;
   train_ctr::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);
 
-  const auto report = train_ctr::RunJob(options);
-  if (!report.ok()) return Fail(report.status());
-  if (options.json.empty()) return 0;
-  const absl::Status written = train_ctr::WriteJson(*report, options.json);
-  return written.ok() ? 0 : Fail(written);
+  const absl::Status done = options.follow ? Follow(options) : Train(options);
+  if (done.ok()) return 0;
+  std::fprintf(stderr, "train_ctr: %s\n", done.ToString().c_str());
+  return 1;
 }

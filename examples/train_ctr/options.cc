@@ -1,6 +1,7 @@
 #include "train_ctr/options.h"
 
 #include <CLI/CLI.hpp>
+#include <map>
 
 #include <ckptdb/schema/status.h>
 #include "absl/strings/str_cat.h"
@@ -15,14 +16,9 @@ void AddRunOptions(CLI::App* app, Options* options) {
   app->add_option("--store", options->store, "Folder of the checkpoint store")
       ->required();
   app->add_option("--steps", options->steps,
-                  "Train up to this step, and save it")
-      ->required();
+                  "Train up to this step, and save it");
   app->add_option("--save-every", options->save_every,
-                  "Save each time this many steps are done")
-      ->required();
-  app->add_flag("--resume", options->resume,
-                "Go on from the newest saved step, or start when there is "
-                "none");
+                  "Save each time this many steps are done");
   app->add_option("--keep", options->keep_steps, "Saved steps to keep")
       ->capture_default_str();
   app->add_option("--crash-at", options->crash_at,
@@ -32,6 +28,52 @@ void AddRunOptions(CLI::App* app, Options* options) {
   app->add_option("--eval-every", options->eval_every,
                   "Report the held-out loss each time this many steps are "
                   "done; 0 only at the end")
+      ->capture_default_str();
+}
+
+void AddResumeOptions(CLI::App* app, Options* options) {
+  app->add_flag("--resume", options->resume,
+                "Go on from the newest saved step, or start when there is "
+                "none");
+  app->add_option("--resume-step", options->resume_step,
+                  "Go on from this saved step instead");
+  const std::map<std::string, ckptdb::AbandonedBranch> branches = {
+      {"keep", ckptdb::AbandonedBranch::kKeep},
+      {"remove", ckptdb::AbandonedBranch::kRemove}};
+  app->add_option("--abandoned", options->abandoned,
+                  "What becomes of the steps after the one of --resume-step, "
+                  "with the next save: keep or remove")
+      ->transform(CLI::CheckedTransformer(branches).description(""))
+      ->default_str("remove");
+}
+
+void AddDeltaOptions(CLI::App* app, Options* options) {
+  CLI::Option* delta =
+      app->add_flag("--delta", options->delta,
+                    "Save of each table only what changed since the save "
+                    "before it");
+  app->add_option("--base-every", options->base_every,
+                  "Save tables whole each time after this many saves, to "
+                  "bound what a restore reads; 0 only when the store says so")
+      ->needs(delta)
+      ->capture_default_str();
+}
+
+void AddFollowOptions(CLI::App* app, Options* options) {
+  CLI::Option* follow =
+      app->add_flag("--follow", options->follow,
+                    "Do not train: keep a copy of the model of a trainer that "
+                    "saves to the store");
+  for (const char* flag : {"--steps", "--save-every", "--resume",
+                           "--resume-step", "--delta", "--crash-at"}) {
+    follow->excludes(flag);
+  }
+  app->add_option("--until-step", options->follow_options.until_step,
+                  "Follow up to this step, not until the process is stopped")
+      ->needs(follow);
+  app->add_option("--poll-ms", options->follow_options.poll_ms,
+                  "Look for a newer step after this many milliseconds")
+      ->needs(follow)
       ->capture_default_str();
 }
 
@@ -91,18 +133,29 @@ absl::Status CheckAtLeast(absl::string_view flag, int64_t value,
       absl::StrCat(flag, " ", value, " is less than ", least));
 }
 
+absl::Status CheckFollowOptions(const FollowOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast("--until-step", options.until_step.value_or(0), 0));
+  return CheckAtLeast("--poll-ms", options.poll_ms, 1);
+}
+
 }  // namespace
 
 void AddOptions(CLI::App* app, Options* options) {
   AddRunOptions(app, options);
+  AddResumeOptions(app, options);
+  AddDeltaOptions(app, options);
+  AddFollowOptions(app, options);
   AddTrainerOptions(app, &options->trainer);
   AddLogOptions(app, options);
 }
 
 absl::Status CheckOptions(const Options& options) {
+  if (options.follow) return CheckFollowOptions(options.follow_options);
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--steps", options.steps, 1));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--save-every", options.save_every, 1));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--keep", options.keep_steps, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--base-every", options.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--eval-every", options.eval_every, 0));
   if (!options.data.empty() && options.format.empty()) {
     return absl::InvalidArgumentError(

@@ -2,13 +2,17 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_OPTIONS_H_
 
+#include <ckptdb/db/options.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "train_ctr/follower.h"
 #include "train_ctr/generated_source.h"
 #include "train_ctr/source.h"
 #include "train_ctr/trainer.h"
@@ -24,6 +28,10 @@ struct Options {
   int64_t steps = 0;
   int64_t save_every = 0;
   bool resume = false;
+  std::optional<int64_t> resume_step;  // none: the newest
+  ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
+  bool delta = false;
+  int64_t base_every = 10;
   std::string crash_at;  // as ParseCrashAt takes it; empty: never
   std::string json;      // empty: none
   std::string data;      // empty: the generated log
@@ -33,6 +41,10 @@ struct Options {
   size_t shuffle_examples = 1024;
   TrainerOptions trainer;
   GeneratedLogOptions generated;
+
+  // Follow a trainer instead of being one.
+  bool follow = false;
+  FollowOptions follow_options;
 };
 
 // Adds every flag to `app`; they are stored in `options` when it parses.

@@ -1,6 +1,9 @@
 #include "train_ctr/table_rows.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "absl/strings/str_cat.h"
 
 namespace train_ctr {
 
@@ -15,22 +18,62 @@ std::vector<ckptdb::Slot> TableSlots(size_t dim) {
 }
 
 TableRowSource::TableRowSource(const EmbeddingTable& table) {
-  const uint64_t row_bytes = table.dim() * sizeof(float);
   for (size_t c = 0; c < table.chunks(); ++c) {
     const EmbeddingTable::Chunk chunk = table.chunk(c);
-    blocks_.push_back({{chunk.ids, chunk.rows},
-                       {{{chunk.embedding, row_bytes},
-                         {chunk.adagrad_sum, row_bytes},
-                         {chunk.freq, sizeof(int64_t)},
-                         {chunk.last_step, sizeof(int64_t)}}}});
+    Add(chunk, 0, chunk.rows, table.dim());
   }
+}
+
+absl::StatusOr<TableRowSource> TableRowSource::Of(
+    const EmbeddingTable& table, absl::Span<const int64_t> ids) {
+  std::vector<EmbeddingTable::Row> rows;
+  rows.reserve(ids.size());
+  for (const int64_t id : ids) {
+    const auto row = table.Find(id);
+    if (!row) {
+      return absl::InternalError(
+          absl::StrCat("row ", id, " of table \"", table.name(),
+                       "\" was marked as upserted, and is not in the table"));
+    }
+    rows.push_back(*row);
+  }
+  std::sort(rows.begin(), rows.end());
+  TableRowSource source;
+  for (size_t i = 0; i < rows.size();) {
+    const size_t chunk = rows[i] / EmbeddingTable::kRowsPerChunk;
+    const size_t first = rows[i] % EmbeddingTable::kRowsPerChunk;
+    size_t count = 1;
+    while (i + count < rows.size() && rows[i + count] == rows[i] + count &&
+           first + count < EmbeddingTable::kRowsPerChunk) {
+      ++count;
+    }
+    source.Add(table.chunk(chunk), first, count, table.dim());
+    i += count;
+  }
+  return source;
+}
+
+void TableRowSource::Add(const EmbeddingTable::Chunk& chunk, size_t first,
+                         size_t rows, size_t dim) {
+  const uint64_t row_bytes = dim * sizeof(float);
+  blocks_.push_back({{chunk.ids + first, rows},
+                     {{{chunk.embedding + first * dim, row_bytes},
+                       {chunk.adagrad_sum + first * dim, row_bytes},
+                       {chunk.freq + first, sizeof(int64_t)},
+                       {chunk.last_step + first, sizeof(int64_t)}}}});
 }
 
 absl::StatusOr<ckptdb::RowBlock> TableRowSource::Block(uint64_t block) const {
   return ckptdb::RowBlock{blocks_[block].ids, blocks_[block].slots};
 }
 
-absl::Status TableRowSink::Consume(int, const ckptdb::RowBatch& batch) {
+absl::Status LiveRows::Clear() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  table_->Clear();
+  return absl::OkStatus();
+}
+
+absl::Status LiveRows::Consume(int, const ckptdb::RowBatch& batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     const EmbeddingTable::Row row = table_->Insert(batch.ids[i]);
@@ -42,6 +85,14 @@ absl::Status TableRowSink::Consume(int, const ckptdb::RowBatch& batch) {
     std::memcpy(to.last_step, batch.slots[3] + i * sizeof(int64_t),
                 sizeof(int64_t));
   }
+  upserted_ += batch.ids.size();
+  return absl::OkStatus();
+}
+
+absl::Status LiveRows::Erase(int, absl::Span<const int64_t> ids) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const int64_t id : ids) table_->Erase(id);
+  erased_ += ids.size();
   return absl::OkStatus();
 }
 

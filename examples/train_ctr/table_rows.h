@@ -1,5 +1,8 @@
 // An embedding table as ckptdb sees it: its slots, its rows as a source for
-// staging, and a sink for the rows of a scan.
+// staging, and a table that takes the rows of a restore.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(const TableRowSource changed,
+//                           TableRowSource::Of(table, changes.upserted));
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TABLE_ROWS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TABLE_ROWS_H_
 
@@ -14,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "train_ctr/embedding_table.h"
 
 namespace train_ctr {
@@ -23,10 +27,16 @@ inline constexpr size_t kTableSlots = 4;
 // embedding, adagrad_sum, freq, last_step.
 std::vector<ckptdb::Slot> TableSlots(size_t dim);
 
-// A block for each chunk of the table, which must not change meanwhile.
+// Rows where the table has them, in blocks of consecutive ones; the table must
+// not change meanwhile.
 class TableRowSource : public ckptdb::RowSource {
  public:
+  // All rows: a block for each chunk of the table.
   explicit TableRowSource(const EmbeddingTable& table);
+  // The rows of `ids`, none twice. Internal when the table has one of them not:
+  // then somebody marked a row that is not there.
+  static absl::StatusOr<TableRowSource> Of(const EmbeddingTable& table,
+                                           absl::Span<const int64_t> ids);
 
   uint64_t block_count() const override { return blocks_.size(); }
   absl::StatusOr<ckptdb::RowBlock> Block(uint64_t block) const override;
@@ -36,19 +46,32 @@ class TableRowSource : public ckptdb::RowSource {
     absl::Span<const int64_t> ids;
     std::array<ckptdb::SlotRows, kTableSlots> slots;
   };
+  TableRowSource() = default;
+  void Add(const EmbeddingTable::Chunk& chunk, size_t first, size_t rows,
+           size_t dim);
+
   std::vector<ChunkBlock> blocks_;
 };
 
-// Inserts the rows of a scan of TableSlots, in that order, into a table.
-class TableRowSink : public ckptdb::RowSink {
+// Puts rows of TableSlots, in that order, into a table, and takes them out.
+class LiveRows : public ckptdb::LiveTable {
  public:
-  explicit TableRowSink(EmbeddingTable* table) : table_(table) {}
+  explicit LiveRows(EmbeddingTable* table) : table_(table) {}
 
+  absl::Status Clear() override;
   absl::Status Consume(int worker, const ckptdb::RowBatch& batch) override;
+  absl::Status Erase(int worker, absl::Span<const int64_t> ids) override;
+
+  // How many came so far; not to be called beside the above.
+  uint64_t upserted() const { return upserted_; }
+  uint64_t erased() const { return erased_; }
 
  private:
   std::mutex mutex_;
-  EmbeddingTable* table_;  // guarded by mutex_
+  // Guarded by mutex_.
+  EmbeddingTable* table_;
+  uint64_t upserted_ = 0;
+  uint64_t erased_ = 0;
 };
 
 }  // namespace train_ctr

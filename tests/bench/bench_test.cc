@@ -124,6 +124,20 @@ TEST_F(BenchTest, TinyCountsFsyncs) {
   EXPECT_EQ(Case("tiny")["fsyncs"], Case("tiny")["ratio"]);
 }
 
+TEST_F(BenchTest, MarksAreCountedByTheRow) {
+  RunCase("marks",
+          {"marks/zipf/1", "marks/zipf/2", "marks/sparse/1", "marks/sparse/2",
+           "marks/all/1", "marks/all/2", "marks/bitmap/1", "marks/bitmap/2"});
+  EXPECT_EQ(Case("marks/all/1")["bytes"], 20000 * 8);
+  EXPECT_EQ(Case("marks/sparse/2")["rows"], 200);
+  EXPECT_EQ(Case("marks/zipf/2")["raw_variant"], "memcpy");
+  for (const char* figure :
+       {"ns_per_row", "first_ns_per_row", "take_ns_per_row", "raw_ns_per_row",
+        "map_ns_per_row"}) {
+    EXPECT_GT(Case("marks/all/2")[figure].get<double>(), 0) << figure;
+  }
+}
+
 TEST(BenchProgramTest, TextIsATableWithGoals) {
   const testing::TempDir dir;
   const Ran ran = Bench("tiny --repetitions 1 --dir " + dir.path());

@@ -177,6 +177,17 @@ TEST_F(CorruptionTest, AfterSaves) {
   DamageEverything();
 }
 
+// Chains over bases that are steps no more, and one that was folded.
+TEST_F(CorruptionTest, AfterSavesOfChanges) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  const ModelStep third = ChangedStep(3, second);
+  Prepare({SaveAction(10, base), SaveOverAction(20, second, 10, base),
+           FoldAction(20), SaveOverAction(30, third, 20, second),
+           DeleteAction(10), SweepAction()});
+  DamageEverything();
+}
+
 // The log has records younger than all that was acknowledged.
 TEST_F(CorruptionTest, WithASaveInProgress) {
   each_manifest_byte_ = true;

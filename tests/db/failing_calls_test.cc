@@ -39,6 +39,13 @@ std::vector<Fault> EveryFault() {
           {IOStatus::NoSpace("injected"), true}};
 }
 
+// A full disk stops no call that reads; opening, which writes too, has a test
+// of its own.
+std::vector<Fault> FaultsOfReading() {
+  return {{IOStatus::IOError("injected"), false},
+          {IOStatus::IOError("injected"), true}};
+}
+
 class FailingCallsTest : public ::testing::Test {
  protected:
   // Does these without a fault, and closes.
@@ -54,9 +61,10 @@ class FailingCallsTest : public ::testing::Test {
 
   // `action` on a copy of what is prepared, with the k-th call of it failing,
   // for each k and each fault.
-  void FailEachCallOf(const Action& action) {
+  void FailEachCallOf(const Action& action,
+                      const std::vector<Fault>& faults = EveryFault()) {
     uint64_t cases = 0;
-    for (const Fault& fault : EveryFault()) {
+    for (const Fault& fault : faults) {
       const uint64_t calls = CountCalls(action);
       cases += calls;
       EachAtOnce(calls, [&](uint64_t k) {
@@ -151,6 +159,8 @@ class FailingCallsTest : public ::testing::Test {
     for (const StoreModel& model : models) {
       if (Outline(model) != outline) continue;
       ASSERT_OK(ReadModel(sim->store(), model));
+      ASSERT_OK(FoldAll(sim));
+      ASSERT_OK(ReadModel(sim->store(), model));
       ASSERT_NO_FATAL_FAILURE(ExpectNoOrphans(sim));
       ASSERT_OK(sim->Open());
       return ExpectUsable(sim, model);
@@ -181,6 +191,20 @@ TEST_F(FailingCallsTest, OverwriteAndRetire) {
   Prepare({SaveAction(kFirst, InlineStep(1)), SaveAction(10, BulkStep(2)),
            SaveAction(20, BulkStep(3))});
   FailEachCallOf(SaveAction(20, BulkStep(4), {10}));
+}
+
+TEST_F(FailingCallsTest, SaveChanges) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  Prepare({SaveAction(kFirst, base), SaveOverAction(20, second, kFirst, base)});
+  FailEachCallOf(SaveOverAction(30, ChangedStep(3, second), 20, second, {20}));
+}
+
+TEST_F(FailingCallsTest, Fold) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  Prepare({SaveAction(kFirst, base), SaveOverAction(20, second, kFirst, base)});
+  FailEachCallOf(FoldAction(20));
 }
 
 TEST_F(FailingCallsTest, Delete) {
@@ -224,7 +248,8 @@ TEST_F(FailingOpenTest, ReadEverything) {
                     return opened.ok() ? ReadModel(sim->store(), model_)
                                        : opened;
                   },
-                  [](StoreModel*) {}});
+                  [](StoreModel*) {}},
+                 FaultsOfReading());
 }
 
 TEST_F(FailingOpenTest, Follower) {

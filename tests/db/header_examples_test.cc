@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ckptdb/db/reader.h"
+#include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/schema/dtype.h"
@@ -149,6 +150,33 @@ TEST_F(HeaderExamplesTest, StateStepReaderAndReader) {
   int64_t opened = 0;
   ASSERT_OK(FollowLatest(&opened));
   EXPECT_EQ(opened, 1000);
+}
+
+// db/row_tracker.h
+int base_saves = 0;
+absl::Status SaveBase() {
+  ++base_saves;
+  return absl::UnavailableError("no disk");
+}
+absl::Status SaveDelta(const RowChanges&) { return absl::OkStatus(); }
+
+absl::Status SaveWhatChanged(absl::Span<const int64_t> ids_of_the_batch) {
+  RowTracker tracker;
+  CKPTDB_ASSIGN_OR_RETURN(const ConsumerId saves,
+                          tracker.AddConsumer("checkpoint"));
+  tracker.MarkUpserted(ids_of_the_batch);  // from the trainer's threads
+
+  CKPTDB_ASSIGN_OR_RETURN(RowChanges changes, tracker.Take(saves));
+  const absl::Status saved = changes.complete ? SaveDelta(changes) : SaveBase();
+  if (!saved.ok()) {
+    CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
+  }
+  return absl::OkStatus();
+}
+
+TEST_F(HeaderExamplesTest, ChangesOfRows) {
+  ASSERT_OK(SaveWhatChanged({1, 2}));
+  EXPECT_EQ(base_saves, 1);
 }
 
 // schema/dtype.h

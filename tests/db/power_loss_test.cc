@@ -92,6 +92,8 @@ void CheckImage(std::shared_ptr<SimFileSystem> image,
   const StoreModel* const model = Matching(*sim.store(), models);
   if (model == nullptr) return;
   ASSERT_OK(ReadModel(sim.store(), *model));
+  ASSERT_OK(FoldAll(&sim));
+  ASSERT_OK(ReadModel(sim.store(), *model));
   ExpectNoOrphans(&sim);
   ASSERT_OK(sim.Open());
   ExpectModel(sim.store(), *model);
@@ -184,6 +186,26 @@ TEST_F(PowerLossTest, RetireWhatAnotherStepUses) {
   LosePowerEverywhere({SaveAction(10, BulkStep(1)),
                        SaveAction(20, BulkStep(2), {10}), SweepAction(),
                        DeleteAction(20), SweepAction()});
+}
+
+TEST_F(PowerLossTest, SaveChangesAndRetireTheBase) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  const ModelStep third = ChangedStep(3, second);
+  LosePowerEverywhere({SaveAction(10, base),
+                       SaveOverAction(20, second, 10, base),
+                       SaveOverAction(30, third, 20, second, {10, 20}),
+                       SweepAction(), DeleteAction(30), SweepAction()});
+}
+
+TEST_F(PowerLossTest, Fold) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  const ModelStep third = ChangedStep(3, second);
+  LosePowerEverywhere(
+      {SaveAction(10, base), SaveOverAction(20, second, 10, base),
+       FoldAction(20), DeleteAction(10), SweepAction(),
+       SaveOverAction(30, third, 20, second, {20}), SweepAction()});
 }
 
 TEST_F(PowerLossTest, Flags) {

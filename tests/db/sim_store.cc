@@ -10,10 +10,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/catalog.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -216,6 +218,18 @@ ModelStep BulkStep(double serial) {
   return step;
 }
 
+ModelStep ChangedStep(double serial, const ModelStep& before) {
+  ModelStep step{before.ranks, serial, false, false};
+  std::mt19937_64 random(static_cast<uint64_t>(serial));
+  RankContent& rank = step.ranks.at(0);
+  rank.blobs["reader"] = absl::StrCat("position ", serial);
+  Rows& rows = rank.tables["user"].rows;
+  for (int i = 0; i < 4; ++i) rows.erase(rows.begin());
+  rows.merge(RandomRows(&random, rank.tables["user"].row_bytes(), 6));
+  rows.rbegin()->second = RandomBytes(&random, rows.rbegin()->second.size());
+  return step;
+}
+
 Action SaveAction(int64_t step, const ModelStep& content,
                   const std::vector<int64_t>& retire) {
   return {absl::StrCat("save ", step),
@@ -228,6 +242,39 @@ Action SaveAction(int64_t step, const ModelStep& content,
             for (const int64_t retired : retire) model->erase(retired);
             (*model)[step] = content;
           }};
+}
+
+Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
+                      const ModelStep& before,
+                      const std::vector<int64_t>& retire) {
+  Action action = SaveAction(step, content, retire);
+  action.name = absl::StrCat("save ", step, " over ", parent);
+  action.run = [=](SimStore* sim) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord old,
+                            sim->store()->FindStep(parent));
+    SaveSpec spec = SpecOf(step, content);
+    spec.parent = old.version;
+    const RankContent& rank = content.ranks.at(0);
+    const HeldChanges held(rank, ChangesBetween(before.ranks.at(0), rank),
+                           /*whole=*/false);
+    PublishSpec publish;
+    publish.retire = retire;
+    publish.metrics[kSerial] = content.serial;
+    return sim->store()
+        ->Save(spec, held.state(), publish, sim->stage_options())
+        .status();
+  };
+  return action;
+}
+
+Action FoldAction(int64_t step) {
+  return {absl::StrCat("fold ", step),
+          [=](SimStore* sim) {
+            FoldOptions options;
+            options.threads = 1;
+            return sim->store()->Fold(step, options).status();
+          },
+          [](StoreModel*) {}};
 }
 
 Action DeleteAction(int64_t step) {
@@ -332,6 +379,13 @@ void ExpectModel(Store* store, const StoreModel& model) {
   EXPECT_OK(ReadModel(store, model));
 }
 
+absl::Status FoldAll(SimStore* sim) {
+  for (const StepRecord& record : sim->store()->Steps()) {
+    CKPTDB_RETURN_IF_ERROR(FoldAction(record.version.step).run(sim));
+  }
+  return absl::OkStatus();
+}
+
 void ExpectNoOrphans(SimStore* sim) {
   ASSERT_OK_AND_ASSIGN(const SweepResult swept, sim->store()->Sweep());
   EXPECT_TRUE(swept.quarantined.empty()) << ToString(swept.quarantined.front());
@@ -344,8 +398,8 @@ void ExpectNoOrphans(SimStore* sim) {
   }
   std::set<Version> versions;
   for (const StepRecord& record : sim->store()->Steps()) {
-    versions.insert(record.version);
-    versions.insert(record.references.begin(), record.references.end());
+    const std::vector<Version> step = internal::VersionsOf(record);
+    versions.insert(step.begin(), step.end());
     needed += record.stored_bytes;
   }
   sim->Close();

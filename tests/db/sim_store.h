@@ -85,9 +85,16 @@ ModelStep InlineStep(double serial);
 // Of a world in which a small part is too large for the write batch. Half of
 // its tensors are the same for each `serial`.
 ModelStep BulkStep(double serial);
+// `before` with some rows and a blob changed; of one rank.
+ModelStep ChangedStep(double serial, const ModelStep& before);
 
 Action SaveAction(int64_t step, const ModelStep& content,
                   const std::vector<int64_t>& retire = {});
+// The tables as their changes since `before`, which is what step `parent` has.
+Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
+                      const ModelStep& before,
+                      const std::vector<int64_t>& retire = {});
+Action FoldAction(int64_t step);
 Action DeleteAction(int64_t step);
 Action PinAction(int64_t step);
 Action UnpinAction(int64_t step);
@@ -110,6 +117,10 @@ absl::Status ReadModel(Store* store, const StoreModel& model);
 // Fails the test unless the store holds these steps, whole, and no others.
 void ExpectModel(Store* store, const StoreModel& model);
 
+// Folds every step that has a chain: a fold that was cut short goes on, and
+// leaves nothing in staging.
+absl::Status FoldAll(SimStore* sim);
+
 // Sweeps, and fails the test when anything is left that no step needs. Closes
 // the store.
 void ExpectNoOrphans(SimStore* sim);
@@ -117,9 +128,11 @@ void ExpectNoOrphans(SimStore* sim);
 void ExpectUsable(SimStore* sim, StoreModel model);
 
 // Under a sanitizer, which makes all five times as slow, long loops take one
-// case in so many; every case runs without one.
+// case in so many; every case runs without one. It looks for errors of the
+// code that the cases go through, which is the same for many of them. A prime,
+// so that no variant of a loop's cases is always passed over.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr uint64_t kStride = 7;
+inline constexpr uint64_t kStride = 29;
 #else
 inline constexpr uint64_t kStride = 1;
 #endif

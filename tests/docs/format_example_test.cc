@@ -36,7 +36,7 @@ Ticket ExampleTicket() {
   Ticket ticket;
   ticket.uuid = "6b1f0c52-1d4e-4f9a-9a0e-0c5a7d8e9f10";
   ticket.version = {7, 1};
-  ticket.slice_bounds = {0, kSlices};
+  ticket.slices = SliceRange();
   ticket.staging = "staging/1/0";
   return ticket;
 }
@@ -57,6 +57,7 @@ absl::StatusOr<Entries> MakeExample() {
                           Stage(folder.path(), ExampleTicket(), state));
   Entries entries = std::move(staged.inline_entries);
   StepRecord step;
+  step.store_uuid = ExampleTicket().uuid;
   step.version = {7, 1};
   step.chain = {step.version};
   step.slice_bounds = {0, kSlices};
@@ -69,6 +70,7 @@ absl::StatusOr<Entries> MakeExample() {
   step.rows = 2;
   step.raw_bytes = 47;
   step.stored_bytes = 175;
+  step.base_bytes = 111;
   entries.emplace_back(RankKey(step.version, 0), staged.rank_record);
   entries.emplace_back(StepKey(7), EncodeStepRecord(step));
   return entries;

@@ -29,6 +29,8 @@ std::string Build(const MetaKey& parsed) {
       return RankKey(parsed.version, parsed.rank);
     case MetaKind::kAttempt:
       return AttemptKey(parsed.version.attempt);
+    case MetaKind::kRetired:
+      return RetiredKey(parsed.version);
     case MetaKind::kRoot:
       return RootKey();
   }

@@ -62,8 +62,9 @@ Corpus StagedCorpus() {
   AddRecord(0, "ticket", EncodeTicket(SampleTicket()), &corpus);
   AddRecord(1, "staged", EncodeStagedRank(SampleStagedRank()), &corpus);
   Ticket least = SampleTicket();
-  least.slice_bounds.clear();
+  least.slices.reset();
   least.parent.clear();
+  least.parent_tables.clear();
   AddRecord(0, "ticket_least", EncodeTicket(least), &corpus);
   return corpus;
 }

@@ -61,11 +61,13 @@ std::string Encode(const RawStep& raw) {
   const auto chain_vector = builder.CreateVectorOfStructs(chain);
   const auto digests = builder.CreateVector(std::vector<uint64_t>{7});
   const auto library = builder.CreateString("0.1.0");
+  const auto uuid = builder.CreateString("6f1c");
   const auto metric_vector = builder.CreateVector(metrics);
   const auto metadata_vector = builder.CreateVector(metadata);
   builder.Finish(fbs::CreateStepRecord(
       builder, 3, 4, raw.kind, nullptr, chain_vector, 0, 1, 0, 0, 0, raw.flags,
-      metric_vector, metadata_vector, digests, library));
+      metric_vector, metadata_vector, digests, library, /*items=*/0,
+      /*rows=*/0, /*raw_bytes=*/0, /*stored_bytes=*/0, uuid));
   return Sealed(RecordKind::kStep, builder);
 }
 

@@ -273,6 +273,10 @@ TEST(MetaKeys, ParseGivesTheFieldsBack) {
   ASSERT_OK_AND_ASSIGN(const MetaKey attempt, ParseMetaKey(AttemptKey(kMax32)));
   EXPECT_EQ(attempt.kind, MetaKind::kAttempt);
   EXPECT_EQ(attempt.version.attempt, kMax32);
+  ASSERT_OK_AND_ASSIGN(const MetaKey retired,
+                       ParseMetaKey(RetiredKey({kMaxStep, 3})));
+  EXPECT_EQ(retired.kind, MetaKind::kRetired);
+  EXPECT_EQ(retired.version, (Version{kMaxStep, 3}));
   ASSERT_OK_AND_ASSIGN(const MetaKey root, ParseMetaKey(RootKey()));
   EXPECT_EQ(root.kind, MetaKind::kRoot);
 }
@@ -298,6 +302,7 @@ TEST(MetaKeys, ParseNamesWhatIsWrong) {
       {"", "is empty"},
       {"x", "names no kind of record"},
       {"s", "is no key of a step"},
+      {"v12345678", "is no key of a retired step"},
       {StepKey(1) + "x", "is no key of a step"},
       {StepKey(-1), "has a negative step"},
       {RankKey({1, 1}, 1) + "x", "is no key of a rank"},

@@ -56,6 +56,7 @@ TEST(StepRecord, RoundTripOfAllFields) {
 
 TEST(StepRecord, RoundTripOfTheLeast) {
   StepRecord record;
+  record.store_uuid = testing::kSampleUuid;
   record.version = record.chain.emplace_back(Version{0, 1});
   record.rank_digests = {0};
   ASSERT_OK_AND_ASSIGN(const StepRecord back,
@@ -151,6 +152,58 @@ TEST(StepRecord, References) {
   ExpectBad([](StepRecord* r) { r->references[1] = r->version; },
             "references name the step itself");
   ExpectGood([](StepRecord* r) { r->references.clear(); });
+}
+
+TEST(StepRecord, Increment) {
+  const auto folded = [](const Version& from) {
+    return [from](StepRecord* r) {
+      r->kind = StepKind::kFull;
+      r->chain = {r->version};
+      r->has_increment = true;
+      r->increment = from;
+    };
+  };
+  ExpectGood(folded({30, 8}));
+  ExpectBad(folded({30, 9}),
+            "increment is step 30 attempt 9, from which step "
+            "30 attempt 9 cannot have been folded");
+  ExpectBad(folded({29, 8}), "cannot have been folded");
+  ExpectBad(folded({30, 0}), "increment has attempt 0");
+  ExpectBad(
+      [](StepRecord* r) {
+        r->has_increment = true;
+        r->increment = {30, 8};
+      },
+      "increment is of a delta, which needs none");
+}
+
+TEST(StepRecord, StoreUuid) {
+  ExpectBad([](StepRecord* r) { r->store_uuid = "../x"; }, "uuid \"../x\"");
+  ExpectBad([](StepRecord* r) { r->store_uuid = ""; }, "uuid \"\"");
+}
+
+TEST(StepRecord, LineageDigestTellsVersionsApart) {
+  const uint64_t digest = LineageDigest(SampleStep());
+  const auto changed = [&](const std::function<void(StepRecord*)>& change) {
+    StepRecord record = SampleStep();
+    change(&record);
+    return LineageDigest(record) != digest;
+  };
+  EXPECT_TRUE(changed([](StepRecord* r) { r->store_uuid += "x"; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->version.step; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->version.attempt; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { r->kind = StepKind::kFull; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->parent.step; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->parent.attempt; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->parent_digest; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->world_size; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->slice_bounds[1]; }));
+  EXPECT_TRUE(changed([](StepRecord* r) { ++r->rank_digests[1]; }));
+  EXPECT_FALSE(changed([](StepRecord* r) {
+    r->pinned = r->quarantined = r->ephemeral = false;
+    r->metrics.clear();
+    r->user_metadata.clear();
+  }));
 }
 
 TEST(StepRecord, WorldSizeAtAndOverTheLimits) {
@@ -286,6 +339,8 @@ TEST(AttemptRecord, WrongFields) {
               IsLoss("attempt record", "version has attempt 0"));
   EXPECT_THAT(changed([](auto* r) { r->state = static_cast<AttemptState>(3); }),
               IsLoss("attempt record", "state 3 is unknown"));
+  EXPECT_THAT(changed([](auto* r) { r->folds = r->version.attempt; }),
+              IsLoss("attempt record", "folds attempt 9, not an older one"));
 }
 
 absl::StatusOr<RootRecord> DecodeChangedRoot(

@@ -23,10 +23,12 @@ inline std::string MakePage(const std::string& raw, Codec codec = Codec::kNone,
 
 inline StepRecord SampleStep() {
   StepRecord record;
+  record.store_uuid = kSampleUuid;
   record.version = {30, 9};
   record.kind = StepKind::kDelta;
   record.has_parent = true;
   record.parent = {20, 5};
+  record.parent_digest = 0xabcdef;
   record.chain = {{10, 2}, {20, 5}, {30, 9}};
   record.references = {{5, 1}, {7, 11}};
   record.world_size = 2;
@@ -40,6 +42,8 @@ inline StepRecord SampleStep() {
   record.user_metadata = {{"empty", ""}, {"model", std::string("\0\xff", 2)}};
   record.rank_digests = {0x0123456789abcdef, ~uint64_t{0}};
   record.library_version = "0.1.0";
+  record.base_bytes = 1 << 30;
+  record.delta_bytes = 77;
   return record;
 }
 
@@ -89,6 +93,7 @@ inline Item SampleTable() {
   item.rows = 1000;
   item.erased = 7;
   item.rows_per_page = 1024;
+  item.base_reason = "the parent has no such table";
   return item;
 }
 
@@ -97,7 +102,7 @@ inline RankRecord SampleRank() {
 }
 
 inline AttemptRecord SampleAttempt() {
-  return {{30, 9}, AttemptState::kRetired, 1700000000000001};
+  return {{30, 9}, AttemptState::kRetired, 1700000000000001, 8};
 }
 
 inline RootRecord SampleRoot() {
@@ -109,8 +114,16 @@ inline Lease SampleLease() {
 }
 
 inline Ticket SampleTicket() {
-  return {kSampleUuid,   {30, 9},          2, 1, {0, 30000, kSlices},
-          "staging/9/1", "parent's record"};
+  Ticket ticket;
+  ticket.uuid = kSampleUuid;
+  ticket.version = {30, 9};
+  ticket.world_size = 2;
+  ticket.rank = 1;
+  ticket.slices = SliceRange{30000, kSlices};
+  ticket.staging = "staging/9/1";
+  ticket.parent = "parent's record";
+  ticket.parent_tables = "parent's tables";
+  return ticket;
 }
 
 inline std::string SampleEntryKey(const Version& version, uint32_t rank) {

@@ -54,10 +54,11 @@ TEST(Ticket, RoundTripOfAllFields) {
   EXPECT_EQ(back, SampleTicket());
 }
 
-TEST(Ticket, RoundTripWithoutBoundsAndParent) {
+TEST(Ticket, RoundTripWithoutSlicesAndParent) {
   Ticket ticket = SampleTicket();
-  ticket.slice_bounds.clear();
+  ticket.slices.reset();
   ticket.parent.clear();
+  ticket.parent_tables.clear();
   ASSERT_OK_AND_ASSIGN(const Ticket back, DecodeTicket(EncodeTicket(ticket)));
   EXPECT_EQ(back, ticket);
 }
@@ -74,10 +75,10 @@ TEST(Ticket, WrongFields) {
                   "world size 65537 is not in 1 to 65536");
   ExpectBadTicket([](Ticket* t) { t->rank = 2; },
                   "rank 2 is not below the world size 2");
-  ExpectBadTicket([](Ticket* t) { t->slice_bounds.pop_back(); },
-                  "slice bounds are 2, not 3");
-  ExpectBadTicket([](Ticket* t) { t->slice_bounds[1] = kSlices + 1; },
-                  "slice bounds fall from 65537 to 65536 at rank 2");
+  ExpectBadTicket([](Ticket* t) { t->slices->end = kSlices + 1; },
+                  "slices [30000, 65537] are no range within [0, 65536]");
+  ExpectBadTicket([](Ticket* t) { t->slices->begin = kSlices + 1; },
+                  "slices [65537, 65536] are no range within [0, 65536]");
   ExpectBadTicket([](Ticket* t) { t->staging = "/tmp"; },
                   "staging \"/tmp\" is absolute");
   ExpectBadTicket([](Ticket* t) { t->staging = "staging/../.."; },

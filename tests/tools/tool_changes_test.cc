@@ -24,7 +24,8 @@ TEST_F(ToolChanges, RmRemovesSteps) {
   EXPECT_EQ(rm.err, "");
   EXPECT_THAT(rm.out, AllOf(StartsWith("removed step 300 attempt "),
                             HasSubstr("\nswept step 300 attempt "),
-                            HasSubstr("\nfreed ")));
+                            HasSubstr("\nfreed 0 B of data files and "),
+                            HasSubstr(" KiB that was stored inline\n")));
   EXPECT_THAT(Steps(), ElementsAre(100, 200));
 }
 
@@ -36,14 +37,18 @@ TEST_F(ToolChanges, RmRemovesSeveralStepsAndFreesThem) {
   EXPECT_EQ(rm["removed"][1]["step"], 100);
   EXPECT_EQ(rm["swept"].size(), 2u);
   EXPECT_GE(rm["freed_bytes"], kBigElements * 4);
+  EXPECT_GT(rm["freed_inline_bytes"], 1000 * 4);  // of step 100
+  EXPECT_THAT(rm["removed"][0]["runs_of"], IsEmpty());
   EXPECT_THAT(rm["quarantined"], IsEmpty());
   EXPECT_THAT(Steps(), ElementsAre(300));
 }
 
 TEST_F(ToolChanges, RmKeepsWhatOtherStepsUse) {
   const Json rm = RunJson({"rm", "100"});
-  EXPECT_EQ(rm["removed"].size(), 1u);
+  ASSERT_EQ(rm["removed"].size(), 1u);
+  EXPECT_EQ(rm["removed"][0]["tensors_of"], Json{200});
   EXPECT_THAT(rm["swept"], IsEmpty());
+  EXPECT_EQ(rm["freed_inline_bytes"], 0);
   EXPECT_EQ(Run({"verify", "200"}).code, 0);
 }
 
@@ -96,7 +101,7 @@ TEST_F(ToolChanges, GcRemovesWhatNothingNeeds) {
   EXPECT_THAT(gc["quarantined"], IsEmpty());
   const ToolResult again = Run({"gc"});
   EXPECT_EQ(again.code, 0);
-  EXPECT_EQ(again.out, "freed 0 B\n");
+  EXPECT_EQ(again.out, "freed 0 B of data files\n");
 }
 
 TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {

@@ -3,6 +3,8 @@
 #define CKPTDB_TESTS_TOOLS_TOOL_FIXTURE_H_
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
+#include "ckptdb/tests/tools/delta_store.h"
 #include "ckptdb/tests/tools/run_tool.h"
 #include "ckptdb/tests/tools/sample_store.h"
 #include "gmock/gmock.h"
@@ -21,8 +24,11 @@ namespace ckptdb::testing {
 class ToolFixture : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(store_, MakeSampleStore(path()));
+    ASSERT_OK_AND_ASSIGN(store_, MakeStore());
     store_.reset();
+  }
+  virtual absl::StatusOr<std::unique_ptr<Store>> MakeStore() const {
+    return MakeSampleStore(path());
   }
 
   std::string path() const { return dir_.path() + "/store"; }
@@ -59,8 +65,44 @@ class ToolFixture : public ::testing::Test {
   }
   void Disown() { store_.reset(); }
 
+  // Flips a byte in the middle of the largest file of the store.
+  void DamageLargestFile() const {
+    std::filesystem::path largest;
+    uintmax_t largest_bytes = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(path())) {
+      if (!entry.is_regular_file() || entry.file_size() <= largest_bytes) {
+        continue;
+      }
+      largest = entry.path();
+      largest_bytes = entry.file_size();
+    }
+    std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
+    const auto middle = static_cast<std::streamoff>(largest_bytes / 2);
+    file.seekg(middle);
+    const char byte = static_cast<char>(file.get() ^ 0x40);
+    file.seekp(middle);
+    file.put(byte);
+    ASSERT_TRUE(file.good());
+  }
+
   TempDir dir_;
   std::unique_ptr<Store> store_;
+};
+
+// The same on stores of increments.
+class DeltaFixture : public ToolFixture {
+ protected:
+  absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {
+    return MakeDeltaStore(path());
+  }
+};
+
+class BigDeltaFixture : public ToolFixture {
+ protected:
+  absl::StatusOr<std::unique_ptr<Store>> MakeStore() const override {
+    return MakeBigDeltaStore(path());
+  }
 };
 
 }  // namespace ckptdb::testing

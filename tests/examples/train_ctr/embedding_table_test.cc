@@ -8,10 +8,14 @@
 #include <vector>
 
 #include "ckptdb/tests/support/seed.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace train_ctr {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 EmbeddingTable MakeTable(size_t dim = 4, uint64_t seed = 1) {
   EmbeddingTableOptions options;
@@ -119,14 +123,18 @@ TEST(EmbeddingTableTest, AgreesWithAModel) {
       table.mutable_row(row).embedding[1] = static_cast<float>(id);
     }
     if (step % 20 != 0) continue;
-    const size_t erased = std::erase_if(model, [step](const auto& entry) {
-      return entry.second.second < step - 50;
-    });
-    EXPECT_EQ(table.EraseUnseenSince(step - 50), erased);
+    std::vector<int64_t> gone;
+    for (const auto& [id, counts] : model) {
+      if (counts.second < step - 50) gone.push_back(id);
+    }
+    for (const int64_t id : gone) model.erase(id);
+    EXPECT_THAT(table.EraseUnseenSince(step - 50),
+                UnorderedElementsAreArray(gone));
     ASSERT_EQ(table.rows(), model.size());
     for (const auto& [id, counts] : model) {
       const auto row = table.Find(id);
       ASSERT_TRUE(row.has_value()) << id;
+      ASSERT_EQ(table.id(*row), id);
       ASSERT_EQ(table.freq(*row), counts.first);
       ASSERT_EQ(table.last_step(*row), counts.second);
       ASSERT_EQ(table.embedding(*row)[0], static_cast<float>(counts.first));
@@ -139,14 +147,25 @@ TEST(EmbeddingTableTest, ErasesAcrossChunksAndToTheLastRow) {
   EmbeddingTable table = MakeTable(1);
   const auto rows = static_cast<int64_t>(EmbeddingTable::kRowsPerChunk) + 1;
   for (int64_t id = 0; id < rows; ++id) table.Touch(id, id == 5 ? 1 : 2);
-  EXPECT_EQ(table.EraseUnseenSince(2), 1u);
+  EXPECT_THAT(table.EraseUnseenSince(2), ElementsAre(5));
   EXPECT_EQ(table.chunks(), 1u);
   EXPECT_FALSE(table.Find(5).has_value());
   EXPECT_EQ(table.Find(rows - 1), 5u);
-  EXPECT_EQ(table.EraseUnseenSince(3), static_cast<size_t>(rows - 1));
+  EXPECT_EQ(table.EraseUnseenSince(3).size(), static_cast<size_t>(rows - 1));
   EXPECT_EQ(table.rows(), 0u);
   EXPECT_EQ(table.chunks(), 0u);
   EXPECT_EQ(table.Touch(5, 4), 0u);
+}
+
+TEST(EmbeddingTableTest, ErasesOneRow) {
+  EmbeddingTable table = MakeTable();
+  table.Touch(1, 1);
+  table.Touch(2, 2);
+  EXPECT_TRUE(table.Erase(1));
+  EXPECT_FALSE(table.Erase(1));
+  EXPECT_FALSE(table.Erase(3));
+  EXPECT_EQ(table.rows(), 1u);
+  EXPECT_EQ(table.last_step(table.Find(2).value()), 2);
 }
 
 TEST(EmbeddingTableTest, TakesAnyId) {

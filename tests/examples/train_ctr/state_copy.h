@@ -31,17 +31,20 @@ inline std::unique_ptr<Trainer> MakeTrainer(
   return Trainer::Create(options, std::move(reader).value()).value();
 }
 
+inline void CopyRow(const EmbeddingTable& from, int64_t id,
+                    EmbeddingTable* to) {
+  const EmbeddingTable::Row row = from.Find(id).value();
+  const auto copy = to->mutable_row(to->Insert(id));
+  std::copy_n(from.embedding(row), from.dim(), copy.embedding);
+  std::copy_n(from.adagrad_sum(row), from.dim(), copy.adagrad_sum);
+  *copy.freq = from.freq(row);
+  *copy.last_step = from.last_step(row);
+}
+
 inline void CopyTable(const EmbeddingTable& from, EmbeddingTable* to) {
   to->Clear();
-  for (size_t row = from.rows(); row-- > 0;) {
-    const auto chunk = from.chunk(row / EmbeddingTable::kRowsPerChunk);
-    const size_t at = row % EmbeddingTable::kRowsPerChunk;
-    const auto copy = to->mutable_row(to->Insert(chunk.ids[at]));
-    const size_t dim = from.dim();
-    std::copy_n(chunk.embedding + at * dim, dim, copy.embedding);
-    std::copy_n(chunk.adagrad_sum + at * dim, dim, copy.adagrad_sum);
-    *copy.freq = chunk.freq[at];
-    *copy.last_step = chunk.last_step[at];
+  for (auto row = static_cast<EmbeddingTable::Row>(from.rows()); row-- > 0;) {
+    CopyRow(from, from.id(row), to);
   }
 }
 

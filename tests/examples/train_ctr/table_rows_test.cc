@@ -10,6 +10,9 @@
 namespace train_ctr {
 namespace {
 
+using ::ckptdb::testing::StatusIs;
+using ::testing::HasSubstr;
+
 EmbeddingTable MakeTable(int64_t rows) {
   EmbeddingTable table({.name = "user", .dim = 3});
   for (int64_t i = 0; i < rows; ++i) table.Touch(i * 31 - 500, i);
@@ -33,13 +36,8 @@ TEST(TableRowsTest, AnEmptyTableHasNoBlocks) {
   EXPECT_EQ(TableRowSource(MakeTable(0)).block_count(), 0u);
 }
 
-// Gathers each block at odd addresses, as a scan may hand it out.
-TEST(TableRowsTest, SinkTakesWhatTheSourceGives) {
-  const EmbeddingTable table = MakeTable(10000);
-  const TableRowSource source(table);
-  EXPECT_EQ(source.block_count(), 3u);
-  EmbeddingTable copy({.name = "user", .dim = 3});
-  TableRowSink sink(&copy);
+// Hands each block over at odd addresses, as a scan may do.
+void Copy(const TableRowSource& source, LiveRows* to) {
   const auto slots = TableSlots(3);
   for (uint64_t b = source.block_count(); b-- > 0;) {
     ASSERT_OK_AND_ASSIGN(const ckptdb::RowBlock block, source.Block(b));
@@ -54,10 +52,63 @@ TEST(TableRowsTest, SinkTakesWhatTheSourceGives) {
       }
       pointers.push_back(packed[s].data() + 1);
     }
-    ASSERT_OK(sink.Consume(0, {block.ids, pointers}));
+    ASSERT_OK(to->Consume(0, {block.ids, pointers}));
   }
+}
+
+TEST(TableRowsTest, LiveRowsTakeWhatTheSourceGives) {
+  const EmbeddingTable table = MakeTable(10000);
+  const TableRowSource source(table);
+  EXPECT_EQ(source.block_count(), 3u);
+  EmbeddingTable copy({.name = "user", .dim = 3});
+  LiveRows rows(&copy);
+  ASSERT_NO_FATAL_FAILURE(Copy(source, &rows));
+  EXPECT_EQ(rows.upserted(), 10000u);
   EXPECT_EQ(copy.rows(), 10000u);
   EXPECT_EQ(TableDigest(copy), TableDigest(table));
+}
+
+// Every third row, and a stretch over the end of a chunk.
+std::vector<int64_t> SomeIds() {
+  std::vector<int64_t> ids;
+  for (int64_t i = 9000; i-- > 0;) {
+    if (i % 3 == 0 || (i > 4000 && i < 4200)) ids.push_back(i * 31 - 500);
+  }
+  return ids;
+}
+
+TEST(TableRowsTest, SourceOfSomeRowsHasThese) {
+  const EmbeddingTable table = MakeTable(10000);
+  const std::vector<int64_t> ids = SomeIds();
+  ASSERT_OK_AND_ASSIGN(const TableRowSource source,
+                       TableRowSource::Of(table, ids));
+  EXPECT_LT(source.block_count(), ids.size());
+  EmbeddingTable copy({.name = "user", .dim = 3});
+  LiveRows rows(&copy);
+  ASSERT_NO_FATAL_FAILURE(Copy(source, &rows));
+  EXPECT_EQ(copy.rows(), ids.size());
+  EmbeddingTable others = MakeTable(10000);
+  ASSERT_OK(LiveRows(&others).Erase(0, ids));
+  ASSERT_NO_FATAL_FAILURE(Copy(TableRowSource(others), &rows));
+  EXPECT_EQ(TableDigest(copy), TableDigest(table));
+}
+
+TEST(TableRowsTest, SourceOfARowThatIsNotThereIsAnError) {
+  const EmbeddingTable table = MakeTable(3);
+  EXPECT_THAT(TableRowSource::Of(table, {-500, 7}),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("row 7 of table \"user\"")));
+}
+
+TEST(TableRowsTest, LiveRowsEraseAndClear) {
+  EmbeddingTable table = MakeTable(10);
+  LiveRows rows(&table);
+  ASSERT_OK(rows.Erase(0, {-500, 12345}));  // the second one is not there
+  EXPECT_EQ(rows.erased(), 2u);
+  EXPECT_EQ(table.rows(), 9u);
+  EXPECT_FALSE(table.Find(-500).has_value());
+  ASSERT_OK(rows.Clear());
+  EXPECT_EQ(table.rows(), 0u);
 }
 
 }  // namespace

@@ -83,6 +83,43 @@ TEST(TrainerTest, ErasesUnseenRows) {
   }
 }
 
+// A copy of the tables before some steps, and what the trackers say of these,
+// make the tables after them.
+TEST(TrainerTest, TracksWhatItChanges) {
+  auto trainer = MakeTrainer(SmallTrainer());
+  std::vector<ckptdb::ConsumerId> consumers;
+  for (size_t t = 0; t < trainer->tables().size(); ++t) {
+    ASSERT_OK_AND_ASSIGN(const auto consumer,
+                         trainer->tracker(t).AddConsumer("test"));
+    consumers.push_back(consumer);
+  }
+  auto copy = MakeTrainer(SmallTrainer());
+  for (int round = 0; round < 6; ++round) {
+    Train(*trainer, 5);
+    size_t upserted = 0;
+    size_t erased = 0;
+    for (size_t t = 0; t < consumers.size(); ++t) {
+      ASSERT_OK_AND_ASSIGN(const ckptdb::RowChanges changes,
+                           trainer->tracker(t).Take(consumers[t]));
+      EXPECT_EQ(changes.complete, round > 0);
+      const EmbeddingTable& now = trainer->tables()[t];
+      EmbeddingTable& table = copy->tables()[t];
+      if (!changes.complete) {
+        CopyTable(now, &table);
+        continue;
+      }
+      upserted += changes.upserted.size();
+      erased += changes.erased.size();
+      for (const int64_t id : changes.upserted) CopyRow(now, id, &table);
+      for (const int64_t id : changes.erased) table.Erase(id);
+      ASSERT_EQ(TableDigest(table), TableDigest(now)) << round;
+    }
+    EXPECT_LT(upserted, trainer->rows());
+    EXPECT_EQ(upserted > 0, round > 0);
+    EXPECT_EQ(erased > 0, round > 2);
+  }
+}
+
 TEST(TrainerTest, RefusesProgressOfOtherOptions) {
   TrainerOptions options = SmallTrainer();
   const std::string progress = MakeTrainer(options)->progress();

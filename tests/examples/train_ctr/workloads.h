@@ -23,6 +23,7 @@ struct Workload {
   std::string format;       // empty: the generated log
   std::string log_text;     // of a log that the test writes
   std::string shared_file;  // of a real log, below the folder of such
+  int base_every = 0;       // 0: all saves are full
 };
 
 inline void PrintTo(const Workload& workload, std::ostream* out) {
@@ -40,6 +41,10 @@ inline std::string SharedData() {
 inline bool PrepareLog(const Workload& workload, const std::string& folder,
                        std::vector<std::string>* arguments) {
   *arguments = workload.arguments;
+  if (workload.base_every > 0) {
+    arguments->insert(arguments->end(), {"--delta", "--base-every",
+                                         std::to_string(workload.base_every)});
+  }
   if (workload.format.empty()) return true;
   std::string path = folder + "/log";
   if (!workload.log_text.empty()) WriteFile(path, workload.log_text);
@@ -59,6 +64,12 @@ inline std::vector<Workload> Workloads() {
   const std::vector<std::string> generated_wide = {
       "--batch",  "128", "--dim",           "1024",
       "--hidden", "64",  "--zipf-examples", "5000"};
+  const std::vector<std::string> delta_wide = {
+      "--batch",  "192", "--dim",           "1024",
+      "--hidden", "64",  "--zipf-examples", "5000"};
+  const std::vector<std::string> chain = {
+      "--batch",  "128", "--dim",           "8",
+      "--hidden", "8",   "--zipf-examples", "5000"};
   const std::vector<std::string> wide = {"--batch", "16",       "--dim",
                                          "2048",    "--hidden", "96"};
   const std::vector<std::string> criteo_wide = {"--batch", "8",        "--dim",
@@ -77,6 +88,11 @@ inline std::vector<Workload> Workloads() {
        "criteo_sample.txt"},
       {"real_movielens", SaveSize::kInline, narrow, "movielens", "",
        "ml-100k/u.data"},
+      // The step that the runs are killed at is a delta.
+      {"delta", SaveSize::kInline, narrow, "", "", "", 2},
+      {"delta_bulk", SaveSize::kBulk, delta_wide, "", "", "", 2},
+      // It is a base, and the one before it the second delta over another one.
+      {"delta_chain", SaveSize::kInline, chain, "", "", "", 3},
   };
 }
 

@@ -1,0 +1,318 @@
+#include <algorithm>
+#include <barrier>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/measure.h"
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+constexpr double kMaxNsPerRow = 5;
+constexpr size_t kBatchRows = 4096;
+constexpr double kNsPerSecond = 1e9;
+
+using Ids = std::vector<int64_t>;
+using Batch = absl::Span<const int64_t>;
+
+// Threads that wait, as those of a trainer do; to start one would take longer
+// than some of the cases.
+class Workers {
+ public:
+  explicit Workers(int threads) : turn_(threads) {
+    for (int i = 1; i < threads; ++i) {
+      threads_.emplace_back([this, i] { Loop(i); });
+    }
+  }
+  ~Workers() {
+    work_ = nullptr;
+    turn_.arrive_and_wait();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  int count() const { return static_cast<int>(threads_.size()) + 1; }
+
+  // On each thread, of which the caller is the first.
+  void Run(std::function<void(int)> work) {
+    work_ = std::move(work);
+    turn_.arrive_and_wait();
+    work_(0);
+    turn_.arrive_and_wait();
+  }
+
+ private:
+  void Loop(int thread) {
+    for (;;) {
+      turn_.arrive_and_wait();
+      if (work_ == nullptr) return;
+      work_(thread);
+      turn_.arrive_and_wait();
+    }
+  }
+
+  std::barrier<> turn_;
+  std::function<void(int)> work_;
+  std::vector<std::thread> threads_;
+};
+
+// What can be told of changed rows.
+class Marked {
+ public:
+  virtual ~Marked() = default;
+  virtual absl::Status Mark(int thread, Batch ids) = 0;
+  // Ends the interval.
+  virtual absl::Status Take() = 0;
+};
+
+template <typename Tracker>
+class Tracked : public Marked {
+ public:
+  static absl::StatusOr<std::unique_ptr<Marked>> Make(
+      std::unique_ptr<Tracker> tracker) {
+    CKPTDB_ASSIGN_OR_RETURN(const ConsumerId consumer,
+                            tracker->AddConsumer("bench"));
+    CKPTDB_RETURN_IF_ERROR(tracker->Take(consumer).status());
+    return std::unique_ptr<Marked>(new Tracked(std::move(tracker), consumer));
+  }
+
+  absl::Status Mark(int, Batch ids) override {
+    if constexpr (std::is_void_v<decltype(tracker_->MarkUpserted(ids))>) {
+      tracker_->MarkUpserted(ids);
+      return absl::OkStatus();
+    } else {
+      return tracker_->MarkUpserted(ids);
+    }
+  }
+  absl::Status Take() override { return tracker_->Take(consumer_).status(); }
+
+ private:
+  Tracked(std::unique_ptr<Tracker> tracker, ConsumerId consumer)
+      : tracker_(std::move(tracker)), consumer_(consumer) {}
+  const std::unique_ptr<Tracker> tracker_;
+  const ConsumerId consumer_;
+};
+
+// The least that a log of ids can do.
+class Copied : public Marked {
+ public:
+  Copied(int threads, size_t rows) {
+    for (int i = 0; i < threads; ++i) copies_.push_back({Ids(rows), 0});
+  }
+  absl::Status Mark(int thread, Batch ids) override {
+    Copy& copy = copies_[static_cast<size_t>(thread)];
+    std::memcpy(copy.ids.data() + copy.used, ids.data(),
+                ids.size() * sizeof(int64_t));
+    copy.used += ids.size();
+    return absl::OkStatus();
+  }
+  absl::Status Take() override {
+    for (Copy& copy : copies_) copy.used = 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  struct alignas(64) Copy {
+    Ids ids;
+    size_t used = 0;
+  };
+  std::vector<Copy> copies_;
+};
+
+// What a user would write.
+class Mapped : public Marked {
+ public:
+  absl::Status Mark(int, Batch ids) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const int64_t id : ids) map_[id] = true;
+    return absl::OkStatus();
+  }
+  absl::Status Take() override {
+    Ids ids;
+    ids.reserve(map_.size());
+    for (const auto& [id, upserted] : map_) ids.push_back(id);
+    map_ = {};
+    return absl::OkStatus();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<int64_t, bool> map_;
+};
+
+// Rows as they are marked in one interval.
+struct Load {
+  std::string name;
+  Ids ids;
+};
+
+int64_t IdOf(uint64_t row) { return static_cast<int64_t>(MixId(row)); }
+
+// Of exponent 1: row k as often as the integral of 1 / x from k to k + 1.
+Load ZipfLoad(uint64_t rows, uint64_t seed) {
+  constexpr uint64_t kRepetitions = 4;
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> uniform(
+      0, std::log(static_cast<double>(rows) + 1));
+  Load load{"zipf", Ids(kRepetitions * rows)};
+  for (int64_t& id : load.ids) {
+    id = IdOf(static_cast<uint64_t>(std::exp(uniform(random))));
+  }
+  return load;
+}
+
+Load DistinctLoad(std::string name, uint64_t rows, uint64_t seed) {
+  Load load{std::move(name), Ids(std::max<uint64_t>(rows, 1))};
+  for (size_t i = 0; i < load.ids.size(); ++i) load.ids[i] = IdOf(i);
+  std::shuffle(load.ids.begin(), load.ids.end(), std::mt19937_64(seed));
+  return load;
+}
+
+Load BitmapLoad(uint64_t rows, uint64_t seed) {
+  Load load{"bitmap", Ids(rows)};
+  for (size_t i = 0; i < rows; ++i) load.ids[i] = static_cast<int64_t>(i);
+  std::shuffle(load.ids.begin(), load.ids.end(), std::mt19937_64(seed));
+  return load;
+}
+
+class MarkCase {
+ public:
+  MarkCase(const Load& load, int threads, const BenchOptions& options)
+      : load_(load),
+        name_(absl::StrCat("marks/", load.name, "/", threads)),
+        options_(options),
+        workers_(threads) {}
+
+  absl::Status Run(Marked* ours, Report* report) {
+    // The first interval gets its memory from the system.
+    CKPTDB_ASSIGN_OR_RETURN(const Sample first,
+                            Measure([&] { return MarkAll(ours); }));
+    CKPTDB_RETURN_IF_ERROR(ours->Take());
+    Copied copied(workers_.count(), load_.ids.size());
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::vector<Outcome> outcomes,
+        TakeTurns(name_, {Marking("ours", ours), Marking("memcpy", &copied)},
+                  options_.repetitions));
+    CaseResult result =
+        Compare(name_, load_.ids.size() * sizeof(int64_t), outcomes);
+    CKPTDB_ASSIGN_OR_RETURN(const Sample take, MeasureTake(ours));
+    result.figures = {
+        {"rows", static_cast<double>(load_.ids.size())},
+        {"ns_per_row", NsPerRow(result.seconds.median)},
+        {"cpu_ns_per_row", NsPerRow(result.cpu_seconds.median) / count()},
+        {"first_ns_per_row", NsPerRow(first.seconds)},
+        {"raw_ns_per_row", NsPerRow(result.raw_seconds.median)},
+        {"take_ns_per_row", NsPerRow(take.seconds) / count()}};
+    result.goals = {
+        {"ns_per_row", NsPerRow(result.seconds.median), kMaxNsPerRow}};
+    CKPTDB_RETURN_IF_ERROR(CompareWithMap(&result));
+    report->Add(std::move(result));
+    return absl::OkStatus();
+  }
+
+ private:
+  double count() const { return workers_.count(); }
+
+  // Of the time of one thread.
+  double NsPerRow(double seconds) const {
+    return seconds * kNsPerSecond * count() /
+           static_cast<double>(load_.ids.size());
+  }
+
+  // Each thread its part, in batches.
+  absl::Status MarkAll(Marked* marked) {
+    std::vector<absl::Status> statuses(static_cast<size_t>(workers_.count()));
+    workers_.Run([&](int thread) {
+      const auto part = static_cast<size_t>(thread);
+      const size_t begin = load_.ids.size() * part / statuses.size();
+      const size_t end = load_.ids.size() * (part + 1) / statuses.size();
+      for (size_t at = begin; at < end; at += kBatchRows) {
+        statuses[part].Update(marked->Mark(
+            thread,
+            Batch(load_.ids).subspan(at, std::min(kBatchRows, end - at))));
+      }
+    });
+    for (const absl::Status& status : statuses) {
+      CKPTDB_RETURN_IF_ERROR(status);
+    }
+    return absl::OkStatus();
+  }
+
+  Contestant Marking(const std::string& name, Marked* marked) {
+    return {name, nullptr, [this, marked] { return MarkAll(marked); },
+            [marked] { return marked->Take(); }};
+  }
+
+  absl::StatusOr<Sample> MeasureTake(Marked* marked) {
+    CKPTDB_RETURN_IF_ERROR(MarkAll(marked));
+    return Measure([marked] { return marked->Take(); });
+  }
+
+  absl::Status CompareWithMap(CaseResult* result) {
+    Mapped mapped;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::vector<Outcome> outcomes,
+        TakeTurns(name_, {Marking("mutex and unordered_map", &mapped)},
+                  options_.alternative_repetitions));
+    if (outcomes[0].samples.empty()) return absl::OkStatus();
+    const double seconds = SecondsOf(outcomes[0]).median;
+    result->raw_variants.push_back({outcomes[0].name, seconds});
+    result->figures.push_back({"map_ns_per_row", NsPerRow(seconds)});
+    return absl::OkStatus();
+  }
+
+  const Load& load_;
+  const std::string name_;
+  const BenchOptions& options_;
+  Workers workers_;
+};
+
+using MakeMarked = std::function<absl::StatusOr<std::unique_ptr<Marked>>()>;
+
+absl::Status RunLoad(const Load& load, const MakeMarked& make,
+                     const BenchOptions& options, Report* report) {
+  for (const int threads : {1, 2}) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<Marked> ours, make());
+    MarkCase one(load, threads, options);
+    CKPTDB_RETURN_IF_ERROR(one.Run(ours.get(), report));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunMarks(const BenchOptions& options, Report* report) {
+  constexpr uint64_t kSparse = 100;
+  const uint64_t rows = options.rows;
+  const uint64_t seed = options.seed;
+  const MakeMarked make_tracker = [] {
+    return Tracked<RowTracker>::Make(std::make_unique<RowTracker>());
+  };
+  const MakeMarked make_bitmap =
+      [rows]() -> absl::StatusOr<std::unique_ptr<Marked>> {
+    CKPTDB_ASSIGN_OR_RETURN(auto bitmap, RowBitmap::Make(rows));
+    return Tracked<RowBitmap>::Make(std::move(bitmap));
+  };
+  CKPTDB_RETURN_IF_ERROR(
+      RunLoad(ZipfLoad(rows, seed), make_tracker, options, report));
+  CKPTDB_RETURN_IF_ERROR(RunLoad(DistinctLoad("sparse", rows / kSparse, seed),
+                                 make_tracker, options, report));
+  CKPTDB_RETURN_IF_ERROR(
+      RunLoad(DistinctLoad("all", rows, seed), make_tracker, options, report));
+  return RunLoad(BitmapLoad(rows, seed), make_bitmap, options, report);
+}
+
+}  // namespace ckptdb::bench

@@ -1,0 +1,62 @@
+#include "ckptdb/db/row_batcher.h"
+
+#include <utility>
+
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Copying so few rows costs less than a call for them.
+constexpr size_t kShort = 16;
+constexpr size_t kGathered = 256;
+constexpr size_t kErasedGathered = 4096;
+
+}  // namespace
+
+RowBatcher::RowBatcher(int worker, std::vector<uint64_t> row_bytes,
+                       RowSink* sink, LiveTable* live)
+    : worker_(worker),
+      row_bytes_(std::move(row_bytes)),
+      sink_(sink),
+      live_(live),
+      values_(row_bytes_.size()),
+      pointers_(row_bytes_.size()) {}
+
+absl::Status RowBatcher::Rows(const RowBatch& batch) {
+  if (batch.ids.size() > kShort) return sink_->Consume(worker_, batch);
+  ids_.insert(ids_.end(), batch.ids.begin(), batch.ids.end());
+  for (size_t i = 0; i < values_.size(); ++i) {
+    values_[i].append(batch.slots[i], batch.ids.size() * row_bytes_[i]);
+  }
+  return ids_.size() < kGathered ? absl::OkStatus() : FlushRows();
+}
+
+absl::Status RowBatcher::Erased(absl::Span<const int64_t> ids) {
+  if (live_ == nullptr) return absl::OkStatus();
+  erased_.insert(erased_.end(), ids.begin(), ids.end());
+  return erased_.size() < kErasedGathered ? absl::OkStatus() : FlushErased();
+}
+
+absl::Status RowBatcher::FlushRows() {
+  if (ids_.empty()) return absl::OkStatus();
+  for (size_t i = 0; i < values_.size(); ++i) pointers_[i] = values_[i].data();
+  CKPTDB_RETURN_IF_ERROR(sink_->Consume(worker_, {ids_, pointers_}));
+  ids_.clear();
+  for (std::string& values : values_) values.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RowBatcher::FlushErased() {
+  if (erased_.empty()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(live_->Erase(worker_, erased_));
+  erased_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status RowBatcher::Flush() {
+  CKPTDB_RETURN_IF_ERROR(FlushRows());
+  return FlushErased();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,187 @@
+// Which rows of a table changed since the last committed save, so that a delta
+// save writes only those: RowTracker for sparse tables, RowBitmap for tables
+// whose rows are 0 to n - 1.
+//
+//   RowTracker tracker;
+//   CKPTDB_ASSIGN_OR_RETURN(const ConsumerId saves,
+//                           tracker.AddConsumer("checkpoint"));
+//   tracker.MarkUpserted(ids_of_the_batch);  // from the trainer's threads
+//
+//   CKPTDB_ASSIGN_OR_RETURN(RowChanges changes, tracker.Take(saves));
+//   const absl::Status saved =
+//       changes.complete ? SaveDelta(changes) : SaveBase();
+//   if (!saved.ok()) {
+//     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
+//   }
+//
+// A consumer is whoever needs the changes: the checkpoints, a serving feed.
+// Each has its own place in what was marked; none takes anything from another.
+//
+// Guarantees, for each consumer
+// 1. A mark is in the set of the Take that follows it, or that set says that
+//    it is not complete. A mark made while a Take runs is in that set or in
+//    the next one.
+// 2. An id is in a set once, under its newest mark. Of marks of the same id
+//    that different threads make at the same time either may be the newer one.
+// 3. A set that was returned is in the set of the next Take again, except for
+//    ids that were marked anew since it was taken: these come with the newer
+//    mark.
+// 4. A new consumer's first set is not complete: what changed before is not
+//    known. When a set that is not complete is returned, the next one is not
+//    complete either.
+//
+// Mark a row after its value has changed, and read the values of a set after
+// its Take: then no change is missed.
+//
+// A set is the consumer's until it is returned or destroyed; to destroy it says
+// that it was saved. When several sets of a consumer are out and an older one
+// is returned, the next set also has the rows of the later ones again: an id
+// reported once too often is read at its current value and does no harm.
+//
+// Both classes are thread-safe. A set is not, and does not need its tracker.
+#ifndef CKPTDB_DB_ROW_TRACKER_H_
+#define CKPTDB_DB_ROW_TRACKER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace ckptdb {
+
+namespace internal {
+struct TakenSet;
+}  // namespace internal
+
+// A consumer of one tracker.
+struct ConsumerId {
+  uint32_t value = 0;
+  bool operator==(const ConsumerId&) const = default;
+};
+
+// What changed for one consumer between two Takes. Moves only: there is one of
+// it, which is saved or returned.
+class RowChanges {
+ public:
+  RowChanges() = default;
+  RowChanges(RowChanges&&) = default;
+  RowChanges& operator=(RowChanges&&) = default;
+
+  // In no order; no id is in both, none twice. Both are empty when the set is
+  // not complete.
+  std::vector<int64_t> upserted;
+  std::vector<int64_t> erased;
+  // False: more changed than is known. Save all rows, as a base.
+  bool complete = true;
+  // Why it is not complete.
+  std::string reason;
+
+ private:
+  friend class RowTracker;
+  friend class RowBitmap;
+
+  // What the tracker knows this set by.
+  std::shared_ptr<const internal::TakenSet> taken_;
+};
+
+struct RowTrackerOptions {
+  // What the tracker may hold. A mark takes 8 bytes, and so does a row of a
+  // set that was returned. Marks of the same id are merged at the latest when
+  // the bound is reached: max_bytes / 16 different ids always fit, max_bytes /
+  // 8 never do; 67 and 134 million for the default. Beyond that all marks are
+  // dropped, the next set of each consumer says so, and the tracker starts
+  // again. More costs memory, less costs base saves where deltas would do.
+  // Below 1 MiB what does not grow with the marks takes too much of it.
+  // Default: 1 GiB.
+  uint64_t max_bytes = uint64_t{1} << 30;
+};
+
+// Marks of any int64 ids.
+//
+// A mark is written to a log, unless the thread has marked the same id lately.
+// Take cuts the log, and sorts out what it cut off while trainers mark on. The
+// memory of the log is used again for the next interval.
+//
+// Costs, measured by `ckptdb_bench marks`: a mark a few nanoseconds, in
+// batches of some thousand ids, beside other threads that mark; a Take, some
+// 10 to 20 nanoseconds a mark since the last one, and for as long as it runs 8
+// bytes a mark beyond the set and the bound. Now and then a mark that finds
+// the log full of repetitions merges them first, at the price of a Take.
+class RowTracker {
+ public:
+  explicit RowTracker(const RowTrackerOptions& options = {});
+  ~RowTracker();
+  RowTracker(const RowTracker&) = delete;
+  RowTracker& operator=(const RowTracker&) = delete;
+
+  // InvalidArgument for an empty name, AlreadyExists for one that is there.
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
+  // A consumer that takes no more should go: what it has not taken is kept for
+  // it. NotFound for an unknown one.
+  absl::Status RemoveConsumer(ConsumerId consumer);
+
+  // Of the same id in one batch, or in two that one thread makes, the later
+  // mark is the newer one. While all next sets are incomplete anyway, a mark
+  // is not even written.
+  void MarkUpserted(absl::Span<const int64_t> ids);
+  void MarkErased(absl::Span<const int64_t> ids);
+
+  // All marks since the consumer's last Take, and what was returned. NotFound
+  // for an unknown consumer.
+  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer);
+
+  // Takes a set back whose save failed. Its lists must be as they were.
+  // NotFound for an unknown consumer, InvalidArgument for a set that Take did
+  // not give to this consumer; `changes` stays what it was then.
+  absl::Status Return(ConsumerId consumer, RowChanges&& changes);
+
+  // Log, filters, returned sets, and memory kept for the next interval.
+  uint64_t memory_bytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+inline constexpr uint64_t kMaxBitmapRows = uint64_t{1} << 36;
+
+// Marks of rows 0 to rows - 1, which are never erased. Takes one bit a row for
+// each consumer, and one for each thread that marks, up to eight; Take reads
+// all of them. There is no bound to go over.
+class RowBitmap {
+ public:
+  // InvalidArgument for more than kMaxBitmapRows.
+  static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows);
+  ~RowBitmap();
+  RowBitmap(const RowBitmap&) = delete;
+  RowBitmap& operator=(const RowBitmap&) = delete;
+
+  // As in RowTracker.
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
+  absl::Status RemoveConsumer(ConsumerId consumer);
+
+  // OutOfRange naming the first id that is no row; then nothing is marked.
+  absl::Status MarkUpserted(absl::Span<const int64_t> ids);
+
+  // As in RowTracker; `upserted` is in ascending order, `erased` empty.
+  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer);
+  // As in RowTracker. OutOfRange for an id that is no row, which was not there
+  // when the set was taken.
+  absl::Status Return(ConsumerId consumer, RowChanges&& changes);
+
+  uint64_t memory_bytes() const;
+
+ private:
+  class Impl;
+  explicit RowBitmap(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_ROW_TRACKER_H_

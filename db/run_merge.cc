@@ -1,0 +1,191 @@
+#include "ckptdb/db/run_merge.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Several streams share what one would read ahead.
+uint64_t ReadaheadOfEach(const ReadOptions& options, size_t runs) {
+  constexpr uint64_t kLeast = uint64_t{256} << 10;
+  constexpr size_t kFull = 3;
+  if (runs <= kFull) return options.readahead_bytes;
+  return std::min(options.readahead_bytes,
+                  std::max(kLeast, options.readahead_bytes * kFull / runs));
+}
+
+// The first of [begin, end) that is not before `limit`, which is most often
+// near: steps that double, then a binary search.
+size_t Gallop(absl::Span<const RowPosition> positions, size_t begin,
+              const RowPosition& limit) {
+  size_t step = 1;
+  size_t low = begin;
+  while (low + step < positions.size() && positions[low + step] < limit) {
+    low += step;
+    step *= 2;
+  }
+  const size_t high = std::min(low + step, positions.size());
+  return static_cast<size_t>(
+      std::lower_bound(positions.begin() + static_cast<std::ptrdiff_t>(low),
+                       positions.begin() + static_cast<std::ptrdiff_t>(high),
+                       limit) -
+      positions.begin());
+}
+
+}  // namespace
+
+RunMerge::RunMerge(const StepReader::Impl& step,
+                   const std::vector<RankItem>& runs, const RunGroup& group,
+                   absl::Span<const size_t> slots, const ReadOptions& options,
+                   const std::function<bool(int64_t)>& wanted)
+    : wanted_(wanted), counts_(group.runs.size()), values_(slots.size()) {
+  ReadOptions each = options;
+  each.readahead_bytes = ReadaheadOfEach(options, group.runs.size());
+  for (size_t i = 0; i < group.runs.size(); ++i) {
+    const RankItem& run = runs[group.runs[i]];
+    // An upsert goes before an erasure of the same version: by another rank.
+    sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
+                                                each, kIdSlot, i));
+    if (run.item->erased == 0) continue;
+    sources_.push_back(
+        std::make_unique<Source>(step, run, absl::Span<const size_t>(),
+                                 group.slices, each, kErasedSlot, i));
+  }
+  OrderSources(runs, group);
+}
+
+// By version, newest first; in one version the rows before the erased ids: a
+// row that moved to another rank was upserted there and erased here.
+// The runs come in that order; attempts may not, as the fold of a step can
+// begin after a save that goes on from it.
+void RunMerge::OrderSources(const std::vector<RankItem>& runs,
+                            const RunGroup& group) {
+  std::vector<size_t> age(group.runs.size());
+  for (size_t i = 1; i < age.size(); ++i) {
+    const bool same = runs[group.runs[i]].step == runs[group.runs[i - 1]].step;
+    age[i] = age[i - 1] + (same ? 0 : 1);
+  }
+  std::stable_sort(sources_.begin(), sources_.end(),
+                   [&](const auto& a, const auto& b) {
+                     return std::make_pair(age[a->run], a->erased) <
+                            std::make_pair(age[b->run], b->erased);
+                   });
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    sources_[i]->rank = static_cast<uint32_t>(i);
+  }
+}
+
+bool RunMerge::After(const Source* a, const Source* b) {
+  const RowPosition left = a->head();
+  const RowPosition right = b->head();
+  return right < left || (left == right && b->rank < a->rank);
+}
+
+absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
+  source->at = 0;
+  CKPTDB_ASSIGN_OR_RETURN(const bool more, source->cursor.Next());
+  if (!more) return false;
+  Count& count = counts_[source->run];
+  (source->erased ? count.erased : count.rows) += source->cursor.ids().size();
+  return true;
+}
+
+// The head of the first in the heap has changed.
+void RunMerge::SiftDown() {
+  size_t at = 0;
+  while (true) {
+    size_t least = 2 * at + 1;
+    if (least >= heap_.size()) return;
+    if (least + 1 < heap_.size() && After(heap_[least], heap_[least + 1])) {
+      ++least;
+    }
+    if (!After(heap_[at], heap_[least])) return;
+    std::swap(heap_[at], heap_[least]);
+    at = least;
+  }
+}
+
+// Passes `count` rows of the first in the heap.
+absl::Status RunMerge::Advance(size_t count) {
+  Source* const first = heap_.front();
+  first->at += count;
+  if (first->at == first->cursor.positions().size()) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool more, NextPage(first));
+    if (!more) {
+      std::swap(heap_.front(), heap_.back());
+      heap_.pop_back();
+    }
+  }
+  SiftDown();
+  return absl::OkStatus();
+}
+
+// The source whose head is next after the first's, or null.
+const RunMerge::Source* RunMerge::Second() const {
+  if (heap_.size() < 2) return nullptr;
+  if (heap_.size() == 2) return heap_[1];
+  return After(heap_[1], heap_[2]) ? heap_[2] : heap_[1];
+}
+
+absl::Status RunMerge::SkipOlder(const RowPosition& position) {
+  while (!heap_.empty() && heap_.front()->head() == position) {
+    CKPTDB_RETURN_IF_ERROR(Advance(1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
+                                MergeSink* sink) {
+  const auto ids = source->cursor.ids().subspan(begin, end - begin);
+  if (source->erased) return sink->Erased(ids);
+  CKPTDB_RETURN_IF_ERROR(source->cursor.LoadSlots());
+  for (size_t i = 0; i < values_.size(); ++i) {
+    values_[i] =
+        source->cursor.slots()[i] + begin * source->cursor.row_bytes(i);
+  }
+  return sink->Rows({ids, values_});
+}
+
+// Those of the next `count` rows that are wanted.
+absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
+  const size_t end = source->at + count;
+  if (!wanted_) return EmitPart(source, source->at, end, sink);
+  const absl::Span<const int64_t> ids = source->cursor.ids();
+  for (size_t begin = source->at; begin < end;) {
+    size_t to = begin;
+    while (to < end && wanted_(ids[to])) ++to;
+    if (to > begin) CKPTDB_RETURN_IF_ERROR(EmitPart(source, begin, to, sink));
+    begin = to + 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunMerge::Run(MergeSink* sink) {
+  for (const auto& source : sources_) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool more, NextPage(source.get()));
+    if (more) heap_.push_back(source.get());
+  }
+  std::make_heap(heap_.begin(), heap_.end(), After);
+  while (!heap_.empty()) {
+    Source* const first = heap_.front();
+    const Source* const second = Second();
+    const absl::Span<const RowPosition> positions = first->cursor.positions();
+    const bool tie = second != nullptr && second->head() == first->head();
+    size_t count = positions.size() - first->at;
+    if (tie) {
+      count = 1;
+    } else if (second != nullptr) {
+      count = Gallop(positions, first->at, second->head()) - first->at;
+    }
+    CKPTDB_RETURN_IF_ERROR(Emit(first, count, sink));
+    const RowPosition last = positions[first->at + count - 1];
+    CKPTDB_RETURN_IF_ERROR(Advance(count));
+    if (tie) CKPTDB_RETURN_IF_ERROR(SkipOlder(last));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

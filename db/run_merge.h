@@ -1,0 +1,89 @@
+// Several runs of a table as one: each id once, as the newest run has it.
+// Internal to db/.
+#ifndef CKPTDB_DB_RUN_MERGE_H_
+#define CKPTDB_DB_RUN_MERGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/run_cursor.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/table_runs.h"
+
+namespace ckptdb::internal {
+
+// Takes what a merge comes to, in order of position.
+class MergeSink {
+ public:
+  virtual ~MergeSink() = default;
+  // Rows of one page, neighbours in memory.
+  virtual absl::Status Rows(const RowBatch& batch) = 0;
+  // Ids that are erased in the newest run that has them.
+  virtual absl::Status Erased(absl::Span<const int64_t> ids) = 0;
+};
+
+// A k-way merge over the pages of a group's runs: a heap of their heads, and
+// from the smallest all rows before the next head at once. Memory is a page of
+// each slot of each run. Not thread-safe.
+class RunMerge {
+ public:
+  // `runs`: what RunsOf gave. `slots`: positions in the table's slots, as the
+  // newest run has them.
+  RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
+           const RunGroup& group, absl::Span<const size_t> slots,
+           const ReadOptions& options,
+           const std::function<bool(int64_t)>& wanted);
+
+  absl::Status Run(MergeSink* sink);
+
+  // Read of each run, by its position in the group: rows and erased ids.
+  struct Count {
+    uint64_t rows = 0;
+    uint64_t erased = 0;
+  };
+  const std::vector<Count>& counts() const { return counts_; }
+
+ private:
+  struct Source {
+    Source(const StepReader::Impl& step, const RankItem& item,
+           absl::Span<const size_t> slots, const SliceRange& slices,
+           const ReadOptions& options, uint16_t id_slot, size_t number)
+        : cursor(step, item, slots, slices, options, id_slot),
+          erased(id_slot == kErasedSlot),
+          run(number) {}
+
+    RowPosition head() const { return cursor.positions()[at]; }
+
+    RunCursor cursor;
+    uint32_t rank = 0;  // the lower, the newer
+    bool erased;
+    size_t run;  // position in the group
+    size_t at = 0;
+  };
+
+  void OrderSources(const std::vector<RankItem>& runs, const RunGroup& group);
+  absl::StatusOr<bool> NextPage(Source* source);
+  static bool After(const Source* a, const Source* b);
+  void SiftDown();
+  absl::Status Advance(size_t count);
+  absl::Status SkipOlder(const RowPosition& position);
+  const Source* Second() const;
+  absl::Status Emit(Source* source, size_t count, MergeSink* sink);
+  absl::Status EmitPart(Source* source, size_t begin, size_t end,
+                        MergeSink* sink);
+
+  const std::function<bool(int64_t)>& wanted_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<Source*> heap_;  // the smallest head first
+  std::vector<Count> counts_;
+  std::vector<const char*> values_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_RUN_MERGE_H_

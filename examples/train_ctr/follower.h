@@ -1,0 +1,91 @@
+// Follows the store of a trainer that goes on saving, in a process of its own:
+// keeps a Replica at the newest step, by what changed since the one before it
+// where the store has that, and as a whole where it has not.
+//
+//   Follower follower("checkpoints", {.until_step = 1000});
+//   CKPTDB_ASSIGN_OR_RETURN(const FollowReport report, follower.Run());
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_FOLLOWER_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_FOLLOWER_H_
+
+#include <ckptdb/db/reader.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "train_ctr/replica.h"
+
+namespace train_ctr {
+
+struct FollowOptions {
+  // Done when the replica is at this step or a later one. Default: only Stop
+  // ends it.
+  std::optional<int64_t> until_step;
+  // How long to wait before it looks for a newer step again. Less follows
+  // sooner and asks the disk more often. Default: 100 ms.
+  int64_t poll_ms = 100;
+};
+
+// The replica was brought from one step to another.
+struct FollowedStep {
+  std::optional<int64_t> from;  // none: from nothing
+  int64_t to = 0;
+  bool by_changes = false;
+  std::string whole_reason;  // why not by changes
+  ReplicaChange change;
+  double ms = 0;
+};
+
+struct FollowReport {
+  std::optional<int64_t> step;
+  std::string digest;
+  size_t rows = 0;
+  std::vector<FollowedStep> restores;
+};
+
+class Follower {
+ public:
+  Follower(std::string store, const FollowOptions& options)
+      : store_(std::move(store)), options_(options) {}
+
+  // Waits for the store, its first step, and each one after it. Writes progress
+  // to stderr. To be called once.
+  absl::StatusOr<FollowReport> Run();
+
+  // Run returns what it has, soon. From any thread.
+  void Stop();
+
+ private:
+  bool Done() const;
+  void WaitForPoll();
+  absl::StatusOr<bool> Refresh();
+  absl::Status CatchUp();
+  absl::StatusOr<FollowedStep> Reach(const ckptdb::StepRecord& latest);
+  absl::StatusOr<FollowedStep> ReachByChanges(const ckptdb::StepRecord& latest);
+  absl::StatusOr<FollowedStep> ReachWhole(const ckptdb::StepRecord& latest,
+                                          std::string reason);
+
+  const std::string store_;
+  const FollowOptions options_;
+  bool waiting_ = false;  // for the store, and has said so
+  std::unique_ptr<ckptdb::Reader> reader_;
+  Replica replica_;
+  std::optional<ckptdb::Version> held_;  // the replica's
+  std::vector<FollowedStep> restores_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool stopped_ = false;  // guarded by mutex_
+};
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_FOLLOWER_H_

@@ -1,0 +1,18 @@
+// What a run reports, as a JSON object in a file that replaces one of its name.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "train_ctr/follower.h"
+#include "train_ctr/job.h"
+
+namespace train_ctr {
+
+absl::Status WriteJson(const JobReport& report, const std::string& path);
+absl::Status WriteJson(const FollowReport& report, const std::string& path);
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_

@@ -1,0 +1,131 @@
+#include "train_ctr/replica.h"
+
+#include <ckptdb/schema/status.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "train_ctr/restore.h"
+#include "train_ctr/table_rows.h"
+
+namespace train_ctr {
+namespace {
+
+absl::StatusOr<ElementType> TypeOf(ckptdb::DType dtype,
+                                   const std::string& name) {
+  if (dtype == ckptdb::DType::kF32) return ElementType::kFloat32;
+  if (dtype == ckptdb::DType::kI64) return ElementType::kInt64;
+  return absl::DataLossError(absl::StrCat("tensor \"", name, "\" of ",
+                                          ckptdb::DTypeName(dtype),
+                                          " is not one of a trainer"));
+}
+
+}  // namespace
+
+absl::StatusOr<ReplicaChange> Replica::Restore(const ckptdb::StepReader& step) {
+  tables_.clear();
+  tensors_.clear();
+  ReplicaChange done;
+  for (const ckptdb::Item& item : step.ranks()[0].items) {
+    CKPTDB_RETURN_IF_ERROR(item.kind == ckptdb::ItemKind::kRows
+                               ? RestoreRows(step, item.name, &done)
+                               : ReadItem(step, item.kind, item.name, &done));
+  }
+  return done;
+}
+
+absl::StatusOr<ReplicaChange> Replica::Follow(
+    const ckptdb::ChangeReader& changes) {
+  ReplicaChange done;
+  for (const ckptdb::Item& item : changes.to().ranks()[0].items) {
+    if (item.kind != ckptdb::ItemKind::kRows) continue;
+    CKPTDB_RETURN_IF_ERROR(FollowRows(changes, item.name, &done));
+  }
+  for (const ckptdb::ItemName& item : changes.ChangedItems()) {
+    CKPTDB_RETURN_IF_ERROR(ReadItem(changes.to(), item.kind, item.name, &done));
+  }
+  return done;
+}
+
+absl::StatusOr<EmbeddingTable*> Replica::FindOrAddTable(
+    const ckptdb::StepReader& step, const std::string& name) {
+  const auto found = tables_.find(name);
+  if (found != tables_.end()) return &found->second;
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec, step.FindTable(name));
+  EmbeddingTableOptions options;
+  options.name = name;
+  options.dim = spec.slots.front().elements;
+  return &tables_.emplace(name, EmbeddingTable(options)).first->second;
+}
+
+absl::Status Replica::RestoreRows(const ckptdb::StepReader& step,
+                                  const std::string& name,
+                                  ReplicaChange* done) {
+  CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable* const table,
+                          FindOrAddTable(step, name));
+  LiveRows rows(table);
+  CKPTDB_RETURN_IF_ERROR(RestoreTable(step, *table, &rows));
+  done->rows_upserted += rows.upserted();
+  done->whole_tables.push_back(name);
+  return absl::OkStatus();
+}
+
+absl::Status Replica::FollowRows(const ckptdb::ChangeReader& changes,
+                                 const std::string& name, ReplicaChange* done) {
+  CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable* const table,
+                          FindOrAddTable(changes.to(), name));
+  CKPTDB_RETURN_IF_ERROR(CheckColumns(changes.to(), *table));
+  LiveRows rows(table);
+  const absl::Status scanned = changes.ScanTable(name, {}, &rows);
+  if (absl::IsFailedPrecondition(scanned)) {
+    return RestoreRows(changes.to(), name, done);
+  }
+  CKPTDB_RETURN_IF_ERROR(scanned);
+  done->rows_upserted += rows.upserted();
+  done->rows_erased += rows.erased();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::ReadItem(const ckptdb::StepReader& step,
+                               ckptdb::ItemKind kind, const std::string& name,
+                               ReplicaChange* done) {
+  if (kind == ckptdb::ItemKind::kTensor) {
+    ++done->tensors;
+    return ReadTensor(step, name);
+  }
+  if (name != kProgressBlob) {
+    return absl::DataLossError(
+        absl::StrCat("blob \"", name, "\" is not one of a trainer"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(progress_, step.ReadBlob(0, name));
+  return absl::OkStatus();
+}
+
+absl::Status Replica::ReadTensor(const ckptdb::StepReader& step,
+                                 const std::string& name) {
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TensorSpec spec, step.FindTensor(name));
+  Tensor& tensor = tensors_[name];
+  CKPTDB_ASSIGN_OR_RETURN(tensor.type, TypeOf(spec.dtype, name));
+  tensor.shape = spec.shape;
+  tensor.values.resize(spec.bytes);
+  return step.ReadTensor(name, tensor.values.data(), tensor.values.size());
+}
+
+size_t Replica::rows() const {
+  size_t rows = 0;
+  for (const auto& [name, table] : tables_) rows += table.rows();
+  return rows;
+}
+
+StateView Replica::state() {
+  StateView state;
+  for (const auto& [name, table] : tables_) state.tables.push_back(&table);
+  for (auto& [name, tensor] : tensors_) {
+    state.tensors.push_back(
+        {name, tensor.type, tensor.shape, tensor.values.data()});
+  }
+  state.progress = progress_;
+  return state;
+}
+
+}  // namespace train_ctr

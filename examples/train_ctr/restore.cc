@@ -1,0 +1,71 @@
+#include "train_ctr/restore.h"
+
+#include <ckptdb/schema/status.h>
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace train_ctr {
+namespace {
+
+absl::Status UnlikeTrainer(absl::string_view kind, absl::string_view name) {
+  return absl::DataLossError(
+      absl::StrCat("the step's ", kind, " \"", name,
+                   "\" has not the type and shape of the trainer's"));
+}
+
+bool SameColumns(const std::vector<ckptdb::Slot>& a,
+                 const std::vector<ckptdb::Slot>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t s = 0; s < a.size(); ++s) {
+    if (a[s].name != b[s].name || a[s].dtype != b[s].dtype ||
+        a[s].elements != b[s].elements) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ckptdb::DType DTypeOf(ElementType type) {
+  return type == ElementType::kFloat32 ? ckptdb::DType::kF32
+                                       : ckptdb::DType::kI64;
+}
+
+absl::Status CheckColumns(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table) {
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec,
+                          step.FindTable(table.name()));
+  if (SameColumns(spec.slots, TableSlots(table.dim()))) return absl::OkStatus();
+  return UnlikeTrainer("table", table.name());
+}
+
+absl::Status RestoreTable(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table, LiveRows* rows) {
+  CKPTDB_RETURN_IF_ERROR(CheckColumns(step, table));
+  CKPTDB_RETURN_IF_ERROR(
+      step.RestoreTable(table.name(), ckptdb::RestoreMode::kClear, {}, rows));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec,
+                          step.FindTable(table.name()));
+  // Of a delta step it is known only how many there are at most.
+  if (spec.exact ? table.rows() == spec.rows : table.rows() <= spec.rows) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat("table \"", table.name(), "\" has ",
+                                          table.rows(), " rows, not ",
+                                          spec.rows));
+}
+
+absl::Status RestoreTensor(const ckptdb::StepReader& step,
+                           const TensorView& tensor) {
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TensorSpec spec,
+                          step.FindTensor(tensor.name));
+  if (spec.dtype != DTypeOf(tensor.type) || spec.shape != tensor.shape) {
+    return UnlikeTrainer("tensor", tensor.name);
+  }
+  return step.ReadTensor(tensor.name, tensor.values, tensor.bytes());
+}
+
+}  // namespace train_ctr

@@ -1,0 +1,38 @@
+// From a step of a store into tables and tensors: what a trainer that resumes
+// and a process that follows it share.
+//
+// A step of train_ctr holds each embedding table as a table, each tensor of the
+// perceptron as a tensor, and the progress as a blob, all of rank 0.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
+
+#include <ckptdb/db/step_reader.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "train_ctr/embedding_table.h"
+#include "train_ctr/table_rows.h"
+#include "train_ctr/tensor.h"
+
+namespace train_ctr {
+
+inline constexpr absl::string_view kProgressBlob = "progress";
+
+ckptdb::DType DTypeOf(ElementType type);
+
+// DataLoss when the step's table has not the columns of this one.
+absl::Status CheckColumns(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table);
+
+// The table is the step's then. `rows` puts them into it. DataLoss when the
+// step's table has not the columns of this one, or not the rows it says.
+absl::Status RestoreTable(const ckptdb::StepReader& step,
+                          const EmbeddingTable& table, LiveRows* rows);
+
+// DataLoss when the step's tensor has not the type and shape of this one.
+absl::Status RestoreTensor(const ckptdb::StepReader& step,
+                           const TensorView& tensor);
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_

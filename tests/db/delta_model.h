@@ -1,0 +1,114 @@
+// What a store of delta saves must hold, as plain values: every state that was
+// ever saved, how they come from one another, and which of them are steps.
+//
+//   DeltaModel model;
+//   model.states[saved.version.attempt] = {saved.version, parent, tables};
+//   model.steps[8] = {saved.version.attempt};
+//   model.WayOf(from, to, "user") == Way::kMust
+#ifndef CKPTDB_TESTS_DB_DELTA_MODEL_H_
+#define CKPTDB_TESTS_DB_DELTA_MODEL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/tests/db/model_trainer.h"
+
+namespace ckptdb::testing {
+
+inline bool SameColumns(const TableContent& a, const TableContent& b) {
+  return a.slots == b.slots && a.hash == b.hash;
+}
+
+// What one save made true; it never changes. Known by its attempt.
+struct SavedState {
+  Version version;
+  uint32_t parent = 0;  // attempt of the state it goes on from; 0: of none
+  Tables tables;
+  std::set<std::string> whole;  // tables of which all rows were saved
+  uint32_t world_size = 1;
+  std::string blob;
+};
+
+struct SavedStep {
+  uint32_t state = 0;
+  bool pinned = false;
+  bool quarantined = false;
+  bool folded = false;
+};
+
+// Whether a table can be followed from one state to another.
+enum class Way { kMust, kMay, kNever };
+
+struct DeltaModel {
+  std::map<uint32_t, SavedState> states;
+  std::map<int64_t, SavedStep> steps;
+
+  const SavedState& StateAt(int64_t step) const {
+    return states.at(steps.at(step).state);
+  }
+  bool IsStep(uint32_t state) const {
+    return std::any_of(steps.begin(), steps.end(), [&](const auto& step) {
+      return step.second.state == state;
+    });
+  }
+  // 0 when there is none.
+  uint32_t Newest() const {
+    uint32_t newest = 0;
+    for (const auto& [number, step] : steps) {
+      if (!step.quarantined) newest = std::max(newest, step.state);
+    }
+    return newest;
+  }
+
+  // The state and all that it comes from.
+  std::vector<uint32_t> LineOf(uint32_t state) const {
+    std::vector<uint32_t> line;
+    for (; state != 0; state = states.at(state).parent) line.push_back(state);
+    return line;
+  }
+  // Steps that come from a state. `over_gone`: also by way of states that are
+  // no steps any more.
+  std::set<int64_t> DescendantsOf(uint32_t state, bool over_gone) const {
+    std::set<int64_t> descendants;
+    for (const auto& [number, step] : steps) {
+      for (uint32_t at = states.at(step.state).parent; at != 0;
+           at = states.at(at).parent) {
+        if (at == state) descendants.insert(number);
+        if (at == state || (!over_gone && !IsStep(at))) break;
+      }
+    }
+    return descendants;
+  }
+
+  Way WayOf(uint32_t from, uint32_t to, const std::string& table) const {
+    if (!states.at(from).tables.contains(table)) return Way::kNever;
+    if (from == to) return IsStep(from) ? Way::kMust : Way::kMay;
+    const std::vector<uint32_t> old_line = LineOf(from);
+    const std::vector<uint32_t> new_line = LineOf(to);
+    const auto common = std::find_first_of(new_line.begin(), new_line.end(),
+                                           old_line.begin(), old_line.end());
+    if (common == new_line.end()) return Way::kNever;
+    std::vector<uint32_t> members(new_line.begin(), common);
+    members.insert(members.end(), old_line.begin(),
+                   std::find(old_line.begin(), old_line.end(), *common));
+    bool all_steps = IsStep(from) && IsStep(*common);
+    for (const uint32_t member : members) {
+      const SavedState& state = states.at(member);
+      const bool delta =
+          state.tables.contains(table) && !state.whole.contains(table);
+      if (!delta) return Way::kNever;
+      all_steps = all_steps && IsStep(member);
+    }
+    return all_steps ? Way::kMust : Way::kMay;
+  }
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_DB_DELTA_MODEL_H_

@@ -1,0 +1,220 @@
+// Delta steps of several tables, some of them whole, and of tensors and blobs.
+#include <gmock/gmock.h>
+
+#include "ckptdb/tests/db/delta_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DeltaTablesTest : public DeltaFixture {
+ protected:
+  // The tables named as changes, all others whole.
+  void SaveMixed(int64_t step, const std::set<std::string>& as_changes) {
+    Deltas deltas = ChangesBetween(saved_, content_);
+    std::erase_if(deltas, [&](const auto& delta) {
+      return !as_changes.contains(delta.first);
+    });
+    ASSERT_OK_AND_ASSIGN(const SaveResult result,
+                         parent_.has_value()
+                             ? SaveDelta(step, *parent_, content_, deltas)
+                             : Save(step, content_));
+    EXPECT_EQ(result.kind, deltas.empty() ? StepKind::kFull : StepKind::kDelta);
+    parent_ = result.version;
+    saved_ = content_;
+    history_[step] = content_;
+  }
+  std::vector<int64_t> ChainOf(int64_t step) {
+    std::vector<int64_t> steps;
+    const auto record = store_->FindStep(step);
+    EXPECT_OK(record);
+    for (const Version& version : record->chain) steps.push_back(version.step);
+    return steps;
+  }
+  void Touch(const std::string& table, int64_t id, int generation) {
+    content_.tables[table].rows[id] = RowOf(id, generation);
+  }
+};
+
+TEST_F(DeltaTablesTest, OneWholeOneAsChanges) {
+  content_.tables["item"] = UserTable({1, 2});
+  content_.tables["user"] = UserTable({1, 2, 3}, SliceHash::kMix);
+  SaveMixed(1, {});
+  Touch("item", 3, 2);
+  Touch("user", 4, 2);
+  content_.tables["item"].rows.erase(1);
+  content_.tables["user"].rows.erase(1);
+  SaveMixed(2, {"user"});
+  EXPECT_THAT(ChainOf(2), ElementsAre(1, 2));
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
+  EXPECT_EQ(record.base_bytes, FindItem(1, "user").stored_bytes +
+                                   FindItem(2, "item").stored_bytes);
+  EXPECT_EQ(record.delta_bytes, FindItem(2, "user").stored_bytes);
+  Touch("item", 5, 3);
+  Touch("user", 5, 3);
+  SaveMixed(3, {"item"});
+  EXPECT_THAT(ChainOf(3), ElementsAre(2, 3));
+  Touch("item", 5, 4);
+  Touch("user", 5, 4);
+  SaveMixed(4, {"item", "user"});
+  EXPECT_THAT(ChainOf(4), ElementsAre(2, 3, 4));
+  SaveMixed(5, {});
+  EXPECT_THAT(ChainOf(5), ElementsAre(5));
+  ExpectHistory({1, 5});
+}
+
+// What a step does not need of its chain may be gone.
+TEST_F(DeltaTablesTest, NewestAloneIsWholeAndVerifies) {
+  content_.tables["item"] = UserTable({1, 2});
+  content_.tables["user"] = UserTable({1, 2, 3});
+  content_.tables["gone"] = BulkTable(1);
+  SaveMixed(1, {});
+  content_.tables.erase("gone");
+  Touch("item", 3, 2);
+  Touch("user", 4, 2);
+  SaveMixed(2, {"user"});
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_GT(swept.freed_bytes, uint64_t{17} << 20);
+  Reopen();
+  ExpectRows(2, content_);
+}
+
+TEST_F(DeltaTablesTest, ANewTableAppears) {
+  content_.tables["user"] = UserTable({1, 2, 3});
+  SaveMixed(1, {});
+  content_.tables["item"] = UserTable({7});
+  Touch("user", 4, 2);
+  SaveMixed(2, {"user"});
+  Touch("item", 8, 3);
+  SaveMixed(3, {"item", "user"});
+  EXPECT_THAT(ChainOf(3), ElementsAre(1, 2, 3));
+  ExpectHistory();
+}
+
+TEST_F(DeltaTablesTest, ATableGoesAwayAndComesBack) {
+  content_.tables["item"] = UserTable({7});
+  content_.tables["user"] = UserTable({1, 2, 3});
+  SaveMixed(1, {});
+  const RankContent first = content_;
+  content_.tables.erase("item");
+  Touch("user", 4, 2);
+  SaveMixed(2, {"user"});
+  ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(2));
+  EXPECT_THAT(reader->FindTable("item"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  content_.tables["item"] = UserTable({8});
+  EXPECT_THAT(
+      SaveDelta(3, *parent_, content_, {{"item", {{{8, RowOf(8, 0)}}, {}}}}),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("\"item\""),
+                     HasSubstr("the parent has no such table"))));
+  SaveMixed(3, {"user"});
+  Touch("item", 9, 4);
+  SaveMixed(4, {"item", "user"});
+  EXPECT_THAT(ChainOf(4), ElementsAre(1, 2, 3, 4));
+  ExpectHistory();
+}
+
+// A table that was whole when its step was folded stays in the version that
+// the step was folded from, also for a chain that begins there.
+TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
+  content_.tables["item"] = UserTable({1, 2});
+  content_.tables["user"] = UserTable({1, 2, 3});
+  SaveMixed(1, {});
+  Touch("item", 3, 2);
+  Touch("user", 4, 2);
+  SaveMixed(2, {"user"});
+  const Version before = *parent_;
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  EXPECT_EQ(FindItem(2, "item").data, before);
+  Touch("item", 1, 3);
+  SaveMixed(3, {"item"});
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_THAT(record.chain, ElementsAre(folded.version, record.version));
+  EXPECT_THAT(record.references, ElementsAre(before));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Delete(2));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectRows(3, content_);
+  ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(3));
+  ASSERT_OK(store_->Delete(3));
+  ASSERT_OK_AND_ASSIGN(const SweepResult held, store_->Sweep());
+  EXPECT_THAT(held.removed, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "item"));
+  EXPECT_TRUE(rows == content_.tables["item"].rows);
+  reader.reset();
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_EQ(swept.removed.size(), 3u);
+}
+
+TEST_F(DeltaTablesTest, TensorsAndBlobsReferBack) {
+  content_ = BulkContent(1);
+  SaveMixed(1, {});
+  const Version base = *parent_;
+  content_.tables["user"].rows[-1] = RowOf(-1, 2);
+  SaveMixed(2, {"user"});
+  EXPECT_EQ(FindItem(2, "bulk").data, base);
+  EXPECT_EQ(FindItem(2, "reader").data, base);
+  ASSERT_OK_AND_ASSIGN(const StepRecord second, store_->FindStep(2));
+  EXPECT_THAT(second.references, ElementsAre(base));
+  EXPECT_LT(second.stored_bytes, 1000u);
+  content_.blobs["reader"] = "position of step 3";
+  content_.tables["user"].rows.erase(-1);
+  SaveMixed(3, {"user"});
+  EXPECT_EQ(FindItem(3, "bulk").data, base);
+  EXPECT_EQ(FindItem(3, "reader").data, *parent_);
+  for (const int64_t step : {1, 2}) {
+    ASSERT_OK(store_->Delete(step));
+  }
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  history_.erase(1);
+  history_.erase(2);
+  ExpectHistory({-1});
+}
+
+// The step is verified with its chain, each version once.
+TEST_F(DeltaTablesTest, VerifyPassesOverWhatIsVerified) {
+  content_.tables["item"] = UserTable({1, 2});
+  content_.tables["user"] = UserTable({1, 2, 3});
+  SaveMixed(1, {});
+  Touch("user", 4, 2);
+  SaveMixed(2, {"item", "user"});
+  Touch("item", 4, 3);
+  SaveMixed(3, {"user"});
+  std::set<Version> verified;
+  const auto verify = [&](int64_t step) {
+    uint64_t all = 0;
+    const auto reader = store_->OpenStep(step);
+    EXPECT_OK(reader);
+    EXPECT_OK((*reader)->Verify(
+        {}, [&](uint64_t, uint64_t bytes) { all = bytes; }, &verified));
+    return all;
+  };
+  const uint64_t user_bytes =
+      FindItem(1, "user").raw_bytes + FindItem(2, "user").raw_bytes;
+  EXPECT_EQ(verify(3), user_bytes + FindItem(3, "user").raw_bytes +
+                           FindItem(3, "item").raw_bytes);
+  // Not all of steps 1 and 2 was read for it.
+  ASSERT_OK_AND_ASSIGN(const StepRecord third, store_->FindStep(3));
+  EXPECT_THAT(verified, ElementsAre(third.version));
+  EXPECT_EQ(verify(2), user_bytes + FindItem(1, "item").raw_bytes +
+                           FindItem(2, "item").raw_bytes);
+  EXPECT_EQ(verified.size(), 3u);
+  EXPECT_EQ(verify(1), 0u);
+  EXPECT_EQ(verify(2), 0u);
+  verified.clear();
+  EXPECT_EQ(verify(1),
+            FindItem(1, "item").raw_bytes + FindItem(1, "user").raw_bytes);
+  EXPECT_EQ(verify(2),
+            FindItem(2, "item").raw_bytes + FindItem(2, "user").raw_bytes);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,323 @@
+// Folding: the same rows before and after, what stays and what goes, and a
+// fold that is cut short.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/seed.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+const std::vector<Slot> kSlots = {{"embedding", DType::kF32, 4},
+                                  {"freq", DType::kI32, 1}};
+constexpr uint64_t kRowBytes = 20;
+
+// A table in memory with the changes since the last save of it.
+struct TestTable {
+  Rows rows;
+  Rows upserted;
+  std::vector<int64_t> erased;
+
+  void Upsert(int64_t id, const std::string& value) {
+    rows[id] = upserted[id] = value;
+    std::erase(erased, id);
+  }
+  void Erase(int64_t id) {
+    rows.erase(id);
+    upserted.erase(id);
+    erased.push_back(id);
+  }
+};
+
+BlockRows Blocks(const Rows& rows) {
+  return {kSlots, {rows.begin(), rows.end()}, 100};
+}
+
+class FoldTest : public StoreFixture {
+ protected:
+  FoldTest() : random_(TestSeed()) {}
+
+  // Saves the changes over `parent_`, with a tensor of the step's number.
+  absl::StatusOr<SaveResult> SaveTable(int64_t step, TestTable* table) {
+    const BlockRows rows = Blocks(table->rows);
+    const BlockRows upserted = Blocks(table->upserted);
+    RankState state;
+    TableItem item;
+    item.name = "user";
+    item.slots = kSlots;
+    item.rows = &rows;
+    item.changes = TableChanges{&upserted, table->erased};
+    state.AddTable(item);
+    state.AddTensor("step", TensorView::Of(&step, {}));
+    state.AddTensor("same", TensorView::Of(kSame.data(), {3}));
+    absl::StatusOr<SaveResult> saved =
+        store_->Save({.step = step, .parent = parent_}, state);
+    if (!saved.ok()) return saved;
+    parent_ = saved->version;
+    states_[step] = table->rows;
+    table->upserted.clear();
+    table->erased.clear();
+    return saved;
+  }
+
+  // A base at step 0 and `deltas` deltas after it.
+  void SaveChain(TestTable* table, int deltas, size_t base_rows = 500) {
+    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, base_rows)) {
+      table->Upsert(id, value);
+    }
+    ASSERT_OK(SaveTable(0, table).status());
+    for (int step = 1; step <= deltas; ++step) {
+      Change(table);
+      ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(step, table));
+      ASSERT_EQ(saved.kind, StepKind::kDelta);
+    }
+  }
+
+  void Change(TestTable* table) {
+    for (const auto& [id, value] : RandomRows(&random_, kRowBytes, 20)) {
+      table->Upsert(id, value);
+    }
+    for (int i = 0; i < 10 && !table->rows.empty(); ++i) {
+      auto row = table->rows.begin();
+      std::advance(row, random_() % table->rows.size());
+      if (i % 2 == 0) {
+        table->Erase(row->first);
+      } else {
+        table->Upsert(row->first, RandomBytes(&random_, kRowBytes));
+      }
+    }
+  }
+
+  void ExpectStates() {
+    for (const auto& [step, rows] : states_) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
+      ASSERT_OK_AND_ASSIGN(const Rows found, Scan(*reader, "user"));
+      EXPECT_EQ(found, rows);
+      int64_t number = -1;
+      EXPECT_OK(reader->ReadTensor("step", &number, sizeof(number)));
+      EXPECT_EQ(number, step);
+      EXPECT_OK(reader->Verify());
+    }
+  }
+
+  static constexpr std::array<float, 3> kSame = {1, 2, 3};
+  std::mt19937_64 random_;
+  std::optional<Version> parent_;
+  std::map<int64_t, Rows> states_;
+};
+
+TEST_F(FoldTest, RowsAreTheSame) {
+  TestTable table;
+  SaveChain(&table, 5);
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  EXPECT_TRUE(folded.folded);
+  EXPECT_EQ(folded.rows, states_[3].size());
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_EQ(record.version, folded.version);
+  EXPECT_EQ(record.kind, StepKind::kFull);
+  EXPECT_EQ(record.chain.size(), 1u);
+  EXPECT_EQ(record.rows, states_[3].size());
+  EXPECT_EQ(record.delta_bytes, 0u);
+  ExpectStates();
+  Reopen();
+  ExpectStates();
+  ASSERT_OK(store_->Sweep().status());
+  ExpectStates();
+}
+
+TEST_F(FoldTest, AWholeStepIsLeftAsItIs) {
+  TestTable table;
+  SaveChain(&table, 0);
+  ASSERT_OK_AND_ASSIGN(const StepRecord before, store_->FindStep(0));
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(0));
+  EXPECT_FALSE(folded.folded);
+  EXPECT_EQ(folded.version, before.version);
+  EXPECT_THAT(store_->Fold(9).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 9")));
+}
+
+TEST_F(FoldTest, SavesGoOnOverTheFoldedStep) {
+  TestTable table;
+  SaveChain(&table, 4);
+  // The trainer knows the step by the version that it saved.
+  ASSERT_OK(store_->Fold(4).status());
+  Change(&table);
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(5, &table));
+  EXPECT_EQ(saved.kind, StepKind::kDelta);
+  EXPECT_EQ(saved.deltas, 1u);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, FollowersGoOnAcrossIt) {
+  TestTable table;
+  SaveChain(&table, 4);
+  ASSERT_OK_AND_ASSIGN(const StepRecord held, store_->FindStep(2));
+  ASSERT_OK(store_->Fold(3).status());
+  ASSERT_OK(store_->Fold(4).status());
+  Change(&table);
+  ASSERT_OK(SaveTable(5, &table).status());
+  ASSERT_OK(store_->Sweep().status());
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       store_->OpenChanges(held.version, 5));
+  EXPECT_TRUE(changes->forwards());
+}
+
+TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
+  options_.background_sweep = false;
+  Reopen();
+  TestTable table;
+  SaveChain(&table, 3);
+  ASSERT_OK(store_->Fold(3).status());
+  for (const int64_t step : {0, 1, 2}) ASSERT_OK(store_->Delete(step));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  // The base and the first deltas; that of step 3 itself is its increment.
+  EXPECT_EQ(swept.removed.size(), 2u);
+  states_.erase(0);
+  states_.erase(1);
+  states_.erase(2);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, AnInterruptedFoldGoesOn) {
+  TestTable table;
+  SaveChain(&table, 3, 20000);
+  FoldOptions options;
+  options.cancelled = [] { return true; };
+  EXPECT_THAT(store_->Fold(3, options).status(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("interrupted")));
+  ExpectStates();
+  ASSERT_OK(store_->Sweep().status());
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  EXPECT_TRUE(folded.folded);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, PartsThatAreDoneAreNotDoneAgain) {
+  TestTable table;
+  SaveChain(&table, 2, 3000);
+  bool fail = true;
+  options_.on_point = [&](absl::string_view at) {
+    if (fail && at == point::kStaged) throw std::runtime_error("stopped");
+  };
+  Reopen();
+  EXPECT_THROW(store_->Fold(2).status().IgnoreError(), std::runtime_error);
+  fail = false;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  EXPECT_EQ(folded.parts_resumed, folded.parts);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, ADamagedPartIsDoneAgain) {
+  TestTable table;
+  SaveChain(&table, 2, 3000);
+  bool fail = true;
+  options_.on_point = [&](absl::string_view at) {
+    if (fail && at == point::kStaged) throw std::runtime_error("stopped");
+  };
+  Reopen();
+  EXPECT_THROW(store_->Fold(2).status().IgnoreError(), std::runtime_error);
+  fail = false;
+  Reopen();
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(path() + "/staging")) {
+    if (entry.path().extension() == ".note") {
+      std::filesystem::resize_file(entry.path(), 10);
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  EXPECT_EQ(folded.parts_resumed, 0u);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, DeletedMeanwhile) {
+  TestTable table;
+  SaveChain(&table, 2);
+  options_.on_point = [&](absl::string_view at) {
+    if (at != point::kStaged) return;
+    ASSERT_OK(store_->Delete(2));
+  };
+  options_.background_sweep = false;
+  Reopen();
+  EXPECT_THAT(store_->Fold(2).status(),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("was deleted or overwritten")));
+  ASSERT_OK(store_->Sweep().status());
+  states_.erase(2);
+  ExpectStates();
+}
+
+TEST_F(FoldTest, ReadersSeeTheStepAllTheTime) {
+  TestTable table;
+  SaveChain(&table, 3);
+  ASSERT_OK_AND_ASSIGN(const auto old, store_->OpenStep(3));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  ASSERT_OK_AND_ASSIGN(const auto followed, reader->OpenStep(3));
+  ASSERT_OK(store_->Fold(3).status());
+  ASSERT_OK(store_->Delete(0));
+  ASSERT_OK(store_->Sweep().status());
+  for (const StepReader* step : {old.get(), followed.get()}) {
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+    EXPECT_EQ(rows, states_[3]);
+  }
+}
+
+TEST_F(FoldTest, InTheBackground) {
+  // Four saves, and the fold of the last.
+  constexpr int kCommits = 5;
+  std::mutex mutex;
+  std::condition_variable committed;
+  int commits = 0;
+  options_.background_fold = true;
+  options_.fold_bounds.max_deltas = 3;
+  options_.on_point = [&](absl::string_view at) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (at == point::kFlushed) ++commits;
+    committed.notify_all();
+  };
+  Reopen();
+  TestTable table;
+  SaveChain(&table, 3);
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    ASSERT_TRUE(committed.wait_for(lock, std::chrono::seconds(60),
+                                   [&] { return commits == kCommits; }));
+  }
+  // Waits for the one in the background to end, and finds nothing to do.
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  EXPECT_FALSE(folded.folded);
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_EQ(record.kind, StepKind::kFull);
+  ASSERT_OK(store_->sweep_status());
+  ExpectStates();
+  store_.reset();
+}
+
+TEST_F(FoldTest, FlagsAndMetadataStay) {
+  TestTable table;
+  SaveChain(&table, 2);
+  ASSERT_OK(store_->Pin(2));
+  ASSERT_OK_AND_ASSIGN(const StepRecord before, store_->FindStep(2));
+  ASSERT_OK(store_->Fold(2).status());
+  ASSERT_OK_AND_ASSIGN(const StepRecord after, store_->FindStep(2));
+  EXPECT_TRUE(after.pinned);
+  EXPECT_EQ(after.committed_at_micros, before.committed_at_micros);
+  EXPECT_EQ(after.parent, before.parent);
+  EXPECT_EQ(after.increment, before.version);
+  EXPECT_THAT(after.references,
+              UnorderedElementsAre(before.version, before.references[0]));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

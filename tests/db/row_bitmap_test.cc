@@ -1,0 +1,222 @@
+// RowBitmap, sentence by sentence of its contract.
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Ids = std::vector<int64_t>;
+
+class RowBitmapTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kRows = 1000;
+
+  void SetUp() override {
+    auto bitmap = RowBitmap::Make(kRows);
+    ASSERT_OK(bitmap);
+    bitmap_ = *std::move(bitmap);
+    saves_ = Join("checkpoint");
+  }
+
+  ConsumerId Join(const std::string& name) {
+    const absl::StatusOr<ConsumerId> consumer = bitmap_->AddConsumer(name);
+    EXPECT_OK(consumer);
+    EXPECT_FALSE(Take(*consumer).complete);
+    return *consumer;
+  }
+
+  RowChanges Take(ConsumerId consumer) {
+    absl::StatusOr<RowChanges> changes = bitmap_->Take(consumer);
+    EXPECT_OK(changes);
+    EXPECT_THAT(changes->erased, IsEmpty());
+    return *std::move(changes);
+  }
+  // Of a set that must be complete.
+  Ids Rows(ConsumerId consumer) {
+    RowChanges changes = Take(consumer);
+    EXPECT_TRUE(changes.complete) << changes.reason;
+    return std::move(changes.upserted);
+  }
+
+  std::unique_ptr<RowBitmap> bitmap_;
+  ConsumerId saves_;
+};
+
+TEST_F(RowBitmapTest, ANewConsumerNeedsABaseFirst) {
+  EXPECT_OK(bitmap_->MarkUpserted({1}));
+  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, bitmap_->AddConsumer("feed"));
+  const RowChanges base = Take(feed);
+  EXPECT_FALSE(base.complete);
+  EXPECT_THAT(base.reason, HasSubstr("\"feed\" is new"));
+  EXPECT_THAT(base.upserted, IsEmpty());
+  EXPECT_THAT(Rows(feed), IsEmpty());
+  EXPECT_THAT(Rows(saves_), ElementsAre(1));
+}
+
+TEST_F(RowBitmapTest, ATakeHandsOverWhatWasMarkedSinceTheLastOne) {
+  EXPECT_OK(bitmap_->MarkUpserted({999, 0, 63, 64, 0, 65}));
+  EXPECT_OK(bitmap_->MarkUpserted({64, 500}));
+  EXPECT_THAT(Rows(saves_), ElementsAre(0, 63, 64, 65, 500, 999));
+  EXPECT_THAT(Rows(saves_), IsEmpty());
+  EXPECT_OK(bitmap_->MarkUpserted({64}));
+  EXPECT_THAT(Rows(saves_), ElementsAre(64));
+}
+
+TEST_F(RowBitmapTest, ConsumersTakeNothingFromEachOther) {
+  const ConsumerId feed = Join("feed");
+  EXPECT_OK(bitmap_->MarkUpserted({1}));
+  EXPECT_THAT(Rows(feed), ElementsAre(1));
+  EXPECT_OK(bitmap_->MarkUpserted({2}));
+  EXPECT_THAT(Rows(saves_), ElementsAre(1, 2));
+  EXPECT_THAT(Rows(feed), ElementsAre(2));
+}
+
+TEST_F(RowBitmapTest, AReturnedSetComesAgain) {
+  const ConsumerId feed = Join("feed");
+  EXPECT_OK(bitmap_->MarkUpserted({1, 2}));
+  RowChanges first = Take(saves_);
+  EXPECT_OK(bitmap_->MarkUpserted({2, 3}));
+  RowChanges second = Take(saves_);
+  EXPECT_OK(bitmap_->MarkUpserted({4}));
+  EXPECT_OK(bitmap_->Return(saves_, std::move(first)));
+  EXPECT_OK(bitmap_->Return(saves_, std::move(second)));
+  EXPECT_THAT(Rows(saves_), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Rows(feed), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Rows(feed), IsEmpty());
+}
+
+TEST_F(RowBitmapTest, AReturnedIncompleteSetMakesTheNextOneIncompleteAgain) {
+  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, bitmap_->AddConsumer("feed"));
+  RowChanges base = Take(feed);
+  EXPECT_OK(bitmap_->MarkUpserted({1}));
+  EXPECT_OK(bitmap_->Return(feed, std::move(base)));
+  RowChanges again = Take(feed);
+  EXPECT_FALSE(again.complete);
+  EXPECT_THAT(again.reason, HasSubstr("\"feed\" is new"));
+  EXPECT_THAT(again.upserted, IsEmpty());
+  EXPECT_OK(bitmap_->MarkUpserted({2}));
+  EXPECT_THAT(Rows(feed), ElementsAre(2));
+}
+
+TEST_F(RowBitmapTest, IdsThatAreNoRowsAreOutOfRangeAndNothingIsMarked) {
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t id : {int64_t{1000}, int64_t{-1}, kMin, kMax}) {
+    EXPECT_THAT(bitmap_->MarkUpserted({1, id, 2}),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         HasSubstr("row " + std::to_string(id) +
+                                   " of a table of 1000 rows")));
+  }
+  EXPECT_THAT(Rows(saves_), IsEmpty());
+}
+
+TEST_F(RowBitmapTest, AChangedSetIsOutOfRangeToo) {
+  EXPECT_OK(bitmap_->MarkUpserted({1}));
+  RowChanges changes = Take(saves_);
+  changes.upserted.push_back(1000);
+  EXPECT_THAT(bitmap_->Return(saves_, std::move(changes)),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("row 1000")));
+  EXPECT_THAT(Rows(saves_), IsEmpty());
+}
+
+TEST_F(RowBitmapTest, ErrorsAreThoseOfRowTracker) {
+  const ConsumerId unknown{7};
+  const auto not_found =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer 7"));
+  EXPECT_THAT(bitmap_->Take(unknown), not_found);
+  EXPECT_THAT(bitmap_->RemoveConsumer(unknown), not_found);
+  EXPECT_THAT(bitmap_->Return(unknown, RowChanges()), not_found);
+  EXPECT_THAT(bitmap_->Return(saves_, RowChanges()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("not taken from this tracker")));
+  EXPECT_THAT(bitmap_->AddConsumer("checkpoint"),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("\"checkpoint\" is there already")));
+  EXPECT_OK(bitmap_->RemoveConsumer(saves_));
+  EXPECT_THAT(bitmap_->Take(saves_),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("consumer 0")));
+}
+
+TEST_F(RowBitmapTest, MemoryIsOneBitARowForEachConsumerAndThread) {
+  constexpr uint64_t kBytes = (kRows + 63) / 64 * 8;
+  EXPECT_EQ(bitmap_->memory_bytes(), kBytes);
+  EXPECT_OK(bitmap_->MarkUpserted({1}));
+  EXPECT_EQ(bitmap_->memory_bytes(), 2 * kBytes);
+  Join("feed");
+  EXPECT_EQ(bitmap_->memory_bytes(), 3 * kBytes);
+}
+
+TEST(RowBitmapLimitsTest, AnyNumberOfRowsUpToTheLimit) {
+  for (const uint64_t rows : {uint64_t{1}, uint64_t{64}, uint64_t{65}}) {
+    ASSERT_OK_AND_ASSIGN(const auto bitmap, RowBitmap::Make(rows));
+    ASSERT_OK_AND_ASSIGN(const ConsumerId saves, bitmap->AddConsumer("s"));
+    ASSERT_OK(bitmap->Take(saves));
+    const auto last = static_cast<int64_t>(rows) - 1;
+    EXPECT_OK(bitmap->MarkUpserted({last}));
+    EXPECT_THAT(bitmap->MarkUpserted({last + 1}),
+                StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("row ")));
+    ASSERT_OK_AND_ASSIGN(const RowChanges changes, bitmap->Take(saves));
+    EXPECT_THAT(changes.upserted, ElementsAre(last));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto none, RowBitmap::Make(0));
+  EXPECT_THAT(none->MarkUpserted({0}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("of 0 rows")));
+  EXPECT_OK(RowBitmap::Make(kMaxBitmapRows));
+  EXPECT_THAT(RowBitmap::Make(kMaxBitmapRows + 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("68719476737 rows; at most 68719476736")));
+}
+
+// Each row is marked once, by one of the threads, while sets are taken.
+TEST(RowBitmapThreadsTest, EveryMarkIsInOneSet) {
+  constexpr int64_t kThreads = 10;
+  constexpr int64_t kRowsEach = 20'000;
+  constexpr int64_t kBatch = 100;
+  ASSERT_OK_AND_ASSIGN(const auto bitmap,
+                       RowBitmap::Make(kThreads * kRowsEach));
+  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, bitmap->AddConsumer("s"));
+  ASSERT_OK(bitmap->Take(saves));
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&bitmap, t] {
+      for (int64_t at = 0; at < kRowsEach; at += kBatch) {
+        Ids ids;
+        for (int64_t i = at; i < at + kBatch; ++i) {
+          ids.push_back(i * kThreads + t);
+        }
+        EXPECT_OK(bitmap->MarkUpserted(ids));
+      }
+    });
+  }
+  std::vector<int> seen(kThreads * kRowsEach);
+  const auto take = [&](bool give_back) {
+    absl::StatusOr<RowChanges> changes = bitmap->Take(saves);
+    ASSERT_OK(changes);
+    if (give_back) {
+      ASSERT_OK(bitmap->Return(saves, *std::move(changes)));
+      return;
+    }
+    for (const int64_t row : changes->upserted) {
+      ++seen[static_cast<size_t>(row)];
+    }
+  };
+  for (int i = 0; i < 50; ++i) take(i % 3 == 0);
+  for (std::thread& thread : threads) thread.join();
+  take(false);
+  EXPECT_THAT(seen, ::testing::Each(1));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,324 @@
+// The memory of a RowTracker and its bound.
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+using Ids = std::vector<int64_t>;
+
+constexpr int64_t kRows = 100'000;
+
+Ids Range(int64_t first, int64_t count) {
+  Ids ids(static_cast<size_t>(count));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = first + static_cast<int64_t>(i);
+  }
+  return ids;
+}
+
+ConsumerId Join(const std::string& name, RowTracker* tracker) {
+  const absl::StatusOr<ConsumerId> consumer = tracker->AddConsumer(name);
+  EXPECT_OK(consumer);
+  const absl::StatusOr<RowChanges> base = tracker->Take(*consumer);
+  EXPECT_OK(base);
+  EXPECT_FALSE(base->complete);
+  return *consumer;
+}
+
+RowChanges Take(ConsumerId consumer, RowTracker* tracker) {
+  absl::StatusOr<RowChanges> changes = tracker->Take(consumer);
+  EXPECT_OK(changes);
+  return *std::move(changes);
+}
+
+// In batches, as a trainer does.
+void Mark(int64_t first, int64_t count, RowTracker* tracker) {
+  constexpr int64_t kBatch = 1000;
+  for (int64_t at = 0; at < count; at += kBatch) {
+    tracker->MarkUpserted(Range(first + at, std::min(kBatch, count - at)));
+  }
+}
+
+std::string OverBound(uint64_t max_bytes) {
+  return "over its memory bound of " + std::to_string(max_bytes) + " bytes";
+}
+
+bool Fits(uint64_t max_bytes) {
+  RowTracker tracker({.max_bytes = max_bytes});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  Mark(0, kRows, &tracker);
+  EXPECT_LE(tracker.memory_bytes(), max_bytes);
+  return Take(saves, &tracker).complete;
+}
+
+// A bound at which kRows rows fit, and one byte below it they do not.
+uint64_t NeededBytes() {
+  static const uint64_t kNeeded = [] {
+    uint64_t fits = 100 * kRows;
+    for (uint64_t too_little = kRows; fits - too_little > 1;) {
+      const uint64_t middle = too_little + (fits - too_little) / 2;
+      (Fits(middle) ? fits : too_little) = middle;
+    }
+    return fits;
+  }();
+  return kNeeded;
+}
+
+TEST(RowTrackerMemoryTest, ARowTakesLittleMoreThanItsId) {
+  EXPECT_GE(NeededBytes(), 8 * kRows);
+  EXPECT_LE(NeededBytes(), 16 * kRows);
+}
+
+TEST(RowTrackerMemoryTest, AtTheBoundNothingIsLost) {
+  RowTracker tracker({.max_bytes = NeededBytes()});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  Mark(0, kRows, &tracker);
+  EXPECT_LE(tracker.memory_bytes(), NeededBytes());
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_TRUE(changes.complete);
+  EXPECT_THAT(changes.upserted, SizeIs(kRows));
+}
+
+TEST(RowTrackerMemoryTest, OneByteLessIsTooLittle) {
+  const uint64_t max_bytes = NeededBytes() - 1;
+  RowTracker tracker({.max_bytes = max_bytes});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  Mark(0, kRows, &tracker);
+  EXPECT_LE(tracker.memory_bytes(), max_bytes);
+  for (const ConsumerId consumer : {saves, feed}) {
+    const RowChanges changes = Take(consumer, &tracker);
+    EXPECT_FALSE(changes.complete);
+    EXPECT_THAT(changes.reason, HasSubstr(OverBound(max_bytes)));
+    EXPECT_THAT(changes.upserted, IsEmpty());
+    EXPECT_THAT(changes.erased, IsEmpty());
+  }
+}
+
+constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+
+// Each round is an interval of the feed, so that filters keep nothing back.
+bool FitsRepeatedly(int64_t rows) {
+  RowTracker tracker({.max_bytes = kMaxBytes});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  for (int round = 0; round < 4; ++round) {
+    Mark(0, rows, &tracker);
+    Take(feed, &tracker);
+    EXPECT_LE(tracker.memory_bytes(), kMaxBytes);
+  }
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_EQ(changes.upserted.size(), changes.complete ? rows : 0);
+  return changes.complete;
+}
+
+TEST(RowTrackerMemoryTest, AnIdForSixteenBytesAlwaysFits) {
+  EXPECT_TRUE(FitsRepeatedly(kMaxBytes / 16));
+  EXPECT_FALSE(FitsRepeatedly(kMaxBytes / 8 + 1));
+}
+
+TEST(RowTrackerMemoryTest, TheBoundIsNeverPassed) {
+  for (const uint64_t max_bytes :
+       {uint64_t{0}, uint64_t{10'000}, uint64_t{30'000}, uint64_t{300'000}}) {
+    RowTracker tracker({.max_bytes = max_bytes});
+    const ConsumerId saves = Join("checkpoint", &tracker);
+    for (int64_t first = 0; first < kRows; first += 10'000) {
+      Mark(first, 10'000, &tracker);
+      // But for a filter, which comes before the log.
+      EXPECT_LE(tracker.memory_bytes(), std::max<uint64_t>(max_bytes, 20'000));
+    }
+    EXPECT_THAT(Take(saves, &tracker).reason, HasSubstr(OverBound(max_bytes)));
+  }
+}
+
+TEST(RowTrackerMemoryTest, AfterTheBoundItTracksAgain) {
+  RowTracker tracker({.max_bytes = NeededBytes()});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  Mark(0, 2 * kRows, &tracker);
+  const uint64_t after_drop = tracker.memory_bytes();
+  EXPECT_LT(after_drop, NeededBytes() / 2);
+  // Nobody wants these: all next sets are bases.
+  Mark(0, 2 * kRows, &tracker);
+  EXPECT_EQ(tracker.memory_bytes(), after_drop);
+
+  EXPECT_FALSE(Take(saves, &tracker).complete);
+  Mark(5, 10, &tracker);
+  tracker.MarkErased({7});
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_TRUE(changes.complete);
+  EXPECT_THAT(changes.upserted, SizeIs(9));
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(7));
+  // The feed has missed what was dropped, whatever came later.
+  EXPECT_FALSE(Take(feed, &tracker).complete);
+  EXPECT_TRUE(Take(feed, &tracker).complete);
+}
+
+TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
+  const uint64_t max_bytes = NeededBytes();
+  RowTracker tracker({.max_bytes = max_bytes});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  tracker.MarkUpserted({1});
+  RowChanges before = Take(saves, &tracker);
+  RowChanges older = Take(saves, &tracker);
+  Mark(0, 2 * kRows, &tracker);
+  EXPECT_OK(tracker.Return(saves, std::move(before)));
+  RowChanges base = Take(saves, &tracker);
+  EXPECT_THAT(base.reason, HasSubstr(OverBound(max_bytes)));
+  EXPECT_OK(tracker.Return(saves, std::move(older)));
+  EXPECT_THAT(Take(saves, &tracker).upserted, IsEmpty());
+  EXPECT_OK(tracker.Return(saves, std::move(base)));
+  EXPECT_THAT(Take(saves, &tracker).reason, HasSubstr(OverBound(max_bytes)));
+}
+
+TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
+  for (const bool returned : {false, true}) {
+    RowTracker tracker({.max_bytes = kMaxBytes});
+    const ConsumerId saves = Join("checkpoint", &tracker);
+    Mark(0, 11 * kRows, &tracker);
+    RowChanges changes = Take(saves, &tracker);
+    Mark(11 * kRows, 11 * kRows, &tracker);
+    if (returned) {
+      EXPECT_OK(tracker.Return(saves, std::move(changes)));
+    }
+    EXPECT_LE(tracker.memory_bytes(), kMaxBytes);
+    EXPECT_EQ(Take(saves, &tracker).reason.empty(), !returned);
+  }
+}
+
+// Of few ids no number of marks goes over the bound.
+TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
+  RowTracker tracker({.max_bytes = 100'000});
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const Ids odd = {1, 3, 5};
+  const Ids even = {2, 4, 6};
+  for (int i = 0; i < 20'000; ++i) {
+    tracker.MarkErased(odd);
+    tracker.MarkUpserted(odd);
+    tracker.MarkUpserted(even);
+    tracker.MarkErased(even);
+    ASSERT_LE(tracker.memory_bytes(), 100'000);
+  }
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_TRUE(changes.complete) << changes.reason;
+  EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 5));
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(2, 4, 6));
+}
+
+// Also far from the bound, and of ids that no sample has.
+TEST(RowTrackerMemoryTest, RepetitionsOfFewIdsAreMerged) {
+  RowTracker tracker;
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const Ids ids = Range(0, 1000);
+  for (int i = 0; i < 2000; ++i) {
+    tracker.MarkErased(ids);
+    ASSERT_LT(tracker.memory_bytes(), 8'000'000);
+  }
+  tracker.MarkUpserted({0});
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_THAT(changes.upserted, UnorderedElementsAre(0));
+  EXPECT_THAT(changes.erased, SizeIs(999));
+}
+
+// The feed ends an interval sixty times, so that the filters repeat
+// themselves to the log.
+TEST(RowTrackerMemoryTest, RepetitionsForALateConsumerAreMerged) {
+  RowTracker tracker;
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  for (int minute = 0; minute < 60; ++minute) {
+    Mark(0, kRows, &tracker);
+    tracker.MarkErased({minute, -1 - minute});
+    ASSERT_LT(tracker.memory_bytes(), 8 * 8 * kRows);
+    const RowChanges changes = Take(feed, &tracker);
+    EXPECT_THAT(changes.upserted, SizeIs(kRows - 1));
+    EXPECT_THAT(changes.erased, UnorderedElementsAre(minute, -1 - minute));
+  }
+  tracker.MarkErased({5});
+  const RowChanges changes = Take(saves, &tracker);
+  EXPECT_THAT(changes.upserted, SizeIs(kRows - 2));
+  EXPECT_THAT(changes.erased, SizeIs(62));
+}
+
+TEST(RowTrackerMemoryTest, WhatOneConsumerTookIsKeptForTheOther) {
+  RowTracker tracker;
+  Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  Mark(0, kRows, &tracker);
+  const uint64_t marked = tracker.memory_bytes();
+  Take(feed, &tracker);
+  EXPECT_EQ(tracker.memory_bytes(), marked);
+}
+
+TEST(RowTrackerMemoryTest, MemoryIsKeptForOneInterval) {
+  RowTracker tracker;
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  Mark(0, 20 * kRows, &tracker);
+  const uint64_t marked = tracker.memory_bytes();
+  Take(saves, &tracker);
+  EXPECT_GT(tracker.memory_bytes(), marked * 99 / 100);
+  EXPECT_LE(tracker.memory_bytes(), marked);
+  Take(saves, &tracker);
+  EXPECT_LT(tracker.memory_bytes(), marked / 4);
+}
+
+TEST(RowTrackerMemoryTest, ARemovedConsumerKeepsNothing) {
+  RowTracker tracker;
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ConsumerId feed = Join("feed", &tracker);
+  Mark(0, 20 * kRows, &tracker);
+  const uint64_t marked = tracker.memory_bytes();
+  EXPECT_OK(tracker.RemoveConsumer(saves));
+  Take(feed, &tracker);
+  Take(feed, &tracker);
+  EXPECT_LT(tracker.memory_bytes(), marked / 4);
+}
+
+// A set that may still be returned needs the marks made since; a set that is
+// gone does not.
+TEST(RowTrackerMemoryTest, ASetThatIsOutKeepsLaterMarks) {
+  RowTracker tracker;
+  const ConsumerId saves = Join("checkpoint", &tracker);
+  uint64_t marked = 0;
+  {
+    const RowChanges out = Take(saves, &tracker);
+    Mark(0, 20 * kRows, &tracker);
+    marked = tracker.memory_bytes();
+    Take(saves, &tracker);
+    Take(saves, &tracker);
+    EXPECT_EQ(tracker.memory_bytes(), marked);
+  }
+  Take(saves, &tracker);
+  Take(saves, &tracker);
+  EXPECT_LT(tracker.memory_bytes(), marked / 4);
+}
+
+TEST(RowTrackerMemoryTest, ASetOlderThanABaseKeepsNothing) {
+  RowTracker tracker;
+  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, tracker.AddConsumer("s"));
+  RowChanges failed = Take(saves, &tracker);
+  const RowChanges out = Take(saves, &tracker);
+  EXPECT_TRUE(out.complete);
+  EXPECT_OK(tracker.Return(saves, std::move(failed)));
+  EXPECT_FALSE(Take(saves, &tracker).complete);
+  Mark(0, 20 * kRows, &tracker);
+  const uint64_t marked = tracker.memory_bytes();
+  Take(saves, &tracker);
+  Take(saves, &tracker);
+  EXPECT_LT(tracker.memory_bytes(), marked / 4);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,297 @@
+// The checkpoints of a trainer, read beside it: each step is its state.
+#include "train_ctr/checkpoint.h"
+
+#include <ckptdb/db/reader.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "train_ctr/digest.h"
+#include "train_ctr/replica.h"
+
+namespace train_ctr {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A trainer with its store, which are there once at a time.
+struct TrainingRun {
+  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<Checkpoints> checkpoints;
+};
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.store = store_;
+    options_.keep_steps = 100;
+    options_.delta = true;
+    options_.base_every = 0;
+    options_.crash_drill = std::make_shared<CrashDrill>(std::nullopt);
+  }
+
+  TrainingRun Start() {
+    TrainingRun run;
+    run.trainer = MakeTrainer(SmallTrainer());
+    auto checkpoints = Checkpoints::Open(options_, run.trainer.get());
+    EXPECT_OK(checkpoints);
+    if (checkpoints.ok()) run.checkpoints = *std::move(checkpoints);
+    return run;
+  }
+
+  // Trains up to `step` and saves it.
+  static SaveReport Save(const TrainingRun& run, int64_t step) {
+    TrainTo(run, step);
+    const auto report = run.checkpoints->Save(0.5);
+    EXPECT_OK(report);
+    return report.value_or(SaveReport{});
+  }
+
+  static void TrainTo(const TrainingRun& run, int64_t step) {
+    while (run.trainer->step() < step) ASSERT_OK(run.trainer->Step());
+  }
+
+  // The newest step read as a whole, by another handle of the store.
+  std::string DigestOf(int64_t step) {
+    const auto reader = ckptdb::Reader::Open(store_);
+    if (!reader.ok()) return reader.status().ToString();
+    const auto opened = (*reader)->OpenStep(step);
+    if (!opened.ok()) return opened.status().ToString();
+    Replica replica;
+    const auto restored = replica.Restore(**opened);
+    if (!restored.ok()) return restored.status().ToString();
+    return StateDigest(replica.state());
+  }
+
+  std::vector<int64_t> Steps() {
+    const auto reader = ckptdb::Reader::Open(store_);
+    EXPECT_OK(reader);
+    std::vector<int64_t> steps;
+    for (const auto& record : (*reader)->Steps()) {
+      steps.push_back(record.version.step);
+    }
+    return steps;
+  }
+
+  const ckptdb::testing::TempDir dir_;
+  const std::string store_ = dir_.path() + "/store";
+  CheckpointOptions options_;
+};
+
+TEST_F(CheckpointTest, AStepIsTheStateByDeltasToo) {
+  const TrainingRun run = Start();
+  const SaveReport first = Save(run, 40);
+  EXPECT_EQ(first.kind, "full");
+  EXPECT_THAT(first.base_reason, HasSubstr("\"checkpoint\" is new"));
+  EXPECT_EQ(first.rows_upserted, run.trainer->rows());
+  EXPECT_EQ(first.rows_erased, 0u);
+  for (int64_t step = 42; step <= 50; step += 2) {
+    const SaveReport report = Save(run, step);
+    EXPECT_EQ(report.kind, "delta");
+    EXPECT_EQ(report.base_reason, "");
+    EXPECT_LT(report.rows_upserted, run.trainer->rows() / 2);
+    EXPECT_GT(report.rows_upserted, 0u);
+    EXPECT_GT(report.rows_erased, 0u);
+    EXPECT_LT(report.bytes, first.bytes);
+    EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
+  }
+}
+
+TEST_F(CheckpointTest, WithoutDeltaEachStepIsFull) {
+  options_.delta = false;
+  const TrainingRun run = Start();
+  for (int64_t step = 40; step <= 44; step += 2) {
+    const SaveReport report = Save(run, step);
+    EXPECT_EQ(report.kind, "full");
+    EXPECT_EQ(report.base_reason, "");
+    EXPECT_EQ(report.rows_upserted, run.trainer->rows());
+    EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer));
+  }
+}
+
+TEST_F(CheckpointTest, EveryThirdStepIsABase) {
+  options_.base_every = 3;
+  const TrainingRun run = Start();
+  std::vector<std::string> kinds;
+  for (int64_t step = 40; step <= 52; step += 2) {
+    const SaveReport report = Save(run, step);
+    kinds.push_back(report.kind);
+    if (step == 46) {
+      EXPECT_EQ(report.base_reason, "every 3 saves one is whole");
+    }
+    EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
+  }
+  EXPECT_THAT(kinds, ElementsAre("full", "delta", "delta", "full", "delta",
+                                 "delta", "full"));
+}
+
+// The first steps change most of the rows that there are.
+TEST_F(CheckpointTest, AStepIsABaseWhenTheStoreSaysSo) {
+  const TrainingRun run = Start();
+  EXPECT_EQ(Save(run, 2).kind, "full");
+  EXPECT_EQ(Save(run, 10).kind, "delta");
+  const SaveReport report = Save(run, 12);
+  EXPECT_EQ(report.kind, "full");
+  EXPECT_THAT(report.base_reason,
+              AllOf(HasSubstr("deltas of"), HasSubstr("the bound is 1")));
+  EXPECT_EQ(Save(run, 14).kind, "delta");
+  EXPECT_EQ(DigestOf(14), StateDigest(*run.trainer));
+}
+
+// A file stands where staging wants its folder.
+TEST_F(CheckpointTest, AFailedSaveLosesNoChange) {
+  const TrainingRun run = Start();
+  Save(run, 40);
+  TrainTo(run, 44);
+  const std::string staging = store_ + "/staging";
+  std::filesystem::remove_all(staging);
+  std::ofstream(staging) << "in the way";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(
+        run.checkpoints->Save(0.5).status(),
+        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("staging")));
+    TrainTo(run, 46);
+  }
+  std::filesystem::remove(staging);
+  const SaveReport report = Save(run, 48);
+  EXPECT_EQ(report.kind, "delta");
+  EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
+  EXPECT_THAT(Steps(), ElementsAre(40, 48));
+}
+
+// So does one whose set is that of a new consumer, which is not complete.
+TEST_F(CheckpointTest, AFailedFirstSaveIsFollowedByABase) {
+  const TrainingRun run = Start();
+  TrainTo(run, 3);
+  const std::string staging = store_ + "/staging";
+  std::filesystem::remove_all(staging);
+  std::ofstream(staging) << "in the way";
+  EXPECT_THAT(
+      run.checkpoints->Save(0.5).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("staging")));
+  std::filesystem::remove(staging);
+  EXPECT_EQ(Save(run, 4).kind, "full");
+  EXPECT_EQ(DigestOf(4), StateDigest(*run.trainer));
+}
+
+TEST_F(CheckpointTest, TheFirstSaveAfterARestoreIsADelta) {
+  TrainingRun run = Start();
+  Save(run, 40);
+  Save(run, 42);
+  const std::string digest = StateDigest(*run.trainer);
+  run = {};
+  run = Start();
+  ASSERT_OK(run.checkpoints->Restore(42));
+  EXPECT_EQ(StateDigest(*run.trainer), digest);
+  const SaveReport report = Save(run, 44);
+  EXPECT_EQ(report.kind, "delta");
+  EXPECT_LT(report.rows_upserted, run.trainer->rows());
+  EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
+}
+
+// The place of the restored step in its chain counts.
+TEST_F(CheckpointTest, BasesAreDueAcrossRestores) {
+  options_.base_every = 3;
+  std::vector<std::string> kinds;
+  TrainingRun run = Start();
+  for (int64_t step = 40; step <= 50; step += 2) {
+    kinds.push_back(Save(run, step).kind);
+    run = {};
+    run = Start();
+    ASSERT_OK(run.checkpoints->Restore(step));
+  }
+  EXPECT_THAT(kinds,
+              ElementsAre("full", "delta", "delta", "full", "delta", "delta"));
+}
+
+class AbandonedTest : public CheckpointTest {
+ protected:
+  // Steps 40 to 46, and a run that has restored step 42.
+  TrainingRun Branch(ckptdb::AbandonedBranch abandoned) {
+    options_.abandoned = abandoned;
+    TrainingRun run = Start();
+    for (int64_t step = 40; step <= 46; step += 2) Save(run, step);
+    run = {};
+    run = Start();
+    EXPECT_OK(run.checkpoints->Restore(42));
+    return run;
+  }
+};
+
+TEST_F(AbandonedTest, StepsThatAreRemovedGoWithTheNextSave) {
+  options_.keep_steps = 3;
+  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kRemove);
+  EXPECT_THAT(Steps(), ElementsAre(42, 44, 46));
+  EXPECT_EQ(Save(run, 47).kind, "delta");
+  EXPECT_THAT(Steps(), ElementsAre(42, 47));
+  EXPECT_EQ(DigestOf(47), StateDigest(*run.trainer));
+  EXPECT_EQ(Save(run, 48).kind, "delta");
+  EXPECT_THAT(Steps(), ElementsAre(42, 47, 48));
+  EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
+}
+
+TEST_F(AbandonedTest, AStepThatIsRemovedMayBeSavedAgain) {
+  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kRemove);
+  EXPECT_EQ(Save(run, 44).kind, "delta");
+  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44));
+  EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
+}
+
+TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
+  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  EXPECT_EQ(Save(run, 44).kind, "delta");
+  EXPECT_EQ(Save(run, 45).kind, "delta");
+  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
+  EXPECT_EQ(DigestOf(45), StateDigest(*run.trainer));
+  EXPECT_EQ(Save(run, 46).kind, "delta");
+  EXPECT_EQ(Save(run, 48).kind, "delta");
+  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46, 48));
+  for (const int64_t step : Steps()) {
+    const TrainingRun again = {MakeTrainer(SmallTrainer()), nullptr};
+    TrainTo(again, step);
+    EXPECT_EQ(DigestOf(step), StateDigest(*again.trainer)) << step;
+  }
+}
+
+// The newest step is of the branch that was kept, the last save is not.
+TEST_F(AbandonedTest, ARunGoesOnFromABranchThatWasKept) {
+  TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  Save(run, 44);
+  run = {};
+  run = Start();
+  ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
+  EXPECT_EQ(latest, 46);
+  ASSERT_OK(run.checkpoints->Restore(46));
+  EXPECT_EQ(Save(run, 48).kind, "delta");
+  EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
+}
+
+TEST_F(CheckpointTest, ADamagedStepIsTrainedAgain) {
+  TrainingRun run = Start();
+  for (int64_t step = 40; step <= 44; step += 2) Save(run, step);
+  run = {};
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, ckptdb::Store::Open(store_));
+    ASSERT_OK(store->Quarantine(44));
+  }
+  run = Start();
+  EXPECT_THAT(run.checkpoints->Restore(44),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("step 44 of store")));
+  ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
+  EXPECT_EQ(latest, 42);
+  ASSERT_OK(run.checkpoints->Restore(42));
+  EXPECT_EQ(Save(run, 44).kind, "delta");
+  EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
+}
+
+}  // namespace
+}  // namespace train_ctr

@@ -1,0 +1,190 @@
+// ckptdb chain: the versions that a step is put together from.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/chain_length.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/step_chain.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr TextTable::Alignment kRight = TextTable::kRight;
+
+std::string StateText(const ChainLink& link, const StepRecord& step) {
+  if (link.version == step.version) return "this step";
+  return link.is_step ? "a step" : "kept for others";
+}
+
+void AddLink(const ChainLink& link, std::string state, TextTable* table) {
+  const std::optional<Totals> tables = link.tables();
+  const bool known = link.record.has_value();
+  const bool delta = known && link.record->kind == StepKind::kDelta;
+  table->AddRow(
+      {absl::StrCat(link.version.step), absl::StrCat(link.version.attempt),
+       known ? Str(StepKindName(link.record->kind)) : "-",
+       known ? absl::StrCat(delta ? "+" : "", FormatCount(link.record->rows))
+             : "-",
+       tables ? FormatCount(tables->erased) : "-",
+       tables ? FormatBytes(tables->stored_bytes) : "-",
+       known ? FormatBytes(link.record->stored_bytes) : "-", std::move(state)});
+}
+
+std::string LinksText(const StepChain& chain, const StepRecord& step) {
+  TextTable table({{"STEP", kRight},
+                   {"ATTEMPT", kRight},
+                   {"KIND"},
+                   {"ROWS", kRight},
+                   {"ERASED", kRight},
+                   {"TABLES", kRight},
+                   {"SAVED", kRight},
+                   {"NOW"}});
+  for (const ChainLink& link : chain.links) {
+    AddLink(link, StateText(link, step), &table);
+  }
+  if (chain.increment.has_value()) {
+    AddLink(*chain.increment,
+            chain.increment->record ? "folded into this step"
+                                    : "folded into this step, gone",
+            &table);
+  }
+  return table.ToString();
+}
+
+std::string BoundsText(const StepRecord& step) {
+  const ChainBounds bounds;
+  const std::string due = BaseDue(step, bounds);
+  TextTable table({{""}, {""}});
+  table.AddRow(
+      {"deltas", absl::StrCat(DeltasOf(step), ", the default bound is ",
+                              bounds.max_deltas)});
+  table.AddRow(
+      {"delta bytes",
+       absl::StrFormat("%s, %.2f of %s of base runs, the default "
+                       "bound is %.2f",
+                       FormatBytes(step.delta_bytes), DeltaRatio(step),
+                       FormatBytes(step.base_bytes), bounds.max_delta_ratio)});
+  table.AddRow({"base due", due.empty() ? "no" : due});
+  return table.ToString();
+}
+
+std::string BaseText(const TableStart& start) {
+  return absl::StrCat(ToString(start.base),
+                      start.base_known ? "" : " or before");
+}
+
+std::string TablesText(const StepChain& chain) {
+  TextTable table({{"TABLE"}, {"BASE"}, {"DELTAS", kRight}, {"WHY BASE"}});
+  for (const TableStart& start : TableStarts(chain)) {
+    std::string why = "unknown";
+    if (start.base_reason.has_value()) why = Printable(*start.base_reason);
+    table.AddRow({Printable(start.table), BaseText(start),
+                  absl::StrCat(start.deltas, start.base_known ? "" : "+"),
+                  why.empty() ? "-" : why});
+  }
+  return table.ToString();
+}
+
+Json LinkJson(const ChainLink& link) {
+  Json json = ToJson(link.version);
+  const std::optional<Totals> tables = link.tables();
+  const auto of_record = [&](const auto& field) {
+    return link.record ? Json(field(*link.record)) : Json();
+  };
+  json["kind"] = of_record(
+      [](const StepRecord& record) { return Str(StepKindName(record.kind)); });
+  json["is_step"] = link.is_step;
+  json["rows"] =
+      of_record([](const StepRecord& record) { return record.rows; });
+  json["erased"] = tables ? Json(tables->erased) : Json();
+  json["table_bytes"] = tables ? Json(tables->stored_bytes) : Json();
+  json["stored_bytes"] =
+      of_record([](const StepRecord& record) { return record.stored_bytes; });
+  return json;
+}
+
+Json TableJson(const TableStart& start) {
+  Json json = {{"name", start.table}};
+  json["base"] = start.base_known ? ToJson(start.base) : Json();
+  json["base_reason"] = start.base_reason ? Json(*start.base_reason) : Json();
+  json["deltas"] = start.base_known ? Json(start.deltas) : Json();
+  return json;
+}
+
+Json ChainJson(const std::string& store, const StepChain& chain,
+               const StepRecord& step, bool with_tables) {
+  const ChainBounds bounds;
+  Json json = {{"store", store}};
+  json.update(ToJson(step.version));
+  json["kind"] = Str(StepKindName(step.kind));
+  SetChainLength(step, &json);
+  json["max_deltas"] = bounds.max_deltas;
+  json["max_delta_ratio"] = bounds.max_delta_ratio;
+  const std::string due = BaseDue(step, bounds);
+  json["base_due"] = due.empty() ? Json() : Json(due);
+  json["versions"] = Json::array();
+  for (const ChainLink& link : chain.links) {
+    json["versions"].push_back(LinkJson(link));
+  }
+  json["increment"] = chain.increment ? LinkJson(*chain.increment) : Json();
+  if (!with_tables) return json;
+  json["tables"] = Json::array();
+  for (const TableStart& start : TableStarts(chain)) {
+    json["tables"].push_back(TableJson(start));
+  }
+  return json;
+}
+
+class Chain : public Command {
+ public:
+  std::string name() const override { return "chain"; }
+  std::string summary() const override {
+    return "Show the versions that a step is put together from";
+  }
+  std::string examples() const override {
+    return "  ckptdb chain 1000 --store /checkpoints/ctr\n"
+           "  ckptdb chain latest --tables -s /checkpoints/ctr\n"
+           "  ckptdb chain latest -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override {
+    AddStep(app, &step_);
+    app->add_flag("-t,--tables", with_tables_,
+                  "also where each table begins, and why there");
+  }
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    const StepRecord& record = step->record();
+    const StepChain chain = LoadChain(reader.get(), *step);
+    if (context.json) {
+      PrintJson(ChainJson(context.store, chain, record, with_tables_),
+                context.out);
+      return absl::OkStatus();
+    }
+    *context.out << LinksText(chain, record) << '\n' << BoundsText(record);
+    if (with_tables_) *context.out << '\n' << TablesText(chain);
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string step_;
+  bool with_tables_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewChain() { return std::make_unique<Chain>(); }
+
+}  // namespace ckptdb::tool

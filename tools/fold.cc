@@ -1,0 +1,171 @@
+// ckptdb fold: merges the chain of a step into base runs of its own.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/chain_length.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/interrupt.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/sweep.h"
+
+namespace ckptdb::tool {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+struct Outcome {
+  StepRecord before;
+  FoldResult fold;
+  StepRecord after;
+  int64_t micros = 0;
+};
+
+absl::Status FoldError(const absl::Status& status, int64_t step) {
+  if (!absl::IsCancelled(status)) {
+    return WithPlace(ReadingStatus(status), StepName(step));
+  }
+  return absl::CancelledError(
+      absl::StrCat(StepName(step),
+                   ": interrupted; it is as it was, and running \"ckptdb "
+                   "fold ",
+                   step, "\" again goes on from here"));
+}
+
+absl::StatusOr<FoldResult> FoldStep(const Context& context, Store* store,
+                                    int64_t step) {
+  ProgressLine progress(context.terminal, absl::StrCat("fold: step ", step));
+  FoldOptions options;
+  options.cancelled = [] { return Interrupt::asked(); };
+  options.progress = [&](uint64_t done_bytes, uint64_t all_bytes) {
+    progress.Update(done_bytes, all_bytes);
+  };
+  return store->Fold(step, options);
+}
+
+absl::Status Fold(const Context& context, Store* store, Outcome* outcome) {
+  const int64_t step = outcome->before.version.step;
+  const auto start = SteadyClock::now();
+  absl::StatusOr<FoldResult> fold = FoldStep(context, store, step);
+  if (!fold.ok()) return FoldError(fold.status(), step);
+  outcome->fold = *std::move(fold);
+  outcome->micros = std::chrono::duration_cast<std::chrono::microseconds>(
+                        SteadyClock::now() - start)
+                        .count();
+  CKPTDB_ASSIGN_OR_RETURN(outcome->after, store->FindStep(step));
+  return absl::OkStatus();
+}
+
+void PrintBefore(const StepRecord& record, std::ostream* out) {
+  *out << "before: " << ToString(record.version) << ", " << ChainText(record)
+       << std::endl;
+}
+
+void PrintAfter(const Outcome& outcome, std::ostream* out) {
+  *out << "after: " << ToString(outcome.fold.version) << ", "
+       << ChainText(outcome.after) << "; wrote "
+       << FormatCount(outcome.fold.rows) << " rows in "
+       << FormatBytes(outcome.fold.stored_bytes) << ", in "
+       << FormatDuration(outcome.micros) << '\n';
+  if (outcome.fold.parts_resumed == 0) return;
+  *out << "went on from a fold that was cut short: "
+       << outcome.fold.parts_resumed << " of " << outcome.fold.parts
+       << " parts were done\n";
+}
+
+Json StateJson(const StepRecord& record) {
+  Json json = ToJson(record.version);
+  json["kind"] = Str(StepKindName(record.kind));
+  SetChainLength(record, &json);
+  return json;
+}
+
+Json OutcomeJson(const std::string& store, const Outcome& outcome) {
+  return {{"store", store},
+          {"folded", outcome.fold.folded},
+          {"before", StateJson(outcome.before)},
+          {"after", StateJson(outcome.after)},
+          {"rows", outcome.fold.rows},
+          {"stored_bytes", outcome.fold.stored_bytes},
+          {"parts", outcome.fold.parts},
+          {"parts_resumed", outcome.fold.parts_resumed},
+          {"micros", outcome.micros}};
+}
+
+class FoldCommand : public Command {
+ public:
+  std::string name() const override { return "fold"; }
+  std::string summary() const override {
+    return "Merge the chain of a step into a step that needs no other";
+  }
+  std::string notes() const override {
+    return "The step keeps its rows, tensors and blobs, and no longer needs "
+           "the versions of\n"
+           "its chain, which go when nothing else needs them. It takes the "
+           "reading of the\n"
+           "chain and the writing of all rows. Ctrl-C ends it with nothing "
+           "changed, and\n"
+           "running it again goes on from there.\n";
+  }
+  std::string examples() const override {
+    return "  ckptdb fold 1000 --store /checkpoints/ctr\n"
+           "  ckptdb fold latest -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  std::string step_;
+};
+
+void PrintNotFolded(const Context& context, const StepRecord& record) {
+  if (context.json) {
+    Json document = OutcomeJson(context.store, {record, {}, record, 0});
+    SetSwept({}, &document);
+    PrintJson(document, context.out);
+  } else {
+    *context.out << StepName(record.version.step)
+                 << " has no chain to fold; it is as it was\n";
+  }
+}
+
+absl::Status FoldCommand::Run(const Context& context) {
+  CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+  const auto record = ResolveStep(*store, step_);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  const Interrupt interrupt;
+  Outcome outcome;
+  outcome.before = *record;
+  const bool has_chain = DeltasOf(*record) > 0;
+  if (has_chain && !context.json) PrintBefore(*record, context.out);
+  CKPTDB_RETURN_IF_ERROR(Fold(context, store.get(), &outcome));
+  if (!outcome.fold.folded) {
+    PrintNotFolded(context, *record);
+    return absl::OkStatus();
+  }
+  auto swept = Sweep(context, store.get());
+  const SweepResult result = swept.ok() ? *swept : SweepResult();
+  if (context.json) {
+    Json document = OutcomeJson(context.store, outcome);
+    SetSwept(result, &document);
+    PrintJson(document, context.out);
+  } else {
+    PrintAfter(outcome, context.out);
+    PrintSwept(result, /*inline_bytes=*/0, context.out);
+  }
+  return swept.status();
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewFold() { return std::make_unique<FoldCommand>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,135 @@
+// ckptdb history: the steps in which a row changed.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/row_argument.h"
+#include "ckptdb/tools/row_history.h"
+#include "ckptdb/tools/text_table.h"
+#include "ckptdb/tools/values.h"
+
+namespace ckptdb::tool {
+namespace {
+
+std::string SlotsText(const std::vector<std::string>& slots) {
+  if (slots.empty()) return "-";
+  return absl::StrJoin(slots, " ",
+                       [](std::string* out, const std::string& slot) {
+                         absl::StrAppend(out, Printable(slot));
+                       });
+}
+
+void PrintText(const std::vector<RowEvent>& events, std::ostream* out) {
+  TextTable table({{"STEP", TextTable::kRight},
+                   {"ATTEMPT", TextTable::kRight},
+                   {"COMMITTED (UTC)"},
+                   {"ROW"},
+                   {"SLOTS"}});
+  for (const RowEvent& event : events) {
+    table.AddRow({absl::StrCat(event.step.version.step),
+                  absl::StrCat(event.step.version.attempt),
+                  FormatUtc(event.step.committed_at_micros),
+                  Str(RowChangeName(event.change)),
+                  SlotsText(event.changed_slots)});
+  }
+  *out << table.ToString();
+}
+
+Json EventJson(const RowEvent& event) {
+  Json json = ToJson(event.step.version);
+  json["committed_at"] = FormatIsoUtc(event.step.committed_at_micros);
+  json["committed_at_micros"] = event.step.committed_at_micros;
+  json["change"] = Str(RowChangeName(event.change));
+  json["changed_slots"] = event.changed_slots;
+  json["slots"] = ValuesJson(event.row.slots, event.row.values);
+  return json;
+}
+
+Json HistoryJson(const std::string& store, const RowArgument& row,
+                 const RowHistory& history, bool complete) {
+  Json json = {{"store", store},
+               {"table", row.table},
+               {"id", row.id()},
+               {"complete", complete}};
+  json["events"] = Json::array();
+  for (const RowEvent& event : history.events()) {
+    json["events"].push_back(EventJson(event));
+  }
+  return json;
+}
+
+class History : public Command {
+ public:
+  std::string name() const override { return "history"; }
+  std::string summary() const override {
+    return "List the steps in which a row appeared, changed or was erased";
+  }
+  std::string notes() const override {
+    return "All committed steps are read, oldest first. Of a step that was "
+           "saved as changes\n"
+           "this takes the pages of its delta runs in which the id would be; "
+           "of one that was\n"
+           "saved whole, and of the first, a lookup of the row, which is "
+           "compared with the\n"
+           "step before. That is some reads of up to 256 KiB a step and the "
+           "records of its\n"
+           "chain: about as long for a row that never changed.\n";
+  }
+  std::string examples() const override {
+    return "  ckptdb history user 4711 --store /checkpoints/ctr\n"
+           "  ckptdb history user -3 -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override { AddRow(app, &row_); }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  absl::Status NotFound(const Context& context, bool found_table) const;
+  RowArgument row_;
+};
+
+absl::Status ReadAll(const Context& context, const Reader& reader,
+                     RowHistory* history) {
+  const ProgressLine progress(context.terminal, "history: reading");
+  for (const StepRecord& step : reader.Steps()) {
+    CKPTDB_RETURN_IF_ERROR(history->Add(step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status History::NotFound(const Context& context, bool found_table) const {
+  const std::string table = absl::StrCat("table \"", row_.table, "\"");
+  return absl::NotFoundError(
+      found_table ? absl::StrCat(context.store, ": no step has a row of id ",
+                                 row_.id(), " in ", table)
+                  : absl::StrCat(context.store, ": no step has a ", table));
+}
+
+absl::Status History::Run(const Context& context) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+  RowHistory history(reader.get(), row_.table, row_.id());
+  absl::Status status = ReadAll(context, *reader, &history);
+  if (history.events().empty()) {
+    return status.ok() ? NotFound(context, history.found_table()) : status;
+  }
+  if (context.json) {
+    PrintJson(HistoryJson(context.store, row_, history, status.ok()),
+              context.out);
+  } else {
+    PrintText(history.events(), context.out);
+  }
+  return status;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewHistory() { return std::make_unique<History>(); }
+
+}  // namespace ckptdb::tool

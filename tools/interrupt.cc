@@ -1,0 +1,39 @@
+#include "ckptdb/tools/interrupt.h"
+
+#include <atomic>
+
+namespace ckptdb::tool {
+namespace {
+
+std::atomic<bool> is_asked = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void Ask(int /*signal*/) { is_asked = true; }
+
+void Catch(int signal, struct sigaction* old) {
+  sigaction(signal, nullptr, old);
+  if (old->sa_handler == SIG_IGN) return;
+  struct sigaction action = {};
+  action.sa_handler = Ask;
+  // The next one does what it always does.
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  is_asked = false;
+  Catch(SIGINT, &old_int_);
+  Catch(SIGTERM, &old_term_);
+}
+
+Interrupt::~Interrupt() {
+  sigaction(SIGINT, &old_int_, nullptr);
+  sigaction(SIGTERM, &old_term_, nullptr);
+}
+
+bool Interrupt::asked() { return is_asked; }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,64 @@
+#include "ckptdb/tools/needs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr size_t kNamedSteps = 4;
+
+bool Has(const std::vector<Version>& versions, const Version& version) {
+  return std::find(versions.begin(), versions.end(), version) != versions.end();
+}
+
+}  // namespace
+
+Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
+  Needs needs;
+  for (const StepRecord& step : steps) {
+    if (step.version == version) continue;
+    const int64_t number = step.version.step;
+    if (Has(step.chain, version)) needs.runs_of.push_back(number);
+    if (Has(step.references, version)) needs.tensors_of.push_back(number);
+    if (step.has_increment && step.increment == version) {
+      needs.increment_of.push_back(number);
+    }
+  }
+  return needs;
+}
+
+std::string StepsText(const std::vector<int64_t>& steps) {
+  // One more than the named ones takes no more room than saying so.
+  const size_t named =
+      steps.size() > kNamedSteps + 1 ? kNamedSteps : steps.size();
+  const std::string names =
+      absl::StrJoin(absl::MakeConstSpan(steps).first(named), ", ");
+  if (steps.size() == 1) return absl::StrCat("step ", names);
+  return absl::StrCat(
+      "steps ", names,
+      named == steps.size()
+          ? ""
+          : absl::StrCat(" and ", steps.size() - named, " more"));
+}
+
+std::string NeedsText(const Needs& needs) {
+  std::vector<std::string> parts;
+  const auto add = [&](const char* what, const std::vector<int64_t>& steps) {
+    if (!steps.empty()) parts.push_back(absl::StrCat(what, StepsText(steps)));
+  };
+  add("runs of ", needs.runs_of);
+  add("tensors of ", needs.tensors_of);
+  add("increment of ", needs.increment_of);
+  return parts.empty() ? "-" : absl::StrJoin(parts, "; ");
+}
+
+void SetNeeds(const Needs& needs, Json* json) {
+  (*json)["runs_of"] = needs.runs_of;
+  (*json)["tensors_of"] = needs.tensors_of;
+  (*json)["increment_of"] = needs.increment_of;
+}
+
+}  // namespace ckptdb::tool

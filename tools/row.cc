@@ -1,0 +1,91 @@
+// ckptdb row: the values of one row.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/row_argument.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/text_table.h"
+#include "ckptdb/tools/values.h"
+
+namespace ckptdb::tool {
+namespace {
+
+// Elements of a slot that a line shows.
+constexpr size_t kShownElements = 8;
+
+void PrintText(const Version& version, const RowArgument& argument,
+               const TableSpec& table, const RowValues& row,
+               std::ostream* out) {
+  *out << ToString(version) << ", table " << Printable(argument.table)
+       << ", row " << argument.id() << '\n';
+  TextTable text(
+      {{"SLOT"}, {"DTYPE"}, {"ELEMENTS", TextTable::kRight}, {"VALUES"}}, 2);
+  for (size_t i = 0; i < table.slots.size(); ++i) {
+    const Slot& slot = table.slots[i];
+    text.AddRow({Printable(slot.name), Str(DTypeName(slot.dtype)),
+                 FormatCount(slot.elements),
+                 ElementsText(slot.dtype, row.slots[i], kShownElements)});
+  }
+  *out << text.ToString();
+}
+
+Json RowJson(const std::string& store, const Version& version,
+             const RowArgument& argument, const TableSpec& table,
+             const RowValues& row) {
+  Json json = {{"store", store}};
+  json.update(ToJson(version));
+  json["table"] = argument.table;
+  json["id"] = argument.id();
+  json["slots"] = ValuesJson(table.slots, row.slots);
+  return json;
+}
+
+class RowCommand : public Command {
+ public:
+  std::string name() const override { return "row"; }
+  std::string summary() const override {
+    return "Show the values of a row, slot by slot";
+  }
+  std::string examples() const override {
+    return "  ckptdb row user 4711 --store /checkpoints/ctr\n"
+           "  ckptdb row user -3 --step 1000 -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override {
+    AddRow(app, &row_);
+    AddStepOption(app, &step_);
+  }
+  absl::Status Run(const Context& context) override {
+    CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+    CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    CKPTDB_ASSIGN_OR_RETURN(const TableSpec table, step->FindTable(row_.table));
+    const auto row = step->LookupRow(row_.table, row_.id());
+    if (!row.ok()) return ReadingStatus(row.status());
+    const Version& version = step->record().version;
+    if (context.json) {
+      PrintJson(RowJson(context.store, version, row_, table, *row),
+                context.out);
+    } else {
+      PrintText(version, row_, table, *row, context.out);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  RowArgument row_;
+  std::string step_ = "latest";
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewRow() { return std::make_unique<RowCommand>(); }
+
+}  // namespace ckptdb::tool

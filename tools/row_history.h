@@ -1,0 +1,82 @@
+// What became of a row from step to step.
+//
+//   RowHistory history(reader.get(), "user", -3);
+//   for (const StepRecord& step : reader->Steps()) {
+//     CKPTDB_RETURN_IF_ERROR(history.Add(step));
+//   }
+//   for (const RowEvent& event : history.events()) ...
+#ifndef CKPTDB_TOOLS_ROW_HISTORY_H_
+#define CKPTDB_TOOLS_ROW_HISTORY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::tool {
+
+enum class RowChange {
+  kAppeared,
+  kChanged,
+  kErased,
+  kDropped,  // the step has no such table
+};
+absl::string_view RowChangeName(RowChange change);
+
+// A row with the columns that its table has there.
+struct Row {
+  std::vector<Slot> slots;
+  std::vector<std::string> values;  // slot by slot
+};
+
+struct RowEvent {
+  StepRecord step;
+  RowChange change = RowChange::kChanged;
+  Row row;  // of kAppeared and kChanged
+  // Of kChanged: those that are new or have other values, and those that are
+  // no more.
+  std::vector<std::string> changed_slots;
+};
+
+class RowHistory {
+ public:
+  // `reader` must outlive it.
+  RowHistory(Reader* reader, std::string table, int64_t id);
+
+  // Compares the row in this step with that in the step added before. Where
+  // delta runs lead from that one to this, they alone are read; otherwise the
+  // row is looked up. A step that is gone by now is passed over.
+  absl::Status Add(const StepRecord& step);
+
+  const std::vector<RowEvent>& events() const { return events_; }
+  // Whether any step had the table.
+  bool found_table() const { return found_table_; }
+
+ private:
+  // What a step has; `row` unset: no such row.
+  struct State {
+    bool has_table = false;
+    std::optional<Row> row;
+  };
+  absl::StatusOr<State> Follow(int64_t step);
+  absl::StatusOr<State> LookUp(int64_t step);
+  void Note(const StepRecord& step, State state);
+
+  Reader* const reader_;
+  const std::string table_;
+  const int64_t id_;
+  bool found_table_ = false;
+  std::optional<Version> before_;
+  State state_;  // in `before_`
+  std::vector<RowEvent> events_;
+};
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_ROW_HISTORY_H_

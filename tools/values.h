@@ -1,0 +1,43 @@
+// Elements of slots as numbers, by their dtype.
+//
+//   ElementText(DType::kBf16, bytes)  == "0.100097656"
+//   ElementsJson(DType::kF32, bytes)  == [0.25, 1.25, "nan"]
+#ifndef CKPTDB_TOOLS_VALUES_H_
+#define CKPTDB_TOOLS_VALUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/tools/json.h"
+
+namespace ckptdb::tool {
+
+// The number that the bits of a float of 8 or 16 bits stand for, exactly.
+// kF8E4M3 is the one without infinities, where 7f and ff alone are NaN; the
+// others are as in IEEE 754. `dtype` is kF16, kBf16, kF8E4M3 or kF8E5M2.
+float DecodeSmallFloat(DType dtype, uint16_t bits);
+
+// The element at the start of `bytes`. A bool is true or false, a number that
+// is not finite "nan", "inf" or "-inf".
+Json ElementJson(DType dtype, absl::string_view bytes);
+// With as many digits as tell it from every other number of its dtype; those
+// of fewer than 32 bits have the digits of an f32.
+std::string ElementText(DType dtype, absl::string_view bytes);
+
+// All elements in `bytes`, as an array.
+Json ElementsJson(DType dtype, absl::string_view bytes);
+// The first `limit` of them with a space between each two, then "... 8 more".
+std::string ElementsText(DType dtype, absl::string_view bytes, size_t limit);
+
+// A row: "name", "dtype", "elements" and "values" of each slot.
+Json ValuesJson(const std::vector<Slot>& slots,
+                const std::vector<std::string>& values);
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_VALUES_H_
