@@ -11,12 +11,6 @@
 namespace ckptdb::internal {
 namespace {
 
-// The attempt that made a step's state: folding it changes nothing of that.
-uint32_t SavedAs(const StepRecord& record) {
-  return record.has_increment ? record.increment.attempt
-                              : record.version.attempt;
-}
-
 template <typename Record>
 absl::Status LoadRecords(
     const Database& database, char kind,
@@ -78,7 +72,8 @@ const StepRecord* Catalog::Newest() const {
   const StepRecord* newest = nullptr;
   for (const auto& [step, record] : steps) {
     if (record.quarantined) continue;
-    if (newest == nullptr || SavedAs(*newest) < SavedAs(record)) {
+    if (newest == nullptr ||
+        StateOf(*newest).attempt < StateOf(record).attempt) {
       newest = &record;
     }
   }

@@ -1,20 +1,14 @@
 #include "ckptdb/db/lineage.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
-
-// The version that made the state of a step.
-const Version& StateOf(const StepRecord& record) {
-  return record.has_increment ? record.increment : record.version;
-}
 
 absl::Status BadParent(const Version& parent, absl::string_view why) {
   return absl::FailedPreconditionError(
@@ -154,6 +148,27 @@ absl::Status NoWay(const Version& from, const Version& to,
                                    ToString(to), ": ", why.message()));
 }
 
+// Not the version itself, nor what it was folded into.
+bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
+  const Branch& own = ancestor.branches.back();
+  return record.branches != ancestor.branches &&
+         std::any_of(record.branches.begin(), record.branches.end(),
+                     [&](const Branch& branch) {
+                       return branch.first == own.first &&
+                              branch.last >= own.last;
+                     });
+}
+
+bool IsGoneOnFrom(const Catalog& catalog, const StepRecord& parent) {
+  const auto comes_from_it = [&](const auto& entry) {
+    return ComesFrom(entry.second, parent);
+  };
+  return std::any_of(catalog.steps.begin(), catalog.steps.end(),
+                     comes_from_it) ||
+         std::any_of(catalog.retired.begin(), catalog.retired.end(),
+                     comes_from_it);
+}
+
 std::vector<StepRecord> First(const std::vector<StepRecord>& records,
                               size_t count) {
   return {records.begin(),
@@ -181,25 +196,23 @@ absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
   return found->second;
 }
 
+std::vector<Branch> BranchesOver(const Catalog& catalog,
+                                 const StepRecord& parent, uint32_t attempt) {
+  std::vector<Branch> branches = parent.branches;
+  if (branches.empty() || IsGoneOnFrom(catalog, parent)) {
+    branches.push_back({attempt, attempt});
+  } else {
+    branches.back().last = attempt;
+  }
+  if (branches.size() > kMaxBranches) branches.erase(branches.begin());
+  return branches;
+}
+
 std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
                                       const StepRecord& step) {
-  std::map<uint32_t, const StepRecord*> by_attempt;
-  for (const auto& [version, record] : catalog.retired) {
-    by_attempt[StateOf(record).attempt] = &record;
-  }
-  for (const auto& [number, record] : catalog.steps) {
-    by_attempt[StateOf(record).attempt] = &record;
-  }
-  std::set<Version> line = {step.version, StateOf(step)};
   std::vector<StepRecord> descendants;
-  for (const auto& [attempt, record] : by_attempt) {
-    if (!record->has_parent || !line.contains(record->parent)) continue;
-    line.insert({record->version, StateOf(*record)});
-    const auto found = catalog.steps.find(record->version.step);
-    if (found != catalog.steps.end() &&
-        found->second.version == record->version) {
-      descendants.push_back(*record);
-    }
+  for (const auto& [number, record] : catalog.steps) {
+    if (ComesFrom(record, step)) descendants.push_back(record);
   }
   return descendants;
 }

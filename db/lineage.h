@@ -23,8 +23,12 @@ bool IsState(const StepRecord& step, const Version& parent);
 absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
                                       const SaveSpec& spec);
 
-// The steps that come from `step`, by the parents of their records, as far as
-// those are still there.
+// The branches of a save over `parent`, made by `attempt`. Its own is a new one
+// when anything that is still known was saved over the parent already.
+std::vector<Branch> BranchesOver(const Catalog& catalog,
+                                 const StepRecord& parent, uint32_t attempt);
+
+// The steps that come from `step`, over whatever versions, by step.
 std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
                                       const StepRecord& step);
 

@@ -199,6 +199,11 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
   step.has_parent = commit->step_parent.version.attempt != 0;
   step.parent = commit->step_parent.version;
   if (step.has_parent) step.parent_digest = LineageDigest(commit->step_parent);
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    step.branches =
+        internal::BranchesOver(catalog_, commit->step_parent, version.attempt);
+  }
   step.world_size = progress.spec.world_size;
   step.slice_bounds = progress.spec.slice_bounds;
   step.committed_at_micros = environment_->NowMicros();

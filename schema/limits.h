@@ -19,6 +19,7 @@ inline constexpr uint64_t kMaxSlotBytes = 65536;  // of one row
 inline constexpr uint64_t kMaxBlobBytes = uint64_t{4} << 30;
 inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // names, too
 inline constexpr size_t kMaxMetrics = 4096;
+inline constexpr size_t kMaxBranches = 1024;  // that a step comes from
 inline constexpr size_t kMaxUuidBytes = 64;
 // Of one record without its envelope; FlatBuffers end at 2 GiB.
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;

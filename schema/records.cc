@@ -40,24 +40,31 @@ enum StepFlags : uint32_t {
   kAllFlags = 7,
 };
 
-Offset<Vector<const fbs::Version*>> AddVersions(
-    const std::vector<Version>& versions, FlatBufferBuilder* builder) {
-  std::vector<fbs::Version> structs;
-  structs.reserve(versions.size());
-  for (const Version& version : versions) structs.push_back(ToFbs(version));
-  return builder->CreateVectorOfStructs(structs);
+fbs::Branch ToFbs(const Branch& branch) { return {branch.first, branch.last}; }
+
+Branch FromFbs(const fbs::Branch& branch) {
+  return {branch.first(), branch.last()};
 }
 
 // Byte by byte, as ToStd of numbers.
-std::vector<Version> ToStd(const Vector<const fbs::Version*>* versions) {
-  std::vector<Version> out;
-  for (size_t i = 0; i < SizeOf(versions); ++i) {
-    fbs::Version version;
-    std::memcpy(static_cast<void*>(&version),
-                versions->Data() + i * sizeof(version), sizeof(version));
-    out.push_back(FromFbs(version));
+template <typename Struct>
+auto ToStd(const Vector<const Struct*>* structs) {
+  std::vector<decltype(FromFbs(Struct()))> out;
+  for (size_t i = 0; i < SizeOf(structs); ++i) {
+    Struct each;
+    std::memcpy(static_cast<void*>(&each), structs->Data() + i * sizeof(each),
+                sizeof(each));
+    out.push_back(FromFbs(each));
   }
   return out;
+}
+
+template <typename T>
+auto AddStructs(const std::vector<T>& values, FlatBufferBuilder* builder) {
+  std::vector<decltype(ToFbs(T()))> structs;
+  structs.reserve(values.size());
+  for (const T& value : values) structs.push_back(ToFbs(value));
+  return builder->CreateVectorOfStructs(structs);
 }
 
 std::string Twice(absl::string_view name) {
@@ -200,12 +207,36 @@ absl::Status CheckIncrement(const StepRecord& record) {
                    ToString(record.version), " cannot have been folded"));
 }
 
+absl::Status CheckBranches(const StepRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kStep;
+  const std::vector<Branch>& branches = record.branches;
+  if (branches.empty() || branches.size() > kMaxBranches) {
+    return BadField(
+        kKind, "branches",
+        absl::StrCat("are ", branches.size(), ", not 1 to ", kMaxBranches));
+  }
+  uint32_t before = 0;
+  for (const Branch& branch : branches) {
+    if (branch.first <= before || branch.last < branch.first) {
+      return BadField(kKind, "branches",
+                      absl::StrCat("have attempts ", branch.first, " to ",
+                                   branch.last, " after ", before));
+    }
+    before = branch.last;
+  }
+  if (before == StateOf(record).attempt) return absl::OkStatus();
+  return BadField(kKind, "branches",
+                  absl::StrCat("end with attempt ", before, ", not with ",
+                               StateOf(record).attempt));
+}
+
 absl::Status CheckStep(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.store_uuid));
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
   CKPTDB_RETURN_IF_ERROR(CheckIncrement(record));
+  CKPTDB_RETURN_IF_ERROR(CheckBranches(record));
   CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
   if (std::count(record.references.begin(), record.references.end(),
                  record.version) != 0) {
@@ -269,14 +300,15 @@ uint64_t LineageDigest(const StepRecord& record) {
 
 std::string EncodeStepRecord(const StepRecord& record) {
   FlatBufferBuilder builder;
-  const auto chain = AddVersions(record.chain, &builder);
-  const auto references = AddVersions(record.references, &builder);
+  const auto chain = AddStructs(record.chain, &builder);
+  const auto references = AddStructs(record.references, &builder);
   const auto bounds = builder.CreateVector(record.slice_bounds);
   const auto metrics = AddMetrics(record.metrics, &builder);
   const auto metadata = AddMetadata(record.user_metadata, &builder);
   const auto digests = builder.CreateVector(record.rank_digests);
   const auto library = AddString(record.library_version, &builder);
   const auto uuid = AddString(record.store_uuid, &builder);
+  const auto branches = AddStructs(record.branches, &builder);
   const fbs::Version parent = ToFbs(record.parent);
   const fbs::Version increment = ToFbs(record.increment);
   fbs::StepRecordBuilder out(builder);
@@ -306,6 +338,7 @@ std::string EncodeStepRecord(const StepRecord& record) {
   if (record.has_increment) out.add_increment(&increment);
   out.add_base_bytes(record.base_bytes);
   out.add_delta_bytes(record.delta_bytes);
+  out.add_branches(branches);
   builder.Finish(out.Finish());
   return Seal(RecordKind::kStep, builder);
 }
@@ -349,6 +382,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.rows = from->rows();
   record.raw_bytes = from->raw_bytes();
   record.stored_bytes = from->stored_bytes();
+  record.branches = ToStd(from->branches());
   record.base_bytes = from->base_bytes();
   record.delta_bytes = from->delta_bytes();
   CKPTDB_RETURN_IF_ERROR(CheckStep(record));
@@ -417,7 +451,7 @@ absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
 std::string EncodeLease(const Lease& lease) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(lease.uuid, &builder);
-  const auto versions = AddVersions(lease.versions, &builder);
+  const auto versions = AddStructs(lease.versions, &builder);
   builder.Finish(fbs::CreateLease(builder, uuid, lease.step, versions,
                                   lease.expires_at_micros));
   return Seal(RecordKind::kLease, builder);

@@ -31,6 +31,15 @@ using UserMetadata = std::map<std::string, std::string>;
 enum class StepKind : uint8_t { kFull = 0, kDelta = 1 };
 absl::string_view StepKindName(StepKind kind);
 
+// A line of versions, each saved over the one before it: its first one, and the
+// last that a step comes from. By their attempts, which only grow.
+struct Branch {
+  uint32_t first = 0;
+  uint32_t last = 0;
+
+  bool operator==(const Branch&) const = default;
+};
+
 // The record that makes a step exist.
 struct StepRecord {
   std::string store_uuid;
@@ -47,6 +56,10 @@ struct StepRecord {
   // it was folded from has the delta runs that lead to it from its parent.
   bool has_increment = false;
   Version increment;
+  // All branches that it comes from, oldest first; its own is the last, and
+  // ends with it. A branch begins with a save over a version that others were
+  // saved over already. At most the newest kMaxBranches.
+  std::vector<Branch> branches;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
   // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty when the
@@ -71,6 +84,11 @@ struct StepRecord {
 
   bool operator==(const StepRecord&) const = default;
 };
+
+// The version that made a step's state: its own, or what it was folded from.
+inline const Version& StateOf(const StepRecord& record) {
+  return record.has_increment ? record.increment : record.version;
+}
 
 // XXH3-64 of all that tells a version from any other: its store, its place in
 // the lineage and, through the digests of the rank records, every byte. Flags,

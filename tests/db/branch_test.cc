@@ -145,6 +145,26 @@ TEST_F(BranchTest, DescendantsOverRetiredSteps) {
   ExpectSteps({10, 40});
 }
 
+// However many versions lie between, and whatever is known of them.
+TEST_F(BranchTest, DescendantsOverSweptVersions) {
+  ASSERT_OK(Branch(30, 40, AbandonedBranch::kRefuse));
+  for (const int64_t step : {20, 30}) ASSERT_OK(store_->Delete(step));
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(40));
+  EXPECT_TRUE(folded.folded);
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ASSERT_OK(Branch(10, 50, AbandonedBranch::kKeep));
+  ASSERT_OK(Branch(50, 60, AbandonedBranch::kRefuse));
+  ASSERT_OK(store_->Delete(50));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectSteps({10, 40, 60});
+  ASSERT_OK(Branch(40, 70, AbandonedBranch::kRemove));
+  ExpectSteps({10, 40, 60, 70});
+  ASSERT_OK(Branch(10, 80, AbandonedBranch::kRemove));
+  ExpectSteps({10, 80});
+}
+
 // A step of the branch that is removed may come again.
 TEST_F(BranchTest, ReplacesAStepOfTheRemovedBranch) {
   EXPECT_THAT(Branch(10, 20, AbandonedBranch::kRemove),

@@ -72,15 +72,13 @@ struct DeltaModel {
     for (; state != 0; state = states.at(state).parent) line.push_back(state);
     return line;
   }
-  // Steps that come from a state. `over_gone`: also by way of states that are
-  // no steps any more.
-  std::set<int64_t> DescendantsOf(uint32_t state, bool over_gone) const {
+  // Steps that come from a state.
+  std::set<int64_t> DescendantsOf(uint32_t state) const {
     std::set<int64_t> descendants;
     for (const auto& [number, step] : steps) {
       for (uint32_t at = states.at(step.state).parent; at != 0;
            at = states.at(at).parent) {
         if (at == state) descendants.insert(number);
-        if (at == state || (!over_gone && !IsStep(at))) break;
       }
     }
     return descendants;

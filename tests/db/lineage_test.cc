@@ -27,6 +27,7 @@ class LineageTest : public ::testing::Test {
     record.store_uuid = kUuid;
     record.version = {step, attempt};
     record.chain = {record.version};
+    record.branches = {{attempt, attempt}};
     record.rank_digests = {attempt * uint64_t{977}};
     return record;
   }
@@ -41,10 +42,11 @@ class LineageTest : public ::testing::Test {
     Commit(record);
     return record;
   }
-  static void GoOnFrom(const StepRecord& parent, StepRecord* record) {
+  void GoOnFrom(const StepRecord& parent, StepRecord* record) const {
     record->has_parent = true;
     record->parent = parent.version;
     record->parent_digest = LineageDigest(parent);
+    record->branches = BranchesOver(catalog_, parent, record->version.attempt);
   }
   StepRecord Delta(int64_t step, uint32_t attempt, const StepRecord& parent) {
     StepRecord record = New(step, attempt);

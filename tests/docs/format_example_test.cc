@@ -60,6 +60,7 @@ absl::StatusOr<Entries> MakeExample() {
   step.store_uuid = ExampleTicket().uuid;
   step.version = {7, 1};
   step.chain = {step.version};
+  step.branches = {{1, 1}};
   step.slice_bounds = {0, kSlices};
   step.save_micros = 1500;
   step.committed_at_micros = 1'700'000'000'000'000;

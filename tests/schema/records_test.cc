@@ -58,6 +58,7 @@ TEST(StepRecord, RoundTripOfTheLeast) {
   StepRecord record;
   record.store_uuid = testing::kSampleUuid;
   record.version = record.chain.emplace_back(Version{0, 1});
+  record.branches = {{1, 1}};
   record.rank_digests = {0};
   ASSERT_OK_AND_ASSIGN(const StepRecord back,
                        DecodeStepRecord(EncodeStepRecord(record)));
@@ -161,6 +162,7 @@ TEST(StepRecord, Increment) {
       r->chain = {r->version};
       r->has_increment = true;
       r->increment = from;
+      r->branches = {{2, from.attempt}};
     };
   };
   ExpectGood(folded({30, 8}));
@@ -175,6 +177,47 @@ TEST(StepRecord, Increment) {
         r->increment = {30, 8};
       },
       "increment is of a delta, which needs none");
+}
+
+TEST(StepRecord, Branches) {
+  const auto branches = [](const std::vector<Branch>& all) {
+    return [all](StepRecord* r) { r->branches = all; };
+  };
+  ExpectGood(branches({{9, 9}}));
+  ExpectGood(branches({{1, 9}}));
+  ExpectGood(branches({{1, 1}, {2, 2}, {9, 9}}));
+  ExpectBad(branches({{0, 9}}), "branches have attempts 0 to 9 after 0");
+  ExpectBad(branches({{5, 4}, {9, 9}}),
+            "branches have attempts 5 to 4 after 0");
+  ExpectBad(branches({{1, 5}, {5, 9}}),
+            "branches have attempts 5 to 9 after 5");
+  ExpectBad(branches({{1, 8}}), "branches end with attempt 8, not with 9");
+  ExpectBad(
+      [](StepRecord* r) {
+        r->kind = StepKind::kFull;
+        r->chain = {r->version};
+        r->has_increment = true;
+        r->increment = {30, 8};
+      },
+      "branches end with attempt 9, not with 8");
+}
+
+TEST(StepRecord, BranchesAtAndOverTheLimit) {
+  const auto branches = [](uint32_t count) {
+    return [count](StepRecord* r) {
+      r->kind = StepKind::kFull;
+      r->version.attempt = count;
+      r->chain = {r->version};
+      r->branches.clear();
+      for (uint32_t i = 1; i <= count; ++i) r->branches.push_back({i, i});
+    };
+  };
+  ExpectBad(branches(0), "version has attempt 0");
+  ExpectBad([](StepRecord* r) { r->branches.clear(); },
+            "branches are 0, not 1 to 1024");
+  ExpectGood(branches(kMaxBranches - 1));
+  ExpectGood(branches(kMaxBranches));
+  ExpectBad(branches(kMaxBranches + 1), "branches are 1025, not 1 to 1024");
 }
 
 TEST(StepRecord, StoreUuid) {
@@ -294,6 +337,8 @@ TEST(StepRecord, RandomRoundTrips) {
     }
     record.version = record.chain.back();
     record.parent = record.chain[record.chain.size() - 2];
+    record.branches = {{1, record.parent.attempt},
+                       {record.version.attempt, record.version.attempt}};
     record.world_size = 1 + random() % 100;
     record.rank_digests.resize(record.world_size);
     for (uint64_t& digest : record.rank_digests) digest = random();

@@ -30,6 +30,7 @@ inline StepRecord SampleStep() {
   record.parent = {20, 5};
   record.parent_digest = 0xabcdef;
   record.chain = {{10, 2}, {20, 5}, {30, 9}};
+  record.branches = {{2, 4}, {5, 9}};
   record.references = {{5, 1}, {7, 11}};
   record.world_size = 2;
   record.slice_bounds = {0, 30000, kSlices};
