@@ -15,6 +15,11 @@ set(CKPTDB_PUBLIC_HEADERS
     db/step_reader.h
     db/store.h
     db/usage.h
+    manager/coordinator.h
+    manager/keep_policy.h
+    manager/save_policy.h
+    manager/step_info.h
+    manager/verdict.h
     schema/codec.h
     schema/dtype.h
     schema/keys.h

@@ -1,0 +1,76 @@
+#include "ckptdb/manager/coordinator.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+class Alone : public Coordinator {
+ public:
+  uint32_t rank() const override { return kOwnerRank; }
+  uint32_t world_size() const override { return 1; }
+  absl::Status Barrier(absl::string_view, absl::Duration) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view, std::string value,
+                                        absl::Duration) override {
+    return value;
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(absl::string_view,
+                                                  std::string value,
+                                                  absl::Duration) override {
+    return std::vector<std::string>{std::move(value)};
+  }
+};
+
+// "5 no such step": the code, a space, the message; OK is empty.
+std::string Encode(const absl::Status& status) {
+  if (status.ok()) return "";
+  return absl::StrCat(static_cast<int>(status.code()), " ", status.message());
+}
+
+absl::Status Decode(absl::string_view text) {
+  if (text.empty()) return absl::OkStatus();
+  const size_t space = text.find(' ');
+  int code = 0;
+  if (space == absl::string_view::npos ||
+      !absl::SimpleAtoi(text.substr(0, space), &code) || code <= 0) {
+    return absl::InternalError(absl::StrCat("no status: \"", text, "\""));
+  }
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      text.substr(space + 1));
+}
+
+absl::Status FirstError(const std::vector<std::string>& parts) {
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const absl::Status status = Decode(parts[rank]);
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("rank ", rank, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Agree(Coordinator* ranks, absl::string_view tag,
+                   const absl::Status& status, absl::Duration deadline) {
+  if (ranks->world_size() == 1) return status;
+  const auto parts = ranks->Gather(tag, Encode(status), deadline);
+  // A gathering that failed has failed on all ranks that took part; the others
+  // learn of it here.
+  const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
+  CKPTDB_ASSIGN_OR_RETURN(const std::string all,
+                          ranks->Broadcast(tag, Encode(own), deadline));
+  return Decode(all);
+}
+
+std::unique_ptr<Coordinator> SingleProcess() {
+  return std::make_unique<Alone>();
+}
+
+}  // namespace ckptdb

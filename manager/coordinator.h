@@ -1,0 +1,91 @@
+// How the ranks of a training job speak with one another.
+//
+// A manager decides once, on its owner's rank, and tells the others; it
+// gathers what they staged, and all come to the same end. What carries that is
+// the trainer's: MPI, its own collectives. Here are two: one process alone, and
+// threads of one process.
+//
+//   ThreadGroup group(/*world_size=*/4);
+//   std::thread worker([&] {
+//     std::unique_ptr<Coordinator> ranks = group.Join(/*rank=*/2);
+//     auto parts = ranks->Gather("staged", part, absl::Seconds(60));
+//   });
+//
+// Every rank makes the same calls in the same order, each with the same tag:
+// one that does not match is Aborted on all ranks, naming the tags. Each call
+// has a deadline: when it passes, all ranks get the same DeadlineExceeded that
+// names the ranks that are missing, also those that come later. A call that
+// failed leaves the ranks where the next one can begin.
+//
+// Thread-safety: one thread a rank at a time.
+#ifndef CKPTDB_MANAGER_COORDINATOR_H_
+#define CKPTDB_MANAGER_COORDINATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace ckptdb {
+
+// The rank that owns the store, decides and publishes.
+inline constexpr uint32_t kOwnerRank = 0;
+
+class Coordinator {
+ public:
+  virtual ~Coordinator() = default;
+
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t world_size() const = 0;
+
+  // Returns when all ranks have called it.
+  virtual absl::Status Barrier(absl::string_view tag,
+                               absl::Duration deadline) = 0;
+
+  // The owner's `value`, on all ranks; those of the others do not count.
+  virtual absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                                std::string value,
+                                                absl::Duration deadline) = 0;
+
+  // The values of all ranks, by rank, on the owner; none on the others, who
+  // need not wait for it.
+  virtual absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value, absl::Duration deadline) = 0;
+};
+
+// Brings all ranks to one status: OK when all of `status` are, else the error
+// of the lowest rank that has one, with "rank R: " before it where there is
+// more than one rank.
+absl::Status Agree(Coordinator* ranks, absl::string_view tag,
+                   const absl::Status& status, absl::Duration deadline);
+
+// A process alone: rank 0 of 1.
+std::unique_ptr<Coordinator> SingleProcess();
+
+// Ranks that are threads of this process.
+class ThreadGroup {
+ public:
+  // `world_size` is at least 1.
+  explicit ThreadGroup(uint32_t world_size);
+  ~ThreadGroup();
+  ThreadGroup(const ThreadGroup&) = delete;
+  ThreadGroup& operator=(const ThreadGroup&) = delete;
+
+  // The coordinator of one rank, below the world size, for its thread; each is
+  // asked for once. It may outlive the group.
+  std::unique_ptr<Coordinator> Join(uint32_t rank);
+
+ private:
+  class Meeting;
+  class Member;
+  std::shared_ptr<Meeting> meeting_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_COORDINATOR_H_

@@ -1,0 +1,85 @@
+// Which steps to keep: policies over all steps of a store, and their
+// composition.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(3));
+//   CKPTDB_ASSIGN_OR_RETURN(auto best, BestN({.count = 2, .metric = "auc"}));
+//   CKPTDB_ASSIGN_OR_RETURN(KeepPolicyPtr policy, AnyKeep({latest, best}));
+//   std::vector<Verdict> keep = policy->Decide(steps, now_micros);
+//
+// A policy is a pure function: the same steps and time, the same answer.
+// Policies are immutable, and may be asked from any thread; so must be a
+// caller's own functions. What configures a policy is checked when it is made:
+// InvalidArgument naming the value.
+//
+// Policies only say what they would keep. What must never go, because it is
+// pinned, read, needed by others or the newest, is not theirs to say: see
+// manager/retention.h.
+#ifndef CKPTDB_MANAGER_KEEP_POLICY_H_
+#define CKPTDB_MANAGER_KEEP_POLICY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/manager/step_info.h"
+#include "ckptdb/manager/verdict.h"
+
+namespace ckptdb {
+
+class KeepPolicy {
+ public:
+  virtual ~KeepPolicy() = default;
+  // One answer for each of `steps`, which ascend. `now_micros`: since 1970.
+  virtual std::vector<Verdict> Decide(absl::Span<const StepInfo> steps,
+                                      int64_t now_micros) const = 0;
+};
+using KeepPolicyPtr = std::shared_ptr<const KeepPolicy>;
+
+// The order of metrics: NaN is worse than any number, no metric than NaN, and
+// of equal ones the later step is the better.
+enum class Better { kMax, kMin };
+struct BestOptions {
+  int64_t count = 1;  // at least 0
+  std::string metric = {};
+  Better better = Better::kMax;
+  // Keep steps that have no such metric, beside the best. Metrics may come
+  // late. Default: true.
+  bool keep_without_metric = true;
+};
+
+using KeepPredicate = std::function<bool(const StepInfo& step)>;
+// One answer for each step, as KeepPolicy::Decide.
+using KeepFunction = std::function<std::vector<bool>(
+    absl::Span<const StepInfo> steps, int64_t now_micros)>;
+
+KeepPolicyPtr KeepAll();
+// The `count` highest steps; at least 0.
+absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count);
+// Multiples of `steps`, which is at least 1.
+absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
+// The first step, and then each that was committed `seconds` or more after the
+// last one that is kept so. A clock that went back counts as passed. `seconds`
+// is above 0.
+absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds);
+absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options);
+// Steps not older than `seconds`, which is at least 0; one from the future is
+// not older.
+absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds);
+// Steps to which the predicate says yes; `name` stands in the reasons.
+absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name, KeepPredicate predicate);
+// Whatever the function says of all steps. What it has no answer for is kept.
+absl::StatusOr<KeepPolicyPtr> CustomKeep(std::string name,
+                                         KeepFunction function);
+
+// Of at least one policy, none of them null; each asked about all steps.
+absl::StatusOr<KeepPolicyPtr> AnyKeep(std::vector<KeepPolicyPtr> policies);
+absl::StatusOr<KeepPolicyPtr> AllKeep(std::vector<KeepPolicyPtr> policies);
+absl::StatusOr<KeepPolicyPtr> NotKeep(KeepPolicyPtr policy);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_KEEP_POLICY_H_

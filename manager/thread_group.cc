@@ -1,0 +1,162 @@
+// Ranks that are threads: each call is a round, to which every rank brings a
+// value.
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+class ThreadGroup::Meeting {
+ public:
+  explicit Meeting(uint32_t world_size) : rounds_of_(world_size) {}
+
+  uint32_t world_size() const {
+    return static_cast<uint32_t>(rounds_of_.size());
+  }
+
+  // Brings a value to the next round of `rank`. Waits for all ranks when
+  // `wait`, else for none. The values of all, by rank, or of those that are
+  // there when it does not wait.
+  absl::StatusOr<std::vector<std::string>> Bring(uint32_t rank,
+                                                 const std::string& tag,
+                                                 std::string value,
+                                                 absl::Duration deadline,
+                                                 bool wait) {
+    const absl::Time end = absl::Now() + deadline;
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t number = rounds_of_[rank]++;
+    Round& round = rounds_[number];
+    if (round.values.empty()) round.values.resize(rounds_of_.size());
+    Enter(rank, tag, std::move(value), &round);
+    while (wait && !IsOver(round)) {
+      if (changed_.wait_until(lock, absl::ToChronoTime(end)) ==
+              std::cv_status::timeout &&
+          !IsOver(round)) {
+        round.status = Missing(round);
+        changed_.notify_all();
+      }
+    }
+    return Leave(number, &round);
+  }
+
+ private:
+  struct Round {
+    std::string tag;
+    uint32_t first = 0;  // the rank that brought the tag
+    std::vector<std::optional<std::string>> values;
+    uint32_t here = 0;
+    uint32_t left = 0;
+    absl::Status status;
+  };
+
+  bool IsOver(const Round& round) const {
+    return !round.status.ok() || round.here == rounds_of_.size();
+  }
+
+  void Enter(uint32_t rank, const std::string& tag, std::string value,
+             Round* round) {
+    if (round->here++ == 0) {
+      round->tag = tag;
+      round->first = rank;
+    }
+    if (round->status.ok() && round->tag != tag) {
+      round->status = absl::AbortedError(
+          absl::StrCat("the ranks disagree: rank ", rank, " is at \"", tag,
+                       "\", rank ", round->first, " at \"", round->tag, "\""));
+    }
+    round->values[rank] = std::move(value);
+    changed_.notify_all();
+  }
+
+  static absl::Status Missing(const Round& round) {
+    std::vector<size_t> missing;
+    for (size_t rank = 0; rank < round.values.size(); ++rank) {
+      if (!round.values[rank].has_value()) missing.push_back(rank);
+    }
+    return absl::DeadlineExceededError(absl::StrCat(
+        "ranks ", absl::StrJoin(missing, ", "), " of ", round.values.size(),
+        " did not come to \"", round.tag, "\" in time"));
+  }
+
+  absl::StatusOr<std::vector<std::string>> Leave(uint64_t number,
+                                                 Round* round) {
+    const absl::Status status = round->status;
+    std::vector<std::string> values;
+    for (const auto& value : round->values)
+      values.push_back(value.value_or(""));
+    // The last one of all clears the table.
+    if (++round->left == rounds_of_.size()) rounds_.erase(number);
+    if (!status.ok()) return status;
+    return values;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<uint64_t> rounds_of_;  // how many each rank has begun
+  std::map<uint64_t, Round> rounds_;
+};
+
+class ThreadGroup::Member : public Coordinator {
+ public:
+  Member(std::shared_ptr<Meeting> meeting, uint32_t rank)
+      : meeting_(std::move(meeting)), rank_(rank) {}
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t world_size() const override { return meeting_->world_size(); }
+
+  absl::Status Barrier(absl::string_view tag,
+                       absl::Duration deadline) override {
+    return Bring("barrier ", tag, "", deadline, /*wait=*/true).status();
+  }
+
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration deadline) override {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
+                            Bring("broadcast ", tag, std::move(value), deadline,
+                                  /*wait=*/true));
+    return std::move(values[kOwnerRank]);
+  }
+
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value,
+      absl::Duration deadline) override {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
+                            Bring("gather ", tag, std::move(value), deadline,
+                                  /*wait=*/rank_ == kOwnerRank));
+    if (rank_ != kOwnerRank) values.clear();
+    return values;
+  }
+
+ private:
+  absl::StatusOr<std::vector<std::string>> Bring(absl::string_view call,
+                                                 absl::string_view tag,
+                                                 std::string value,
+                                                 absl::Duration deadline,
+                                                 bool wait) {
+    return meeting_->Bring(rank_, absl::StrCat(call, tag), std::move(value),
+                           deadline, wait);
+  }
+
+  const std::shared_ptr<Meeting> meeting_;
+  const uint32_t rank_;
+};
+
+ThreadGroup::ThreadGroup(uint32_t world_size)
+    : meeting_(std::make_shared<Meeting>(world_size)) {}
+ThreadGroup::~ThreadGroup() = default;
+
+std::unique_ptr<Coordinator> ThreadGroup::Join(uint32_t rank) {
+  return std::make_unique<Member>(meeting_, rank);
+}
+
+}  // namespace ckptdb

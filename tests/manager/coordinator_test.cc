@@ -1,0 +1,201 @@
+#include "ckptdb/manager/coordinator.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Long enough for any machine; nothing here waits for it to pass.
+constexpr absl::Duration kLong = absl::Minutes(5);
+constexpr absl::Duration kShort = absl::Milliseconds(20);
+
+// Each rank on a thread of its own.
+void RunRanks(uint32_t world_size,
+              const std::function<void(Coordinator*)>& rank) {
+  ThreadGroup group(world_size);
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < world_size; ++i) {
+    threads.emplace_back([&, ranks = group.Join(i)] { rank(ranks.get()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SingleProcess, SpeaksWithItself) {
+  const auto ranks = SingleProcess();
+  EXPECT_EQ(ranks->rank(), 0);
+  EXPECT_EQ(ranks->world_size(), 1);
+  EXPECT_OK(ranks->Barrier("begin", kShort));
+  ASSERT_OK_AND_ASSIGN(const std::string value,
+                       ranks->Broadcast("value", "mine", kShort));
+  EXPECT_EQ(value, "mine");
+  ASSERT_OK_AND_ASSIGN(const auto values, ranks->Gather("all", "mine", kShort));
+  EXPECT_THAT(values, ElementsAre("mine"));
+  EXPECT_OK(Agree(ranks.get(), "end", absl::OkStatus(), kShort));
+  EXPECT_THAT(Agree(ranks.get(), "end", absl::DataLossError("x"), kShort),
+              StatusIs(absl::StatusCode::kDataLoss, "x"));
+}
+
+TEST(ThreadGroup, RanksAndWorldSize) {
+  ThreadGroup group(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const auto ranks = group.Join(rank);
+    EXPECT_EQ(ranks->rank(), rank);
+    EXPECT_EQ(ranks->world_size(), 3);
+  }
+}
+
+TEST(ThreadGroup, GatherIsByRankAndForTheOwner) {
+  RunRanks(4, [](Coordinator* ranks) {
+    for (int round = 0; round < 50; ++round) {
+      ASSERT_OK_AND_ASSIGN(
+          const auto values,
+          ranks->Gather("part", absl::StrCat(ranks->rank(), ".", round),
+                        kLong));
+      if (ranks->rank() != kOwnerRank) {
+        EXPECT_THAT(values, IsEmpty());
+        continue;
+      }
+      EXPECT_THAT(
+          values,
+          ElementsAre(absl::StrCat("0.", round), absl::StrCat("1.", round),
+                      absl::StrCat("2.", round), absl::StrCat("3.", round)));
+    }
+  });
+}
+
+TEST(ThreadGroup, BroadcastIsTheOwners) {
+  RunRanks(3, [](Coordinator* ranks) {
+    ASSERT_OK_AND_ASSIGN(
+        const std::string value,
+        ranks->Broadcast("decision", absl::StrCat("of ", ranks->rank()),
+                         kLong));
+    EXPECT_EQ(value, "of 0");
+  });
+}
+
+TEST(ThreadGroup, NobodyPassesABarrierAlone) {
+  constexpr uint32_t kRanks = 4;
+  std::atomic<uint32_t> arrived = 0;
+  RunRanks(kRanks, [&](Coordinator* ranks) {
+    ++arrived;
+    ASSERT_OK(ranks->Barrier("all", kLong));
+    EXPECT_EQ(arrived, kRanks);
+  });
+}
+
+TEST(ThreadGroup, AgreeIsTheErrorOfTheLowestRank) {
+  RunRanks(4, [](Coordinator* ranks) {
+    EXPECT_OK(Agree(ranks, "staged", absl::OkStatus(), kLong));
+    const absl::Status own = ranks->rank() < 2
+                                 ? absl::OkStatus()
+                                 : absl::ResourceExhaustedError(
+                                       absl::StrCat("disk of ", ranks->rank()));
+    EXPECT_THAT(
+        Agree(ranks, "staged", own, kLong),
+        StatusIs(absl::StatusCode::kResourceExhausted, "rank 2: disk of 2"));
+    // And the next call works.
+    EXPECT_OK(ranks->Barrier("after", kLong));
+  });
+}
+
+// Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
+class AbsentRank : public ::testing::Test {
+ protected:
+  using Call = std::function<absl::Status(Coordinator*, absl::Duration)>;
+
+  void ExpectNamedToAll(const Call& call) {
+    std::vector<absl::Status> statuses(3);
+    std::thread two([&] { statuses[2] = call(ranks_[2].get(), kLong); });
+    statuses[0] = call(ranks_[0].get(), kShort);
+    two.join();
+    statuses[1] = call(ranks_[1].get(), kLong);
+    // On a slow machine rank 2 may be late as well.
+    EXPECT_THAT(statuses[0],
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("ranks 1"),
+                               HasSubstr(" of 3 did not come to \""))));
+    EXPECT_EQ(statuses[1], statuses[0]);
+    EXPECT_EQ(statuses[2], statuses[0]);
+  }
+  void ExpectAllTogetherAgain() {
+    std::vector<std::thread> threads;
+    for (const auto& rank : ranks_) {
+      threads.emplace_back([&] { EXPECT_OK(rank->Barrier("next", kLong)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  ThreadGroup group_{3};
+  std::vector<std::unique_ptr<Coordinator>> ranks_ = [this] {
+    std::vector<std::unique_ptr<Coordinator>> ranks;
+    for (uint32_t rank = 0; rank < 3; ++rank)
+      ranks.push_back(group_.Join(rank));
+    return ranks;
+  }();
+};
+
+TEST_F(AbsentRank, OfABarrier) {
+  ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
+    return ranks->Barrier("all", deadline);
+  });
+  ExpectAllTogetherAgain();
+}
+
+TEST_F(AbsentRank, OfABroadcast) {
+  ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
+    return ranks->Broadcast("decision", "x", deadline).status();
+  });
+  ExpectAllTogetherAgain();
+}
+
+// Though the owner alone waits for all.
+TEST_F(AbsentRank, OfAnAgreement) {
+  ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
+    return Agree(ranks, "staged", absl::OkStatus(), deadline);
+  });
+  ExpectAllTogetherAgain();
+}
+
+TEST(ThreadGroup, RanksThatDisagreeAllHearOfIt) {
+  RunRanks(2, [](Coordinator* ranks) {
+    const bool owner = ranks->rank() == kOwnerRank;
+    const absl::Status status = ranks->Barrier(owner ? "save" : "load", kLong);
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
+                                 HasSubstr("the ranks disagree: rank ")));
+    EXPECT_THAT(status.message(), HasSubstr("\"barrier save\""));
+    EXPECT_THAT(status.message(), HasSubstr("\"barrier load\""));
+    EXPECT_OK(ranks->Barrier("after", kLong));
+  });
+}
+
+// A thread may be gone before the others ask for what it brought.
+TEST(ThreadGroup, CoordinatorsOutliveTheGroup) {
+  auto group = std::make_unique<ThreadGroup>(2);
+  auto zero = group->Join(0);
+  auto one = group->Join(1);
+  group.reset();
+  ASSERT_OK(one->Gather("part", "x", kLong));
+  one.reset();
+  ASSERT_OK_AND_ASSIGN(const auto values, zero->Gather("part", "y", kLong));
+  EXPECT_THAT(values, ElementsAre("y", "x"));
+}
+
+}  // namespace
+}  // namespace ckptdb

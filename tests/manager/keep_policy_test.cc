@@ -1,0 +1,233 @@
+#include "ckptdb/manager/keep_policy.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kStart = 1'700'000'000 * kSecond;
+const double kNan = std::nan("");
+
+// Steps 10, 20 ...; step 10 * i was committed 10 * i seconds after kStart.
+std::vector<StepInfo> Steps(size_t count) {
+  std::vector<StepInfo> steps;
+  for (size_t i = 1; i <= count; ++i) {
+    const auto step = static_cast<int64_t>(10 * i);
+    steps.push_back({step, kStart + step * kSecond, false, {}});
+  }
+  return steps;
+}
+
+std::vector<StepInfo> WithAuc(const std::vector<double>& auc) {
+  std::vector<StepInfo> steps = Steps(auc.size());
+  for (size_t i = 0; i < auc.size(); ++i) steps[i].metrics["auc"] = auc[i];
+  return steps;
+}
+
+std::vector<int64_t> Kept(const absl::StatusOr<KeepPolicyPtr>& policy,
+                          const std::vector<StepInfo>& steps,
+                          int64_t now_micros = kStart) {
+  EXPECT_OK(policy.status());
+  if (!policy.ok()) return {};
+  const std::vector<Verdict> verdicts = (*policy)->Decide(steps, now_micros);
+  EXPECT_EQ(verdicts.size(), steps.size());
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    EXPECT_NE(verdicts[i].why, "") << steps[i].step;
+    if (verdicts[i].yes) kept.push_back(steps[i].step);
+  }
+  return kept;
+}
+
+std::string Why(const absl::StatusOr<KeepPolicyPtr>& policy,
+                const std::vector<StepInfo>& steps, size_t at,
+                int64_t now_micros = kStart) {
+  EXPECT_OK(policy.status());
+  return policy.ok() ? (*policy)->Decide(steps, now_micros)[at].why : "";
+}
+
+template <typename Policy>
+void ExpectInvalid(const Policy& policy, const std::string& words) {
+  EXPECT_THAT(policy,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+}
+
+TEST(KeepPolicy, KeepAll) {
+  EXPECT_THAT(Kept(KeepAll(), Steps(3)), ElementsAre(10, 20, 30));
+  EXPECT_THAT(Kept(KeepAll(), {}), IsEmpty());
+}
+
+TEST(KeepPolicy, LatestN) {
+  EXPECT_THAT(Kept(LatestN(0), Steps(3)), IsEmpty());
+  EXPECT_THAT(Kept(LatestN(2), Steps(3)), ElementsAre(20, 30));
+  EXPECT_THAT(Kept(LatestN(3), Steps(3)), ElementsAre(10, 20, 30));
+  EXPECT_THAT(Kept(LatestN(std::numeric_limits<int64_t>::max()), Steps(2)),
+              ElementsAre(10, 20));
+  EXPECT_EQ(Why(LatestN(2), Steps(3), 0), "none of the latest 2");
+  EXPECT_EQ(Why(LatestN(2), Steps(3), 1), "one of the latest 2");
+  ExpectInvalid(LatestN(-1), "LatestN: count is -1; it must be at least 0");
+}
+
+TEST(KeepPolicy, EveryNSteps) {
+  EXPECT_THAT(Kept(EveryNSteps(20), Steps(5)), ElementsAre(20, 40));
+  EXPECT_THAT(Kept(EveryNSteps(1), Steps(2)), ElementsAre(10, 20));
+  EXPECT_THAT(Kept(EveryNSteps(7), {{0, kStart, false, {}}}), ElementsAre(0));
+  EXPECT_EQ(Why(EveryNSteps(20), Steps(2), 0), "no multiple of 20");
+  ExpectInvalid(EveryNSteps(0), "EveryNSteps: interval is 0");
+}
+
+TEST(KeepPolicy, EveryNSecondsKeepsTheFirst) {
+  EXPECT_THAT(Kept(KeepEveryNSeconds(20), Steps(6)), ElementsAre(10, 30, 50));
+  EXPECT_THAT(Kept(KeepEveryNSeconds(21), Steps(6)), ElementsAre(10, 40));
+  EXPECT_THAT(Kept(KeepEveryNSeconds(1000), Steps(6)), ElementsAre(10));
+  EXPECT_EQ(Why(KeepEveryNSeconds(20), Steps(3), 1),
+            "not 20 seconds after step 10");
+  ExpectInvalid(KeepEveryNSeconds(0), "0 seconds are not above 0");
+  ExpectInvalid(KeepEveryNSeconds(kNan), "KeepEveryNSeconds: ");
+}
+
+TEST(KeepPolicy, EveryNSecondsWhenTheClockWentBack) {
+  std::vector<StepInfo> steps = Steps(4);
+  steps[2].time_micros = kStart - 1000 * kSecond;
+  // Step 30 counts, and step 40 is long after it.
+  EXPECT_THAT(Kept(KeepEveryNSeconds(20), steps), ElementsAre(10, 30, 40));
+}
+
+TEST(KeepPolicy, BestN) {
+  const auto steps = WithAuc({0.5, 0.9, 0.7, 0.8});
+  EXPECT_THAT(Kept(BestN({.count = 2, .metric = "auc"}), steps),
+              ElementsAre(20, 40));
+  EXPECT_THAT(
+      Kept(BestN({.count = 2, .metric = "auc", .better = Better::kMin}), steps),
+      ElementsAre(10, 30));
+  EXPECT_THAT(Kept(BestN({.count = 0, .metric = "auc"}), steps), IsEmpty());
+  EXPECT_THAT(Kept(BestN({.count = 9, .metric = "auc"}), steps),
+              ElementsAre(10, 20, 30, 40));
+  EXPECT_EQ(Why(BestN({.count = 2, .metric = "auc"}), steps, 2),
+            "auc 0.7 is number 3, not of the best 2");
+  EXPECT_EQ(Why(BestN({.count = 2, .metric = "auc"}), steps, 1),
+            "auc 0.9 is number 1 of the best 2");
+}
+
+TEST(KeepPolicy, BestNWithTies) {
+  EXPECT_THAT(
+      Kept(BestN({.count = 2, .metric = "auc"}), WithAuc({0.5, 0.5, 0.5})),
+      ElementsAre(20, 30));
+  EXPECT_THAT(Kept(BestN({.count = 2, .metric = "auc", .better = Better::kMin}),
+                   WithAuc({0.5, 0.5, 0.5})),
+              ElementsAre(20, 30));
+}
+
+TEST(KeepPolicy, NanIsWorst) {
+  const double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Better better : {Better::kMax, Better::kMin}) {
+    const auto best = BestN({.count = 2, .metric = "auc", .better = better});
+    EXPECT_THAT(Kept(best, WithAuc({kNan, 0.5, kNan, 0.1})),
+                ElementsAre(20, 40));
+    EXPECT_THAT(Kept(best, WithAuc({kInfinity, kNan, -kInfinity})),
+                ElementsAre(10, 30));
+    EXPECT_THAT(Kept(best, WithAuc({kNan, 0.5, kNan})), ElementsAre(20, 30));
+  }
+}
+
+TEST(KeepPolicy, BestNOfStepsWithoutTheMetric) {
+  auto steps = WithAuc({0.5, 0.9, 0.7, kNan});
+  steps[1].metrics = {{"loss", 0.1}};
+  EXPECT_THAT(Kept(BestN({.count = 1, .metric = "auc"}), steps),
+              ElementsAre(20, 30));
+  EXPECT_THAT(
+      Kept(BestN({.count = 1, .metric = "auc", .keep_without_metric = false}),
+           steps),
+      ElementsAre(30));
+  EXPECT_EQ(Why(BestN({.count = 1, .metric = "auc"}), steps, 1),
+            "it has no auc");
+  // Not even when there is room.
+  EXPECT_THAT(
+      Kept(BestN({.count = 9, .metric = "auc", .keep_without_metric = false}),
+           steps),
+      ElementsAre(10, 30, 40));
+}
+
+TEST(KeepPolicy, BestNRefuses) {
+  ExpectInvalid(BestN({.count = -1, .metric = "auc"}), "BestN: count is -1");
+  ExpectInvalid(BestN({.count = 1}), "BestN: no metric is named");
+}
+
+TEST(KeepPolicy, TimeToLive) {
+  const int64_t now = kStart + 40 * kSecond;
+  EXPECT_THAT(Kept(TimeToLive(20), Steps(4), now), ElementsAre(20, 30, 40));
+  EXPECT_THAT(Kept(TimeToLive(19.999), Steps(4), now), ElementsAre(30, 40));
+  EXPECT_THAT(Kept(TimeToLive(0), Steps(4), now), ElementsAre(40));
+  // From the future, as the clock went back.
+  EXPECT_THAT(Kept(TimeToLive(5), Steps(4), kStart + 12 * kSecond),
+              ElementsAre(10, 20, 30, 40));
+  EXPECT_EQ(Why(TimeToLive(20), Steps(4), 0, now),
+            "30 seconds old, more than 20");
+  ExpectInvalid(TimeToLive(-1), "-1 seconds are not from 0");
+}
+
+TEST(KeepPolicy, KeepIf) {
+  const auto policy =
+      KeepIf("by thirty", [](const StepInfo& step) { return step.step == 30; });
+  EXPECT_THAT(Kept(policy, Steps(4)), ElementsAre(30));
+  EXPECT_EQ(Why(policy, Steps(4), 0), "by thirty said no");
+  ExpectInvalid(KeepIf("", [](const StepInfo&) { return true; }),
+                "KeepIf: its name is empty");
+  ExpectInvalid(KeepIf("none", nullptr), "KeepIf: predicate none is null");
+}
+
+TEST(KeepPolicy, CustomKeep) {
+  const auto first =
+      CustomKeep("first", [](absl::Span<const StepInfo> steps, int64_t) {
+        std::vector<bool> keep(steps.size());
+        if (!keep.empty()) keep[0] = true;
+        return keep;
+      });
+  EXPECT_THAT(Kept(first, Steps(3)), ElementsAre(10));
+  EXPECT_THAT(Kept(first, {}), IsEmpty());
+  // What it does not speak of stays.
+  const auto short_one =
+      CustomKeep("short", [](absl::Span<const StepInfo>, int64_t) {
+        return std::vector<bool>{false};
+      });
+  EXPECT_THAT(Kept(short_one, Steps(3)), ElementsAre(20, 30));
+  EXPECT_EQ(Why(short_one, Steps(3), 2), "short said nothing");
+  ExpectInvalid(CustomKeep("none", nullptr), "CustomKeep: function none");
+}
+
+TEST(KeepPolicy, Compositions) {
+  const KeepPolicyPtr latest = *LatestN(2);
+  const KeepPolicyPtr grid = *EveryNSteps(20);
+  EXPECT_THAT(Kept(AnyKeep({latest, grid}), Steps(5)), ElementsAre(20, 40, 50));
+  EXPECT_THAT(Kept(AllKeep({latest, grid}), Steps(5)), ElementsAre(40));
+  EXPECT_THAT(Kept(NotKeep(latest), Steps(5)), ElementsAre(10, 20, 30));
+  EXPECT_THAT(Kept(AllKeep({*NotKeep(latest), grid}), Steps(5)),
+              ElementsAre(20));
+  EXPECT_EQ(Why(AnyKeep({latest, grid}), Steps(5), 3),
+            "one of the latest 2; a multiple of 20");
+  EXPECT_EQ(Why(AnyKeep({latest, grid}), Steps(5), 0),
+            "none of the latest 2; no multiple of 20");
+}
+
+TEST(KeepPolicy, CompositionsRefuseNothingAndNull) {
+  ExpectInvalid(AnyKeep({}), "AnyKeep: of no policies");
+  ExpectInvalid(AllKeep({KeepAll(), nullptr}), "AllKeep: policy 1 is null");
+  ExpectInvalid(NotKeep(nullptr), "NotKeep: policy 0 is null");
+}
+
+}  // namespace
+}  // namespace ckptdb
