@@ -83,12 +83,13 @@ class Database::Listener : public rocksdb::EventListener {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
-    const FileModes& modes) {
+    const FileModes& modes, bool direct_reads) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_staging(StagingPath(store));
+  database->files_->set_direct_reads(direct_reads && environment.on_disk());
   bool create = false;
   CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&create));
   CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, database->ReadWatermark());
@@ -114,13 +115,14 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const Environment& environment,
-    const std::string& scratch) {
+    const std::string& scratch, bool direct_reads) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
   modes.apply = false;
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
+  database->files_->set_direct_reads(direct_reads && environment.on_disk());
   database->env_ = rocksdb::NewCompositeEnv(database->files_);
   database->listener_ = std::make_shared<Listener>();
   rocksdb::DBOptions options = DatabaseOptions(database->env_.get());
@@ -261,13 +263,21 @@ absl::Status Database::ForEach(
   const std::string end = PrefixEnd(prefix);
   const rocksdb::Slice bound = ToSlice(end);
   const std::unique_ptr<rocksdb::Iterator> entries(rocks_->NewIterator(
-      PassOptions(ReadOptions(), end.empty() ? nullptr : &bound),
-      family(from)));
+      PassOptions(end.empty() ? nullptr : &bound), family(from)));
   for (entries->Seek(ToSlice(prefix)); entries->Valid(); entries->Next()) {
     CKPTDB_RETURN_IF_ERROR(
         visit(FromSlice(entries->key()), FromSlice(entries->value())));
   }
   return FromRocksRead(entries->status(), "reading entries");
+}
+
+uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
+                                    absl::string_view end) const {
+  const rocksdb::Range range(ToSlice(begin), ToSlice(end));
+  uint64_t bytes = 0;
+  const rocksdb::Status status = rocks_->GetApproximateSizes(
+      rocksdb::SizeApproximationOptions(), family(of), &range, 1, &bytes);
+  return status.ok() ? bytes : 0;
 }
 
 absl::Status Database::status() const {

@@ -43,13 +43,13 @@ class Database {
   // is damaged or missing.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
-      const FileModes& modes);
+      const FileModes& modes, bool direct_reads);
 
   // As a secondary instance, which follows the owner on CatchUp. Its log goes
   // to `scratch`, a folder of this process alone.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const Environment& environment,
-      const std::string& scratch);
+      const std::string& scratch, bool direct_reads);
 
   ~Database();
   Database(const Database&) = delete;
@@ -74,6 +74,10 @@ class Database {
       Family family, absl::string_view prefix,
       const std::function<absl::Status(absl::string_view key,
                                        absl::string_view value)>& visit) const;
+
+  // On disk, of the entries in [begin, end); to within a block.
+  uint64_t ApproximateBytes(Family family, absl::string_view begin,
+                            absl::string_view end) const;
 
   // Changes, of the owner. After one failed, all fail: see status().
   absl::Status Write(rocksdb::WriteBatch* batch, bool sync);

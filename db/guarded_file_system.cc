@@ -9,7 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/direct_write_file.h"
 #include "ckptdb/db/ingest_file.h"
+#include "ckptdb/db/read_window.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/table_tail.h"
 
@@ -26,6 +28,17 @@ std::optional<uint64_t> NumberOf(const std::string& path) {
 
 bool IsPrecious(const std::string& path) {
   return NumberOf(path).has_value() || absl::EndsWith(path, ".sst");
+}
+
+// Where the file system cannot, the file is read as any other.
+std::unique_ptr<rocksdb::FSRandomAccessFile> OpenDirect(
+    rocksdb::FileSystem* files, const std::string& path,
+    rocksdb::FileOptions options) {
+  options.use_direct_reads = true;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> direct;
+  const IOStatus status =
+      files->NewRandomAccessFile(path, options, &direct, nullptr);
+  return status.ok() ? std::move(direct) : nullptr;
 }
 
 // A MANIFEST that is followed as it is written.
@@ -109,7 +122,16 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {
     return status;
   }
-  return CheckTableTail(path, **result, bytes);
+  status = CheckTableTail(path, **result, bytes);
+  if (!status.ok()) return status;
+  DirectOpener direct;
+  if (direct_reads_) {
+    direct = [files = base_, path, options] {
+      return OpenDirect(files.get(), path, options);
+    };
+  }
+  *result = NewWindowedFile(std::move(*result), std::move(direct));
+  return status;
 }
 
 IOStatus GuardedFileSystem::NewWritableFile(
@@ -117,6 +139,11 @@ IOStatus GuardedFileSystem::NewWritableFile(
     std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
   IOStatus status = target()->NewWritableFile(path, options, result, debug);
   if (status.ok()) status = SetMode(path, modes_.file);
+  if (status.ok() && options.use_direct_writes &&
+      options.writable_file_max_buffer_size == kGatheredBytes) {
+    auto file = NewDirectWriteFile(result);
+    if (file != nullptr) *result = std::move(file);
+  }
   const std::optional<uint64_t> number = NumberOf(path);
   if (status.ok() && number.has_value()) {
     *result =

@@ -33,6 +33,9 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   // Tables below this folder are opened to be ingested: see db/ingest_file.h.
   // Set before the database is open. Default: none are.
   void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
+  // Passes over tables are read around the page cache. Set before the database
+  // is open. Default: off.
+  void set_direct_reads(bool direct) { direct_reads_ = direct; }
   // While set, SST and MANIFEST files stay although deleting them is OK: at
   // open, until it is known that the database is all there.
   void set_keep_files(bool keep) { keep_files_ = keep; }
@@ -76,6 +79,7 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   const std::shared_ptr<rocksdb::FileSystem> base_;
   const FileModes modes_;
   std::string staging_;
+  bool direct_reads_ = false;
   std::atomic<bool> keep_files_ = false;
   std::atomic<bool> refused_ = false;
   // Shared with the MANIFEST files that are open.

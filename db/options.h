@@ -49,6 +49,12 @@ struct StoreOptions {
   // Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
+  // Read tables around the page cache where the file system can: a third of
+  // the CPU time, and the trainer's page cache stays its own. Off, several
+  // processes of one machine that read the same step share what the page cache
+  // has of it. Default: true.
+  bool direct_reads = true;
+
   // Fold the newest step in the background when its chain is over `bounds`.
   // Default: false.
   bool background_fold = false;
@@ -67,14 +73,17 @@ struct ReaderOptions {
   // reader that died stay. Default: 60 s.
   int64_t lease_ms = 60'000;
 
+  // As in StoreOptions.
+  bool direct_reads = true;
+
   std::shared_ptr<Environment> environment = {};
 };
 
 struct StageOptions {
   // Workers that write files. A worker waits for the disk half of its time,
-  // so more of them than cores are worth having; each takes about 12 MiB of
-  // memory, and its file some milliseconds of the commit. Default: 6.
-  int threads = 6;
+  // so more of them than cores are worth having; each takes about 8 MiB of
+  // memory, and its file some milliseconds of the commit. Default: 8.
+  int threads = 8;
 
   // Write around the page cache where the file system can: less than half of
   // the CPU time, and the trainer's page cache stays its own. Default: true.
@@ -142,10 +151,11 @@ struct PublishSpec {
 };
 
 struct ReadOptions {
-  // Threads of one call. More than cores keep the disk busy. Default: 4.
-  int threads = 4;
+  // Threads of one call. More than cores keep the disk busy. Default: 6.
+  int threads = 6;
 
-  // Read ahead of each stream. Default: 2 MiB.
+  // Read at a time of each stream, as far as it goes: at most 2 MiB, and at
+  // least a page, however little is asked for. Default: 2 MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 };
 
@@ -157,7 +167,7 @@ struct FoldOptions {
   // Workers that merge and write, each a range of slices. Default: 4.
   int threads = 4;
 
-  // Read ahead of each stream. Default: 2 MiB.
+  // As in ReadOptions.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 
   // Asked often, from all workers: true ends the fold with Cancelled. What is

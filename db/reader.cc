@@ -141,9 +141,10 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
     return absl::NotFoundError(absl::StrCat("no store at \"", path, "\""));
   }
   CKPTDB_ASSIGN_OR_RETURN(impl->scratch_, ScratchFolder::Make());
-  CKPTDB_ASSIGN_OR_RETURN(
-      impl->database_, internal::Database::OpenFollower(
-                           path, *impl->environment_, impl->scratch_->path()));
+  CKPTDB_ASSIGN_OR_RETURN(impl->database_,
+                          internal::Database::OpenFollower(
+                              path, *impl->environment_, impl->scratch_->path(),
+                              options.direct_reads));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
   impl->uuid_ = impl->catalog_.root.uuid;
   return impl;

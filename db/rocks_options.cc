@@ -18,6 +18,8 @@ rocksdb::BlockBasedTableOptions TableOptions() {
   table.checksum = rocksdb::kxxHash64;
   table.filter_policy = nullptr;
   table.block_cache = PooledBlocks();
+  // AheadIterator reads ahead.
+  table.max_auto_readahead_size = 0;
   table.index_type = rocksdb::BlockBasedTableOptions::kBinarySearch;
   return table;
 }
@@ -81,14 +83,12 @@ rocksdb::Options FileWriterOptions(rocksdb::Env* env) {
   return options;
 }
 
-rocksdb::ReadOptions PassOptions(const ReadOptions& options,
-                                 const rocksdb::Slice* end) {
+rocksdb::ReadOptions PassOptions(const rocksdb::Slice* end) {
   rocksdb::ReadOptions read;
   read.verify_checksums = true;
   read.fill_cache = false;
   read.total_order_seek = true;
   read.iterate_upper_bound = end;
-  read.readahead_size = options.readahead_bytes;
   return read;
 }
 

@@ -9,8 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "ckptdb/db/options.h"
-
 namespace ckptdb::internal {
 
 // Column families, in the order in which they are opened.
@@ -24,8 +22,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
 rocksdb::Options FileWriterOptions(rocksdb::Env* env);
 
 // Of one pass over entries below `end`, which must outlive the iterator.
-rocksdb::ReadOptions PassOptions(const ReadOptions& options,
-                                 const rocksdb::Slice* end);
+rocksdb::ReadOptions PassOptions(const rocksdb::Slice* end);
 
 }  // namespace ckptdb::internal
 

@@ -75,7 +75,12 @@ absl::Status RowOrder::LoadBlocks() {
     rows_ += block.ids.size();
     blocks_.push_back(block);
   }
-  refs_ = std::make_unique_for_overwrite<RowRef[]>(rows_);
+  refs_ = AllocateArray<RowRef>(rows_);
+  if (refs_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", table_.name, "\": no memory for the order of ",
+                     rows_, " rows, ", rows_ * sizeof(RowRef), " bytes"));
+  }
   return absl::OkStatus();
 }
 
@@ -195,13 +200,7 @@ absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
 absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
-  // Ids that fall into few slices make groups that would double the memory.
-  constexpr int64_t kMostRowsCopied = int64_t{1} << 20;
-  if (end - begin > kMostRowsCopied) {
-    SortByPosition(begin, end);
-  } else {
-    SortBySlice(begin, end);
-  }
+  SortBySlice(begin, end);
   return CheckTwice(begin, end);
 }
 
@@ -211,20 +210,35 @@ void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
   });
 }
 
-// The same for the rows of one group: a counting sort by slice through a copy,
-// then each slice by id.
+// The same for the rows of one group: by slice in place, each row swapped to
+// where its slice goes on until the one that belongs here comes (American flag
+// sort, McIlroy, Bostic and McIlroy 1993), then each slice by id.
 void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
-  const std::vector<RowRef> copy(begin, end);
   const auto slice_of = [this](const RowRef& row) {
     return PositionOf(row).slice % kGroupSlices;
   };
-  std::array<size_t, kGroupSlices + 1> slice_end{};
-  for (const RowRef& row : copy) ++slice_end[slice_of(row) + 1];
-  for (uint32_t i = 0; i < kGroupSlices; ++i) slice_end[i + 1] += slice_end[i];
-  for (const RowRef& row : copy) begin[slice_end[slice_of(row)]++] = row;
-  RowRef* from = begin;
+  std::array<RowRef*, kGroupSlices> next{};
+  std::array<RowRef*, kGroupSlices> slice_end{};
+  std::array<size_t, kGroupSlices> count{};
+  for (const RowRef* row = begin; row != end; ++row) ++count[slice_of(*row)];
+  RowRef* at = begin;
   for (uint32_t i = 0; i < kGroupSlices; ++i) {
-    RowRef* const to = begin + slice_end[i];
+    next[i] = at;
+    at += count[i];
+    slice_end[i] = at;
+  }
+  for (uint32_t i = 0; i < kGroupSlices; ++i) {
+    while (next[i] != slice_end[i]) {
+      const uint32_t slice = slice_of(*next[i]);
+      if (slice == i) {
+        ++next[i];
+      } else {
+        std::swap(*next[i], *next[slice]++);
+      }
+    }
+  }
+  RowRef* from = begin;
+  for (RowRef* const to : slice_end) {
     std::sort(from, to,
               [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
     from = to;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/huge_page.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/slice.h"
@@ -70,7 +71,7 @@ class RowOrder {
   std::vector<RowBlock> blocks_;
   uint64_t rows_ = 0;
   // Not a vector: the threads that fill it are the first to touch it.
-  std::unique_ptr<RowRef[]> refs_;
+  LargeArray<RowRef> refs_;
   bool sorted_ = false;  // as a whole; else group by group
   std::array<uint64_t, kGroups + 1> group_begin_{};
   std::array<std::once_flag, kGroups> group_once_;

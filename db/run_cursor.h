@@ -2,7 +2,6 @@
 #ifndef CKPTDB_DB_RUN_CURSOR_H_
 #define CKPTDB_DB_RUN_CURSOR_H_
 
-#include <rocksdb/iterator.h>
 #include <rocksdb/slice.h>
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/read_window.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/page.h"
@@ -66,7 +66,7 @@ class StreamCursor {
   std::string end_;
   rocksdb::Slice lower_;
   rocksdb::Slice upper_;
-  std::unique_ptr<rocksdb::Iterator> entries_;
+  std::unique_ptr<AheadIterator> entries_;
   RowPosition position_;
   PageView page_;
   absl::string_view raw_;

@@ -8,11 +8,14 @@
 namespace ckptdb::internal {
 namespace {
 
-// Several streams share what one would read ahead.
-uint64_t ReadaheadOfEach(const ReadOptions& options, size_t runs) {
-  constexpr uint64_t kLeast = uint64_t{256} << 10;
+// A base run has most of the bytes; the others share what one would read ahead.
+uint64_t ReadaheadOf(const Item& item, size_t runs,
+                     const ReadOptions& options) {
+  constexpr uint64_t kLeast = uint64_t{272} << 10;  // a page
   constexpr size_t kFull = 3;
-  if (runs <= kFull) return options.readahead_bytes;
+  if (runs <= kFull || item.run == RunKind::kBase) {
+    return options.readahead_bytes;
+  }
   return std::min(options.readahead_bytes,
                   std::max(kLeast, options.readahead_bytes * kFull / runs));
 }
@@ -43,9 +46,9 @@ RunMerge::RunMerge(const StepReader::Impl& step,
                    const std::function<bool(int64_t)>& wanted)
     : wanted_(wanted), counts_(group.runs.size()), values_(slots.size()) {
   ReadOptions each = options;
-  each.readahead_bytes = ReadaheadOfEach(options, group.runs.size());
   for (size_t i = 0; i < group.runs.size(); ++i) {
     const RankItem& run = runs[group.runs[i]];
+    each.readahead_bytes = ReadaheadOf(*run.item, group.runs.size(), options);
     // An upsert goes before an erasure of the same version: by another rank.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
                                                 each, kIdSlot, i));

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/direct_write_file.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/huge_page.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/limits.h"
@@ -86,6 +88,12 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
   if (options.buffer_bytes > 0) {
     writer.writable_file_max_buffer_size = options.buffer_bytes;
   }
+  if (options.direct_writes &&
+      writer.writable_file_max_buffer_size >= kHugePageBytes) {
+    writer.writable_file_max_buffer_size = kGatheredBytes;
+  }
+  file_options.writable_file_max_buffer_size =
+      writer.writable_file_max_buffer_size;
   return std::make_unique<rocksdb::SstFileWriter>(
       file_options, writer, /*column_family=*/nullptr,
       /*invalidate_page_cache=*/false);

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/catalog.h"
-#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/db/table_runs.h"
@@ -135,11 +135,10 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
     std::string bytes(blob.item->raw_bytes, '\0');
-    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
-        options.threads, blob.item->chunk_hashes.size(),
-        [&](int, uint64_t chunk) {
-          return internal::ReadChunk(*impl_, blob, static_cast<uint32_t>(chunk),
-                                     bytes.data() + chunk * kChunkBytes);
+    CKPTDB_RETURN_IF_ERROR(internal::ForChunks(
+        *impl_, blob, options,
+        [&](internal::ChunkCursor* cursor, uint32_t chunk) {
+          return cursor->Read(chunk, bytes.data() + chunk * kChunkBytes);
         }));
     return bytes;
   }

@@ -76,12 +76,6 @@ absl::Status ReadBox(const StepReader::Impl& step,
                      const std::vector<RankItem>& shards, const Box& box,
                      char* out, const ReadOptions& options);
 
-// chunk_reader.cc: one chunk of a tensor or blob, checked against its header
-// and its record, to raw memory for all of it.
-absl::Status ReadChunk(const StepReader::Impl& step, const RankItem& item,
-                       uint32_t chunk, char* raw);
-uint64_t ChunkRawBytes(const Item& item, uint32_t chunk);
-
 // table_scan.cc
 // The errors of a scan that are found before it begins.
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,

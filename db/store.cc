@@ -86,7 +86,8 @@ absl::Status Store::Impl::OpenDatabase() {
                           internal::Database::OpenOwner(
                               path_, *environment_,
                               {options_.directory_mode, options_.file_mode,
-                               environment_->on_disk()}));
+                               environment_->on_disk()},
+                              options_.direct_reads));
   absl::StatusOr<internal::Catalog> catalog = internal::LoadCatalog(*database_);
   if (absl::IsNotFound(catalog.status())) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom());

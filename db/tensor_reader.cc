@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/schema/limits.h"
@@ -111,25 +111,23 @@ absl::Status ReadShard(const StepReader::Impl& step, const RankItem& shard,
   const Item& item = *shard.item;
   const Box local{item.offset, item.shape};
   const CopyPlan plan(both, local, box, DTypeBytes(item.dtype));
-  return ParallelFor(
-      options.threads, item.chunk_hashes.size(),
-      [&](int, uint64_t i) -> absl::Status {
-        const auto chunk = static_cast<uint32_t>(i);
-        const uint64_t begin = i * kChunkBytes;
-        const uint64_t end = begin + ChunkRawBytes(item, chunk);
-        const uint64_t first = plan.FirstAfter(begin);
-        if (first == plan.runs()) return absl::OkStatus();
-        const uint64_t source = plan.SourceOf(first);
-        if (source >= end) return absl::OkStatus();
-        if (source <= begin && source + plan.run_bytes() >= end) {
-          return ReadChunk(step, shard, chunk,
-                           out + plan.TargetOf(first) + (begin - source));
-        }
-        std::string raw(end - begin, '\0');
-        CKPTDB_RETURN_IF_ERROR(ReadChunk(step, shard, chunk, raw.data()));
-        CopyRuns(plan, first, begin, end, raw.data(), out);
-        return absl::OkStatus();
-      });
+  return ForChunks(step, shard, options,
+                   [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
+                     const uint64_t begin = chunk * kChunkBytes;
+                     const uint64_t end = begin + ChunkRawBytes(item, chunk);
+                     const uint64_t first = plan.FirstAfter(begin);
+                     if (first == plan.runs()) return absl::OkStatus();
+                     const uint64_t source = plan.SourceOf(first);
+                     if (source >= end) return absl::OkStatus();
+                     if (source <= begin && source + plan.run_bytes() >= end) {
+                       return cursor->Read(chunk, out + plan.TargetOf(first) +
+                                                      (begin - source));
+                     }
+                     std::string raw(end - begin, '\0');
+                     CKPTDB_RETURN_IF_ERROR(cursor->Read(chunk, raw.data()));
+                     CopyRuns(plan, first, begin, end, raw.data(), out);
+                     return absl::OkStatus();
+                   });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/run_cursor.h"
 #include "ckptdb/db/step_reader_impl.h"
@@ -82,12 +83,17 @@ class Verifier {
   absl::Status CheckChunks(const Task& task) {
     const Item& item = *task.part.item;
     std::string raw;
-    for (size_t i = 0; i < item.chunk_hashes.size(); ++i) {
-      const auto chunk = static_cast<uint32_t>(i);
-      raw.resize(ChunkRawBytes(item, chunk));
-      CKPTDB_RETURN_IF_ERROR(ReadChunk(step_, task.part, chunk, raw.data()));
-      Advance(raw.size());
-    }
+    ReadOptions alone = options_;
+    alone.threads = 1;
+    const absl::Status all_read =
+        ForChunks(step_, task.part, alone,
+                  [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
+                    raw.resize(ChunkRawBytes(item, chunk));
+                    CKPTDB_RETURN_IF_ERROR(cursor->Read(chunk, raw.data()));
+                    Advance(raw.size());
+                    return absl::OkStatus();
+                  });
+    CKPTDB_RETURN_IF_ERROR(all_read);
     const uint64_t digest =
         HashBytes({reinterpret_cast<const char*>(item.chunk_hashes.data()),
                    item.chunk_hashes.size() * sizeof(uint64_t)});

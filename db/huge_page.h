@@ -1,0 +1,75 @@
+// Memory in huge pages, for the disk to read into and write from; internal to
+// db/.
+//
+// A direct read or write is cut into pieces where the pages of its memory do
+// not lie side by side, which ordinary pages of 4 KiB nowhere do: requests of
+// a megabyte or more then take twice as long, and more threads do not help.
+#ifndef CKPTDB_DB_HUGE_PAGE_H_
+#define CKPTDB_DB_HUGE_PAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace ckptdb::internal {
+
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+// From malloc, to be freed; null when there is none.
+void* AllocateLarge(uint64_t bytes);
+
+// kHugePageBytes of memory, aligned to as many, with whatever is in it. One
+// huge page where the system has any, else ordinary ones. It comes from a pool
+// of the process, which keeps 24 of them, 48 MiB, when none is in use.
+// Thread-safe but for the single object.
+class HugePage {
+ public:
+  // Holds no memory, as one does that was moved from.
+  HugePage() = default;
+  // Holds none either when the system has no more.
+  static HugePage Take();
+  ~HugePage();
+  HugePage(HugePage&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)) {}
+  HugePage& operator=(HugePage&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+
+  char* data() const { return data_; }  // null: no memory
+
+ private:
+  char* data_ = nullptr;
+};
+
+// `bytes` rounded up to whole blocks of a disk, and aligned to them.
+inline constexpr size_t kDiskBlockBytes = 4096;
+
+struct FreeMemory {
+  void operator()(void* memory) const { std::free(memory); }
+};
+template <typename T>
+using LargeArray = std::unique_ptr<T[], FreeMemory>;
+
+// Memory for `count` values that are not set, in huge pages where there is a
+// lot of it: a page fault for each 4 KiB is what writing to it costs else. Null
+// when there is no memory.
+template <typename T>
+LargeArray<T> AllocateArray(uint64_t count) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return LargeArray<T>(static_cast<T*>(AllocateLarge(count * sizeof(T))));
+}
+
+inline LargeArray<char> AllocateAligned(size_t bytes) {
+  const size_t whole =
+      (bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;
+  return LargeArray<char>(
+      static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, whole)));
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_HUGE_PAGE_H_
