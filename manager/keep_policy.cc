@@ -49,17 +49,13 @@ KeepPolicyPtr MakeOfEach(OfOne of_one) {
   });
 }
 
-// A metric as a rank: higher is better.
-struct Score {
-  int known = 0;  // 0 no metric, 1 NaN, 2 a number
-  double value = 0;
-
-  auto operator<=>(const Score&) const = default;
-};
+// A metric as a rank, higher is better: whether it is there, 1 for NaN and 2
+// for a number, and its value.
+using Score = std::pair<int, double>;
 
 Score ScoreOf(const StepInfo& step, const BestOptions& options) {
   const auto found = step.metrics.find(options.metric);
-  if (found == step.metrics.end()) return {};
+  if (found == step.metrics.end()) return {0, 0};
   if (std::isnan(found->second)) return {1, 0};
   return {2, options.better == Better::kMax ? found->second : -found->second};
 }
@@ -75,7 +71,7 @@ std::vector<Verdict> KeepBest(Steps steps, const BestOptions& options) {
   std::vector<Verdict> verdicts(steps.size());
   for (size_t rank = 0; rank < order.size(); ++rank) {
     const size_t at = order[rank];
-    if (scores[at].known == 0) {
+    if (scores[at].first == 0) {
       verdicts[at] = {options.keep_without_metric,
                       absl::StrCat("it has no ", options.metric)};
       continue;

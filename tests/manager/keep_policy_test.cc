@@ -133,12 +133,12 @@ TEST(KeepPolicy, BestNWithTies) {
 }
 
 TEST(KeepPolicy, NanIsWorst) {
-  const double kInfinity = std::numeric_limits<double>::infinity();
+  const double infinity = std::numeric_limits<double>::infinity();
   for (const Better better : {Better::kMax, Better::kMin}) {
     const auto best = BestN({.count = 2, .metric = "auc", .better = better});
     EXPECT_THAT(Kept(best, WithAuc({kNan, 0.5, kNan, 0.1})),
                 ElementsAre(20, 40));
-    EXPECT_THAT(Kept(best, WithAuc({kInfinity, kNan, -kInfinity})),
+    EXPECT_THAT(Kept(best, WithAuc({infinity, kNan, -infinity})),
                 ElementsAre(10, 30));
     EXPECT_THAT(Kept(best, WithAuc({kNan, 0.5, kNan})), ElementsAre(20, 30));
   }

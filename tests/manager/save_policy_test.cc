@@ -49,11 +49,11 @@ TEST(SavePolicy, FixedInterval) {
     int64_t interval;
     int64_t step;
     bool yes;
-  } kCases[] = {{1, 0, true},     {1, 7, true},    {5, 0, true},
-                {5, 4, false},    {5, 5, true},    {5, 6, false},
-                {5, 10, true},    {250, 1, false}, {250, 250, true},
-                {250, 499, false}};
-  for (const auto& each : kCases) {
+  } cases[] = {{1, 0, true},     {1, 7, true},    {5, 0, true},
+               {5, 4, false},    {5, 5, true},    {5, 6, false},
+               {5, 10, true},    {250, 1, false}, {250, 250, true},
+               {250, 499, false}};
+  for (const auto& each : cases) {
     ASSERT_OK_AND_ASSIGN(const auto policy, FixedInterval(each.interval));
     EXPECT_EQ(policy->Decide(At(each.step)).yes, each.yes)
         << each.step << " by " << each.interval;
@@ -105,9 +105,8 @@ TEST(SavePolicy, Continuous) {
 }
 
 TEST(SavePolicy, SecondsThatAreNone) {
-  const double kInfinity = std::numeric_limits<double>::infinity();
-  for (const double seconds :
-       {-1.0, -kInfinity, kInfinity, std::nan(""), 2e11}) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double seconds : {-1.0, -infinity, infinity, std::nan(""), 2e11}) {
     ExpectInvalid(EveryNSeconds(seconds), "EveryNSeconds: ");
     ExpectInvalid(Continuous(seconds), "Continuous: ");
   }
