@@ -81,7 +81,7 @@ struct ReaderOptions {
 
 struct StageOptions {
   // Workers that write files. A worker waits for the disk half of its time,
-  // so more of them than cores are worth having; each takes about 8 MiB of
+  // so more of them than cores are worth having; each takes about 6 MiB of
   // memory, and its file some milliseconds of the commit. Default: 8.
   int threads = 8;
 

@@ -22,7 +22,7 @@ namespace ckptdb {
 // bytes come back in the StagedRank. A tensor or blob that the parent has with
 // the same bytes comes back as a reference to the parent's.
 //
-// Memory beyond the caller's: 16 bytes a row of all tables, plus about 12 MiB
+// Memory beyond the caller's: 16 bytes a row of all tables, plus about 6 MiB
 // a worker, plus at most kInlineBytes.
 //
 // Errors: InvalidArgument for anything wrong with `state` (a name, a shape, a
