@@ -17,7 +17,9 @@ set(CKPTDB_PUBLIC_HEADERS
     db/usage.h
     manager/coordinator.h
     manager/keep_policy.h
+    manager/retention.h
     manager/save_policy.h
+    manager/save_schedule.h
     manager/step_info.h
     manager/verdict.h
     schema/codec.h

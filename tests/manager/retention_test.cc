@@ -1,0 +1,220 @@
+#include "ckptdb/manager/retention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int64_t kSecond = 1'000'000;
+
+// Steps 1 to `count`; those of `ephemeral` are.
+RetentionState StateOf(int64_t count, const std::set<int64_t>& ephemeral = {}) {
+  RetentionState state;
+  for (int64_t step = 1; step <= count; ++step) {
+    state.steps.push_back({step, step * kSecond, ephemeral.contains(step), {}});
+  }
+  state.newest = count;
+  state.now_micros = count * kSecond;
+  return state;
+}
+
+RetentionOptions Latest(int64_t count) {
+  RetentionOptions options;
+  options.keep = *LatestN(count);
+  return options;
+}
+
+std::vector<int64_t> Gone(const RetentionOptions& options,
+                          const RetentionState& state) {
+  std::vector<int64_t> gone;
+  for (const Fate& fate : PlanRetention(options, state)) {
+    EXPECT_NE(fate.keep.why, "");
+    if (!fate.keep.yes) gone.push_back(fate.step);
+  }
+  return gone;
+}
+
+TEST(Retention, NothingOfNothing) {
+  EXPECT_THAT(PlanRetention({}, {}), IsEmpty());
+}
+
+TEST(Retention, KeepsAllByDefault) {
+  EXPECT_THAT(Gone({}, StateOf(4)), IsEmpty());
+}
+
+TEST(Retention, WhatThePolicyDoesNotKeepGoes) {
+  EXPECT_THAT(Gone(Latest(2), StateOf(4)), ElementsAre(1, 2));
+  EXPECT_EQ(PlanRetention(Latest(2), StateOf(3))[0],
+            (Fate{1, {false, "none of the latest 2"}}));
+}
+
+TEST(Retention, TheNewestStays) {
+  EXPECT_THAT(Gone(Latest(0), StateOf(3)), ElementsAre(1, 2));
+  EXPECT_EQ(PlanRetention(Latest(0), StateOf(3))[2],
+            (Fate{3, {true, "the newest"}}));
+  // Also when it is not the highest: training went on from an older step.
+  RetentionState state = StateOf(3);
+  state.newest = 2;
+  EXPECT_THAT(Gone(Latest(0), state), ElementsAre(1, 3));
+}
+
+TEST(Retention, HeldStepsStay) {
+  RetentionState state = StateOf(4, {2});
+  state.held = {{1, "pinned"}, {2, "being read"}};
+  RetentionOptions options = Latest(1);
+  options.keep_ephemeral = 0;
+  EXPECT_THAT(Gone(options, state), ElementsAre(3));
+  EXPECT_EQ(PlanRetention(options, state)[0], (Fate{1, {true, "pinned"}}));
+}
+
+TEST(Retention, TheNewestEphemeralStepsStay) {
+  const RetentionState state = StateOf(6, {1, 3, 5});
+  EXPECT_THAT(Gone({}, state), ElementsAre(1, 3));
+  RetentionOptions options;
+  options.keep_ephemeral = 2;
+  EXPECT_THAT(Gone(options, state), ElementsAre(1));
+  options.keep_ephemeral = 0;
+  EXPECT_THAT(Gone(options, state), ElementsAre(1, 3, 5));
+  EXPECT_EQ(PlanRetention({}, state)[2],
+            (Fate{3, {false, "ephemeral, none of the newest 1"}}));
+}
+
+// Nor do they count among the latest.
+TEST(Retention, ThePolicyIsNotAskedAboutEphemeralSteps) {
+  EXPECT_THAT(Gone(Latest(2), StateOf(6, {3, 5})), ElementsAre(1, 2, 3));
+}
+
+TEST(Retention, Removals) {
+  const RetentionState state = StateOf(6, {1, 3, 5});
+  RetentionOptions options = Latest(1);
+  EXPECT_THAT(Gone(options, state), ElementsAre(1, 2, 3, 4));
+  options.removal = Removal::kEphemeralOnly;
+  EXPECT_THAT(Gone(options, state), ElementsAre(1, 3));
+  options.removal = Removal::kNever;
+  EXPECT_THAT(Gone(options, state), IsEmpty());
+}
+
+// --- Random histories against a plain reading of the policies.
+
+class History {
+ public:
+  explicit History(uint64_t seed) : random_(seed) {}
+
+  RetentionState Next() {
+    RetentionState state;
+    int64_t time = 1'000 * kSecond;
+    int64_t step = 0;
+    const uint64_t count = Below(12);
+    for (uint64_t i = 0; i <= count; ++i) {
+      step += static_cast<int64_t>(1 + Below(5));
+      // The clock jumps now and then, back too.
+      time += (static_cast<int64_t>(Below(40)) - 4) * kSecond;
+      StepInfo info{step, time, Below(4) == 0, {}};
+      if (Below(4) != 0) info.metrics["auc"] = Metric();
+      if (Below(6) == 0) state.held[step] = "pinned";
+      state.steps.push_back(std::move(info));
+    }
+    state.newest = state.steps[Below(state.steps.size())].step;
+    state.now_micros = time + static_cast<int64_t>(Below(100)) * kSecond;
+    return state;
+  }
+  uint64_t Below(uint64_t bound) { return random_() % bound; }
+
+ private:
+  double Metric() {
+    if (Below(8) == 0) return std::nan("");
+    return static_cast<double>(Below(4));  // with ties
+  }
+
+  std::mt19937_64 random_;
+};
+
+std::vector<StepInfo> Permanent(const RetentionState& state) {
+  std::vector<StepInfo> steps = state.steps;
+  steps.erase(
+      std::remove_if(steps.begin(), steps.end(),
+                     [](const StepInfo& step) { return step.ephemeral; }),
+      steps.end());
+  return steps;
+}
+
+// Counts those that are better, one by one.
+bool IsAmongBest(const StepInfo& step, const std::vector<StepInfo>& steps,
+                 int64_t count) {
+  const auto own = step.metrics.find("auc");
+  if (own == step.metrics.end()) return true;
+  int64_t better = 0;
+  for (const StepInfo& other : steps) {
+    const auto found = other.metrics.find("auc");
+    if (found == other.metrics.end() || other.step == step.step) continue;
+    const double a = found->second;
+    const double b = own->second;
+    const bool tie = a == b || (std::isnan(a) && std::isnan(b));
+    if (tie ? other.step > step.step
+            : !std::isnan(a) && (std::isnan(b) || a > b)) {
+      ++better;
+    }
+  }
+  return better < count;
+}
+
+TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
+  History history(testing::TestSeed());
+  for (int round = 0; round < 3000; ++round) {
+    const RetentionState state = history.Next();
+    const auto latest = static_cast<int64_t>(history.Below(4));
+    const auto best = static_cast<int64_t>(history.Below(3));
+    const auto grid = static_cast<int64_t>(1 + history.Below(6));
+    const auto age = static_cast<double>(history.Below(60));
+    RetentionOptions options;
+    options.keep_ephemeral = static_cast<int64_t>(history.Below(3));
+    options.keep =
+        *AnyKeep({*LatestN(latest), *BestN({.count = best, .metric = "auc"}),
+                  *AllKeep({*EveryNSteps(grid), *TimeToLive(age)})});
+    const std::vector<StepInfo> permanent = Permanent(state);
+    const auto kept_by_policy = [&](const StepInfo& step) {
+      const auto after = std::count_if(
+          permanent.begin(), permanent.end(),
+          [&](const StepInfo& other) { return other.step > step.step; });
+      const bool young = static_cast<double>(state.now_micros -
+                                             step.time_micros) <= age * kSecond;
+      return after < latest || IsAmongBest(step, permanent, best) ||
+             (step.step % grid == 0 && young);
+    };
+    const std::vector<Fate> fates = PlanRetention(options, state);
+    ASSERT_EQ(fates.size(), state.steps.size());
+    for (size_t i = 0; i < fates.size(); ++i) {
+      const StepInfo& step = state.steps[i];
+      ASSERT_EQ(fates[i].step, step.step);
+      const auto newer_ephemeral = std::count_if(
+          state.steps.begin(), state.steps.end(), [&](const StepInfo& other) {
+            return other.ephemeral && other.step > step.step;
+          });
+      const bool expected =
+          step.step == state.newest || state.held.contains(step.step) ||
+          (step.ephemeral ? newer_ephemeral < options.keep_ephemeral
+                          : kept_by_policy(step));
+      ASSERT_EQ(fates[i].keep.yes, expected)
+          << "round " << round << ", step " << step.step << ": "
+          << fates[i].keep.why;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb

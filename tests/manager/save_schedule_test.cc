@@ -1,0 +1,108 @@
+#include "ckptdb/manager/save_schedule.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::HasSubstr;
+
+// Permanent every 100 steps and at step 7, ephemeral every 10.
+class SaveScheduleTest : public ::testing::Test {
+ protected:
+  SaveScheduleTest() {
+    schedule_.permanent = *AnySave({*FixedInterval(100), *SpecificSteps({7})});
+    schedule_.ephemeral = *FixedInterval(10);
+  }
+
+  SaveDecision At(int64_t step, std::optional<int64_t> last = {}) const {
+    SaveContext context;
+    context.step = step;
+    if (last.has_value()) context.last = StepInfo{*last, 0, false, {}};
+    return Decide(schedule_, context);
+  }
+
+  SaveSchedule schedule_;
+};
+
+TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
+  EXPECT_EQ(At(7).kind, SaveKind::kPermanent);
+  EXPECT_EQ(At(100).kind, SaveKind::kPermanent);
+  EXPECT_EQ(At(10).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(110).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(111).kind, SaveKind::kNone);
+  EXPECT_EQ(At(10).why, "step 10 is a multiple of 10");
+  EXPECT_EQ(At(7).why, "step 7 is one of those that were asked for");
+  EXPECT_EQ(At(8).why,
+            "not permanent: step 8 is no multiple of 100; step 8 is none of "
+            "those that were asked for; not ephemeral: step 8 is no multiple "
+            "of 10");
+}
+
+TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
+  schedule_.permanent = nullptr;
+  EXPECT_EQ(At(100).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(7).kind, SaveKind::kNone);
+  schedule_.ephemeral = nullptr;
+  EXPECT_EQ(At(100), (SaveDecision{SaveKind::kNone, "no step is to be"}));
+}
+
+TEST_F(SaveScheduleTest, NoStepTwiceAndNoneBefore) {
+  EXPECT_EQ(At(100, 100),
+            (SaveDecision{SaveKind::kNone,
+                          "step 100 is not after step 100, the newest"}));
+  EXPECT_EQ(At(100, 200).kind, SaveKind::kNone);
+  EXPECT_EQ(At(100, 99).kind, SaveKind::kPermanent);
+}
+
+TEST_F(SaveScheduleTest, CooldownIsOfEphemeralSavesAlone) {
+  schedule_.ephemeral_cooldown_steps = 15;
+  EXPECT_EQ(At(110, 100).kind, SaveKind::kNone);
+  EXPECT_EQ(At(110, 100).why,
+            "not ephemeral, although step 110 is a multiple of 10: step 100 "
+            "was saved less than 15 steps before");
+  EXPECT_EQ(At(110, 96).kind, SaveKind::kNone);
+  EXPECT_EQ(At(110, 95).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(120, 100).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(200, 199).kind, SaveKind::kPermanent);
+  // Nothing was saved yet.
+  EXPECT_EQ(At(10).kind, SaveKind::kEphemeral);
+}
+
+TEST_F(SaveScheduleTest, VetoIsOfEphemeralSavesAlone) {
+  schedule_.veto_ephemeral = [](int64_t step) {
+    return step < 150 ? std::string("warming up") : "";
+  };
+  EXPECT_EQ(At(110, 100),
+            (SaveDecision{SaveKind::kNone,
+                          "not ephemeral, although step 110 is a multiple of "
+                          "10: warming up"}));
+  EXPECT_EQ(At(100, 90).kind, SaveKind::kPermanent);
+  EXPECT_EQ(At(150, 100).kind, SaveKind::kEphemeral);
+}
+
+TEST_F(SaveScheduleTest, RefusesWhatCannotBe) {
+  EXPECT_OK(CheckSchedule(schedule_));
+  EXPECT_OK(CheckSchedule({}));
+  schedule_.ephemeral_cooldown_steps = -1;
+  EXPECT_THAT(CheckSchedule(schedule_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("cooldown of ephemeral saves is -1; it must "
+                                 "be at least 0")));
+}
+
+TEST_F(SaveScheduleTest, NamesOfKinds) {
+  EXPECT_EQ(SaveKindName(SaveKind::kNone), "none");
+  EXPECT_EQ(SaveKindName(SaveKind::kPermanent), "permanent");
+  EXPECT_EQ(SaveKindName(SaveKind::kEphemeral), "ephemeral");
+}
+
+}  // namespace
+}  // namespace ckptdb
