@@ -29,8 +29,10 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     }
     const char* found = window->Find(this, offset, bytes);
     if (found == nullptr) {
+      const std::shared_ptr<rocksdb::FSRandomAccessFile> direct = Direct();
+      window->Hold(direct);
       const auto read = [&](uint64_t at, size_t count, char* out) {
-        return ReadAligned(at, count, options, out, debug);
+        return ReadAligned(direct.get(), at, count, options, out, debug);
       };
       found = window->Move(this, offset, bytes,
                            target()->GetRequiredBufferAlignment(), read);
@@ -46,15 +48,25 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
   }
 
  private:
-  size_t ReadAligned(uint64_t offset, size_t bytes, const IOOptions& options,
-                     char* out, IODebugContext* debug) const {
-    std::call_once(once_, [this] {
-      if (open_direct_) direct_ = open_direct_();
-    });
+  // Null where the file cannot be read so.
+  std::shared_ptr<rocksdb::FSRandomAccessFile> Direct() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<rocksdb::FSRandomAccessFile> direct = direct_.lock();
+    if (direct != nullptr || !open_direct_) return direct;
+    direct = open_direct_();
+    direct_ = direct;
+    // Asked once more it would say the same.
+    if (direct == nullptr) open_direct_ = nullptr;
+    return direct;
+  }
+
+  size_t ReadAligned(rocksdb::FSRandomAccessFile* direct, uint64_t offset,
+                     size_t bytes, const IOOptions& options, char* out,
+                     IODebugContext* debug) const {
     Slice read;
     IOStatus status = IOStatus::NotSupported();
-    if (direct_ != nullptr) {
-      status = direct_->Read(offset, bytes, options, &read, out, debug);
+    if (direct != nullptr) {
+      status = direct->Read(offset, bytes, options, &read, out, debug);
     }
     if (!status.ok()) {
       status = target()->Read(offset, bytes, options, &read, out, debug);
@@ -62,9 +74,9 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     return status.ok() && read.data() == out ? read.size() : 0;
   }
 
-  const DirectOpener open_direct_;
-  mutable std::once_flag once_;
-  mutable std::unique_ptr<rocksdb::FSRandomAccessFile> direct_;
+  mutable std::mutex mutex_;
+  mutable DirectOpener open_direct_;
+  mutable std::weak_ptr<rocksdb::FSRandomAccessFile> direct_;
 };
 
 }  // namespace

@@ -64,6 +64,9 @@ class ReadWindow {
   const char* Move(const void* file, uint64_t offset, size_t bytes,
                    size_t alignment, const ReadAligned& read);
 
+  // What the window reads from is open as long as this lives in it.
+  void Hold(std::shared_ptr<void> open) { open_ = std::move(open); }
+
  private:
   char* Memory(size_t bytes);
 
@@ -74,15 +77,16 @@ class ReadWindow {
   // For windows that are not worth a huge page.
   LargeArray<char> small_;
   size_t small_bytes_ = 0;
+  std::shared_ptr<void> open_;
   const void* file_ = nullptr;
   uint64_t begin_ = 0;
   size_t bytes_ = 0;
 };
 
 // A table file whose reads go through the window in use, if there is one.
-// `direct` opens it for direct reads; it may be null, and is asked once. What
-// cannot be read directly is read from `buffered`, whose error is the one that
-// counts.
+// `direct` opens it for direct reads, and may be null; the file stays open so
+// while there are windows that read from it. What cannot be read directly is
+// read from `buffered`, whose error is the one that counts.
 using DirectOpener =
     std::function<std::unique_ptr<rocksdb::FSRandomAccessFile>()>;
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewWindowedFile(

@@ -189,6 +189,29 @@ TEST_F(WindowedFileTest, ReadsTheSameWithAndWithoutAWindow) {
   EXPECT_EQ(opened_, 1);
 }
 
+// No file is open twice when nothing reads ahead of it.
+TEST_F(WindowedFileTest, IsOpenForDirectReadsWhileWindowsAre) {
+  auto first = std::make_unique<ReadWindow>(uint64_t{1} << 20, kLong);
+  auto second = std::make_unique<ReadWindow>(uint64_t{1} << 20, kLong);
+  for (ReadWindow* const window : {first.get(), second.get()}) {
+    const ReadWindow::Use use(window, true);
+    EXPECT_EQ(Read(5, 5), bytes_.substr(5, 5));
+  }
+  EXPECT_EQ(opened_, 1);
+  if (Open(/*direct=*/true) == nullptr) return;
+  first.reset();
+  {
+    const ReadWindow::Use use(second.get(), true);
+    EXPECT_EQ(Read(3 << 20, 5), bytes_.substr(3 << 20, 5));
+  }
+  EXPECT_EQ(opened_, 1);
+  second.reset();
+  ReadWindow third(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&third, true);
+  EXPECT_EQ(Read(7, 7), bytes_.substr(7, 7));
+  EXPECT_EQ(opened_, 2);
+}
+
 TEST_F(WindowedFileTest, ReadsWhatIsThereAtTheEnd) {
   ReadWindow window(uint64_t{1} << 20, kLong);
   const ReadWindow::Use use(&window, true);

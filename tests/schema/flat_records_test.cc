@@ -59,6 +59,8 @@ std::string Encode(const RawStep& raw) {
   }
   const std::vector<fbs::Version> chain = {{3, 4}};
   const auto chain_vector = builder.CreateVectorOfStructs(chain);
+  const std::vector<fbs::Branch> branches = {{4, 4}};
+  const auto branch_vector = builder.CreateVectorOfStructs(branches);
   const auto digests = builder.CreateVector(std::vector<uint64_t>{7});
   const auto library = builder.CreateString("0.1.0");
   const auto uuid = builder.CreateString("6f1c");
@@ -67,7 +69,9 @@ std::string Encode(const RawStep& raw) {
   builder.Finish(fbs::CreateStepRecord(
       builder, 3, 4, raw.kind, nullptr, chain_vector, 0, 1, 0, 0, 0, raw.flags,
       metric_vector, metadata_vector, digests, library, /*items=*/0,
-      /*rows=*/0, /*raw_bytes=*/0, /*stored_bytes=*/0, uuid));
+      /*rows=*/0, /*raw_bytes=*/0, /*stored_bytes=*/0, uuid,
+      /*parent_digest=*/0, /*increment=*/nullptr, /*base_bytes=*/0,
+      /*delta_bytes=*/0, branch_vector));
   return Sealed(RecordKind::kStep, builder);
 }
 
