@@ -280,12 +280,14 @@ uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
   return status.ok() ? bytes : 0;
 }
 
+absl::Status Database::failure() const { return listener_->status(); }
+
 absl::Status Database::status() const {
-  absl::Status failure = listener_->status();
-  if (failure.ok()) return failure;
+  const absl::Status first = failure();
+  if (first.ok()) return first;
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", store_,
-      "\" is out of use until opened again, after: ", failure.ToString()));
+      "\" is out of use until opened again, after: ", first.ToString()));
 }
 
 absl::Status Database::Changed(const rocksdb::Status& status,

@@ -97,6 +97,8 @@ class Database {
   // Follower: to the owner's last write.
   absl::Status CatchUp();
 
+  // OK, or the I/O error after which the database was not used any more.
+  absl::Status failure() const;
   // OK, or FailedPrecondition naming the I/O error after which the database
   // was not used any more.
   absl::Status status() const;

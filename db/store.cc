@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
   std::unique_ptr<Impl> impl(new Impl(path, options));
   CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
-  CKPTDB_RETURN_IF_ERROR(impl->OpenDatabase());
+  const absl::Status opened = impl->OpenDatabase();
+  if (!opened.ok()) return impl->WhyNotOpen(opened);
   if (options.background_sweep) {
     impl->RequestSweep();
     impl->sweeper_ =
@@ -79,6 +80,16 @@ absl::Status Store::Impl::OpenFolder() {
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), folder));
   }
   return absl::OkStatus();
+}
+
+// RocksDB's background work may come upon damage before opening does, and the
+// store is out of use by then.
+absl::Status Store::Impl::WhyNotOpen(const absl::Status& status) const {
+  if (database_ == nullptr || !absl::IsFailedPrecondition(status)) {
+    return status;
+  }
+  const absl::Status failure = database_->failure();
+  return failure.ok() ? status : failure;
 }
 
 absl::Status Store::Impl::OpenDatabase() {

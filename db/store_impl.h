@@ -120,6 +120,7 @@ class Store::Impl {
   std::string RealPath() const;
   absl::Status OpenFolder();
   absl::Status OpenDatabase();
+  absl::Status WhyNotOpen(const absl::Status& status) const;
   absl::Status NewRoot();
   absl::Status WriteRoot(const RootRecord& root);
   absl::Status CheckRoom() const;
