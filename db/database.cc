@@ -284,7 +284,7 @@ absl::Status Database::failure() const { return listener_->status(); }
 
 absl::Status Database::status() const {
   const absl::Status first = failure();
-  if (first.ok()) return first;
+  if (first.ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "\"", store_,
       "\" is out of use until opened again, after: ", first.ToString()));
