@@ -39,9 +39,9 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Trains a click-through-rate model and checkpoints it, or follows a "
       "process that does.\n"
-      "Example: train_ctr --store /tmp/ctr --steps 1000 --batch 256 "
+      "Example: train_ctr --store ctr_store --steps 1000 --batch 256 "
       "--save-every 100 --delta --resume\n"
-      "         train_ctr --store /tmp/ctr --follow --until-step 1000");
+      "         train_ctr --store ctr_store --follow --until-step 1000");
   train_ctr::Options options;
   train_ctr::AddOptions(&app, &options);
   CLI11_PARSE(app, argc, argv);
