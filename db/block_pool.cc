@@ -10,6 +10,8 @@
 #include <new>
 #include <vector>
 
+#include "ckptdb/db/read_window.h"
+
 namespace ckptdb::internal {
 namespace {
 
@@ -30,6 +32,9 @@ class BlockPool : public rocksdb::MemoryAllocator {
   const char* Name() const override { return "ckptdb.BlockPool"; }
 
   void* Allocate(size_t size) override {
+    ReadWindow* const window = ReadWindow::InUse();
+    void* const lent = window == nullptr ? nullptr : window->LendNext(size);
+    if (lent != nullptr) return lent;
     const size_t bucket = BucketOf(size);
     void* block = bucket < kBuckets ? Take(bucket) : nullptr;
     if (block == nullptr) {
@@ -41,6 +46,7 @@ class BlockPool : public rocksdb::MemoryAllocator {
   }
 
   void Deallocate(void* memory) override {
+    if (ReturnBlock(memory)) return;
     Header* const block = static_cast<Header*>(memory) - 1;
     if (block->bucket >= kBuckets || !Keep(block->bucket, block)) {
       ::operator delete(block);

@@ -17,36 +17,44 @@
 namespace ckptdb::internal {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+// What a disk reads and writes: a direct request is of whole blocks.
+inline constexpr size_t kDiskBlockBytes = 4096;
+// A seventh of a huge page, for what is too small for one: 292 KiB, the longest
+// page of a table with the rest of the blocks that it lies in.
+inline constexpr size_t kHugePartBytes =
+    kHugePageBytes / 7 / kDiskBlockBytes * kDiskBlockBytes;
 
 // From malloc, to be freed; null when there is none.
 void* AllocateLarge(uint64_t bytes);
 
-// kHugePageBytes of memory, aligned to as many, with whatever is in it. One
-// huge page where the system has any, else ordinary ones. It comes from a pool
-// of the process, which keeps 24 of them, 48 MiB, when none is in use.
-// Thread-safe but for the single object.
+// A huge page or a part of one, aligned to blocks, with whatever is in it; in
+// ordinary pages where the system has no huge ones. It comes from a pool of the
+// process, which keeps 24 huge pages, 48 MiB, when none is in use. Thread-safe
+// but for the single object.
 class HugePage {
  public:
   // Holds no memory, as one does that was moved from.
   HugePage() = default;
-  // Holds none either when the system has no more.
-  static HugePage Take();
+  // Of at least `bytes`, of which there may be kHugePageBytes. Holds none
+  // either when the system has no more.
+  static HugePage Take(size_t bytes = kHugePageBytes);
   ~HugePage();
   HugePage(HugePage&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)) {}
+      : data_(std::exchange(other.data_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   HugePage& operator=(HugePage&& other) noexcept {
     std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
     return *this;
   }
 
   char* data() const { return data_; }  // null: no memory
+  size_t bytes() const { return bytes_; }
 
  private:
   char* data_ = nullptr;
+  size_t bytes_ = 0;
 };
-
-// `bytes` rounded up to whole blocks of a disk, and aligned to them.
-inline constexpr size_t kDiskBlockBytes = 4096;
 
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
@@ -63,6 +71,7 @@ LargeArray<T> AllocateArray(uint64_t count) {
   return LargeArray<T>(static_cast<T*>(AllocateLarge(count * sizeof(T))));
 }
 
+// `bytes` rounded up to whole blocks of a disk, and aligned to them.
 inline LargeArray<char> AllocateAligned(size_t bytes) {
   const size_t whole =
       (bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;

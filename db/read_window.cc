@@ -1,7 +1,9 @@
 #include "ckptdb/db/read_window.h"
 
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <unordered_map>
 
 namespace ckptdb::internal {
 namespace {
@@ -12,6 +14,35 @@ using rocksdb::IOStatus;
 using rocksdb::Slice;
 
 thread_local ReadWindow* window_in_use = nullptr;
+
+// The pages that blocks are in which windows lent, by block.
+class LentBlocks {
+ public:
+  // False when it is lent already.
+  bool Lend(const void* block, const std::shared_ptr<HugePage>& page) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return pages_.try_emplace(block, page).second;
+  }
+  bool Return(const void* block) {
+    std::shared_ptr<HugePage> page;  // goes after the lock
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = pages_.find(block);
+    if (found == pages_.end()) return false;
+    page = std::move(found->second);
+    pages_.erase(found);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<HugePage>> pages_;
+};
+
+// Never destroyed: blocks may come back from other objects that are not.
+LentBlocks& Lent() {
+  static LentBlocks* const kLent = new LentBlocks();
+  return *kLent;
+}
 
 class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:
@@ -28,6 +59,11 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
       return target()->Read(offset, bytes, options, result, scratch, debug);
     }
     const char* found = window->Find(this, offset, bytes);
+    if (found != scratch && window->Has(scratch)) {
+      // Lent for another block than this, and about to be written to.
+      window->Forget();
+      found = nullptr;
+    }
     if (found == nullptr) {
       const std::shared_ptr<rocksdb::FSRandomAccessFile> direct = Direct();
       window->Hold(direct);
@@ -41,8 +77,13 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (found == nullptr) {
       return target()->Read(offset, bytes, options, result, scratch, debug);
     }
-    // Copied: RocksDB may hold on to a block when the window moves.
-    std::memcpy(scratch, found, bytes);
+    // RocksDB may hold on to a block when the window moves, so it has to be in
+    // memory that was lent or is its own.
+    if (found != scratch) std::memcpy(scratch, found, bytes);
+    // RocksDB changes the first byte, so that memory that is not read into
+    // would not pass for a block read before.
+    if (found == scratch) scratch[0] = window->first_byte_lent();
+    window->HandedOn(offset, bytes);
     *result = Slice(scratch, bytes);
     return IOStatus::OK();
   }
@@ -95,18 +136,56 @@ const char* ReadWindow::Find(const void* file, uint64_t offset,
                       offset - begin_ <= bytes_ &&
                       bytes <= bytes_ - (offset - begin_);
   if (!inside) return nullptr;
-  const char* const memory =
-      page_.data() != nullptr ? page_.data() : small_.get();
-  return memory + (offset - begin_);
+  const char* const found = memory() + (offset - begin_);
+  // What RocksDB was lent before it may have changed.
+  return offset >= lent_end_ || found == lent_ ? found : nullptr;
 }
 
-// A huge page where at least half of it is used.
+const char* ReadWindow::memory() const {
+  return page_->data() != nullptr ? page_->data() : small_.get();
+}
+
+bool ReadWindow::Has(const char* memory) const {
+  const std::less<const char*> before;
+  const char* const page = page_->data();
+  return page != nullptr && !before(memory, page) &&
+         before(memory, page + page_->bytes());
+}
+
+char* ReadWindow::LendNext(size_t bytes) {
+  if (bytes != piece_ || page_->data() == nullptr) return nullptr;
+  if (next_ < begin_ || next_ + bytes > pieces_end_) return nullptr;
+  char* const block = page_->data() + (next_ - begin_);
+  if (!Lent().Lend(block, page_)) return nullptr;
+  lent_ = block;
+  lent_end_ = next_ + bytes;
+  first_byte_lent_ = block[0];
+  return block;
+}
+
+void ReadWindow::Forget() {
+  file_ = nullptr;
+  piece_ = 0;
+  lent_ = nullptr;
+  page_ = std::make_shared<HugePage>();
+}
+
+void ReadWindow::HandedOn(uint64_t offset, size_t bytes) {
+  lent_ = nullptr;
+  next_ = offset + bytes;
+  if (next_ >= pieces_end_) Forget();
+}
+
+bool ReturnBlock(void* memory) { return Lent().Return(memory); }
+
+// What is far smaller than a part of a huge page is not worth one.
 char* ReadWindow::Memory(size_t bytes) {
-  if (page_.data() != nullptr) return page_.data();
-  if (bytes >= kHugePageBytes / 2) {
-    page_ = HugePage::Take();
-    small_.reset();
-    return page_.data();
+  constexpr size_t kSmall = size_t{32} << 10;
+  if (bytes <= page_->bytes() && page_.use_count() == 1) return page_->data();
+  Forget();
+  if (bytes > kSmall) {
+    *page_ = HugePage::Take(bytes);
+    return page_->data();
   }
   if (bytes > small_bytes_) {
     small_ = AllocateAligned(bytes);
@@ -135,6 +214,9 @@ const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
   file_ = file;
   begin_ = offset - skipped;
   bytes_ = read(begin_, count, memory);
+  piece_ = piece;
+  lent_end_ = 0;
+  pieces_end_ = std::min<uint64_t>(offset + pieces * piece, begin_ + bytes_);
   return Find(file, offset, bytes);
 }
 

@@ -1,5 +1,6 @@
 #include "ckptdb/db/row_batcher.h"
 
+#include <numeric>
 #include <utility>
 
 #include "ckptdb/schema/status.h"
@@ -9,6 +10,7 @@ namespace {
 
 // Copying so few rows costs less than a call for them.
 constexpr size_t kShort = 16;
+constexpr size_t kShortBytes = size_t{2} << 10;
 constexpr size_t kGathered = 256;
 constexpr size_t kErasedGathered = 4096;
 
@@ -18,13 +20,18 @@ RowBatcher::RowBatcher(int worker, std::vector<uint64_t> row_bytes,
                        RowSink* sink, LiveTable* live)
     : worker_(worker),
       row_bytes_(std::move(row_bytes)),
+      all_row_bytes_(
+          std::accumulate(row_bytes_.begin(), row_bytes_.end(), uint64_t{0})),
       sink_(sink),
       live_(live),
       values_(row_bytes_.size()),
       pointers_(row_bytes_.size()) {}
 
 absl::Status RowBatcher::Rows(const RowBatch& batch) {
-  if (batch.ids.size() > kShort) return sink_->Consume(worker_, batch);
+  const size_t count = batch.ids.size();
+  if (count > kShort || count * all_row_bytes_ > kShortBytes) {
+    return sink_->Consume(worker_, batch);
+  }
   ids_.insert(ids_.end(), batch.ids.begin(), batch.ids.end());
   for (size_t i = 0; i < values_.size(); ++i) {
     values_[i].append(batch.slots[i], batch.ids.size() * row_bytes_[i]);

@@ -33,6 +33,7 @@ class RowBatcher : public MergeSink {
 
   const int worker_;
   const std::vector<uint64_t> row_bytes_;
+  const uint64_t all_row_bytes_;
   RowSink* const sink_;
   LiveTable* const live_;
   std::vector<int64_t> ids_;

@@ -3,21 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "ckptdb/db/huge_page.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// A base run has most of the bytes; the others share what one would read ahead.
+// A base run has most of the bytes; of many others each gets a page or so.
 uint64_t ReadaheadOf(const Item& item, size_t runs,
                      const ReadOptions& options) {
-  constexpr uint64_t kLeast = uint64_t{272} << 10;  // a page
   constexpr size_t kFull = 3;
   if (runs <= kFull || item.run == RunKind::kBase) {
     return options.readahead_bytes;
   }
-  return std::min(options.readahead_bytes,
-                  std::max(kLeast, options.readahead_bytes * kFull / runs));
+  return std::min<uint64_t>(options.readahead_bytes, kHugePartBytes);
 }
 
 // The first of [begin, end) that is not before `limit`, which is most often
@@ -81,10 +80,9 @@ void RunMerge::OrderSources(const std::vector<RankItem>& runs,
   }
 }
 
-bool RunMerge::After(const Source* a, const Source* b) {
-  const RowPosition left = a->head();
-  const RowPosition right = b->head();
-  return right < left || (left == right && b->rank < a->rank);
+bool RunMerge::After(const Head& a, const Head& b) {
+  if (a.position == b.position) return b.rank < a.rank;
+  return b.position < a.position;
 }
 
 absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
@@ -96,45 +94,46 @@ absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
   return true;
 }
 
-// The head of the first in the heap has changed.
+// The first in the heap has changed.
 void RunMerge::SiftDown() {
+  const Head moved = heap_.front();
   size_t at = 0;
   while (true) {
     size_t least = 2 * at + 1;
-    if (least >= heap_.size()) return;
+    if (least >= heap_.size()) break;
     if (least + 1 < heap_.size() && After(heap_[least], heap_[least + 1])) {
       ++least;
     }
-    if (!After(heap_[at], heap_[least])) return;
-    std::swap(heap_[at], heap_[least]);
+    if (!After(moved, heap_[least])) break;
+    heap_[at] = heap_[least];
     at = least;
   }
+  heap_[at] = moved;
 }
 
 // Passes `count` rows of the first in the heap.
 absl::Status RunMerge::Advance(size_t count) {
-  Source* const first = heap_.front();
+  Source* const first = heap_.front().source;
   first->at += count;
+  bool more = true;
   if (first->at == first->cursor.positions().size()) {
-    CKPTDB_ASSIGN_OR_RETURN(const bool more, NextPage(first));
-    if (!more) {
-      std::swap(heap_.front(), heap_.back());
-      heap_.pop_back();
-    }
+    CKPTDB_ASSIGN_OR_RETURN(more, NextPage(first));
   }
-  SiftDown();
+  heap_.front() = more ? Head(first) : heap_.back();
+  if (!more) heap_.pop_back();
+  if (!heap_.empty()) SiftDown();
   return absl::OkStatus();
 }
 
-// The source whose head is next after the first's, or null.
-const RunMerge::Source* RunMerge::Second() const {
+// The head that is next after the first, or null.
+const RunMerge::Head* RunMerge::Second() const {
   if (heap_.size() < 2) return nullptr;
-  if (heap_.size() == 2) return heap_[1];
-  return After(heap_[1], heap_[2]) ? heap_[2] : heap_[1];
+  if (heap_.size() == 2) return &heap_[1];
+  return After(heap_[1], heap_[2]) ? &heap_[2] : &heap_[1];
 }
 
 absl::Status RunMerge::SkipOlder(const RowPosition& position) {
-  while (!heap_.empty() && heap_.front()->head() == position) {
+  while (!heap_.empty() && heap_.front().position == position) {
     CKPTDB_RETURN_IF_ERROR(Advance(1));
   }
   return absl::OkStatus();
@@ -169,19 +168,20 @@ absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
 absl::Status RunMerge::Run(MergeSink* sink) {
   for (const auto& source : sources_) {
     CKPTDB_ASSIGN_OR_RETURN(const bool more, NextPage(source.get()));
-    if (more) heap_.push_back(source.get());
+    if (more) heap_.emplace_back(source.get());
   }
   std::make_heap(heap_.begin(), heap_.end(), After);
   while (!heap_.empty()) {
-    Source* const first = heap_.front();
-    const Source* const second = Second();
+    Source* const first = heap_.front().source;
+    const Head* const second = Second();
     const absl::Span<const RowPosition> positions = first->cursor.positions();
-    const bool tie = second != nullptr && second->head() == first->head();
+    const bool tie =
+        second != nullptr && second->position == heap_.front().position;
     size_t count = positions.size() - first->at;
     if (tie) {
       count = 1;
     } else if (second != nullptr) {
-      count = Gallop(positions, first->at, second->head()) - first->at;
+      count = Gallop(positions, first->at, second->position) - first->at;
     }
     CKPTDB_RETURN_IF_ERROR(Emit(first, count, sink));
     const RowPosition last = positions[first->at + count - 1];

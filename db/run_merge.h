@@ -57,8 +57,6 @@ class RunMerge {
           erased(id_slot == kErasedSlot),
           run(number) {}
 
-    RowPosition head() const { return cursor.positions()[at]; }
-
     RunCursor cursor;
     uint32_t rank = 0;  // the lower, the newer
     bool erased;
@@ -66,20 +64,32 @@ class RunMerge {
     size_t at = 0;
   };
 
+  // The next row of a source.
+  struct Head {
+    explicit Head(Source* from)
+        : position(from->cursor.positions()[from->at]),
+          rank(from->rank),
+          source(from) {}
+
+    RowPosition position;
+    uint32_t rank;
+    Source* source;
+  };
+
   void OrderSources(const std::vector<RankItem>& runs, const RunGroup& group);
   absl::StatusOr<bool> NextPage(Source* source);
-  static bool After(const Source* a, const Source* b);
+  static bool After(const Head& a, const Head& b);
   void SiftDown();
   absl::Status Advance(size_t count);
   absl::Status SkipOlder(const RowPosition& position);
-  const Source* Second() const;
+  const Head* Second() const;
   absl::Status Emit(Source* source, size_t count, MergeSink* sink);
   absl::Status EmitPart(Source* source, size_t begin, size_t end,
                         MergeSink* sink);
 
   const std::function<bool(int64_t)>& wanted_;
   std::vector<std::unique_ptr<Source>> sources_;
-  std::vector<Source*> heap_;  // the smallest head first
+  std::vector<Head> heap_;  // the smallest first
   std::vector<Count> counts_;
   std::vector<const char*> values_;
 };

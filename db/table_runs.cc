@@ -16,6 +16,13 @@ SliceRange Intersect(const SliceRange& a, const SliceRange& b) {
 
 bool Empty(const SliceRange& range) { return range.begin >= range.end; }
 
+uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
+  const SliceRange all = run.slices();
+  const SliceRange part = Intersect(all, slices);
+  return static_cast<uint64_t>(static_cast<double>(run.item->rows) *
+                               (part.end - part.begin) / (all.end - all.begin));
+}
+
 // Where a rank's slices begin or end.
 std::set<uint32_t> Borders(const std::vector<RankItem>& runs,
                            const SliceRange& asked) {
@@ -92,12 +99,16 @@ std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
 uint64_t EstimateRows(const std::vector<RankItem>& runs,
                       const RunGroup& group) {
   uint64_t rows = 0;
+  for (const size_t i : group.runs) rows += EstimateRows(runs[i], group.slices);
+  return rows;
+}
+
+uint64_t EstimateRowsCut(const std::vector<RankItem>& runs,
+                         const RunGroup& group) {
+  uint64_t rows = 0;
   for (const size_t i : group.runs) {
-    const SliceRange all = runs[i].slices();
-    const SliceRange part = Intersect(all, group.slices);
-    rows +=
-        static_cast<uint64_t>(static_cast<double>(runs[i].item->rows) *
-                              (part.end - part.begin) / (all.end - all.begin));
+    rows += std::min<uint64_t>(EstimateRows(runs[i], group.slices),
+                               runs[i].item->rows_per_page);
   }
   return rows;
 }

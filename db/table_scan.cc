@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/parallel.h"
@@ -12,10 +13,43 @@
 namespace ckptdb::internal {
 namespace {
 
-// So that workers end at about the same time; more cost seeks.
-constexpr uint64_t kRangesPerThread = 4;
-// A range is not worth less than this many pages of each slot.
-constexpr uint64_t kPagesPerRange = 16;
+// In each round a worker has one range; a round's are half as long as those
+// before, so that workers end at about the same time.
+constexpr uint64_t kRounds = 4;
+// What is read once for every row that a cut has read twice: at least, and for
+// more than one round.
+constexpr uint64_t kRowsPerRowCut = 4;
+constexpr uint64_t kRowsPerRowCutMore = 48;
+
+// Rounds of a range for each worker, or fewer ranges than a round has.
+// `rows_per_row_cut`: how many rows there are for each that a cut cuts.
+std::vector<SliceRange> CutSlices(const SliceRange& slices,
+                                  uint64_t rows_per_row_cut, uint64_t workers) {
+  const uint64_t most =
+      std::max<uint64_t>(rows_per_row_cut / kRowsPerRowCut, 1);
+  const uint64_t rounds = std::clamp<uint64_t>(
+      rows_per_row_cut / (kRowsPerRowCutMore * workers), 1, kRounds);
+  const uint64_t ranges = std::min(most, rounds * workers);
+  std::vector<uint64_t> weights;
+  for (uint64_t i = 0; i < ranges; ++i) {
+    // The last round is as long as the one before.
+    const uint64_t round = std::min(i / workers + 2, rounds);
+    weights.push_back(uint64_t{1} << (rounds - round));
+  }
+  const uint64_t whole =
+      std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  std::vector<SliceRange> cut;
+  uint64_t before = 0;
+  uint32_t begin = slices.begin;
+  for (const uint64_t weight : weights) {
+    before += weight;
+    const auto end = static_cast<uint32_t>(
+        slices.begin + (slices.end - slices.begin) * before / whole);
+    if (end > begin) cut.push_back({begin, end});
+    begin = end;
+  }
+  return cut;
+}
 
 }  // namespace
 
@@ -54,20 +88,12 @@ std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
                                int threads) {
   std::vector<ScanTask> tasks;
   for (const RunGroup& group : groups) {
-    const uint32_t rows_per_page = runs[group.runs.back()].item->rows_per_page;
-    const uint64_t pages = EstimateRows(runs, group) / rows_per_page + 1;
-    const SliceRange& slices = group.slices;
-    const uint64_t ranges = std::clamp<uint64_t>(
-        pages / kPagesPerRange, 1,
-        std::min<uint64_t>(
-            static_cast<uint64_t>(std::max(threads, 1)) * kRangesPerThread,
-            slices.end - slices.begin));
-    const auto bound = [&](uint64_t i) {
-      return static_cast<uint32_t>(slices.begin +
-                                   (slices.end - slices.begin) * i / ranges);
-    };
-    for (uint64_t i = 0; i < ranges; ++i) {
-      tasks.push_back({&group, {bound(i), bound(i + 1)}});
+    const uint64_t cut_rows =
+        std::max<uint64_t>(EstimateRowsCut(runs, group), 1);
+    for (const SliceRange& slices :
+         CutSlices(group.slices, EstimateRows(runs, group) / cut_rows,
+                   static_cast<uint64_t>(threads))) {
+      tasks.push_back({&group, slices});
     }
   }
   return tasks;

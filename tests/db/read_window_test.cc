@@ -127,6 +127,84 @@ TEST_F(WindowTest, OfOneFileAtATime) {
   EXPECT_NE(window.Find(this, 0, kBlock), nullptr);
 }
 
+// Four pieces of 64 KiB in a window, of which the first is handed on.
+class LendingTest : public WindowTest {
+ protected:
+  static constexpr size_t kPiece = 16 * kBlock;
+
+  LendingTest() : window_(5 * kPiece, kLong) {
+    EXPECT_EQ(Get(&window_, 1, kPiece), Part(1, kPiece));
+    window_.HandedOn(1, kPiece);
+  }
+
+  ReadWindow window_;
+};
+
+TEST_F(LendingTest, LendsWhereTheNextPieceIs) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(window_.first_byte_lent(), block[0]);
+  EXPECT_TRUE(window_.Has(block));
+  EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), block);
+  EXPECT_EQ(std::string(block, kPiece), Part(1 + kPiece, kPiece));
+  EXPECT_TRUE(ReturnBlock(block));
+  EXPECT_FALSE(ReturnBlock(block));
+  EXPECT_EQ(reads_.size(), 1);
+}
+
+TEST_F(LendingTest, OnceEach) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
+  EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(LendingTest, NotWhatIsOfAnotherSizeOrBeyondTheWindow) {
+  EXPECT_EQ(window_.LendNext(kPiece - 1), nullptr);
+  EXPECT_EQ(window_.LendNext(kPiece + 1), nullptr);
+  window_.HandedOn(1 + 2 * kPiece, kPiece);
+  char* const last = window_.LendNext(kPiece);
+  ASSERT_NE(last, nullptr);
+  window_.HandedOn(1 + 3 * kPiece, kPiece);
+  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
+  EXPECT_TRUE(ReturnBlock(last));
+}
+
+// RocksDB may have changed it.
+TEST_F(LendingTest, WhatWasLentIsNotHandedOnAgain) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  window_.HandedOn(1 + kPiece, kPiece);
+  block[7] = static_cast<char>(~block[7]);
+  EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), nullptr);
+  EXPECT_EQ(Get(&window_, 1 + kPiece, kPiece), Part(1 + kPiece, kPiece));
+  EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(LendingTest, WhatIsLentStaysWhenTheWindowMovesAndGoes) {
+  std::vector<char*> lent;
+  {
+    ReadWindow window(5 * kPiece, kLong);
+    for (uint64_t at = 0; at + kPiece < file_.size(); at += kPiece) {
+      char* const block = window.LendNext(kPiece);
+      ASSERT_EQ(Get(&window, at, kPiece), Part(at, kPiece));
+      window.HandedOn(at, kPiece);
+      if (block == nullptr) continue;
+      lent.push_back(block);
+      EXPECT_EQ(std::string(block, kPiece), Part(at, kPiece));
+    }
+  }
+  EXPECT_GT(lent.size(), 20);
+  uint64_t found = 0;
+  for (char* const block : lent) {
+    // The first of each window was not lent.
+    if (found % (4 * kPiece) == 0) found += kPiece;
+    EXPECT_EQ(std::string(block, kPiece), Part(found, kPiece)) << found;
+    found += kPiece;
+    EXPECT_TRUE(ReturnBlock(block));
+  }
+}
+
 TEST_F(WindowTest, UsesNestAndAreOfTheirThread) {
   ReadWindow outer(kBlock, kLong);
   ReadWindow inner(kBlock, kLong);
@@ -210,6 +288,52 @@ TEST_F(WindowedFileTest, IsOpenForDirectReadsWhileWindowsAre) {
   const ReadWindow::Use use(&third, true);
   EXPECT_EQ(Read(7, 7), bytes_.substr(7, 7));
   EXPECT_EQ(opened_, 2);
+}
+
+// As RocksDB does: memory first, then a read into it. It changes the first byte
+// before it reads.
+TEST_F(WindowedFileTest, ReadsIntoWhatWasLent) {
+  constexpr size_t kPiece = 70'000;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  uint64_t lent = 0;
+  for (uint64_t at = 11; at + kPiece < bytes_.size(); at += kPiece) {
+    char* const block = window.LendNext(kPiece);
+    if (block == nullptr) {
+      EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece));
+      continue;
+    }
+    ++lent;
+    ++block[0];
+    rocksdb::Slice result;
+    ASSERT_TRUE(
+        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
+            .ok());
+    EXPECT_EQ(result.data(), block);
+    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
+    EXPECT_TRUE(ReturnBlock(block));
+  }
+  EXPECT_GT(lent, 50);
+}
+
+TEST_F(WindowedFileTest, ReadsSomethingElseIntoWhatWasLent) {
+  constexpr size_t kPiece = 70'000;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  EXPECT_EQ(Read(0, kPiece), bytes_.substr(0, kPiece));
+  char* const block = window.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  for (const uint64_t at : {uint64_t{5} * kPiece, uint64_t{4} << 20}) {
+    rocksdb::Slice result;
+    ASSERT_TRUE(
+        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
+            .ok());
+    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
+  }
+  for (uint64_t at = kPiece; at < 5 * kPiece; at += kPiece) {
+    EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece)) << at;
+  }
+  EXPECT_TRUE(ReturnBlock(block));
 }
 
 TEST_F(WindowedFileTest, ReadsWhatIsThereAtTheEnd) {
