@@ -34,6 +34,14 @@ rocksdb::ColumnFamilyOptions FamilyOptions() {
   return options;
 }
 
+// Small saves have keys side by side. Compaction by levels would only move
+// their files, and keep one for each save for ever.
+rocksdb::ColumnFamilyOptions InlineOptions() {
+  rocksdb::ColumnFamilyOptions options = FamilyOptions();
+  options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  return options;
+}
+
 // Files come by ingestion and go as a whole; a compaction would only rewrite
 // them.
 rocksdb::ColumnFamilyOptions BulkOptions() {
@@ -76,7 +84,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors() {
   return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
           {"meta", FamilyOptions()},
-          {"inline", FamilyOptions()},
+          {"inline", InlineOptions()},
           {"bulk", BulkOptions()}};
 }
 

@@ -2,6 +2,7 @@
 // bytes take.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -62,6 +63,27 @@ TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
   EXPECT_LE(AllocatedBytes(), kMaxBytes);
+}
+
+// A descriptor is held for each file.
+TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
+  constexpr int64_t kSteps = 100;
+  constexpr int64_t kMaxFiles = 30;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+  }
+  const auto tables = [&] {
+    return std::count_if(
+        std::filesystem::directory_iterator(path() + "/db"),
+        std::filesystem::directory_iterator(),
+        [](const auto& entry) { return entry.path().extension() == ".sst"; });
+  };
+  // Compactions run in the background.
+  Reopen();
+  EXPECT_LE(tables(), kMaxFiles);
+  for (const int64_t step : {int64_t{0}, kSteps / 2, kSteps - 1}) {
+    ExpectStep(step, {SmallContent(static_cast<uint64_t>(step))});
+  }
 }
 
 }  // namespace
