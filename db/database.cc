@@ -145,6 +145,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
                                    &database->handles_, &rocks),
       path));
   database->rocks_.reset(rocks);
+  CKPTDB_ASSIGN_OR_RETURN(database->identity_, database->ReadIdentity());
   return database;
 }
 
@@ -392,7 +393,22 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
                  "compacting");
 }
 
+absl::StatusOr<std::string> Database::ReadIdentity() const {
+  absl::StatusOr<std::string> identity =
+      ReadFile(files_.get(), DatabasePath(store_) + "/IDENTITY");
+  // A database can be without.
+  if (absl::IsNotFound(identity.status())) return std::string();
+  return identity;
+}
+
 absl::Status Database::CatchUp() {
+  // RocksDB aborts the process where it finds another database in the folder.
+  CKPTDB_ASSIGN_OR_RETURN(const std::string identity, ReadIdentity());
+  if (identity != identity_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", DatabasePath(store_),
+        "\" was removed, or replaced by another, since it was opened"));
+  }
   return FromRocksRead(rocks_->TryCatchUpWithPrimary(), "catching up");
 }
 

@@ -94,7 +94,8 @@ class Database {
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
 
-  // Follower: to the owner's last write.
+  // Follower: to the owner's last write. FailedPrecondition when the folder is
+  // gone, or has another database.
   absl::Status CatchUp();
 
   // OK, or the I/O error after which the database was not used any more.
@@ -122,8 +123,10 @@ class Database {
   absl::Status Stamp();
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
+  absl::StatusOr<std::string> ReadIdentity() const;
 
   std::string store_;
+  std::string identity_;  // follower: of the database when it was opened
   std::shared_ptr<GuardedFileSystem> files_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<Listener> listener_;

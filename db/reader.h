@@ -39,7 +39,9 @@ class Reader {
   const std::string& path() const;
   const std::string& uuid() const;
 
-  // Catches up with the owner: the methods below answer as of the last call.
+  // Catches up with the owner: the methods below answer as of the last call
+  // that was OK. FailedPrecondition when the store is gone, or another one is
+  // in its place: it takes a new reader then.
   absl::Status Refresh();
 
   // As in Store.

@@ -108,6 +108,28 @@ TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
 }
 
+// RocksDB would abort the process.
+TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  const auto reader = OpenReader();
+  ASSERT_OK(reader->Refresh());
+  store_.reset();
+  std::filesystem::remove_all(path());
+  const auto replaced =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(path()), HasSubstr("removed, or replaced")));
+  EXPECT_THAT(reader->Refresh(), replaced);
+  Reopen();
+  EXPECT_THAT(reader->Refresh(), replaced);
+  ASSERT_OK(Save(1, SmallContent(3)));
+  EXPECT_THAT(reader->Refresh(), replaced);
+  EXPECT_THAT(reader->OpenStep(7), replaced);
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(1, 2));
+  const auto another = OpenReader();
+  EXPECT_THAT(StepsOf(*another), ElementsAre(1));
+}
+
 TEST_F(ReaderTest, SeesFlags) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK(Save(2, SmallContent(2)));
