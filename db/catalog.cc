@@ -59,9 +59,7 @@ absl::StatusOr<StepRecord> Catalog::FindStep(int64_t step) const {
 }
 
 absl::StatusOr<StepRecord> Catalog::Latest() const {
-  for (auto it = steps.rbegin(); it != steps.rend(); ++it) {
-    if (!it->second.quarantined) return it->second;
-  }
+  if (const StepRecord* const newest = Newest()) return *newest;
   return absl::NotFoundError(
       steps.empty()
           ? "no step is committed"

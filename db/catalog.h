@@ -26,10 +26,10 @@ struct Catalog {
   std::vector<StepRecord> Steps() const;
   // NotFound, naming the steps next to it.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // The highest that is not quarantined; NotFound when there is none.
-  absl::StatusOr<StepRecord> Latest() const;
   // The step that was saved last and is not quarantined, or null.
   const StepRecord* Newest() const;
+  // The same; NotFound when there is none.
+  absl::StatusOr<StepRecord> Latest() const;
   // The record of a version, of a step or of one that was; null when there is
   // none.
   const StepRecord* FindVersion(const Version& version) const;

@@ -48,7 +48,14 @@ uint64_t ChunkRawBytes(const Item& item, uint32_t chunk) {
 
 ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& part,
                          uint32_t end)
-    : step_(step), part_(part), end_(end) {}
+    : step_(step),
+      part_(part),
+      end_(end),
+      prefix_(ItemPrefix(part.item->data, part.rank, part.item->kind,
+                         part.item->name)),
+      prefix_end_(PrefixEnd(prefix_)),
+      begin_key_(ToSlice(prefix_)),
+      end_key_(ToSlice(prefix_end_)) {}
 
 absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
                                  const std::string& place) {
@@ -56,7 +63,7 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
     const Database& database = step_.database();
     entries_ = std::make_unique<AheadIterator>(
         std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
-            PassOptions(/*end=*/nullptr),
+            PassOptions(&begin_key_, &end_key_),
             database.family(part_.item->placement))),
         (end_ - chunk) * kEntryBytes + kAlignmentLoss,
         (end_ - chunk) * kEntryBytes);
@@ -76,7 +83,7 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
 
 absl::Status ChunkCursor::Read(uint32_t chunk, char* raw) {
   const Item& item = *part_.item;
-  std::string key = ItemPrefix(item.data, part_.rank, item.kind, item.name);
+  std::string key = prefix_;
   AppendChunk(chunk, &key);
   const std::string place =
       absl::StrCat(PlaceOf(part_), ", key of ", DescribeDataKey(key));

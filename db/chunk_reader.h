@@ -2,6 +2,8 @@
 #ifndef CKPTDB_DB_CHUNK_READER_H_
 #define CKPTDB_DB_CHUNK_READER_H_
 
+#include <rocksdb/slice.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,6 +35,11 @@ class ChunkCursor {
   const StepReader::Impl& step_;
   const RankItem& part_;
   const uint32_t end_;
+  // Of the keys of all chunks.
+  const std::string prefix_;
+  const std::string prefix_end_;
+  const rocksdb::Slice begin_key_;
+  const rocksdb::Slice end_key_;
   std::unique_ptr<AheadIterator> entries_;
 };
 

@@ -262,10 +262,11 @@ absl::Status Database::ForEach(
     const std::function<absl::Status(absl::string_view, absl::string_view)>&
         visit) const {
   const std::string end = PrefixEnd(prefix);
+  const rocksdb::Slice first = ToSlice(prefix);
   const rocksdb::Slice bound = ToSlice(end);
   const std::unique_ptr<rocksdb::Iterator> entries(rocks_->NewIterator(
-      PassOptions(end.empty() ? nullptr : &bound), family(from)));
-  for (entries->Seek(ToSlice(prefix)); entries->Valid(); entries->Next()) {
+      PassOptions(&first, end.empty() ? nullptr : &bound), family(from)));
+  for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     CKPTDB_RETURN_IF_ERROR(
         visit(FromSlice(entries->key()), FromSlice(entries->value())));
   }

@@ -3,6 +3,7 @@
 #include <rocksdb/table.h>
 
 #include "ckptdb/db/block_pool.h"
+#include "ckptdb/db/file_bounds.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -39,6 +40,7 @@ rocksdb::ColumnFamilyOptions FamilyOptions() {
 rocksdb::ColumnFamilyOptions InlineOptions() {
   rocksdb::ColumnFamilyOptions options = FamilyOptions();
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.table_properties_collector_factories.push_back(NotesBounds());
   return options;
 }
 
@@ -94,12 +96,13 @@ rocksdb::Options FileWriterOptions(rocksdb::Env* env) {
   return options;
 }
 
-rocksdb::ReadOptions PassOptions(const rocksdb::Slice* end) {
+rocksdb::ReadOptions PassOptions(const rocksdb::Slice* begin,
+                                 const rocksdb::Slice* end) {
   rocksdb::ReadOptions read;
   read.verify_checksums = true;
   read.fill_cache = false;
   read.total_order_seek = true;
-  read.iterate_upper_bound = end;
+  SetPassBounds(begin, end, &read);
   return read;
 }
 

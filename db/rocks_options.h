@@ -21,8 +21,10 @@ std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
 // Of the files that a stager writes.
 rocksdb::Options FileWriterOptions(rocksdb::Env* env);
 
-// Of one pass over entries below `end`, which must outlive the iterator.
-rocksdb::ReadOptions PassOptions(const rocksdb::Slice* end);
+// Of one pass over the entries from `begin` to before `end`, which must outlive
+// the iterator; a null `end` is that of the family.
+rocksdb::ReadOptions PassOptions(const rocksdb::Slice* begin,
+                                 const rocksdb::Slice* end);
 
 }  // namespace ckptdb::internal
 

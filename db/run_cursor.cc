@@ -47,14 +47,13 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
                               : PrefixEnd(prefix_);
   lower_ = ToSlice(prefix_);
   upper_ = ToSlice(end_);
-  rocksdb::ReadOptions read = PassOptions(&upper_);
-  read.iterate_lower_bound = &lower_;
   const Database& database = step.database();
   // What is inline is small, and most often in memory.
   const bool in_files = part.item->placement == Placement::kBulk;
   entries_ = std::make_unique<AheadIterator>(
-      std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
-          read, database.family(part.item->placement))),
+      std::unique_ptr<rocksdb::Iterator>(
+          database.rocks()->NewIterator(PassOptions(&lower_, &upper_),
+                                        database.family(part.item->placement))),
       in_files ? options.readahead_bytes : 0,
       in_files ? database.ApproximateBytes(
                      Family::kBulk,

@@ -128,7 +128,9 @@ class StepReader {
                                       int64_t id) const;
 
   // All rows of a table, of all ranks, each once, in batches of any order: of
-  // a delta step the runs of its chain are merged, newest first.
+  // a delta step the runs of its chain are merged, newest first. Memory: a
+  // window and a page of each stream of each run, for each thread; a chain so
+  // long that these could be over 1 GiB has fewer threads.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
   // The same into a table that is in use.

@@ -125,7 +125,9 @@ class Store {
   std::vector<StepRecord> Steps() const;
   // NotFound, naming the steps next to it.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // The highest step that is not quarantined; NotFound when there is none.
+  // The step saved last that is not quarantined; NotFound when there is none.
+  // It is not the highest where training went on from an older step and those
+  // after it were kept.
   absl::StatusOr<StepRecord> Latest() const;
 
   // The step stays whole until the reader is destroyed, which must be before

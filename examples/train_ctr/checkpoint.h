@@ -60,7 +60,7 @@ class Checkpoints {
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const CheckpointOptions& options, Trainer* trainer);
 
-  // The newest saved step.
+  // The step saved last.
   absl::StatusOr<std::optional<int64_t>> Latest() const;
 
   // Puts the state of `step` into the trainer; saves go on from it.

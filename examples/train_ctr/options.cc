@@ -33,7 +33,7 @@ void AddRunOptions(CLI::App* app, Options* options) {
 
 void AddResumeOptions(CLI::App* app, Options* options) {
   app->add_flag("--resume", options->resume,
-                "Go on from the highest saved step, or start when there is "
+                "Go on from the step saved last, or start when there is "
                 "none");
   app->add_option("--resume-step", options->resume_step,
                   "Go on from this saved step instead");

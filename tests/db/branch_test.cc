@@ -98,7 +98,7 @@ TEST_F(BranchTest, NotTheNewest) {
 TEST_F(BranchTest, NewestIsTheOneSavedLast) {
   ASSERT_OK(Branch(10, 15, AbandonedBranch::kKeep));
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, store_->Latest());
-  EXPECT_EQ(latest.version.step, 30);
+  EXPECT_EQ(latest.version.step, 15);
   EXPECT_THAT(Branch(30, 40, AbandonedBranch::kRefuse),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr(ToString(versions_[15]))));

@@ -7,7 +7,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,7 @@
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/model_trainer.h"
 #include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -472,8 +471,8 @@ class DeltaModelTest : public ::testing::Test {
 };
 
 TEST_F(DeltaModelTest, RandomOperations) {
-  const int few = kStride == 1 ? 2500 : 500;
-  const int operations = std::getenv("CKPTDB_LONG") != nullptr ? 20'000 : few;
+  const int few = kSanitized ? 500 : 2500;
+  const int operations = IsLongRun() ? 20'000 : few;
   for (int i = 0; i < operations && !HasFailure(); ++i) {
     SCOPED_TRACE("operation " + std::to_string(i));
     DoOne();

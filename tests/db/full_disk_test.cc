@@ -85,7 +85,7 @@ class FullDiskTest : public ::testing::Test {
       FillUpAt(action, rooms[i], &fits);
       if (!fits) ++full;
     });
-    EXPECT_GT(full * kStride, rooms.size() / 2);
+    EXPECT_GT(full * Stride(), rooms.size() / 2);
     std::cout << action.name << ": " << rooms.size() << " sizes, " << full
               << " too small" << std::endl;
   }

@@ -3,13 +3,12 @@
 // that was acknowledged, and whole; nothing else; and goes on working.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <set>
 #include <utility>
 
 #include "ckptdb/tests/db/sim_store.h"
-#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -137,7 +136,8 @@ class PowerLossTest : public ::testing::Test {
     std::set<std::pair<uint64_t, size_t>> seen;
     const size_t operations = workload.files().operations();
     const size_t first = from == From::kMade ? workload.made_at() : 0;
-    for (size_t k = first; k <= operations && !HasFailure(); k += kStride) {
+    for (size_t k = first + FirstCase(Stride());
+         k <= operations && !HasFailure(); k += Stride()) {
       for (const PowerLoss variant : kAllPowerLosses) {
         const auto image = workload.files().CrashAfter(k, variant);
         const size_t moment = workload.MomentAt(k);
@@ -221,7 +221,7 @@ TEST_F(PowerLossTest, UnfinishedSaveAndReopening) {
 
 // All kinds of changes, one after the other: CKPTDB_LONG=1 runs it.
 TEST_F(PowerLossTest, Everything) {
-  if (std::getenv("CKPTDB_LONG") == nullptr) {
+  if (!IsLongRun()) {
     GTEST_SKIP() << "CKPTDB_LONG is not set";
   }
   LosePowerEverywhere(EveryAction());

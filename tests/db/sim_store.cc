@@ -432,7 +432,7 @@ void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run,
   // All databases of a process share them.
   rocksdb::Env::Default()->SetBackgroundThreads(kThreads, rocksdb::Env::HIGH);
   rocksdb::Env::Default()->SetBackgroundThreads(kThreads, rocksdb::Env::LOW);
-  std::atomic<uint64_t> next = 0;
+  std::atomic<uint64_t> next = FirstCase(stride);
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {

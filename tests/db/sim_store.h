@@ -28,6 +28,7 @@
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/db/content.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/sim_file_system.h"
 
 namespace ckptdb::testing {
@@ -127,21 +128,11 @@ void ExpectNoOrphans(SimStore* sim);
 // A save works, can be read, and is there after a reopening.
 void ExpectUsable(SimStore* sim, StoreModel model);
 
-// Under a sanitizer, which makes all five times as slow, long loops take one
-// case in so many; every case runs without one. It looks for errors of the
-// code that the cases go through, which is the same for many of them. A prime,
-// so that no variant of a loop's cases is always passed over.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr uint64_t kStride = 29;
-#else
-inline constexpr uint64_t kStride = 1;
-#endif
-
-// Calls `run` with each number below `count`, or each so many, many at a time:
-// RocksDB spends a second asleep after each error of its background work. None
-// is begun after the test has failed.
+// Calls `run` with each number below `count`, or one in so many, many at a
+// time: RocksDB spends a second asleep after each error of its background work.
+// None is begun after the test has failed.
 void EachAtOnce(uint64_t count, const std::function<void(uint64_t)>& run,
-                uint64_t stride = kStride);
+                uint64_t stride = Stride());
 
 }  // namespace ckptdb::testing
 

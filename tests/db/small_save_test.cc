@@ -4,16 +4,29 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 namespace {
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteFile(const std::filesystem::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 // Of the log, of the tables it is flushed to, of the manifest and of the
 // folders that have their names.
@@ -83,6 +96,43 @@ TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
   EXPECT_LE(tables(), kMaxFiles);
   for (const int64_t step : {int64_t{0}, kSteps / 2, kSteps - 1}) {
     ExpectStep(step, {SmallContent(static_cast<uint64_t>(step))});
+  }
+}
+
+// A pass over one step looks into the files of others only where they have
+// something of its keys.
+TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
+  constexpr int64_t kSteps = 3;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+  }
+  // The files of small saves say which keys they have.
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/db")) {
+    if (entry.path().extension() == ".sst" &&
+        absl::StrContains(ReadFile(entry.path()), "ckptdb.greatest_key")) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  ASSERT_EQ(files.size(), size_t{kSteps});
+  for (int64_t damaged = 0; damaged < kSteps; ++damaged) {
+    SCOPED_TRACE(absl::StrCat("step ", damaged, " is damaged"));
+    const std::filesystem::path& file = files[static_cast<size_t>(damaged)];
+    const std::string whole = ReadFile(file);
+    std::string bytes = whole;
+    bytes[bytes.size() / 3] ^= 1;
+    WriteFile(file, bytes);
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+    for (int64_t step = 0; step < kSteps; ++step) {
+      ASSERT_OK_AND_ASSIGN(const auto read, reader->OpenStep(step));
+      EXPECT_EQ(read->Verify().code(), step == damaged
+                                           ? absl::StatusCode::kDataLoss
+                                           : absl::StatusCode::kOk)
+          << "step " << step;
+    }
+    WriteFile(file, whole);
   }
 }
 

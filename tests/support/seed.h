@@ -1,5 +1,5 @@
-// The seed of a randomized test: CKPTDB_SEED when set, else a new one; printed
-// either way, so that a failure can be run again.
+// The seed of a process that tests: CKPTDB_SEED when set, else a new one;
+// printed either way, so that a failure can be run again.
 //
 //   std::mt19937_64 random(TestSeed());
 #ifndef CKPTDB_TESTS_SUPPORT_SEED_H_
@@ -13,11 +13,14 @@
 namespace ckptdb::testing {
 
 inline uint64_t TestSeed() {
-  const char* given = std::getenv("CKPTDB_SEED");
-  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 0)
-                                         : std::random_device{}();
-  std::cout << "CKPTDB_SEED=" << seed << std::endl;
-  return seed;
+  static const uint64_t kSeed = [] {
+    const char* given = std::getenv("CKPTDB_SEED");
+    const uint64_t chosen = given != nullptr ? std::strtoull(given, nullptr, 0)
+                                             : std::random_device{}();
+    std::cout << "CKPTDB_SEED=" << chosen << std::endl;
+    return chosen;
+  }();
+  return kSeed;
 }
 
 }  // namespace ckptdb::testing

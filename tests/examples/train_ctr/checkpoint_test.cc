@@ -261,14 +261,26 @@ TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
   }
 }
 
-// The newest step is of the branch that was kept, the last save is not.
-TEST_F(AbandonedTest, ARunGoesOnFromABranchThatWasKept) {
+// It goes on from what was saved last, not from higher steps of the branch that
+// was kept.
+TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
   TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
   Save(run, 44);
   run = {};
   run = Start();
   ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
-  EXPECT_EQ(latest, 46);
+  EXPECT_EQ(latest, 44);
+  ASSERT_OK(run.checkpoints->Restore(44));
+  EXPECT_EQ(Save(run, 45).kind, "delta");
+  EXPECT_EQ(DigestOf(45), StateDigest(*run.trainer));
+  EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
+}
+
+TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
+  TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  Save(run, 44);
+  run = {};
+  run = Start();
   ASSERT_OK(run.checkpoints->Restore(46));
   EXPECT_EQ(Save(run, 48).kind, "delta");
   EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));

@@ -10,13 +10,14 @@
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/tests/examples/train_ctr/program.h"
 #include "ckptdb/tests/examples/train_ctr/workloads.h"
-#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
 namespace train_ctr {
 namespace {
 
+using ::ckptdb::testing::kSanitized;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -24,11 +25,7 @@ using ::testing::HasSubstr;
 constexpr int kSteps = 18;
 constexpr int kSaveEvery = 3;
 constexpr int kCrashStep = 12;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+// A run takes ten times as long under a sanitizer.
 constexpr size_t kStride = kSanitized ? 5 : 1;
 
 bool IsCommittedAt(const std::string& point) {

@@ -1,0 +1,145 @@
+// What a scan costs: the bytes that it reads, the memory that it takes.
+#include <gmock/gmock.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <fstream>
+#include <iostream>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+#include "ckptdb/tests/support/long_run.h"
+
+namespace ckptdb::testing {
+namespace {
+
+constexpr int64_t kRows = 40'000;
+constexpr uint64_t kSlotBytes = 256;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// The number after `word` in a file of lines such as "rchar: 123".
+uint64_t NumberIn(const std::string& path, const std::string& word) {
+  std::ifstream file(path);
+  std::string each;
+  uint64_t number = 0;
+  while (file >> each) {
+    if (each == word && file >> number) return number;
+  }
+  ADD_FAILURE() << "no " << word << " in " << path;
+  return 0;
+}
+
+uint64_t BytesRead() { return NumberIn("/proc/self/io", "rchar:"); }
+
+uint64_t PeakBytes() { return NumberIn("/proc/self/status", "VmHWM:") << 10; }
+
+// What this process has now is the peak from here on.
+uint64_t ResetPeak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
+  return PeakBytes();
+}
+
+// Keeps nothing of what it is given.
+class Counter : public RowSink {
+ public:
+  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+    rows_ += batch.ids.size();
+    return absl::OkStatus();
+  }
+  uint64_t rows() const { return rows_; }
+
+ private:
+  std::atomic<uint64_t> rows_ = 0;
+};
+
+// Rows of weights and optimizer state, in data files.
+class ScanCostTest : public DeltaFixture {
+ protected:
+  void SetUp() override {
+    DeltaFixture::SetUp();
+    TableContent& table = content_.tables["user"];
+    table.slots = {{"embedding", DType::kU8, kSlotBytes},
+                   {"adagrad", DType::kU8, kSlotBytes}};
+    for (int64_t id = 0; id < kRows; ++id) {
+      table.rows[id] = RowOf(id, 0, 2 * kSlotBytes);
+    }
+    ASSERT_NO_FATAL_FAILURE(SaveNext(0));
+    EXPECT_EQ(FindItem(0, "user").placement, Placement::kBulk);
+  }
+
+  uint64_t BytesOfScan(const ScanOptions& options) {
+    const auto step = store_->OpenStep(0);
+    EXPECT_OK(step);
+    if (!step.ok()) return 0;
+    Counter counter;
+    const uint64_t before = BytesRead();
+    EXPECT_OK((*step)->ScanTable("user", options, &counter));
+    EXPECT_EQ(counter.rows(), kRows);
+    return BytesRead() - before;
+  }
+
+  // Of a scan of a step that a new reader has open.
+  uint64_t MemoryOfScan(int64_t step) {
+    const auto reader = Reader::Open(path());
+    EXPECT_OK(reader);
+    if (!reader.ok()) return 0;
+    const auto opened = (*reader)->OpenStep(step);
+    EXPECT_OK(opened);
+    if (!opened.ok()) return 0;
+    Counter counter;
+    const uint64_t before = ResetPeak();
+    EXPECT_OK((*opened)->ScanTable("user", {}, &counter));
+    EXPECT_EQ(counter.rows(), content_.tables["user"].rows.size());
+    return PeakBytes() - before;
+  }
+
+  // A delta of a hundred rows for each step after the last.
+  void SaveDeltasUpTo(int64_t step) {
+    TableContent& table = content_.tables["user"];
+    for (int64_t next = parent_->step + 1; next <= step; ++next) {
+      Rows before;
+      Rows after;
+      for (int64_t i = 0; i < 100; ++i) {
+        const int64_t id = (next * 7919 + i * 397) % kRows;
+        before[id] = table.rows[id];
+        after[id] = RowOf(id, static_cast<int>(next), 2 * kSlotBytes);
+        table.rows[id] = after[id];
+      }
+      ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                           SaveDelta(next, *parent_, content_,
+                                     {{"user", DeltaBetween(before, after)}}));
+      parent_ = saved.version;
+    }
+  }
+};
+
+TEST_F(ScanCostTest, ReadsTheBytesOfTheSlotsAskedForAlone) {
+  constexpr uint64_t kAll = kRows * (8 + 2 * kSlotBytes);
+  constexpr uint64_t kOne = kRows * (8 + kSlotBytes);
+  // A worker may read on to the end of its window.
+  const ReadOptions read = {.threads = 1};
+  const uint64_t all = BytesOfScan({.read = read});
+  const uint64_t one = BytesOfScan({.slots = {"embedding"}, .read = read});
+  const uint64_t ids = BytesOfScan({.ids_only = true, .read = read});
+  std::cout << all << " bytes of all, " << one << " of one slot, " << ids
+            << " of the ids" << std::endl;
+  EXPECT_GE(all, kAll);
+  EXPECT_GE(one, kOne);
+  EXPECT_LE(one, kOne + kMiB);
+  EXPECT_LE(ids, kRows * 8 + kMiB);
+}
+
+TEST_F(ScanCostTest, TakesLittleMemoryHoweverLongTheChain) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  constexpr uint64_t kMaxBytes = 96 * kMiB;
+  for (const int64_t steps : {0, 20, 200}) {
+    ASSERT_NO_FATAL_FAILURE(SaveDeltasUpTo(steps));
+    const uint64_t bytes = MemoryOfScan(steps);
+    std::cout << steps << " deltas: " << bytes << " bytes" << std::endl;
+    EXPECT_LE(bytes, kMaxBytes);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
