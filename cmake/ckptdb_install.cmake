@@ -15,8 +15,11 @@ set(CKPTDB_PUBLIC_HEADERS
     db/step_reader.h
     db/store.h
     db/usage.h
+    manager/checkpoint_manager.h
     manager/coordinator.h
     manager/keep_policy.h
+    manager/model_state.h
+    manager/pending_save.h
     manager/retention.h
     manager/save_policy.h
     manager/save_schedule.h

@@ -82,11 +82,7 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
 bool SameColumns(const Item& item, absl::Span<const Slot> slots,
                  SliceHash slice_hash) {
   return item.slice_hash == slice_hash &&
-         std::equal(item.slots.begin(), item.slots.end(), slots.begin(),
-                    slots.end(), [](const Slot& x, const Slot& y) {
-                      return x.name == y.name && x.dtype == y.dtype &&
-                             x.elements == y.elements;
-                    });
+         ckptdb::SameColumns(item.slots, slots);
 }
 
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {

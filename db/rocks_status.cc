@@ -52,10 +52,4 @@ absl::Status FromRocksRead(const rocksdb::Status& status,
   return absl::DataLossError(converted.message());
 }
 
-absl::Status Annotate(const absl::Status& status, absl::string_view context) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(context, ": ", status.message()));
-}
-
 }  // namespace ckptdb::internal

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/annotate.h"
 
 namespace ckptdb::internal {
 
@@ -22,16 +23,6 @@ absl::Status FromRocks(const rocksdb::Status& status,
 // Of reading what must be there: a missing file is DataLoss too.
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context);
-
-// `status` with "context: " before its words.
-absl::Status Annotate(const absl::Status& status, absl::string_view context);
-
-template <typename T>
-absl::StatusOr<T> Annotate(absl::StatusOr<T> result,
-                           absl::string_view context) {
-  if (result.ok()) return result;
-  return Annotate(result.status(), context);
-}
 
 inline rocksdb::Slice ToSlice(absl::string_view bytes) {
   return {bytes.data(), bytes.size()};

@@ -2,12 +2,15 @@
 
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/status_bytes.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
+
+using internal::DecodeStatus;
+using internal::EncodeStatus;
 
 class Alone : public Coordinator {
  public:
@@ -25,29 +28,14 @@ class Alone : public Coordinator {
                                                   absl::Duration) override {
     return std::vector<std::string>{std::move(value)};
   }
-};
-
-// "5 no such step": the code, a space, the message; OK is empty.
-std::string Encode(const absl::Status& status) {
-  if (status.ok()) return "";
-  return absl::StrCat(static_cast<int>(status.code()), " ", status.message());
-}
-
-absl::Status Decode(absl::string_view text) {
-  if (text.empty()) return absl::OkStatus();
-  const size_t space = text.find(' ');
-  int code = 0;
-  if (space == absl::string_view::npos ||
-      !absl::SimpleAtoi(text.substr(0, space), &code) || code <= 0) {
-    return absl::InternalError(absl::StrCat("no status: \"", text, "\""));
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return SingleProcess();
   }
-  return absl::Status(static_cast<absl::StatusCode>(code),
-                      text.substr(space + 1));
-}
+};
 
 absl::Status FirstError(const std::vector<std::string>& parts) {
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    const absl::Status status = Decode(parts[rank]);
+    const absl::Status status = DecodeStatus(parts[rank]);
     if (status.ok()) continue;
     return absl::Status(status.code(),
                         absl::StrCat("rank ", rank, ": ", status.message()));
@@ -60,13 +48,13 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline) {
   if (ranks->world_size() == 1) return status;
-  const auto parts = ranks->Gather(tag, Encode(status), deadline);
+  const auto parts = ranks->Gather(tag, EncodeStatus(status), deadline);
   // A gathering that failed has failed on all ranks that took part; the others
   // learn of it here.
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
   CKPTDB_ASSIGN_OR_RETURN(const std::string all,
-                          ranks->Broadcast(tag, Encode(own), deadline));
-  return Decode(all);
+                          ranks->Broadcast(tag, EncodeStatus(own), deadline));
+  return DecodeStatus(all);
 }
 
 std::unique_ptr<Coordinator> SingleProcess() {

@@ -56,6 +56,10 @@ class Coordinator {
   // need not wait for it.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
+
+  // Another coordinator of the same ranks, whose calls never meet those of this
+  // one: for another thread. All ranks make as many, in the same order.
+  virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 };
 
 // Brings all ranks to one status: OK when all of `status` are, else the error

@@ -23,6 +23,15 @@ class ThreadGroup::Meeting {
     return static_cast<uint32_t>(rounds_of_.size());
   }
 
+  // The meeting of the duplicates with this number.
+  std::shared_ptr<Meeting> Duplicate(uint64_t number) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    while (duplicates_.size() <= number) {
+      duplicates_.push_back(std::make_shared<Meeting>(world_size()));
+    }
+    return duplicates_[number];
+  }
+
   // Brings a value to the next round of `rank`. Waits for all ranks when
   // `wait`, else for none. The values of all, by rank, or of those that are
   // there when it does not wait.
@@ -103,6 +112,7 @@ class ThreadGroup::Meeting {
   std::condition_variable changed_;
   std::vector<uint64_t> rounds_of_;  // how many each rank has begun
   std::map<uint64_t, Round> rounds_;
+  std::vector<std::shared_ptr<Meeting>> duplicates_;
 };
 
 class ThreadGroup::Member : public Coordinator {
@@ -137,6 +147,10 @@ class ThreadGroup::Member : public Coordinator {
     return values;
   }
 
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return std::make_unique<Member>(meeting_->Duplicate(duplicates_++), rank_);
+  }
+
  private:
   absl::StatusOr<std::vector<std::string>> Bring(absl::string_view call,
                                                  absl::string_view tag,
@@ -149,6 +163,7 @@ class ThreadGroup::Member : public Coordinator {
 
   const std::shared_ptr<Meeting> meeting_;
   const uint32_t rank_;
+  uint64_t duplicates_ = 0;
 };
 
 ThreadGroup::ThreadGroup(uint32_t world_size)

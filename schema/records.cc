@@ -274,6 +274,14 @@ absl::string_view AttemptStateName(AttemptState state) {
   return "unknown";
 }
 
+bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Slot& x, const Slot& y) {
+                      return x.name == y.name && x.dtype == y.dtype &&
+                             x.elements == y.elements;
+                    });
+}
+
 uint64_t LineageDigest(const StepRecord& record) {
   std::string bytes;
   const auto append = [&](auto number) {

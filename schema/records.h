@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "ckptdb/schema/codec.h"
 #include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/keys.h"
@@ -106,6 +107,10 @@ struct Slot {
   uint64_t row_bytes() const { return uint64_t{DTypeBytes(dtype)} * elements; }
   bool operator==(const Slot&) const = default;
 };
+
+// Whether rows of the one are rows of the other: names, dtypes and elements are
+// the same, in the same order. Codecs may differ.
+bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
 enum class Placement : uint8_t { kBulk = 0, kInline = 1 };
 

@@ -1,20 +1,16 @@
-// The trainer's checkpoints in a ckptdb store: what a user of the library
+// The trainer's checkpoints, by ckptdb's manager: what a user of the library
 // writes. What is in a step says train_ctr/restore.h.
 //
-// With `delta` a save of a table writes the rows that changed since the save
-// before it: the set is taken from the table's tracker when the save begins,
-// and returned when it fails. After a restore the tables are those of the step,
-// so the first save after it is a delta as well.
+// A save goes on beside the training, unless the process is to be killed in it.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 
-#include <ckptdb/db/row_tracker.h>
-#include <ckptdb/db/store.h>
+#include <ckptdb/manager/checkpoint_manager.h>
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/trainer.h"
+#include "train_ctr/trainer_state.h"
 
 namespace train_ctr {
 
@@ -36,11 +33,15 @@ struct SaveReport {
   uint64_t rows_upserted = 0;  // written; a full save writes all
   uint64_t rows_erased = 0;    // ids written as gone, only by a delta
   double blocking_ms = 0;      // the training loop stood still
-  double commit_ms = 0;        // of it, from staged to durable and visible
+  double save_ms = 0;          // from its begin to durable and visible
+  double commit_ms = 0;        // of it, from staged on
 };
 
 struct CheckpointOptions {
   std::string store;
+  // Each so many steps are saved, and the last one; 0: none by itself.
+  int64_t save_every = 0;
+  int64_t last_step = 0;
   // Newest steps to keep; pinned ones stay besides.
   int64_t keep_steps = 3;
   bool delta = false;
@@ -50,6 +51,8 @@ struct CheckpointOptions {
   int64_t base_every = 10;
   // What becomes of the steps after one that was restored.
   ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
+  // The training goes on while a save is written.
+  bool async = true;
   std::shared_ptr<CrashDrill> crash_drill;
 };
 
@@ -65,51 +68,37 @@ class Checkpoints {
 
   // Puts the state of `step` into the trainer; saves go on from it.
   // FailedPrecondition when the trainer's options or log are not those of the
-  // step, DataLoss when the step's items are not what a trainer saves. After an
-  // error the trainer must not be used.
+  // step. After an error the trainer must not be used.
   absl::Status Restore(int64_t step);
 
-  // Saves the trainer's step and retires those beyond `keep_steps`. After an
-  // error the trainer may go on, and a later save has all that this one had.
-  absl::StatusOr<SaveReport> Save(double train_loss);
+  // The trainer has done a step: saves it if it is time to. An error may be of
+  // an earlier save. After an error the trainer may go on, and a later save has
+  // all that the failed one had.
+  absl::Status AfterStep(double train_loss);
+  // Saves the trainer's step.
+  absl::Status Save(double train_loss);
+  // Waits for the save in progress, and returns its error.
+  absl::Status Finish();
+
+  // Of the saves that were committed since it was called last.
+  std::vector<SaveReport> TakeReports();
 
  private:
-  // What changed in each table. Empty without `delta`.
-  using Changes = std::vector<ckptdb::RowChanges>;
+  Checkpoints(CheckpointOptions options, Trainer* trainer)
+      : options_(std::move(options)), trainer_(trainer), state_(trainer) {}
 
-  Checkpoints(CheckpointOptions options, std::unique_ptr<ckptdb::Store> store,
-              Trainer* trainer)
-      : options_(std::move(options)),
-        store_(std::move(store)),
-        trainer_(trainer) {}
-
-  absl::Status AddConsumers();
-  absl::Status RestoreState(const ckptdb::StepReader& step);
-  absl::Status GoOnFrom(const ckptdb::StepRecord& step);
-  absl::StatusOr<Changes> TakeChanges();
-  absl::Status ReturnChanges(Changes changes);
-
-  ckptdb::SaveSpec NextSpec() const;
-  ckptdb::PublishSpec NextPublish(double train_loss) const;
-  std::vector<int64_t> StepsToRetire(int64_t step) const;
-  std::string BaseReason() const;
-  absl::StatusOr<ckptdb::SaveResult> SaveState(double train_loss,
-                                               const Changes& changes);
-  absl::StatusOr<ckptdb::SaveResult> SaveOrReturn(double train_loss);
+  absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
+  absl::Status EndDrill(bool saved);
+  void OnSaved(const ckptdb::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;
 
   const CheckpointOptions options_;
-  const std::unique_ptr<ckptdb::Store> store_;
   Trainer* const trainer_;
-  std::vector<ckptdb::ConsumerId> consumers_;  // by table; empty without delta
-
-  // The version that the trainer saved or restored last, the deltas in its
-  // chain, and why the next save should be whole.
-  std::optional<ckptdb::Version> parent_;
-  uint64_t deltas_ = 0;
-  std::string base_due_;
-  // Steps after the restored one, while they are to be given up.
-  std::set<int64_t> abandoned_steps_;
+  TrainerState state_;
+  ckptdb::ModelState model_;
+  std::mutex mutex_;
+  std::vector<SaveReport> reports_;  // guarded by mutex_
+  std::unique_ptr<ckptdb::CheckpointManager> manager_;
 };
 
 }  // namespace train_ctr

@@ -33,12 +33,12 @@ void PrintSave(const SaveReport& save) {
       save.base_reason.empty() ? "" : absl::StrCat(" (", save.base_reason, ")");
   std::fprintf(stderr,
                "step %lld saved: %s%s, %llu rows, %llu erased, %llu bytes, "
-               "%.1f ms blocking, %.1f ms to the commit\n",
+               "%.1f ms blocking, durable after %.1f ms\n",
                static_cast<long long>(save.step), save.kind.c_str(),
                why.c_str(), static_cast<unsigned long long>(save.rows_upserted),
                static_cast<unsigned long long>(save.rows_erased),
                static_cast<unsigned long long>(save.bytes), save.blocking_ms,
-               save.commit_ms);
+               save.save_ms);
 }
 
 // The state of a run between its steps.
@@ -54,6 +54,7 @@ class Job {
 
  private:
   absl::Status AfterStep(double train_loss);
+  void TakeReports();
 
   const Options& options_;
   std::shared_ptr<CrashDrill> crash_drill_;
@@ -72,6 +73,9 @@ absl::Status Job::Open() {
   CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_));
   CheckpointOptions checkpoint;
   checkpoint.store = options_.store;
+  checkpoint.save_every = options_.save_every;
+  checkpoint.last_step = options_.steps;
+  checkpoint.async = !options_.sync;
   checkpoint.keep_steps = options_.keep_steps;
   checkpoint.delta = options_.delta;
   checkpoint.base_every = options_.base_every;
@@ -122,14 +126,21 @@ absl::Status Job::AfterStep(double train_loss) {
     CKPTDB_ASSIGN_OR_RETURN(const Evaluation now, trainer_->Evaluate());
     PrintEvaluation(step, now, trainer_->rows());
   }
-  if (!last && step % options_.save_every != 0) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(SaveReport save, checkpoints_->Save(train_loss));
-  PrintSave(save);
-  report_.saves.push_back(std::move(save));
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->AfterStep(train_loss));
+  TakeReports();
   return absl::OkStatus();
 }
 
+void Job::TakeReports() {
+  for (SaveReport& save : checkpoints_->TakeReports()) {
+    PrintSave(save);
+    report_.saves.push_back(std::move(save));
+  }
+}
+
 absl::StatusOr<JobReport> Job::Finish() {
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
+  TakeReports();
   CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, trainer_->Evaluate());
   report_.step = trainer_->step();
   report_.digest = StateDigest(*trainer_);

@@ -23,6 +23,7 @@ Json ToJson(const SaveReport& save) {
                {"rows_upserted", save.rows_upserted},
                {"rows_erased", save.rows_erased},
                {"blocking_ms", save.blocking_ms},
+               {"save_ms", save.save_ms},
                {"commit_ms", save.commit_ms}};
   if (!save.base_reason.empty()) json["base_reason"] = save.base_reason;
   return json;

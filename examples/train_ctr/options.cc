@@ -19,6 +19,8 @@ void AddRunOptions(CLI::App* app, Options* options) {
                   "Train up to this step, and save it");
   app->add_option("--save-every", options->save_every,
                   "Save each time this many steps are done");
+  app->add_flag("--sync", options->sync,
+                "Train on only when a save is durable, not beside it");
   app->add_option("--keep", options->keep_steps, "Saved steps to keep")
       ->capture_default_str();
   app->add_option("--crash-at", options->crash_at,

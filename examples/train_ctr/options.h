@@ -31,6 +31,7 @@ struct Options {
   std::optional<int64_t> resume_step;  // none: the newest
   ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
   bool delta = false;
+  bool sync = false;
   int64_t base_every = 10;
   std::string crash_at;  // as ParseCrashAt takes it; empty: never
   std::string json;      // empty: none

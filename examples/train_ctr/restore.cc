@@ -15,18 +15,6 @@ absl::Status UnlikeTrainer(absl::string_view kind, absl::string_view name) {
                    "\" has not the type and shape of the trainer's"));
 }
 
-bool SameColumns(const std::vector<ckptdb::Slot>& a,
-                 const std::vector<ckptdb::Slot>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t s = 0; s < a.size(); ++s) {
-    if (a[s].name != b[s].name || a[s].dtype != b[s].dtype ||
-        a[s].elements != b[s].elements) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 ckptdb::DType DTypeOf(ElementType type) {

@@ -7,6 +7,7 @@
 #define CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
 
 #include <ckptdb/db/step_reader.h>
+#include <ckptdb/manager/model_state.h>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -16,7 +17,8 @@
 
 namespace train_ctr {
 
-inline constexpr absl::string_view kProgressBlob = "progress";
+inline constexpr absl::string_view kProgress = "progress";
+inline const std::string kProgressBlob = ckptdb::ExtraBlob(kProgress);
 
 ckptdb::DType DTypeOf(ElementType type);
 

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/keep_policy.h"
 #include "ckptdb/manager/retention.h"
@@ -11,7 +12,9 @@
 #include "ckptdb/manager/save_schedule.h"
 #include "ckptdb/manager/verdict.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -91,6 +94,68 @@ TEST(HeaderExamples, Coordinator) {
     EXPECT_THAT(*parts, ElementsAre("rows"));
   });
   worker.join();
+}
+
+// ModelState's example, with what a model is made of.
+absl::Status RegisterExample(float* weights, TableState& user_table,
+                             IoState& reader, int64_t& epoch,
+                             ModelState* registered) {
+  ModelState& model = *registered;
+  CKPTDB_RETURN_IF_ERROR(
+      model.AddTensor("mlp.0.weight", TensorState::Of(weights, {3, 4})));
+  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
+  CKPTDB_RETURN_IF_ERROR(model.AddIoState("reader", &reader));
+  CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
+  return absl::OkStatus();
+}
+
+absl::Status ManagerExample(const std::string& path, int64_t steps,
+                            const std::function<void()>& train,
+                            ModelState& model) {
+  ManagerOptions options;
+  options.path = path;
+  CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent, FixedInterval(1000));
+  CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, LatestN(3));
+  CKPTDB_ASSIGN_OR_RETURN(auto manager,
+                          CheckpointManager::Open(options, &model));
+  const auto restored = manager->Restore();
+  if (!restored.ok() && !absl::IsNotFound(restored.status())) {
+    return restored.status();
+  }
+  while (manager->global_step() < steps) {
+    train();
+    CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+  }
+  CKPTDB_RETURN_IF_ERROR(manager->Close());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> PendingSaveExample(CheckpointManager* manager) {
+  CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
+  CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
+  CKPTDB_ASSIGN_OR_RETURN(SaveResult result, save.WaitCommitted());
+  return result.version.step;
+}
+
+TEST(HeaderExamples, CheckpointManager) {
+  const testing::TempDir dir;
+  std::vector<float> weights(12);
+  testing::TestTable users;
+  testing::TestIo reader;
+  int64_t epoch = 0;
+  ModelState model;
+  ASSERT_OK(RegisterExample(weights.data(), users, reader, epoch, &model));
+  int trained = 0;
+  const auto train = [&] { ++trained; };
+  ASSERT_OK(ManagerExample(dir.path() + "/store", 2001, train, model));
+  ASSERT_OK(ManagerExample(dir.path() + "/store", 2002, train, model));
+  EXPECT_EQ(trained, 2003) << "the second run begins at step 2000";
+  ManagerOptions options;
+  options.path = dir.path() + "/another";
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model));
+  ASSERT_OK_AND_ASSIGN(const int64_t step, PendingSaveExample(manager.get()));
+  EXPECT_EQ(step, 0);
 }
 
 }  // namespace

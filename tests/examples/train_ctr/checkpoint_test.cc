@@ -26,6 +26,11 @@ using ::testing::HasSubstr;
 struct TrainingRun {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Checkpoints> checkpoints;
+
+  void Stop() {
+    checkpoints.reset();
+    trainer.reset();
+  }
 };
 
 class CheckpointTest : public ::testing::Test {
@@ -50,9 +55,16 @@ class CheckpointTest : public ::testing::Test {
   // Trains up to `step` and saves it.
   static SaveReport Save(const TrainingRun& run, int64_t step) {
     TrainTo(run, step);
-    const auto report = run.checkpoints->Save(0.5);
-    EXPECT_OK(report);
-    return report.value_or(SaveReport{});
+    EXPECT_OK(run.checkpoints->Save(0.5));
+    EXPECT_OK(run.checkpoints->Finish());
+    const std::vector<SaveReport> reports = run.checkpoints->TakeReports();
+    EXPECT_EQ(reports.size(), 1U);
+    return reports.empty() ? SaveReport{} : reports.front();
+  }
+
+  static absl::Status SaveError(const TrainingRun& run) {
+    const absl::Status begun = run.checkpoints->Save(0.5);
+    return begun.ok() ? run.checkpoints->Finish() : begun;
   }
 
   static void TrainTo(const TrainingRun& run, int64_t step) {
@@ -155,9 +167,8 @@ TEST_F(CheckpointTest, AFailedSaveLosesNoChange) {
   std::filesystem::remove_all(staging);
   std::ofstream(staging) << "in the way";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_THAT(
-        run.checkpoints->Save(0.5).status(),
-        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("staging")));
+    EXPECT_THAT(SaveError(run), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("staging")));
     TrainTo(run, 46);
   }
   std::filesystem::remove(staging);
@@ -174,9 +185,8 @@ TEST_F(CheckpointTest, AFailedFirstSaveIsFollowedByABase) {
   const std::string staging = store_ + "/staging";
   std::filesystem::remove_all(staging);
   std::ofstream(staging) << "in the way";
-  EXPECT_THAT(
-      run.checkpoints->Save(0.5).status(),
-      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("staging")));
+  EXPECT_THAT(SaveError(run), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       HasSubstr("staging")));
   std::filesystem::remove(staging);
   EXPECT_EQ(Save(run, 4).kind, "full");
   EXPECT_EQ(DigestOf(4), StateDigest(*run.trainer));
@@ -187,7 +197,7 @@ TEST_F(CheckpointTest, TheFirstSaveAfterARestoreIsADelta) {
   Save(run, 40);
   Save(run, 42);
   const std::string digest = StateDigest(*run.trainer);
-  run = {};
+  run.Stop();
   run = Start();
   ASSERT_OK(run.checkpoints->Restore(42));
   EXPECT_EQ(StateDigest(*run.trainer), digest);
@@ -204,7 +214,7 @@ TEST_F(CheckpointTest, BasesAreDueAcrossRestores) {
   TrainingRun run = Start();
   for (int64_t step = 40; step <= 50; step += 2) {
     kinds.push_back(Save(run, step).kind);
-    run = {};
+    run.Stop();
     run = Start();
     ASSERT_OK(run.checkpoints->Restore(step));
   }
@@ -219,7 +229,7 @@ class AbandonedTest : public CheckpointTest {
     options_.abandoned = abandoned;
     TrainingRun run = Start();
     for (int64_t step = 40; step <= 46; step += 2) Save(run, step);
-    run = {};
+    run.Stop();
     run = Start();
     EXPECT_OK(run.checkpoints->Restore(42));
     return run;
@@ -266,7 +276,7 @@ TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
 TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
   TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
   Save(run, 44);
-  run = {};
+  run.Stop();
   run = Start();
   ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
   EXPECT_EQ(latest, 44);
@@ -279,7 +289,7 @@ TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
 TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
   TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
   Save(run, 44);
-  run = {};
+  run.Stop();
   run = Start();
   ASSERT_OK(run.checkpoints->Restore(46));
   EXPECT_EQ(Save(run, 48).kind, "delta");
@@ -289,7 +299,7 @@ TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
 TEST_F(CheckpointTest, ADamagedStepIsTrainedAgain) {
   TrainingRun run = Start();
   for (int64_t step = 40; step <= 44; step += 2) Save(run, step);
-  run = {};
+  run.Stop();
   {
     ASSERT_OK_AND_ASSIGN(const auto store, ckptdb::Store::Open(store_));
     ASSERT_OK(store->Quarantine(44));

@@ -1,0 +1,122 @@
+#include "ckptdb/manager/checkpoint_manager.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/policy_checks.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
+  constexpr char kWhere[] = "ManagerOptions";
+  if (options.path.empty()) {
+    return absl::InvalidArgumentError("ManagerOptions: path is empty");
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckSchedule(options.schedule));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(
+      kWhere, "keep_ephemeral", options.retention.keep_ephemeral, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckAtLeast(kWhere, "base_every", options.base_every, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckAtLeast(kWhere, "copy_threads", options.copy_threads, 1));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(kWhere, "tolerated_failures",
+                                                options.tolerated_failures, 0));
+  if (options.deadline <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kWhere, ": deadline is ", absl::FormatDuration(options.deadline),
+        "; it must be above 0"));
+  }
+  if (!options.slice_bounds.empty() &&
+      options.slice_bounds.size() != world_size + size_t{1}) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kWhere, ": ", options.slice_bounds.size(), " slice_bounds for ",
+        world_size, " ranks; it must be one more"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
+                              std::unique_ptr<Coordinator> ranks)
+    : options_(std::move(options)),
+      model_(model),
+      ranks_(std::move(ranks)),
+      arena_(options_.arena_bytes) {}
+
+CheckpointManager::Impl::~Impl() { Settle(); }
+
+absl::Status CheckpointManager::Impl::Open() {
+  absl::Status status = CheckOptions(options_, world_size());
+  if (status.ok() && is_owner()) {
+    absl::StatusOr<std::unique_ptr<Store>> store =
+        Store::Open(options_.path, options_.store);
+    status = store.status();
+    if (store.ok()) store_ = *std::move(store);
+  }
+  if (status.ok() && options_.deltas) {
+    feed_ = std::make_unique<internal::ChangeFeed>(*model_);
+    status = feed_->Join();
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      Agree(ranks_.get(), "open", status, options_.deadline));
+  CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
+  return absl::OkStatus();
+}
+
+int64_t CheckpointManager::Impl::NowMicros() const {
+  return options_.now_micros ? options_.now_micros()
+                             : absl::ToUnixMicros(absl::Now());
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(
+    const ManagerOptions& options, ModelState* model,
+    std::unique_ptr<Coordinator> ranks) {
+  auto impl = std::make_unique<Impl>(options, model, std::move(ranks));
+  CKPTDB_RETURN_IF_ERROR(impl->Open());
+  return std::unique_ptr<CheckpointManager>(
+      new CheckpointManager(std::move(impl)));
+}
+
+CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+CheckpointManager::~CheckpointManager() = default;
+
+absl::Status CheckpointManager::Close() { return impl_->WaitUntilFinished(); }
+int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
+absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
+  return impl_->StepTo(impl_->global_step() + 1, metrics);
+}
+absl::StatusOr<StepOutcome> CheckpointManager::StepTo(int64_t step,
+                                                      const Metrics& metrics) {
+  return impl_->StepTo(step, metrics);
+}
+absl::StatusOr<PendingSave> CheckpointManager::Save(
+    const SaveRequest& request) {
+  return impl_->Save(request);
+}
+absl::StatusOr<RestoreReport> CheckpointManager::Restore(
+    const RestoreRequest& request) {
+  return impl_->Restore(request);
+}
+bool CheckpointManager::IsSavingInProgress() const {
+  return impl_->IsSavingInProgress();
+}
+void CheckpointManager::SetPreempted() { impl_->SetPreempted(); }
+bool CheckpointManager::preempted() const { return impl_->preempted(); }
+absl::Status CheckpointManager::CheckForErrors() {
+  return impl_->CheckForErrors();
+}
+absl::Status CheckpointManager::WaitUntilFinished() {
+  return impl_->WaitUntilFinished();
+}
+absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
+  return impl_->Explain(step);
+}
+Store* CheckpointManager::store() { return impl_->store(); }
+
+}  // namespace ckptdb

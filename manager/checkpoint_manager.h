@@ -1,0 +1,247 @@
+// What a training loop talks to: saves when it is time to, beside the training,
+// on all ranks; restores; keeps what is worth keeping.
+//
+//   ManagerOptions options;
+//   options.path = "checkpoints";
+//   CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent, FixedInterval(1000));
+//   CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, LatestN(3));
+//   CKPTDB_ASSIGN_OR_RETURN(auto manager,
+//                           CheckpointManager::Open(options, &model));
+//   const auto restored = manager->Restore();
+//   if (!restored.ok() && !absl::IsNotFound(restored.status())) {
+//     return restored.status();
+//   }
+//   while (manager->global_step() < steps) {
+//     train();
+//     CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+//   }
+//   CKPTDB_RETURN_IF_ERROR(manager->Close());
+//
+// Every rank has a manager, made with its Coordinator; the owner's has the
+// store. All ranks make the same calls in the same order, and get the same
+// answers: the owner decides and tells the others, and what fails on one fails
+// on all.
+//
+// A save copies what it saves into memory, and lets the training go on; where
+// that is more than the budget, nothing is copied, and the training waits until
+// all is written to disk. Marks of changed rows are taken with the copy; those
+// of a save that fails are in the next one.
+//
+// Not thread-safe, but for what says so. Callbacks come from a thread of the
+// manager's.
+#ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
+#define CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/pending_save.h"
+#include "ckptdb/manager/retention.h"
+#include "ckptdb/manager/save_schedule.h"
+
+namespace ckptdb {
+
+// What becomes of a step that is to be saved while a save is in progress.
+enum class BusyPolicy {
+  kWait,      // the training waits for the end of that save
+  kSkip,      // it is not saved
+  kCoalesce,  // the first step after the end of that save is saved
+  kFail,      // FailedPrecondition
+};
+
+// What becomes of io states when the world has another size.
+enum class IoStateResize {
+  kError,         // FailedPrecondition with both sizes
+  kRedistribute,  // IoState::Redistribute with the parts of all old ranks
+  kOwners,        // all ranks load what the owner had dumped
+  kReset,         // they stay as they are
+};
+
+// What a save was and cost. Also of one that failed.
+struct SaveReport {
+  int64_t step = 0;
+  SaveKind kind = SaveKind::kNone;
+  std::string why;
+  absl::Status status;
+  SaveResult result;             // when it was committed
+  std::vector<int64_t> retired;  // steps that left with it
+  uint64_t copied_bytes = 0;     // of this rank; 0: nothing was copied
+  int64_t waited_micros = 0;     // for the save before it
+  int64_t blocking_micros = 0;   // the training stood still, waiting included
+  int64_t staged_micros = 0;     // from its begin to staged on this rank
+  int64_t finished_micros = 0;   // from its begin to the end
+};
+
+// What a restore did.
+struct RestoreReport {
+  Version version;
+  std::string path;  // of the store
+  StepRecord record;
+  uint64_t tensors = 0;
+  uint64_t tables = 0;
+  uint64_t extras = 0;
+  uint64_t io_states = 0;
+  // Steps that were damaged, and were passed over and quarantined.
+  std::vector<int64_t> damaged;
+};
+
+struct ManagerOptions {
+  // Of the store, which is made when it is not there.
+  std::string path;
+  StoreOptions store = {};
+  StageOptions stage = {};
+  ReadOptions read = {};
+
+  SaveSchedule schedule = {};
+  RetentionOptions retention = {};
+  // Which step is best, for RestoreRequest::best. Default: none can be.
+  std::optional<BestOptions> best = std::nullopt;
+
+  // Tables with a tracker are saved as their changes. Default: true.
+  bool deltas = true;
+  // Every so many saves are whole all the same; 0: only those of which
+  // `bounds` says so. Default: 0.
+  int64_t base_every = 0;
+  ChainBounds bounds = {};
+  // What becomes of the steps after one that was restored. Default: they go
+  // with the next save.
+  AbandonedBranch abandoned = AbandonedBranch::kRemove;
+  // Kept in each step, on top of what the manager keeps there.
+  UserMetadata user_metadata = {};
+
+  // Saves go on beside the training. Off, Step and Save return when the step
+  // is durable. Default: true.
+  bool async = true;
+  // Copies of a rank take at most so much. Default: 1 GiB.
+  uint64_t arena_bytes = uint64_t{1} << 30;
+  int copy_threads = 4;  // at least 1
+  BusyPolicy busy = BusyPolicy::kWait;
+  // So many saves in a row may fail before the training is told. Each of them
+  // is in a report. At least 0. Default: 0.
+  int64_t tolerated_failures = 0;
+  // For ranks to come together. Default: 30 minutes.
+  absl::Duration deadline = absl::Minutes(30);
+
+  // As SaveSpec::slice_bounds. Empty, with more than one rank: ids are where
+  // `owns_row` says.
+  std::vector<uint32_t> slice_bounds = {};
+  // Whether a row is this rank's, for restores without slice_bounds. Called
+  // from several threads. Default: all rows are.
+  std::function<bool(int64_t id)> owns_row = {};
+  IoStateResize io_state_resize = IoStateResize::kError;
+
+  // Since 1970, UTC. Default: the machine's clock.
+  std::function<int64_t()> now_micros = {};
+  std::function<void(const SaveReport& report)> on_saved = {};
+  std::function<void(const RestoreReport& report)> on_restored = {};
+};
+
+// What Step came to.
+struct StepOutcome {
+  int64_t step = 0;
+  SaveDecision decision;
+  std::optional<PendingSave> save;  // when it is saved
+};
+
+struct SaveRequest {
+  Metrics metrics = {};
+  UserMetadata user_metadata = {};
+  SaveKind kind = SaveKind::kPermanent;
+  std::string why = "it was asked for";
+  // As SaveSpec. Steps of a branch that was given up, and quarantined ones, are
+  // written over all the same.
+  bool overwrite = false;
+};
+
+struct RestoreRequest {
+  // Unset: the step saved last, or the best. One that is named never becomes
+  // another.
+  std::optional<int64_t> step = std::nullopt;
+  bool best = false;
+  // Another store, whose step is only a beginning: saves to this manager's own
+  // store have no parent then. Empty: the manager's own.
+  std::string path = {};
+  RestoreMode mode = RestoreMode::kClear;
+  // Read and check all of it before anything is touched. Default: false.
+  bool verify = false;
+  // A damaged step, if it was not named, is quarantined, and the next older one
+  // taken. It is verified first. Default: false.
+  bool fall_back = false;
+};
+
+// Why a step was or was not saved, and why it is or is not kept.
+struct StepStory {
+  std::string saved;
+  std::string kept;
+};
+
+class CheckpointManager {
+ public:
+  // `model` outlives the manager, and all of it is registered. InvalidArgument
+  // for options that cannot be, on all ranks.
+  static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(
+      const ManagerOptions& options, ModelState* model,
+      std::unique_ptr<Coordinator> ranks = SingleProcess());
+
+  // As Close; what fails is lost.
+  ~CheckpointManager();
+  CheckpointManager(const CheckpointManager&) = delete;
+  CheckpointManager& operator=(const CheckpointManager&) = delete;
+
+  // Waits for the save in progress, and raises its error. No call may follow.
+  absl::Status Close();
+
+  // Steps trained: 0, or the step restored, and one more for each Step.
+  int64_t global_step() const;
+
+  // A step was trained: decides whether it is saved, and begins the save. An
+  // error is of an earlier save, which is raised once, or of this one's begin.
+  absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {});
+  // The same for a trainer that counts by itself: `step` was trained last.
+  // InvalidArgument unless it is after global_step().
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {});
+  // Saves the step that was trained last, whatever the schedule says.
+  // AlreadyExists when it is there.
+  absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
+
+  // Puts a step into the model; the training goes on from it. NotFound when
+  // there is none. After another error the model must not be used before a
+  // restore has succeeded.
+  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
+
+  // Thread-safe, and of this rank alone: no other rank need call them.
+  bool IsSavingInProgress() const;
+  // This machine will soon be taken away: policies hear of it on the owner.
+  void SetPreempted();
+  bool preempted() const;
+
+  // Raises the error of the last save in the background if it was not raised
+  // yet.
+  absl::Status CheckForErrors();
+  absl::Status WaitUntilFinished();
+
+  // On the owner. NotFound for a step that this manager knows nothing of.
+  absl::StatusOr<StepStory> Explain(int64_t step) const;
+
+  // The owner's; null on other ranks.
+  Store* store();
+
+ private:
+  class Impl;
+  explicit CheckpointManager(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_

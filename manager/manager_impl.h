@@ -1,0 +1,149 @@
+// CheckpointManager's inside; internal to manager/.
+#ifndef CKPTDB_MANAGER_MANAGER_IMPL_H_
+#define CKPTDB_MANAGER_MANAGER_IMPL_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/manager/arena.h"
+#include "ckptdb/manager/change_sets.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/history.h"
+#include "ckptdb/manager/load_state.h"
+#include "ckptdb/manager/messages.h"
+#include "ckptdb/manager/pending_save_state.h"
+#include "ckptdb/manager/snapshot.h"
+
+namespace ckptdb {
+
+class CheckpointManager::Impl {
+ public:
+  Impl(ManagerOptions options, ModelState* model,
+       std::unique_ptr<Coordinator> ranks);
+  ~Impl();
+
+  absl::Status Open();
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics);
+  absl::StatusOr<PendingSave> Save(const SaveRequest& request);
+  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
+  absl::StatusOr<StepStory> Explain(int64_t step) const;
+
+  int64_t global_step() const { return global_step_; }
+  bool IsSavingInProgress() const;
+  void SetPreempted() { preempted_ = true; }
+  bool preempted() const { return preempted_; }
+  absl::Status CheckForErrors();
+  absl::Status WaitUntilFinished();
+  Store* store() { return store_.get(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // A save, from its announcement to its end. What a thread of its own works
+  // on while it runs.
+  struct Round {
+    internal::Announcement announced;
+    SaveRequest request;
+    std::shared_ptr<PendingSave::State> pending;
+    internal::ChangeSets changes;
+    std::map<std::string, std::vector<Slot>> columns;  // of the tables saved
+    std::unique_ptr<internal::Snapshot> snapshot;      // copied; null: staged
+    internal::StagedPart part;
+    internal::Outcome outcome;
+    SaveReport report;
+    Clock::time_point begin;
+    // Of the owner, when the round began.
+    std::set<int64_t> abandoned;
+    std::optional<int64_t> source;
+    std::thread thread;
+  };
+
+  bool is_owner() const { return ranks_->rank() == kOwnerRank; }
+  uint32_t world_size() const { return ranks_->world_size(); }
+  int64_t NowMicros() const;
+
+  // Saving: manager_save.cc.
+  internal::Announcement Announce(std::optional<SaveDecision> wanted,
+                                  const SaveRequest& request);
+  SaveDecision DecideStep(bool busy);
+  absl::Status WhenBusy(SaveDecision* decision, bool* busy);
+  absl::Status Begin(const SaveRequest& request,
+                     internal::Announcement* announced);
+  SaveSpec NextSpec(const SaveRequest& request) const;
+  std::string BaseReason() const;
+  absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
+                                     const SaveRequest& request);
+  absl::StatusOr<StepOutcome> Share(const internal::Announcement& own,
+                                    const SaveRequest& request);
+  absl::Status Capture(Round* round);
+  absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
+  internal::BaseReasons OwnBases(const Round& round) const;
+  absl::StatusOr<std::string> StageState(const Round& round,
+                                         const RankState& state) const;
+  void RunRound(Round* round);
+  internal::Outcome Commit(Round* round, const std::vector<std::string>& parts);
+  absl::StatusOr<std::vector<StagedRank>> CollectParts(
+      const std::vector<std::string>& parts) const;
+  std::vector<int64_t> StepsToRetire(const Round& round);
+  void Report(Round* round);
+  // Takes note of the end of the round, and waits for it.
+  void Settle();
+  void Adopt(const Round& round);
+  absl::Status TakeError();
+
+  // Restoring: manager_restore.cc.
+  bool IsOwn(const RestoreRequest& request) const;
+  absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
+                                      Reader* other) const;
+  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request);
+  internal::LoadSpec SpecOf(const RestoreRequest& request) const;
+  absl::Status Check(const RestoreRequest& request,
+                     const StepReader& step) const;
+  absl::Status GoOnFrom(const StepReader& step);
+
+  const ManagerOptions options_;
+  ModelState* const model_;
+  const std::unique_ptr<Coordinator> ranks_;
+  // For the thread of a round.
+  std::unique_ptr<Coordinator> background_ranks_;
+  std::unique_ptr<Store> store_;  // the owner's
+  std::unique_ptr<internal::ChangeFeed> feed_;
+  internal::Arena arena_;
+  internal::History history_;
+  std::atomic<bool> preempted_ = false;
+
+  int64_t global_step_ = 0;
+  std::unique_ptr<Round> round_;
+  int64_t waited_micros_ = 0;  // for the round before the next one
+  absl::Status error_;         // of the background, not yet raised
+  int64_t failures_in_a_row_ = 0;
+  std::optional<SaveDecision> coalesced_;
+
+  // The version that was saved or restored last, the columns of its tables, the
+  // deltas in its chain, and why the next save should be whole.
+  std::optional<Version> parent_;
+  std::map<std::string, std::vector<Slot>> parent_columns_;
+  uint64_t deltas_ = 0;
+  std::string base_due_;
+  // Steps after the restored one, while they are to be given up.
+  std::set<int64_t> abandoned_steps_;
+  // That a restore has chosen.
+  std::optional<Version> picked_;
+  // The step restored, until a step was saved after it.
+  std::optional<int64_t> source_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_MANAGER_IMPL_H_

@@ -1,0 +1,526 @@
+// How a manager saves: announced by the owner, copied while the training waits,
+// staged and published beside it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::Announcement;
+using internal::BaseReasons;
+using internal::Outcome;
+using internal::StagedPart;
+
+// Why a step was saved, in its record.
+constexpr char kSavedBecause[] = "ckptdb.saved_because";
+
+int64_t MicrosSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+}  // namespace
+
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
+    int64_t step, const Metrics& metrics) {
+  if (step <= global_step_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", step, " is not after step ", global_step_, ", the last one"));
+  }
+  global_step_ = step;
+  SaveRequest request;
+  request.metrics = metrics;
+  return Share(is_owner() ? Announce(std::nullopt, request) : Announcement(),
+               request);
+}
+
+absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
+    const SaveRequest& request) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const StepOutcome outcome,
+      Share(is_owner()
+                ? Announce(SaveDecision{request.kind, request.why}, request)
+                : Announcement(),
+            request));
+  if (outcome.save.has_value()) return *outcome.save;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", outcome.step, " is not saved: ", outcome.decision.why));
+}
+
+// The owner's announcement, to all ranks and through all of them.
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
+    const Announcement& own, const SaveRequest& request) {
+  const absl::StatusOr<std::string> bytes = ranks_->Broadcast(
+      absl::StrCat("step ", global_step_), Encode(own), options_.deadline);
+  if (!bytes.ok()) {
+    if (own.decision.kind != SaveKind::kNone) {
+      // What was begun for nothing is swept, whether or not this succeeds.
+      store_->Abandon(own.version).IgnoreError();
+    }
+    return bytes.status();
+  }
+  Announcement announced;
+  CKPTDB_RETURN_IF_ERROR(Decode(*bytes, &announced));
+  return Follow(std::move(announced), request);
+}
+
+// On the owner.
+Announcement CheckpointManager::Impl::Announce(
+    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  Announcement announced;
+  announced.step = global_step_;
+  bool busy = IsSavingInProgress();
+  announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
+  if (busy && announced.decision.kind != SaveKind::kNone) {
+    announced.error = WhenBusy(&announced.decision, &busy);
+  }
+  announced.settle = !busy;
+  if (announced.settle) Settle();
+  announced.error.Update(TakeError());
+  if (announced.error.ok() && announced.decision.kind != SaveKind::kNone) {
+    announced.error = Begin(request, &announced);
+  }
+  history_.NoteSaved(
+      global_step_,
+      absl::StrCat(
+          announced.decision.kind == SaveKind::kNone ? "not saved: " : "",
+          announced.decision.why,
+          announced.error.ok() ? "" : "; " + announced.error.ToString()));
+  if (!announced.error.ok()) announced.decision.kind = SaveKind::kNone;
+  return announced;
+}
+
+SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
+  SaveContext context;
+  context.step = global_step_;
+  context.now_micros = NowMicros();
+  context.saving = busy;
+  context.preempted = preempted_;
+  if (busy) {
+    context.last = StepInfo{round_->announced.step,
+                            context.now_micros,
+                            round_->request.kind == SaveKind::kEphemeral,
+                            {}};
+  } else {
+    const absl::StatusOr<StepRecord> last =
+        parent_ ? store_->FindStep(parent_->step) : store_->Latest();
+    if (last.ok()) context.last = StepInfoOf(*last);
+  }
+  SaveDecision decision = Decide(options_.schedule, context);
+  if (decision.kind == SaveKind::kNone && !busy && coalesced_.has_value()) {
+    decision = *coalesced_;
+  }
+  return decision;
+}
+
+// What becomes of a decision to save while a save is in progress.
+absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
+                                               bool* busy) {
+  const std::string why =
+      absl::StrCat("step ", round_->announced.step, " is being saved");
+  switch (options_.busy) {
+    case BusyPolicy::kWait:
+      *busy = false;
+      return absl::OkStatus();
+    case BusyPolicy::kSkip:
+      *decision = {SaveKind::kNone, absl::StrCat(decision->why, ", but ", why)};
+      return absl::OkStatus();
+    case BusyPolicy::kCoalesce:
+      coalesced_ = {decision->kind,
+                    absl::StrCat("step ", global_step_, " was not saved, as ",
+                                 why, ", although ", decision->why)};
+      *decision = {SaveKind::kNone, coalesced_->why};
+      return absl::OkStatus();
+    case BusyPolicy::kFail:
+      return absl::FailedPreconditionError(
+          absl::StrCat("step ", global_step_, " cannot be saved: ", why));
+  }
+  return absl::InternalError("no such busy policy");
+}
+
+absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
+                                            Announcement* announced) {
+  const SaveSpec spec = NextSpec(request);
+  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+  coalesced_.reset();
+  announced->version = save.version;
+  for (const Ticket& ticket : save.tickets) {
+    announced->tickets.push_back(EncodeTicket(ticket));
+  }
+  announced->whole = !spec.parent.has_value();
+  announced->base_reason = BaseReason();
+  return absl::OkStatus();
+}
+
+// A quarantined step is there, but was not gone on from: it is trained again.
+// So is one of those given up.
+SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
+  SaveSpec spec;
+  spec.step = global_step_;
+  spec.world_size = world_size();
+  spec.slice_bounds = options_.slice_bounds;
+  spec.parent = parent_;
+  const absl::StatusOr<StepRecord> existing = store_->FindStep(spec.step);
+  spec.overwrite = request.overwrite ||
+                   (existing.ok() && (existing->quarantined ||
+                                      abandoned_steps_.contains(spec.step)));
+  if (!abandoned_steps_.empty()) spec.abandoned = options_.abandoned;
+  return spec;
+}
+
+std::string CheckpointManager::Impl::BaseReason() const {
+  if (!base_due_.empty()) return base_due_;
+  const auto every = static_cast<uint64_t>(options_.base_every);
+  if (!parent_ || every == 0 || deltas_ + 1 < every) return "";
+  return absl::StrCat("every ", every, " saves one is whole");
+}
+
+// What every rank does with an announcement.
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
+    Announcement announced, const SaveRequest& request) {
+  const Clock::time_point begin = Clock::now();
+  if (announced.settle) Settle();
+  if (!announced.error.ok()) {
+    error_ = absl::OkStatus();
+    return announced.error;
+  }
+  StepOutcome outcome{announced.step, announced.decision, std::nullopt};
+  if (announced.decision.kind == SaveKind::kNone) return outcome;
+
+  round_ = std::make_unique<Round>();
+  Round* const round = round_.get();
+  round->request = request;
+  round->request.kind = announced.decision.kind;
+  round->announced = std::move(announced);
+  round->pending = std::make_shared<PendingSave::State>(round->announced.step);
+  round->begin = begin;
+  round->abandoned = abandoned_steps_;
+  round->source = source_;
+  outcome.save = PendingSave(round->pending);
+  SaveReport& report = round->report;
+  report.step = round->announced.step;
+  report.kind = round->announced.decision.kind;
+  report.why = round->announced.decision.why;
+  report.waited_micros = std::exchange(waited_micros_, 0);
+
+  round->part.status = Capture(round);
+  round->pending->SetStaged(round->part.status);
+  report.blocking_micros = MicrosSince(begin) + report.waited_micros;
+  if (options_.async) {
+    round->thread = std::thread([this, round] { RunRound(round); });
+    return outcome;
+  }
+  RunRound(round);
+  Settle();
+  CKPTDB_RETURN_IF_ERROR(TakeError());
+  return outcome;
+}
+
+// The model as it is now: copied, or else staged, so that it may change.
+absl::Status CheckpointManager::Impl::Capture(Round* round) {
+  absl::Status taken;
+  if (feed_ != nullptr) {
+    absl::StatusOr<internal::ChangeSets> sets = feed_->Take();
+    taken = sets.status();
+    if (sets.ok()) round->changes = *std::move(sets);
+  }
+  // All ranks come to it, also those that have failed.
+  CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, AgreeOnBases(*round));
+  CKPTDB_RETURN_IF_ERROR(taken);
+
+  internal::SnapshotSpec spec;
+  spec.owner = is_owner();
+  spec.bases = std::move(bases);
+  if (feed_ != nullptr) spec.changes = &round->changes;
+  CKPTDB_ASSIGN_OR_RETURN(round->snapshot,
+                          internal::Snapshot::Of(*model_, spec));
+  for (const ModelState::Table& table : model_->tables()) {
+    round->columns[table.name] = table.state->slots();
+  }
+  if (options_.async && round->snapshot->bytes() <= arena_.max_bytes()) {
+    round->report.copied_bytes = round->snapshot->bytes();
+    return round->snapshot->CopyTo(&arena_, options_.copy_threads);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(round->part.staged,
+                          StageState(*round, round->snapshot->state()));
+  round->snapshot.reset();
+  round->report.staged_micros = MicrosSince(round->begin);
+  return absl::OkStatus();
+}
+
+BaseReasons CheckpointManager::Impl::OwnBases(const Round& round) const {
+  BaseReasons bases = internal::IncompleteTables(*model_, round.changes);
+  for (const ModelState::Table& table : model_->tables()) {
+    if (round.announced.whole) {
+      bases.emplace(table.name, "the save goes on from no step");
+      continue;
+    }
+    const auto before = parent_columns_.find(table.name);
+    if (before == parent_columns_.end()) {
+      bases.emplace(table.name, "the parent has no such table");
+    } else if (!SameColumns(before->second, table.state->slots())) {
+      bases.emplace(table.name, "its slots are not those of the parent");
+    }
+    const std::string& all = round.announced.base_reason;
+    if (!all.empty()) bases.emplace(table.name, all);
+  }
+  return bases;
+}
+
+// Which tables are saved whole although they could be saved as changes: those
+// of which one rank says so.
+absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
+    const Round& round) {
+  if (feed_ == nullptr) return BaseReasons();
+  BaseReasons bases = OwnBases(round);
+  if (world_size() == 1 || round.announced.whole) return bases;
+  const std::string tag =
+      absl::StrCat("bases of attempt ", round.announced.version.attempt);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> parts,
+      ranks_->Gather(tag, internal::Encode(bases), options_.deadline));
+  for (const std::string& part : parts) {
+    BaseReasons other;
+    CKPTDB_RETURN_IF_ERROR(internal::Decode(part, &other));
+    bases.merge(other);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string all,
+      ranks_->Broadcast(tag, internal::Encode(bases), options_.deadline));
+  bases.clear();
+  CKPTDB_RETURN_IF_ERROR(internal::Decode(all, &bases));
+  return bases;
+}
+
+absl::StatusOr<std::string> CheckpointManager::Impl::StageState(
+    const Round& round, const RankState& state) const {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const Ticket ticket,
+      DecodeTicket(round.announced.tickets[ranks_->rank()]));
+  CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
+                          Stage(options_.path, ticket, state, options_.stage));
+  return EncodeStagedRank(staged);
+}
+
+// From the copy to the end of the save: beside the training, or instead of it.
+void CheckpointManager::Impl::RunRound(Round* round) {
+  if (round->part.status.ok() && round->snapshot != nullptr &&
+      !round->pending->cancelled()) {
+    absl::StatusOr<std::string> staged =
+        StageState(*round, round->snapshot->state());
+    round->part.status = staged.status();
+    if (staged.ok()) round->part.staged = *std::move(staged);
+    round->report.staged_micros = MicrosSince(round->begin);
+  }
+  if (round->pending->cancelled()) {
+    round->part.status.Update(absl::CancelledError(absl::StrCat(
+        "the save of step ", round->announced.step, " was cancelled")));
+  }
+  const std::string tag =
+      absl::StrCat("attempt ", round->announced.version.attempt);
+  const auto parts =
+      background_ranks_->Gather(tag, Encode(round->part), options_.deadline);
+  Outcome own;
+  own.status = parts.status();
+  if (is_owner()) {
+    if (parts.ok()) {
+      own = Commit(round, *parts);
+    } else {
+      // Swept, whether or not this succeeds.
+      store_->Abandon(round->announced.version).IgnoreError();
+    }
+  }
+  const absl::StatusOr<std::string> all =
+      background_ranks_->Broadcast(tag, Encode(own), options_.deadline);
+  round->outcome = own;
+  // What the owner has committed is committed, whoever heard of it.
+  if (!is_owner()) {
+    round->outcome.status = all.status();
+    if (all.ok()) {
+      round->outcome.status.Update(Decode(*all, &round->outcome));
+    }
+  }
+  Report(round);
+}
+
+Outcome CheckpointManager::Impl::Commit(Round* round,
+                                        const std::vector<std::string>& parts) {
+  Outcome outcome;
+  const SaveRequest& request = round->request;
+  const absl::StatusOr<std::vector<StagedRank>> staged = CollectParts(parts);
+  outcome.status = staged.status();
+  if (staged.ok()) {
+    PublishSpec publish;
+    publish.metrics = request.metrics;
+    publish.user_metadata = options_.user_metadata;
+    for (const auto& [name, value] : request.user_metadata) {
+      publish.user_metadata[name] = value;
+    }
+    publish.user_metadata[kSavedBecause] = round->announced.decision.why;
+    publish.ephemeral = request.kind == SaveKind::kEphemeral;
+    publish.bounds = options_.bounds;
+    publish.retire = StepsToRetire(*round);
+    const absl::StatusOr<SaveResult> result =
+        store_->Publish(round->announced.version, *staged, publish);
+    outcome.status = result.status();
+    if (result.ok()) {
+      outcome.result = *result;
+      outcome.retired = publish.retire;
+    }
+  }
+  if (!outcome.status.ok()) {
+    store_->Abandon(round->announced.version).IgnoreError();
+  }
+  return outcome;
+}
+
+// The error of the lowest rank that has one.
+absl::StatusOr<std::vector<StagedRank>> CheckpointManager::Impl::CollectParts(
+    const std::vector<std::string>& parts) const {
+  std::vector<StagedRank> staged;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    StagedPart part;
+    CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
+    if (!part.status.ok() && world_size() > 1) {
+      return internal::Annotate(part.status, absl::StrCat("rank ", rank));
+    }
+    CKPTDB_RETURN_IF_ERROR(part.status);
+    CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
+                            DecodeStagedRank(part.staged));
+  }
+  return staged;
+}
+
+std::vector<int64_t> CheckpointManager::Impl::StepsToRetire(
+    const Round& round) {
+  const int64_t saved = round.announced.step;
+  RetentionState state;
+  state.newest = saved;
+  state.now_micros = NowMicros();
+  const bool removes = options_.abandoned == AbandonedBranch::kRemove;
+  for (const StepRecord& record : store_->Steps()) {
+    const int64_t step = record.version.step;
+    // These go by themselves, stay for inspection, or are written over.
+    if ((removes && round.abandoned.contains(step)) || record.quarantined ||
+        step == saved) {
+      continue;
+    }
+    if (record.pinned) state.held[step] = "pinned";
+    if (round.source == step) state.held[step] = "the training began from it";
+    state.steps.push_back(StepInfoOf(record));
+  }
+  const StepInfo info{saved, state.now_micros,
+                      round.request.kind == SaveKind::kEphemeral,
+                      round.request.metrics};
+  state.steps.insert(
+      std::find_if(state.steps.begin(), state.steps.end(),
+                   [&](const StepInfo& other) { return other.step > saved; }),
+      info);
+  std::vector<int64_t> retired;
+  for (const Fate& fate : PlanRetention(options_.retention, state)) {
+    if (!fate.keep.yes) retired.push_back(fate.step);
+    history_.NoteKept(
+        fate.step,
+        absl::StrCat(fate.keep.yes ? "kept: " : "removed: ", fate.keep.why));
+  }
+  return retired;
+}
+
+void CheckpointManager::Impl::Report(Round* round) {
+  SaveReport& report = round->report;
+  report.status = round->outcome.status;
+  report.result = round->outcome.result;
+  report.retired = round->outcome.retired;
+  report.finished_micros = MicrosSince(round->begin);
+  if (!options_.async) report.blocking_micros = report.finished_micros;
+  if (!report.status.ok()) {
+    round->pending->Finish(report.status);
+  } else {
+    round->pending->Finish(report.result);
+  }
+  if (options_.on_saved) options_.on_saved(report);
+}
+
+void CheckpointManager::Impl::Settle() {
+  if (round_ == nullptr) return;
+  const Clock::time_point begin = Clock::now();
+  if (round_->thread.joinable()) {
+    round_->thread.join();
+    waited_micros_ = MicrosSince(begin);
+  }
+  const std::unique_ptr<Round> round = std::move(round_);
+  const absl::Status& status = round->outcome.status;
+  if (status.ok()) {
+    failures_in_a_row_ = 0;
+    return Adopt(*round);
+  }
+  absl::Status failure = status;
+  if (feed_ != nullptr) {
+    failure.Update(feed_->Return(std::move(round->changes)));
+  }
+  if (++failures_in_a_row_ > options_.tolerated_failures) {
+    error_.Update(failure);
+  }
+}
+
+void CheckpointManager::Impl::Adopt(const Round& round) {
+  const SaveResult& result = round.outcome.result;
+  parent_ = result.version;
+  parent_columns_ = round.columns;
+  deltas_ = result.deltas;
+  base_due_ = result.base_due;
+  if (options_.abandoned == AbandonedBranch::kRemove) abandoned_steps_.clear();
+  source_.reset();
+}
+
+bool CheckpointManager::Impl::IsSavingInProgress() const {
+  return round_ != nullptr && !round_->pending->finished();
+}
+
+absl::Status CheckpointManager::Impl::TakeError() {
+  return std::exchange(error_, absl::OkStatus());
+}
+
+absl::Status CheckpointManager::Impl::CheckForErrors() {
+  if (!IsSavingInProgress()) Settle();
+  return TakeError();
+}
+
+absl::Status CheckpointManager::Impl::WaitUntilFinished() {
+  Settle();
+  return TakeError();
+}
+
+absl::StatusOr<StepStory> CheckpointManager::Impl::Explain(int64_t step) const {
+  if (!is_owner()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", ranks_->rank(),
+                     " does not decide; ask the owner, rank ", kOwnerRank));
+  }
+  const std::optional<StepStory> noted = history_.Find(step);
+  const absl::StatusOr<StepRecord> record = store_->FindStep(step);
+  if (!noted.has_value() && !record.ok()) return record.status();
+  StepStory story = noted.value_or(StepStory());
+  if (story.saved.empty() && record.ok()) {
+    const auto why = record->user_metadata.find(kSavedBecause);
+    story.saved = why == record->user_metadata.end()
+                      ? "not by a manager, or by an older one"
+                      : why->second;
+  }
+  if (story.kept.empty()) {
+    story.kept = record.ok() ? "kept: no step was saved since this manager "
+                               "was made"
+                             : "not there";
+  }
+  return story;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,68 @@
+// What ranks tell one another, as bytes; internal to manager/. They are of one
+// build of the library, and are not stored.
+#ifndef CKPTDB_MANAGER_MESSAGES_H_
+#define CKPTDB_MANAGER_MESSAGES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/change_sets.h"
+#include "ckptdb/manager/save_schedule.h"
+
+namespace ckptdb::internal {
+
+// From the owner, at each step: what all ranks do now.
+struct Announcement {
+  // What every rank returns instead of all that follows.
+  absl::Status error;
+  // The save before this one is over, and each rank takes note of its end.
+  bool settle = false;
+  int64_t step = 0;
+  SaveDecision decision;
+  // When it is saved:
+  Version version;
+  std::vector<std::string> tickets;  // by rank
+  bool whole = true;                 // has no parent, or takes no changes
+  std::string base_reason;           // of all tables; empty: none
+};
+
+// The end of a save: from the owner to all.
+struct Outcome {
+  absl::Status status;
+  SaveResult result;
+  std::vector<int64_t> retired;
+};
+
+// What a rank has staged, or why it has not.
+struct StagedPart {
+  absl::Status status;
+  std::string staged;  // EncodeStagedRank
+};
+
+// The step that all ranks restore.
+struct RestoreTarget {
+  absl::Status error;
+  Version version;
+};
+
+std::string Encode(const Announcement& message);
+std::string Encode(const Outcome& message);
+std::string Encode(const StagedPart& message);
+std::string Encode(const RestoreTarget& message);
+std::string Encode(const BaseReasons& message);
+
+// Internal for what is no such message.
+absl::Status Decode(absl::string_view bytes, Announcement* message);
+absl::Status Decode(absl::string_view bytes, Outcome* message);
+absl::Status Decode(absl::string_view bytes, StagedPart* message);
+absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
+absl::Status Decode(absl::string_view bytes, BaseReasons* message);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_MESSAGES_H_

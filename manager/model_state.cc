@@ -1,0 +1,118 @@
+#include "ckptdb/manager/model_state.h"
+
+#include <array>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+// Names that a manager uses itself.
+constexpr std::array<absl::string_view, 1> kReserved = {"global_step"};
+constexpr absl::string_view kReservedPrefix = "ckptdb.";
+
+template <typename T>
+std::string BytesOf(const T& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+template <typename T>
+absl::Status Assign(absl::string_view bytes, T* value) {
+  if (bytes.size() != sizeof(T)) {
+    return absl::DataLossError(
+        absl::StrCat("a value of ", bytes.size(), " bytes, not ", sizeof(T)));
+  }
+  std::memcpy(value, bytes.data(), sizeof(T));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
+  return absl::UnimplementedError(absl::StrCat(
+      "this io state cannot be put together from ", parts.size(), " parts"));
+}
+
+absl::Status ModelState::Register(const std::string& name, bool is_null) {
+  CKPTDB_RETURN_IF_ERROR(CheckName("name of a state", name));
+  bool reserved = absl::StartsWith(name, kReservedPrefix);
+  for (const absl::string_view each : kReserved) reserved |= name == each;
+  if (reserved) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state \"", name, "\": the name is reserved"));
+  }
+  if (is_null) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state \"", name, "\" is null"));
+  }
+  if (names_.insert(name).second) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("state \"", name, "\" is registered already"));
+}
+
+absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
+  CKPTDB_RETURN_IF_ERROR(Register(name, /*is_null=*/false));
+  tensors_.push_back({std::move(name), std::move(tensor)});
+  return absl::OkStatus();
+}
+
+absl::Status ModelState::AddTable(std::string name, TableState* table) {
+  CKPTDB_RETURN_IF_ERROR(Register(name, table == nullptr));
+  tables_.push_back({std::move(name), table});
+  return absl::OkStatus();
+}
+
+absl::Status ModelState::AddIoState(std::string name, IoState* io) {
+  CKPTDB_RETURN_IF_ERROR(Register(name, io == nullptr));
+  io_states_.push_back({std::move(name), io});
+  return absl::OkStatus();
+}
+
+absl::Status ModelState::AddExtra(
+    std::string name, bool is_null,
+    std::function<absl::StatusOr<std::string>()> save,
+    std::function<absl::Status(absl::string_view)> load) {
+  CKPTDB_RETURN_IF_ERROR(Register(name, is_null));
+  extras_.push_back({std::move(name), std::move(save), std::move(load)});
+  return absl::OkStatus();
+}
+
+absl::Status ModelState::AddObject(std::string name, SavedObject* object) {
+  return AddExtra(
+      std::move(name), object == nullptr, [object] { return object->Save(); },
+      [object](absl::string_view bytes) { return object->Load(bytes); });
+}
+
+absl::Status ModelState::AddValue(std::string name, int64_t* value) {
+  return AddExtra(
+      std::move(name), value == nullptr, [value] { return BytesOf(*value); },
+      [value](absl::string_view bytes) { return Assign(bytes, value); });
+}
+
+absl::Status ModelState::AddValue(std::string name, double* value) {
+  return AddExtra(
+      std::move(name), value == nullptr, [value] { return BytesOf(*value); },
+      [value](absl::string_view bytes) { return Assign(bytes, value); });
+}
+
+absl::Status ModelState::AddValue(std::string name, std::string* value) {
+  return AddExtra(
+      std::move(name), value == nullptr, [value] { return *value; },
+      [value](absl::string_view bytes) {
+        *value = std::string(bytes);
+        return absl::OkStatus();
+      });
+}
+
+std::string IoStateBlob(absl::string_view name) {
+  return absl::StrCat("io_state/", name);
+}
+std::string ExtraBlob(absl::string_view name) {
+  return absl::StrCat("extra/", name);
+}
+
+}  // namespace ckptdb

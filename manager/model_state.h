@@ -1,0 +1,156 @@
+// What a rank saves and restores, registered once.
+//
+//   ModelState model;
+//   CKPTDB_RETURN_IF_ERROR(
+//       model.AddTensor("mlp.0.weight", TensorState::Of(weights, {3, 4})));
+//   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
+//   CKPTDB_RETURN_IF_ERROR(model.AddIoState("reader", &reader));
+//   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
+//
+// All ranks register the same names. Errors of registration: AlreadyExists for
+// a name that is there, InvalidArgument for one that is reserved or cannot be
+// stored. What is registered stays where it is as long as the manager lives.
+//
+// Not thread-safe.
+#ifndef CKPTDB_MANAGER_MODEL_STATE_H_
+#define CKPTDB_MANAGER_MODEL_STATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb {
+
+// A dense tensor, row-major and contiguous, in host memory.
+struct TensorState {
+  DType dtype = DType::kF32;
+  Shape shape;
+  void* data = nullptr;
+  // The tensor of which this is this rank's shard, and where it begins; empty:
+  // the tensor is whole, the same on all ranks, and the owner saves it.
+  Shape global_shape = {};
+  Shape offset = {};
+  Codec codec = Codec::kNone;
+
+  bool sharded() const { return !global_shape.empty(); }
+
+  template <typename T>
+  static TensorState Of(T* data, Shape shape) {
+    TensorState state;
+    state.dtype = DTypeOf<T>::kValue;
+    state.shape = std::move(shape);
+    state.data = data;
+    return state;
+  }
+};
+
+// A sparse table of the trainer. Called from the thread that calls the manager,
+// but for live(), as StepReader says.
+class TableState {
+ public:
+  virtual ~TableState() = default;
+
+  virtual std::vector<Slot> slots() const = 0;
+  virtual SliceHash slice_hash() const { return SliceHash::kModulo; }
+
+  // All rows of this rank, or those of `ids`, where the table has them. The
+  // source is used until the table may change again. Internal when a row of
+  // `ids` is not there: somebody marked it without making it.
+  virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
+  virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const = 0;
+
+  // Takes the rows of a restore.
+  virtual LiveTable* live() = 0;
+
+  // Where changed rows are marked; null: every save of it is whole.
+  virtual RowTracker* tracker() { return nullptr; }
+};
+
+// The position of a rank in its input, or the like.
+class IoState {
+ public:
+  virtual ~IoState() = default;
+  virtual absl::StatusOr<std::string> Dump() = 0;
+  // What this rank dumped, in a world of the same size.
+  virtual absl::Status Load(absl::string_view bytes) = 0;
+  // What all ranks of a world of another size dumped, by rank. Default:
+  // Unimplemented.
+  virtual absl::Status Redistribute(absl::Span<const std::string> parts);
+};
+
+// Anything that turns into bytes; the owner's is saved, and all ranks load it.
+class SavedObject {
+ public:
+  virtual ~SavedObject() = default;
+  virtual absl::StatusOr<std::string> Save() = 0;
+  virtual absl::Status Load(absl::string_view bytes) = 0;
+};
+
+class ModelState {
+ public:
+  absl::Status AddTensor(std::string name, TensorState tensor);
+  absl::Status AddTable(std::string name, TableState* table);
+  absl::Status AddIoState(std::string name, IoState* io);
+  absl::Status AddObject(std::string name, SavedObject* object);
+  // The owner's is saved, and all ranks load it. NaN and all bytes of a string
+  // come back as they were.
+  absl::Status AddValue(std::string name, int64_t* value);
+  absl::Status AddValue(std::string name, double* value);
+  absl::Status AddValue(std::string name, std::string* value);
+
+  struct Tensor {
+    std::string name;
+    TensorState state;
+  };
+  struct Table {
+    std::string name;
+    TableState* state = nullptr;
+  };
+  struct Io {
+    std::string name;
+    IoState* state = nullptr;
+  };
+  // An object or a value.
+  struct Extra {
+    std::string name;
+    std::function<absl::StatusOr<std::string>()> save;
+    std::function<absl::Status(absl::string_view)> load;
+  };
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<Table>& tables() const { return tables_; }
+  const std::vector<Io>& io_states() const { return io_states_; }
+  const std::vector<Extra>& extras() const { return extras_; }
+
+ private:
+  absl::Status Register(const std::string& name, bool is_null);
+  absl::Status AddExtra(std::string name, bool is_null,
+                        std::function<absl::StatusOr<std::string>()> save,
+                        std::function<absl::Status(absl::string_view)> load);
+
+  std::set<std::string> names_;
+  std::vector<Tensor> tensors_;
+  std::vector<Table> tables_;
+  std::vector<Io> io_states_;
+  std::vector<Extra> extras_;
+};
+
+// The blobs in which a step holds them.
+std::string IoStateBlob(absl::string_view name);
+std::string ExtraBlob(absl::string_view name);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_MODEL_STATE_H_

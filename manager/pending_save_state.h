@@ -1,0 +1,50 @@
+// The two futures of a save; internal to manager/.
+#ifndef CKPTDB_MANAGER_PENDING_SAVE_STATE_H_
+#define CKPTDB_MANAGER_PENDING_SAVE_STATE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+
+#include "ckptdb/manager/pending_save.h"
+
+namespace ckptdb {
+
+// Thread-safe.
+class PendingSave::State {
+ public:
+  explicit State(int64_t step) : step_(step) {}
+
+  int64_t step() const { return step_; }
+
+  // Each at most once, Finish last.
+  void SetStaged(const absl::Status& status);
+  // Of a save that failed before it was staged, that too.
+  void Finish(const absl::StatusOr<SaveResult>& result);
+
+  absl::Status WaitStaged(absl::Duration timeout);
+  absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
+  bool finished();
+
+  void Cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
+
+ private:
+  absl::Status WaitFor(std::unique_lock<std::mutex>* lock,
+                       absl::Duration timeout, const char* what,
+                       const std::function<bool()>& done);
+
+  const int64_t step_;
+  std::atomic<bool> cancelled_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::Status> staged_;
+  std::optional<absl::StatusOr<SaveResult>> result_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_PENDING_SAVE_STATE_H_

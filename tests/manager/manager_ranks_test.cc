@@ -1,0 +1,245 @@
+// Managers of several ranks, each in a thread.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::Each;
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kElements = 12;  // of the tensor that ranks share out
+
+// The model of one rank of many.
+struct RankModel : TestModel {
+  RankModel(uint32_t rank, uint32_t world_size)
+      : bounds(EvenSliceBounds(world_size)),
+        first(kElements * rank / world_size),
+        shard(
+            static_cast<size_t>(kElements * (rank + 1) / world_size - first)) {
+    owns = [this, rank](int64_t id) {
+      const uint16_t slice = SliceOf(id, SliceHash::kMix);
+      return slice >= bounds[rank] && slice < bounds[rank + 1];
+    };
+    TensorState tensor =
+        TensorState::Of(shard.data(), {static_cast<int64_t>(shard.size())});
+    tensor.global_shape = {kElements};
+    tensor.offset = {first};
+    EXPECT_OK(state.AddTensor("shard", tensor));
+  }
+  void Train(int64_t step, uint32_t rank) {
+    TestModel::Train(step);
+    reader.position = absl::StrCat(step, "/", rank);
+    for (size_t i = 0; i < shard.size(); ++i) {
+      shard[i] = static_cast<float>(step * 100 + first + int64_t(i));
+    }
+  }
+
+  std::vector<uint32_t> bounds;
+  int64_t first;
+  std::vector<float> shard;
+};
+
+class ManagerRanksTest : public ::testing::Test {
+ protected:
+  struct Rank {
+    uint32_t rank = 0;
+    std::unique_ptr<RankModel> model;
+    std::unique_ptr<CheckpointManager> manager;
+    absl::Status status;
+  };
+
+  void SetUp() override {
+    options_.path = dir_.path() + "/store";
+    options_.store.background_sweep = false;
+    options_.bounds.max_delta_ratio = 100;
+    options_.deadline = absl::Seconds(60);
+    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
+    ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(3));
+  }
+
+  // Runs `body` as each of so many ranks; what they end with.
+  std::vector<absl::Status> Run(
+      uint32_t world_size, const std::function<absl::Status(Rank*)>& body) {
+    ThreadGroup group(world_size);
+    std::vector<Rank> ranks(world_size);
+    std::vector<std::thread> threads;
+    ManagerOptions options = options_;
+    options.slice_bounds = EvenSliceBounds(world_size);
+    for (uint32_t r = 0; r < world_size; ++r) {
+      threads.emplace_back([&, r] {
+        Rank& rank = ranks[r];
+        rank.rank = r;
+        rank.model = std::make_unique<RankModel>(r, world_size);
+        auto manager =
+            CheckpointManager::Open(options, &rank.model->state, group.Join(r));
+        rank.status = manager.status();
+        if (!manager.ok()) return;
+        rank.manager = *std::move(manager);
+        rank.status = body(&rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::vector<absl::Status> statuses;
+    for (const Rank& rank : ranks) statuses.push_back(rank.status);
+    return statuses;
+  }
+
+  static absl::Status TrainTo(int64_t step, Rank* rank) {
+    while (rank->manager->global_step() < step) {
+      rank->model->Train(rank->manager->global_step() + 1, rank->rank);
+      CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
+    }
+    return rank->manager->WaitUntilFinished();
+  }
+
+  // Of a model that was trained so far by `world_size` ranks.
+  static void ExpectTrained(const RankModel& model, int64_t step, uint32_t rank,
+                            uint32_t world_size) {
+    RankModel expected(rank, world_size);
+    for (int64_t s = 1; s <= step; ++s) expected.Train(s, rank);
+    EXPECT_EQ(model.weights, expected.weights);
+    EXPECT_EQ(model.shard, expected.shard);
+    EXPECT_TRUE(model.users.rows() == expected.users.rows());
+    EXPECT_EQ(model.epoch, expected.epoch);
+    EXPECT_EQ(model.note, expected.note);
+  }
+
+  TempDir dir_;
+  ManagerOptions options_;
+};
+
+TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
+  EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(5, rank); }),
+              Each(IsOk()));
+  EXPECT_THAT(Run(3,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                                            rank->manager->Restore());
+                    EXPECT_EQ(report.version.step, 4);
+                    ExpectTrained(*rank->model, 4, rank->rank, 3);
+                    EXPECT_EQ(rank->model->reader.position,
+                              absl::StrCat("4/", rank->rank));
+                    return TrainTo(8, rank);
+                  }),
+              Each(IsOk()));
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, store->Latest());
+  EXPECT_EQ(latest.version.step, 8);
+  EXPECT_EQ(latest.world_size, 3U);
+  EXPECT_EQ(latest.kind, StepKind::kDelta);
+  EXPECT_EQ(store->Steps().size(), 3U);
+}
+
+TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
+  ASSERT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
+              Each(IsOk()));
+  const auto misfit = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      HasSubstr("io state \"reader\": expected of 2 ranks, got of 3 ranks"));
+  EXPECT_THAT(
+      Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
+      Each(misfit));
+
+  options_.io_state_resize = IoStateResize::kRedistribute;
+  EXPECT_THAT(Run(2,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
+                    ExpectTrained(*rank->model, 4, rank->rank, 2);
+                    EXPECT_EQ(rank->model->reader.position,
+                              "all of 4/0 4/1 4/2");
+                    return TrainTo(6, rank);
+                  }),
+              Each(IsOk()));
+
+  options_.io_state_resize = IoStateResize::kOwners;
+  EXPECT_THAT(Run(5,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
+                    ExpectTrained(*rank->model, 6, rank->rank, 5);
+                    EXPECT_EQ(rank->model->reader.position, "6/0");
+                    return absl::OkStatus();
+                  }),
+              Each(IsOk()));
+
+  options_.io_state_resize = IoStateResize::kReset;
+  EXPECT_THAT(Run(1,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
+                    ExpectTrained(*rank->model, 6, rank->rank, 1);
+                    EXPECT_EQ(rank->model->reader.position, "the beginning");
+                    return absl::OkStatus();
+                  }),
+              Each(IsOk()));
+}
+
+TEST_F(ManagerRanksTest, WhatFailsOnOneFailsOnAll) {
+  const auto failure =
+      StatusIs(absl::StatusCode::kUnavailable,
+               HasSubstr("rank 1: table \"user\": no rows today"));
+  const auto body = [&](Rank* rank) -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
+    if (rank->rank == 1) {
+      rank->model->users.FailWith(absl::UnavailableError("no rows today"));
+    }
+    EXPECT_THAT(TrainTo(4, rank), failure);
+    rank->model->users.FailWith(absl::OkStatus());
+    return TrainTo(6, rank);
+  };
+  EXPECT_THAT(Run(3, body), Each(IsOk()));
+  // The marks of all ranks are in the next save.
+  EXPECT_THAT(Run(3,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                                            rank->manager->Restore());
+                    EXPECT_EQ(report.version.step, 6);
+                    EXPECT_EQ(report.record.kind, StepKind::kDelta);
+                    ExpectTrained(*rank->model, 6, rank->rank, 3);
+                    return absl::OkStatus();
+                  }),
+              Each(IsOk()));
+}
+
+TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
+  options_.deadline = absl::Milliseconds(300);
+  const auto body = [](Rank* rank) -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
+    if (rank->rank == 2) return absl::OkStatus();
+    return TrainTo(4, rank);
+  };
+  const std::vector<absl::Status> statuses = Run(3, body);
+  EXPECT_OK(statuses[2]);
+  for (const int rank : {0, 1}) {
+    EXPECT_THAT(statuses[static_cast<size_t>(rank)],
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         HasSubstr("ranks 2 of 3 did not come")));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+  EXPECT_EQ(store->Steps().size(), 1U);
+}
+
+TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {
+  ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
+  EXPECT_THAT(
+      Run(2, [](Rank*) { return absl::OkStatus(); }),
+      Each(StatusIs(absl::StatusCode::kUnavailable, HasSubstr("rank 0: "))));
+}
+
+TEST_F(ManagerRanksTest, OneWithoutItsStepStopsAll) {
+  const auto missing =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step is committed"));
+  EXPECT_THAT(
+      Run(3, [](Rank* rank) { return rank->manager->Restore().status(); }),
+      Each(missing));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,62 @@
+#include "ckptdb/manager/model_state.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ckptdb/tests/manager/test_model.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ModelStateTest, ANameIsThereOnce) {
+  TestModel model;
+  const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
+                              HasSubstr("state \"w\" is registered already"));
+  EXPECT_THAT(model.state.AddTensor("w", {}), taken);
+  EXPECT_THAT(model.state.AddTable("w", &model.users), taken);
+  EXPECT_THAT(model.state.AddIoState("w", &model.reader), taken);
+  EXPECT_THAT(model.state.AddValue("w", &model.epoch), taken);
+}
+
+TEST(ModelStateTest, SomeNamesAreReserved) {
+  TestModel model;
+  for (const std::string name : {"global_step", "ckptdb.x"}) {
+    EXPECT_THAT(model.state.AddValue(name, &model.epoch),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("\"" + name + "\": the name is reserved")));
+  }
+  EXPECT_THAT(model.state.AddValue("", &model.epoch),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name")));
+}
+
+TEST(ModelStateTest, NullIsNoState) {
+  TestModel model;
+  const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
+                             HasSubstr("state \"x\" is null"));
+  ModelState& state = model.state;
+  EXPECT_THAT(state.AddTable("x", nullptr), null);
+  EXPECT_THAT(state.AddIoState("x", nullptr), null);
+  EXPECT_THAT(state.AddObject("x", nullptr), null);
+  EXPECT_THAT(state.AddValue("x", static_cast<double*>(nullptr)), null);
+  // What was refused was not registered.
+  EXPECT_OK(state.AddTable("x", &model.users));
+}
+
+TEST(ModelStateTest, ValuesComeBackAsTheyWere) {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  ModelState state;
+  ASSERT_OK(state.AddValue("v", &value));
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, state.extras()[0].save());
+  value = 3;
+  ASSERT_OK(state.extras()[0].load(bytes));
+  EXPECT_TRUE(std::isnan(value));
+  EXPECT_THAT(state.extras()[0].load("short"),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("5 bytes")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
