@@ -18,6 +18,7 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/checkpoint_manager.h
     manager/coordinator.h
     manager/keep_policy.h
+    manager/load_spec.h
     manager/model_state.h
     manager/pending_save.h
     manager/retention.h

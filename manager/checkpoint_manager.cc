@@ -103,6 +103,10 @@ absl::StatusOr<RestoreReport> CheckpointManager::Restore(
     const RestoreRequest& request) {
   return impl_->Restore(request);
 }
+absl::StatusOr<LoadSummary> CheckpointManager::Load(
+    const std::vector<LoadRule>& rules, bool dry_run) {
+  return impl_->Load(rules, dry_run);
+}
 bool CheckpointManager::IsSavingInProgress() const {
   return impl_->IsSavingInProgress();
 }

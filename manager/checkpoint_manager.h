@@ -44,6 +44,7 @@
 #include "absl/time/time.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/pending_save.h"
 #include "ckptdb/manager/retention.h"
@@ -87,10 +88,7 @@ struct RestoreReport {
   Version version;
   std::string path;  // of the store
   StepRecord record;
-  uint64_t tensors = 0;
-  uint64_t tables = 0;
-  uint64_t extras = 0;
-  uint64_t io_states = 0;
+  LoadedRule loaded;
   // Steps that were damaged, and were passed over and quarantined.
   std::vector<int64_t> damaged;
 };
@@ -218,6 +216,13 @@ class CheckpointManager {
   // there is none. After another error the model must not be used before a
   // restore has succeeded.
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
+
+  // Loads by rules, one after the other; global_step() and the lineage of the
+  // saves stay as they are, and the next save of each table is whole. With
+  // `dry_run` the model is not touched, and what is missing or does not fit is
+  // in the summary alone. A rule that fails, and is not to be ignored, ends it.
+  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
+                                   bool dry_run = false);
 
   // Thread-safe, and of this rank alone: no other rank need call them.
   bool IsSavingInProgress() const;

@@ -20,7 +20,7 @@
 #include "ckptdb/manager/change_sets.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/history.h"
-#include "ckptdb/manager/load_state.h"
+#include "ckptdb/manager/load_plan.h"
 #include "ckptdb/manager/messages.h"
 #include "ckptdb/manager/pending_save_state.h"
 #include "ckptdb/manager/snapshot.h"
@@ -37,6 +37,8 @@ class CheckpointManager::Impl {
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
+  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
+                                   bool dry_run);
   absl::StatusOr<StepStory> Explain(int64_t step) const;
 
   int64_t global_step() const { return global_step_; }
@@ -103,13 +105,21 @@ class CheckpointManager::Impl {
   absl::Status TakeError();
 
   // Restoring: manager_restore.cc.
-  bool IsOwn(const RestoreRequest& request) const;
+  // A step, and the reader that it is of, if it is not of the own store.
+  struct OpenedStep {
+    std::unique_ptr<Reader> reader;
+    std::unique_ptr<StepReader> step;
+  };
+  bool IsOwn(const std::string& path) const;
+  absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
+  absl::StatusOr<OpenedStep> OpenForAll(const RestoreRequest& request);
+  absl::StatusOr<internal::LoadPlan> PlanFor(const OpenedStep& opened,
+                                             const LoadRule& rule) const;
+  absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
+                          LoadedRule* loaded);
   absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
                                       Reader* other) const;
   absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request);
-  internal::LoadSpec SpecOf(const RestoreRequest& request) const;
-  absl::Status Check(const RestoreRequest& request,
-                     const StepReader& step) const;
   absl::Status GoOnFrom(const StepReader& step);
 
   const ManagerOptions options_;

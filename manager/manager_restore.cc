@@ -57,33 +57,102 @@ absl::StatusOr<StepRecord> PickLatest(const std::vector<StepRecord>& all) {
 
 }  // namespace
 
-bool CheckpointManager::Impl::IsOwn(const RestoreRequest& request) const {
-  return request.path.empty() || request.path == options_.path;
+bool CheckpointManager::Impl::IsOwn(const std::string& path) const {
+  return path.empty() || path == options_.path;
+}
+
+absl::Status CheckpointManager::Impl::AgreeOn(absl::string_view tag,
+                                              const absl::Status& status) {
+  return Agree(ranks_.get(), tag, status, options_.deadline);
 }
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     const RestoreRequest& request) {
   Settle();
-  CKPTDB_RETURN_IF_ERROR(
-      Agree(ranks_.get(), "restore", TakeError(), options_.deadline));
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("restore", TakeError()));
   std::vector<int64_t> damaged;
   while (true) {
+    picked_.reset();
     absl::StatusOr<RestoreReport> report = RestoreOnce(request);
     if (report.ok()) {
       report->damaged = std::move(damaged);
       if (options_.on_restored) options_.on_restored(*report);
       return report;
     }
-    if (!absl::IsDataLoss(report.status()) || !request.fall_back ||
-        request.step.has_value() || !IsOwn(request) || !picked_.has_value()) {
-      return report;
-    }
+    const bool next = request.fall_back && !request.step.has_value() &&
+                      IsOwn(request.path) && picked_.has_value() &&
+                      absl::IsDataLoss(report.status());
+    if (!next) return report;
     damaged.push_back(picked_->step);
     absl::Status marked;
     if (is_owner()) marked = store_->Quarantine(picked_->step);
-    CKPTDB_RETURN_IF_ERROR(
-        Agree(ranks_.get(), "quarantine", marked, options_.deadline));
+    CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
   }
+}
+
+absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
+    const std::vector<LoadRule>& rules, bool dry_run) {
+  Settle();
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("load", TakeError()));
+  LoadSummary summary;
+  for (const LoadRule& rule : rules) {
+    LoadedRule& loaded = summary.rules.emplace_back();
+    loaded.path = rule.path.empty() ? options_.path : rule.path;
+    if (rule.skip) {
+      loaded.note = "skipped";
+      continue;
+    }
+    const absl::Status status = LoadByRule(rule, dry_run, &loaded);
+    if (status.ok()) continue;
+    if (!rule.ignore_error) return status;
+    loaded.note = absl::StrCat("error ignored: ", status.ToString());
+  }
+  return summary;
+}
+
+absl::Status CheckpointManager::Impl::LoadByRule(const LoadRule& rule,
+                                                 bool dry_run,
+                                                 LoadedRule* loaded) {
+  RestoreTarget own;  // the newest step of the manager's own store
+  if (!rule.is_dynamic) {
+    if (is_owner()) {
+      const absl::StatusOr<StepRecord> latest = store_->Latest();
+      own.error = latest.status();
+      if (latest.ok()) own.version = latest->version;
+    }
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        ranks_->Broadcast("own step", Encode(own), options_.deadline));
+    CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
+    if (own.error.ok()) {
+      loaded->note =
+          absl::StrCat("not loaded, as the store has step ", own.version.step);
+      return absl::OkStatus();
+    }
+  }
+  RestoreRequest request;
+  request.path = rule.path;
+  request.step = rule.step;
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, OpenForAll(request));
+  absl::StatusOr<internal::LoadPlan> plan = PlanFor(opened, rule);
+  absl::Status status = plan.status();
+  if (plan.ok()) {
+    LoadedRule described = plan->Describe();
+    described.path = loaded->path;
+    *loaded = std::move(described);
+    if (rule.strict && !dry_run) status = plan->CheckAll();
+  }
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  if (dry_run) return absl::OkStatus();
+  // What it changes is not marked.
+  base_due_ = absl::StrCat("the model was loaded from ", loaded->path);
+  return AgreeOn("load the step", plan->Run());
+}
+
+absl::StatusOr<internal::LoadPlan> CheckpointManager::Impl::PlanFor(
+    const OpenedStep& opened, const LoadRule& rule) const {
+  return internal::LoadPlan::Make(*opened.step, *model_, options_,
+                                  {ranks_->rank(), world_size()}, rule);
 }
 
 // On the owner.
@@ -106,25 +175,25 @@ absl::StatusOr<StepRecord> CheckpointManager::Impl::PickStep(
       "which step is best was not said in ManagerOptions::best");
 }
 
-absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
-    const RestoreRequest& request) {
-  picked_.reset();
-  const bool own = IsOwn(request);
-  const std::string& path = own ? options_.path : request.path;
+// The step that the owner picks, open on all ranks.
+absl::StatusOr<CheckpointManager::Impl::OpenedStep>
+CheckpointManager::Impl::OpenForAll(const RestoreRequest& request) {
+  const bool own = IsOwn(request.path);
+  OpenedStep opened;
+  absl::Status status;
   // The owner reads its own store by itself.
-  std::unique_ptr<Reader> reader;
-  absl::Status opened;
   if (!own || !is_owner()) {
-    absl::StatusOr<std::unique_ptr<Reader>> other = Reader::Open(path);
-    opened = other.status();
-    if (other.ok()) reader = *std::move(other);
+    absl::StatusOr<std::unique_ptr<Reader>> reader =
+        Reader::Open(own ? options_.path : request.path);
+    status = reader.status();
+    if (reader.ok()) opened.reader = *std::move(reader);
   }
-  CKPTDB_RETURN_IF_ERROR(
-      Agree(ranks_.get(), "open to restore", opened, options_.deadline));
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("open the store", status));
 
   RestoreTarget target;
   if (is_owner()) {
-    const absl::StatusOr<StepRecord> picked = PickStep(request, reader.get());
+    const absl::StatusOr<StepRecord> picked =
+        PickStep(request, opened.reader.get());
     target.error = picked.status();
     if (picked.ok()) target.version = picked->version;
   }
@@ -135,39 +204,41 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   CKPTDB_RETURN_IF_ERROR(target.error);
   picked_ = target.version;
 
-  RestoreReport report;
-  report.version = target.version;
-  report.path = path;
   absl::StatusOr<std::unique_ptr<StepReader>> step =
-      reader != nullptr ? reader->OpenStep(target.version.step)
-                        : store_->OpenStep(target.version.step);
-  // No model is touched when one rank cannot load the step.
-  absl::Status status = step.status();
-  if (step.ok()) status = Check(request, **step);
-  CKPTDB_RETURN_IF_ERROR(
-      Agree(ranks_.get(), "check the step", status, options_.deadline));
-  report.record = (*step)->record();
-  CKPTDB_RETURN_IF_ERROR(
-      Agree(ranks_.get(), "load the step",
-            LoadStep(**step, *model_, options_, SpecOf(request), &report),
-            options_.deadline));
-  if (own) CKPTDB_RETURN_IF_ERROR(GoOnFrom(**step));
-  return report;
+      opened.reader != nullptr ? opened.reader->OpenStep(target.version.step)
+                               : store_->OpenStep(target.version.step);
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("open the step", step.status()));
+  opened.step = *std::move(step);
+  return opened;
 }
 
-internal::LoadSpec CheckpointManager::Impl::SpecOf(
-    const RestoreRequest& request) const {
-  return {ranks_->rank(), world_size(), request.mode};
-}
-
-absl::Status CheckpointManager::Impl::Check(const RestoreRequest& request,
-                                            const StepReader& step) const {
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckStep(step, *model_, options_, SpecOf(request)));
-  if (!is_owner() || (!request.verify && !request.fall_back)) {
-    return absl::OkStatus();
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
+    const RestoreRequest& request) {
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, OpenForAll(request));
+  const StepReader& step = *opened.step;
+  LoadRule all;
+  all.hashtable_clear = request.mode == RestoreMode::kClear;
+  const absl::StatusOr<internal::LoadPlan> plan = PlanFor(opened, all);
+  absl::Status status = plan.ok() ? plan->CheckAll() : plan.status();
+  if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
+    status = step.Verify(options_.read);
   }
-  return step.Verify(options_.read);
+  // No model is touched when one rank cannot load the step.
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
+
+  RestoreReport report;
+  report.version = step.record().version;
+  report.record = step.record();
+  report.path = IsOwn(request.path) ? options_.path : request.path;
+  report.loaded = plan->Describe();
+  report.loaded.path = report.path;
+  if (IsOwn(request.path)) {
+    CKPTDB_RETURN_IF_ERROR(GoOnFrom(step));
+  } else {
+    base_due_ = absl::StrCat("the model was loaded from ", report.path);
+  }
+  return report;
 }
 
 absl::Status CheckpointManager::Impl::GoOnFrom(const StepReader& step) {

@@ -56,8 +56,7 @@ struct TensorState {
   }
 };
 
-// A sparse table of the trainer. Called from the thread that calls the manager,
-// but for live(), as StepReader says.
+// A sparse table of the trainer. Called from the thread that calls the manager.
 class TableState {
  public:
   virtual ~TableState() = default;
@@ -72,8 +71,14 @@ class TableState {
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;
 
-  // Takes the rows of a restore.
-  virtual LiveTable* live() = 0;
+  // Those of slots() that are the optimizer's: a model that is only used can do
+  // without them.
+  virtual std::vector<std::string> optimizer_slots() const { return {}; }
+
+  // Takes the rows of a restore, with these of the slots, in this order; values
+  // of the others stay, and are the trainer's to choose in new rows. Null when
+  // the table cannot take them so.
+  virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
   // Where changed rows are marked; null: every save of it is whole.
   virtual RowTracker* tracker() { return nullptr; }

@@ -41,7 +41,10 @@ class TrainerState {
     absl::StatusOr<std::unique_ptr<ckptdb::RowSource>> AllRows() const override;
     absl::StatusOr<std::unique_ptr<ckptdb::RowSource>> RowsOf(
         absl::Span<const int64_t> ids) const override;
-    ckptdb::LiveTable* live() override { return &live_; }
+    // All slots or none: a row of the table has them all.
+    ckptdb::LiveTable* Live(absl::Span<const std::string> slots) override {
+      return slots.size() == kTableSlots ? &live_ : nullptr;
+    }
     ckptdb::RowTracker* tracker() override { return tracker_; }
 
    private:

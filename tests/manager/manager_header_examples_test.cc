@@ -4,9 +4,11 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/keep_policy.h"
+#include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/retention.h"
 #include "ckptdb/manager/save_policy.h"
 #include "ckptdb/manager/save_schedule.h"
@@ -137,6 +139,14 @@ absl::StatusOr<int64_t> PendingSaveExample(CheckpointManager* manager) {
   return result.version.step;
 }
 
+absl::StatusOr<LoadSummary> LoadSpecExample(const std::string& json,
+                                            CheckpointManager* manager) {
+  CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
+  CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
+                                                         /*dry_run=*/true));
+  return dry;
+}
+
 TEST(HeaderExamples, CheckpointManager) {
   const testing::TempDir dir;
   std::vector<float> weights(12);
@@ -156,6 +166,16 @@ TEST(HeaderExamples, CheckpointManager) {
                        CheckpointManager::Open(options, &model));
   ASSERT_OK_AND_ASSIGN(const int64_t step, PendingSaveExample(manager.get()));
   EXPECT_EQ(step, 0);
+  const std::string spec = R"([{"path": "$/store", "load": ["sparse", "dense"],
+    "exclude": ["head.*"]},
+   {"path": "$/another", "step": 0, "load": ["user"], "strict": false,
+    "oname": {"user": "member"}, "hashtable_clear": false}])";
+  ASSERT_OK_AND_ASSIGN(
+      const LoadSummary dry,
+      LoadSpecExample(absl::StrReplaceAll(spec, {{"$", dir.path()}}),
+                      manager.get()));
+  EXPECT_EQ(dry.rules[0].step, 2000);
+  EXPECT_EQ(dry.rules[1].items[0].outcome, LoadedItem::Outcome::kMissing);
 }
 
 }  // namespace

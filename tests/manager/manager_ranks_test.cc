@@ -142,9 +142,9 @@ TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
 TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
   ASSERT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
               Each(IsOk()));
-  const auto misfit = StatusIs(
-      absl::StatusCode::kFailedPrecondition,
-      HasSubstr("io state \"reader\": expected of 2 ranks, got of 3 ranks"));
+  const auto misfit = StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("io_state \"reader\": expected that "
+                                         "of 2 ranks, got that of 3 ranks"));
   EXPECT_THAT(
       Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(misfit));

@@ -68,7 +68,13 @@ class TestTable : public TableState, public LiveTable {
     }
     return source;
   }
-  LiveTable* live() override { return this; }
+  std::vector<std::string> optimizer_slots() const override {
+    return {"adagrad_sum"};
+  }
+  LiveTable* Live(absl::Span<const std::string> slots) override {
+    live_slots_.assign(slots.begin(), slots.end());
+    return this;
+  }
   RowTracker* tracker() override { return &tracker_; }
 
   absl::Status Clear() override {
@@ -79,8 +85,13 @@ class TestTable : public TableState, public LiveTable {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       TestRow& row = rows_[batch.ids[r]];
-      std::memcpy(row.weights, batch.slots[0] + r * 8, 8);
-      std::memcpy(&row.state, batch.slots[1] + r * 4, 4);
+      for (size_t s = 0; s < live_slots_.size(); ++s) {
+        if (live_slots_[s] == "embedding") {
+          std::memcpy(row.weights, batch.slots[s] + r * 8, 8);
+        } else {
+          std::memcpy(&row.state, batch.slots[s] + r * 4, 4);
+        }
+      }
     }
     return absl::OkStatus();
   }
@@ -113,6 +124,7 @@ class TestTable : public TableState, public LiveTable {
   };
 
   std::mutex mutex_;
+  std::vector<std::string> live_slots_;
   TestRows rows_;
   RowTracker tracker_;
   absl::Status failure_;
