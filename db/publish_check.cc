@@ -21,6 +21,18 @@
 #endif
 
 namespace ckptdb {
+
+absl::Status internal::CheckMetrics(const Metrics& metrics) {
+  if (metrics.size() > kMaxMetrics) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(metrics.size(), " metrics; the limit is ", kMaxMetrics));
+  }
+  for (const auto& [name, value] : metrics) {
+    CKPTDB_RETURN_IF_ERROR(CheckName("metric name", name));
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 // An entry goes to the log, to the memory table's file, and to a compaction.
@@ -31,13 +43,7 @@ absl::Status Bad(absl::string_view why) {
 }
 
 absl::Status CheckMetadata(const PublishSpec& spec) {
-  if (spec.metrics.size() > kMaxMetrics) {
-    return Bad(absl::StrCat(spec.metrics.size(), " metrics; the limit is ",
-                            kMaxMetrics));
-  }
-  for (const auto& [name, value] : spec.metrics) {
-    CKPTDB_RETURN_IF_ERROR(CheckName("metric name", name));
-  }
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(spec.metrics));
   uint64_t bytes = 0;
   for (const auto& [name, value] : spec.user_metadata) {
     CKPTDB_RETURN_IF_ERROR(CheckName("metadata name", name));

@@ -252,12 +252,23 @@ absl::Status Store::Impl::Delete(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status Store::Impl::SetFlag(int64_t step, bool StepRecord::*flag,
-                                  bool value) {
-  const std::lock_guard<std::mutex> change(change_mutex_);
-  CKPTDB_ASSIGN_OR_RETURN(StepRecord record, FindStep(step));
-  if (record.*flag == value) return absl::OkStatus();
-  record.*flag = value;
+absl::Status Store::Impl::AddMetrics(int64_t step, const Metrics& metrics) {
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+  Metrics all = metrics;
+  all.insert(record.metrics.begin(), record.metrics.end());
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(all));
+  return ChangeRecord(step, [&](StepRecord* changed) {
+    for (const auto& [name, value] : metrics) changed->metrics[name] = value;
+  });
+}
+
+absl::Status Store::Impl::ChangeRecord(
+    int64_t step, const std::function<void(StepRecord*)>& change) {
+  const std::lock_guard<std::mutex> one_change(change_mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, FindStep(step));
+  StepRecord record = before;
+  change(&record);
+  if (record == before) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(CheckRoom());
   rocksdb::WriteBatch batch;
   CKPTDB_RETURN_IF_ERROR(
@@ -327,13 +338,21 @@ absl::StatusOr<FoldResult> Store::Fold(int64_t step,
 
 absl::Status Store::Delete(int64_t step) { return impl_->Delete(step); }
 absl::Status Store::Pin(int64_t step) {
-  return impl_->SetFlag(step, &StepRecord::pinned, true);
+  return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = true; });
 }
 absl::Status Store::Unpin(int64_t step) {
-  return impl_->SetFlag(step, &StepRecord::pinned, false);
+  return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = false; });
 }
 absl::Status Store::Quarantine(int64_t step) {
-  return impl_->SetFlag(step, &StepRecord::quarantined, true);
+  return impl_->ChangeRecord(step,
+                             [](StepRecord* r) { r->quarantined = true; });
+}
+absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
+  return impl_->ChangeRecord(step,
+                             [=](StepRecord* r) { r->ephemeral = ephemeral; });
+}
+absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
+  return impl_->AddMetrics(step, metrics);
 }
 
 absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }

@@ -19,8 +19,8 @@
 // Guarantees
 // 1. A step exists or does not: all ranks' parts, records and retirements are
 //    in one synced write batch.
-// 2. What Publish, Delete, Pin, Unpin and Quarantine have acknowledged is
-//    durable.
+// 2. What Publish, Delete and the changes of a step's record have acknowledged
+//    is durable.
 // 3. A failed or interrupted save leaves the store as it was. Its bytes go
 //    with the next sweep, also after a crash.
 // 4. After an I/O error of the database itself every further change is
@@ -159,6 +159,13 @@ class Store {
   absl::Status Pin(int64_t step);
   absl::Status Unpin(int64_t step);
   absl::Status Quarantine(int64_t step);
+
+  // Makes a step ephemeral or permanent: for retention, see
+  // manager/retention.h.
+  absl::Status SetEphemeral(int64_t step, bool ephemeral);
+  // Metrics that were not known when the step was saved: beside those that it
+  // has, or instead of those of the same name.
+  absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
   // Removes what nothing refers to, now; waits for the background sweep.
   absl::StatusOr<SweepResult> Sweep();

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,9 @@ namespace internal {
 
 // Room for a commit besides its entries.
 inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
+
+// InvalidArgument for too many, and for names that cannot be stored.
+absl::Status CheckMetrics(const Metrics& metrics);
 
 }  // namespace internal
 
@@ -64,7 +68,10 @@ class Store::Impl {
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
   absl::Status Delete(int64_t step);
-  absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value);
+  // What `change` makes of the step's record; what LineageDigest covers stays.
+  absl::Status ChangeRecord(int64_t step,
+                            const std::function<void(StepRecord*)>& change);
+  absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
   // fold.cc
   absl::StatusOr<FoldResult> Fold(int64_t step, const FoldOptions& options);

@@ -127,6 +127,10 @@ struct ManagerOptions {
   // So many saves in a row may fail before the training is told. Each of them
   // is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
+  // What is left of a machine once it is preempted. When the last save took
+  // longer, and the newest step is ephemeral, that one becomes permanent
+  // instead of another save. Default: without end.
+  absl::Duration preemption_grace = absl::InfiniteDuration();
   // For ranks to come together. Default: 30 minutes.
   absl::Duration deadline = absl::Minutes(30);
 
@@ -141,6 +145,8 @@ struct ManagerOptions {
   // Since 1970, UTC. Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
   std::function<void(const SaveReport& report)> on_saved = {};
+  // A file to which the owner appends each report, a line of JSON. Empty: none.
+  std::string statistics_path = {};
   std::function<void(const RestoreReport& report)> on_restored = {};
 };
 
@@ -226,7 +232,9 @@ class CheckpointManager {
 
   // Thread-safe, and of this rank alone: no other rank need call them.
   bool IsSavingInProgress() const;
-  // This machine will soon be taken away: policies hear of it on the owner.
+  // This machine will soon be taken away: policies hear of it with the next
+  // step, whichever rank it is, and then all ranks say so. May be called by a
+  // signal handler.
   void SetPreempted();
   bool preempted() const;
 

@@ -45,6 +45,10 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
 
 }  // namespace
 
+absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline) {
+  return ranks.rank() == kOwnerRank ? deadline : 2 * deadline;
+}
+
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline) {
   if (ranks->world_size() == 1) return status;
@@ -52,8 +56,9 @@ absl::Status Agree(Coordinator* ranks, absl::string_view tag,
   // A gathering that failed has failed on all ranks that took part; the others
   // learn of it here.
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
-  CKPTDB_ASSIGN_OR_RETURN(const std::string all,
-                          ranks->Broadcast(tag, EncodeStatus(own), deadline));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string all,
+      ranks->Broadcast(tag, EncodeStatus(own), AfterGather(*ranks, deadline)));
   return DecodeStatus(all);
 }
 

@@ -62,6 +62,10 @@ class Coordinator {
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 };
 
+// For a broadcast after a gathering: the owner has waited for the ranks to
+// bring what was gathered before it comes to it, for `deadline` at the most.
+absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
+
 // Brings all ranks to one status: OK when all of `status` are, else the error
 // of the lowest rank that has one, with "rank R: " before it where there is
 // more than one rank.

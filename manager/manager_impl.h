@@ -86,8 +86,10 @@ class CheckpointManager::Impl {
   std::string BaseReason() const;
   absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
                                      const SaveRequest& request);
-  absl::StatusOr<StepOutcome> Share(const internal::Announcement& own,
+  absl::StatusOr<StepOutcome> Share(std::optional<SaveDecision> wanted,
                                     const SaveRequest& request);
+  absl::Status GatherPreempted();
+  absl::Status PromoteWhenPreempted(SaveDecision* decision);
   absl::Status Capture(Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;
@@ -135,6 +137,7 @@ class CheckpointManager::Impl {
 
   int64_t global_step_ = 0;
   std::unique_ptr<Round> round_;
+  int64_t last_save_micros_ = 0;
   int64_t waited_micros_ = 0;  // for the round before the next one
   absl::Status error_;         // of the background, not yet raised
   int64_t failures_in_a_row_ = 0;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/staged.h"
 #include "ckptdb/schema/status.h"
@@ -38,28 +39,41 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
   global_step_ = step;
   SaveRequest request;
   request.metrics = metrics;
-  return Share(is_owner() ? Announce(std::nullopt, request) : Announcement(),
-               request);
+  return Share(std::nullopt, request);
 }
 
 absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
     const SaveRequest& request) {
   CKPTDB_ASSIGN_OR_RETURN(
       const StepOutcome outcome,
-      Share(is_owner()
-                ? Announce(SaveDecision{request.kind, request.why}, request)
-                : Announcement(),
-            request));
+      Share(SaveDecision{request.kind, request.why}, request));
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", outcome.step, " is not saved: ", outcome.decision.why));
 }
 
+// Whether any rank is; the owner learns of it.
+absl::Status CheckpointManager::Impl::GatherPreempted() {
+  if (world_size() == 1) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> flags,
+      ranks_->Gather(absl::StrCat("preempted at step ", global_step_),
+                     preempted_ ? "1" : "", options_.deadline));
+  for (const std::string& flag : flags) {
+    if (!flag.empty()) preempted_ = true;
+  }
+  return absl::OkStatus();
+}
+
 // The owner's announcement, to all ranks and through all of them.
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
-    const Announcement& own, const SaveRequest& request) {
-  const absl::StatusOr<std::string> bytes = ranks_->Broadcast(
-      absl::StrCat("step ", global_step_), Encode(own), options_.deadline);
+    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  Announcement own;
+  own.error = GatherPreempted();
+  if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
+  const absl::StatusOr<std::string> bytes =
+      ranks_->Broadcast(absl::StrCat("step ", global_step_), Encode(own),
+                        AfterGather(*ranks_, options_.deadline));
   if (!bytes.ok()) {
     if (own.decision.kind != SaveKind::kNone) {
       // What was begun for nothing is swept, whether or not this succeeds.
@@ -77,6 +91,7 @@ Announcement CheckpointManager::Impl::Announce(
     std::optional<SaveDecision> wanted, const SaveRequest& request) {
   Announcement announced;
   announced.step = global_step_;
+  announced.preempted = preempted_;
   bool busy = IsSavingInProgress();
   announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
   if (busy && announced.decision.kind != SaveKind::kNone) {
@@ -85,6 +100,9 @@ Announcement CheckpointManager::Impl::Announce(
   announced.settle = !busy;
   if (announced.settle) Settle();
   announced.error.Update(TakeError());
+  if (!wanted.has_value() && announced.error.ok()) {
+    announced.error = PromoteWhenPreempted(&announced.decision);
+  }
   if (announced.error.ok() && announced.decision.kind != SaveKind::kNone) {
     announced.error = Begin(request, &announced);
   }
@@ -119,6 +137,26 @@ SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
     decision = *coalesced_;
   }
   return decision;
+}
+
+// A step that is there is better than one that will not be in time.
+absl::Status CheckpointManager::Impl::PromoteWhenPreempted(
+    SaveDecision* decision) {
+  if (!preempted_ || decision->kind == SaveKind::kNone || !parent_ ||
+      absl::Microseconds(last_save_micros_) <= options_.preemption_grace) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<StepRecord> newest = store_->FindStep(parent_->step);
+  if (!newest.ok() || !newest->ephemeral) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(parent_->step, false));
+  *decision = {
+      SaveKind::kNone,
+      absl::StrCat("preempted; step ", parent_->step,
+                   " is permanent now instead, as the save before took ",
+                   absl::FormatDuration(absl::Microseconds(last_save_micros_)),
+                   ", and ", absl::FormatDuration(options_.preemption_grace),
+                   " are left")};
+  return absl::OkStatus();
 }
 
 // What becomes of a decision to save while a save is in progress.
@@ -188,6 +226,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
     Announcement announced, const SaveRequest& request) {
   const Clock::time_point begin = Clock::now();
   if (announced.settle) Settle();
+  if (announced.preempted) preempted_ = true;
   if (!announced.error.ok()) {
     error_ = absl::OkStatus();
     return announced.error;
@@ -294,7 +333,8 @@ absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string all,
-      ranks_->Broadcast(tag, internal::Encode(bases), options_.deadline));
+      ranks_->Broadcast(tag, internal::Encode(bases),
+                        AfterGather(*ranks_, options_.deadline)));
   bases.clear();
   CKPTDB_RETURN_IF_ERROR(internal::Decode(all, &bases));
   return bases;
@@ -338,8 +378,8 @@ void CheckpointManager::Impl::RunRound(Round* round) {
       store_->Abandon(round->announced.version).IgnoreError();
     }
   }
-  const absl::StatusOr<std::string> all =
-      background_ranks_->Broadcast(tag, Encode(own), options_.deadline);
+  const absl::StatusOr<std::string> all = background_ranks_->Broadcast(
+      tag, Encode(own), AfterGather(*background_ranks_, options_.deadline));
   round->outcome = own;
   // What the owner has committed is committed, whoever heard of it.
   if (!is_owner()) {
@@ -446,6 +486,9 @@ void CheckpointManager::Impl::Report(Round* round) {
   } else {
     round->pending->Finish(report.result);
   }
+  if (is_owner() && !options_.statistics_path.empty()) {
+    internal::AppendStatistics(options_.statistics_path, report);
+  }
   if (options_.on_saved) options_.on_saved(report);
 }
 
@@ -458,6 +501,7 @@ void CheckpointManager::Impl::Settle() {
   }
   const std::unique_ptr<Round> round = std::move(round_);
   const absl::Status& status = round->outcome.status;
+  last_save_micros_ = round->report.finished_micros;
   if (status.ok()) {
     failures_in_a_row_ = 0;
     return Adopt(*round);

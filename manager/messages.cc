@@ -68,6 +68,7 @@ absl::Status Parse(absl::string_view bytes, Read read) {
 std::string Encode(const Announcement& message) {
   return ToBytes({{"error", ToJson(message.error)},
                   {"settle", message.settle},
+                  {"preempted", message.preempted},
                   {"step", message.step},
                   {"kind", static_cast<int>(message.decision.kind)},
                   {"why", message.decision.why},
@@ -80,6 +81,7 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
   return Parse(bytes, [&](const Json& json) {
     message->error = StatusFrom(json.at("error"));
     json.at("settle").get_to(message->settle);
+    json.at("preempted").get_to(message->preempted);
     json.at("step").get_to(message->step);
     message->decision.kind = static_cast<SaveKind>(json.at("kind").get<int>());
     json.at("why").get_to(message->decision.why);

@@ -22,6 +22,7 @@ struct Announcement {
   absl::Status error;
   // The save before this one is over, and each rank takes note of its end.
   bool settle = false;
+  bool preempted = false;  // some rank's machine will be taken away
   int64_t step = 0;
   SaveDecision decision;
   // When it is saved:

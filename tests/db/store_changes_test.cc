@@ -293,6 +293,38 @@ TEST_F(StoreChangesTest, FlagsDoNotTouchTheRestOfTheRecord) {
   EXPECT_EQ(record, expected);
 }
 
+TEST_F(StoreChangesTest, MetricsMayComeLate) {
+  ASSERT_OK(Save(1, SmallContent(1), {.metrics = {{"auc", 0.5}, {"loss", 1}}}));
+  ASSERT_OK(store_->AddMetrics(1, {{"auc", 0.75}, {"recall", 0.25}}));
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(1));
+  EXPECT_EQ(record.metrics,
+            (Metrics{{"auc", 0.75}, {"loss", 1}, {"recall", 0.25}}));
+  EXPECT_THAT(
+      store_->AddMetrics(1, {{"", 1}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metric name")));
+  Metrics many;
+  for (size_t i = 0; i < kMaxMetrics; ++i) many[std::to_string(i)] = 1;
+  EXPECT_THAT(store_->AddMetrics(1, many),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("4099 metrics; the limit is 4096")));
+  EXPECT_THAT(store_->AddMetrics(2, {}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
+  ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(StoreChangesTest, EphemeralStepsBecomePermanent) {
+  ASSERT_OK(Save(1, SmallContent(1), {.ephemeral = true}));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  ASSERT_OK(store_->SetEphemeral(1, false));
+  ASSERT_OK(store_->SetEphemeral(2, true));
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const StepRecord one, store_->FindStep(1));
+  EXPECT_FALSE(one.ephemeral);
+  ASSERT_OK_AND_ASSIGN(const StepRecord two, store_->FindStep(2));
+  EXPECT_TRUE(two.ephemeral);
+}
+
 TEST_F(StoreChangesTest, RetiresWithTheCommit) {
   for (const int64_t step : {1, 2, 3}) {
     ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));

@@ -491,6 +491,89 @@ TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
                                  StepKind::kFull, StepKind::kDelta));
 }
 
+class PreemptedTest : public ManagerTest {
+ protected:
+  // Step 2 is ephemeral; then the machine is to be taken away.
+  absl::StatusOr<StepOutcome> PreemptAfterTwo(absl::Duration grace) {
+    options_.preemption_grace = grace;
+    options_.schedule.permanent = OnPreemption();
+    const auto every = FixedInterval(2);
+    EXPECT_OK(every);
+    options_.schedule.ephemeral = *every;
+    Start();
+    TrainTo(2);
+    EXPECT_OK(manager_->WaitUntilFinished());
+    EXPECT_FALSE(manager_->preempted());
+    manager_->SetPreempted();
+    auto outcome = TrainStep();
+    EXPECT_OK(manager_->Close());
+    return outcome;
+  }
+};
+
+TEST_F(PreemptedTest, TheNextStepIsSaved) {
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
+                       PreemptAfterTwo(absl::InfiniteDuration()));
+  EXPECT_EQ(outcome.decision.why, "preempted");
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(3));
+  EXPECT_FALSE(saved.ephemeral);
+}
+
+TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
+                       PreemptAfterTwo(absl::ZeroDuration()));
+  EXPECT_FALSE(outcome.save.has_value());
+  EXPECT_THAT(outcome.decision.why, HasSubstr("step 2 is permanent now"));
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
+  EXPECT_FALSE(saved.ephemeral);
+}
+
+TEST_F(ManagerTest, LogsWhatSavesCost) {
+  options_.statistics_path = dir_.path() + "/statistics";
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  model_->users.FailWith(absl::UnavailableError("no \"rows\""));
+  TrainTo(4);
+  EXPECT_FALSE(manager_->Close().ok());
+  std::ifstream log(options_.statistics_path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(log, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0], HasSubstr(R"({"step":2,"kind":"permanent","why":)"
+                                  R"("step 2 is a multiple of 2","status":)"
+                                  R"("OK","attempt":1,"saved_as":"full",)"));
+  EXPECT_THAT(lines[1], HasSubstr(R"("status":"UNAVAILABLE","error":"table)"
+                                  R"( \"user\": no \"rows\"")"));
+}
+
+// What a save takes is given back or used again.
+TEST_F(ManagerTest, TwoHundredSavesDoNotGrow) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  options_.store.background_sweep = true;
+  options_.base_every = 5;
+  Start();
+  const auto resident_pages = [] {
+    std::ifstream statm("/proc/self/statm");
+    int64_t all = 0;
+    int64_t resident = 0;
+    statm >> all >> resident;
+    return resident;
+  };
+  TrainTo(100);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  const int64_t before = resident_pages();
+  TrainTo(300);
+  ASSERT_OK(manager_->Close());
+  constexpr int64_t kPages = 4096;  // 16 MiB
+  EXPECT_LE(resident_pages(), before + kPages);
+  EXPECT_THAT(Steps(), ElementsAre(299, 300));
+  ExpectStepHolds(300);
+}
+
 TEST_F(ManagerTest, OptionsAreChecked) {
   TestModel model;
   const auto expect = [&](const ManagerOptions& options,

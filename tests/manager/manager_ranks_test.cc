@@ -226,6 +226,23 @@ TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
   EXPECT_EQ(store->Steps().size(), 1U);
 }
 
+TEST_F(ManagerRanksTest, OnePreemptedIsAllPreempted) {
+  options_.schedule.permanent = OnPreemption();
+  EXPECT_THAT(Run(3,
+                  [](Rank* rank) -> absl::Status {
+                    CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
+                    EXPECT_FALSE(rank->manager->preempted());
+                    if (rank->rank == 2) rank->manager->SetPreempted();
+                    CKPTDB_RETURN_IF_ERROR(TrainTo(3, rank));
+                    EXPECT_TRUE(rank->manager->preempted());
+                    return absl::OkStatus();
+                  }),
+              Each(IsOk()));
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, store->Latest());
+  EXPECT_EQ(latest.version.step, 3);
+}
+
 TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {
   ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
   EXPECT_THAT(
