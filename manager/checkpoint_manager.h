@@ -230,14 +230,15 @@ class CheckpointManager {
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run = false);
 
-  // Thread-safe, and of this rank alone: no other rank need call them.
-  bool IsSavingInProgress() const;
-  // This machine will soon be taken away: policies hear of it with the next
-  // step, whichever rank it is, and then all ranks say so. May be called by a
-  // signal handler.
+  // Thread-safe, and of this rank alone: no other rank need call them. This
+  // machine will soon be taken away: policies hear of it with the next step,
+  // whichever rank it is, and then all ranks say so. SetPreempted may be called
+  // by a signal handler.
   void SetPreempted();
   bool preempted() const;
 
+  // Of this rank alone, too.
+  bool IsSavingInProgress() const;
   // Raises the error of the last save in the background if it was not raised
   // yet.
   absl::Status CheckForErrors();

@@ -90,6 +90,7 @@ class CheckpointManager::Impl {
                                     const SaveRequest& request);
   absl::Status GatherPreempted();
   absl::Status PromoteWhenPreempted(SaveDecision* decision);
+  bool StartRound(Round* round);
   absl::Status Capture(Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;

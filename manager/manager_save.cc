@@ -1,6 +1,7 @@
 // How a manager saves: announced by the owner, copied while the training waits,
 // staged and published beside it.
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -224,8 +225,8 @@ std::string CheckpointManager::Impl::BaseReason() const {
 // What every rank does with an announcement.
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
     Announcement announced, const SaveRequest& request) {
-  const Clock::time_point begin = Clock::now();
   if (announced.settle) Settle();
+  const Clock::time_point begin = Clock::now();
   if (announced.preempted) preempted_ = true;
   if (!announced.error.ok()) {
     error_ = absl::OkStatus();
@@ -253,14 +254,21 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   round->part.status = Capture(round);
   round->pending->SetStaged(round->part.status);
   report.blocking_micros = MicrosSince(begin) + report.waited_micros;
-  if (options_.async) {
-    round->thread = std::thread([this, round] { RunRound(round); });
-    return outcome;
-  }
+  if (options_.async && StartRound(round)) return outcome;
   RunRound(round);
   Settle();
   CKPTDB_RETURN_IF_ERROR(TakeError());
   return outcome;
+}
+
+// False when the machine has no thread for it.
+bool CheckpointManager::Impl::StartRound(Round* round) {
+  try {
+    round->thread = std::thread([this, round] { RunRound(round); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 // The model as it is now: copied, or else staged, so that it may change.
