@@ -79,6 +79,7 @@ class CheckpointManager::Impl {
   internal::Announcement Announce(std::optional<SaveDecision> wanted,
                                   const SaveRequest& request);
   SaveDecision DecideStep(bool busy);
+  void NoteDecision(const internal::Announcement& announced);
   absl::Status WhenBusy(SaveDecision* decision, bool* busy);
   absl::Status Begin(const SaveRequest& request,
                      internal::Announcement* announced);

@@ -235,6 +235,8 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   report.loaded.path = report.path;
   if (IsOwn(request.path)) {
     CKPTDB_RETURN_IF_ERROR(GoOnFrom(step));
+    // Rows that were there besides are not in the step.
+    if (!all.hashtable_clear) base_due_ = "a restore was merged into the model";
   } else {
     base_due_ = absl::StrCat("the model was loaded from ", report.path);
   }

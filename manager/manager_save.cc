@@ -94,6 +94,8 @@ Announcement CheckpointManager::Impl::Announce(
   announced.step = global_step_;
   announced.preempted = preempted_;
   bool busy = IsSavingInProgress();
+  // A decision knows of the save that has ended.
+  if (!busy) Settle();
   announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
   if (busy && announced.decision.kind != SaveKind::kNone) {
     announced.error = WhenBusy(&announced.decision, &busy);
@@ -107,14 +109,21 @@ Announcement CheckpointManager::Impl::Announce(
   if (announced.error.ok() && announced.decision.kind != SaveKind::kNone) {
     announced.error = Begin(request, &announced);
   }
-  history_.NoteSaved(
-      global_step_,
-      absl::StrCat(
-          announced.decision.kind == SaveKind::kNone ? "not saved: " : "",
-          announced.decision.why,
-          announced.error.ok() ? "" : "; " + announced.error.ToString()));
+  NoteDecision(announced);
   if (!announced.error.ok()) announced.decision.kind = SaveKind::kNone;
   return announced;
+}
+
+void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
+  const bool saved = announced.decision.kind != SaveKind::kNone;
+  if (announced.error.ok()) {
+    history_.NoteSaved(announced.step, absl::StrCat(saved ? "" : "not saved: ",
+                                                    announced.decision.why));
+  } else if (!history_.Find(announced.step).has_value()) {
+    // Else it was saved before, or is known not to be.
+    history_.NoteSaved(announced.step,
+                       absl::StrCat("not saved: ", announced.error.ToString()));
+  }
 }
 
 SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
@@ -493,6 +502,11 @@ void CheckpointManager::Impl::Report(Round* round) {
     round->pending->Finish(report.status);
   } else {
     round->pending->Finish(report.result);
+  }
+  if (is_owner() && !report.status.ok()) {
+    history_.NoteSaved(report.step,
+                       absl::StrCat("not saved, although ", report.why, ": ",
+                                    report.status.ToString()));
   }
   if (is_owner() && !options_.statistics_path.empty()) {
     internal::AppendStatistics(options_.statistics_path, report);

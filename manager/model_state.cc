@@ -5,7 +5,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/names.h"
+#include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -55,7 +58,12 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
 }
 
 absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
-  CKPTDB_RETURN_IF_ERROR(Register(name, /*is_null=*/false));
+  const absl::StatusOr<int64_t> elements =
+      ElementCount(tensor.shape, DTypeBytes(tensor.dtype));
+  CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+      elements.status(), absl::StrCat("state \"", name, "\"")));
+  CKPTDB_RETURN_IF_ERROR(
+      Register(name, tensor.data == nullptr && *elements > 0));
   tensors_.push_back({std::move(name), std::move(tensor)});
   return absl::OkStatus();
 }

@@ -476,9 +476,30 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
   EXPECT_THAT(manager_->Save(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
   EXPECT_FALSE(manager_->IsSavingInProgress());
+  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(2));
+  EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
   TrainTo(4);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
+}
+
+// A decision knows of the save before it, although nobody waited for it.
+TEST_F(ManagerTest, DecidesByTheNewestStep) {
+  std::vector<int64_t> newest;
+  ASSERT_OK_AND_ASSIGN(
+      options_.schedule.permanent,
+      SaveIf("noted", [&](const SaveContext& context) {
+        newest.push_back(context.last ? context.last->step : -1);
+        return true;
+      }));
+  Start();
+  for (int64_t step = 1; step <= 3; ++step) {
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    ASSERT_TRUE(outcome.save.has_value());
+    ASSERT_OK(outcome.save->WaitCommitted());
+  }
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(newest, ElementsAre(-1, 1, 2));
 }
 
 TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
@@ -543,6 +564,10 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 2U);
+  ASSERT_OK_AND_ASSIGN(const StepStory failed, manager_->Explain(4));
+  EXPECT_THAT(failed.saved,
+              HasSubstr("not saved, although step 4 is a multiple of 2: "
+                        "UNAVAILABLE: table"));
   EXPECT_THAT(lines[0], HasSubstr(R"({"step":2,"kind":"permanent","why":)"
                                   R"("step 2 is a multiple of 2","status":)"
                                   R"("OK","attempt":1,"saved_as":"full",)"));

@@ -246,6 +246,27 @@ TEST_F(LoadTest, TheNextSaveIsWhole) {
   }
 }
 
+// Nor were the rows that a merge has left in the table.
+TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
+  SaveIn("own", 4);
+  Start();
+  model_.users.Set(1000, 9);
+  RestoreRequest merge;
+  merge.mode = RestoreMode::kMerge;
+  ASSERT_OK(manager_->Restore(merge));
+  ASSERT_TRUE(model_.users.rows().contains(1000));
+  ASSERT_OK(manager_->StepTo(5));
+  ASSERT_OK(manager_->Save());
+  ASSERT_OK(manager_->Close());
+  TestModel saved;
+  ManagerOptions options;
+  options.path = Path("other");
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       CheckpointManager::Open(options, &saved.state));
+  ASSERT_OK(other->Load({From("own")}));
+  ExpectSame(saved, model_);
+}
+
 TEST_F(LoadTest, AStoreThatIsNotThereIsAnError) {
   Start();
   EXPECT_THAT(manager_->Load({From("nowhere")}),

@@ -16,7 +16,9 @@ TEST(ModelStateTest, ANameIsThereOnce) {
   TestModel model;
   const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
                               HasSubstr("state \"w\" is registered already"));
-  EXPECT_THAT(model.state.AddTensor("w", {}), taken);
+  EXPECT_THAT(
+      model.state.AddTensor("w", TensorState::Of(model.weights.data(), {6})),
+      taken);
   EXPECT_THAT(model.state.AddTable("w", &model.users), taken);
   EXPECT_THAT(model.state.AddIoState("w", &model.reader), taken);
   EXPECT_THAT(model.state.AddValue("w", &model.epoch), taken);
@@ -38,12 +40,21 @@ TEST(ModelStateTest, NullIsNoState) {
   const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
                              HasSubstr("state \"x\" is null"));
   ModelState& state = model.state;
+  EXPECT_THAT(state.AddTensor("x", TensorState::Of<float>(nullptr, {1})), null);
   EXPECT_THAT(state.AddTable("x", nullptr), null);
   EXPECT_THAT(state.AddIoState("x", nullptr), null);
   EXPECT_THAT(state.AddObject("x", nullptr), null);
   EXPECT_THAT(state.AddValue("x", static_cast<double*>(nullptr)), null);
   // What was refused was not registered.
   EXPECT_OK(state.AddTable("x", &model.users));
+}
+
+TEST(ModelStateTest, TensorsHaveAShape) {
+  TestModel model;
+  EXPECT_THAT(
+      model.state.AddTensor("x", TensorState::Of(model.weights.data(), {-1})),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("state \"x\": ")));
+  EXPECT_OK(model.state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
 }
 
 TEST(ModelStateTest, ValuesComeBackAsTheyWere) {
