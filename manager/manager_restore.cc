@@ -39,22 +39,6 @@ absl::StatusOr<StepRecord> PickBest(const std::vector<StepRecord>& all,
       "none of ", all.size(), " steps has a metric \"", best.metric, "\""));
 }
 
-// The step saved last.
-absl::StatusOr<StepRecord> PickLatest(const std::vector<StepRecord>& all) {
-  const StepRecord* latest = nullptr;
-  for (const StepRecord& record : all) {
-    if (record.quarantined) continue;
-    if (latest == nullptr ||
-        StateOf(*latest).attempt < StateOf(record).attempt) {
-      latest = &record;
-    }
-  }
-  if (latest != nullptr) return *latest;
-  return absl::NotFoundError(
-      all.empty() ? "no step is committed"
-                  : absl::StrCat("all ", all.size(), " steps are quarantined"));
-}
-
 }  // namespace
 
 bool CheckpointManager::Impl::IsOwn(const std::string& path) const {
@@ -158,8 +142,6 @@ absl::StatusOr<internal::LoadPlan> CheckpointManager::Impl::PlanFor(
 // On the owner.
 absl::StatusOr<StepRecord> CheckpointManager::Impl::PickStep(
     const RestoreRequest& request, Reader* other) const {
-  const std::vector<StepRecord> steps =
-      other != nullptr ? other->Steps() : store_->Steps();
   if (request.step.has_value()) {
     CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
                             other != nullptr ? other->FindStep(*request.step)
@@ -169,8 +151,13 @@ absl::StatusOr<StepRecord> CheckpointManager::Impl::PickStep(
         absl::StrCat("step ", *request.step, " of store ", options_.path,
                      " is quarantined: no training can go on from it"));
   }
-  if (!request.best) return PickLatest(steps);
-  if (options_.best.has_value()) return PickBest(steps, *options_.best);
+  if (!request.best) {
+    return other != nullptr ? other->Latest() : store_->Latest();
+  }
+  if (options_.best.has_value()) {
+    return PickBest(other != nullptr ? other->Steps() : store_->Steps(),
+                    *options_.best);
+  }
   return absl::FailedPreconditionError(
       "which step is best was not said in ManagerOptions::best");
 }

@@ -1,111 +1,20 @@
-// The manager of a single process.
+// What a manager of a single process saves and keeps.
 #include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
-#include <condition_variable>
+#include <filesystem>
 #include <fstream>
 #include <future>
 
-#include "ckptdb/db/reader.h"
-#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
 #include "ckptdb/tests/support/long_run.h"
-#include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// Holds the threads that come to a point.
-class Gate {
- public:
-  void Close() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    open_ = false;
-  }
-  void Open() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void Pass() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return open_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = true;
-};
-
-class ManagerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    options_.path = dir_.path() + "/store";
-    options_.store.background_sweep = false;
-    // The tables are so small that their changes are as large as they are.
-    options_.bounds.max_delta_ratio = 100;
-    options_.stage.on_point = [this](absl::string_view) { gate_.Pass(); };
-    options_.on_saved = [this](const SaveReport& report) {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      reports_.push_back(report);
-    };
-    options_.now_micros = [this] { return now_micros_; };
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
-  }
-  void TearDown() override { gate_.Open(); }
-
-  // A new process, as it were.
-  void Start() {
-    manager_.reset();
-    model_ = std::make_unique<TestModel>();
-    ASSERT_OK_AND_ASSIGN(manager_,
-                         CheckpointManager::Open(options_, &model_->state));
-  }
-
-  absl::StatusOr<StepOutcome> TrainStep(const Metrics& metrics = {}) {
-    model_->Train(manager_->global_step() + 1);
-    return manager_->Step(metrics);
-  }
-  void TrainTo(int64_t step) {
-    while (manager_->global_step() < step) ASSERT_OK(TrainStep());
-  }
-  // What was saved as `step` is a model that was trained so far.
-  void ExpectStepHolds(int64_t step) {
-    SCOPED_TRACE(step);
-    TestModel loaded;
-    ManagerOptions options;
-    options.path = dir_.path() + "/other";
-    ASSERT_OK_AND_ASSIGN(const auto other,
-                         CheckpointManager::Open(options, &loaded.state));
-    RestoreRequest request;
-    request.step = step;
-    request.path = options_.path;
-    ASSERT_OK(other->Restore(request));
-    TestModel expected;
-    testing::TrainTo(step, &expected);
-    ExpectSame(loaded, expected);
-  }
-  std::vector<int64_t> Steps() {
-    std::vector<int64_t> steps;
-    for (const StepRecord& record : manager_->store()->Steps()) {
-      steps.push_back(record.version.step);
-    }
-    return steps;
-  }
-
-  TempDir dir_;
-  Gate gate_;
-  int64_t now_micros_ = 1'000'000;
-  ManagerOptions options_;
-  std::mutex mutex_;
-  std::vector<SaveReport> reports_;
-  std::unique_ptr<TestModel> model_;
-  std::unique_ptr<CheckpointManager> manager_;
-};
 
 // Whether saves go on beside the training, and the copy fits the budget.
 struct Mode {
@@ -166,16 +75,6 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Mode{"copied", true, uint64_t{1} << 20},
                       Mode{"over_budget", true, 0}, Mode{"sync", false, 0}),
     [](const auto& mode) { return mode.param.name; });
-
-TEST_F(ManagerTest, NothingToRestoreIsNotFound) {
-  Start();
-  EXPECT_THAT(manager_->Restore(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step")));
-  RestoreRequest request;
-  request.step = 5;
-  EXPECT_THAT(manager_->Restore(request),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
-}
 
 TEST_F(ManagerTest, TheModelMayChangeOnceItIsStaged) {
   Start();
@@ -373,101 +272,6 @@ TEST_F(ManagerTest, KeepsWhatIsPinnedAndWhatItBeganFrom) {
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 8));
-}
-
-TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
-  Start();
-  TrainTo(6);
-  Start();
-  RestoreRequest request;
-  request.step = 2;
-  ASSERT_OK(manager_->Restore(request));
-  EXPECT_EQ(manager_->global_step(), 2);
-  TrainTo(4);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
-  ExpectStepHolds(4);
-  // And once more in the same process, the model being another by now.
-  TrainTo(5);
-  ASSERT_OK(manager_->Restore(request));
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
-  EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  ExpectStepHolds(4);
-}
-
-TEST_F(ManagerTest, RestoresTheBest) {
-  options_.best = BestOptions{.metric = "auc"};
-  Start();
-  for (const double auc : {0.1, 0.5, 0.1, 0.9, 0.1, 0.7}) {
-    ASSERT_OK(TrainStep({{"auc", auc}}));
-  }
-  ASSERT_OK(manager_->Close());
-  Start();
-  RestoreRequest request;
-  request.best = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
-  EXPECT_EQ(report.version.step, 4);
-}
-
-TEST_F(ManagerTest, FallsBackFromADamagedStep) {
-  Start();
-  TrainTo(4);
-  ASSERT_OK(manager_->Close());
-  manager_.reset();
-  // The newest file of small saves.
-  std::filesystem::path newest;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(options_.path + "/db")) {
-    if (entry.path().extension() != ".sst") continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (bytes.find("ckptdb.greatest_key") != std::string::npos) {
-      newest = std::max(newest, entry.path());
-    }
-  }
-  {
-    std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(30);
-    file.put('\x5a');
-  }
-  Start();
-  RestoreRequest named;
-  named.step = 4;
-  named.fall_back = true;
-  EXPECT_THAT(manager_->Restore(named).status(),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
-  RestoreRequest any;
-  any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(any));
-  EXPECT_EQ(report.version.step, 2);
-  EXPECT_THAT(report.damaged, ElementsAre(4));
-  ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
-                       manager_->store()->FindStep(4));
-  EXPECT_TRUE(damaged.quarantined);
-  TrainTo(4);  // written over
-  ASSERT_OK(manager_->Close());
-  ExpectStepHolds(4);
-}
-
-TEST_F(ManagerTest, MissingStateIsAnError) {
-  Start();
-  TrainTo(2);
-  ASSERT_OK(manager_->Close());
-  manager_.reset();
-  float more = 5;
-  ASSERT_OK(model_->state.AddTensor("more", TensorState::Of(&more, {1})));
-  ASSERT_OK(model_->state.AddValue("later", &model_->epoch));
-  ASSERT_OK_AND_ASSIGN(manager_,
-                       CheckpointManager::Open(options_, &model_->state));
-  const std::vector<float> before = model_->weights;
-  model_->weights[0] = 77;
-  EXPECT_THAT(
-      manager_->Restore(),
-      StatusIs(absl::StatusCode::kNotFound,
-               HasSubstr("step 2 has no extra \"later\", dense \"more\"")));
-  EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
 }
 
 TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {

@@ -1,0 +1,108 @@
+// A manager of a single process, and its model.
+#ifndef CKPTDB_TESTS_MANAGER_MANAGER_FIXTURE_H_
+#define CKPTDB_TESTS_MANAGER_MANAGER_FIXTURE_H_
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+
+// Holds the threads that come to a point.
+class Gate {
+ public:
+  void Close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = false;
+  }
+  void Open() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void Pass() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = true;
+};
+
+class ManagerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.path = dir_.path() + "/store";
+    options_.store.background_sweep = false;
+    // The tables are so small that their changes are as large as they are.
+    options_.bounds.max_delta_ratio = 100;
+    options_.stage.on_point = [this](absl::string_view) { gate_.Pass(); };
+    options_.on_saved = [this](const SaveReport& report) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      reports_.push_back(report);
+    };
+    options_.now_micros = [this] { return now_micros_; };
+    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
+  }
+  void TearDown() override { gate_.Open(); }
+
+  // A new process, as it were.
+  void Start() {
+    manager_.reset();
+    model_ = std::make_unique<TestModel>();
+    ASSERT_OK_AND_ASSIGN(manager_,
+                         CheckpointManager::Open(options_, &model_->state));
+  }
+
+  absl::StatusOr<StepOutcome> TrainStep(const Metrics& metrics = {}) {
+    model_->Train(manager_->global_step() + 1);
+    return manager_->Step(metrics);
+  }
+  void TrainTo(int64_t step) {
+    while (manager_->global_step() < step) ASSERT_OK(TrainStep());
+  }
+  // What was saved as `step` is a model that was trained so far.
+  void ExpectStepHolds(int64_t step) {
+    SCOPED_TRACE(step);
+    TestModel loaded;
+    ManagerOptions options;
+    options.path = dir_.path() + "/other";
+    ASSERT_OK_AND_ASSIGN(const auto other,
+                         CheckpointManager::Open(options, &loaded.state));
+    RestoreRequest request;
+    request.step = step;
+    request.path = options_.path;
+    ASSERT_OK(other->Restore(request));
+    TestModel expected;
+    testing::TrainTo(step, &expected);
+    ExpectSame(loaded, expected);
+  }
+  std::vector<int64_t> Steps() {
+    std::vector<int64_t> steps;
+    for (const StepRecord& record : manager_->store()->Steps()) {
+      steps.push_back(record.version.step);
+    }
+    return steps;
+  }
+
+  TempDir dir_;
+  Gate gate_;
+  int64_t now_micros_ = 1'000'000;
+  ManagerOptions options_;
+  std::mutex mutex_;
+  std::vector<SaveReport> reports_;
+  std::unique_ptr<TestModel> model_;
+  std::unique_ptr<CheckpointManager> manager_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_MANAGER_FIXTURE_H_

@@ -1,0 +1,123 @@
+// What a manager restores, and what becomes of the steps after it.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(ManagerTest, NothingToRestoreIsNotFound) {
+  Start();
+  EXPECT_THAT(manager_->Restore(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step")));
+  RestoreRequest request;
+  request.step = 5;
+  EXPECT_THAT(manager_->Restore(request),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
+}
+
+TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
+  Start();
+  TrainTo(6);
+  Start();
+  RestoreRequest request;
+  request.step = 2;
+  ASSERT_OK(manager_->Restore(request));
+  EXPECT_EQ(manager_->global_step(), 2);
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  ExpectStepHolds(4);
+  // And once more in the same process, the model being another by now.
+  TrainTo(5);
+  ASSERT_OK(manager_->Restore(request));
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  ExpectStepHolds(4);
+}
+
+TEST_F(ManagerTest, RestoresTheBest) {
+  options_.best = BestOptions{.metric = "auc"};
+  Start();
+  for (const double auc : {0.1, 0.5, 0.1, 0.9, 0.1, 0.7}) {
+    ASSERT_OK(TrainStep({{"auc", auc}}));
+  }
+  ASSERT_OK(manager_->Close());
+  Start();
+  RestoreRequest request;
+  request.best = true;
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
+  EXPECT_EQ(report.version.step, 4);
+}
+
+TEST_F(ManagerTest, FallsBackFromADamagedStep) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  manager_.reset();
+  // The newest file of small saves.
+  std::filesystem::path newest;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options_.path + "/db")) {
+    if (entry.path().extension() != ".sst") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (bytes.find("ckptdb.greatest_key") != std::string::npos) {
+      newest = std::max(newest, entry.path());
+    }
+  }
+  {
+    std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(30);
+    file.put('\x5a');
+  }
+  Start();
+  RestoreRequest named;
+  named.step = 4;
+  named.fall_back = true;
+  EXPECT_THAT(manager_->Restore(named).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
+  RestoreRequest any;
+  any.fall_back = true;
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(any));
+  EXPECT_EQ(report.version.step, 2);
+  EXPECT_THAT(report.damaged, ElementsAre(4));
+  ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
+                       manager_->store()->FindStep(4));
+  EXPECT_TRUE(damaged.quarantined);
+  TrainTo(4);  // written over
+  ASSERT_OK(manager_->Close());
+  ExpectStepHolds(4);
+}
+
+TEST_F(ManagerTest, MissingStateIsAnError) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  manager_.reset();
+  float more = 5;
+  ASSERT_OK(model_->state.AddTensor("more", TensorState::Of(&more, {1})));
+  ASSERT_OK(model_->state.AddValue("later", &model_->epoch));
+  ASSERT_OK_AND_ASSIGN(manager_,
+                       CheckpointManager::Open(options_, &model_->state));
+  const std::vector<float> before = model_->weights;
+  model_->weights[0] = 77;
+  EXPECT_THAT(
+      manager_->Restore(),
+      StatusIs(absl::StatusCode::kNotFound,
+               HasSubstr("step 2 has no extra \"later\", dense \"more\"")));
+  EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
