@@ -4,6 +4,8 @@
 #include <rocksdb/listener.h>
 
 #include <algorithm>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -55,11 +57,27 @@ std::string StagingOf(uint32_t attempt) {
   return absl::StrCat("staging/", attempt);
 }
 
-// Keeps the first error after which the database must not be used.
+// Keeps the first error after which the database must not be used. Damage that
+// a compaction of data meets is none: the compaction is given up, and all is as
+// it was.
 class Database::Listener : public rocksdb::EventListener {
  public:
-  void OnBackgroundError(rocksdb::BackgroundErrorReason,
+  // Comes before OnBackgroundError, on the same thread.
+  void OnCompactionCompleted(rocksdb::DB*,
+                             const rocksdb::CompactionJobInfo& job) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (HoldsData(job.cf_name) && job.status.IsCorruption()) {
+      given_up_.insert(std::this_thread::get_id());
+    } else {
+      given_up_.erase(std::this_thread::get_id());
+    }
+  }
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason,
                          rocksdb::Status* status) override {
+    if (reason == rocksdb::BackgroundErrorReason::kCompaction && GaveUp()) {
+      *status = rocksdb::Status::OK();
+      return;
+    }
     Fail(FromRocks(*status, "background work"));
   }
   // A database that has failed is not written to again, by RocksDB neither.
@@ -75,10 +93,21 @@ class Database::Listener : public rocksdb::EventListener {
     const std::lock_guard<std::mutex> lock(mutex_);
     return status_;
   }
+  // Whether a compaction was given up since the last call.
+  bool TakeDamage() { return damage_.exchange(false); }
 
  private:
+  bool GaveUp() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (given_up_.erase(std::this_thread::get_id()) == 0) return false;
+    damage_ = true;
+    return true;
+  }
+
   mutable std::mutex mutex_;
   absl::Status status_;
+  std::set<std::thread::id> given_up_;
+  std::atomic<bool> damage_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
@@ -115,7 +144,22 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const Environment& environment,
-    const std::string& scratch, bool direct_reads) {
+    bool direct_reads) {
+  constexpr int kTries = 20;
+  absl::StatusOr<std::unique_ptr<Database>> opened;
+  bool changed = true;
+  for (int i = 0; i < kTries && changed; ++i) {
+    opened = TryFollower(store, environment, direct_reads, &changed);
+  }
+  if (!changed) return opened;
+  return absl::UnavailableError(
+      absl::StrCat("\"", DatabasePath(store), "\" changed each of the ", kTries,
+                   " times that it was opened: ", opened.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
+    absl::string_view store, const Environment& environment, bool direct_reads,
+    bool* changed) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
@@ -123,30 +167,44 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
-  database->env_ = rocksdb::NewCompositeEnv(database->files_);
-  database->listener_ = std::make_shared<Listener>();
-  rocksdb::DBOptions options = DatabaseOptions(database->env_.get());
-  options.create_if_missing = false;
-  options.create_missing_column_families = false;
-  rocksdb::DB* rocks = nullptr;
-  const std::string path = DatabasePath(store);
+  *changed = false;
   bool none = false;
   CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&none));
   if (none) {
     return absl::NotFoundError(absl::StrCat("no store at \"", store, "\""));
   }
-  CKPTDB_RETURN_IF_ERROR(database->CheckFollowed(path));
-  // A file system that is not the machine's does not have it yet.
-  if (!environment.on_disk()) {
-    CKPTDB_RETURN_IF_ERROR(MakeFolders(database->files_.get(), scratch));
-  }
-  CKPTDB_RETURN_IF_ERROR(OpenError(
-      rocksdb::DB::OpenAsSecondary(options, path, scratch, FamilyDescriptors(),
-                                   &database->handles_, &rocks),
-      path));
-  database->rocks_.reset(rocks);
-  CKPTDB_ASSIGN_OR_RETURN(database->identity_, database->ReadIdentity());
+  *changed = true;
+  const std::string path = DatabasePath(store);
+  rocksdb::FileSystem* const files = database->files_.get();
+  CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
+  const absl::Status status = database->Follow(path);
+  CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
+  *changed = after.manifest != database->followed_.manifest;
+  CKPTDB_RETURN_IF_ERROR(status);
   return database;
+}
+
+absl::Status Database::Follow(const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
+  CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note));
+  env_ = rocksdb::NewCompositeEnv(files_);
+  listener_ = std::make_shared<Listener>();
+  rocksdb::DBOptions options = DatabaseOptions(env_.get());
+  options.create_if_missing = false;
+  options.create_missing_column_families = false;
+  rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(
+      OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
+                                             &handles_, &rocks),
+                path));
+  rocks_.reset(rocks);
+  return CheckSequence(note);
+}
+
+absl::StatusOr<bool> Database::IsCurrent() const {
+  CKPTDB_ASSIGN_OR_RETURN(const FolderState now,
+                          LookAtFolder(files_.get(), DatabasePath(store_)));
+  return now == followed_;
 }
 
 Database::~Database() {
@@ -195,18 +253,6 @@ absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
   if (absl::IsNotFound(bytes.status())) return ManifestNote();
   CKPTDB_RETURN_IF_ERROR(bytes.status());
   return DecodeManifestNote(*bytes).value_or(ManifestNote());
-}
-
-// The owner may begin a new MANIFEST between two looks, and remove the old one.
-absl::Status Database::CheckFollowed(const std::string& path) const {
-  constexpr int kLooks = 3;
-  absl::Status status;
-  for (int i = 0; i < kLooks; ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
-    status = CheckManifest(files_.get(), path, note);
-    if (status.ok()) return status;
-  }
-  return status;
 }
 
 absl::Status Database::CheckSequence(const ManifestNote& note) const {
@@ -303,6 +349,7 @@ absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
   CKPTDB_RETURN_IF_ERROR(status());
   rocksdb::WriteOptions options;
   options.sync = sync;
+  CKPTDB_RETURN_IF_ERROR(HoldCompactions());
   // The batch gets higher numbers than what is there by now, and what is
   // before it in the log is synced with it.
   const uint64_t before = rocks_->GetLatestSequenceNumber();
@@ -390,27 +437,21 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
       rocksdb::BottommostLevelCompaction::kForceOptimized;
   const rocksdb::Slice first = ToSlice(begin);
   const rocksdb::Slice last = ToSlice(end);
-  return Changed(rocks_->CompactRange(options, family(of), &first, &last),
-                 "compacting");
-}
-
-absl::StatusOr<std::string> Database::ReadIdentity() const {
-  absl::StatusOr<std::string> identity =
-      ReadFile(files_.get(), DatabasePath(store_) + "/IDENTITY");
-  // A database can be without.
-  if (absl::IsNotFound(identity.status())) return std::string();
-  return identity;
-}
-
-absl::Status Database::CatchUp() {
-  // RocksDB aborts the process where it finds another database in the folder.
-  CKPTDB_ASSIGN_OR_RETURN(const std::string identity, ReadIdentity());
-  if (identity != identity_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "\"", DatabasePath(store_),
-        "\" was removed, or replaced by another, since it was opened"));
+  const rocksdb::Status status =
+      rocks_->CompactRange(options, family(of), &first, &last);
+  if (HoldsData(family(of)->GetName()) && status.IsCorruption()) {
+    return FromRocks(status, "compacting");
   }
-  return FromRocksRead(rocks_->TryCatchUpWithPrimary(), "catching up");
+  return Changed(status, "compacting");
+}
+
+// RocksDB tries again each second, and has writes wait for its success when
+// there are many files.
+absl::Status Database::HoldCompactions() {
+  if (!listener_->TakeDamage()) return absl::OkStatus();
+  return Changed(rocks_->SetOptions(family(Family::kInline),
+                                    {{"disable_auto_compactions", "true"}}),
+                 "holding compactions");
 }
 
 }  // namespace ckptdb::internal

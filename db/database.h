@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/folder_state.h"
 #include "ckptdb/db/guarded_file_system.h"
 #include "ckptdb/db/manifest_note.h"
 #include "ckptdb/db/rocks_options.h"
@@ -45,11 +46,11 @@ class Database {
       absl::string_view store, const Environment& environment,
       const FileModes& modes, bool direct_reads);
 
-  // As a secondary instance, which follows the owner on CatchUp. Its log goes
-  // to `scratch`, a folder of this process alone.
+  // For reading, as of one moment, beside an owner or without one; nothing is
+  // written. NotFound when there is no store.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const Environment& environment,
-      const std::string& scratch, bool direct_reads);
+      bool direct_reads);
 
   ~Database();
   Database(const Database&) = delete;
@@ -90,13 +91,14 @@ class Database {
   // Deletes and compacts away what entries are left in each range of bulk.
   // There are none but after a failure: a version shares no file with another.
   absl::Status DeleteLeftovers(const KeyRanges& ranges);
-  // Rewrites a range of a family without what was deleted in it.
+  // Rewrites a range of a family without what was deleted in it. DataLoss when
+  // a file of data is damaged: all is as it was then, and nothing of that
+  // family is compacted until the database is opened again.
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
 
-  // Follower: to the owner's last write. FailedPrecondition when the folder is
-  // gone, or has another database.
-  absl::Status CatchUp();
+  // Of a follower: whether nothing was written since it was opened.
+  absl::StatusOr<bool> IsCurrent() const;
 
   // OK, or the I/O error after which the database was not used any more.
   absl::Status failure() const;
@@ -118,15 +120,21 @@ class Database {
   absl::Status Open(const std::string& path);
   absl::Status CheckPresence(bool* create) const;
   absl::StatusOr<ManifestNote> ReadWatermark() const;
-  absl::Status CheckFollowed(const std::string& path) const;
+  // `changed`: the owner has added to the MANIFEST meanwhile. What a MANIFEST
+  // names may be gone by the time that it is looked for, so that neither the
+  // database nor an error tells anything then.
+  static absl::StatusOr<std::unique_ptr<Database>> TryFollower(
+      absl::string_view store, const Environment& environment,
+      bool direct_reads, bool* changed);
+  absl::Status Follow(const std::string& path);
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
+  absl::Status HoldCompactions();
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
-  absl::StatusOr<std::string> ReadIdentity() const;
 
   std::string store_;
-  std::string identity_;  // follower: of the database when it was opened
+  FolderState followed_;  // follower: just before it was opened
   std::shared_ptr<GuardedFileSystem> files_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<Listener> listener_;

@@ -77,9 +77,14 @@ absl::Status ReplaceFile(FileSystem* files, const std::string& path,
 absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   const rocksdb::IOStatus status =
       files->FileExists(path, IOOptions(), nullptr);
-  if (status.IsNotFound() || status.IsPathNotFound()) return false;
-  CKPTDB_RETURN_IF_ERROR(
-      FromRocks(status, absl::StrCat("looking for \"", path, "\"")));
+  if (status.ok()) return true;
+  // RocksDB says so too of what it may not see, and of what is below a file.
+  uint64_t bytes = 0;
+  const rocksdb::IOStatus looked =
+      files->GetFileSize(path, IOOptions(), &bytes, nullptr);
+  if (looked.IsNotFound() || looked.IsPathNotFound()) return false;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(looked.ok() ? status : looked,
+                                   absl::StrCat("looking for \"", path, "\"")));
   return true;
 }
 

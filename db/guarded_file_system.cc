@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "ckptdb/db/direct_write_file.h"
 #include "ckptdb/db/ingest_file.h"
 #include "ckptdb/db/read_window.h"
@@ -26,8 +28,16 @@ std::optional<uint64_t> NumberOf(const std::string& path) {
   return ManifestNumber(absl::string_view(path).substr(path.rfind('/') + 1));
 }
 
+constexpr absl::string_view kTableSuffix = ".sst";
+// Of tables of LevelDB, for which RocksDB looks when one of its own is gone.
+constexpr absl::string_view kOldTableSuffix = ".ldb";
+
+bool IsTable(const std::string& path) {
+  return absl::EndsWith(path, kTableSuffix);
+}
+
 bool IsPrecious(const std::string& path) {
-  return NumberOf(path).has_value() || absl::EndsWith(path, ".sst");
+  return NumberOf(path).has_value() || IsTable(path);
 }
 
 // Where the file system cannot, the file is read as any other.
@@ -115,8 +125,13 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   if (!staging_.empty() && absl::StartsWith(path, staging_)) {
     return OpenIngestFile(base_, path, options, result, debug);
   }
+  if (absl::EndsWith(path, kOldTableSuffix)) {
+    return IOStatus::PathNotFound(
+        absl::StrCat(absl::StripSuffix(path, kOldTableSuffix), kTableSuffix),
+        "no such file");
+  }
   IOStatus status = target()->NewRandomAccessFile(path, options, result, debug);
-  if (!status.ok() || !absl::EndsWith(path, ".sst")) return status;
+  if (!status.ok() || !IsTable(path)) return status;
   uint64_t bytes = 0;
   // RocksDB asks for it as well, and reports what is wrong.
   if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {

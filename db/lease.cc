@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/database.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -34,8 +35,16 @@ std::string NewUuid() {
 
 absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
                         const Lease& lease) {
-  return ReplaceFile(files, LeasePath(store, lease.uuid), EncodeLease(lease),
-                     /*sync=*/false);
+  const std::string path = LeasePath(store, lease.uuid);
+  const std::string bytes = EncodeLease(lease);
+  absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/false);
+  if (!absl::IsNotFound(status)) return status;
+  // Copies of a store may be without the folder, as it was empty. No folder is
+  // made where the store itself is gone.
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      files->CreateDir(LeasesPath(store), rocksdb::IOOptions(), nullptr),
+      "making the folder of leases"));
+  return ReplaceFile(files, path, bytes, /*sync=*/false);
 }
 
 absl::Status RemoveLease(rocksdb::FileSystem* files, const std::string& store,

@@ -89,9 +89,14 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
                                             current, "\", but MANIFEST ",
                                             note.number, " was in use"));
   }
+  const std::string manifest = absl::StrCat(path, "/", current);
+  CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, manifest));
+  if (!exists) {
+    return absl::DataLossError(
+        absl::StrCat("\"", manifest, "\", which CURRENT names, is missing"));
+  }
   // A newer one begins with all that the older one has come to.
   if (*number > note.number) return absl::OkStatus();
-  const std::string manifest = absl::StrCat(path, "/", current);
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<uint64_t> hash,
                           HashStart(files, manifest, note.bytes));
   if (!hash.has_value()) {

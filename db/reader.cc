@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,37 +26,8 @@ namespace {
 
 using internal::Annotate;
 
-// The owner may be about to remove what a follower has just read of.
-constexpr int kCatchUpTries = 5;
-
-// The private folder that RocksDB wants for a secondary instance's log.
-class ScratchFolder {
- public:
-  static absl::StatusOr<std::unique_ptr<ScratchFolder>> Make() {
-    std::error_code error;
-    const auto base = std::filesystem::temp_directory_path(error);
-    if (error) {
-      return absl::UnavailableError(
-          absl::StrCat("no temporary folder: ", error.message()));
-    }
-    std::string path = (base / "ckptdb_reader.XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot make \"", path, "\""));
-    }
-    return std::unique_ptr<ScratchFolder>(new ScratchFolder(std::move(path)));
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
+// The owner may overwrite the step meanwhile.
+constexpr int kSecureTries = 5;
 
 }  // namespace
 
@@ -97,10 +65,16 @@ class Reader::Impl {
         environment_(options.environment != nullptr ? options.environment
                                                     : Environment::Default()) {}
 
+  std::shared_ptr<const internal::Database> database() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return database_;
+  }
+
+  struct Hold;
   template <typename Plan>
   struct Planned;
   template <typename Plan>
-  absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Secure(
+  absl::StatusOr<std::pair<Plan, std::shared_ptr<Hold>>> Secure(
       int64_t step,
       const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan);
   absl::StatusOr<std::shared_ptr<void>> TakeLease(
@@ -112,10 +86,10 @@ class Reader::Impl {
   const ReaderOptions options_;
   const std::shared_ptr<Environment> environment_;
   std::string uuid_;
-  std::unique_ptr<ScratchFolder> scratch_;
-  std::unique_ptr<internal::Database> database_;
 
-  mutable std::mutex mutex_;
+  std::mutex refresh_mutex_;  // held while the next database is opened
+  mutable std::mutex mutex_;  // of the database, and of what is in it
+  std::shared_ptr<const internal::Database> database_;
   internal::Catalog catalog_;
 
   std::mutex lease_mutex_;
@@ -133,20 +107,7 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
         absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
   }
   std::unique_ptr<Impl> impl(new Impl(path, options));
-  CKPTDB_ASSIGN_OR_RETURN(
-      const bool exists,
-      internal::Exists(impl->environment_->file_system().get(),
-                       internal::DatabasePath(path)));
-  if (!exists) {
-    return absl::NotFoundError(absl::StrCat("no store at \"", path, "\""));
-  }
-  CKPTDB_ASSIGN_OR_RETURN(impl->scratch_, ScratchFolder::Make());
-  CKPTDB_ASSIGN_OR_RETURN(impl->database_,
-                          internal::Database::OpenFollower(
-                              path, *impl->environment_, impl->scratch_->path(),
-                              options.direct_reads));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
-  impl->uuid_ = impl->catalog_.root.uuid;
   return impl;
 }
 
@@ -160,28 +121,43 @@ Reader::Impl::~Impl() {
 }
 
 absl::Status Reader::Impl::Refresh() {
-  absl::Status status;
-  for (int i = 0; i < kCatchUpTries; ++i) {
-    status = database_->CatchUp();
-    if (!status.ok()) continue;
-    absl::StatusOr<internal::Catalog> catalog =
-        internal::LoadCatalog(*database_);
-    status = catalog.status();
-    if (!status.ok()) continue;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    catalog_ = *std::move(catalog);
-    return absl::OkStatus();
+  const std::lock_guard<std::mutex> refresh(refresh_mutex_);
+  const std::shared_ptr<const internal::Database> before = database();
+  if (before != nullptr) {
+    const absl::StatusOr<bool> current = before->IsCurrent();
+    if (current.ok() && *current) return absl::OkStatus();
   }
-  return Annotate(status, path_);
+  absl::StatusOr<std::shared_ptr<const internal::Database>> opened =
+      internal::Database::OpenFollower(path_, *environment_,
+                                       options_.direct_reads);
+  const bool gone = before != nullptr && absl::IsNotFound(opened.status());
+  if (!gone) CKPTDB_RETURN_IF_ERROR(opened.status());
+  internal::Catalog catalog;
+  if (!gone) {
+    CKPTDB_ASSIGN_OR_RETURN(catalog,
+                            Annotate(internal::LoadCatalog(**opened), path_));
+    if (before == nullptr) uuid_ = catalog.root.uuid;
+  }
+  if (gone || catalog.root.uuid != uuid_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", path_,
+        "\" was removed, or replaced by another, since it was opened"));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  database_ = *std::move(opened);
+  catalog_ = std::move(catalog);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Usage> Reader::Impl::GetUsage() const {
+  std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    database = database_;
     catalog = catalog_;
   }
-  return internal::MeasureUsage(*database_, path_, catalog,
+  return internal::MeasureUsage(*database, path_, catalog,
                                 environment_->NowMicros(), nullptr);
 }
 
@@ -191,19 +167,29 @@ struct Reader::Impl::Planned {
   Version version;  // of the step, which tells whether it is still the same
   std::vector<Version> versions;
   Plan plan;
+  std::shared_ptr<const internal::Database> database;
+};
+
+// What an open step keeps as it is: given back lease first.
+struct Reader::Impl::Hold {
+  std::shared_ptr<const internal::Database> database;
+  std::shared_ptr<void> lease;
 };
 
 // The lease first, then a look whether the step is still there: the owner
 // reads the leases after the commit that retires a step. Either it sees the
 // lease, or this sees the step gone.
 template <typename Plan>
-absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Reader::Impl::Secure(
+auto Reader::Impl::Secure(
     int64_t step,
-    const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan) {
+    const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan)
+    -> absl::StatusOr<std::pair<Plan, std::shared_ptr<Hold>>> {
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   const auto locked_plan = [&]() -> absl::StatusOr<Planned<Plan>> {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return Annotate(make_plan(), path_);
+    absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(), path_);
+    if (made.ok()) made->database = database_;
+    return made;
   };
   absl::StatusOr<Planned<Plan>> planned = locked_plan();
   if (!planned.ok()) {
@@ -211,7 +197,7 @@ absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Reader::Impl::Secure(
     CKPTDB_RETURN_IF_ERROR(Refresh());
     planned = locked_plan();
   }
-  for (int i = 0; i < kCatchUpTries; ++i) {
+  for (int i = 0; i < kSecureTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
     CKPTDB_ASSIGN_OR_RETURN(std::shared_ptr<void> lease,
                             TakeLease(step, planned->versions));
@@ -223,33 +209,37 @@ absl::StatusOr<std::pair<Plan, std::shared_ptr<void>>> Reader::Impl::Secure(
         planned->versions != leased) {
       continue;
     }
-    return std::make_pair(std::move(planned->plan), std::move(lease));
+    auto hold = std::make_shared<Hold>();
+    hold->database = std::move(planned->database);
+    hold->lease = std::move(lease);
+    return std::make_pair(std::move(planned->plan), std::move(hold));
   }
   return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
-                                             " was overwritten ", kCatchUpTries,
+                                             " was overwritten ", kSecureTries,
                                              " times while it was opened"));
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
     int64_t step) {
   using Chain = std::vector<StepRecord>;
-  absl::StatusOr<std::pair<Chain, std::shared_ptr<void>>> secured =
+  absl::StatusOr<std::pair<Chain, std::shared_ptr<Hold>>> secured =
       Secure<Chain>(step, [&]() -> absl::StatusOr<Planned<Chain>> {
         CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                                 catalog_.FindStep(step));
         CKPTDB_ASSIGN_OR_RETURN(Chain chain,
                                 internal::ChainOf(catalog_, record));
         return Planned<Chain>{record.version, internal::VersionsOf(record),
-                              std::move(chain)};
+                              std::move(chain), nullptr};
       });
   CKPTDB_RETURN_IF_ERROR(secured.status());
-  return StepReader::Impl::Load(database_.get(), std::move(secured->first),
+  const internal::Database* const database = secured->second->database.get();
+  return StepReader::Impl::Load(database, std::move(secured->first),
                                 std::move(secured->second));
 }
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
     const Version& from, int64_t to) {
-  absl::StatusOr<std::pair<ChangePlan, std::shared_ptr<void>>> secured =
+  absl::StatusOr<std::pair<ChangePlan, std::shared_ptr<Hold>>> secured =
       Secure<ChangePlan>(to, [&]() -> absl::StatusOr<Planned<ChangePlan>> {
         CKPTDB_ASSIGN_OR_RETURN(ChangePlan plan,
                                 PlanChanges(catalog_, from, to));
@@ -258,10 +248,12 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
         versions.erase(std::unique(versions.begin(), versions.end()),
                        versions.end());
         return Planned<ChangePlan>{plan.to_chain.back().version,
-                                   std::move(versions), std::move(plan)};
+                                   std::move(versions), std::move(plan),
+                                   nullptr};
       });
   CKPTDB_RETURN_IF_ERROR(secured.status());
-  return ChangeReader::Impl::Load(database_.get(), std::move(secured->first),
+  const internal::Database* const database = secured->second->database.get();
+  return ChangeReader::Impl::Load(database, std::move(secured->first),
                                   std::move(secured->second));
 }
 

@@ -8,6 +8,8 @@
 namespace ckptdb::internal {
 namespace {
 
+constexpr char kInlineName[] = "inline";
+constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
 
 rocksdb::BlockBasedTableOptions TableOptions() {
@@ -86,8 +88,12 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors() {
   return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
           {"meta", FamilyOptions()},
-          {"inline", InlineOptions()},
-          {"bulk", BulkOptions()}};
+          {kInlineName, InlineOptions()},
+          {kBulkName, BulkOptions()}};
+}
+
+bool HoldsData(const std::string& family) {
+  return family == kInlineName || family == kBulkName;
 }
 
 rocksdb::Options FileWriterOptions(rocksdb::Env* env) {

@@ -17,6 +17,9 @@ inline constexpr size_t kFamilies = 4;
 
 rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env);
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
+// Whether the family of this name is of rows, tensors and blobs: damage in it
+// is of some steps alone.
+bool HoldsData(const std::string& family);
 
 // Of the files that a stager writes.
 rocksdb::Options FileWriterOptions(rocksdb::Env* env);

@@ -82,6 +82,9 @@ struct SweepResult {
   std::vector<Version> removed;
   uint64_t freed_bytes = 0;          // of data files
   std::vector<Version> quarantined;  // acknowledged once, record lost
+  // Names the damaged file because of which no space of small saves comes back;
+  // empty when there is none. What was removed is gone all the same.
+  std::string damage;
 };
 
 class Store {

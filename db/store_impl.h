@@ -197,7 +197,8 @@ class Store::Impl {
   absl::StatusOr<std::vector<internal::BorrowedItem>> FindBorrowed(
       const StepRecord& step);
   absl::Status Free(const Garbage& garbage);
-  absl::Status Forget(const Garbage& garbage, bool thorough);
+  absl::Status Forget(const Garbage& garbage);
+  absl::StatusOr<std::string> CompactAway(const std::vector<Version>& versions);
   absl::Status CleanStaging();
 
   const std::string path_;

@@ -92,13 +92,16 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   std::map<Version, uint64_t> before = internal::BulkBytes(*database_);
   CKPTDB_RETURN_IF_ERROR(Free(garbage));
   Pass(point::kSweepFreed);
-  CKPTDB_RETURN_IF_ERROR(Forget(garbage, thorough));
+  SweepResult result;
+  CKPTDB_RETURN_IF_ERROR(Forget(garbage));
+  if (thorough && !garbage.versions.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(result.damage, CompactAway(garbage.versions));
+  }
   Pass(point::kSweepDone);
   {
     const std::lock_guard<std::mutex> lock(sweeper_mutex_);
     leased_garbage_ = garbage.leased;
   }
-  SweepResult result;
   result.removed = garbage.versions;
   result.quarantined = garbage.quarantined;
   std::map<Version, uint64_t> after = internal::BulkBytes(*database_);
@@ -284,7 +287,7 @@ absl::Status Store::Impl::CleanStaging() {
 }
 
 // The attempt record goes last: a crash before it leaves all to be done again.
-absl::Status Store::Impl::Forget(const Garbage& garbage, bool thorough) {
+absl::Status Store::Impl::Forget(const Garbage& garbage) {
   rocksdb::WriteBatch batch;
   rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
   rocksdb::Status status;
@@ -311,12 +314,20 @@ absl::Status Store::Impl::Forget(const Garbage& garbage, bool thorough) {
       borrowed_.erase(version);
     }
   }
-  if (!thorough) return absl::OkStatus();
+  return absl::OkStatus();
+}
+
+// Returns the damage that kept it from being done.
+absl::StatusOr<std::string> Store::Impl::CompactAway(
+    const std::vector<Version>& versions) {
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta, Family::kInline}));
   const auto [first, last] =
-      std::minmax_element(garbage.versions.begin(), garbage.versions.end());
-  return database_->Compact(Family::kInline, VersionPrefix(*first),
-                            VersionEnd(*last));
+      std::minmax_element(versions.begin(), versions.end());
+  const absl::Status compacted = database_->Compact(
+      Family::kInline, VersionPrefix(*first), VersionEnd(*last));
+  if (absl::IsDataLoss(compacted)) return std::string(compacted.message());
+  CKPTDB_RETURN_IF_ERROR(compacted);
+  return std::string();
 }
 
 absl::StatusOr<Usage> Store::Impl::GetUsage() {

@@ -33,6 +33,15 @@ struct Filter {
   }
 };
 
+bool TakesAny(const StepReader& step, const Filter& filter) {
+  for (const RankRecord& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (filter.Takes(rank.rank, item)) return true;
+    }
+  }
+  return false;
+}
+
 // "embedding:f32x16 freq:u32"
 std::string SlotsText(const std::vector<Slot>& slots) {
   return absl::StrJoin(slots, " ", [](std::string* out, const Slot& slot) {
@@ -155,6 +164,11 @@ class Items : public Command {
       return absl::NotFoundError(
           absl::StrCat(StepName(step->record().version.step), " has no rank ",
                        *filter_.rank, ": its world size is ", world_size));
+    }
+    if (!filter_.glob.empty() && !TakesAny(*step, filter_)) {
+      return absl::NotFoundError(
+          absl::StrCat(StepName(step->record().version.step),
+                       " has no item like \"", filter_.glob, "\""));
     }
     if (context.json) {
       PrintJson(ItemsJson(context.store, *step, filter_), context.out);

@@ -24,9 +24,6 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
                               absl::StrCat(context.command, ": opening"));
   auto reader = Reader::Open(context.store);
   if (!reader.ok()) return OpenError(context, ReadingStatus(reader.status()));
-  const absl::Status refreshed = (*reader)->Refresh();
-  if (!refreshed.ok())
-    return WithPlace(ReadingStatus(refreshed), context.store);
   return reader;
 }
 

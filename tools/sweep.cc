@@ -29,6 +29,9 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
     *out << "quarantined " << ToString(version)
          << ": its data is there, its record is lost\n";
   }
+  if (!swept.damage.empty()) {
+    *out << "inline bytes stay where they are: " << swept.damage << '\n';
+  }
 }
 
 void SetSwept(const SweepResult& swept, Json* json) {
@@ -41,6 +44,7 @@ void SetSwept(const SweepResult& swept, Json* json) {
   for (const Version& version : swept.quarantined) {
     (*json)["quarantined"].push_back(ToJson(version));
   }
+  (*json)["damage"] = swept.damage;
 }
 
 }  // namespace ckptdb::tool

@@ -14,12 +14,12 @@ namespace ckptdb::tool {
 absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
 
 // "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data files", and
-// the quarantined versions. `inline_bytes`: of what went, those that are known
-// to have been in no data file.
+// the quarantined versions, and the damage. `inline_bytes`: of what went, those
+// that are known to have been in no data file.
 void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
-// Sets "swept", "freed_bytes" and "quarantined".
+// Sets "swept", "freed_bytes", "quarantined" and "damage".
 void SetSwept(const SweepResult& swept, Json* json);
 
 }  // namespace ckptdb::tool

@@ -113,6 +113,7 @@ class CorruptionTest : public ::testing::Test {
     const std::string whole = files->ReadAll(path).value_or("");
     EXPECT_TRUE(damage.apply(files.get()));
     SimStore sim(files);
+    ExpectReaderRight(sim);
     sim.options()->create_if_missing = false;
     const absl::Status opened = sim.Open();
     if (!opened.ok()) {
@@ -120,23 +121,33 @@ class CorruptionTest : public ::testing::Test {
       EXPECT_TRUE(files->WriteAll(path, whole));
       EXPECT_OK(sim.Open()) << "with the file put right";
       if (sim.store() != nullptr) {
-        EXPECT_OK(ExpectAcceptable(&sim));
+        EXPECT_OK(ExpectAcceptable(sim.store()));
       }
       return Outcome::kFoundAtOpen;
     }
-    const absl::Status read = ExpectAcceptable(&sim);
+    const absl::Status read = ExpectAcceptable(sim.store());
     return read.ok() ? Outcome::kHarmless : Outcome::kFoundAtRead;
   }
 
-  // The model, or damage that was found.
-  absl::Status ExpectAcceptable(SimStore* sim) {
-    const std::string outline = Outline(*sim->store());
+  // That of another process, with no owner there.
+  void ExpectReaderRight(const SimStore& sim) {
+    ReaderOptions options;
+    options.environment = sim.environment();
+    const auto reader = Reader::Open(SimStore::kPath, options);
+    if (!reader.ok()) return ExpectNamesThePlace(reader.status());
+    ExpectAcceptable(reader->get()).IgnoreError();
+  }
+
+  // The model, or damage that was found; by a Store or a Reader.
+  template <typename From>
+  absl::Status ExpectAcceptable(From* from) {
+    const std::string outline = Outline(from->Steps());
     const StoreModel* found = &model_;
     for (const StoreModel& other : also_) {
       if (Outline(other) == outline) found = &other;
     }
     EXPECT_EQ(outline, Outline(*found)) << "a step is missing in silence";
-    absl::Status read = ReadModel(sim->store(), *found);
+    absl::Status read = ReadModel(from, *found);
     if (!read.ok()) ExpectNamesThePlace(read);
     EXPECT_THAT(std::string(read.message()),
                 ::testing::Not(HasSubstr("wrong bytes")));

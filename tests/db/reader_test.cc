@@ -330,6 +330,16 @@ TEST_F(LeaseTest, LeasesThatCannotBeWritten) {
                           HasSubstr(path() + "/leases")));
 }
 
+// Copying programs leave empty folders out.
+TEST_F(LeaseTest, TheirFolderIsMadeWhereItIsMissing) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  std::filesystem::remove(path() + "/leases");
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  EXPECT_EQ(LeaseFiles(), 1u);
+}
+
 // What is no lease holds nothing up.
 TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));

@@ -13,6 +13,7 @@
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/stager.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/delta_content.h"
@@ -78,8 +79,10 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
   return absl::OkStatus();
 }
 
-absl::Status ReadStep(Store* store, int64_t step, const ModelStep& model) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, store->OpenStep(step));
+// Of a Store or of a Reader.
+template <typename From>
+absl::Status ReadStep(From* from, int64_t step, const ModelStep& model) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, from->OpenStep(step));
   if (reader->ranks().size() != model.ranks.size()) return WrongBytes("ranks");
   for (uint32_t rank = 0; rank < model.ranks.size(); ++rank) {
     const RankContent& content = model.ranks[rank];
@@ -90,6 +93,15 @@ absl::Status ReadStep(Store* store, int64_t step, const ModelStep& model) {
     CKPTDB_RETURN_IF_ERROR(ReadRank(*reader, rank, content));
   }
   return reader->Verify();
+}
+
+template <typename From>
+absl::Status ReadSteps(From* from, const StoreModel& model) {
+  for (const auto& [step, content] : model) {
+    CKPTDB_RETURN_IF_ERROR(internal::Annotate(ReadStep(from, step, content),
+                                              absl::StrCat("step ", step)));
+  }
+  return absl::OkStatus();
 }
 
 void AppendStep(int64_t step, double serial, bool pinned, bool quarantined,
@@ -353,9 +365,9 @@ std::string Outline(const StoreModel& model) {
   return outline;
 }
 
-std::string Outline(const Store& store) {
+std::string Outline(const std::vector<StepRecord>& steps) {
   std::string outline;
-  for (const StepRecord& record : store.Steps()) {
+  for (const StepRecord& record : steps) {
     const auto serial = record.metrics.find(kSerial);
     AppendStep(record.version.step,
                serial == record.metrics.end() ? -1 : serial->second,
@@ -365,13 +377,11 @@ std::string Outline(const Store& store) {
 }
 
 absl::Status ReadModel(Store* store, const StoreModel& model) {
-  for (const auto& [step, content] : model) {
-    const absl::Status status = ReadStep(store, step, content);
-    if (status.ok()) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat("step ", step, ": ", status.message()));
-  }
-  return absl::OkStatus();
+  return ReadSteps(store, model);
+}
+
+absl::Status ReadModel(Reader* reader, const StoreModel& model) {
+  return ReadSteps(reader, model);
 }
 
 void ExpectModel(Store* store, const StoreModel& model) {

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/db/content.h"
 #include "ckptdb/tests/support/long_run.h"
@@ -110,11 +111,15 @@ std::vector<Action> EveryAction();
 
 // What tells a model's steps, or a store's, apart from another's.
 std::string Outline(const StoreModel& model);
-std::string Outline(const Store& store);
+std::string Outline(const std::vector<StepRecord>& steps);
+inline std::string Outline(const Store& store) {
+  return Outline(store.Steps());
+}
 
 // OK when every step of the model can be read and has its bytes; the first
 // error otherwise, DataLoss for wrong bytes.
 absl::Status ReadModel(Store* store, const StoreModel& model);
+absl::Status ReadModel(Reader* reader, const StoreModel& model);
 // Fails the test unless the store holds these steps, whole, and no others.
 void ExpectModel(Store* store, const StoreModel& model);
 

@@ -2,6 +2,8 @@
 // bytes take.
 #include <sys/stat.h>
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -65,7 +67,28 @@ class SmallStoreTest : public StoreFixture {
     }
     return bytes;
   }
+
+  // By age. The files of small saves say which keys they have.
+  std::vector<std::filesystem::path> FilesOfSaves() const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      if (entry.path().extension() == ".sst" &&
+          absl::StrContains(ReadFile(entry.path()), "ckptdb.greatest_key")) {
+        files.push_back(entry.path());
+      }
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+  }
 };
+
+// The middle of the first third of it, which is a block of values.
+void Damage(const std::filesystem::path& file) {
+  std::string bytes = ReadFile(file);
+  bytes[bytes.size() / 3] ^= 1;
+  WriteFile(file, bytes);
+}
 
 TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
   constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
@@ -106,24 +129,13 @@ TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
   for (int64_t step = 0; step < kSteps; ++step) {
     ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
   }
-  // The files of small saves say which keys they have.
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(path() + "/db")) {
-    if (entry.path().extension() == ".sst" &&
-        absl::StrContains(ReadFile(entry.path()), "ckptdb.greatest_key")) {
-      files.push_back(entry.path());
-    }
-  }
-  std::sort(files.begin(), files.end());
+  const std::vector<std::filesystem::path> files = FilesOfSaves();
   ASSERT_EQ(files.size(), size_t{kSteps});
   for (int64_t damaged = 0; damaged < kSteps; ++damaged) {
     SCOPED_TRACE(absl::StrCat("step ", damaged, " is damaged"));
     const std::filesystem::path& file = files[static_cast<size_t>(damaged)];
     const std::string whole = ReadFile(file);
-    std::string bytes = whole;
-    bytes[bytes.size() / 3] ^= 1;
-    WriteFile(file, bytes);
+    Damage(file);
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     for (int64_t step = 0; step < kSteps; ++step) {
       ASSERT_OK_AND_ASSIGN(const auto read, reader->OpenStep(step));
@@ -134,6 +146,50 @@ TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
     }
     WriteFile(file, whole);
   }
+}
+
+// Compactions come upon the damage, in the background and on demand, before and
+// after the store is opened again.
+TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
+  constexpr int64_t kSteps = 40;  // more files than RocksDB lets wait
+  options_.background_sweep = false;
+  constexpr int64_t kDamaged = 1;
+  int64_t step = 0;
+  const auto save_up_to = [&](int64_t end) {
+    for (; step < end; ++step) {
+      ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+    }
+  };
+  save_up_to(kDamaged + 1);
+  const std::vector<std::filesystem::path> files = FilesOfSaves();
+  ASSERT_EQ(files.size(), size_t{kDamaged + 1});
+  store_.reset();
+  Damage(files.back());
+  Reopen();
+  save_up_to(kSteps);
+  Reopen();
+  save_up_to(2 * kSteps);
+  for (const int64_t removed : {int64_t{0}, kDamaged + 1}) {
+    SCOPED_TRACE(removed);
+    ASSERT_OK(store_->Delete(removed));
+    ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+    EXPECT_THAT(swept.damage, ::testing::HasSubstr(files.back().filename()));
+  }
+  save_up_to(2 * kSteps + 1);
+  for (int64_t each = 0; each < step; ++each) {
+    SCOPED_TRACE(each);
+    if (each == 0 || each == kDamaged + 1) {
+      EXPECT_THAT(store_->OpenStep(each),
+                  StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+    } else if (each == kDamaged) {
+      ASSERT_OK_AND_ASSIGN(const auto read, store_->OpenStep(each));
+      EXPECT_EQ(read->Verify().code(), absl::StatusCode::kDataLoss);
+    } else {
+      ExpectStep(each, {SmallContent(static_cast<uint64_t>(each))});
+    }
+  }
+  ASSERT_OK(store_->Delete(kDamaged));
+  ASSERT_OK(store_->Sweep());
 }
 
 }  // namespace

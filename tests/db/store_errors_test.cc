@@ -96,7 +96,7 @@ TEST_F(StoreErrorsTest, FileInTheWay) {
   std::ofstream(path()) << "a file";
   EXPECT_THAT(Store::Open(path()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr(path()), HasSubstr("not a directory"))));
+                       AllOf(HasSubstr(path()), HasSubstr("Not a directory"))));
   EXPECT_THAT(
       Store::Open(path() + "/below"),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path())));

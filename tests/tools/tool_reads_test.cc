@@ -168,7 +168,10 @@ TEST_F(ToolReads, ItemsSayWhoseBytesTheyUse) {
 }
 
 TEST_F(ToolReads, ItemsAreFiltered) {
-  EXPECT_THAT(RunJson({"items", "100", "nothing*"})["items"], IsEmpty());
+  const ToolResult nothing = Run({"items", "100", "nothing*"});
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_EQ(nothing.err,
+            "ckptdb: items: step 100 has no item like \"nothing*\"\n");
   EXPECT_EQ(RunJson({"items", "300", "--rank", "0"})["items"].size(), 2u);
   const ToolResult none = Run({"items", "300", "--rank", "2"});
   EXPECT_EQ(none.code, 2);
@@ -224,6 +227,35 @@ TEST_F(ToolReads, VerifyFindsDamageAsJson) {
   EXPECT_THAT(json["steps"][0]["error"].get<std::string>(), HasSubstr("big"));
 }
 
+// Not older steps in silence, whichever table it is.
+TEST_F(ToolReads, ATableThatIsGoneOrCutIsNamed) {
+  std::vector<std::filesystem::path> tables;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/db")) {
+    if (entry.path().extension() == ".sst") tables.push_back(entry.path());
+  }
+  ASSERT_GE(tables.size(), 3U);
+  for (const std::filesystem::path& table : tables) {
+    for (const bool gone : {true, false}) {
+      SCOPED_TRACE(table.string() + (gone ? " is gone" : " is cut"));
+      const std::filesystem::path kept = dir_.path() + "/kept";
+      std::filesystem::copy_file(table, kept);
+      if (gone) {
+        std::filesystem::remove(table);
+      } else {
+        std::filesystem::resize_file(table, 100);
+      }
+      for (const char* command : {"ls", "verify", "gc"}) {
+        const ToolResult result = Run({command});
+        EXPECT_EQ(result.code, 3) << command << ": " << result.err;
+        EXPECT_THAT(result.err, HasSubstr(table.filename().string()));
+      }
+      std::filesystem::rename(kept, table);
+    }
+  }
+  EXPECT_EQ(Run({"verify"}).code, 0);
+}
+
 TEST_F(ToolReads, Du) {
   const Json du = RunJson({"du"});
   ASSERT_EQ(du["steps"].size(), 3u);
@@ -264,6 +296,14 @@ TEST_F(ToolReads, ALiveStore) {
   EXPECT_EQ(Run({"items", "300"}).code, 0);
   EXPECT_EQ(Run({"verify"}).code, 0);
   EXPECT_EQ(Run({"du"}).code, 0);
+}
+
+TEST_F(ToolReads, AFileInPlaceOfAStoreIsAnError) {
+  const std::string file = dir_.path() + "/file";
+  std::ofstream(file) << "a file";
+  const ToolResult result = RunTool({"ls", "--store", file});
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr("directory")));
 }
 
 TEST_F(ToolReads, AMissingStepIsNamed) {
