@@ -78,6 +78,12 @@ absl::Status Write(const Json& json, const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckJsonPath(const std::string& path) {
+  if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--json \"", path, "\" cannot be written"));
+}
+
 absl::Status WriteJson(const JobReport& report, const std::string& path) {
   return Write(ToJson(report), path);
 }

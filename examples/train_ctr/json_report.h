@@ -10,6 +10,9 @@
 
 namespace train_ctr {
 
+// InvalidArgument when the file cannot be written.
+absl::Status CheckJsonPath(const std::string& path);
+
 absl::Status WriteJson(const JobReport& report, const std::string& path);
 absl::Status WriteJson(const FollowReport& report, const std::string& path);
 

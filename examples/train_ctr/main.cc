@@ -1,6 +1,6 @@
 // train_ctr: trains a click-through-rate model and checkpoints it in a ckptdb
-// store, or follows a process that does. Exit codes: 0 done, 1 failed (the
-// reason on stderr), CLI11's above 100 for a wrong command line.
+// store, or follows a process that does. Exit codes: 0 done, 1 failed or called
+// wrongly, with the reason on stderr.
 #include <ckptdb/schema/status.h>
 
 #include <CLI/CLI.hpp>
@@ -44,9 +44,17 @@ int main(int argc, char** argv) {
       "         train_ctr --store ctr_store --follow --until-step 1000");
   train_ctr::Options options;
   train_ctr::AddOptions(&app, &options);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    std::fprintf(stderr, "train_ctr: %s\n", error.what());
+    return 1;
+  }
 
-  const absl::Status done = options.follow ? Follow(options) : Train(options);
+  absl::Status done;
+  if (!options.json.empty()) done = train_ctr::CheckJsonPath(options.json);
+  if (done.ok()) done = options.follow ? Follow(options) : Train(options);
   if (done.ok()) return 0;
   std::fprintf(stderr, "train_ctr: %s\n", done.ToString().c_str());
   return 1;

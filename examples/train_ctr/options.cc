@@ -37,8 +37,8 @@ void AddResumeOptions(CLI::App* app, Options* options) {
   app->add_flag("--resume", options->resume,
                 "Go on from the step saved last, or start when there is "
                 "none");
-  app->add_option("--resume-step", options->resume_step,
-                  "Go on from this saved step instead");
+  CLI::Option* step = app->add_option("--resume-step", options->resume_step,
+                                      "Go on from this saved step instead");
   const std::map<std::string, ckptdb::AbandonedBranch> branches = {
       {"keep", ckptdb::AbandonedBranch::kKeep},
       {"remove", ckptdb::AbandonedBranch::kRemove}};
@@ -46,6 +46,7 @@ void AddResumeOptions(CLI::App* app, Options* options) {
                   "What becomes of the steps after the one of --resume-step, "
                   "with the next save: keep or remove")
       ->transform(CLI::CheckedTransformer(branches).description(""))
+      ->needs(step)
       ->default_str("remove");
 }
 
@@ -66,9 +67,11 @@ void AddFollowOptions(CLI::App* app, Options* options) {
       app->add_flag("--follow", options->follow,
                     "Do not train: keep a copy of the model of a trainer that "
                     "saves to the store");
-  for (const char* flag : {"--steps", "--save-every", "--resume",
-                           "--resume-step", "--delta", "--crash-at"}) {
-    follow->excludes(flag);
+  // All of a trainer, and none of its own.
+  for (CLI::Option* other : app->get_options()) {
+    const std::string name = other->get_name();
+    if (name == "--help" || name == "--store" || name == "--json") continue;
+    if (other != follow) follow->excludes(other);
   }
   app->add_option("--until-step", options->follow_options.until_step,
                   "Follow up to this step, not until the process is stopped")
@@ -147,9 +150,9 @@ void AddOptions(CLI::App* app, Options* options) {
   AddRunOptions(app, options);
   AddResumeOptions(app, options);
   AddDeltaOptions(app, options);
-  AddFollowOptions(app, options);
   AddTrainerOptions(app, &options->trainer);
   AddLogOptions(app, options);
+  AddFollowOptions(app, options);
 }
 
 absl::Status CheckOptions(const Options& options) {

@@ -1,0 +1,56 @@
+// What train_ctr says of a wrong command line, before it does anything.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "program.h"
+
+namespace train_ctr {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  std::string store() const { return dir_.path() + "/store"; }
+
+  void ExpectRefused(std::vector<std::string> arguments,
+                     const std::string& says) {
+    arguments.insert(arguments.begin(), {"--store", store()});
+    const ProgramResult result = RunProgram(dir_.path(), std::move(arguments));
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.errors, StartsWith("train_ctr: "));
+    EXPECT_THAT(result.errors, HasSubstr(says));
+    EXPECT_FALSE(std::filesystem::exists(store()));
+  }
+
+  ckptdb::testing::TempDir dir_;
+};
+
+TEST_F(CommandLineTest, WrongFlagsAreErrors) {
+  ExpectRefused({"--bogus"}, "--bogus");
+  ExpectRefused({"--steps", "abc"}, "--steps = abc");
+  ExpectRefused({"--steps", "0", "--save-every", "1"}, "--steps 0");
+  ExpectRefused({"--steps", "9", "--save-every", "3", "--base-every", "2"},
+                "--delta");
+  ExpectRefused({"--steps", "9", "--save-every", "3", "--abandoned", "keep"},
+                "--resume-step");
+  ExpectRefused({"--follow", "--batch", "3"}, "--batch");
+}
+
+TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsKnownAtOnce) {
+  const std::string report = dir_.path() + "/missing/report.json";
+  const ProgramResult result =
+      Program(report, {"--store", store(), "--steps", "9", "--save-every", "3"})
+          .Finish();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, HasSubstr(report));
+  EXPECT_FALSE(std::filesystem::exists(store()));
+}
+
+}  // namespace
+}  // namespace train_ctr
