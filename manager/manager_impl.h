@@ -75,7 +75,7 @@ class CheckpointManager::Impl {
   uint32_t world_size() const { return ranks_->world_size(); }
   int64_t NowMicros() const;
 
-  // Saving: manager_save.cc.
+  // Deciding, and telling all ranks: manager_decide.cc.
   internal::Announcement Announce(std::optional<SaveDecision> wanted,
                                   const SaveRequest& request);
   SaveDecision DecideStep(bool busy);
@@ -85,12 +85,14 @@ class CheckpointManager::Impl {
                      internal::Announcement* announced);
   SaveSpec NextSpec(const SaveRequest& request) const;
   std::string BaseReason() const;
-  absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
-                                     const SaveRequest& request);
   absl::StatusOr<StepOutcome> Share(std::optional<SaveDecision> wanted,
                                     const SaveRequest& request);
   absl::Status GatherPreempted();
   absl::Status PromoteWhenPreempted(SaveDecision* decision);
+
+  // Saving: manager_save.cc.
+  absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
+                                     const SaveRequest& request);
   bool StartRound(Round* round);
   absl::Status Capture(Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);

@@ -1,0 +1,213 @@
+// What a manager does at a step: the owner decides, begins the save, and tells
+// all ranks.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+using internal::Announcement;
+
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
+    int64_t step, const Metrics& metrics) {
+  if (step <= global_step_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", step, " is not after step ", global_step_, ", the last one"));
+  }
+  global_step_ = step;
+  SaveRequest request;
+  request.metrics = metrics;
+  return Share(std::nullopt, request);
+}
+
+absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
+    const SaveRequest& request) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const StepOutcome outcome,
+      Share(SaveDecision{request.kind, request.why}, request));
+  if (outcome.save.has_value()) return *outcome.save;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", outcome.step, " is not saved: ", outcome.decision.why));
+}
+
+// Whether any rank is; the owner learns of it.
+absl::Status CheckpointManager::Impl::GatherPreempted() {
+  if (world_size() == 1) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> flags,
+      ranks_->Gather(absl::StrCat("preempted at step ", global_step_),
+                     preempted_ ? "1" : "", options_.deadline));
+  for (const std::string& flag : flags) {
+    if (!flag.empty()) preempted_ = true;
+  }
+  return absl::OkStatus();
+}
+
+// The owner's announcement, to all ranks and through all of them.
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
+    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  Announcement own;
+  own.error = GatherPreempted();
+  if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
+  const absl::StatusOr<std::string> bytes =
+      ranks_->Broadcast(absl::StrCat("step ", global_step_), Encode(own),
+                        AfterGather(*ranks_, options_.deadline));
+  if (!bytes.ok()) {
+    if (own.decision.kind != SaveKind::kNone) {
+      // What was begun for nothing is swept, whether or not this succeeds.
+      store_->Abandon(own.version).IgnoreError();
+    }
+    return bytes.status();
+  }
+  Announcement announced;
+  CKPTDB_RETURN_IF_ERROR(Decode(*bytes, &announced));
+  return Follow(std::move(announced), request);
+}
+
+// On the owner.
+Announcement CheckpointManager::Impl::Announce(
+    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  Announcement announced;
+  announced.step = global_step_;
+  announced.preempted = preempted_;
+  bool busy = IsSavingInProgress();
+  // A decision knows of the save that has ended.
+  if (!busy) Settle();
+  announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
+  if (busy && announced.decision.kind != SaveKind::kNone) {
+    announced.error = WhenBusy(&announced.decision, &busy);
+  }
+  announced.settle = !busy;
+  if (announced.settle) Settle();
+  announced.error.Update(TakeError());
+  if (!wanted.has_value() && announced.error.ok()) {
+    announced.error = PromoteWhenPreempted(&announced.decision);
+  }
+  if (announced.error.ok() && announced.decision.kind != SaveKind::kNone) {
+    announced.error = Begin(request, &announced);
+  }
+  NoteDecision(announced);
+  if (!announced.error.ok()) announced.decision.kind = SaveKind::kNone;
+  return announced;
+}
+
+void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
+  const bool saved = announced.decision.kind != SaveKind::kNone;
+  if (announced.error.ok()) {
+    history_.NoteSaved(announced.step, absl::StrCat(saved ? "" : "not saved: ",
+                                                    announced.decision.why));
+  } else if (!history_.Find(announced.step).has_value()) {
+    // Else it was saved before, or is known not to be.
+    history_.NoteSaved(announced.step,
+                       absl::StrCat("not saved: ", announced.error.ToString()));
+  }
+}
+
+SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
+  SaveContext context;
+  context.step = global_step_;
+  context.now_micros = NowMicros();
+  context.saving = busy;
+  context.preempted = preempted_;
+  if (busy) {
+    context.last = StepInfo{round_->announced.step,
+                            context.now_micros,
+                            round_->request.kind == SaveKind::kEphemeral,
+                            {}};
+  } else {
+    const absl::StatusOr<StepRecord> last =
+        parent_ ? store_->FindStep(parent_->step) : store_->Latest();
+    if (last.ok()) context.last = StepInfoOf(*last);
+  }
+  SaveDecision decision = Decide(options_.schedule, context);
+  if (decision.kind == SaveKind::kNone && !busy && coalesced_.has_value()) {
+    decision = *coalesced_;
+  }
+  return decision;
+}
+
+// A step that is there is better than one that will not be in time.
+absl::Status CheckpointManager::Impl::PromoteWhenPreempted(
+    SaveDecision* decision) {
+  if (!preempted_ || decision->kind == SaveKind::kNone || !parent_ ||
+      absl::Microseconds(last_save_micros_) <= options_.preemption_grace) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<StepRecord> newest = store_->FindStep(parent_->step);
+  if (!newest.ok() || !newest->ephemeral) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(parent_->step, false));
+  *decision = {
+      SaveKind::kNone,
+      absl::StrCat("preempted; step ", parent_->step,
+                   " is permanent now instead, as the save before took ",
+                   absl::FormatDuration(absl::Microseconds(last_save_micros_)),
+                   ", and ", absl::FormatDuration(options_.preemption_grace),
+                   " are left")};
+  return absl::OkStatus();
+}
+
+// What becomes of a decision to save while a save is in progress.
+absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
+                                               bool* busy) {
+  const std::string why =
+      absl::StrCat("step ", round_->announced.step, " is being saved");
+  switch (options_.busy) {
+    case BusyPolicy::kWait:
+      *busy = false;
+      return absl::OkStatus();
+    case BusyPolicy::kSkip:
+      *decision = {SaveKind::kNone, absl::StrCat(decision->why, ", but ", why)};
+      return absl::OkStatus();
+    case BusyPolicy::kCoalesce:
+      coalesced_ = {decision->kind,
+                    absl::StrCat("step ", global_step_, " was not saved, as ",
+                                 why, ", although ", decision->why)};
+      *decision = {SaveKind::kNone, coalesced_->why};
+      return absl::OkStatus();
+    case BusyPolicy::kFail:
+      return absl::FailedPreconditionError(
+          absl::StrCat("step ", global_step_, " cannot be saved: ", why));
+  }
+  return absl::InternalError("no such busy policy");
+}
+
+absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
+                                            Announcement* announced) {
+  const SaveSpec spec = NextSpec(request);
+  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+  coalesced_.reset();
+  announced->version = save.version;
+  for (const Ticket& ticket : save.tickets) {
+    announced->tickets.push_back(EncodeTicket(ticket));
+  }
+  announced->whole = !spec.parent.has_value();
+  announced->base_reason = BaseReason();
+  return absl::OkStatus();
+}
+
+// A quarantined step is there, but was not gone on from: it is trained again.
+// So is one of those given up.
+SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
+  SaveSpec spec;
+  spec.step = global_step_;
+  spec.world_size = world_size();
+  spec.slice_bounds = options_.slice_bounds;
+  spec.parent = parent_;
+  const absl::StatusOr<StepRecord> existing = store_->FindStep(spec.step);
+  spec.overwrite = request.overwrite ||
+                   (existing.ok() && (existing->quarantined ||
+                                      abandoned_steps_.contains(spec.step)));
+  if (!abandoned_steps_.empty()) spec.abandoned = options_.abandoned;
+  return spec;
+}
+
+std::string CheckpointManager::Impl::BaseReason() const {
+  if (!base_due_.empty()) return base_due_;
+  const auto every = static_cast<uint64_t>(options_.base_every);
+  if (!parent_ || every == 0 || deltas_ + 1 < every) return "";
+  return absl::StrCat("every ", every, " saves one is whole");
+}
+
+}  // namespace ckptdb
