@@ -20,12 +20,12 @@ struct BenchOptions {
   int alternative_repetitions = 1;
   // Workers of a save or a restore of ours. 0: the library's defaults.
   int threads = 0;
-  // Of the table of `full`, `restore` and `marks`.
+  // Of the table of `full`, `restore`, `stall` and `marks`.
   uint64_t rows = 8'000'000;
   // Of the tensors of `dense` and `restore`.
   uint64_t dense_bytes = uint64_t{2} << 30;
-  // Of the step that `retention` deletes, and how many steps its store has
-  // when it is opened.
+  // Of the step that `retention` deletes, and how many steps its store and that
+  // of `stall` have when they are opened.
   uint64_t retention_bytes = uint64_t{1} << 30;
   uint64_t steps = 10'000;
   uint64_t seed = 1;
@@ -51,6 +51,9 @@ absl::Status RunReshard(const BenchOptions& options, Report* report);
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Ten deltas folded into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);
+// How long a training stands still for its manager: for saves beside it, for
+// steps without a save, and with a store of many steps.
+absl::Status RunStall(const BenchOptions& options, Report* report);
 
 // Marking rows as changed, of a table of `rows`. Needs no folder.
 absl::Status RunMarks(const BenchOptions& options, Report* report);

@@ -28,6 +28,7 @@ constexpr Case kCases[] = {
     {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
+    {"stall", "what a manager takes of the training's time", RunStall},
     {"marks", "mark rows as changed", RunMarks},
 };
 

@@ -18,13 +18,6 @@ namespace {
 
 constexpr uint64_t kTensorStep = uint64_t{1} << 20;
 
-void FillRandom(const Memory& memory, uint64_t seed) {
-  auto* words = reinterpret_cast<uint64_t*>(memory.data);
-  for (size_t i = 0; i < memory.bytes / sizeof(uint64_t); ++i) {
-    words[i] = MixId(seed + i);
-  }
-}
-
 // Different numbers for different seeds, and for the parts of one payload.
 uint64_t PartSeed(uint64_t seed, uint64_t part) {
   return MixId(MixId(seed) + part);
@@ -79,6 +72,13 @@ std::vector<Memory> CutIntoTensors(const Memory& memory) {
 }
 
 }  // namespace
+
+void FillRandom(const Memory& memory, uint64_t seed) {
+  auto* words = reinterpret_cast<uint64_t*>(memory.data);
+  for (size_t i = 0; i < memory.bytes / sizeof(uint64_t); ++i) {
+    words[i] = MixId(seed + i);
+  }
+}
 
 absl::StatusOr<Pages> Pages::Allocate(size_t bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

@@ -34,6 +34,9 @@ class Pages {
   size_t bytes_;
 };
 
+// The same for the same seed.
+void FillRandom(const Memory& memory, uint64_t seed);
+
 // Some rows of a table, as changes of it.
 struct ChangedPart {
   std::vector<int64_t> ids;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/bench/cases.h"
 #include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/many_steps.h"
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/bench/store_save.h"
 #include "ckptdb/schema/status.h"
@@ -161,25 +162,6 @@ absl::Status RunDelete(const BenchOptions& options, Report* report) {
     CKPTDB_RETURN_IF_ERROR(RemoveRaw(*workspace, *table, &raw));
   }
   AddRemovals(table->bytes(), ours, raw, report);
-  return absl::OkStatus();
-}
-
-// Steps of a tensor and a few rows each, no two with the same bytes.
-absl::Status BuildSteps(const std::string& path, uint64_t steps,
-                        uint64_t seed) {
-  constexpr uint64_t kRows = 4;
-  CKPTDB_ASSIGN_OR_RETURN(const auto table, Table::Make(kRows, seed));
-  std::vector<uint64_t> tensor(16);
-  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
-  for (uint64_t step = 0; step < steps; ++step) {
-    tensor[0] = step;
-    RankState state;
-    state.AddTensor("w", TensorView::Of(tensor.data(), {16}));
-    table->AddTo(&state);
-    SaveSpec spec;
-    spec.step = static_cast<int64_t>(step);
-    CKPTDB_RETURN_IF_ERROR(store->Save(spec, state).status());
-  }
   return absl::OkStatus();
 }
 

@@ -79,6 +79,7 @@ struct SaveReport {
   uint64_t copied_bytes = 0;     // of this rank; 0: nothing was copied
   int64_t waited_micros = 0;     // for the save before it
   int64_t blocking_micros = 0;   // the training stood still, waiting included
+  int64_t planning_micros = 0;   // whether it is saved, and which steps leave
   int64_t staged_micros = 0;     // from its begin to staged on this rank
   int64_t finished_micros = 0;   // from its begin to the end
 };

@@ -48,6 +48,8 @@ absl::Status CheckpointManager::Impl::GatherPreempted() {
 // The owner's announcement, to all ranks and through all of them.
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
     std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  called_ = Clock::now();
+  waited_micros_ = 0;
   Announcement own;
   own.error = GatherPreempted();
   if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
@@ -75,7 +77,9 @@ Announcement CheckpointManager::Impl::Announce(
   bool busy = IsSavingInProgress();
   // A decision knows of the save that has ended.
   if (!busy) Settle();
+  const Clock::time_point begin = Clock::now();
   announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
+  planning_micros_ = MicrosSince(begin);
   if (busy && announced.decision.kind != SaveKind::kNone) {
     announced.error = WhenBusy(&announced.decision, &busy);
   }

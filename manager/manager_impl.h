@@ -51,6 +51,11 @@ class CheckpointManager::Impl {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static int64_t MicrosSince(Clock::time_point begin) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() -
+                                                                 begin)
+        .count();
+  }
 
   // A save, from its announcement to its end. What a thread of its own works
   // on while it runs.
@@ -142,8 +147,10 @@ class CheckpointManager::Impl {
   int64_t global_step_ = 0;
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
-  int64_t waited_micros_ = 0;  // for the round before the next one
-  absl::Status error_;         // of the background, not yet raised
+  Clock::time_point called_;     // Step or Save, last
+  int64_t waited_micros_ = 0;    // since then, for the round before
+  int64_t planning_micros_ = 0;  // since then, whether to save
+  absl::Status error_;           // of the background, not yet raised
   int64_t failures_in_a_row_ = 0;
   std::optional<SaveDecision> coalesced_;
 

@@ -23,19 +23,12 @@ using internal::StagedPart;
 // Why a step was saved, in its record.
 constexpr char kSavedBecause[] = "ckptdb.saved_because";
 
-int64_t MicrosSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(
-             std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
 }  // namespace
 
 // What every rank does with an announcement.
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
     Announcement announced, const SaveRequest& request) {
   if (announced.settle) Settle();
-  const Clock::time_point begin = Clock::now();
   if (announced.preempted) preempted_ = true;
   if (!announced.error.ok()) {
     error_ = absl::OkStatus();
@@ -50,7 +43,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   round->request.kind = announced.decision.kind;
   round->announced = std::move(announced);
   round->pending = std::make_shared<PendingSave::State>(round->announced.step);
-  round->begin = begin;
+  round->begin = called_ + std::chrono::microseconds(waited_micros_);
   round->abandoned = abandoned_steps_;
   round->source = source_;
   outcome.save = PendingSave(round->pending);
@@ -58,11 +51,12 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   report.step = round->announced.step;
   report.kind = round->announced.decision.kind;
   report.why = round->announced.decision.why;
-  report.waited_micros = std::exchange(waited_micros_, 0);
+  report.waited_micros = waited_micros_;
+  report.planning_micros = planning_micros_;
 
   round->part.status = Capture(round);
   round->pending->SetStaged(round->part.status);
-  report.blocking_micros = MicrosSince(begin) + report.waited_micros;
+  report.blocking_micros = MicrosSince(called_);
   if (options_.async && StartRound(round)) return outcome;
   RunRound(round);
   Settle();
@@ -224,7 +218,9 @@ Outcome CheckpointManager::Impl::Commit(Round* round,
     publish.user_metadata[kSavedBecause] = round->announced.decision.why;
     publish.ephemeral = request.kind == SaveKind::kEphemeral;
     publish.bounds = options_.bounds;
+    const Clock::time_point begin = Clock::now();
     publish.retire = StepsToRetire(*round);
+    round->report.planning_micros += MicrosSince(begin);
     const absl::StatusOr<SaveResult> result =
         store_->Publish(round->announced.version, *staged, publish);
     outcome.status = result.status();
@@ -297,7 +293,9 @@ void CheckpointManager::Impl::Report(Round* round) {
   report.result = round->outcome.result;
   report.retired = round->outcome.retired;
   report.finished_micros = MicrosSince(round->begin);
-  if (!options_.async) report.blocking_micros = report.finished_micros;
+  if (!options_.async) {
+    report.blocking_micros = report.waited_micros + report.finished_micros;
+  }
   if (!report.status.ok()) {
     round->pending->Finish(report.status);
   } else {
@@ -319,7 +317,7 @@ void CheckpointManager::Impl::Settle() {
   const Clock::time_point begin = Clock::now();
   if (round_->thread.joinable()) {
     round_->thread.join();
-    waited_micros_ = MicrosSince(begin);
+    waited_micros_ += MicrosSince(begin);
   }
   const std::unique_ptr<Round> round = std::move(round_);
   const absl::Status& status = round->outcome.status;

@@ -26,6 +26,7 @@ std::string StatisticsLine(const SaveReport& report) {
   line["copied_bytes"] = report.copied_bytes;
   line["waited_micros"] = report.waited_micros;
   line["blocking_micros"] = report.blocking_micros;
+  line["planning_micros"] = report.planning_micros;
   line["staged_micros"] = report.staged_micros;
   line["finished_micros"] = report.finished_micros;
   return line.dump(-1, ' ', /*ensure_ascii=*/false,

@@ -1,0 +1,195 @@
+// Saves of a manager beside a training: how long it stands still, and whether
+// memory grows.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/bench/cases.h"
+#include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/stall_model.h"
+#include "ckptdb/bench/stall_steps.h"
+#include "ckptdb/bench/store_save.h"
+#include "ckptdb/db/parallel.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::bench {
+namespace {
+
+constexpr double kMaxCopies = 1.2;
+constexpr int kTrainers = 2;
+constexpr double kMicrosPerSecond = 1e6;
+
+constexpr int kSaves = 200;
+constexpr int kFirstSaves = 20;  // after which nothing grows any more
+constexpr double kMaxGrowthBytes = 16 << 20;
+// The model of the many saves is smaller by this.
+constexpr uint64_t kSmaller = 64;
+
+double ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  double all = 0;
+  double resident = 0;
+  statm >> all >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// A copy of as many bytes as a save copies, by as many threads, into memory
+// that was used before.
+class RawCopy {
+ public:
+  static absl::StatusOr<std::unique_ptr<RawCopy>> Make(const StallModel& model,
+                                                       int threads) {
+    CKPTDB_ASSIGN_OR_RETURN(Pages to, Pages::Allocate(model.bytes_to_copy()));
+    return std::unique_ptr<RawCopy>(
+        new RawCopy(model.as_many_bytes(), std::move(to), threads));
+  }
+
+  absl::Status Run() {
+    return internal::ParallelFor(threads_, parts_.size(), [&](int, uint64_t i) {
+      std::memcpy(parts_[i].to, parts_[i].from.data, parts_[i].from.bytes);
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  struct Part {
+    Memory from;
+    char* to;
+  };
+  RawCopy(const std::vector<Memory>& from, Pages to, int threads)
+      : to_(std::move(to)), threads_(threads) {
+    char* next = to_.memory().data;
+    for (const Memory& memory : from) {
+      for (size_t at = 0; at < memory.bytes; at += kPieceBytes) {
+        const size_t bytes = std::min(kPieceBytes, memory.bytes - at);
+        parts_.push_back({{memory.data + at, bytes}, next});
+        next += bytes;
+      }
+    }
+  }
+
+  const Pages to_;
+  const int threads_;
+  std::vector<Part> parts_;
+};
+
+// A manager that saves a model whenever it is told to.
+class StalledTraining {
+ public:
+  static absl::StatusOr<std::unique_ptr<StalledTraining>> Make(
+      const std::string& path, uint64_t rows, const BenchOptions& options) {
+    auto training = std::make_unique<StalledTraining>();
+    CKPTDB_ASSIGN_OR_RETURN(training->model_,
+                            StallModel::Make(rows, options.seed));
+    ManagerOptions managing;
+    managing.path = path;
+    managing.stage = StageOptionsOf(options);
+    CKPTDB_ASSIGN_OR_RETURN(managing.retention.keep, LatestN(2));
+    StalledTraining* const self = training.get();
+    managing.on_saved = [self](const SaveReport& report) {
+      self->report_ = report;
+    };
+    CKPTDB_ASSIGN_OR_RETURN(
+        training->copy_,
+        RawCopy::Make(*training->model_, managing.copy_threads));
+    CKPTDB_ASSIGN_OR_RETURN(
+        training->manager_,
+        CheckpointManager::Open(managing, training->model_->state()));
+    return training;
+  }
+
+  // A step that is saved, and a copy. The first is of all rows, and the second
+  // the first one of those that changed.
+  absl::Status Turn(Outcome* ours, Outcome* raw) {
+    model_->Train(static_cast<uint64_t>(manager_->global_step()));
+    CKPTDB_RETURN_IF_ERROR(manager_->Step().status());
+    CKPTDB_ASSIGN_OR_RETURN(const Sample save,
+                            Measure([&] { return manager_->Save().status(); }));
+    CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
+    CKPTDB_ASSIGN_OR_RETURN(const Sample copied,
+                            Measure([&] { return copy_->Run(); }));
+    ours->samples.push_back(
+        {static_cast<double>(report_.blocking_micros) / kMicrosPerSecond,
+         save.cpu_seconds});
+    raw->samples.push_back(copied);
+    return absl::OkStatus();
+  }
+
+  const SaveReport& report() const { return report_; }
+  uint64_t bytes() const { return model_->bytes_to_copy(); }
+
+ private:
+  SaveReport report_;
+  std::unique_ptr<StallModel> model_;
+  std::unique_ptr<RawCopy> copy_;
+  std::unique_ptr<CheckpointManager> manager_;
+};
+
+absl::Status RunSaves(const BenchOptions& options, Report* report) {
+  constexpr int kWarmUp = 2;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, 2 * options.rows * Table::kRowBytes));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto training,
+      StalledTraining::Make(workspace->Path("store"), options.rows, options));
+  const Trainers trainers(kTrainers);
+  Outcome first{"first", {}};
+  Outcome ours{"ours", {}};
+  Outcome raw{"memcpy", {}};
+  for (int i = 0; i < kWarmUp; ++i) {
+    CKPTDB_RETURN_IF_ERROR(training->Turn(&first, &first));
+  }
+  for (int i = 0; i < options.repetitions; ++i) {
+    CKPTDB_RETURN_IF_ERROR(training->Turn(&ours, &raw));
+  }
+  CaseResult result = Compare("stall", training->bytes(), {ours, raw});
+  result.figures = {
+      {"copied_bytes", static_cast<double>(training->report().copied_bytes)}};
+  result.goals = {{"copies", result.ratio(), kMaxCopies}};
+  report->Add(std::move(result));
+  return absl::OkStatus();
+}
+
+absl::Status RunManySaves(const BenchOptions& options, Report* report) {
+  const uint64_t rows = std::max<uint64_t>(1, options.rows / kSmaller);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto workspace,
+      Workspace::Make(options.dir, kSaves * rows * Table::kRowBytes));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto training,
+      StalledTraining::Make(workspace->Path("store"), rows, options));
+  const Trainers trainers(kTrainers);
+  Outcome ours{"ours", {}};
+  Outcome raw{"memcpy", {}};
+  double first_bytes = 0;
+  for (int i = 0; i < kSaves; ++i) {
+    if (i == kFirstSaves) first_bytes = ResidentBytes();
+    CKPTDB_RETURN_IF_ERROR(training->Turn(&ours, &raw));
+  }
+  const double last_bytes = ResidentBytes();
+  CaseResult result = Compare("stall/saves", training->bytes(), {ours, raw});
+  result.figures = {{"saves", kSaves},
+                    {"resident_bytes_at_first", first_bytes},
+                    {"resident_bytes", last_bytes}};
+  result.goals = {{"growth_bytes", last_bytes - first_bytes, kMaxGrowthBytes}};
+  report->Add(std::move(result));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunStall(const BenchOptions& options, Report* report) {
+  CKPTDB_RETURN_IF_ERROR(RunSaves(options, report));
+  CKPTDB_RETURN_IF_ERROR(RunManySaves(options, report));
+  return RunStallSteps(options, report);
+}
+
+}  // namespace ckptdb::bench
