@@ -40,44 +40,47 @@ double ResidentBytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// A copy of as many bytes as a save copies, by as many threads, into memory
-// that was used before.
+// A copy of the bytes that a save copies, by as many threads, into memory that
+// was used before: memcpy of the tensors, and of each changed row where the
+// table has it, in the table's order.
 class RawCopy {
  public:
   static absl::StatusOr<std::unique_ptr<RawCopy>> Make(const StallModel& model,
                                                        int threads) {
     CKPTDB_ASSIGN_OR_RETURN(Pages to, Pages::Allocate(model.bytes_to_copy()));
-    return std::unique_ptr<RawCopy>(
-        new RawCopy(model.as_many_bytes(), std::move(to), threads));
+    return std::unique_ptr<RawCopy>(new RawCopy(model, std::move(to), threads));
   }
 
-  absl::Status Run() {
-    return internal::ParallelFor(threads_, parts_.size(), [&](int, uint64_t i) {
-      std::memcpy(parts_[i].to, parts_[i].from.data, parts_[i].from.bytes);
-      return absl::OkStatus();
-    });
+  absl::Status Run() const {
+    const Memory tensors = model_.tensors();
+    const uint64_t pieces = (tensors.bytes + kPieceBytes - 1) / kPieceBytes;
+    constexpr uint64_t kPieceRows = kPieceBytes / Table::kRowBytes;
+    const uint64_t rows = model_.table().changed_rows();
+    const uint64_t row_pieces = (rows + kPieceRows - 1) / kPieceRows;
+    char* const to = to_.memory().data;
+    return internal::ParallelFor(
+        threads_, pieces + row_pieces, [&](int, uint64_t i) {
+          if (i < pieces) {
+            const size_t at = i * kPieceBytes;
+            std::memcpy(to + at, tensors.data + at,
+                        std::min(kPieceBytes, tensors.bytes - at));
+            return absl::OkStatus();
+          }
+          const uint64_t first = (i - pieces) * kPieceRows;
+          model_.table().CopyChanged(
+              first, std::min(kPieceRows, rows - first),
+              to + tensors.bytes + first * Table::kRowBytes);
+          return absl::OkStatus();
+        });
   }
 
  private:
-  struct Part {
-    Memory from;
-    char* to;
-  };
-  RawCopy(const std::vector<Memory>& from, Pages to, int threads)
-      : to_(std::move(to)), threads_(threads) {
-    char* next = to_.memory().data;
-    for (const Memory& memory : from) {
-      for (size_t at = 0; at < memory.bytes; at += kPieceBytes) {
-        const size_t bytes = std::min(kPieceBytes, memory.bytes - at);
-        parts_.push_back({{memory.data + at, bytes}, next});
-        next += bytes;
-      }
-    }
-  }
+  RawCopy(const StallModel& model, Pages to, int threads)
+      : model_(model), to_(std::move(to)), threads_(threads) {}
 
+  const StallModel& model_;
   const Pages to_;
   const int threads_;
-  std::vector<Part> parts_;
 };
 
 // A manager that saves a model whenever it is told to.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -21,14 +22,16 @@ void ChangeWord(char* word, uint64_t seed) {
 
 }  // namespace
 
-// Blocks of one row each, where the table has them.
+// Blocks of one row each, where the table has them, in its order: memory is
+// slower in any other.
 class TrackedTable::Rows : public RowSource {
  public:
-  Rows(const TrackedTable& table, absl::Span<const int64_t> ids) : ids_(ids) {
+  Rows(const TrackedTable& table, absl::Span<const int64_t> ids)
+      : ids_(InOrder(ids, table.rows_)) {
     slots_.reserve(ids.size());
     const char* const embedding = table.embedding_.memory().data;
     const char* const adagrad = table.adagrad_.memory().data;
-    for (const int64_t id : ids) {
+    for (const int64_t id : ids_) {
       const uint64_t at = static_cast<uint64_t>(id) * Table::kSlotBytes;
       slots_.push_back({SlotRows{embedding + at, Table::kSlotBytes},
                         SlotRows{adagrad + at, Table::kSlotBytes}});
@@ -36,11 +39,31 @@ class TrackedTable::Rows : public RowSource {
   }
   uint64_t block_count() const override { return ids_.size(); }
   absl::StatusOr<RowBlock> Block(uint64_t block) const override {
-    return RowBlock{ids_.subspan(block, 1), slots_[block]};
+    return RowBlock{absl::MakeConstSpan(ids_).subspan(block, 1), slots_[block]};
   }
 
  private:
-  const absl::Span<const int64_t> ids_;
+  // Rows have small numbers: a bit for each sorts them.
+  static std::vector<int64_t> InOrder(absl::Span<const int64_t> ids,
+                                      uint64_t rows) {
+    constexpr uint64_t kBits = 64;
+    std::vector<uint64_t> marked(rows / kBits + 1);
+    for (const int64_t id : ids) {
+      const auto row = static_cast<uint64_t>(id);
+      marked[row / kBits] |= uint64_t{1} << row % kBits;
+    }
+    std::vector<int64_t> sorted;
+    sorted.reserve(ids.size());
+    for (uint64_t word = 0; word < marked.size(); ++word) {
+      for (uint64_t bits = marked[word]; bits != 0; bits &= bits - 1) {
+        sorted.push_back(static_cast<int64_t>(word * kBits) +
+                         std::countr_zero(bits));
+      }
+    }
+    return sorted;
+  }
+
+  const std::vector<int64_t> ids_;
   std::vector<std::array<SlotRows, 2>> slots_;
 };
 
@@ -80,6 +103,18 @@ void TrackedTable::Change(uint64_t seed) {
 
 uint64_t TrackedTable::changed_bytes() const {
   return (rows_ + kRowsPerChange - 1) / kRowsPerChange * Table::kRowBytes;
+}
+
+void TrackedTable::CopyChanged(uint64_t first, uint64_t count, char* to) const {
+  for (uint64_t i = first; i < first + count; ++i) {
+    const uint64_t at = static_cast<uint64_t>(changed_[i]) * Table::kSlotBytes;
+    std::memcpy(to, &changed_[i], sizeof(int64_t));
+    to += sizeof(int64_t);
+    for (const Pages* slot : {&embedding_, &adagrad_}) {
+      std::memcpy(to, slot->memory().data + at, Table::kSlotBytes);
+      to += Table::kSlotBytes;
+    }
+  }
 }
 
 std::vector<Slot> TrackedTable::slots() const {
@@ -136,13 +171,6 @@ void StallModel::Train(uint64_t seed) {
 
 uint64_t StallModel::bytes_to_copy() const {
   return tensors_.memory().bytes + table_->changed_bytes();
-}
-
-std::vector<Memory> StallModel::as_many_bytes() const {
-  return {
-      tensors_.memory(),
-      {table_->embedding().data,
-       std::min<size_t>(table_->changed_bytes(), table_->embedding().bytes)}};
 }
 
 Trainers::Trainers(int threads) {

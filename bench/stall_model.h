@@ -25,7 +25,10 @@ class TrackedTable : public TableState {
   static constexpr uint64_t kRowsPerChange = 32;
   void Change(uint64_t seed);
   uint64_t changed_bytes() const;
-  Memory embedding() const { return embedding_.memory(); }
+  // Of the changed rows, in the order of the table: `count` of them from
+  // `first` on, to `to`.
+  uint64_t changed_rows() const { return changed_.size(); }
+  void CopyChanged(uint64_t first, uint64_t count, char* to) const;
 
   std::vector<Slot> slots() const override;
   SliceHash slice_hash() const override { return SliceHash::kMix; }
@@ -57,8 +60,8 @@ class StallModel {
   // Changes what a save then has to copy.
   void Train(uint64_t seed);
   uint64_t bytes_to_copy() const;
-  // As many bytes of it, side by side as far as they can be.
-  std::vector<Memory> as_many_bytes() const;
+  const TrackedTable& table() const { return *table_; }
+  Memory tensors() const { return tensors_.memory(); }
   ModelState* state() { return &state_; }
 
  private:

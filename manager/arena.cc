@@ -1,7 +1,6 @@
 #include "ckptdb/manager/arena.h"
 
 #include <algorithm>
-#include <new>
 
 namespace ckptdb::internal {
 
@@ -10,7 +9,7 @@ char* Arena::Reserve(uint64_t bytes) {
   memory_.reset();
   // What grows grows on: by an eighth more than asked for.
   bytes_ = std::clamp(bytes + bytes / 8, bytes, std::max(bytes, max_bytes_));
-  memory_.reset(new (std::nothrow) char[bytes_]);
+  memory_ = AllocateArray<char>(bytes_);
   if (memory_ == nullptr) bytes_ = 0;
   return memory_.get();
 }

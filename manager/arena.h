@@ -3,7 +3,8 @@
 #define CKPTDB_MANAGER_ARENA_H_
 
 #include <cstdint>
-#include <memory>
+
+#include "ckptdb/db/huge_page.h"
 
 namespace ckptdb::internal {
 
@@ -22,7 +23,7 @@ class Arena {
  private:
   const uint64_t max_bytes_;
   uint64_t bytes_ = 0;
-  std::unique_ptr<char[]> memory_;
+  LargeArray<char> memory_;
 };
 
 }  // namespace ckptdb::internal

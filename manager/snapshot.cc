@@ -1,6 +1,7 @@
 #include "ckptdb/manager/snapshot.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 
@@ -46,15 +47,6 @@ absl::Status CheckBlock(const RowBlock& block, size_t slots) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint64_t> CountRows(const RowSource& source) {
-  uint64_t rows = 0;
-  for (uint64_t block = 0; block < source.block_count(); ++block) {
-    CKPTDB_ASSIGN_OR_RETURN(const RowBlock each, source.Block(block));
-    rows += each.ids.size();
-  }
-  return rows;
-}
-
 // Of a copy: the ids, then the slots, each aligned.
 uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
   uint64_t bytes = Align(rows * sizeof(int64_t));
@@ -62,9 +54,24 @@ uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
   return bytes;
 }
 
-void CopyRows(const SlotRows& from, uint64_t rows, uint64_t row_bytes,
-              char* to) {
-  const char* source = static_cast<const char*>(from.data);
+// Of ids and slots.
+uint64_t RowBytes(const std::vector<Slot>& slots) {
+  uint64_t bytes = sizeof(int64_t);
+  for (const Slot& slot : slots) bytes += slot.row_bytes();
+  return bytes;
+}
+
+// Where the copy of a table goes.
+struct TableCopy {
+  int64_t* ids = nullptr;
+  std::vector<char*> values;
+  std::vector<uint64_t> row_bytes;
+};
+
+void CopyRows(const SlotRows& from, uint64_t first, uint64_t rows,
+              uint64_t row_bytes, char* to) {
+  const char* source =
+      static_cast<const char*>(from.data) + first * from.stride_bytes;
   if (from.stride_bytes == row_bytes) {
     std::memcpy(to, source, rows * row_bytes);
     return;
@@ -72,6 +79,32 @@ void CopyRows(const SlotRows& from, uint64_t rows, uint64_t row_bytes,
   for (uint64_t row = 0; row < rows; ++row) {
     std::memcpy(to + row * row_bytes, source + row * from.stride_bytes,
                 row_bytes);
+  }
+}
+
+// Rows [first, first + rows) of a block, to row `at` of the copy.
+void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
+               const TableCopy& to, uint64_t at) {
+  std::copy_n(block.ids.begin() + static_cast<ptrdiff_t>(first), rows,
+              to.ids + at);
+  for (size_t s = 0; s < to.values.size(); ++s) {
+    CopyRows(block.slots[s], first, rows, to.row_bytes[s],
+             to.values[s] + at * to.row_bytes[s]);
+  }
+}
+
+// Rows of small blocks lie anywhere: they are on their way from memory while
+// those before them are copied.
+void Prefetch(const RowBlock& block, const TableCopy& to) {
+  constexpr uint64_t kLine = 64;
+  constexpr uint64_t kMost = 512;  // what follows is fetched by itself
+  for (size_t s = 0; s < to.values.size(); ++s) {
+    const char* const data = static_cast<const char*>(block.slots[s].data);
+    const uint64_t bytes =
+        std::min(block.ids.size() * block.slots[s].stride_bytes, kMost);
+    for (uint64_t at = 0; at < bytes; at += kLine) {
+      __builtin_prefetch(data + at);
+    }
   }
 }
 
@@ -100,53 +133,54 @@ struct Snapshot::Copy {
     return to;
   }
 
-  absl::StatusOr<std::unique_ptr<RowSource>> AddTable(
-      const std::vector<Slot>& slots, const RowSource& from);
+  std::unique_ptr<RowSource> AddTable(const Table& table);
+  static absl::Status CopyPart(const RowSource& from, const Part& part,
+                               const TableCopy& to);
 };
 
-absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::Copy::AddTable(
-    const std::vector<Slot>& slots, const RowSource& from) {
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t rows, CountRows(from));
-  auto* const ids = reinterpret_cast<int64_t*>(Take(rows * sizeof(int64_t)));
-  std::vector<char*> values;
-  std::vector<uint64_t> row_bytes;
+std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
+  const auto to = std::make_shared<TableCopy>();
+  const uint64_t rows = table.row_count;
+  to->ids = reinterpret_cast<int64_t*>(Take(rows * sizeof(int64_t)));
   std::vector<SlotRows> copied;
-  uint64_t all_bytes = sizeof(int64_t);
-  for (const Slot& slot : slots) {
-    row_bytes.push_back(slot.row_bytes());
-    values.push_back(Take(rows * row_bytes.back()));
-    copied.push_back({values.back(), row_bytes.back()});
-    all_bytes += row_bytes.back();
+  for (const Slot& slot : table.item.slots) {
+    to->row_bytes.push_back(slot.row_bytes());
+    to->values.push_back(Take(rows * slot.row_bytes()));
+    copied.push_back({to->values.back(), slot.row_bytes()});
   }
-  // Blocks may be as small as a row.
-  uint64_t begin = 0;
-  uint64_t at = 0;
-  while (begin < from.block_count()) {
-    uint64_t end = begin;
-    uint64_t part = 0;
-    while (end < from.block_count() && part * all_bytes < kTaskBytes) {
-      CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, from.Block(end++));
-      CKPTDB_RETURN_IF_ERROR(CheckBlock(block, slots.size()));
-      part += block.ids.size();
-    }
-    tasks.emplace_back([=, &from]() -> absl::Status {
-      uint64_t row = at;
-      for (uint64_t b = begin; b < end; ++b) {
-        CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, from.Block(b));
-        std::copy(block.ids.begin(), block.ids.end(), ids + row);
-        for (size_t s = 0; s < values.size(); ++s) {
-          CopyRows(block.slots[s], block.ids.size(), row_bytes[s],
-                   values[s] + row * row_bytes[s]);
-        }
-        row += block.ids.size();
-      }
-      return absl::OkStatus();
+  for (const Part& part : table.parts) {
+    tasks.emplace_back([to, part, from = table.rows.get()] {
+      return CopyPart(*from, part, *to);
     });
-    begin = end;
-    at += part;
   }
-  return std::make_unique<ArrayRowSource>(absl::MakeConstSpan(ids, rows),
+  return std::make_unique<ArrayRowSource>(absl::MakeConstSpan(to->ids, rows),
                                           std::move(copied));
+}
+
+// Blocks are asked for some ahead of their copy.
+absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
+                                      const TableCopy& to) {
+  constexpr uint64_t kAhead = 8;
+  std::array<RowBlock, kAhead> blocks;
+  const auto ask = [&](uint64_t block) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(blocks[block % kAhead], from.Block(block));
+    Prefetch(blocks[block % kAhead], to);
+    return absl::OkStatus();
+  };
+  uint64_t asked = part.block;
+  uint64_t skipped = part.skipped;
+  uint64_t done = 0;
+  for (uint64_t block = part.block; done < part.rows; ++block) {
+    const uint64_t end = std::min(block + kAhead, part.block + part.blocks);
+    for (; asked < end; ++asked) CKPTDB_RETURN_IF_ERROR(ask(asked));
+    const RowBlock& each = blocks[block % kAhead];
+    const uint64_t rows =
+        std::min<uint64_t>(each.ids.size() - skipped, part.rows - done);
+    CopyBlock(each, skipped, rows, to, part.row + done);
+    skipped = 0;
+    done += rows;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
@@ -199,8 +233,32 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
     CKPTDB_ASSIGN_OR_RETURN(added.rows, table.state->RowsOf(changes->upserted));
     added.erased = changes->erased;
   }
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t rows, CountRows(*added.rows));
-  bytes_ += TableBytes(added.item.slots, rows);
+  CKPTDB_RETURN_IF_ERROR(CutTable(&added));
+  bytes_ += TableBytes(added.item.slots, added.row_count);
+  return absl::OkStatus();
+}
+
+// Blocks may be as small as a row, and as large as the table.
+absl::Status Snapshot::CutTable(Table* table) {
+  const uint64_t most =
+      std::max<uint64_t>(1, kTaskBytes / RowBytes(table->item.slots));
+  const uint64_t blocks = table->rows->block_count();
+  for (uint64_t b = 0; b < blocks; ++b) {
+    CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, table->rows->Block(b));
+    CKPTDB_RETURN_IF_ERROR(CheckBlock(block, table->item.slots.size()));
+    for (uint64_t skipped = 0; skipped < block.ids.size();) {
+      if (table->parts.empty() || table->parts.back().rows == most) {
+        table->parts.push_back({b, 0, skipped, table->row_count, 0});
+      }
+      Part& part = table->parts.back();
+      const uint64_t rows =
+          std::min<uint64_t>(block.ids.size() - skipped, most - part.rows);
+      part.blocks = b + 1 - part.block;
+      part.rows += rows;
+      skipped += rows;
+      table->row_count += rows;
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -227,8 +285,7 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
   }
   std::vector<std::unique_ptr<RowSource>> copied;
   for (const Table& table : tables_) {
-    CKPTDB_ASSIGN_OR_RETURN(copied.emplace_back(),
-                            copy.AddTable(table.item.slots, *table.rows));
+    copied.push_back(copy.AddTable(table));
   }
   CKPTDB_RETURN_IF_ERROR(
       ParallelFor(threads, copy.tasks.size(),

@@ -44,14 +44,26 @@ class Snapshot {
   RankState state() const;
 
  private:
+  // Some rows of a table, which one worker copies: of some blocks, or a part of
+  // one block.
+  struct Part {
+    uint64_t block = 0;  // the first
+    uint64_t blocks = 0;
+    uint64_t skipped = 0;  // of its rows
+    uint64_t row = 0;      // the first, of all rows
+    uint64_t rows = 0;
+  };
   struct Table {
     TableItem item;
     bool whole = true;
     std::unique_ptr<RowSource> rows;
+    std::vector<Part> parts;
+    uint64_t row_count = 0;
     absl::Span<const int64_t> erased;
   };
   struct Copy;
 
+  static absl::Status CutTable(Table* table);
   absl::Status AddTable(const ModelState::Table& table,
                         const SnapshotSpec& spec, const RowChanges* changes);
   absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
