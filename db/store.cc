@@ -160,6 +160,21 @@ absl::StatusOr<StepRecord> Store::Impl::FindStep(int64_t step) const {
   return Annotate(catalog_.FindStep(step), path_);
 }
 
+void Store::Impl::VisitSteps(
+    absl::FunctionRef<void(const StepRecord&)> visit) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  for (const auto& [step, record] : catalog_.steps) visit(record);
+}
+
+bool Store::Impl::VisitStep(
+    int64_t step, absl::FunctionRef<void(const StepRecord&)> visit) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  const auto found = catalog_.steps.find(step);
+  if (found == catalog_.steps.end()) return false;
+  visit(found->second);
+  return true;
+}
+
 absl::StatusOr<StepRecord> Store::Impl::Latest() const {
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
   return Annotate(catalog_.Latest(), path_);
@@ -317,6 +332,13 @@ absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
 }
 
 std::vector<StepRecord> Store::Steps() const { return impl_->Steps(); }
+void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
+  impl_->VisitSteps(visit);
+}
+bool Store::VisitStep(int64_t step,
+                      absl::FunctionRef<void(const StepRecord&)> visit) const {
+  return impl_->VisitStep(step, visit);
+}
 absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
   return impl_->FindStep(step);
 }

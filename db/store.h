@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -128,6 +129,11 @@ class Store {
   std::vector<StepRecord> Steps() const;
   // NotFound, naming the steps next to it.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
+  // The same without copies of the records. `visit` may not call the store.
+  void VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const;
+  // False when there is no such step.
+  bool VisitStep(int64_t step,
+                 absl::FunctionRef<void(const StepRecord&)> visit) const;
   // The step saved last that is not quarantined; NotFound when there is none.
   // It is not the highest where training went on from an older step and those
   // after it were kept.

@@ -60,6 +60,9 @@ class Store::Impl {
 
   // store.cc
   std::vector<StepRecord> Steps() const;
+  void VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const;
+  bool VisitStep(int64_t step,
+                 absl::FunctionRef<void(const StepRecord&)> visit) const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   // *loaded: what the result wraps.

@@ -46,7 +46,8 @@ CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
     : options_(std::move(options)),
       model_(model),
       ranks_(std::move(ranks)),
-      arena_(options_.arena_bytes) {}
+      arena_(options_.arena_bytes),
+      retirement_(options_.retention) {}
 
 CheckpointManager::Impl::~Impl() { Settle(); }
 
@@ -56,7 +57,11 @@ absl::Status CheckpointManager::Impl::Open() {
     absl::StatusOr<std::unique_ptr<Store>> store =
         Store::Open(options_.path, options_.store);
     status = store.status();
-    if (store.ok()) store_ = *std::move(store);
+    if (store.ok()) {
+      store_ = *std::move(store);
+      const absl::StatusOr<StepRecord> latest = store_->Latest();
+      if (latest.ok()) newest_at_open_ = latest->version.step;
+    }
   }
   if (status.ok() && options_.deltas) {
     feed_ = std::make_unique<internal::ChangeFeed>(*model_);

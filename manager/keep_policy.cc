@@ -19,33 +19,39 @@ using internal::CheckSeconds;
 using internal::HavePassed;
 using Steps = absl::Span<const StepInfo>;
 
+std::string Said(const std::string& name, bool yes) {
+  return absl::StrCat(name, " said ", yes ? "yes" : "no");
+}
+
 // A policy of one function.
 class Function : public KeepPolicy {
  public:
-  using Decision = std::function<std::vector<Verdict>(Steps, int64_t)>;
-  explicit Function(Decision decide) : decide_(std::move(decide)) {}
-  std::vector<Verdict> Decide(Steps steps, int64_t now_micros) const override {
-    return decide_(steps, now_micros);
+  using Answer = std::function<KeepAnswer(Steps, int64_t)>;
+  explicit Function(Answer answer) : answer_(std::move(answer)) {}
+  KeepAnswer Ask(Steps steps, int64_t now_micros) const override {
+    return answer_(steps, now_micros);
   }
 
  private:
-  const Decision decide_;
+  const Answer answer_;
 };
 
-KeepPolicyPtr Make(Function::Decision decide) {
-  return std::make_shared<Function>(std::move(decide));
+KeepPolicyPtr Make(Function::Answer answer) {
+  return std::make_shared<Function>(std::move(answer));
 }
 
-// Of a function that needs to know but one step at a time.
-template <typename OfOne>
-KeepPolicyPtr MakeOfEach(OfOne of_one) {
-  return Make([of_one = std::move(of_one)](Steps steps, int64_t now_micros) {
-    std::vector<Verdict> verdicts;
-    verdicts.reserve(steps.size());
-    for (const StepInfo& step : steps) {
-      verdicts.push_back(of_one(step, now_micros));
-    }
-    return verdicts;
+// Of functions that need to know but one step at a time.
+template <typename Keeps, typename Why>
+KeepPolicyPtr MakeOfEach(Keeps keeps, Why why) {
+  return Make([keeps = std::move(keeps), why = std::move(why)](Steps steps,
+                                                               int64_t now) {
+    KeepAnswer answer;
+    answer.keep.reserve(steps.size());
+    for (const StepInfo& step : steps) answer.keep.push_back(keeps(step, now));
+    answer.why = [=](size_t at) {
+      return why(steps[at], now, keeps(steps[at], now));
+    };
+    return answer;
   });
 }
 
@@ -60,93 +66,158 @@ Score ScoreOf(const StepInfo& step, const BestOptions& options) {
   return {2, options.better == Better::kMax ? found->second : -found->second};
 }
 
-std::vector<Verdict> KeepBest(Steps steps, const BestOptions& options) {
-  std::vector<Score> scores;
-  for (const StepInfo& step : steps) scores.push_back(ScoreOf(step, options));
-  std::vector<size_t> order(steps.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(scores[a], a) > std::pair(scores[b], b);
-  });
-  std::vector<Verdict> verdicts(steps.size());
-  for (size_t rank = 0; rank < order.size(); ++rank) {
-    const size_t at = order[rank];
-    if (scores[at].first == 0) {
-      verdicts[at] = {options.keep_without_metric,
-                      absl::StrCat("it has no ", options.metric)};
-      continue;
+// Steps by their metric. The places of all are found when one is asked for.
+class Ranking {
+ public:
+  Ranking(Steps steps, const BestOptions& options) : order_(steps.size()) {
+    scores_.reserve(steps.size());
+    for (const StepInfo& step : steps) {
+      scores_.push_back(ScoreOf(step, options));
     }
-    const bool yes = rank < static_cast<uint64_t>(options.count);
-    verdicts[at] = {
-        yes,
-        absl::StrCat(options.metric, " ", steps[at].metrics.at(options.metric),
-                     " is number ", rank + 1, yes ? "" : ", not",
-                     " of the best ", options.count)};
+    std::iota(order_.begin(), order_.end(), size_t{0});
   }
-  return verdicts;
+
+  bool HasMetric(size_t at) const { return scores_[at].first != 0; }
+
+  // Of the steps, the `count` best.
+  absl::Span<const size_t> Best(uint64_t count) {
+    const size_t end = std::min<uint64_t>(count, order_.size());
+    std::nth_element(order_.begin(),
+                     order_.begin() + static_cast<ptrdiff_t>(end), order_.end(),
+                     [this](size_t a, size_t b) { return IsBetter(a, b); });
+    return absl::MakeConstSpan(order_).subspan(0, end);
+  }
+
+  // 1 is the best.
+  size_t PlaceOf(size_t at) {
+    if (places_.empty()) {
+      std::sort(order_.begin(), order_.end(),
+                [this](size_t a, size_t b) { return IsBetter(a, b); });
+      places_.resize(order_.size());
+      for (size_t i = 0; i < order_.size(); ++i) places_[order_[i]] = i + 1;
+    }
+    return places_[at];
+  }
+
+ private:
+  bool IsBetter(size_t a, size_t b) const {
+    return std::pair(scores_[a], a) > std::pair(scores_[b], b);
+  }
+
+  std::vector<Score> scores_;
+  std::vector<size_t> order_;
+  std::vector<size_t> places_;
+};
+
+KeepAnswer KeepBest(Steps steps, const BestOptions& options) {
+  const auto ranking = std::make_shared<Ranking>(steps, options);
+  const auto count = static_cast<uint64_t>(options.count);
+  KeepAnswer answer;
+  answer.keep.resize(steps.size());
+  for (const size_t at : ranking->Best(count)) answer.keep[at] = true;
+  for (size_t at = 0; at < steps.size(); ++at) {
+    if (ranking->HasMetric(at)) continue;
+    answer.keep[at] = options.keep_without_metric;
+  }
+  answer.why = [ranking, steps, options, count](size_t at) {
+    if (!ranking->HasMetric(at)) {
+      return absl::StrCat("it has no ", options.metric);
+    }
+    const size_t place = ranking->PlaceOf(at);
+    return absl::StrCat(options.metric, " ",
+                        steps[at].metrics.at(options.metric), " is number ",
+                        place, place <= count ? "" : ", not", " of the best ",
+                        options.count);
+  };
+  return answer;
 }
 
-std::vector<Verdict> KeepSpaced(Steps steps, double seconds) {
-  std::vector<Verdict> verdicts;
-  const StepInfo* kept = nullptr;
-  for (const StepInfo& step : steps) {
-    const bool first = kept == nullptr;
-    const bool yes =
-        first || HavePassed(kept->time_micros, step.time_micros, seconds);
-    verdicts.push_back(
-        {yes, first ? "the first of all"
-                    : absl::StrCat(yes ? "" : "not ", seconds,
-                                   " seconds after step ", kept->step)});
-    if (yes) kept = &step;
+KeepAnswer KeepSpaced(Steps steps, double seconds) {
+  KeepAnswer answer;
+  answer.keep.reserve(steps.size());
+  size_t kept = 0;
+  for (size_t at = 0; at < steps.size(); ++at) {
+    const bool yes = at == 0 || HavePassed(steps[kept].time_micros,
+                                           steps[at].time_micros, seconds);
+    answer.keep.push_back(yes);
+    if (yes) kept = at;
   }
-  return verdicts;
+  answer.why = [keep = answer.keep, steps, seconds](size_t at) -> std::string {
+    if (at == 0) return "the first of all";
+    size_t before = at - 1;
+    while (!keep[before]) --before;
+    return absl::StrCat(keep[at] ? "" : "not ", seconds, " seconds after step ",
+                        steps[before].step);
+  };
+  return answer;
 }
 
-KeepPolicyPtr Compose(std::vector<KeepPolicyPtr> policies,
-                      Verdict (*combine)(const std::vector<Verdict>&)) {
-  return Make([policies = std::move(policies), combine](Steps steps,
-                                                        int64_t now_micros) {
-    std::vector<std::vector<Verdict>> of_step(steps.size());
+// Of a step, kept when one policy says `decisive`, or else when none does.
+KeepPolicyPtr Compose(std::vector<KeepPolicyPtr> policies, bool decisive) {
+  return Make([policies = std::move(policies), decisive](Steps steps,
+                                                         int64_t now_micros) {
+    auto parts = std::make_shared<std::vector<KeepAnswer>>();
+    KeepAnswer answer;
+    answer.keep.assign(steps.size(), !decisive);
     for (const KeepPolicyPtr& policy : policies) {
-      std::vector<Verdict> verdicts = policy->Decide(steps, now_micros);
-      for (size_t i = 0; i < steps.size(); ++i) {
-        of_step[i].push_back(std::move(verdicts[i]));
+      const KeepAnswer& part =
+          parts->emplace_back(policy->Ask(steps, now_micros));
+      for (size_t at = 0; at < steps.size(); ++at) {
+        if (part.keep[at] == decisive) answer.keep[at] = decisive;
       }
     }
-    std::vector<Verdict> combined;
-    combined.reserve(steps.size());
-    for (const auto& verdicts : of_step) combined.push_back(combine(verdicts));
-    return combined;
+    answer.why = [parts, decisive](size_t at) {
+      std::vector<Verdict> verdicts;
+      for (const KeepAnswer& part : *parts) {
+        verdicts.push_back({part.keep[at], part.why(at)});
+      }
+      return (decisive ? AnyOf(verdicts) : AllOf(verdicts)).why;
+    };
+    return answer;
   });
 }
 
 }  // namespace
 
+std::vector<Verdict> KeepPolicy::Decide(Steps steps, int64_t now_micros) const {
+  const KeepAnswer answer = Ask(steps, now_micros);
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(steps.size());
+  for (size_t at = 0; at < steps.size(); ++at) {
+    verdicts.push_back({answer.keep[at], answer.why(at)});
+  }
+  return verdicts;
+}
+
 KeepPolicyPtr KeepAll() {
-  return MakeOfEach([](const StepInfo&, int64_t) -> Verdict {
-    return {true, "all steps are kept"};
-  });
+  return MakeOfEach(
+      [](const StepInfo&, int64_t) { return true; },
+      [](const StepInfo&, int64_t, bool) { return "all steps are kept"; });
 }
 
 absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("LatestN", "count", count, 0));
   return Make([count](Steps steps, int64_t) {
-    std::vector<Verdict> verdicts;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      const bool yes = steps.size() - i <= static_cast<uint64_t>(count);
-      verdicts.push_back(
-          {yes, absl::StrCat(yes ? "one" : "none", " of the latest ", count)});
-    }
-    return verdicts;
+    const size_t all = steps.size();
+    const size_t old =
+        all - std::min<uint64_t>(all, static_cast<uint64_t>(count));
+    KeepAnswer answer;
+    answer.keep.assign(all, true);
+    std::fill_n(answer.keep.begin(), old, false);
+    answer.why = [count, old](size_t at) {
+      return absl::StrCat(at < old ? "none" : "one", " of the latest ", count);
+    };
+    return answer;
   });
 }
 
 absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("EveryNSteps", "interval", steps, 1));
-  return MakeOfEach([steps](const StepInfo& step, int64_t) -> Verdict {
-    const bool yes = step.step % steps == 0;
-    return {yes, absl::StrCat(yes ? "a" : "no", " multiple of ", steps)};
-  });
+  return MakeOfEach(
+      [steps](const StepInfo& step, int64_t) { return step.step % steps == 0; },
+      [steps](const StepInfo&, int64_t, bool yes) {
+        return absl::StrCat(yes ? "a" : "no", " multiple of ", steps);
+      });
 }
 
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds) {
@@ -169,14 +240,17 @@ absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options) {
 absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds) {
   CKPTDB_RETURN_IF_ERROR(
       CheckSeconds("TimeToLive", seconds, /*may_be_zero=*/true));
-  return MakeOfEach([seconds](const StepInfo& step, int64_t now) -> Verdict {
-    const double age =
-        (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
-        internal::kMicrosPerSecond;
-    const bool yes = age <= seconds;
-    return {yes, absl::StrCat(age, " seconds old, ", yes ? "not more" : "more",
-                              " than ", seconds)};
-  });
+  const auto age = [](const StepInfo& step, int64_t now) {
+    return (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
+           internal::kMicrosPerSecond;
+  };
+  return MakeOfEach([=](const StepInfo& step,
+                        int64_t now) { return age(step, now) <= seconds; },
+                    [=](const StepInfo& step, int64_t now, bool yes) {
+                      return absl::StrCat(age(step, now), " seconds old, ",
+                                          yes ? "not more" : "more", " than ",
+                                          seconds);
+                    });
 }
 
 absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name,
@@ -186,11 +260,13 @@ absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name,
     return absl::InvalidArgumentError(
         absl::StrCat("KeepIf: predicate ", name, " is null"));
   }
-  return MakeOfEach([name = std::move(name), predicate = std::move(predicate)](
-                        const StepInfo& step, int64_t) -> Verdict {
-    const bool yes = predicate(step);
-    return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
-  });
+  return MakeOfEach(
+      [predicate = std::move(predicate)](const StepInfo& step, int64_t) {
+        return predicate(step);
+      },
+      [name = std::move(name)](const StepInfo&, int64_t, bool yes) {
+        return Said(name, yes);
+      });
 }
 
 absl::StatusOr<KeepPolicyPtr> CustomKeep(std::string name,
@@ -202,36 +278,35 @@ absl::StatusOr<KeepPolicyPtr> CustomKeep(std::string name,
   }
   return Make([name = std::move(name), function = std::move(function)](
                   Steps steps, int64_t now_micros) {
-    const std::vector<bool> keep = function(steps, now_micros);
-    std::vector<Verdict> verdicts;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      verdicts.push_back(
-          i < keep.size()
-              ? Verdict{keep[i],
-                        absl::StrCat(name, " said ", keep[i] ? "yes" : "no")}
-              : Verdict{true, absl::StrCat(name, " said nothing")});
-    }
-    return verdicts;
+    KeepAnswer answer;
+    answer.keep = function(steps, now_micros);
+    const size_t answered = answer.keep.size();
+    answer.keep.resize(steps.size(), true);
+    answer.why = [name, answered, keep = answer.keep](size_t at) {
+      return at < answered ? Said(name, keep[at])
+                           : absl::StrCat(name, " said nothing");
+    };
+    return answer;
   });
 }
 
 absl::StatusOr<KeepPolicyPtr> AnyKeep(std::vector<KeepPolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AnyKeep", policies));
-  return Compose(std::move(policies), AnyOf);
+  return Compose(std::move(policies), /*decisive=*/true);
 }
 
 absl::StatusOr<KeepPolicyPtr> AllKeep(std::vector<KeepPolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AllKeep", policies));
-  return Compose(std::move(policies), AllOf);
+  return Compose(std::move(policies), /*decisive=*/false);
 }
 
 absl::StatusOr<KeepPolicyPtr> NotKeep(KeepPolicyPtr policy) {
   CKPTDB_RETURN_IF_ERROR(
       CheckParts("NotKeep", std::vector<KeepPolicyPtr>{policy}));
   return Make([policy = std::move(policy)](Steps steps, int64_t now_micros) {
-    std::vector<Verdict> verdicts = policy->Decide(steps, now_micros);
-    for (Verdict& verdict : verdicts) verdict = Negate(std::move(verdict));
-    return verdicts;
+    KeepAnswer answer = policy->Ask(steps, now_micros);
+    answer.keep.flip();
+    return answer;
   });
 }
 

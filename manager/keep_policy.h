@@ -4,7 +4,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(3));
 //   CKPTDB_ASSIGN_OR_RETURN(auto best, BestN({.count = 2, .metric = "auc"}));
 //   CKPTDB_ASSIGN_OR_RETURN(KeepPolicyPtr policy, AnyKeep({latest, best}));
-//   std::vector<Verdict> keep = policy->Decide(steps, now_micros);
+//   KeepAnswer answer = policy->Ask(steps, now_micros);
+//   if (!answer.keep[0]) gone = absl::StrCat("step 0 goes: ", answer.why(0));
 //
 // A policy is a pure function: the same steps and time, the same answer.
 // Policies are immutable, and may be asked from any thread; so must be a
@@ -17,6 +18,7 @@
 #ifndef CKPTDB_MANAGER_KEEP_POLICY_H_
 #define CKPTDB_MANAGER_KEEP_POLICY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,12 +32,24 @@
 
 namespace ckptdb {
 
+// Reasons are written when they are asked for: with ten thousand steps they
+// take longer than all the rest.
+struct KeepAnswer {
+  std::vector<bool> keep;  // of each step
+  // Why the step at this place is kept or not. As long as the policy and the
+  // steps are there; not thread-safe.
+  std::function<std::string(size_t at)> why;
+};
+
 class KeepPolicy {
  public:
   virtual ~KeepPolicy() = default;
-  // One answer for each of `steps`, which ascend. `now_micros`: since 1970.
-  virtual std::vector<Verdict> Decide(absl::Span<const StepInfo> steps,
-                                      int64_t now_micros) const = 0;
+  // About `steps`, which ascend. `now_micros`: since 1970.
+  virtual KeepAnswer Ask(absl::Span<const StepInfo> steps,
+                         int64_t now_micros) const = 0;
+  // The same with all reasons.
+  std::vector<Verdict> Decide(absl::Span<const StepInfo> steps,
+                              int64_t now_micros) const;
 };
 using KeepPolicyPtr = std::shared_ptr<const KeepPolicy>;
 
@@ -52,7 +66,7 @@ struct BestOptions {
 };
 
 using KeepPredicate = std::function<bool(const StepInfo& step)>;
-// One answer for each step, as KeepPolicy::Decide.
+// One answer for each step.
 using KeepFunction = std::function<std::vector<bool>(
     absl::Span<const StepInfo> steps, int64_t now_micros)>;
 

@@ -53,6 +53,8 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
   Announcement own;
   own.error = GatherPreempted();
   if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
+  // Nobody else is to be told.
+  if (world_size() == 1) return Follow(std::move(own), request);
   const absl::StatusOr<std::string> bytes =
       ranks_->Broadcast(absl::StrCat("step ", global_step_), Encode(own),
                         AfterGather(*ranks_, options_.deadline));
@@ -121,15 +123,26 @@ SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
                             round_->request.kind == SaveKind::kEphemeral,
                             {}};
   } else {
-    const absl::StatusOr<StepRecord> last =
-        parent_ ? store_->FindStep(parent_->step) : store_->Latest();
-    if (last.ok()) context.last = StepInfoOf(*last);
+    context.last = Newest();
   }
   SaveDecision decision = Decide(options_.schedule, context);
   if (decision.kind == SaveKind::kNone && !busy && coalesced_.has_value()) {
     decision = *coalesced_;
   }
   return decision;
+}
+
+std::optional<StepInfo> CheckpointManager::Impl::Newest() const {
+  const std::optional<int64_t> step =
+      parent_ ? std::optional(parent_->step) : newest_at_open_;
+  std::optional<StepInfo> newest;
+  if (!step.has_value()) return newest;
+  const bool there = store_->VisitStep(
+      *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
+  if (there) return newest;
+  const absl::StatusOr<StepRecord> latest = store_->Latest();
+  if (latest.ok()) newest = StepInfoOf(*latest);
+  return newest;
 }
 
 // A step that is there is better than one that will not be in time.

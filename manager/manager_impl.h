@@ -23,6 +23,7 @@
 #include "ckptdb/manager/load_plan.h"
 #include "ckptdb/manager/messages.h"
 #include "ckptdb/manager/pending_save_state.h"
+#include "ckptdb/manager/retirement.h"
 #include "ckptdb/manager/snapshot.h"
 
 namespace ckptdb {
@@ -84,6 +85,7 @@ class CheckpointManager::Impl {
   internal::Announcement Announce(std::optional<SaveDecision> wanted,
                                   const SaveRequest& request);
   SaveDecision DecideStep(bool busy);
+  std::optional<StepInfo> Newest() const;
   void NoteDecision(const internal::Announcement& announced);
   absl::Status WhenBusy(SaveDecision* decision, bool* busy);
   absl::Status Begin(const SaveRequest& request,
@@ -109,6 +111,7 @@ class CheckpointManager::Impl {
   absl::StatusOr<std::vector<StagedRank>> CollectParts(
       const std::vector<std::string>& parts) const;
   std::vector<int64_t> StepsToRetire(const Round& round);
+  std::string WhyKept(int64_t step) const;
   void Report(Round* round);
   // Takes note of the end of the round, and waits for it.
   void Settle();
@@ -142,6 +145,7 @@ class CheckpointManager::Impl {
   std::unique_ptr<internal::ChangeFeed> feed_;
   internal::Arena arena_;
   internal::History history_;
+  internal::Retirement retirement_;
   std::atomic<bool> preempted_ = false;
 
   int64_t global_step_ = 0;
@@ -154,6 +158,8 @@ class CheckpointManager::Impl {
   int64_t failures_in_a_row_ = 0;
   std::optional<SaveDecision> coalesced_;
 
+  // The step that was saved last by an earlier manager.
+  std::optional<int64_t> newest_at_open_;
   // The version that was saved or restored last, the columns of its tables, the
   // deltas in its chain, and why the next save should be whole.
   std::optional<Version> parent_;

@@ -28,9 +28,9 @@ absl::StatusOr<StepRecord> PickBest(const std::vector<StepRecord>& all,
   for (const StepRecord& record : all) {
     if (!record.quarantined) steps.push_back(StepInfoOf(record));
   }
-  const std::vector<Verdict> verdicts = policy->Decide(steps, 0);
-  for (size_t i = 0; i < verdicts.size(); ++i) {
-    if (!verdicts[i].yes) continue;
+  const std::vector<bool> keep = policy->Ask(steps, 0).keep;
+  for (size_t i = 0; i < keep.size(); ++i) {
+    if (!keep[i]) continue;
     return *std::find_if(all.begin(), all.end(), [&](const StepRecord& each) {
       return each.version.step == steps[i].step;
     });

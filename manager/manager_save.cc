@@ -254,35 +254,18 @@ absl::StatusOr<std::vector<StagedRank>> CheckpointManager::Impl::CollectParts(
 
 std::vector<int64_t> CheckpointManager::Impl::StepsToRetire(
     const Round& round) {
-  const int64_t saved = round.announced.step;
-  RetentionState state;
-  state.newest = saved;
-  state.now_micros = NowMicros();
-  const bool removes = options_.abandoned == AbandonedBranch::kRemove;
-  for (const StepRecord& record : store_->Steps()) {
-    const int64_t step = record.version.step;
-    // These go by themselves, stay for inspection, or are written over.
-    if ((removes && round.abandoned.contains(step)) || record.quarantined ||
-        step == saved) {
-      continue;
-    }
-    if (record.pinned) state.held[step] = "pinned";
-    if (round.source == step) state.held[step] = "the training began from it";
-    state.steps.push_back(StepInfoOf(record));
+  internal::Retirement::Commit commit;
+  commit.saved = {round.announced.step, NowMicros(),
+                  round.request.kind == SaveKind::kEphemeral,
+                  round.request.metrics};
+  if (options_.abandoned == AbandonedBranch::kRemove) {
+    commit.abandoned = round.abandoned;
   }
-  const StepInfo info{saved, state.now_micros,
-                      round.request.kind == SaveKind::kEphemeral,
-                      round.request.metrics};
-  state.steps.insert(
-      std::find_if(state.steps.begin(), state.steps.end(),
-                   [&](const StepInfo& other) { return other.step > saved; }),
-      info);
+  commit.source = round.source;
   std::vector<int64_t> retired;
-  for (const Fate& fate : PlanRetention(options_.retention, state)) {
-    if (!fate.keep.yes) retired.push_back(fate.step);
-    history_.NoteKept(
-        fate.step,
-        absl::StrCat(fate.keep.yes ? "kept: " : "removed: ", fate.keep.why));
+  for (const Fate& fate : retirement_.Plan(*store_, commit)) {
+    retired.push_back(fate.step);
+    history_.NoteKept(fate.step, absl::StrCat("removed: ", fate.keep.why));
   }
   return retired;
 }
@@ -363,6 +346,15 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   return TakeError();
 }
 
+// Of a step that is there.
+std::string CheckpointManager::Impl::WhyKept(int64_t step) const {
+  const std::optional<Fate> fate = retirement_.FateOf(step);
+  if (!fate.has_value()) {
+    return "kept: no step was saved since this manager was made";
+  }
+  return absl::StrCat(fate->keep.yes ? "kept: " : "removed: ", fate->keep.why);
+}
+
 absl::StatusOr<StepStory> CheckpointManager::Impl::Explain(int64_t step) const {
   if (!is_owner()) {
     return absl::FailedPreconditionError(
@@ -379,11 +371,8 @@ absl::StatusOr<StepStory> CheckpointManager::Impl::Explain(int64_t step) const {
                       ? "not by a manager, or by an older one"
                       : why->second;
   }
-  if (story.kept.empty()) {
-    story.kept = record.ok() ? "kept: no step was saved since this manager "
-                               "was made"
-                             : "not there";
-  }
+  if (record.ok()) story.kept = WhyKept(step);
+  if (story.kept.empty()) story.kept = "not there";
   return story;
 }
 

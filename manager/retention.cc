@@ -7,22 +7,6 @@
 namespace ckptdb {
 namespace {
 
-std::vector<Verdict> AskPolicy(const RetentionOptions& options,
-                               const RetentionState& state) {
-  std::vector<StepInfo> permanent;
-  for (const StepInfo& step : state.steps) {
-    if (!step.ephemeral) permanent.push_back(step);
-  }
-  return options.keep->Decide(permanent, state.now_micros);
-}
-
-// `newer`: how many ephemeral steps are after it.
-Verdict OfEphemeral(const RetentionOptions& options, int64_t newer) {
-  const bool yes = newer < options.keep_ephemeral;
-  return {yes, absl::StrCat("ephemeral, ", yes ? "one" : "none",
-                            " of the newest ", options.keep_ephemeral)};
-}
-
 // What no policy may say otherwise; no when there is nothing.
 Verdict Floor(const RetentionOptions& options, const RetentionState& state,
               const StepInfo& step) {
@@ -36,24 +20,100 @@ Verdict Floor(const RetentionOptions& options, const RetentionState& state,
   return {};
 }
 
+// What becomes of each step, without a word before it is asked for.
+class Plan {
+ public:
+  Plan(const RetentionOptions& options, const RetentionState& state)
+      : options_(options),
+        state_(state),
+        ephemeral_(std::count_if(
+            state.steps.begin(), state.steps.end(),
+            [](const StepInfo& step) { return step.ephemeral; })) {
+    // A policy is asked about permanent steps alone; mostly that is all.
+    if (ephemeral_ > 0) {
+      for (const StepInfo& step : state.steps) {
+        if (!step.ephemeral) permanent_.push_back(step);
+      }
+    }
+    answer_ = options.keep->Ask(ephemeral_ > 0 ? permanent_ : state.steps,
+                                state.now_micros);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Calls visit(at, place) for each step, by step: `place` is that among the
+  // permanent ones, or how many ephemeral ones are after it.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    size_t permanent = 0;
+    int64_t newer = ephemeral_;
+    for (size_t at = 0; at < state_.steps.size(); ++at) {
+      visit(at, state_.steps[at].ephemeral ? static_cast<size_t>(--newer)
+                                           : permanent++);
+    }
+  }
+
+  bool Stays(size_t at, size_t place) const {
+    const StepInfo& step = state_.steps[at];
+    return Wanted(step, place) || Floor(options_, state_, step).yes;
+  }
+
+  Fate FateOf(size_t at, size_t place) const {
+    const StepInfo& step = state_.steps[at];
+    const Verdict floor = Floor(options_, state_, step);
+    if (floor.yes) return {step.step, floor};
+    const bool yes = Wanted(step, place);
+    if (!step.ephemeral) return {step.step, {yes, answer_.why(place)}};
+    return {step.step,
+            {yes, absl::StrCat("ephemeral, ", yes ? "one" : "none",
+                               " of the newest ", options_.keep_ephemeral)}};
+  }
+
+ private:
+  bool Wanted(const StepInfo& step, size_t place) const {
+    return step.ephemeral
+               ? static_cast<int64_t>(place) < options_.keep_ephemeral
+               : answer_.keep[place];
+  }
+
+  const RetentionOptions& options_;
+  const RetentionState& state_;
+  const int64_t ephemeral_;
+  std::vector<StepInfo> permanent_;
+  KeepAnswer answer_;
+};
+
 }  // namespace
 
 std::vector<Fate> PlanRetention(const RetentionOptions& options,
                                 const RetentionState& state) {
-  const std::vector<Verdict> permanent = AskPolicy(options, state);
-  int64_t newer =
-      std::count_if(state.steps.begin(), state.steps.end(),
-                    [](const StepInfo& step) { return step.ephemeral; });
-  size_t asked = 0;
+  const Plan plan(options, state);
   std::vector<Fate> fates;
   fates.reserve(state.steps.size());
-  for (const StepInfo& step : state.steps) {
-    Verdict verdict =
-        step.ephemeral ? OfEphemeral(options, --newer) : permanent[asked++];
-    const Verdict floor = Floor(options, state, step);
-    fates.push_back({step.step, floor.yes ? floor : verdict});
-  }
+  plan.ForEach([&](size_t at, size_t place) {
+    fates.push_back(plan.FateOf(at, place));
+  });
   return fates;
+}
+
+std::vector<Fate> PlanRemoval(const RetentionOptions& options,
+                              const RetentionState& state) {
+  const Plan plan(options, state);
+  std::vector<Fate> fates;
+  plan.ForEach([&](size_t at, size_t place) {
+    if (!plan.Stays(at, place)) fates.push_back(plan.FateOf(at, place));
+  });
+  return fates;
+}
+
+std::optional<Fate> PlanFate(const RetentionOptions& options,
+                             const RetentionState& state, int64_t step) {
+  const Plan plan(options, state);
+  std::optional<Fate> fate;
+  plan.ForEach([&](size_t at, size_t place) {
+    if (state.steps[at].step == step) fate = plan.FateOf(at, place);
+  });
+  return fate;
 }
 
 }  // namespace ckptdb

@@ -2,8 +2,8 @@
 //
 //   RetentionOptions options;
 //   CKPTDB_ASSIGN_OR_RETURN(options.keep, LatestN(3));
-//   for (const Fate& fate : PlanRetention(options, state)) {
-//     if (!fate.keep.yes) retire.push_back(fate.step);
+//   for (const Fate& fate : PlanRemoval(options, state)) {
+//     retire.push_back(fate.step);
 //   }
 //
 // A pure function of its arguments. What it says goes is retired by the write
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,13 @@ struct Fate {
 // whatever the options say.
 std::vector<Fate> PlanRetention(const RetentionOptions& options,
                                 const RetentionState& state);
+// Of these the ones that go. Reasons take longer than all the rest: those of
+// steps that stay are not written.
+std::vector<Fate> PlanRemoval(const RetentionOptions& options,
+                              const RetentionState& state);
+// Of these the one of a step; none when there is no such step.
+std::optional<Fate> PlanFate(const RetentionOptions& options,
+                             const RetentionState& state, int64_t step);
 
 }  // namespace ckptdb
 

@@ -83,6 +83,19 @@ TEST_F(StoreTest, ListsStepsInOrderWhateverTheOrderOfSaves) {
   EXPECT_EQ(latest.version.step, 8);  // the one saved last
 }
 
+TEST_F(StoreTest, VisitsStepsWithoutCopies) {
+  for (const int64_t step : {8, 0, 70}) ASSERT_OK(Save(step, SmallContent(1)));
+  std::vector<int64_t> visited;
+  const auto visit = [&](const StepRecord& record) {
+    visited.push_back(record.version.step);
+  };
+  store_->VisitSteps(visit);
+  EXPECT_THAT(visited, ElementsAre(0, 8, 70));
+  EXPECT_TRUE(store_->VisitStep(8, visit));
+  EXPECT_FALSE(store_->VisitStep(9, visit));
+  EXPECT_THAT(visited, ElementsAre(0, 8, 70, 8));
+}
+
 TEST_F(StoreTest, LargestStepIsAStep) {
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   ASSERT_OK(Save(kLargest, SmallContent(1)));

@@ -45,21 +45,22 @@ TEST(HeaderExamples, SavePolicy) {
   EXPECT_TRUE(verdict.yes);
 }
 
-absl::StatusOr<std::vector<Verdict>> KeepPolicyExample(
+absl::StatusOr<std::string> KeepPolicyExample(
     const std::vector<StepInfo>& steps, int64_t now_micros) {
+  std::string gone;
   CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(3));
   CKPTDB_ASSIGN_OR_RETURN(auto best, BestN({.count = 2, .metric = "auc"}));
   CKPTDB_ASSIGN_OR_RETURN(KeepPolicyPtr policy, AnyKeep({latest, best}));
-  std::vector<Verdict> keep = policy->Decide(steps, now_micros);
-  return keep;
+  KeepAnswer answer = policy->Ask(steps, now_micros);
+  if (!answer.keep[0]) gone = absl::StrCat("step 0 goes: ", answer.why(0));
+  return gone;
 }
 
 TEST(HeaderExamples, KeepPolicy) {
   ASSERT_OK_AND_ASSIGN(
-      const auto keep,
+      const std::string gone,
       KeepPolicyExample({{10, 0, false, {{"auc", 0.7}}}}, /*now_micros=*/0));
-  ASSERT_EQ(keep.size(), 1);
-  EXPECT_TRUE(keep[0].yes);
+  EXPECT_EQ(gone, "");
 }
 
 TEST(HeaderExamples, SaveSchedule) {
@@ -80,8 +81,8 @@ TEST(HeaderExamples, Retention) {
   std::vector<int64_t> retire;
   RetentionOptions options;
   ASSERT_OK_AND_ASSIGN(options.keep, LatestN(3));
-  for (const Fate& fate : PlanRetention(options, state)) {
-    if (!fate.keep.yes) retire.push_back(fate.step);
+  for (const Fate& fate : PlanRemoval(options, state)) {
+    retire.push_back(fate.step);
   }
   EXPECT_THAT(retire, ElementsAre(1, 2));
 }

@@ -42,10 +42,16 @@ RetentionOptions Latest(int64_t count) {
 std::vector<int64_t> Gone(const RetentionOptions& options,
                           const RetentionState& state) {
   std::vector<int64_t> gone;
+  std::vector<Fate> removed;
   for (const Fate& fate : PlanRetention(options, state)) {
     EXPECT_NE(fate.keep.why, "");
-    if (!fate.keep.yes) gone.push_back(fate.step);
+    EXPECT_EQ(PlanFate(options, state, fate.step), fate);
+    if (fate.keep.yes) continue;
+    gone.push_back(fate.step);
+    removed.push_back(fate);
   }
+  EXPECT_EQ(PlanRemoval(options, state), removed);
+  EXPECT_EQ(PlanFate(options, state, -1), std::nullopt);
   return gone;
 }
 

@@ -1,0 +1,49 @@
+// Which steps of a store leave with a save, and why others stay; internal to
+// manager/.
+#ifndef CKPTDB_MANAGER_RETIREMENT_H_
+#define CKPTDB_MANAGER_RETIREMENT_H_
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/retention.h"
+
+namespace ckptdb::internal {
+
+// Thread-safe.
+class Retirement {
+ public:
+  explicit Retirement(const RetentionOptions& options) : options_(options) {}
+
+  struct Commit {
+    StepInfo saved;
+    // Steps that leave by themselves.
+    std::set<int64_t> abandoned;
+    // That the training began from.
+    std::optional<int64_t> source;
+  };
+  // The steps that leave when it is committed.
+  std::vector<Fate> Plan(const Store& store, const Commit& commit);
+
+  // By the last plan; none for a step that it did not know.
+  std::optional<Fate> FateOf(int64_t step) const;
+
+ private:
+  void Note(const StepRecord& record, const Commit& commit);
+
+  const RetentionOptions options_;
+  mutable std::mutex mutex_;
+  RetentionState state_;
+  // Those of the plan before: with ten thousand steps a copy of each takes
+  // longer than all the rest.
+  std::vector<StepInfo> before_;
+  std::vector<StepInfo>::iterator next_before_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RETIREMENT_H_
