@@ -1,5 +1,6 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,11 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
       internal::CheckAtLeast(kWhere, "copy_threads", options.copy_threads, 1));
   CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(kWhere, "tolerated_failures",
                                                 options.tolerated_failures, 0));
+  if (options.warn_waiting < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kWhere, ": warn_waiting is ",
+        absl::FormatDuration(options.warn_waiting), "; it must be at least 0"));
+  }
   if (options.deadline <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         kWhere, ": deadline is ", absl::FormatDuration(options.deadline),
@@ -73,6 +79,14 @@ absl::Status CheckpointManager::Impl::Open() {
   return absl::OkStatus();
 }
 
+void CheckpointManager::Impl::Warn(const std::string& warning) const {
+  if (options_.on_warning) {
+    options_.on_warning(warning);
+  } else {
+    std::fprintf(stderr, "ckptdb: %s\n", warning.c_str());
+  }
+}
+
 int64_t CheckpointManager::Impl::NowMicros() const {
   return options_.now_micros ? options_.now_micros()
                              : absl::ToUnixMicros(absl::Now());
@@ -92,6 +106,12 @@ CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
 CheckpointManager::~CheckpointManager() = default;
 
 absl::Status CheckpointManager::Close() { return impl_->WaitUntilFinished(); }
+absl::Status CheckpointManager::StartTraining() {
+  return impl_->StartTraining();
+}
+absl::Status CheckpointManager::FinishTraining() {
+  return impl_->FinishTraining();
+}
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
 absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
   return impl_->StepTo(impl_->global_step() + 1, metrics);

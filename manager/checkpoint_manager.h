@@ -68,6 +68,13 @@ enum class IoStateResize {
   kReset,         // they stay as they are
 };
 
+// Whether the step that a training begins with is saved before its first one.
+enum class FirstSave {
+  kUnlessRestored,  // not when a restore has put it there
+  kAlways,          // unless the manager's own store has it by a restore
+  kNever,
+};
+
 // What a save was and cost. Also of one that failed.
 struct SaveReport {
   int64_t step = 0;
@@ -128,6 +135,13 @@ struct ManagerOptions {
   // So many saves in a row may fail before the training is told. Each of them
   // is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
+  // Told of a save that waited `warn_waiting` or longer for the one before
+  // it, and of one that failed and was tolerated; on each rank, by the thread
+  // that calls the manager. Default: a line on stderr.
+  std::function<void(const std::string& warning)> on_warning = {};
+  absl::Duration warn_waiting = absl::Seconds(1);
+  // What StartTraining does.
+  FirstSave first_save = FirstSave::kUnlessRestored;
   // What is left of a machine once it is preempted. When the last save took
   // longer, and the newest step is ephemeral, that one becomes permanent
   // instead of another save. Default: without end.
@@ -205,6 +219,14 @@ class CheckpointManager {
 
   // Waits for the save in progress, and raises its error. No call may follow.
   absl::Status Close();
+
+  // To be called before the first step, and after restores: saves the step that
+  // the training begins with, if `first_save` says so.
+  absl::Status StartTraining();
+  // To be called after the last step: saves it unless it is saved, and waits
+  // until it is durable. An error of an earlier save does not prevent that, and
+  // is returned. Does nothing where no step was trained.
+  absl::Status FinishTraining();
 
   // Steps trained: 0, or the step restored, and one more for each Step.
   int64_t global_step() const;

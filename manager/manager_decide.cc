@@ -32,6 +32,29 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
       "step ", outcome.step, " is not saved: ", outcome.decision.why));
 }
 
+absl::Status CheckpointManager::Impl::StartTraining() {
+  const bool wanted =
+      options_.first_save == FirstSave::kAlways ||
+      (options_.first_save == FirstSave::kUnlessRestored && !restored_);
+  if (!wanted || IsSaved(global_step_)) return absl::OkStatus();
+  SaveRequest request;
+  request.why = "the training begins with it";
+  return Save(request).status();
+}
+
+absl::Status CheckpointManager::Impl::FinishTraining() {
+  absl::Status status = WaitUntilFinished();
+  if (global_step_ == 0 || IsSaved(global_step_)) return status;
+  SaveRequest request;
+  request.why = "the training ends with it";
+  const absl::StatusOr<PendingSave> save = Save(request);
+  status.Update(save.status());
+  // Here no failure is tolerated.
+  if (save.ok()) status.Update(save->WaitCommitted().status());
+  status.Update(WaitUntilFinished());
+  return status;
+}
+
 // Whether any rank is; the owner learns of it.
 absl::Status CheckpointManager::Impl::GatherPreempted() {
   if (world_size() == 1) return absl::OkStatus();
@@ -49,7 +72,7 @@ absl::Status CheckpointManager::Impl::GatherPreempted() {
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
     std::optional<SaveDecision> wanted, const SaveRequest& request) {
   called_ = Clock::now();
-  waited_micros_ = 0;
+  waited_micros_.reset();
   Announcement own;
   own.error = GatherPreempted();
   if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);

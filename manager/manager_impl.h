@@ -37,6 +37,8 @@ class CheckpointManager::Impl {
   absl::Status Open();
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
+  absl::Status StartTraining();
+  absl::Status FinishTraining();
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run);
@@ -80,8 +82,10 @@ class CheckpointManager::Impl {
   bool is_owner() const { return ranks_->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks_->world_size(); }
   int64_t NowMicros() const;
+  void Warn(const std::string& warning) const;
 
   // Deciding, and telling all ranks: manager_decide.cc.
+  bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
   internal::Announcement Announce(std::optional<SaveDecision> wanted,
                                   const SaveRequest& request);
   SaveDecision DecideStep(bool busy);
@@ -100,6 +104,7 @@ class CheckpointManager::Impl {
   // Saving: manager_save.cc.
   absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
                                      const SaveRequest& request);
+  void WarnOfWaiting(const SaveReport& report) const;
   bool StartRound(Round* round);
   absl::Status Capture(Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
@@ -151,8 +156,9 @@ class CheckpointManager::Impl {
   int64_t global_step_ = 0;
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
-  Clock::time_point called_;     // Step or Save, last
-  int64_t waited_micros_ = 0;    // since then, for the round before
+  Clock::time_point called_;  // Step or Save, last
+  // Since then, for the round before; none when there was none to wait for.
+  std::optional<int64_t> waited_micros_;
   int64_t planning_micros_ = 0;  // since then, whether to save
   absl::Status error_;           // of the background, not yet raised
   int64_t failures_in_a_row_ = 0;
@@ -170,6 +176,7 @@ class CheckpointManager::Impl {
   std::set<int64_t> abandoned_steps_;
   // That a restore has chosen.
   std::optional<Version> picked_;
+  bool restored_ = false;
   // The step restored, until a step was saved after it.
   std::optional<int64_t> source_;
 };

@@ -220,6 +220,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   report.path = IsOwn(request.path) ? options_.path : request.path;
   report.loaded = plan->Describe();
   report.loaded.path = report.path;
+  restored_ = true;
   if (IsOwn(request.path)) {
     CKPTDB_RETURN_IF_ERROR(GoOnFrom(step));
     // Rows that were there besides are not in the step.

@@ -43,7 +43,8 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   round->request.kind = announced.decision.kind;
   round->announced = std::move(announced);
   round->pending = std::make_shared<PendingSave::State>(round->announced.step);
-  round->begin = called_ + std::chrono::microseconds(waited_micros_);
+  round->begin =
+      called_ + std::chrono::microseconds(waited_micros_.value_or(0));
   round->abandoned = abandoned_steps_;
   round->source = source_;
   outcome.save = PendingSave(round->pending);
@@ -51,8 +52,9 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   report.step = round->announced.step;
   report.kind = round->announced.decision.kind;
   report.why = round->announced.decision.why;
-  report.waited_micros = waited_micros_;
+  report.waited_micros = waited_micros_.value_or(0);
   report.planning_micros = planning_micros_;
+  WarnOfWaiting(report);
 
   round->part.status = Capture(round);
   round->pending->SetStaged(round->part.status);
@@ -62,6 +64,13 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   Settle();
   CKPTDB_RETURN_IF_ERROR(TakeError());
   return outcome;
+}
+
+void CheckpointManager::Impl::WarnOfWaiting(const SaveReport& report) const {
+  const absl::Duration waited = absl::Microseconds(report.waited_micros);
+  if (!waited_micros_.has_value() || waited < options_.warn_waiting) return;
+  Warn(absl::StrCat("the save of step ", report.step, " waited ",
+                    absl::FormatDuration(waited), " for the one before it"));
 }
 
 // False when the machine has no thread for it.
@@ -300,7 +309,7 @@ void CheckpointManager::Impl::Settle() {
   const Clock::time_point begin = Clock::now();
   if (round_->thread.joinable()) {
     round_->thread.join();
-    waited_micros_ += MicrosSince(begin);
+    waited_micros_ = waited_micros_.value_or(0) + MicrosSince(begin);
   }
   const std::unique_ptr<Round> round = std::move(round_);
   const absl::Status& status = round->outcome.status;
@@ -315,7 +324,14 @@ void CheckpointManager::Impl::Settle() {
   }
   if (++failures_in_a_row_ > options_.tolerated_failures) {
     error_.Update(failure);
+    return;
   }
+  Warn(absl::StrCat("the save of step ", round->announced.step, " failed, ",
+                    failures_in_a_row_, " in a row of ",
+                    options_.tolerated_failures,
+                    " that are tolerated; what it had to save is in the next "
+                    "one: ",
+                    failure.ToString()));
 }
 
 void CheckpointManager::Impl::Adopt(const Round& round) {

@@ -423,6 +423,9 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options.slice_bounds = {0, 5, kSlices};
   expect(options, "3 slice_bounds for 1 ranks; it must be one more");
   options = options_;
+  options.warn_waiting = absl::Seconds(-1);
+  expect(options, "warn_waiting is -1s; it must be at least 0");
+  options = options_;
   options.deadline = absl::ZeroDuration();
   expect(options, "deadline is 0; it must be above 0");
   EXPECT_FALSE(std::filesystem::exists(options_.path));

@@ -1,0 +1,155 @@
+// How a training begins and ends, and what it is warned of.
+#include <gmock/gmock.h>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class TrainingTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+  }
+  // Begins in a store of its own with what step 2 of the other one holds.
+  void StartFromElsewhere() {
+    Start();
+    TrainTo(2);
+    ASSERT_OK(manager_->Close());
+    RestoreRequest request;
+    request.path = options_.path;
+    options_.path = dir_.path() + "/own";
+    Start();
+    ASSERT_OK(manager_->Restore(request));
+    ASSERT_OK(manager_->StartTraining());
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(TrainingTest, WhatItBeginsWithIsSavedUnlessRestored) {
+  Start();
+  ASSERT_OK(manager_->StartTraining());
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(0, 2));
+  ExpectStepHolds(0);
+  Start();
+  ASSERT_OK(manager_->Restore());
+  ASSERT_OK(manager_->StartTraining());
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(0, 2));
+}
+
+TEST_F(TrainingTest, NothingIsSavedBeforeTheFirstStep) {
+  options_.first_save = FirstSave::kNever;
+  Start();
+  ASSERT_OK(manager_->StartTraining());
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+TEST_F(TrainingTest, WhatCameFromElsewhereIsRestored) {
+  StartFromElsewhere();
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+TEST_F(TrainingTest, WhatCameFromElsewhereIsSavedWhenAlwaysIsSaid) {
+  options_.first_save = FirstSave::kAlways;
+  StartFromElsewhere();
+  EXPECT_THAT(Steps(), ElementsAre(manager_->global_step()));
+  ASSERT_OK(manager_->StartTraining());  // it is there
+}
+
+TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
+  Start();
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), IsEmpty());
+  TrainTo(5);
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 5));
+  ExpectStepHolds(5);
+  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(5));
+  EXPECT_EQ(story.saved, "the training ends with it");
+  TrainTo(6);
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 5, 6));
+  EXPECT_EQ(reports_.size(), 4U);
+}
+
+TEST_F(TrainingTest, AnEarlierErrorDoesNotKeepTheLastStepBack) {
+  Start();
+  TrainTo(3);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(4);
+  model_->users.FailWith(absl::OkStatus());
+  EXPECT_THAT(
+      manager_->FinishTraining(),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  ExpectStepHolds(4);
+}
+
+TEST_F(TrainingTest, NoFailureOfTheLastSaveIsTolerated) {
+  options_.tolerated_failures = 3;
+  Start();
+  TrainTo(1);
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  EXPECT_THAT(
+      manager_->FinishTraining(),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
+}
+
+TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
+  options_.tolerated_failures = 1;
+  Start();
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(warnings_,
+              ElementsAre(HasSubstr(
+                  "the save of step 2 failed, 1 in a row of 1 that are "
+                  "tolerated; what it had to save is in the next one: "
+                  "UNAVAILABLE: table \"user\": no rows today")));
+  TrainTo(4);
+  EXPECT_FALSE(manager_->Close().ok());
+  EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
+}
+
+TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
+  options_.warn_waiting = absl::ZeroDuration();
+  // The save of step 1 goes on once it is known to be waited for.
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       SaveIf("opener", [this](const SaveContext& context) {
+                         if (context.saving) gate_.Open();
+                         return true;
+                       }));
+  Start();
+  gate_.Close();
+  TrainTo(1);
+  EXPECT_THAT(warnings_, IsEmpty());
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("the save of step 2 waited ")));
+  EXPECT_THAT(Steps(), ElementsAre(1, 2));
+}
+
+TEST_F(TrainingTest, AShortWaitIsNotWorthAWarning) {
+  options_.warn_waiting = absl::InfiniteDuration();
+  Start();
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
