@@ -123,6 +123,7 @@ absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
   for (const Piece& piece : segment) {
     for (uint64_t i = piece.begin; i < piece.end; ++i) {
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
+      if (options.on_made) options.on_made(*piece.stream, i);
       CKPTDB_RETURN_IF_ERROR(
           FromRocks(writer->Put(key, ToSlice(page.entry())), context));
     }

@@ -7,6 +7,7 @@
 #include <rocksdb/sst_file_writer.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
 struct SegmentWriterOptions {
   rocksdb::Env* env = nullptr;
   bool direct_writes = false;
+  // Told of each entry that was made; null: nobody.
+  std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
   // Of a file that is being written; 0: as FileWriterOptions has it.
   uint64_t buffer_bytes = 0;
 };

@@ -33,10 +33,11 @@ constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 class RankStager {
  public:
   RankStager(absl::string_view store, const Ticket& ticket,
-             const StageOptions& options)
+             const StageOptions& options, const StageCopies& copies)
       : store_(store),
         ticket_(ticket),
         options_(options),
+        copies_(copies),
         environment_(options.environment != nullptr ? options.environment
                                                     : Environment::Default()),
         files_(std::make_shared<internal::GuardedFileSystem>(
@@ -55,6 +56,7 @@ class RankStager {
         CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
       }
     }
+    CKPTDB_RETURN_IF_ERROR(CopyLast());
     const bool in_line = RawBytes() <= kInlineBytes / ticket_.world_size;
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
     return Finish(in_line ? Placement::kInline : Placement::kBulk);
@@ -110,6 +112,55 @@ class RankStager {
     return internal::ReuseUnchanged(parent, options_.threads, &items_);
   }
 
+  // The streams that read memory of the caller's, in the order of writing.
+  std::vector<internal::Stream*> ReadingStreams() const {
+    std::vector<internal::Stream*> streams;
+    for (const StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        if (stream->reads_caller()) streams.push_back(stream.get());
+      }
+    }
+    return streams;
+  }
+
+  // Copies what comes last, and counts what does not fit.
+  absl::Status CopyLast() {
+    if (!copies_.on_read) return absl::OkStatus();
+    std::vector<internal::Piece> held;
+    std::vector<internal::Stream*> streams = ReadingStreams();
+    char* next = copies_.memory;
+    uint64_t left = copies_.bytes;
+    for (; !streams.empty(); streams.pop_back()) {
+      internal::Stream* const stream = streams.back();
+      uint64_t first = stream->entries();
+      while (first > 0 && stream->BytesFrom(first - 1) <= left) --first;
+      if (first < stream->entries()) {
+        stream->HoldFrom(first, next);
+        for (uint64_t i = first; i < stream->entries(); ++i) {
+          held.push_back({stream, i, i + 1});
+        }
+        next += stream->BytesFrom(first);
+        left -= stream->BytesFrom(first);
+      }
+      if (first > 0) {
+        entries_to_read_ += first;
+        break;
+      }
+    }
+    if (!streams.empty()) streams.pop_back();
+    for (const internal::Stream* stream : streams) {
+      entries_to_read_ += stream->entries();
+    }
+    copied_bytes_ = copies_.bytes - left;
+    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
+        options_.threads, held.size(), [&](int, uint64_t i) {
+          return held[i].stream->CopyHeld(held[i].begin);
+        }));
+    if (entries_to_read_ == 0) copies_.on_read(copied_bytes_);
+    return absl::OkStatus();
+  }
+
   absl::Status MakeEntries() {
     Pass(point::kStaging);
     PageBuilder page;
@@ -119,11 +170,19 @@ class RankStager {
       for (const auto& stream : staged.streams) {
         for (uint64_t i = 0; i < stream->entries(); ++i) {
           CKPTDB_RETURN_IF_ERROR(stream->Make(i, &key, &page));
+          NoteMade(*stream, i);
           entries_.emplace_back(key, page.entry());
         }
       }
     }
     return absl::OkStatus();
+  }
+
+  void NoteMade(const internal::Stream& stream, uint64_t entry) {
+    if (!copies_.on_read || !stream.reads_caller() || stream.IsHeld(entry)) {
+      return;
+    }
+    if (--entries_to_read_ == 0) copies_.on_read(copied_bytes_);
   }
 
   absl::Status WriteFiles() {
@@ -145,6 +204,9 @@ class RankStager {
     const auto env = rocksdb::NewCompositeEnv(files_);
     internal::SegmentWriterOptions writing;
     writing.env = env.get();
+    writing.on_made = [this](const internal::Stream& stream, uint64_t entry) {
+      NoteMade(stream, entry);
+    };
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
     const auto segments = internal::CutSegments(items_, options_.threads);
     staged_files_.resize(segments.size());
@@ -202,9 +264,13 @@ class RankStager {
   const std::string store_;
   const Ticket& ticket_;
   const StageOptions& options_;
+  const StageCopies& copies_;
   const std::shared_ptr<Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;
+  // Of the caller's memory, that were not copied.
+  std::atomic<uint64_t> entries_to_read_ = 0;
+  uint64_t copied_bytes_ = 0;
   std::vector<StagedFile> staged_files_;
   std::vector<std::pair<std::string, std::string>> entries_;
 };
@@ -214,7 +280,15 @@ class RankStager {
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
                                  const StageOptions& options) {
-  return RankStager(store_path, ticket, options).Run(state);
+  return StageWithCopies(store_path, ticket, state, options, {});
+}
+
+absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
+                                           const Ticket& ticket,
+                                           const RankState& state,
+                                           const StageOptions& options,
+                                           const StageCopies& copies) {
+  return RankStager(store_path, ticket, options, copies).Run(state);
 }
 
 }  // namespace ckptdb

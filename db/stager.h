@@ -8,6 +8,9 @@
 #ifndef CKPTDB_DB_STAGER_H_
 #define CKPTDB_DB_STAGER_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/options.h"
@@ -33,6 +36,25 @@ namespace ckptdb {
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
                                  const StageOptions& options = {});
+
+// Memory for copies of the last part of a state, with which the caller's memory
+// may change before all of it is written.
+struct StageCopies {
+  char* memory = nullptr;
+  uint64_t bytes = 0;
+  // Called once, by some thread, when the values of tensors, rows and blobs
+  // that were not copied have been read for the last time; not when staging
+  // fails before that.
+  std::function<void(uint64_t copied_bytes)> on_read = {};
+};
+
+// As Stage: the last entries in the order of writing are copied first, as many
+// as there is memory for.
+absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
+                                           const Ticket& ticket,
+                                           const RankState& state,
+                                           const StageOptions& options,
+                                           const StageCopies& copies);
 
 }  // namespace ckptdb
 

@@ -73,6 +73,8 @@ class IdStream : public RowStream {
       : RowStream(std::move(prefix), order, rows_per_page, sizeof(int64_t),
                   sizeof(int64_t), Codec::kAuto) {}
 
+  bool reads_caller() const override { return false; }
+
  private:
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -176,9 +178,27 @@ absl::Status Stream::ChooseCodec() {
   return absl::OkStatus();
 }
 
+void Stream::HoldFrom(uint64_t first, char* memory) {
+  first_held_ = first;
+  held_ = memory;
+  held_keys_.resize(entries() - first);
+}
+
+absl::Status Stream::CopyHeld(uint64_t entry) {
+  const uint64_t at = entry - first_held_;
+  return Fill(entry, &held_keys_[at], held_ + at * entry_bytes_);
+}
+
 absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   const uint64_t bytes = BytesOf(entry);
-  CKPTDB_RETURN_IF_ERROR(Fill(entry, key, page->Reset(bytes)));
+  char* const raw = page->Reset(bytes);
+  if (IsHeld(entry)) {
+    const uint64_t at = entry - first_held_;
+    *key = held_keys_[at];
+    std::memcpy(raw, held_ + at * entry_bytes_, bytes);
+  } else {
+    CKPTDB_RETURN_IF_ERROR(Fill(entry, key, raw));
+  }
   page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
                element_bytes_);
   hashes_[entry] = page->raw_hash();

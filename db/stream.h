@@ -39,6 +39,19 @@ class Stream {
   // Settles kAuto by a look at the first entry.
   absl::Status ChooseCodec();
 
+  // Whether entries are made of memory of the caller's.
+  virtual bool reads_caller() const { return true; }
+  // Raw bytes of the entries from `first` on.
+  uint64_t BytesFrom(uint64_t first) const {
+    return raw_bytes_ - first * entry_bytes_;
+  }
+  // The entries from `first` on are copied to `memory`, where there is room for
+  // BytesFrom(first), by a CopyHeld for each; Make then takes them from there.
+  void HoldFrom(uint64_t first, char* memory);
+  bool IsHeld(uint64_t entry) const { return entry >= first_held_; }
+  // On any thread, before Make of that entry.
+  absl::Status CopyHeld(uint64_t entry);
+
   // Sets *key, and leaves header and bytes of the entry in *page.
   absl::Status Make(uint64_t entry, std::string* key, PageBuilder* page);
 
@@ -58,6 +71,9 @@ class Stream {
   const uint32_t count_bytes_;  // raw bytes of what a header counts
   Codec codec_;
   std::vector<uint64_t> hashes_;
+  uint64_t first_held_ = UINT64_MAX;
+  char* held_ = nullptr;
+  std::vector<std::string> held_keys_;
   std::atomic<uint64_t> stored_bytes_ = 0;
 };
 

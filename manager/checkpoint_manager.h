@@ -22,10 +22,10 @@
 // answers: the owner decides and tells the others, and what fails on one fails
 // on all.
 //
-// A save copies what it saves into memory, and lets the training go on; where
-// that is more than the budget, nothing is copied, and the training waits until
-// all is written to disk. Marks of changed rows are taken with the copy; those
-// of a save that fails are in the next one.
+// A save copies what it saves into memory, and lets the training go on. Where
+// that is more than the budget, the part that is written last is copied, and
+// the training waits until the rest is read. Marks of changed rows are taken
+// with the copy; those of a save that fails are in the next one.
 //
 // Not thread-safe, but for what says so. Callbacks come from a thread of the
 // manager's.
@@ -83,7 +83,7 @@ struct SaveReport {
   absl::Status status;
   SaveResult result;             // when it was committed
   std::vector<int64_t> retired;  // steps that left with it
-  uint64_t copied_bytes = 0;     // of this rank; 0: nothing was copied
+  uint64_t copied_bytes = 0;     // of this rank, before the training went on
   int64_t waited_micros = 0;     // for the save before it
   int64_t blocking_micros = 0;   // the training stood still, waiting included
   int64_t planning_micros = 0;   // whether it is saved, and which steps leave

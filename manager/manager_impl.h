@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,7 +69,10 @@ class CheckpointManager::Impl {
     std::shared_ptr<PendingSave::State> pending;
     internal::ChangeSets changes;
     std::map<std::string, std::vector<Slot>> columns;  // of the tables saved
-    std::unique_ptr<internal::Snapshot> snapshot;      // copied; null: staged
+    std::unique_ptr<internal::Snapshot> snapshot;
+    bool copied = false;  // or else it points to the model
+    bool model_read = false;
+    std::promise<void> model_is_read;
     internal::StagedPart part;
     internal::Outcome outcome;
     SaveReport report;
@@ -109,8 +113,8 @@ class CheckpointManager::Impl {
   absl::Status Capture(Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;
-  absl::StatusOr<std::string> StageState(const Round& round,
-                                         const RankState& state) const;
+  void LetTrainingGo(Round* round);
+  absl::StatusOr<std::string> StageState(Round* round);
   void RunRound(Round* round);
   internal::Outcome Commit(Round* round, const std::vector<std::string>& parts);
   absl::StatusOr<std::vector<StagedRank>> CollectParts(

@@ -57,9 +57,11 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   WarnOfWaiting(report);
 
   round->part.status = Capture(round);
-  round->pending->SetStaged(round->part.status);
-  report.blocking_micros = MicrosSince(called_);
-  if (options_.async && StartRound(round)) return outcome;
+  if (round->copied || !round->part.status.ok()) LetTrainingGo(round);
+  if (options_.async && StartRound(round)) {
+    round->model_is_read.get_future().wait();
+    return outcome;
+  }
   RunRound(round);
   Settle();
   CKPTDB_RETURN_IF_ERROR(TakeError());
@@ -106,13 +108,18 @@ absl::Status CheckpointManager::Impl::Capture(Round* round) {
   }
   if (options_.async && round->snapshot->bytes() <= arena_.max_bytes()) {
     round->report.copied_bytes = round->snapshot->bytes();
+    round->copied = true;
     return round->snapshot->CopyTo(&arena_, options_.copy_threads);
   }
-  CKPTDB_ASSIGN_OR_RETURN(round->part.staged,
-                          StageState(*round, round->snapshot->state()));
-  round->snapshot.reset();
-  round->report.staged_micros = MicrosSince(round->begin);
   return absl::OkStatus();
+}
+
+// The model may change now. Nothing more than once.
+void CheckpointManager::Impl::LetTrainingGo(Round* round) {
+  if (std::exchange(round->model_read, true)) return;
+  round->report.blocking_micros = MicrosSince(called_);
+  round->pending->SetStaged(round->part.status);
+  round->model_is_read.set_value();
 }
 
 BaseReasons CheckpointManager::Impl::OwnBases(const Round& round) const {
@@ -160,22 +167,34 @@ absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
   return bases;
 }
 
-absl::StatusOr<std::string> CheckpointManager::Impl::StageState(
-    const Round& round, const RankState& state) const {
+// What was not copied as a whole is copied as far as there is memory, and the
+// rest is read while the training waits.
+absl::StatusOr<std::string> CheckpointManager::Impl::StageState(Round* round) {
   CKPTDB_ASSIGN_OR_RETURN(
       const Ticket ticket,
-      DecodeTicket(round.announced.tickets[ranks_->rank()]));
-  CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
-                          Stage(options_.path, ticket, state, options_.stage));
+      DecodeTicket(round->announced.tickets[ranks_->rank()]));
+  StageCopies copies;
+  if (!round->copied) {
+    if (options_.async) {
+      copies.memory = arena_.Reserve(arena_.max_bytes());
+      if (copies.memory != nullptr) copies.bytes = arena_.max_bytes();
+    }
+    copies.on_read = [&](uint64_t copied_bytes) {
+      round->report.copied_bytes = copied_bytes;
+      LetTrainingGo(round);
+    };
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const StagedRank staged,
+      StageWithCopies(options_.path, ticket, round->snapshot->state(),
+                      options_.stage, copies));
   return EncodeStagedRank(staged);
 }
 
 // From the copy to the end of the save: beside the training, or instead of it.
 void CheckpointManager::Impl::RunRound(Round* round) {
-  if (round->part.status.ok() && round->snapshot != nullptr &&
-      !round->pending->cancelled()) {
-    absl::StatusOr<std::string> staged =
-        StageState(*round, round->snapshot->state());
+  if (round->part.status.ok() && !round->pending->cancelled()) {
+    absl::StatusOr<std::string> staged = StageState(round);
     round->part.status = staged.status();
     if (staged.ok()) round->part.staged = *std::move(staged);
     round->report.staged_micros = MicrosSince(round->begin);
@@ -184,6 +203,7 @@ void CheckpointManager::Impl::RunRound(Round* round) {
     round->part.status.Update(absl::CancelledError(absl::StrCat(
         "the save of step ", round->announced.step, " was cancelled")));
   }
+  LetTrainingGo(round);
   const std::string tag =
       absl::StrCat("attempt ", round->announced.version.attempt);
   const auto parts =
