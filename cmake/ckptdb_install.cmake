@@ -28,6 +28,7 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/verdict.h
     schema/codec.h
     schema/dtype.h
+    schema/evaluation.h
     schema/keys.h
     schema/limits.h
     schema/records.h

@@ -13,6 +13,7 @@
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/evaluations.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/db/lineage.h"
@@ -54,6 +55,16 @@ class Reader::Impl {
     return Annotate(catalog_.Latest(), path_);
   }
   absl::StatusOr<Usage> GetUsage() const;
+  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+      int64_t step, absl::string_view evaluation, uint32_t rank) const {
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+    return internal::LoadEvaluation(*database_, record, evaluation, rank);
+  }
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+      int64_t step) const {
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+    return internal::ListEvaluations(*database_, record);
+  }
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
@@ -322,6 +333,14 @@ absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
 }
 absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
 absl::StatusOr<Usage> Reader::GetUsage() const { return impl_->GetUsage(); }
+absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
+    int64_t step, absl::string_view evaluation, uint32_t rank) const {
+  return impl_->FindEvaluation(step, evaluation, rank);
+}
+absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
+    int64_t step) const {
+  return impl_->ListEvaluations(step);
+}
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
   return impl_->OpenStep(step);
 }

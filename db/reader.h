@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/usage.h"
+#include "ckptdb/schema/evaluation.h"
 #include "ckptdb/schema/records.h"
 
 namespace ckptdb {
@@ -49,6 +51,10 @@ class Reader {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   absl::StatusOr<Usage> GetUsage() const;
+  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+      int64_t step, absl::string_view evaluation, uint32_t rank) const;
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+      int64_t step) const;
 
   // Takes a lease, renewed until the StepReader is destroyed: the owner keeps
   // the step's data although it retires the step. Catches up, so that a step

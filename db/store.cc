@@ -146,6 +146,13 @@ absl::Status Store::Impl::CheckRoom() const {
                                   /*reserve=*/0);
 }
 
+absl::Status Store::Impl::WriteDurably(rocksdb::WriteBatch* batch) {
+  CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
+  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  database_->NoteWatermark();
+  return absl::OkStatus();
+}
+
 void Store::Impl::Pass(absl::string_view point) const {
   if (options_.on_point) options_.on_point(point);
 }
@@ -290,13 +297,9 @@ absl::Status Store::Impl::ChangeRecord(
       internal::FromRocks(batch.Put(database_->family(Family::kMeta),
                                     StepKey(step), EncodeStepRecord(record)),
                           "step record"));
-  CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/true));
-  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
-  {
-    const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    catalog_.steps[step] = std::move(record);
-  }
-  database_->NoteWatermark();
+  CKPTDB_RETURN_IF_ERROR(WriteDurably(&batch));
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  catalog_.steps[step] = std::move(record);
   return absl::OkStatus();
 }
 
@@ -375,6 +378,23 @@ absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return impl_->AddMetrics(step, metrics);
+}
+
+absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
+                                   absl::string_view group,
+                                   absl::Span<const EvaluationPart> ranks) {
+  return impl_->SaveEvaluation(step, evaluation, group, ranks);
+}
+absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
+    int64_t step, absl::string_view evaluation, uint32_t rank) const {
+  return impl_->FindEvaluation(step, evaluation, rank);
+}
+absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
+    int64_t step) const {
+  return impl_->ListEvaluations(step);
+}
+absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
+  return impl_->DeleteEvaluations(steps);
 }
 
 absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }

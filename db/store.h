@@ -19,8 +19,8 @@
 // Guarantees
 // 1. A step exists or does not: all ranks' parts, records and retirements are
 //    in one synced write batch.
-// 2. What Publish, Delete and the changes of a step's record have acknowledged
-//    is durable.
+// 2. What Publish, Delete, SaveEvaluation and the changes of a step's record
+//    have acknowledged is durable.
 // 3. A failed or interrupted save leaves the store as it was. Its bytes go
 //    with the next sweep, also after a crash.
 // 4. After an I/O error of the database itself every further change is
@@ -32,6 +32,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/usage.h"
+#include "ckptdb/schema/evaluation.h"
 #include "ckptdb/schema/records.h"
 #include "ckptdb/schema/staged.h"
 
@@ -175,6 +177,25 @@ class Store {
   // Metrics that were not known when the step was saved: beside those that it
   // has, or instead of those of the same name.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
+
+  // How far an evaluation of a step has come, so that it goes on after a crash:
+  // the parts of all its ranks in one write batch, instead of all that was
+  // there of this evaluation. It lives as long as the step: one that is
+  // deleted, retired or written over takes it along, a fold does not.
+  // InvalidArgument for a name that cannot be stored, no part or too many, and
+  // a part of more than kMaxEvaluationBytes.
+  absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
+                              absl::string_view group,
+                              absl::Span<const EvaluationPart> ranks);
+  // Nothing when none was saved of that rank. NotFound without the step.
+  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+      int64_t step, absl::string_view evaluation, uint32_t rank) const;
+  // All of a step, by name and rank.
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+      int64_t step) const;
+  // All of these steps. A step that has none, or that is not there, is no
+  // error.
+  absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
 
   // Removes what nothing refers to, now; waits for the background sweep.
   absl::StatusOr<SweepResult> Sweep();

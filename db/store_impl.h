@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -76,6 +77,16 @@ class Store::Impl {
                             const std::function<void(StepRecord*)>& change);
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
+  // evaluations.cc
+  absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
+                              absl::string_view group,
+                              absl::Span<const EvaluationPart> ranks);
+  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+      int64_t step, absl::string_view evaluation, uint32_t rank) const;
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+      int64_t step) const;
+  absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
+
   // fold.cc
   absl::StatusOr<FoldResult> Fold(int64_t step, const FoldOptions& options);
 
@@ -134,6 +145,8 @@ class Store::Impl {
   absl::Status NewRoot();
   absl::Status WriteRoot(const RootRecord& root);
   absl::Status CheckRoom() const;
+  // Changes of records, durable on return, also if the log is damaged later.
+  absl::Status WriteDurably(rocksdb::WriteBatch* batch);
   void Pass(absl::string_view point) const;
 
   // Keeps these versions from the sweep until the result is gone.

@@ -298,6 +298,10 @@ absl::Status Store::Impl::Forget(const Garbage& garbage) {
                                  VersionPrefix(version), VersionEnd(version));
     }
     if (status.ok()) status = batch.DeleteRange(meta, ranks, PrefixEnd(ranks));
+    const std::string evaluations = EvaluationKeyPrefix(version);
+    if (status.ok()) {
+      status = batch.DeleteRange(meta, evaluations, PrefixEnd(evaluations));
+    }
     if (status.ok()) status = batch.Delete(meta, RetiredKey(version));
     if (status.ok()) status = batch.Delete(meta, AttemptKey(version.attempt));
   }

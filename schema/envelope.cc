@@ -69,6 +69,8 @@ absl::string_view RecordName(RecordKind kind) {
       return "ticket";
     case RecordKind::kStagedRank:
       return "staged rank";
+    case RecordKind::kEvaluation:
+      return "evaluation record";
   }
   return "record";
 }

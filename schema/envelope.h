@@ -22,6 +22,7 @@ enum class RecordKind : uint16_t {
   kLease = 5,
   kTicket = 6,
   kStagedRank = 7,
+  kEvaluation = 8,
 };
 
 inline constexpr size_t kEnvelopeBytes = 16;

@@ -52,6 +52,17 @@ absl::StatusOr<Version> TakeVersion(absl::string_view key,
   return version;
 }
 
+// With the NUL after it.
+absl::StatusOr<absl::string_view> TakeName(absl::string_view key,
+                                           absl::string_view* rest) {
+  const size_t end = rest->find('\0');
+  if (end == absl::string_view::npos) return BadKey(key, "has no end of name");
+  const absl::string_view name = rest->substr(0, end);
+  if (!CheckName("name", name).ok()) return BadKey(key, "has a bad name");
+  rest->remove_prefix(end + 1);
+  return name;
+}
+
 absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
                             DataKey* parsed) {
   if (suffix.size() != kRowsSuffixBytes) {
@@ -158,13 +169,7 @@ absl::StatusOr<DataKey> ParseDataKey(absl::string_view key) {
   }
   parsed.kind = static_cast<ItemKind>(kind);
   rest.remove_prefix(1);
-  const size_t end = rest.find('\0');
-  if (end == absl::string_view::npos) return BadKey(key, "has no end of name");
-  parsed.name = rest.substr(0, end);
-  if (!CheckName("name", parsed.name).ok()) {
-    return BadKey(key, "has a bad name");
-  }
-  rest.remove_prefix(end + 1);
+  CKPTDB_ASSIGN_OR_RETURN(parsed.name, TakeName(key, &rest));
   CKPTDB_RETURN_IF_ERROR(TakeSuffix(key, rest, &parsed));
   return parsed;
 }
@@ -209,6 +214,25 @@ std::string RankKey(const Version& version, uint32_t rank) {
   return key;
 }
 
+std::string EvaluationKeyPrefix(const Version& version) {
+  return "e" + VersionPrefix(version);
+}
+
+std::string EvaluationKeyPrefix(const Version& version,
+                                absl::string_view evaluation) {
+  std::string key = EvaluationKeyPrefix(version);
+  key.append(evaluation.data(), evaluation.size());
+  key.push_back('\0');
+  return key;
+}
+
+std::string EvaluationKey(const Version& version, absl::string_view evaluation,
+                          uint32_t rank) {
+  std::string key = EvaluationKeyPrefix(version, evaluation);
+  AppendBigEndian(rank, &key);
+  return key;
+}
+
 std::string AttemptKey(uint32_t attempt) {
   std::string key = "a";
   AppendBigEndian(attempt, &key);
@@ -237,6 +261,13 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
     case MetaKind::kRank: {
       if (!sized(16)) return BadKey(key, "is no key of a rank");
       CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
+      parsed.rank = TakeBigEndian<uint32_t>(&rest);
+      return parsed;
+    }
+    case MetaKind::kEvaluation: {
+      CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
+      CKPTDB_ASSIGN_OR_RETURN(parsed.name, TakeName(key, &rest));
+      if (!sized(4)) return BadKey(key, "has no suffix of a rank");
       parsed.rank = TakeBigEndian<uint32_t>(&rest);
       return parsed;
     }

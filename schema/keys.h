@@ -4,7 +4,8 @@
 //     tensor, blob   suffix = chunk:4
 //     rows           suffix = run:1 slot:2 slice:2 id:8
 //   meta           's' step:8 | 'v' step:8 attempt:4 | 'm' |
-//                  'r' step:8 attempt:4 rank:4 | 'a' attempt:4
+//                  'r' step:8 attempt:4 rank:4 | 'a' attempt:4 |
+//                  'e' step:8 attempt:4 name 00 rank:4
 //
 //   std::string key = ItemPrefix({7, 3}, /*rank=*/0, ItemKind::kTensor, "w");
 //   AppendChunk(0, &key);
@@ -90,6 +91,14 @@ std::string RetiredKey(const Version& version);
 std::string RankKey(const Version& version, uint32_t rank);
 // The prefix of the keys of all ranks of a version.
 std::string RankKeyPrefix(const Version& version);
+// Of one rank's part of an evaluation of a version.
+std::string EvaluationKey(const Version& version, absl::string_view evaluation,
+                          uint32_t rank);
+// The prefix of the keys of all ranks of an evaluation.
+std::string EvaluationKeyPrefix(const Version& version,
+                                absl::string_view evaluation);
+// The prefix of the keys of all evaluations of a version.
+std::string EvaluationKeyPrefix(const Version& version);
 std::string AttemptKey(uint32_t attempt);
 std::string RootKey();
 
@@ -97,6 +106,7 @@ enum class MetaKind : char {
   kStep = 's',
   kRetired = 'v',
   kRank = 'r',
+  kEvaluation = 'e',
   kAttempt = 'a',
   kRoot = 'm',
 };
@@ -104,6 +114,7 @@ struct MetaKey {
   MetaKind kind = MetaKind::kRoot;
   Version version;  // step of kStep, attempt of kAttempt, both of others
   uint32_t rank = 0;
+  absl::string_view name;  // of kEvaluation; points into the parsed key
 };
 // DataLoss with the key in hex and what is wrong with it.
 absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key);

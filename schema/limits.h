@@ -21,6 +21,8 @@ inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // names, too
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step comes from
 inline constexpr size_t kMaxUuidBytes = 64;
+// Of one rank's part of an evaluation: meters and loader together.
+inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 // Of one record without its envelope; FlatBuffers end at 2 GiB.
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
 

@@ -141,7 +141,7 @@ class CorruptionTest : public ::testing::Test {
   // The model, or damage that was found; by a Store or a Reader.
   template <typename From>
   absl::Status ExpectAcceptable(From* from) {
-    const std::string outline = Outline(from->Steps());
+    const std::string outline = Outline(*from);
     const StoreModel* found = &model_;
     for (const StoreModel& other : also_) {
       if (Outline(other) == outline) found = &other;

@@ -213,6 +213,16 @@ TEST_F(PowerLossTest, Flags) {
                        QuarantineAction(10), UnpinAction(10)});
 }
 
+TEST_F(PowerLossTest, Evaluations) {
+  const ModelStep base = InlineStep(1);
+  const ModelStep second = ChangedStep(2, base);
+  LosePowerEverywhere(
+      {SaveAction(10, base), EvaluateAction(10, "half"),
+       SaveOverAction(20, second, 10, base), EvaluateAction(20, "a third"),
+       FoldAction(20), DeleteEvaluationsAction({10}), SaveAction(10, base),
+       EvaluateAction(20, "all"), DeleteAction(20), SweepAction()});
+}
+
 TEST_F(PowerLossTest, UnfinishedSaveAndReopening) {
   LosePowerEverywhere({UnfinishedAction(10, BulkStep(1)), ReopenAction(),
                        SweepAction(), UnfinishedAction(20, InlineStep(2)),

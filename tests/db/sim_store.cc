@@ -23,6 +23,7 @@ namespace ckptdb::testing {
 namespace {
 
 constexpr char kSerial[] = "serial";
+constexpr char kEvaluation[] = "test/day_7";
 // A rank's part above this many bytes is bulk.
 constexpr uint32_t kBulkWorld = 64;
 constexpr uint64_t kBulkBytes = kInlineBytes / kBulkWorld + (uint64_t{1} << 10);
@@ -79,9 +80,32 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
   return absl::OkStatus();
 }
 
+std::vector<EvaluationPart> EvaluationParts(const std::string& evaluation) {
+  return {{1, evaluation, "first"}, {2, evaluation, "second"}};
+}
+
 // Of a Store or of a Reader.
 template <typename From>
+absl::Status ReadEvaluation(From* from, int64_t step,
+                            const std::string& evaluation) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto stored, from->ListEvaluations(step));
+  const std::vector<EvaluationPart> parts = evaluation.empty()
+                                                ? std::vector<EvaluationPart>()
+                                                : EvaluationParts(evaluation);
+  if (stored.size() != parts.size()) return WrongBytes("evaluations");
+  for (uint32_t rank = 0; rank < parts.size(); ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto found,
+                            from->FindEvaluation(step, kEvaluation, rank));
+    if (!found.has_value() || found->part != parts[rank]) {
+      return WrongBytes("an evaluation");
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename From>
 absl::Status ReadStep(From* from, int64_t step, const ModelStep& model) {
+  CKPTDB_RETURN_IF_ERROR(ReadEvaluation(from, step, model.evaluation));
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, from->OpenStep(step));
   if (reader->ranks().size() != model.ranks.size()) return WrongBytes("ranks");
   for (uint32_t rank = 0; rank < model.ranks.size(); ++rank) {
@@ -105,9 +129,29 @@ absl::Status ReadSteps(From* from, const StoreModel& model) {
 }
 
 void AppendStep(int64_t step, double serial, bool pinned, bool quarantined,
-                std::string* outline) {
+                const std::string& evaluation, std::string* outline) {
   absl::StrAppend(outline, step, "=", serial, pinned ? "p" : "",
-                  quarantined ? "q" : "", " ");
+                  quarantined ? "q" : "", evaluation, " ");
+}
+
+// What ReadStep finds damaged is left out.
+template <typename From>
+std::string EvaluationOf(const From& from, int64_t step) {
+  const auto found = from.FindEvaluation(step, kEvaluation, 0);
+  return found.ok() && found->has_value() ? (*found)->part.meters : "";
+}
+
+template <typename From>
+std::string OutlineOf(const From& from) {
+  std::string outline;
+  for (const StepRecord& record : from.Steps()) {
+    const auto serial = record.metrics.find(kSerial);
+    AppendStep(record.version.step,
+               serial == record.metrics.end() ? -1 : serial->second,
+               record.pinned, record.quarantined,
+               EvaluationOf(from, record.version.step), &outline);
+  }
+  return outline;
 }
 
 // What the database of a closed store holds.
@@ -151,6 +195,7 @@ Contents ReadContents(const Environment& environment) {
     contents.tables.insert(SimStore::kPath + ("/db" + file.name));
   }
   AddKeys(raw, handles.at(1), "r", &contents);
+  AddKeys(raw, handles.at(1), "e", &contents);
   AddKeys(raw, handles.at(2), "", &contents);
   AddKeys(raw, handles.at(3), "", &contents);
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
@@ -289,6 +334,23 @@ Action FoldAction(int64_t step) {
           [](StoreModel*) {}};
 }
 
+Action EvaluateAction(int64_t step, const std::string& evaluation) {
+  return {absl::StrCat("evaluate ", step),
+          [=](SimStore* sim) {
+            return sim->store()->SaveEvaluation(step, kEvaluation, "eval/ctr",
+                                                EvaluationParts(evaluation));
+          },
+          [=](StoreModel* model) { model->at(step).evaluation = evaluation; }};
+}
+
+Action DeleteEvaluationsAction(const std::vector<int64_t>& steps) {
+  return {"delete evaluations",
+          [=](SimStore* sim) { return sim->store()->DeleteEvaluations(steps); },
+          [=](StoreModel* model) {
+            for (const int64_t step : steps) model->at(step).evaluation = "";
+          }};
+}
+
 Action DeleteAction(int64_t step) {
   return {absl::StrCat("delete ", step),
           [=](SimStore* sim) { return sim->store()->Delete(step); },
@@ -360,21 +422,14 @@ std::string Outline(const StoreModel& model) {
   std::string outline;
   for (const auto& [step, content] : model) {
     AppendStep(step, content.serial, content.pinned, content.quarantined,
-               &outline);
+               content.evaluation, &outline);
   }
   return outline;
 }
 
-std::string Outline(const std::vector<StepRecord>& steps) {
-  std::string outline;
-  for (const StepRecord& record : steps) {
-    const auto serial = record.metrics.find(kSerial);
-    AppendStep(record.version.step,
-               serial == record.metrics.end() ? -1 : serial->second,
-               record.pinned, record.quarantined, &outline);
-  }
-  return outline;
-}
+std::string Outline(const Store& store) { return OutlineOf(store); }
+
+std::string Outline(const Reader& reader) { return OutlineOf(reader); }
 
 absl::Status ReadModel(Store* store, const StoreModel& model) {
   return ReadSteps(store, model);

@@ -39,6 +39,8 @@ struct ModelStep {
   double serial = 0;  // of the save, kept in the step's metrics
   bool pinned = false;
   bool quarantined = false;
+  // What an evaluation of it has measured so far; empty: there is none.
+  std::string evaluation = {};
 };
 using StoreModel = std::map<int64_t, ModelStep>;
 
@@ -97,6 +99,9 @@ Action SaveOverAction(int64_t step, const ModelStep& content, int64_t parent,
                       const ModelStep& before,
                       const std::vector<int64_t>& retire = {});
 Action FoldAction(int64_t step);
+// Saves an evaluation of a step, of two ranks, or deletes those that are there.
+Action EvaluateAction(int64_t step, const std::string& evaluation);
+Action DeleteEvaluationsAction(const std::vector<int64_t>& steps);
 Action DeleteAction(int64_t step);
 Action PinAction(int64_t step);
 Action UnpinAction(int64_t step);
@@ -111,10 +116,8 @@ std::vector<Action> EveryAction();
 
 // What tells a model's steps, or a store's, apart from another's.
 std::string Outline(const StoreModel& model);
-std::string Outline(const std::vector<StepRecord>& steps);
-inline std::string Outline(const Store& store) {
-  return Outline(store.Steps());
-}
+std::string Outline(const Store& store);
+std::string Outline(const Reader& reader);
 
 // OK when every step of the model can be read and has its bytes; the first
 // error otherwise, DataLoss for wrong bytes.

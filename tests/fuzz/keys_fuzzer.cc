@@ -27,6 +27,8 @@ std::string Build(const MetaKey& parsed) {
       return StepKey(parsed.version.step);
     case MetaKind::kRank:
       return RankKey(parsed.version, parsed.rank);
+    case MetaKind::kEvaluation:
+      return EvaluationKey(parsed.version, parsed.name, parsed.rank);
     case MetaKind::kAttempt:
       return AttemptKey(parsed.version.attempt);
     case MetaKind::kRetired:

@@ -2,6 +2,7 @@
 // or the FlatBuffer of one.
 #include "ckptdb/schema/records.h"
 
+#include "ckptdb/schema/evaluation.h"
 #include "ckptdb/tests/fuzz/record_round_trip.h"
 
 namespace ckptdb {
@@ -11,7 +12,7 @@ using internal::RecordKind;
 using testing::CheckRecord;
 
 void CheckRecords(absl::string_view input) {
-  switch (testing::TakeByte(&input) % 5) {
+  switch (testing::TakeByte(&input) % 6) {
     case 0:
       return CheckRecord(RecordKind::kStep, DecodeStepRecord, EncodeStepRecord,
                          input);
@@ -24,8 +25,11 @@ void CheckRecords(absl::string_view input) {
     case 3:
       return CheckRecord(RecordKind::kRoot, DecodeRootRecord, EncodeRootRecord,
                          input);
-    default:
+    case 4:
       return CheckRecord(RecordKind::kLease, DecodeLease, EncodeLease, input);
+    default:
+      return CheckRecord(RecordKind::kEvaluation, DecodeEvaluationRecord,
+                         EncodeEvaluationRecord, input);
   }
 }
 

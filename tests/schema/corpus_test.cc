@@ -48,6 +48,8 @@ Corpus RecordCorpus() {
   AddRecord(2, "attempt", EncodeAttemptRecord(SampleAttempt()), &corpus);
   AddRecord(3, "root", EncodeRootRecord(SampleRoot()), &corpus);
   AddRecord(4, "lease", EncodeLease(SampleLease()), &corpus);
+  AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()),
+            &corpus);
   RankRecord one = SampleRank();
   for (Item& item : one.items) {
     const std::string kind(ItemKindName(item.kind));
@@ -129,6 +131,7 @@ Corpus KeyCorpus() {
   corpus["step"] = StepKey(7);
   corpus["rank"] = RankKey({7, 3}, 1);
   corpus["attempt"] = AttemptKey(3);
+  corpus["evaluation"] = EvaluationKey({7, 3}, "test/day_7", 1);
   corpus["root"] = RootKey();
   return corpus;
 }

@@ -50,7 +50,10 @@ std::vector<Kind> Kinds() {
            [](auto bytes) { return DecodeTicket(bytes).status(); }},
           {RecordKind::kStagedRank, "staged rank",
            EncodeStagedRank(SampleStagedRank()),
-           [](auto bytes) { return DecodeStagedRank(bytes).status(); }}};
+           [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
+          {RecordKind::kEvaluation, "evaluation record",
+           EncodeEvaluationRecord(SampleEvaluation()),
+           [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }}};
 }
 
 auto IsLoss(const std::string& record, const std::string& words) {

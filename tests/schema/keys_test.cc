@@ -270,6 +270,12 @@ TEST(MetaKeys, ParseGivesTheFieldsBack) {
   EXPECT_EQ(rank.kind, MetaKind::kRank);
   EXPECT_EQ(rank.version, (Version{7, 3}));
   EXPECT_EQ(rank.rank, 9u);
+  const std::string evaluation_key = EvaluationKey({7, 3}, "test/day_7", 9);
+  ASSERT_OK_AND_ASSIGN(const MetaKey evaluation, ParseMetaKey(evaluation_key));
+  EXPECT_EQ(evaluation.kind, MetaKind::kEvaluation);
+  EXPECT_EQ(evaluation.version, (Version{7, 3}));
+  EXPECT_EQ(evaluation.name, "test/day_7");
+  EXPECT_EQ(evaluation.rank, 9u);
   ASSERT_OK_AND_ASSIGN(const MetaKey attempt, ParseMetaKey(AttemptKey(kMax32)));
   EXPECT_EQ(attempt.kind, MetaKind::kAttempt);
   EXPECT_EQ(attempt.version.attempt, kMax32);
@@ -294,6 +300,14 @@ TEST(MetaKeys, SortAsTheirFields) {
               a.version.attempt < b.version.attempt);
     ASSERT_TRUE(
         RankKey(a.version, a.rank).starts_with(RankKeyPrefix(a.version)));
+    ASSERT_EQ(EvaluationKey(a.version, a.name, a.rank) <
+                  EvaluationKey(b.version, b.name, b.rank),
+              std::tie(a.version, a.name, a.rank) <
+                  std::tie(b.version, b.name, b.rank));
+    const std::string evaluation = EvaluationKeyPrefix(a.version, a.name);
+    ASSERT_TRUE(evaluation.starts_with(EvaluationKeyPrefix(a.version)));
+    ASSERT_TRUE(
+        EvaluationKey(a.version, a.name, a.rank).starts_with(evaluation));
   }
 }
 
@@ -308,6 +322,13 @@ TEST(MetaKeys, ParseNamesWhatIsWrong) {
       {RankKey({1, 1}, 1) + "x", "is no key of a rank"},
       {RankKeyPrefix({1, 1}), "is no key of a rank"},
       {RankKey({-1, 1}, 1), "has a negative step"},
+      {EvaluationKey({1, 1}, "a", 1).substr(0, 12), "is too short"},
+      {EvaluationKeyPrefix({1, 1}) + "a", "has no end of name"},
+      {EvaluationKeyPrefix({1, 1}, ""), "has a bad name"},
+      {EvaluationKeyPrefix({1, 1}, "\xff"), "has a bad name"},
+      {EvaluationKeyPrefix({1, 1}, "a"), "has no suffix of a rank"},
+      {EvaluationKey({1, 1}, "a", 1) + "x", "has no suffix of a rank"},
+      {EvaluationKey({-1, 1}, "a", 1), "has a negative step"},
       {AttemptKey(1) + "x", "is no key of an attempt"},
       {"a", "is no key of an attempt"},
       {"mm", "is no key of the root"}};

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "ckptdb/schema/evaluation.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/records.h"
 #include "ckptdb/schema/staged.h"
@@ -112,6 +113,12 @@ inline RootRecord SampleRoot() {
 
 inline Lease SampleLease() {
   return {kSampleUuid, 30, {{10, 2}, {20, 5}, {30, 9}}, 1700000000000002};
+}
+
+inline EvaluationRecord SampleEvaluation() {
+  return {{30, 9},    "test/day_7",
+          "eval/ctr", 1,
+          2,          {1234, std::string("\0\xff", 2), "line 7"}};
 }
 
 inline Ticket SampleTicket() {

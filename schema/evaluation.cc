@@ -1,0 +1,76 @@
+#include "ckptdb/schema/evaluation.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/checks.h"
+#include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using internal::AddBytes;
+using internal::AddString;
+using internal::BytesOf;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToStd;
+
+constexpr RecordKind kKind = RecordKind::kEvaluation;
+
+absl::Status CheckRecord(const EvaluationRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckVersion(kKind, "version", record.version));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckNameField(kKind, "evaluation", record.evaluation));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckNameField(kKind, "group", record.group));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kKind, record.world_size));
+  return internal::CheckRank(kKind, record.rank, record.world_size);
+}
+
+// Before anything is copied.
+absl::Status CheckSize(const fbs::EvaluationRecord& from) {
+  const uint64_t bytes = SizeOf(from.meters()) + SizeOf(from.loader());
+  if (bytes <= kMaxEvaluationBytes) return absl::OkStatus();
+  return internal::BadField(kKind, "meters and loader",
+                            absl::StrCat("are ", bytes, " bytes; the limit is ",
+                                         kMaxEvaluationBytes));
+}
+
+}  // namespace
+
+std::string EncodeEvaluationRecord(const EvaluationRecord& record) {
+  FlatBufferBuilder builder;
+  const auto evaluation = AddString(record.evaluation, &builder);
+  const auto group = AddString(record.group, &builder);
+  const auto meters = AddBytes(record.part.meters, &builder);
+  const auto loader = AddBytes(record.part.loader, &builder);
+  builder.Finish(fbs::CreateEvaluationRecord(
+      builder, record.version.step, record.version.attempt, evaluation, group,
+      record.rank, record.world_size, record.part.processed, meters, loader));
+  return Seal(kKind, builder);
+}
+
+absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
+    absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::EvaluationRecord>::Open(kKind, bytes));
+  CKPTDB_RETURN_IF_ERROR(CheckSize(*from.operator->()));
+  EvaluationRecord record;
+  record.version = {from->step(), from->attempt()};
+  record.evaluation = ToStd(from->evaluation());
+  record.group = ToStd(from->group());
+  record.rank = from->rank();
+  record.world_size = from->world_size();
+  record.part.processed = from->processed();
+  record.part.meters = BytesOf(from->meters());
+  record.part.loader = BytesOf(from->loader());
+  CKPTDB_RETURN_IF_ERROR(CheckRecord(record));
+  return record;
+}
+
+}  // namespace ckptdb

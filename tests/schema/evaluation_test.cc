@@ -1,0 +1,76 @@
+#include "ckptdb/schema/evaluation.h"
+
+#include <functional>
+#include <string>
+
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/tests/schema/samples.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::SampleEvaluation;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+auto IsLoss(const std::string& words) {
+  return StatusIs(absl::StatusCode::kDataLoss,
+                  AllOf(StartsWith("evaluation record: "), HasSubstr(words)));
+}
+
+// What decoding answers to the sample after one change.
+absl::StatusOr<EvaluationRecord> DecodeChanged(
+    const std::function<void(EvaluationRecord*)>& change) {
+  EvaluationRecord record = SampleEvaluation();
+  change(&record);
+  return DecodeEvaluationRecord(EncodeEvaluationRecord(record));
+}
+
+TEST(EvaluationRecord, RoundTrip) {
+  ASSERT_OK_AND_ASSIGN(const EvaluationRecord all,
+                       DecodeChanged([](EvaluationRecord*) {}));
+  EXPECT_EQ(all, SampleEvaluation());
+  const EvaluationRecord least{{0, 1}, "e", "g", 0, 1, {}};
+  ASSERT_OK_AND_ASSIGN(const EvaluationRecord back,
+                       DecodeEvaluationRecord(EncodeEvaluationRecord(least)));
+  EXPECT_EQ(back, least);
+}
+
+TEST(EvaluationRecord, WrongFields) {
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->version.step = -1; }),
+              IsLoss("version has step -1, below 0"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->version.attempt = 0; }),
+              IsLoss("version has attempt 0"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->evaluation = ""; }),
+              IsLoss("evaluation \"\" is empty"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->evaluation = "\xff"; }),
+              IsLoss("evaluation \"\\xff\" is not UTF-8 at byte 0"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->group = std::string("a\0", 2); }),
+              IsLoss("group \"a\\x00\" has a NUL at byte 1"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = 0; }),
+              IsLoss("world size 0 is not in 1 to 65536"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = kMaxWorldSize + 1; }),
+              IsLoss("world size 65537 is not in 1 to 65536"));
+  EXPECT_THAT(DecodeChanged([](auto* r) { r->rank = 2; }),
+              IsLoss("rank 2 is not below the world size 2"));
+}
+
+TEST(EvaluationRecord, BytesBelowAtAndOverTheLimit) {
+  const auto sized = [](size_t bytes) {
+    return DecodeChanged([bytes](EvaluationRecord* record) {
+      record->part.meters = std::string(bytes / 2, 'm');
+      record->part.loader = std::string(bytes - bytes / 2, 'l');
+    });
+  };
+  EXPECT_OK(sized(kMaxEvaluationBytes - 1));
+  EXPECT_OK(sized(kMaxEvaluationBytes));
+  EXPECT_THAT(
+      sized(kMaxEvaluationBytes + 1),
+      IsLoss("meters and loader are 8388609 bytes; the limit is 8388608"));
+}
+
+}  // namespace
+}  // namespace ckptdb
