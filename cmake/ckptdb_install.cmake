@@ -17,6 +17,7 @@ set(CKPTDB_PUBLIC_HEADERS
     db/usage.h
     manager/checkpoint_manager.h
     manager/coordinator.h
+    manager/evaluation_state.h
     manager/keep_policy.h
     manager/load_spec.h
     manager/model_state.h

@@ -76,6 +76,9 @@ absl::Status CheckpointManager::Impl::Open() {
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_.get(), "open", status, options_.deadline));
   CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
+  evaluation_ = std::make_unique<EvaluationState>(
+      EvaluationStore{options_.path, store_.get()}, ranks_.get(),
+      options_.deadline);
   return absl::OkStatus();
 }
 
@@ -146,6 +149,7 @@ absl::Status CheckpointManager::WaitUntilFinished() {
 absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
   return impl_->Explain(step);
 }
+EvaluationState* CheckpointManager::evaluation() { return impl_->evaluation(); }
 Store* CheckpointManager::store() { return impl_->store(); }
 
 }  // namespace ckptdb

@@ -44,6 +44,7 @@
 #include "absl/time/time.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/evaluation_state.h"
 #include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/pending_save.h"
@@ -269,6 +270,10 @@ class CheckpointManager {
 
   // On the owner. NotFound for a step that this manager knows nothing of.
   absl::StatusOr<StepStory> Explain(int64_t step) const;
+
+  // How far evaluations of this store's steps have come. All ranks call it; not
+  // beside a call of the manager.
+  EvaluationState* evaluation();
 
   // The owner's; null on other ranks.
   Store* store();

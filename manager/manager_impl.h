@@ -51,6 +51,7 @@ class CheckpointManager::Impl {
   bool preempted() const { return preempted_; }
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
+  EvaluationState* evaluation() { return evaluation_.get(); }
   Store* store() { return store_.get(); }
 
  private:
@@ -151,6 +152,7 @@ class CheckpointManager::Impl {
   // For the thread of a round.
   std::unique_ptr<Coordinator> background_ranks_;
   std::unique_ptr<Store> store_;  // the owner's
+  std::unique_ptr<EvaluationState> evaluation_;
   std::unique_ptr<internal::ChangeFeed> feed_;
   internal::Arena arena_;
   internal::History history_;

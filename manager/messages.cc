@@ -134,4 +134,17 @@ absl::Status Decode(absl::string_view bytes, BaseReasons* message) {
   return Parse(bytes, [&](const Json& json) { json.get_to(*message); });
 }
 
+std::string Encode(const EvaluationPart& message) {
+  return ToBytes({{"processed", message.processed},
+                  {"meters", message.meters},
+                  {"loader", message.loader}});
+}
+absl::Status Decode(absl::string_view bytes, EvaluationPart* message) {
+  return Parse(bytes, [&](const Json& json) {
+    json.at("processed").get_to(message->processed);
+    json.at("meters").get_to(message->meters);
+    json.at("loader").get_to(message->loader);
+  });
+}
+
 }  // namespace ckptdb::internal

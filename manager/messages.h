@@ -13,6 +13,7 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/change_sets.h"
 #include "ckptdb/manager/save_schedule.h"
+#include "ckptdb/schema/evaluation.h"
 
 namespace ckptdb::internal {
 
@@ -42,7 +43,7 @@ struct Outcome {
 // What a rank has staged, or why it has not.
 struct StagedPart {
   absl::Status status;
-  std::string staged;  // EncodeStagedRank
+  std::string staged;  // EncodeStagedRank, or Encode of an EvaluationPart
 };
 
 // The step that all ranks restore.
@@ -56,6 +57,7 @@ std::string Encode(const Outcome& message);
 std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
 std::string Encode(const BaseReasons& message);
+std::string Encode(const EvaluationPart& message);
 
 // Internal for what is no such message.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
@@ -63,6 +65,7 @@ absl::Status Decode(absl::string_view bytes, Outcome* message);
 absl::Status Decode(absl::string_view bytes, StagedPart* message);
 absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);
+absl::Status Decode(absl::string_view bytes, EvaluationPart* message);
 
 }  // namespace ckptdb::internal
 

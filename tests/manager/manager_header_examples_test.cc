@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/evaluation_state.h"
 #include "ckptdb/manager/keep_policy.h"
 #include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/retention.h"
@@ -148,6 +149,29 @@ absl::StatusOr<LoadSummary> LoadSpecExample(const std::string& json,
   return dry;
 }
 
+absl::StatusOr<uint64_t> EvaluationExample(
+    CheckpointManager* manager, SavedObject& meters, IoState& loader,
+    uint64_t batches, const std::function<void()>& evaluate) {
+  EvaluationState& evaluation = *manager->evaluation();
+  CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
+  const EvaluationName name = {manager->global_step(), "day_7", "eval/ctr"};
+  CKPTDB_ASSIGN_OR_RETURN(uint64_t done, evaluation.Load(name, &loader));
+  for (; done < batches; ++done) {
+    if (done % 1000 == 0) {
+      CKPTDB_RETURN_IF_ERROR(evaluation.Save(name, &loader, done));
+    }
+    evaluate();
+  }
+  CKPTDB_RETURN_IF_ERROR(evaluation.Cleanup(name.step));
+  return done;
+}
+
+class SumMeters : public SavedObject {
+ public:
+  absl::StatusOr<std::string> Save() override { return "sums"; }
+  absl::Status Load(absl::string_view) override { return absl::OkStatus(); }
+};
+
 TEST(HeaderExamples, CheckpointManager) {
   const testing::TempDir dir;
   std::vector<float> weights(12);
@@ -167,6 +191,13 @@ TEST(HeaderExamples, CheckpointManager) {
                        CheckpointManager::Open(options, &model));
   ASSERT_OK_AND_ASSIGN(const int64_t step, PendingSaveExample(manager.get()));
   EXPECT_EQ(step, 0);
+  SumMeters meters;
+  int evaluated = 0;
+  ASSERT_OK_AND_ASSIGN(const uint64_t done,
+                       EvaluationExample(manager.get(), meters, reader, 1001,
+                                         [&] { ++evaluated; }));
+  EXPECT_EQ(done, 1001U);
+  EXPECT_EQ(evaluated, 1001);
   const std::string spec = R"([{"path": "$/store", "load": ["sparse", "dense"],
     "exclude": ["head.*"]},
    {"path": "$/another", "step": 0, "load": ["user"], "strict": false,

@@ -1,0 +1,364 @@
+// How far evaluations have come, kept by managers of one rank and of several.
+#include "ckptdb/manager/evaluation_state.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kGroup[] = "eval/ctr";
+
+// What was loaded, in the order of the calls.
+using Calls = std::vector<std::string>;
+
+class TestMeters : public SavedObject {
+ public:
+  explicit TestMeters(Calls* calls) : calls_(calls) {}
+  std::string sums = "none";
+  absl::Status failure;
+
+  absl::StatusOr<std::string> Save() override {
+    if (!failure.ok()) return failure;
+    return sums;
+  }
+  absl::Status Load(absl::string_view bytes) override {
+    if (!failure.ok()) return failure;
+    sums = std::string(bytes);
+    calls_->push_back("meters " + sums);
+    return absl::OkStatus();
+  }
+
+ private:
+  Calls* const calls_;
+};
+
+class TestLoader : public TestIo {
+ public:
+  explicit TestLoader(Calls* calls) : calls_(calls) {}
+  absl::Status failure;
+
+  absl::Status Load(absl::string_view bytes) override {
+    if (!failure.ok()) return failure;
+    calls_->push_back("loader " + std::string(bytes));
+    return TestIo::Load(bytes);
+  }
+
+ private:
+  Calls* const calls_;
+};
+
+// What a rank evaluates with.
+struct Evaluator {
+  Calls calls;
+  TestMeters meters{&calls};
+  TestLoader loader{&calls};
+
+  absl::Status Save(EvaluationState* state, const EvaluationName& name,
+                    uint64_t processed, const std::string& suffix = "") {
+    meters.sums = absl::StrCat("sums of ", processed, suffix);
+    loader.position = absl::StrCat("line ", processed, suffix);
+    return state->Save(name, &loader, processed);
+  }
+};
+
+class EvaluationStateTest : public ManagerTest {
+ protected:
+  // Steps 2 and 4 are there.
+  void SetUp() override {
+    ManagerTest::SetUp();
+    Restart();
+    TrainTo(4);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  // A new process, with the group added.
+  void Restart() {
+    Start();
+    now_ = std::make_unique<Evaluator>();
+    ASSERT_OK(state()->AddGroup(kGroup, &now_->meters));
+  }
+  EvaluationState* state() { return manager_->evaluation(); }
+  static EvaluationName Name(int64_t step,
+                             const std::string& evaluation = "day_7",
+                             const std::string& group = kGroup) {
+    return {step, evaluation, group};
+  }
+  absl::Status Save(const EvaluationName& name, uint64_t processed) {
+    return now_->Save(state(), name, processed);
+  }
+  absl::StatusOr<uint64_t> Load(const EvaluationName& name) {
+    return state()->Load(name, &now_->loader);
+  }
+  uint64_t Loaded(int64_t step) {
+    const auto processed = Load(Name(step));
+    EXPECT_OK(processed);
+    return processed.value_or(~uint64_t{0});
+  }
+
+  std::unique_ptr<Evaluator> now_;
+};
+
+TEST_F(EvaluationStateTest, NoneIsZeroAndTouchesNothing) {
+  EXPECT_EQ(Loaded(2), 0U);
+  EXPECT_THAT(now_->calls, IsEmpty());
+}
+
+TEST_F(EvaluationStateTest, GoesOnAfterACrashMetersFirst) {
+  ASSERT_OK(Save(Name(2), 100));
+  ASSERT_OK(Save(Name(2, "day_8"), 7));
+  ASSERT_OK(Save(Name(4), 5));
+  ASSERT_OK(Save(Name(2), 200));
+  Restart();
+  EXPECT_EQ(Loaded(2), 200U);
+  EXPECT_THAT(now_->calls,
+              ElementsAre("meters sums of 200", "loader line 200"));
+  EXPECT_EQ(now_->loader.position, "line 200");
+  EXPECT_EQ(Loaded(4), 5U);
+  ASSERT_OK_AND_ASSIGN(const uint64_t other, Load(Name(2, "day_8")));
+  EXPECT_EQ(other, 7U);
+}
+
+TEST_F(EvaluationStateTest, UnknownStepsAndGroupsAreNotFound) {
+  const auto no_step =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 3"));
+  EXPECT_THAT(Save(Name(3), 1), no_step);
+  EXPECT_THAT(Load(Name(3)), no_step);
+  const auto no_group = StatusIs(
+      absl::StatusCode::kNotFound,
+      HasSubstr("no metrics group \"eval/cvr\" was added; there are 1: "
+                "\"eval/ctr\""));
+  EXPECT_THAT(Save(Name(2, "day_7", "eval/cvr"), 1), no_group);
+  EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")), no_group);
+}
+
+TEST_F(EvaluationStateTest, AnotherGroupIsRefusedWithBoth) {
+  TestMeters other(&now_->calls);
+  ASSERT_OK(state()->AddGroup("eval/cvr", &other));
+  ASSERT_OK(Save(Name(2), 100));
+  EXPECT_THAT(Load(Name(2, "day_7", "eval/cvr")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("evaluation \"day_7\" of step 2: expected "
+                                 "metrics group \"eval/cvr\", got "
+                                 "\"eval/ctr\"")));
+  EXPECT_THAT(now_->calls, IsEmpty());
+}
+
+TEST_F(EvaluationStateTest, ErrorsOfMetersAndLoader) {
+  ASSERT_OK(Save(Name(2), 100));
+  const auto failed = [](const std::string& words) {
+    return StatusIs(absl::StatusCode::kUnavailable, HasSubstr(words));
+  };
+  now_->meters.failure = absl::UnavailableError("no sums today");
+  EXPECT_THAT(Save(Name(2), 200),
+              failed("meters of \"eval/ctr\": no sums today"));
+  EXPECT_THAT(Load(Name(2)), failed("meters of \"eval/ctr\": no sums today"));
+  EXPECT_THAT(now_->calls, IsEmpty());
+  now_->meters.failure = absl::OkStatus();
+  now_->loader.failure = absl::UnavailableError("no lines today");
+  EXPECT_THAT(Load(Name(2)), failed("the loader: no lines today"));
+  now_->loader.failure = absl::OkStatus();
+  EXPECT_EQ(Loaded(2), 100U) << "the failed save changed nothing";
+  const auto null = StatusIs(absl::StatusCode::kInvalidArgument,
+                             HasSubstr("the loader is null"));
+  EXPECT_THAT(state()->Save(Name(2), nullptr, 1), null);
+  EXPECT_THAT(state()->Load(Name(2), nullptr), null);
+}
+
+TEST_F(EvaluationStateTest, TooManyBytesLeaveWhatWasThere) {
+  ASSERT_OK(Save(Name(2), 100));
+  now_->meters.sums = std::string(kMaxEvaluationBytes, 'm');
+  now_->loader.position = "x";
+  EXPECT_THAT(state()->Save(Name(2), &now_->loader, 200),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("8388609"), HasSubstr("8388608"))));
+  EXPECT_EQ(Loaded(2), 100U);
+}
+
+TEST_F(EvaluationStateTest, GroupsAreAddedOnce) {
+  EXPECT_THAT(state()->AddGroup(kGroup, &now_->meters),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(kGroup)));
+  EXPECT_THAT(state()->AddGroup("g", nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("meters of group \"g\" are null")));
+  EXPECT_THAT(state()->AddGroup("", &now_->meters),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("metrics group \"\" is empty")));
+}
+
+TEST_F(EvaluationStateTest, CleansUpOneAllOrAllButOne) {
+  TrainTo(8);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  for (const int64_t step : {2, 4, 6, 8}) ASSERT_OK(Save(Name(step), 1));
+  ASSERT_OK(state()->Cleanup(2));
+  ASSERT_OK(state()->Cleanup(2));
+  ASSERT_OK(state()->Cleanup(99));
+  EXPECT_EQ(Loaded(2), 0U);
+  EXPECT_EQ(Loaded(4), 1U);
+  ASSERT_OK(state()->CleanupAll(/*except=*/6));
+  EXPECT_EQ(Loaded(4), 0U);
+  EXPECT_EQ(Loaded(6), 1U);
+  EXPECT_EQ(Loaded(8), 0U);
+  ASSERT_OK(state()->CleanupAll());
+  EXPECT_EQ(Loaded(6), 0U);
+}
+
+TEST_F(EvaluationStateTest, IsRetiredWithItsStep) {
+  ASSERT_OK(Save(Name(2), 100));
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  Restart();
+  ASSERT_OK(manager_->Restore());
+  TrainTo(8);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(Load(Name(2)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
+}
+
+// Each rank of many, in a thread, with a store that has step 2.
+class EvaluationRanksTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.path = dir_.path() + "/store";
+    options_.store.background_sweep = false;
+    options_.deadline = absl::Seconds(60);
+  }
+
+  using Body = std::function<absl::Status(uint32_t rank, CheckpointManager*,
+                                          Evaluator*)>;
+  std::vector<absl::Status> Run(uint32_t world_size, const Body& body) {
+    ThreadGroup group(world_size);
+    std::vector<absl::Status> statuses(world_size);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world_size; ++rank) {
+      threads.emplace_back([&, rank] {
+        statuses[rank] = RunRank(rank, group.Join(rank), body);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+  absl::Status RunRank(uint32_t rank, std::unique_ptr<Coordinator> ranks,
+                       const Body& body) {
+    TestModel model;
+    model.owns = [=](int64_t) { return rank == 0; };
+    model.Train(2);
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(options_, &model.state, std::move(ranks)));
+    if (saved_) {
+      CKPTDB_RETURN_IF_ERROR(manager->StepTo(2).status());
+      CKPTDB_ASSIGN_OR_RETURN(const PendingSave save, manager->Save());
+      CKPTDB_RETURN_IF_ERROR(save.WaitCommitted().status());
+    }
+    Evaluator evaluator;
+    CKPTDB_RETURN_IF_ERROR(
+        manager->evaluation()->AddGroup(kGroup, &evaluator.meters));
+    return body(rank, manager.get(), &evaluator);
+  }
+
+  TempDir dir_;
+  ManagerOptions options_;
+  bool saved_ = true;
+};
+
+const EvaluationName kName = {2, "day_7", kGroup};
+
+TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
+  EXPECT_THAT(
+      Run(3,
+          [](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
+            return evaluator->Save(manager->evaluation(), kName, 100 + rank,
+                                   absl::StrCat(" of ", rank));
+          }),
+      Each(IsOk()));
+  saved_ = false;
+  EXPECT_THAT(Run(3,
+                  [](uint32_t rank, CheckpointManager* manager,
+                     Evaluator* evaluator) -> absl::Status {
+                    CKPTDB_ASSIGN_OR_RETURN(
+                        const uint64_t processed,
+                        manager->evaluation()->Load(kName, &evaluator->loader));
+                    EXPECT_EQ(processed, 100 + rank);
+                    EXPECT_EQ(
+                        evaluator->meters.sums,
+                        absl::StrCat("sums of ", 100 + rank, " of ", rank));
+                    EXPECT_EQ(evaluator->loader.position,
+                              absl::StrCat("line ", 100 + rank, " of ", rank));
+                    return absl::OkStatus();
+                  }),
+              Each(IsOk()));
+  // In another world nobody takes what is another's.
+  const auto misfit =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("evaluation \"day_7\" of step 2: expected that of 2 "
+                         "ranks, got that of 3 ranks"));
+  EXPECT_THAT(
+      Run(2,
+          [](uint32_t, CheckpointManager* manager, Evaluator* evaluator) {
+            return manager->evaluation()
+                ->Load(kName, &evaluator->loader)
+                .status();
+          }),
+      Each(misfit));
+}
+
+TEST_F(EvaluationRanksTest, WhatFailsOnOneFailsOnAll) {
+  const auto failed =
+      StatusIs(absl::StatusCode::kUnavailable,
+               HasSubstr("rank 1: meters of \"eval/ctr\": no sums today"));
+  EXPECT_THAT(
+      Run(3,
+          [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
+            EvaluationState* const state = manager->evaluation();
+            if (rank == 1) {
+              evaluator->meters.failure =
+                  absl::UnavailableError("no sums today");
+            }
+            EXPECT_THAT(evaluator->Save(state, kName, 1), failed);
+            evaluator->meters.failure = absl::OkStatus();
+            return evaluator->Save(state, kName, 2);
+          }),
+      Each(IsOk()));
+}
+
+TEST_F(EvaluationRanksTest, RanksThatMeanAnotherEvaluationAreAborted) {
+  EXPECT_THAT(
+      Run(2,
+          [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
+            EvaluationName name = kName;
+            if (rank == 1) name.evaluation = "day_8";
+            return evaluator->Save(manager->evaluation(), name, 1);
+          }),
+      Each(StatusIs(absl::StatusCode::kAborted,
+                    AllOf(HasSubstr("day_7"), HasSubstr("day_8")))));
+}
+
+TEST_F(EvaluationRanksTest, AllCleanUpTogether) {
+  EXPECT_THAT(Run(2,
+                  [&](uint32_t, CheckpointManager* manager,
+                      Evaluator* evaluator) -> absl::Status {
+                    EvaluationState* const state = manager->evaluation();
+                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+                    CKPTDB_RETURN_IF_ERROR(state->Cleanup(2));
+                    CKPTDB_ASSIGN_OR_RETURN(
+                        const uint64_t processed,
+                        state->Load(kName, &evaluator->loader));
+                    EXPECT_EQ(processed, 0U);
+                    CKPTDB_RETURN_IF_ERROR(evaluator->Save(state, kName, 1));
+                    return state->CleanupAll();
+                  }),
+              Each(IsOk()));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
