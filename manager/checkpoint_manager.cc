@@ -36,6 +36,11 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
         kWhere, ": deadline is ", absl::FormatDuration(options.deadline),
         "; it must be above 0"));
   }
+  if (options.poll_every <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        kWhere, ": poll_every is ", absl::FormatDuration(options.poll_every),
+        "; it must be above 0"));
+  }
   if (!options.slice_bounds.empty() &&
       options.slice_bounds.size() != world_size + size_t{1}) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -45,11 +50,24 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
   return absl::OkStatus();
 }
 
+// Without what is about saving, when nothing is to be saved.
+ManagerOptions Effective(ManagerOptions options) {
+  if (!options.read_only) return options;
+  options.store = {};
+  options.stage = {};
+  options.schedule = {};
+  options.retention = {};
+  options.deltas = false;
+  options.on_saved = nullptr;
+  options.statistics_path.clear();
+  return options;
+}
+
 }  // namespace
 
 CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
                               std::unique_ptr<Coordinator> ranks)
-    : options_(std::move(options)),
+    : options_(Effective(std::move(options))),
       model_(model),
       ranks_(std::move(ranks)),
       arena_(options_.arena_bytes),
@@ -59,7 +77,12 @@ CheckpointManager::Impl::~Impl() { Settle(); }
 
 absl::Status CheckpointManager::Impl::Open() {
   absl::Status status = CheckOptions(options_, world_size());
-  if (status.ok() && is_owner()) {
+  if (status.ok() && read_only()) {
+    absl::StatusOr<std::unique_ptr<Reader>> reader =
+        Reader::Open(options_.path);
+    status = reader.status();
+    if (reader.ok()) reader_ = *std::move(reader);
+  } else if (status.ok() && is_owner()) {
     absl::StatusOr<std::unique_ptr<Store>> store =
         Store::Open(options_.path, options_.store);
     status = store.status();
@@ -77,7 +100,7 @@ absl::Status CheckpointManager::Impl::Open() {
       Agree(ranks_.get(), "open", status, options_.deadline));
   CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
   evaluation_ = std::make_unique<EvaluationState>(
-      EvaluationStore{options_.path, store_.get()}, ranks_.get(),
+      EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
   return absl::OkStatus();
 }
@@ -117,19 +140,25 @@ absl::Status CheckpointManager::FinishTraining() {
 }
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
 absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
-  return impl_->StepTo(impl_->global_step() + 1, metrics);
+  return StepTo(impl_->global_step() + 1, metrics);
 }
 absl::StatusOr<StepOutcome> CheckpointManager::StepTo(int64_t step,
                                                       const Metrics& metrics) {
+  if (impl_->read_only()) return impl_->CountStep(step);
   return impl_->StepTo(step, metrics);
 }
 absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {
+  if (impl_->read_only()) return impl_->ReadOnlyError("Save");
   return impl_->Save(request);
 }
 absl::StatusOr<RestoreReport> CheckpointManager::Restore(
     const RestoreRequest& request) {
   return impl_->Restore(request);
+}
+absl::StatusOr<RestoreReport> CheckpointManager::WaitForStep(
+    absl::Duration timeout) {
+  return impl_->WaitForStep(timeout);
 }
 absl::StatusOr<LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
@@ -147,9 +176,11 @@ absl::Status CheckpointManager::WaitUntilFinished() {
   return impl_->WaitUntilFinished();
 }
 absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
+  if (impl_->read_only()) return impl_->ReadOnlyError("Explain");
   return impl_->Explain(step);
 }
 EvaluationState* CheckpointManager::evaluation() { return impl_->evaluation(); }
 Store* CheckpointManager::store() { return impl_->store(); }
+Reader* CheckpointManager::reader() { return impl_->reader(); }
 
 }  // namespace ckptdb

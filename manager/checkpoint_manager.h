@@ -27,6 +27,20 @@
 // the training waits until the rest is read. Marks of changed rows are taken
 // with the copy; those of a save that fails are in the next one.
 //
+// A manager that is read-only follows a store that another job writes, from any
+// process, and writes nothing there but leases:
+//
+//   ManagerOptions options;
+//   options.path = "checkpoints";
+//   options.read_only = true;
+//   CKPTDB_ASSIGN_OR_RETURN(auto manager,
+//                           CheckpointManager::Open(options, &model));
+//   while (evaluating()) {
+//     CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+//                             manager->WaitForStep(absl::Minutes(10)));
+//     evaluate(report.version.step);
+//   }
+//
 // Not thread-safe, but for what says so. Callbacks come from a thread of the
 // manager's.
 #ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
@@ -42,6 +56,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
@@ -100,11 +115,22 @@ struct RestoreReport {
   LoadedRule loaded;
   // Steps that were damaged, and were passed over and quarantined.
   std::vector<int64_t> damaged;
+  // The way from the step that the model held was known: tables that were saved
+  // as changes on all of it came as these alone, the others whole.
+  bool by_changes = false;
 };
 
 struct ManagerOptions {
   // Of the store, which is made when it is not there.
   std::string path;
+  // The store is another's, and only read: restores and loads work, Save is
+  // FailedPrecondition, Step counts and says that nothing is saved, a damaged
+  // step is an error and not quarantined. All that is about saving is off:
+  // store, stage, schedule, retention, deltas, on_saved, statistics_path.
+  // NotFound when there is no store. Default: false.
+  bool read_only = false;
+  // How often WaitForStep looks. Above 0. Default: 1 second.
+  absl::Duration poll_every = absl::Seconds(1);
   StoreOptions store = {};
   StageOptions stage = {};
   ReadOptions read = {};
@@ -247,6 +273,15 @@ class CheckpointManager {
   // restore has succeeded.
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
 
+  // Of a read-only manager: waits until the store has a step that was saved
+  // after the one held, whatever its number, and puts the newest into the
+  // model. Any step will do when none is held. The model must be as the last
+  // call left it: where the store can tell how the two steps differ, only what
+  // changed is read of the tables, else all. DeadlineExceeded when none came in
+  // time, Cancelled after SetPreempted; the model is as it was then. Else as
+  // Restore. FailedPrecondition for a manager that is not read-only.
+  absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
+
   // Loads by rules, one after the other; global_step() and the lineage of the
   // saves stay as they are, and the next save of each table is whole. With
   // `dry_run` the model is not touched, and what is missing or does not fit is
@@ -268,15 +303,18 @@ class CheckpointManager {
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
 
-  // On the owner. NotFound for a step that this manager knows nothing of.
+  // On the owner. NotFound for a step that this manager knows nothing of;
+  // FailedPrecondition for a manager that is read-only and decides nothing.
   absl::StatusOr<StepStory> Explain(int64_t step) const;
 
   // How far evaluations of this store's steps have come. All ranks call it; not
   // beside a call of the manager.
   EvaluationState* evaluation();
 
-  // The owner's; null on other ranks.
+  // The owner's; null on other ranks, and when the manager is read-only.
   Store* store();
+  // Of a read-only manager, on all ranks; else null.
+  Reader* reader();
 
  private:
   class Impl;

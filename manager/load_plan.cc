@@ -109,9 +109,14 @@ bool GlobMatches(absl::string_view pattern, absl::string_view name) {
 // Adds what a rule chooses, one thing after the other.
 class LoadPlan::Maker {
  public:
-  Maker(const StepReader& step, const ManagerOptions& options,
-        const LoadPlace& place, const LoadRule& rule)
-      : step_(step), options_(options), place_(place), rule_(rule) {}
+  Maker(const StepReader& step, const ChangeReader* changes,
+        const ManagerOptions& options, const LoadPlace& place,
+        const LoadRule& rule)
+      : step_(step),
+        changes_(changes),
+        options_(options),
+        place_(place),
+        rule_(rule) {}
 
   absl::Status Add(const ModelState::Tensor& tensor) {
     PlannedItem* const planned = Choose(kDense, tensor.name);
@@ -161,10 +166,16 @@ class LoadPlan::Maker {
           absl::StrCat("the table does not take ", ColumnsOf(slots), " alone"),
           planned);
     }
-    planned->load = [this_step = &step_, source = planned->item.source,
+    planned->load = [this_step = &step_, changes = changes_,
+                     source = planned->item.source,
                      mode = rule_.hashtable_clear ? RestoreMode::kClear
                                                   : RestoreMode::kMerge,
                      scan, live] {
+      if (changes != nullptr) {
+        absl::Status status = changes->ScanTable(source, scan, live);
+        // It was saved whole on the way.
+        if (!absl::IsFailedPrecondition(status)) return status;
+      }
       return this_step->RestoreTable(source, mode, scan, live);
     };
     return absl::OkStatus();
@@ -308,6 +319,7 @@ class LoadPlan::Maker {
   }
 
   const StepReader& step_;
+  const ChangeReader* const changes_;
   const ManagerOptions& options_;
   const LoadPlace& place_;
   const LoadRule& rule_;
@@ -315,11 +327,12 @@ class LoadPlan::Maker {
 };
 
 absl::StatusOr<LoadPlan> LoadPlan::Make(const StepReader& step,
+                                        const ChangeReader* changes,
                                         const ModelState& model,
                                         const ManagerOptions& options,
                                         const LoadPlace& place,
                                         const LoadRule& rule) {
-  Maker maker(step, options, place, rule);
+  Maker maker(step, changes, options, place, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {
     CKPTDB_RETURN_IF_ERROR(maker.Add(extra));

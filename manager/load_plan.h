@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/load_spec.h"
@@ -31,8 +32,10 @@ struct LoadPlace {
 class LoadPlan {
  public:
   // Of what `rule` chooses of `model`. The step, the model and the options
-  // outlive it. The model is not touched.
+  // outlive it. The model is not touched. `changes` to the step from what the
+  // model holds, or null: tables are loaded by them alone where they can be.
   static absl::StatusOr<LoadPlan> Make(const StepReader& step,
+                                       const ChangeReader* changes,
                                        const ModelState& model,
                                        const ManagerOptions& options,
                                        const LoadPlace& place,

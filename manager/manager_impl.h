@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/arena.h"
@@ -51,6 +52,14 @@ class CheckpointManager::Impl {
   bool preempted() const { return preempted_; }
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
+  bool read_only() const { return options_.read_only; }
+  Reader* reader() { return reader_.get(); }
+  // manager_read_only.cc
+  StepOutcome CountStep(int64_t step);
+  // FailedPrecondition: `what` is not for a manager that is read-only.
+  absl::Status ReadOnlyError(absl::string_view what) const;
+  absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
+
   EvaluationState* evaluation() { return evaluation_.get(); }
   Store* store() { return store_.get(); }
 
@@ -129,29 +138,47 @@ class CheckpointManager::Impl {
   absl::Status TakeError();
 
   // Restoring: manager_restore.cc.
-  // A step, and the reader that it is of, if it is not of the own store.
+  // A step, or the changes that lead to it, and the reader that these are of
+  // where it is not the manager's own.
   struct OpenedStep {
     std::unique_ptr<Reader> reader;
+    std::unique_ptr<ChangeReader> changes;
     std::unique_ptr<StepReader> step;
+
+    const StepReader& get() const {
+      return changes != nullptr ? changes->to() : *step;
+    }
   };
   bool IsOwn(const std::string& path) const;
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
-  absl::StatusOr<OpenedStep> OpenForAll(const RestoreRequest& request);
+  absl::StatusOr<OpenedStep> OpenForAll(const RestoreRequest& request,
+                                        bool by_changes = false);
+  absl::StatusOr<OpenedStep> OpenOnce(const RestoreRequest& request,
+                                      bool by_changes);
+  absl::Status OpenAt(const internal::RestoreTarget& target, Reader* reader,
+                      bool by_changes, OpenedStep* opened) const;
+  absl::StatusOr<StepRecord> LatestOwn() const;
   absl::StatusOr<internal::LoadPlan> PlanFor(const OpenedStep& opened,
                                              const LoadRule& rule) const;
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
                           LoadedRule* loaded);
   absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
                                       Reader* other) const;
-  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request);
+  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
+                                            bool by_changes = false);
   absl::Status GoOnFrom(const StepReader& step);
+
+  // Following: manager_read_only.cc.
+  absl::Status WaitForNewer(absl::Duration timeout);
+  bool HasNewer() const;
 
   const ManagerOptions options_;
   ModelState* const model_;
   const std::unique_ptr<Coordinator> ranks_;
   // For the thread of a round.
   std::unique_ptr<Coordinator> background_ranks_;
-  std::unique_ptr<Store> store_;  // the owner's
+  std::unique_ptr<Store> store_;    // the owner's
+  std::unique_ptr<Reader> reader_;  // of a manager that is read-only
   std::unique_ptr<EvaluationState> evaluation_;
   std::unique_ptr<internal::ChangeFeed> feed_;
   internal::Arena arena_;
@@ -175,6 +202,7 @@ class CheckpointManager::Impl {
   // The version that was saved or restored last, the columns of its tables, the
   // deltas in its chain, and why the next save should be whole.
   std::optional<Version> parent_;
+  uint32_t parent_state_ = 0;  // the attempt that made its state
   std::map<std::string, std::vector<Slot>> parent_columns_;
   uint64_t deltas_ = 0;
   std::string base_due_;

@@ -56,16 +56,15 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
   CKPTDB_RETURN_IF_ERROR(AgreeOn("restore", TakeError()));
   std::vector<int64_t> damaged;
   while (true) {
-    picked_.reset();
     absl::StatusOr<RestoreReport> report = RestoreOnce(request);
     if (report.ok()) {
       report->damaged = std::move(damaged);
       if (options_.on_restored) options_.on_restored(*report);
       return report;
     }
-    const bool next = request.fall_back && !request.step.has_value() &&
-                      IsOwn(request.path) && picked_.has_value() &&
-                      absl::IsDataLoss(report.status());
+    const bool next = !read_only() && request.fall_back &&
+                      !request.step.has_value() && IsOwn(request.path) &&
+                      picked_.has_value() && absl::IsDataLoss(report.status());
     if (!next) return report;
     damaged.push_back(picked_->step);
     absl::Status marked;
@@ -100,7 +99,7 @@ absl::Status CheckpointManager::Impl::LoadByRule(const LoadRule& rule,
   RestoreTarget own;  // the newest step of the manager's own store
   if (!rule.is_dynamic) {
     if (is_owner()) {
-      const absl::StatusOr<StepRecord> latest = store_->Latest();
+      const absl::StatusOr<StepRecord> latest = LatestOwn();
       own.error = latest.status();
       if (latest.ok()) own.version = latest->version;
     }
@@ -128,15 +127,16 @@ absl::Status CheckpointManager::Impl::LoadByRule(const LoadRule& rule,
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   if (dry_run) return absl::OkStatus();
-  // What it changes is not marked.
+  // What it changes is not marked, and is of no step.
   base_due_ = absl::StrCat("the model was loaded from ", loaded->path);
   return AgreeOn("load the step", plan->Run());
 }
 
 absl::StatusOr<internal::LoadPlan> CheckpointManager::Impl::PlanFor(
     const OpenedStep& opened, const LoadRule& rule) const {
-  return internal::LoadPlan::Make(*opened.step, *model_, options_,
-                                  {ranks_->rank(), world_size()}, rule);
+  return internal::LoadPlan::Make(opened.get(), opened.changes.get(), *model_,
+                                  options_, {ranks_->rank(), world_size()},
+                                  rule);
 }
 
 // On the owner.
@@ -162,27 +162,53 @@ absl::StatusOr<StepRecord> CheckpointManager::Impl::PickStep(
       "which step is best was not said in ManagerOptions::best");
 }
 
-// The step that the owner picks, open on all ranks.
+absl::StatusOr<StepRecord> CheckpointManager::Impl::LatestOwn() const {
+  if (store_ != nullptr) return store_->Latest();
+  CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+  return reader_->Latest();
+}
+
+// The step that the owner picks, open on all ranks. The owner of another store
+// may retire it, or write over it, before it is open: then it picks again.
 absl::StatusOr<CheckpointManager::Impl::OpenedStep>
-CheckpointManager::Impl::OpenForAll(const RestoreRequest& request) {
+CheckpointManager::Impl::OpenForAll(const RestoreRequest& request,
+                                    bool by_changes) {
+  constexpr int kTries = 5;
+  for (int i = 1;; ++i) {
+    picked_.reset();
+    absl::StatusOr<OpenedStep> opened = OpenOnce(request, by_changes);
+    const bool gone =
+        picked_.has_value() && !request.step.has_value() &&
+        (absl::IsNotFound(opened.status()) || absl::IsAborted(opened.status()));
+    if (!gone || i == kTries) return opened;
+  }
+}
+
+absl::StatusOr<CheckpointManager::Impl::OpenedStep>
+CheckpointManager::Impl::OpenOnce(const RestoreRequest& request,
+                                  bool by_changes) {
   const bool own = IsOwn(request.path);
   OpenedStep opened;
+  Reader* reader = nullptr;
   absl::Status status;
-  // The owner reads its own store by itself.
-  if (!own || !is_owner()) {
-    absl::StatusOr<std::unique_ptr<Reader>> reader =
+  if (own && read_only()) {
+    reader = reader_.get();
+    status = reader->Refresh();
+  } else if (!own || !is_owner()) {
+    // The owner reads its own store by itself.
+    absl::StatusOr<std::unique_ptr<Reader>> other =
         Reader::Open(own ? options_.path : request.path);
-    status = reader.status();
-    if (reader.ok()) opened.reader = *std::move(reader);
+    status = other.status();
+    if (other.ok()) opened.reader = *std::move(other);
+    reader = opened.reader.get();
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("open the store", status));
 
   RestoreTarget target;
   if (is_owner()) {
-    const absl::StatusOr<StepRecord> picked =
-        PickStep(request, opened.reader.get());
+    const absl::StatusOr<StepRecord> picked = PickStep(request, reader);
     target.error = picked.status();
-    if (picked.ok()) target.version = picked->version;
+    if (picked.ok()) target.version = StateOf(*picked);
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string bytes,
@@ -190,19 +216,38 @@ CheckpointManager::Impl::OpenForAll(const RestoreRequest& request) {
   CKPTDB_RETURN_IF_ERROR(Decode(bytes, &target));
   CKPTDB_RETURN_IF_ERROR(target.error);
   picked_ = target.version;
-
-  absl::StatusOr<std::unique_ptr<StepReader>> step =
-      opened.reader != nullptr ? opened.reader->OpenStep(target.version.step)
-                               : store_->OpenStep(target.version.step);
-  CKPTDB_RETURN_IF_ERROR(AgreeOn("open the step", step.status()));
-  opened.step = *std::move(step);
+  CKPTDB_RETURN_IF_ERROR(
+      AgreeOn("open the step", OpenAt(target, reader, by_changes, &opened)));
   return opened;
 }
 
+// What the owner picked, and nothing that was written over it since.
+absl::Status CheckpointManager::Impl::OpenAt(const RestoreTarget& target,
+                                             Reader* reader, bool by_changes,
+                                             OpenedStep* opened) const {
+  const int64_t step = target.version.step;
+  if (by_changes) {
+    auto changes = reader->OpenChanges(*parent_, step);
+    // Else all of the step is read, and what is wrong with it is found there.
+    if (changes.ok()) opened->changes = *std::move(changes);
+  }
+  if (opened->changes == nullptr) {
+    CKPTDB_ASSIGN_OR_RETURN(opened->step, reader != nullptr
+                                              ? reader->OpenStep(step)
+                                              : store_->OpenStep(step));
+  }
+  if (StateOf(opened->get().record()) == target.version) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat("step ", step, " was written over while it was opened"));
+}
+
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
-    const RestoreRequest& request) {
-  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, OpenForAll(request));
-  const StepReader& step = *opened.step;
+    const RestoreRequest& request, bool by_changes) {
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened,
+                          OpenForAll(request, by_changes));
+  const StepReader& step = opened.get();
   LoadRule all;
   all.hashtable_clear = request.mode == RestoreMode::kClear;
   const absl::StatusOr<internal::LoadPlan> plan = PlanFor(opened, all);
@@ -212,12 +257,14 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   }
   // No model is touched when one rank cannot load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  base_due_ = "a restore has failed";
   CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
 
   RestoreReport report;
   report.version = step.record().version;
   report.record = step.record();
   report.path = IsOwn(request.path) ? options_.path : request.path;
+  report.by_changes = opened.changes != nullptr;
   report.loaded = plan->Describe();
   report.loaded.path = report.path;
   restored_ = true;
@@ -235,12 +282,13 @@ absl::Status CheckpointManager::Impl::GoOnFrom(const StepReader& step) {
   const StepRecord& record = step.record();
   global_step_ = record.version.step;
   parent_ = record.version;
+  parent_state_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
   base_due_.clear();
   source_ = record.version.step;
   abandoned_steps_.clear();
   coalesced_.reset();
-  if (is_owner()) {
+  if (store_ != nullptr) {
     for (const StepRecord& other : store_->Steps()) {
       if (!other.quarantined && IsAfter(other, record)) {
         abandoned_steps_.insert(other.version.step);

@@ -166,6 +166,22 @@ absl::StatusOr<uint64_t> EvaluationExample(
   return done;
 }
 
+absl::Status FollowExample(const std::string& path, ModelState& model,
+                           const std::function<bool()>& evaluating,
+                           const std::function<void(int64_t)>& evaluate) {
+  ManagerOptions options;
+  options.path = path;
+  options.read_only = true;
+  CKPTDB_ASSIGN_OR_RETURN(auto manager,
+                          CheckpointManager::Open(options, &model));
+  while (evaluating()) {
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                            manager->WaitForStep(absl::Minutes(10)));
+    evaluate(report.version.step);
+  }
+  return absl::OkStatus();
+}
+
 class SumMeters : public SavedObject {
  public:
   absl::StatusOr<std::string> Save() override { return "sums"; }
@@ -185,6 +201,11 @@ TEST(HeaderExamples, CheckpointManager) {
   ASSERT_OK(ManagerExample(dir.path() + "/store", 2001, train, model));
   ASSERT_OK(ManagerExample(dir.path() + "/store", 2002, train, model));
   EXPECT_EQ(trained, 2003) << "the second run begins at step 2000";
+  int64_t followed = 0;
+  ASSERT_OK(FollowExample(
+      dir.path() + "/store", model, [&] { return followed == 0; },
+      [&](int64_t step) { followed = step; }));
+  EXPECT_EQ(followed, 2000);
   ManagerOptions options;
   options.path = dir.path() + "/another";
   ASSERT_OK_AND_ASSIGN(const auto manager,

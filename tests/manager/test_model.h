@@ -77,7 +77,11 @@ class TestTable : public TableState, public LiveTable {
   }
   RowTracker* tracker() override { return &tracker_; }
 
+  // How often it was cleared.
+  int clears() const { return clears_; }
+
   absl::Status Clear() override {
+    ++clears_;
     rows_.clear();
     return absl::OkStatus();
   }
@@ -124,6 +128,7 @@ class TestTable : public TableState, public LiveTable {
   };
 
   std::mutex mutex_;
+  int clears_ = 0;
   std::vector<std::string> live_slots_;
   TestRows rows_;
   RowTracker tracker_;

@@ -1,0 +1,86 @@
+// How a manager follows a store that another job writes.
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+std::string SavedLast(const absl::StatusOr<StepRecord>& latest) {
+  if (!latest.ok()) return std::string(latest.status().message());
+  return absl::StrCat("step ", latest->version.step, " is the one saved last");
+}
+
+}  // namespace
+
+absl::Status CheckpointManager::Impl::ReadOnlyError(
+    absl::string_view what) const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ": the manager of store \"", options_.path, "\" is read-only"));
+}
+
+StepOutcome CheckpointManager::Impl::CountStep(int64_t step) {
+  global_step_ = step;
+  base_due_ = "the model was trained";
+  return {step,
+          {SaveKind::kNone, "not saved: the manager is read-only"},
+          std::nullopt};
+}
+
+// By attempts, which only grow: training may have gone back to an older step.
+bool CheckpointManager::Impl::HasNewer() const {
+  const absl::StatusOr<StepRecord> latest = reader_->Latest();
+  return latest.ok() &&
+         (!parent_.has_value() || StateOf(*latest).attempt > parent_state_);
+}
+
+absl::Status CheckpointManager::Impl::WaitForNewer(absl::Duration timeout) {
+  const absl::Duration longest = absl::Hours(24) * 365;  // for the clock
+  const Clock::time_point end =
+      Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, longest));
+  // A signal handler sets the flag, and may not notify.
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+    if (HasNewer()) return absl::OkStatus();
+    const Clock::time_point now = Clock::now();
+    if (now >= end) break;
+    const Clock::time_point look =
+        std::min(end, now + absl::ToChronoNanoseconds(
+                                std::min(options_.poll_every, longest)));
+    never.wait_until(lock, look, [&] { return preempted(); });
+    if (preempted()) {
+      return absl::CancelledError("preempted while waiting for a step");
+    }
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      options_.path, ": no newer step came in ", absl::FormatDuration(timeout),
+      "; ", SavedLast(reader_->Latest())));
+}
+
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
+    absl::Duration timeout) {
+  if (!read_only()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("WaitForStep: the manager of store \"", options_.path,
+                     "\" is not read-only"));
+  }
+  const absl::Status status =
+      is_owner() ? WaitForNewer(timeout) : absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(Agree(ranks_.get(), "wait for a step", status,
+                               timeout + options_.deadline));
+  // The model is a step's, and of which is known.
+  const bool by_changes = parent_.has_value() && base_due_.empty();
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                          RestoreOnce({}, by_changes));
+  if (options_.on_restored) options_.on_restored(report);
+  return report;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,427 @@
+// A manager that follows a store beside the one that trains.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class ReadOnlyTest : public ManagerTest {
+ protected:
+  // The trainer is there and has saved steps 2 and 4.
+  void SetUp() override {
+    ManagerTest::SetUp();
+    Start();
+    Train(4);
+  }
+  void Train(int64_t step) {
+    TrainTo(step);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+
+  ManagerOptions ReadOnlyOptions() const {
+    ManagerOptions options;
+    options.path = options_.path;
+    options.read_only = true;
+    options.poll_every = absl::Milliseconds(5);
+    return options;
+  }
+  void Follow(const ManagerOptions& options) {
+    follower_.reset();
+    copy_ = std::make_unique<TestModel>();
+    ASSERT_OK_AND_ASSIGN(follower_,
+                         CheckpointManager::Open(options, &copy_->state));
+  }
+  void Follow() { Follow(ReadOnlyOptions()); }
+  // Waits for a step, which must be this one.
+  RestoreReport WaitFor(int64_t step) {
+    const auto report = follower_->WaitForStep(absl::Minutes(1));
+    EXPECT_OK(report);
+    if (!report.ok()) return {};
+    EXPECT_EQ(report->version.step, step);
+    EXPECT_EQ(follower_->global_step(), step);
+    return *report;
+  }
+  void ExpectHolds(int64_t step) {
+    SCOPED_TRACE(step);
+    TestModel expected;
+    testing::TrainTo(step, &expected);
+    ExpectSame(*copy_, expected);
+  }
+  // All files of the store but leases, with their bytes.
+  std::map<std::string, std::string> Files() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(options_.path)) {
+      const std::string path = entry.path().string();
+      if (absl::StrContains(path, "/leases/")) continue;
+      std::string& bytes = files[path];
+      if (!entry.is_regular_file()) continue;
+      std::ifstream file(path, std::ios::binary);
+      bytes.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    return files;
+  }
+
+  std::unique_ptr<TestModel> copy_;
+  std::unique_ptr<CheckpointManager> follower_;
+};
+
+TEST_F(ReadOnlyTest, WithoutAStoreIsNotFound) {
+  ManagerOptions options = ReadOnlyOptions();
+  options.path = dir_.path() + "/none";
+  TestModel model;
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(options.path)));
+  EXPECT_FALSE(std::filesystem::exists(options.path));
+}
+
+TEST_F(ReadOnlyTest, PollsAtLeastSometimes) {
+  ManagerOptions options = ReadOnlyOptions();
+  options.poll_every = absl::ZeroDuration();
+  TestModel model;
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("poll_every is 0; it must be above 0")));
+}
+
+TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
+  ManagerOptions options = ReadOnlyOptions();
+  ASSERT_OK_AND_ASSIGN(options.schedule.permanent, FixedInterval(1));
+  ASSERT_OK_AND_ASSIGN(options.retention.keep, LatestN(1));
+  options.statistics_path = dir_.path() + "/statistics";
+  options.on_saved = [](const SaveReport&) { ADD_FAILURE(); };
+  const auto before = Files();
+  Follow(options);
+  EXPECT_EQ(follower_->store(), nullptr);
+  EXPECT_NE(follower_->reader(), nullptr);
+  ASSERT_OK(follower_->Restore());
+  ExpectHolds(4);
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, follower_->Step());
+  EXPECT_EQ(outcome.step, 5);
+  EXPECT_EQ(outcome.decision.kind, SaveKind::kNone);
+  EXPECT_EQ(outcome.decision.why, "not saved: the manager is read-only");
+  EXPECT_FALSE(outcome.save.has_value());
+  const auto refused =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(options.path), HasSubstr("is read-only")));
+  EXPECT_THAT(follower_->Save().status(), refused);
+  EXPECT_THAT(follower_->Explain(4).status(), refused);
+  EXPECT_FALSE(follower_->IsSavingInProgress());
+  ASSERT_OK(follower_->CheckForErrors());
+  ASSERT_OK(follower_->Close());
+  follower_.reset();
+  EXPECT_EQ(Files(), before);
+  EXPECT_FALSE(std::filesystem::exists(options.statistics_path));
+}
+
+TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
+  ManagerOptions options = ReadOnlyOptions();
+  options.best = BestOptions{.metric = "auc"};
+  ASSERT_OK(manager_->store()->AddMetrics(2, {{"auc", 0.9}}));
+  ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.1}}));
+  Follow(options);
+  ASSERT_OK(follower_->Restore());
+  ExpectHolds(4);
+  RestoreRequest best;
+  best.best = true;
+  best.verify = true;
+  ASSERT_OK(follower_->Restore(best));
+  ExpectHolds(2);
+  Train(6);
+  RestoreRequest named;
+  named.step = 6;
+  ASSERT_OK(follower_->Restore(named));
+  ExpectHolds(6);
+  named.step = 5;
+  EXPECT_THAT(follower_->Restore(named),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
+
+  LoadRule dense;
+  dense.step = 2;
+  dense.load = {"dense"};
+  LoadRule first = dense;
+  first.is_dynamic = false;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+                       follower_->Load({dense, first}));
+  EXPECT_EQ(copy_->weights[0], 2);
+  EXPECT_EQ(summary.rules[1].note, "not loaded, as the store has step 6");
+}
+
+TEST_F(ReadOnlyTest, FollowsByChanges) {
+  Follow();
+  EXPECT_FALSE(WaitFor(4).by_changes) << "it held nothing";
+  ExpectHolds(4);
+  EXPECT_EQ(copy_->users.clears(), 1);
+  for (const int64_t step : {6, 8, 12}) {
+    Train(step);
+    EXPECT_TRUE(WaitFor(step).by_changes);
+    ExpectHolds(step);
+  }
+  EXPECT_EQ(copy_->users.clears(), 1) << "only changes were read";
+}
+
+TEST_F(ReadOnlyTest, ReadsAllWhenTheModelIsNoStepsAnyMore) {
+  Follow();
+  WaitFor(4);
+  copy_->Train(5);
+  ASSERT_OK(follower_->Step());
+  Train(6);
+  EXPECT_FALSE(WaitFor(6).by_changes);
+  ExpectHolds(6);
+  LoadRule rule;
+  rule.step = 2;
+  ASSERT_OK(follower_->Load({rule}));
+  Train(8);
+  EXPECT_FALSE(WaitFor(8).by_changes);
+  ExpectHolds(8);
+  RestoreRequest merged;
+  merged.step = 6;
+  merged.mode = RestoreMode::kMerge;
+  ASSERT_OK(follower_->Restore(merged));
+  EXPECT_FALSE(WaitFor(8).by_changes);
+  ExpectHolds(8);
+}
+
+TEST_F(ReadOnlyTest, ReadsATableWholeThatWasSavedWhole) {
+  options_.base_every = 1;
+  Start();
+  ASSERT_OK(manager_->Restore());
+  Follow();
+  WaitFor(4);
+  Train(6);
+  WaitFor(6);
+  ExpectHolds(6);
+  EXPECT_EQ(copy_->users.clears(), 2);
+}
+
+TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
+  Follow();
+  WaitFor(4);
+  EXPECT_THAT(
+      follower_->WaitForStep(absl::Milliseconds(20)).status(),
+      StatusIs(absl::StatusCode::kDeadlineExceeded,
+               HasSubstr("no newer step came in 20ms; step 4 is the one saved "
+                         "last")));
+  ExpectHolds(4);
+  Train(6);
+  EXPECT_TRUE(WaitFor(6).by_changes) << "the model was as it was";
+  ExpectHolds(6);
+}
+
+TEST_F(ReadOnlyTest, WaitsForAStepThatIsYetToCome) {
+  Follow();
+  WaitFor(4);
+  std::thread follower([&] { WaitFor(6); });
+  Train(6);
+  follower.join();
+  ExpectHolds(6);
+}
+
+TEST_F(ReadOnlyTest, PreemptionEndsTheWait) {
+  Follow();
+  WaitFor(4);
+  std::thread follower([&] {
+    EXPECT_THAT(follower_->WaitForStep(absl::InfiniteDuration()).status(),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("preempted")));
+  });
+  follower_->SetPreempted();
+  follower.join();
+  ExpectHolds(4);
+}
+
+TEST_F(ReadOnlyTest, FollowsOverRetirement) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  Start();
+  ASSERT_OK(manager_->Restore());
+  Follow();
+  WaitFor(4);
+  for (const int64_t step : {8, 14}) {
+    Train(step);
+    ASSERT_OK(manager_->store()->Sweep());
+    EXPECT_THAT(Steps(), ::testing::ElementsAre(step));
+    WaitFor(step);
+    ExpectHolds(step);
+  }
+  // Whole steps, and nothing left of the one that is held.
+  options_.deltas = false;
+  Start();
+  ASSERT_OK(manager_->Restore());
+  Train(18);
+  ASSERT_OK(manager_->store()->Sweep());
+  WaitFor(18);
+  ExpectHolds(18);
+}
+
+// Steps go while they are opened, and others take their place.
+TEST_F(ReadOnlyTest, FollowsABusyTrainer) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.store.background_sweep = true;
+  options_.store.fold_bounds = {.max_deltas = 3};
+  options_.store.background_fold = true;
+  Start();
+  ASSERT_OK(manager_->Restore());
+  ManagerOptions options = ReadOnlyOptions();
+  options.poll_every = absl::Microseconds(1);
+  Follow(options);
+  constexpr int64_t kLast = 60;
+  std::thread follower([&] {
+    while (follower_->global_step() < kLast && !HasFailure()) {
+      const auto report = follower_->WaitForStep(absl::Minutes(1));
+      ASSERT_OK(report);
+      ExpectHolds(report->version.step);
+    }
+  });
+  Train(kLast);
+  follower.join();
+}
+
+TEST_F(ReadOnlyTest, FollowsBackToAnOlderStep) {
+  Train(8);
+  Follow();
+  WaitFor(8);
+  Start();
+  RestoreRequest older;
+  older.step = 4;
+  ASSERT_OK(manager_->Restore(older));
+  Train(6);
+  WaitFor(6);
+  ExpectHolds(6);
+}
+
+TEST_F(ReadOnlyTest, AFoldIsNoNewerStep) {
+  Follow();
+  WaitFor(4);
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, manager_->store()->Fold(4));
+  ASSERT_TRUE(folded.folded);
+  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("step 4 is the one saved last")));
+  Train(6);
+  EXPECT_TRUE(WaitFor(6).by_changes);
+  ExpectHolds(6);
+}
+
+TEST_F(ReadOnlyTest, WorksWithoutAnOwner) {
+  manager_.reset();
+  const auto before = Files();
+  Follow();
+  WaitFor(4);
+  ExpectHolds(4);
+  EXPECT_EQ(Files(), before);
+}
+
+TEST_F(ReadOnlyTest, ADamagedStepIsAnErrorAndNotQuarantined) {
+  manager_.reset();
+  bool damaged = false;
+  for (const auto& [path, bytes] : Files()) {
+    // The values of the newest step: "line 4" is its io state.
+    const size_t at = bytes.find("line 4");
+    if (at == std::string::npos || !absl::EndsWith(path, ".sst")) continue;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put('\x5a');
+    damaged = true;
+  }
+  ASSERT_TRUE(damaged);
+  Follow();
+  RestoreRequest request;
+  request.fall_back = true;
+  EXPECT_THAT(follower_->Restore(request).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, follower_->reader()->Latest());
+  EXPECT_EQ(latest.version.step, 4);
+  request.step = 2;
+  ASSERT_OK(follower_->Restore(request));
+  ExpectHolds(2);
+}
+
+TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
+  EXPECT_THAT(manager_->WaitForStep(absl::ZeroDuration()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("is not read-only")));
+  EXPECT_EQ(manager_->reader(), nullptr);
+}
+
+// Of the evaluation's loader and meters.
+struct Text : SavedObject, IoState {
+  std::string text;
+  absl::StatusOr<std::string> Save() override { return text; }
+  absl::StatusOr<std::string> Dump() override { return text; }
+  absl::Status Load(absl::string_view bytes) override {
+    text = std::string(bytes);
+    return absl::OkStatus();
+  }
+};
+
+TEST_F(ReadOnlyTest, LoadsEvaluationsAndSavesNone) {
+  Follow();
+  const EvaluationName name = {4, "day_7", "eval/ctr"};
+  Text meters;
+  Text loader;
+  for (CheckpointManager* each : {manager_.get(), follower_.get()}) {
+    ASSERT_OK(each->evaluation()->AddGroup("eval/ctr", &meters));
+  }
+  meters.text = "sums";
+  loader.text = "line";
+  ASSERT_OK(manager_->evaluation()->Save(name, &loader, 7));
+  meters.text = loader.text = "";
+  ASSERT_OK_AND_ASSIGN(const uint64_t processed,
+                       follower_->evaluation()->Load(name, &loader));
+  EXPECT_EQ(processed, 7U);
+  EXPECT_EQ(meters.text, "sums");
+  EXPECT_EQ(loader.text, "line");
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("is open read-only"));
+  EXPECT_THAT(follower_->evaluation()->Save(name, &loader, 8), refused);
+  EXPECT_THAT(follower_->evaluation()->Cleanup(4), refused);
+  EXPECT_THAT(follower_->evaluation()->CleanupAll(), refused);
+}
+
+TEST_F(ReadOnlyTest, RanksFollowTogether) {
+  ThreadGroup group(2);
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  ManagerOptions options = ReadOnlyOptions();
+  options.io_state_resize = IoStateResize::kOwners;
+  options.deadline = absl::Minutes(1);
+  const auto follow = [&](uint32_t rank) -> absl::Status {
+    TestModel model;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(options, &model.state, group.Join(rank)));
+    while (manager->global_step() < 10) {
+      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                              manager->WaitForStep(absl::Minutes(1)));
+      TestModel expected;
+      testing::TrainTo(report.version.step, &expected);
+      ExpectSame(model, expected);
+    }
+    EXPECT_THAT(manager->WaitForStep(absl::ZeroDuration()).status(),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         HasSubstr("no newer step")));
+    return absl::OkStatus();
+  };
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] { statuses[rank] = follow(rank); });
+  }
+  Train(10);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(statuses, Each(IsOk()));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
