@@ -307,8 +307,8 @@ class CheckpointManager {
   // FailedPrecondition for a manager that is read-only and decides nothing.
   absl::StatusOr<StepStory> Explain(int64_t step) const;
 
-  // How far evaluations of this store's steps have come. All ranks call it; not
-  // beside a call of the manager.
+  // How far evaluations of this store's steps have come. Its calls are made by
+  // all ranks, and never beside one of the manager's.
   EvaluationState* evaluation();
 
   // The owner's; null on other ranks, and when the manager is read-only.

@@ -168,12 +168,13 @@ absl::StatusOr<StepRecord> CheckpointManager::Impl::LatestOwn() const {
   return reader_->Latest();
 }
 
-// The step that the owner picks, open on all ranks. The owner of another store
-// may retire it, or write over it, before it is open: then it picks again.
+// The step that the owner picks, open on all ranks. Who writes the store may
+// retire it, or write over it, before it is open: then it picks again. One that
+// keeps a single step and saves all the time wins about one in four.
 absl::StatusOr<CheckpointManager::Impl::OpenedStep>
 CheckpointManager::Impl::OpenForAll(const RestoreRequest& request,
                                     bool by_changes) {
-  constexpr int kTries = 5;
+  constexpr int kTries = 50;  // a number, so that all ranks end together
   for (int i = 1;; ++i) {
     picked_.reset();
     absl::StatusOr<OpenedStep> opened = OpenOnce(request, by_changes);
