@@ -58,12 +58,12 @@ class Reader::Impl {
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-    return internal::LoadEvaluation(*database_, record, evaluation, rank);
+    return internal::LoadEvaluation(*database(), record, evaluation, rank);
   }
   absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
       int64_t step) const {
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-    return internal::ListEvaluations(*database_, record);
+    return internal::ListEvaluations(*database(), record);
   }
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
