@@ -20,6 +20,7 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/evaluation_state.h
     manager/keep_policy.h
     manager/load_spec.h
+    manager/manager_config.h
     manager/model_state.h
     manager/pending_save.h
     manager/retention.h

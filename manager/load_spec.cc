@@ -1,133 +1,19 @@
 #include "ckptdb/manager/load_spec.h"
 
-#include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/json_reader.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
 
-using Json = nlohmann::json;
+using internal::Json;
 
-constexpr const char* kKeys[] = {
-    "path",       "step",        "load", "oname",
-    "exclude",    "strict",      "skip", "hashtable_clear",
-    "is_dynamic", "ignore_error"};
-
-// How many letters must be changed, added or left out.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-absl::string_view NearestKey(absl::string_view key) {
-  return *std::min_element(std::begin(kKeys), std::end(kKeys),
-                           [&](const char* a, const char* b) {
-                             return Distance(key, a) < Distance(key, b);
-                           });
-}
-
-absl::Status Bad(size_t rule, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("load specification, rule ", rule, ": ", why));
-}
-
-// Reads the keys of one rule; the first error stays.
-class RuleReader {
- public:
-  RuleReader(size_t number, const Json& json) : number_(number), json_(json) {}
-
-  void Read(const char* key, std::string* value) {
-    if (const Json* found = Find(key, Json::value_t::string, "a string")) {
-      *value = found->get<std::string>();
-    }
-  }
-  void Read(const char* key, bool* value) {
-    if (const Json* found = Find(key, Json::value_t::boolean, "a boolean")) {
-      *value = found->get<bool>();
-    }
-  }
-  void Read(const char* key, std::optional<int64_t>* value) {
-    const auto found = json_.find(key);
-    if (found == json_.end() || found->is_null()) return;
-    if (!found->is_number_integer() ||
-        (found->is_number_unsigned() &&
-         found->get<uint64_t>() >
-             static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) ||
-        found->get<int64_t>() < 0) {
-      return Fail(key, "a step, 0 to 2^63 - 1", *found);
-    }
-    *value = found->get<int64_t>();
-  }
-  void Read(const char* key, std::vector<std::string>* values) {
-    const Json* found = Find(key, Json::value_t::array, "a list of strings");
-    if (found == nullptr) return;
-    values->clear();
-    for (const Json& each : *found) {
-      if (!each.is_string()) return Fail(key, "a list of strings", *found);
-      values->push_back(each.get<std::string>());
-    }
-  }
-  void Read(const char* key, std::map<std::string, std::string>* values) {
-    constexpr char kWhat[] = "an object of strings";
-    const Json* found = Find(key, Json::value_t::object, kWhat);
-    if (found == nullptr) return;
-    for (const auto& [name, value] : found->items()) {
-      if (!value.is_string()) return Fail(key, kWhat, *found);
-      (*values)[name] = value.get<std::string>();
-    }
-  }
-  void CheckKeys() {
-    for (const auto& [key, value] : json_.items()) {
-      if (std::find(std::begin(kKeys), std::end(kKeys), key) !=
-          std::end(kKeys)) {
-        continue;
-      }
-      status_.Update(Bad(number_, absl::StrCat("no key \"", key, "\"; is \"",
-                                               NearestKey(key), "\" meant?")));
-    }
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  const Json* Find(const char* key, Json::value_t type, const char* what) {
-    const auto found = json_.find(key);
-    if (found == json_.end()) return nullptr;
-    if (found->type() == type) return &*found;
-    Fail(key, what, *found);
-    return nullptr;
-  }
-  void Fail(const char* key, const char* what, const Json& value) {
-    status_.Update(Bad(
-        number_,
-        absl::StrCat("\"", key, "\" is ",
-                     value.dump(-1, ' ', true, Json::error_handler_t::replace),
-                     ", not ", what)));
-  }
-
-  const size_t number_;
-  const Json& json_;
-  absl::Status status_;
-};
+constexpr char kPlace[] = "load specification";
 
 absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
-  if (!json.is_object()) return Bad(number, "it is no object");
   LoadRule rule;
-  RuleReader reader(number, json);
-  reader.CheckKeys();
+  internal::ObjectReader reader(absl::StrCat(kPlace, ", rule ", number), json);
   reader.Read("path", &rule.path);
   reader.Read("step", &rule.step);
   reader.Read("load", &rule.load);
@@ -138,7 +24,7 @@ absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   reader.Read("is_dynamic", &rule.is_dynamic);
   reader.Read("ignore_error", &rule.ignore_error);
   reader.Read("skip", &rule.skip);
-  CKPTDB_RETURN_IF_ERROR(reader.status());
+  CKPTDB_RETURN_IF_ERROR(reader.Finish());
   return rule;
 }
 
@@ -168,12 +54,10 @@ uint64_t Sum(const std::vector<LoadedRule>& rules, Field field) {
 }  // namespace
 
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
-  const Json parsed = Json::parse(json.begin(), json.end(), nullptr,
-                                  /*allow_exceptions=*/false);
+  CKPTDB_ASSIGN_OR_RETURN(const Json parsed, internal::ParseJson(kPlace, json));
   if (!parsed.is_array()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "load specification: ",
-        parsed.is_discarded() ? "it is not JSON" : "it is no list of rules"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kPlace, ": it is no list of rules"));
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < parsed.size(); ++i) {

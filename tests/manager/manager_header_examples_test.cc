@@ -10,6 +10,7 @@
 #include "ckptdb/manager/evaluation_state.h"
 #include "ckptdb/manager/keep_policy.h"
 #include "ckptdb/manager/load_spec.h"
+#include "ckptdb/manager/manager_config.h"
 #include "ckptdb/manager/retention.h"
 #include "ckptdb/manager/save_policy.h"
 #include "ckptdb/manager/save_schedule.h"
@@ -44,6 +45,27 @@ absl::StatusOr<Verdict> SavePolicyExample(int64_t now) {
 TEST(HeaderExamples, SavePolicy) {
   ASSERT_OK_AND_ASSIGN(const Verdict verdict, SavePolicyExample(0));
   EXPECT_TRUE(verdict.yes);
+}
+
+absl::Status ManagerConfigExample(ManagerOptions* made) {
+  ManagerOptions options;
+  options.path = "checkpoints";
+  CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
+    "permanent": {"any": [{"every_steps": 1000}, "preemption"]},
+    "ephemeral": {"every_seconds": 300},
+    "keep": {"any": [{"latest": 3}, {"best": {"metric": "auc"}}]},
+    "busy": "coalesce"
+  })",
+                                           &options));
+  *made = options;
+  return absl::OkStatus();
+}
+
+TEST(HeaderExamples, ManagerConfig) {
+  ManagerOptions options;
+  ASSERT_OK(ManagerConfigExample(&options));
+  EXPECT_TRUE(options.schedule.permanent->Decide({.step = 2000}).yes);
+  EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
 }
 
 absl::StatusOr<std::string> KeepPolicyExample(

@@ -1,0 +1,190 @@
+#include "ckptdb/manager/manager_config.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::HasSubstr;
+
+TEST(ManagerConfigTest, SetsWhatIsNamed) {
+  ManagerOptions options;
+  ASSERT_OK(ReadManagerConfig(R"({
+      "path": "p", "read_only": true, "ephemeral_cooldown_steps": 7,
+      "keep_ephemeral": 2, "removal": "ephemeral_only",
+      "best": {"metric": "auc", "better": "min"}, "deltas": false,
+      "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
+      "abandoned": "keep", "user_metadata": {"run": "a"}, "async": false,
+      "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
+      "tolerated_failures": 4, "warn_waiting": 0.25, "first_save": "never",
+      "preemption_grace": 30, "deadline": 60, "poll_every": 2,
+      "io_state_resize": "reset", "statistics_path": "s.jsonl",
+      "background_sweep": false, "background_fold": true})",
+                              &options));
+  EXPECT_EQ(options.path, "p");
+  EXPECT_TRUE(options.read_only);
+  EXPECT_EQ(options.schedule.ephemeral_cooldown_steps, 7);
+  EXPECT_EQ(options.retention.keep_ephemeral, 2);
+  EXPECT_EQ(options.retention.removal, Removal::kEphemeralOnly);
+  ASSERT_TRUE(options.best.has_value());
+  EXPECT_EQ(options.best->metric, "auc");
+  EXPECT_EQ(options.best->better, Better::kMin);
+  EXPECT_FALSE(options.deltas);
+  EXPECT_EQ(options.base_every, 9);
+  EXPECT_EQ(options.bounds.max_deltas, 11U);
+  EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
+  EXPECT_EQ(options.abandoned, AbandonedBranch::kKeep);
+  EXPECT_EQ(options.user_metadata.at("run"), "a");
+  EXPECT_FALSE(options.async);
+  EXPECT_EQ(options.arena_bytes, 4096U);
+  EXPECT_EQ(options.copy_threads, 3);
+  EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
+  EXPECT_EQ(options.tolerated_failures, 4);
+  EXPECT_EQ(options.warn_waiting, absl::Milliseconds(250));
+  EXPECT_EQ(options.first_save, FirstSave::kNever);
+  EXPECT_EQ(options.preemption_grace, absl::Seconds(30));
+  EXPECT_EQ(options.deadline, absl::Seconds(60));
+  EXPECT_EQ(options.poll_every, absl::Seconds(2));
+  EXPECT_EQ(options.io_state_resize, IoStateResize::kReset);
+  EXPECT_EQ(options.statistics_path, "s.jsonl");
+  EXPECT_FALSE(options.store.background_sweep);
+  EXPECT_TRUE(options.store.background_fold);
+}
+
+TEST(ManagerConfigTest, LeavesTheRest) {
+  ManagerOptions options;
+  options.path = "p";
+  options.base_every = 5;
+  ASSERT_OK(ReadManagerConfig("{}", &options));
+  EXPECT_EQ(options.path, "p");
+  EXPECT_EQ(options.base_every, 5);
+  EXPECT_EQ(options.schedule.permanent, nullptr);
+}
+
+// Which of the steps 0 to 40 are saved, one after the other.
+std::string SavedBy(const std::string& policy) {
+  ManagerOptions options;
+  EXPECT_OK(ReadManagerConfig(absl::StrCat("{\"permanent\": ", policy, "}"),
+                              &options));
+  std::string saved;
+  SaveContext context;
+  for (int64_t step = 0; step <= 40; step += 10) {
+    context.step = step;
+    context.now_micros = step * 1'000'000;
+    context.preempted = step == 30;
+    if (!options.schedule.permanent->Decide(context).yes) continue;
+    absl::StrAppend(&saved, step, " ");
+    context.last = StepInfo{step, context.now_micros, false, {}};
+  }
+  return saved;
+}
+
+TEST(ManagerConfigTest, SavePolicies) {
+  EXPECT_EQ(SavedBy(R"("initial")"), "0 ");
+  EXPECT_EQ(SavedBy(R"("preemption")"), "30 ");
+  EXPECT_EQ(SavedBy(R"({"every_steps": 20})"), "0 20 40 ");
+  EXPECT_EQ(SavedBy(R"({"steps": [10, 40]})"), "10 40 ");
+  EXPECT_EQ(SavedBy(R"({"every_seconds": 15})"), "0 20 40 ");
+  EXPECT_EQ(SavedBy(R"({"continuous": 30})"), "0 30 ");
+  EXPECT_EQ(SavedBy(R"({"any": [{"steps": [10]}, "preemption"]})"), "10 30 ");
+  EXPECT_EQ(SavedBy(R"({"all": [{"every_steps": 20},
+                                {"not": {"steps": [20]}}]})"),
+            "0 40 ");
+}
+
+// Which of the steps 10, 20, 30, 40 are kept at second 40.
+std::string KeptBy(const std::string& policy) {
+  ManagerOptions options;
+  EXPECT_OK(
+      ReadManagerConfig(absl::StrCat("{\"keep\": ", policy, "}"), &options));
+  std::vector<StepInfo> steps;
+  for (int64_t step = 10; step <= 40; step += 10) {
+    steps.push_back({step, step * 1'000'000, false, {}});
+    if (step != 20)
+      steps.back().metrics["auc"] = 1.0 / static_cast<double>(step);
+  }
+  const KeepAnswer answer = options.retention.keep->Ask(steps, 40'000'000);
+  std::string kept;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (answer.keep[i]) absl::StrAppend(&kept, steps[i].step, " ");
+  }
+  return kept;
+}
+
+TEST(ManagerConfigTest, KeepPolicies) {
+  EXPECT_EQ(KeptBy(R"("all")"), "10 20 30 40 ");
+  EXPECT_EQ(KeptBy(R"({"latest": 2})"), "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"every_steps": 20})"), "20 40 ");
+  EXPECT_EQ(KeptBy(R"({"every_seconds": 20})"), "10 30 ");
+  EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc"}})"), "10 20 ");
+  EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc", "count": 2, "better": "min",
+                                "keep_without_metric": false}})"),
+            "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"time_to_live": 10})"), "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"any": [{"latest": 1}, {"every_steps": 30}]})"),
+            "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"all": [{"latest": 3}, {"not": {"latest": 1}}]})"),
+            "20 30 ");
+}
+
+TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{", "manager: it is not JSON"},
+      {"[]", "manager: it is no object, but []"},
+      {R"({"bussy": "wait"})", R"(no key "bussy"; is "busy" meant?)"},
+      {R"({"busy": "wit"})", R"(is "wit", not one of wait, skip, coalesce)"},
+      {R"({"busy": "wit"})", R"(is "wait" meant?)"},
+      {R"({"async": 1})", R"("async" is 1, not a boolean)"},
+      {R"({"base_every": -1})", R"("base_every" is -1, not a number, 0 to)"},
+      {R"({"copy_threads": 3000000000})", "not 0 to 2^31 - 1"},
+      {R"({"max_delta_ratio": "a"})", "not a number"},
+      {R"({"deadline": -1})", "not seconds, at least 0"},
+      {R"({"permanent": "intial"})", R"(is "initial" meant?)"},
+      {R"({"permanent": {"every_step": 1}})", R"(is "every_steps" meant?)"},
+      {R"({"permanent": {"every_steps": 0}})", "manager.permanent: "},
+      {R"({"permanent": {"steps": [-1]}})", "manager.permanent: "},
+      {R"({"permanent": {}})", "has one key, not 0"},
+      {R"({"permanent": 3})", "manager.permanent: it is no object, but 3"},
+      {R"({"permanent": {"any": {}}})", "permanent.any: it is no list"},
+      {R"({"permanent": {"any": []}})", "manager.permanent.any: "},
+      {R"({"permanent": {"any": ["initial", {"not": {"a": 1}}]}})",
+       "manager.permanent.any[1].not: "},
+      {R"({"keep": {"latest": 1, "every_steps": 2}})", "one key, not 2"},
+      {R"({"keep": {"best": {"metrics": "a"}}})", R"(is "metric" meant?)"},
+      {R"({"best": {"better": "maximum"}})", R"(is "max" meant?)"},
+  };
+  for (const auto& [json, what] : cases) {
+    ManagerOptions options;
+    options.base_every = 5;
+    EXPECT_THAT(ReadManagerConfig(json, &options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+    EXPECT_EQ(options.base_every, 5);
+    EXPECT_EQ(options.schedule.permanent, nullptr);
+  }
+}
+
+TEST(ManagerConfigTest, DeepPoliciesAreAnError) {
+  std::string policy = "\"initial\"";
+  for (int i = 0; i <= 1000; ++i) {
+    policy = absl::StrCat("{\"not\":", policy, "}");
+    if (i == 31) {
+      EXPECT_EQ(SavedBy(policy), "0 ");
+    }
+  }
+  ManagerOptions options;
+  EXPECT_THAT(
+      ReadManagerConfig(absl::StrCat("{\"permanent\":", policy, "}"), &options),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("more than 32 deep")));
+}
+
+}  // namespace
+}  // namespace ckptdb
