@@ -1,5 +1,7 @@
 #include "train_ctr/checkpoint.h"
 
+#include <ckptdb/manager/load_spec.h>
+#include <ckptdb/manager/manager_config.h>
 #include <ckptdb/schema/status.h>
 
 #include <cstdio>
@@ -22,15 +24,16 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   CKPTDB_ASSIGN_OR_RETURN(
       checkpoints->manager_,
       ckptdb::CheckpointManager::Open(manager_options, &checkpoints->model_));
+  CKPTDB_ASSIGN_OR_RETURN(
+      checkpoints->evaluator_,
+      Evaluator::Create(trainer, checkpoints->manager_->evaluation(),
+                        options.eval_save_every, options.crash_drill));
   return checkpoints;
 }
 
 absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   ckptdb::ManagerOptions manager;
   manager.path = options_.store;
-  const bool drilled = options_.crash_drill->at_point();
-  manager.async = options_.async && !drilled;
-  manager.store.background_sweep = !drilled;
   manager.store.on_point = [drill =
                                 options_.crash_drill](absl::string_view point) {
     drill->Passed(point);
@@ -54,6 +57,23 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   manager.on_saved = [this](const ckptdb::SaveReport& saved) {
     OnSaved(saved);
   };
+  manager.first_save = ckptdb::FirstSave::kNever;
+  manager.async = options_.async;
+  CKPTDB_RETURN_IF_ERROR(
+      ckptdb::ReadManagerConfig(options_.config.manager, &manager));
+  CKPTDB_ASSIGN_OR_RETURN(load_, ckptdb::ParseLoadSpec(options_.config.load));
+  if (manager.path != options_.store) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the configuration's path is \"", manager.path,
+                     "\", but --store is \"", options_.store, "\""));
+  }
+  if (manager.read_only) {
+    return absl::InvalidArgumentError("a trainer cannot be read_only");
+  }
+  if (options_.crash_drill->at_point()) {
+    manager.async = false;
+    manager.store.background_sweep = false;
+  }
   return manager;
 }
 
@@ -67,7 +87,17 @@ absl::StatusOr<std::optional<int64_t>> Checkpoints::Latest() const {
 absl::Status Checkpoints::Restore(int64_t step) {
   ckptdb::RestoreRequest request;
   request.step = step;
+  restored_ = true;
   return manager_->Restore(request).status();
+}
+
+absl::Status Checkpoints::StartTraining() {
+  if (!restored_ && !load_.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(const ckptdb::LoadSummary loaded,
+                            manager_->Load(load_));
+    std::fprintf(stderr, "%s", loaded.ToString().c_str());
+  }
+  return manager_->StartTraining();
 }
 
 absl::Status Checkpoints::AfterStep(double train_loss) {
@@ -95,7 +125,21 @@ absl::Status Checkpoints::EndDrill(bool saved) {
   return options_.crash_drill->Disarm();
 }
 
-absl::Status Checkpoints::Finish() { return manager_->WaitUntilFinished(); }
+absl::Status Checkpoints::Finish() { return manager_->FinishTraining(); }
+
+absl::StatusOr<Evaluation> Checkpoints::Evaluate() {
+  CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
+  const auto saved = manager_->store()->FindStep(trainer_->step());
+  if (absl::IsNotFound(saved.status())) return trainer_->Evaluate();
+  CKPTDB_RETURN_IF_ERROR(saved.status());
+  return evaluator_->Run();
+}
+
+absl::StatusOr<bool> Checkpoints::EvaluationUnderWay() const {
+  CKPTDB_ASSIGN_OR_RETURN(const auto kept,
+                          manager_->store()->ListEvaluations(trainer_->step()));
+  return !kept.empty();
+}
 
 std::vector<SaveReport> Checkpoints::TakeReports() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -17,7 +17,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "train_ctr/config.h"
 #include "train_ctr/crash_drill.h"
+#include "train_ctr/evaluator.h"
 #include "train_ctr/trainer.h"
 #include "train_ctr/trainer_state.h"
 
@@ -53,6 +55,11 @@ struct CheckpointOptions {
   ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
   // The training goes on while a save is written.
   bool async = true;
+  // On top of these; see train_ctr/config.h.
+  Config config;
+  // It is kept how far an evaluation has come each time so many batches are
+  // done; 0: never.
+  int64_t eval_save_every = 100;
   std::shared_ptr<CrashDrill> crash_drill;
 };
 
@@ -71,14 +78,28 @@ class Checkpoints {
   // step. After an error the trainer must not be used.
   absl::Status Restore(int64_t step);
 
+  // What the configuration says of loading, and the save of the first step.
+  absl::Status StartTraining();
+
   // The trainer has done a step: saves it if it is time to. An error may be of
   // an earlier save. After an error the trainer may go on, and a later save has
   // all that the failed one had.
   absl::Status AfterStep(double train_loss);
   // Saves the trainer's step.
   absl::Status Save(double train_loss);
-  // Waits for the save in progress, and returns its error.
+  // Saves the last step if it is not saved, waits until it is durable, and
+  // returns the error of the save in progress.
   absl::Status Finish();
+
+  // Over the held-out tail. Of a step that is saved it is kept how far it has
+  // come.
+  absl::StatusOr<Evaluation> Evaluate();
+  // Whether an evaluation of the trainer's step was cut off.
+  absl::StatusOr<bool> EvaluationUnderWay() const;
+
+  // This process will soon be ended. Thread-safe.
+  void SetPreempted() { manager_->SetPreempted(); }
+  bool preempted() const { return manager_->preempted(); }
 
   // Of the saves that were committed since it was called last.
   std::vector<SaveReport> TakeReports();
@@ -98,7 +119,10 @@ class Checkpoints {
   ckptdb::ModelState model_;
   std::mutex mutex_;
   std::vector<SaveReport> reports_;  // guarded by mutex_
+  std::vector<ckptdb::LoadRule> load_;
   std::unique_ptr<ckptdb::CheckpointManager> manager_;
+  std::unique_ptr<Evaluator> evaluator_;
+  bool restored_ = false;
 };
 
 }  // namespace train_ctr

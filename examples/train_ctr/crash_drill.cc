@@ -15,12 +15,13 @@ namespace {
 
 absl::Status CheckPoint(absl::string_view point) {
   const auto& points = ckptdb::kCrashPoints;
-  if (std::find(points.begin(), points.end(), point) != points.end()) {
+  if (point == kEvaluationPoint ||
+      std::find(points.begin(), points.end(), point) != points.end()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--crash-at: there is no point \"", point, "\"; there are ",
-                   absl::StrJoin(points, ", ")));
+                   absl::StrJoin(points, ", "), " and ", kEvaluationPoint));
 }
 
 }  // namespace
@@ -43,6 +44,12 @@ absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text) {
 
 void CrashDrill::Trained(int64_t step) const {
   if (at_ && at_->point.empty() && at_->step == step) std::raise(SIGKILL);
+}
+
+void CrashDrill::Evaluating(int64_t step) const {
+  if (at_ && at_->point == kEvaluationPoint && at_->step == step) {
+    std::raise(SIGKILL);
+  }
 }
 
 void CrashDrill::Arm(int64_t step) { armed_ = at_point() && at_->step == step; }

@@ -21,8 +21,11 @@ struct CrashAt {
   std::string point;  // empty: before the save
 };
 
-// "STEP" or "STEP:POINT", POINT one of ckptdb::kCrashPoints; InvalidArgument
-// otherwise.
+// Of an evaluation, once it is kept how far it has come.
+inline constexpr absl::string_view kEvaluationPoint = "evaluation";
+
+// "STEP" or "STEP:POINT", POINT one of ckptdb::kCrashPoints or
+// kEvaluationPoint; InvalidArgument otherwise.
 absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text);
 
 // Thread-safe, but for one training thread that calls Trained, Arm, Disarm.
@@ -35,10 +38,15 @@ class CrashDrill {
   // Whether it is at a point of a save. The sweeps of a store that is drilled
   // so belong to its saves: they must not run in the background, where they
   // would pass their points at any time.
-  bool at_point() const { return at_ && !at_->point.empty(); }
+  bool at_point() const {
+    return at_ && !at_->point.empty() && at_->point != kEvaluationPoint;
+  }
 
   // `step` is trained. May not return.
   void Trained(int64_t step) const;
+
+  // It is kept how far an evaluation of `step` has come. May not return.
+  void Evaluating(int64_t step) const;
 
   // The save of `step` begins: Passed kills from here to Disarm, if the drill
   // is at this save.

@@ -1,5 +1,6 @@
 #include "train_ctr/job.h"
 
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/reader.h"
+#include "train_ctr/stop_signals.h"
 
 namespace train_ctr {
 namespace {
@@ -23,9 +25,14 @@ absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Options& options) {
 }
 
 void PrintEvaluation(int64_t step, const Evaluation& evaluation, size_t rows) {
-  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %zu rows\n",
+  const std::string resumed =
+      evaluation.resumed_after == 0
+          ? ""
+          : absl::StrCat(", ", evaluation.resumed_after, " of ",
+                         evaluation.examples, " examples by a run before");
+  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %zu rows%s\n",
                static_cast<long long>(step), evaluation.loss, evaluation.auc,
-               rows);
+               rows, resumed.c_str());
 }
 
 void PrintSave(const SaveReport& save) {
@@ -46,9 +53,13 @@ class Job {
  public:
   explicit Job(const Options& options) : options_(options) {}
 
+  // To end after the step that it is at. Thread-safe.
+  void Stop() { stopped_ = true; }
+
   absl::Status Open();
   absl::Status Resume();
   absl::Status ResumeFrom(int64_t step);
+  absl::Status Evaluate();
   absl::Status Train();
   absl::StatusOr<JobReport> Finish();
 
@@ -57,6 +68,7 @@ class Job {
   void TakeReports();
 
   const Options& options_;
+  std::atomic<bool> stopped_ = false;
   std::shared_ptr<CrashDrill> crash_drill_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;
@@ -80,7 +92,11 @@ absl::Status Job::Open() {
   checkpoint.delta = options_.delta;
   checkpoint.base_every = options_.base_every;
   checkpoint.abandoned = options_.abandoned;
+  checkpoint.eval_save_every = options_.eval_save_every;
   checkpoint.crash_drill = crash_drill_;
+  if (!options_.config.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(checkpoint.config, ReadConfig(options_.config));
+  }
   CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
                           Checkpoints::Open(checkpoint, trainer_.get()));
   return absl::OkStatus();
@@ -107,11 +123,21 @@ absl::Status Job::ResumeFrom(int64_t step) {
   report_.resumed_from = step;
   std::fprintf(stderr, "resumed from step %lld: %zu rows\n",
                static_cast<long long>(step), trainer_->rows());
+  if (step == options_.steps) return absl::OkStatus();  // Finish does
+  CKPTDB_ASSIGN_OR_RETURN(const bool cut_off,
+                          checkpoints_->EvaluationUnderWay());
+  return cut_off ? Evaluate() : absl::OkStatus();
+}
+
+absl::Status Job::Evaluate() {
+  CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, checkpoints_->Evaluate());
+  PrintEvaluation(trainer_->step(), report_.evaluation, trainer_->rows());
   return absl::OkStatus();
 }
 
 absl::Status Job::Train() {
-  while (trainer_->step() < options_.steps) {
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->StartTraining());
+  while (trainer_->step() < options_.steps && !checkpoints_->preempted()) {
     CKPTDB_ASSIGN_OR_RETURN(const double loss, trainer_->Step());
     CKPTDB_RETURN_IF_ERROR(AfterStep(loss));
   }
@@ -121,14 +147,14 @@ absl::Status Job::Train() {
 absl::Status Job::AfterStep(double train_loss) {
   const int64_t step = trainer_->step();
   crash_drill_->Trained(step);
-  const bool last = step == options_.steps;
-  if (!last && options_.eval_every > 0 && step % options_.eval_every == 0) {
-    CKPTDB_ASSIGN_OR_RETURN(const Evaluation now, trainer_->Evaluate());
-    PrintEvaluation(step, now, trainer_->rows());
-  }
+  if (stopped_) checkpoints_->SetPreempted();
   CKPTDB_RETURN_IF_ERROR(checkpoints_->AfterStep(train_loss));
   TakeReports();
-  return absl::OkStatus();
+  const bool last = step == options_.steps || checkpoints_->preempted();
+  if (last || options_.eval_every == 0 || step % options_.eval_every != 0) {
+    return absl::OkStatus();
+  }
+  return Evaluate();
 }
 
 void Job::TakeReports() {
@@ -141,12 +167,13 @@ void Job::TakeReports() {
 absl::StatusOr<JobReport> Job::Finish() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
   TakeReports();
-  CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, trainer_->Evaluate());
+  report_.preempted = checkpoints_->preempted();
+  // There is no time for it then.
+  if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
   report_.step = trainer_->step();
   report_.digest = StateDigest(*trainer_);
   report_.rows = trainer_->rows();
   report_.epoch = trainer_->epoch();
-  PrintEvaluation(report_.step, report_.evaluation, report_.rows);
   std::fprintf(stderr, "digest %s\n", report_.digest.c_str());
   return report_;
 }
@@ -155,6 +182,7 @@ absl::StatusOr<JobReport> Job::Finish() {
 
 absl::StatusOr<JobReport> RunJob(const Options& options) {
   Job job(options);
+  const StopSignals signals([&job] { job.Stop(); });
   CKPTDB_RETURN_IF_ERROR(job.Open());
   CKPTDB_RETURN_IF_ERROR(job.Resume());
   CKPTDB_RETURN_IF_ERROR(job.Train());

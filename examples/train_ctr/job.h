@@ -17,6 +17,7 @@ namespace train_ctr {
 struct JobReport {
   int64_t step = 0;
   std::optional<int64_t> resumed_from;
+  bool preempted = false;  // ended by a signal, before the last step
   Evaluation evaluation;
   std::string digest;
   size_t rows = 0;
@@ -26,7 +27,8 @@ struct JobReport {
 
 // Trains up to options.steps and saves every options.save_every steps and the
 // last one. A store that has steps is refused without options.resume or
-// options.resume_step. Writes progress to stderr.
+// options.resume_step. SIGINT and SIGTERM end the training after the step that
+// it is at, which is saved. Writes progress to stderr.
 absl::StatusOr<JobReport> RunJob(const Options& options);
 
 }  // namespace train_ctr

@@ -33,6 +33,8 @@ Json ToJson(const JobReport& report) {
   Json json = {{"step", report.step},
                {"loss", report.evaluation.loss},
                {"auc", report.evaluation.auc},
+               {"evaluation_resumed_after", report.evaluation.resumed_after},
+               {"preempted", report.preempted},
                {"digest", report.digest},
                {"rows", report.rows},
                {"epoch", report.epoch},

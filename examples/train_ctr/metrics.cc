@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train_ctr/bytes.h"
+
 namespace train_ctr {
 
 float Sigmoid(float logit) { return 1 / (1 + std::exp(-logit)); }
@@ -15,6 +17,29 @@ double LogLoss(float logit, float label) {
 void ClickMetrics::Add(float logit, float label) {
   predictions_.emplace_back(logit, label > 0.5f);
   loss_sum_ += LogLoss(logit, label);
+}
+
+std::string ClickMetrics::Save() const {
+  ByteWriter bytes;
+  bytes.Put(loss_sum_);
+  bytes.Put(static_cast<uint64_t>(predictions_.size()));
+  for (const auto& [logit, click] : predictions_) {
+    bytes.Put(logit);
+    bytes.Put(static_cast<uint8_t>(click ? 1 : 0));
+  }
+  return bytes.Take();
+}
+
+bool ClickMetrics::Load(absl::string_view bytes) {
+  ByteReader reader(bytes);
+  loss_sum_ = reader.Get<double>();
+  const auto count = reader.Get<uint64_t>();
+  predictions_.clear();
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    const auto logit = reader.Get<float>();
+    predictions_.emplace_back(logit, reader.Get<uint8_t>() != 0);
+  }
+  return reader.complete();
 }
 
 double ClickMetrics::log_loss() const {

@@ -3,8 +3,12 @@
 #define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace train_ctr {
 
@@ -12,6 +16,13 @@ float Sigmoid(float logit);
 
 // The log loss of one example, in nats, exact for logits of any size.
 double LogLoss(float logit, float label);
+
+struct Evaluation {
+  double loss = 0;
+  double auc = 0.5;
+  size_t examples = 0;
+  uint64_t resumed_after = 0;  // examples of a run before
+};
 
 // The mean log loss, and the area under the ROC curve.
 class ClickMetrics {
@@ -24,6 +35,11 @@ class ClickMetrics {
   // The probability that a click has a higher logit than a non-click, equal
   // logits counting half; 0.5 when either is missing.
   double auc() const;
+  Evaluation Result() const { return {log_loss(), auc(), examples()}; }
+
+  // All of it as bytes, and back; false for bytes that are not of it.
+  std::string Save() const;
+  bool Load(absl::string_view bytes);
 
  private:
   std::vector<std::pair<float, bool>> predictions_;

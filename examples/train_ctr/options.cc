@@ -27,6 +27,13 @@ void AddRunOptions(CLI::App* app, Options* options) {
                   "Kill the process after training STEP, or at POINT of its "
                   "save: STEP[:POINT]");
   app->add_option("--json", options->json, "Write the results to this file");
+  app->add_option("--config", options->config,
+                  "JSON file with options of the manager, on top of the flags; "
+                  "see docs/manager.md");
+  app->add_option("--eval-save-every", options->eval_save_every,
+                  "Keep how far an evaluation of a saved step has come each "
+                  "time this many batches are done; 0 never")
+      ->capture_default_str();
   app->add_option("--eval-every", options->eval_every,
                   "Report the held-out loss each time this many steps are "
                   "done; 0 only at the end")
@@ -158,7 +165,10 @@ void AddOptions(CLI::App* app, Options* options) {
 absl::Status CheckOptions(const Options& options) {
   if (options.follow) return CheckFollowOptions(options.follow_options);
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--steps", options.steps, 1));
-  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--save-every", options.save_every, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--save-every", options.save_every,
+                                      options.config.empty() ? 1 : 0));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast("--eval-save-every", options.eval_save_every, 0));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--keep", options.keep_steps, 1));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--base-every", options.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--eval-every", options.eval_every, 0));
@@ -173,8 +183,8 @@ absl::Status CheckOptions(const Options& options) {
         absl::StrCat("--crash-at ", options.crash_at, " is after the last of ",
                      options.steps, " steps"));
   }
-  if (!crash.point.empty() && crash.step % options.save_every != 0 &&
-      crash.step != options.steps) {
+  if (options.config.empty() && !crash.point.empty() &&
+      crash.step % options.save_every != 0 && crash.step != options.steps) {
     return absl::InvalidArgumentError(
         absl::StrCat("--crash-at ", options.crash_at, ": step ", crash.step,
                      " is not saved, every ", options.save_every, " are"));

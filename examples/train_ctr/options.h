@@ -35,7 +35,9 @@ struct Options {
   int64_t base_every = 10;
   std::string crash_at;  // as ParseCrashAt takes it; empty: never
   std::string json;      // empty: none
-  std::string data;      // empty: the generated log
+  std::string config;    // empty: none
+  int64_t eval_save_every = 100;
+  std::string data;  // empty: the generated log
   std::string format;
   int64_t keep_steps = 3;
   int64_t eval_every = 0;

@@ -154,20 +154,29 @@ void Trainer::EraseUnseen() {
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate() {
-  ClickMetrics metrics;
-  LogPosition position = reader_->held_out_begin();
-  while (true) {
-    CKPTDB_RETURN_IF_ERROR(
-        reader_->NextHeldOut(options_.batch, &position, &batch_));
-    if (batch_.size() == 0) break;
-    LookUpHeldOut();
-    const std::vector<float>& logits =
-        mlp_.Forward(inputs_.data(), batch_.size());
-    for (size_t e = 0; e < batch_.size(); ++e) {
-      metrics.Add(logits[e], batch_.labels[e]);
-    }
+  EvaluationProgress progress = BeginEvaluation();
+  bool more = true;
+  while (more) {
+    CKPTDB_ASSIGN_OR_RETURN(more, EvaluateBatch(&progress));
   }
-  return Evaluation{metrics.log_loss(), metrics.auc(), metrics.examples()};
+  return progress.metrics.Result();
+}
+
+EvaluationProgress Trainer::BeginEvaluation() const {
+  return {ClickMetrics(), reader_->held_out_begin()};
+}
+
+absl::StatusOr<bool> Trainer::EvaluateBatch(EvaluationProgress* progress) {
+  CKPTDB_RETURN_IF_ERROR(
+      reader_->NextHeldOut(options_.batch, &progress->position, &batch_));
+  if (batch_.size() == 0) return false;
+  LookUpHeldOut();
+  const std::vector<float>& logits =
+      mlp_.Forward(inputs_.data(), batch_.size());
+  for (size_t e = 0; e < batch_.size(); ++e) {
+    progress->metrics.Add(logits[e], batch_.labels[e]);
+  }
+  return true;
 }
 
 void Trainer::LookUpHeldOut() {

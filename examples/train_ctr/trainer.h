@@ -43,10 +43,10 @@ struct TrainerOptions {
   int64_t erase_after_steps = 0;
 };
 
-struct Evaluation {
-  double loss = 0;
-  double auc = 0.5;
-  size_t examples = 0;
+// An evaluation that is under way.
+struct EvaluationProgress {
+  ClickMetrics metrics;
+  LogPosition position;
 };
 
 // Not thread-safe.
@@ -61,6 +61,9 @@ class Trainer {
   absl::StatusOr<double> Step();
   // Over the held-out tail; changes no state. Unseen ids count as zeros.
   absl::StatusOr<Evaluation> Evaluate();
+  // The same by batches: false when there is none left.
+  EvaluationProgress BeginEvaluation() const;
+  absl::StatusOr<bool> EvaluateBatch(EvaluationProgress* progress);
 
   // The options that shape the state, for people and for comparison.
   std::string identity() const;

@@ -1,0 +1,23 @@
+// The file of --config: options of ckptdb's manager, and what to load before
+// the first step.
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CONFIG_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_CONFIG_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace train_ctr {
+
+// As JSON each.
+struct Config {
+  std::string manager = "{}";  // as ckptdb::ReadManagerConfig takes it
+  std::string load = "[]";     // as ckptdb::ParseLoadSpec does: its key "load"
+};
+
+// InvalidArgument naming the file when it cannot be read or is no JSON object.
+absl::StatusOr<Config> ReadConfig(const std::string& path);
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_CONFIG_H_

@@ -1,0 +1,145 @@
+// The trainer with a configuration of its manager, an evaluation that is cut
+// off, and a signal that ends it.
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/examples/train_ctr/program.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace train_ctr {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ConfigTest : public ::testing::Test {
+ protected:
+  std::string StorePath(const std::string& store) const {
+    return dir_.path() + "/" + store;
+  }
+
+  std::vector<std::string> Arguments(const std::string& store, int steps,
+                                     const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "--store",         StorePath(store),
+        "--steps",         std::to_string(steps),
+        "--batch",         "16",
+        "--zipf-examples", "600",
+        "--erase-after",   "5",
+        "--holdout",       "0.2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  ProgramResult Train(const std::string& store, int steps,
+                      const std::vector<std::string>& more) {
+    return RunProgram(dir_.path(), Arguments(store, steps, more));
+  }
+  ProgramResult TrainWith(const std::string& store, int steps,
+                          const std::string& config) {
+    const std::string path = dir_.path() + "/config.json";
+    std::ofstream(path) << config;
+    return Train(store, steps, {"--config", path});
+  }
+
+  static std::vector<int> SavedSteps(const ProgramResult& result) {
+    std::vector<int> steps;
+    for (const auto& save : result.json["saves"]) steps.push_back(save["step"]);
+    return steps;
+  }
+
+  ckptdb::testing::TempDir dir_;
+};
+
+TEST_F(ConfigTest, SaysWhatIsSaved) {
+  const ProgramResult result = TrainWith(
+      "store", 12,
+      R"({"permanent": {"steps": [4, 9]}, "keep": "all", "async": false,
+          "first_save": "always"})");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  // The first step and the last one, besides.
+  EXPECT_THAT(SavedSteps(result), ElementsAre(0, 4, 9, 12));
+}
+
+TEST_F(ConfigTest, WrongOptionsAreErrors) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[", "no JSON object"},
+      {R"({"permanant": "initial"})", R"(is "permanent" meant?)"},
+      {R"({"busy": "wat"})", R"(is "wait" meant?)"},
+      {R"({"path": "elsewhere"})", R"("elsewhere", but --store)"},
+      {R"({"read_only": true})", "read_only"},
+      {R"({"load": [{"patch": "p"}]})", R"(is "path" meant?)"}};
+  for (const auto& [config, says] : cases) {
+    const ProgramResult result = TrainWith("store", 12, config);
+    EXPECT_EQ(result.exit_code, 1) << config;
+    EXPECT_THAT(result.errors, HasSubstr(says));
+  }
+  const ProgramResult none = Train("store", 12, {"--config", "/none.json"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.errors, HasSubstr("/none.json"));
+}
+
+TEST_F(ConfigTest, LoadsWhatAnotherRunHasLearned) {
+  const ProgramResult first = Train("first", 12, {"--save-every", "6"});
+  ASSERT_EQ(first.exit_code, 0) << first.errors;
+  const ProgramResult second =
+      TrainWith("second", 2,
+                R"({"load": [{"path": ")" + StorePath("first") +
+                    R"(", "load": ["sparse"]}]})");
+  ASSERT_EQ(second.exit_code, 0) << second.errors;
+  EXPECT_THAT(second.errors, HasSubstr("loaded: sparse \"user\""));
+  EXPECT_GE(second.json["rows"], first.json["rows"]);
+  const ProgramResult alone = Train("alone", 2, {"--save-every", "6"});
+  EXPECT_LT(alone.json["rows"], second.json["rows"]);
+}
+
+// At a step in between, and at the last one.
+TEST_F(ConfigTest, AnEvaluationThatWasCutOffGoesOn) {
+  const std::vector<std::string> flags = {
+      "--save-every", "3", "--eval-every", "6", "--eval-save-every", "2"};
+  const ProgramResult whole = Train("whole", 18, flags);
+  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
+  EXPECT_EQ(whole.json["evaluation_resumed_after"], 0);
+  for (const std::string step : {"12", "18"}) {
+    SCOPED_TRACE(step);
+    std::vector<std::string> crashing = flags;
+    crashing.insert(crashing.end(), {"--crash-at", step + ":evaluation"});
+    const ProgramResult crashed = Train(step, 18, crashing);
+    EXPECT_EQ(crashed.signal, SIGKILL) << crashed.errors;
+    std::vector<std::string> resuming = flags;
+    resuming.emplace_back("--resume");
+    const ProgramResult resumed = Train(step, 18, resuming);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+    EXPECT_THAT(resumed.errors, HasSubstr("step " + step + ": loss"));
+    EXPECT_THAT(resumed.errors, HasSubstr(", 32 of 120 examples by a run "));
+    EXPECT_EQ(resumed.json["evaluation_resumed_after"], step == "18" ? 32 : 0);
+    EXPECT_EQ(resumed.json["loss"], whole.json["loss"]);
+    EXPECT_EQ(resumed.json["auc"], whole.json["auc"]);
+    EXPECT_EQ(resumed.json["digest"], whole.json["digest"]);
+  }
+}
+
+TEST_F(ConfigTest, ASignalEndsItWithASave) {
+  constexpr int kMany = 1'000'000;
+  Program program(dir_.path() + "/report.json",
+                  Arguments("store", kMany, {"--save-every", "20"}));
+  ASSERT_THAT(program.NextLine(), HasSubstr("saved"));
+  program.Signal(SIGTERM);
+  const ProgramResult stopped = program.Finish();
+  ASSERT_EQ(stopped.exit_code, 0) << stopped.errors;
+  EXPECT_TRUE(stopped.json["preempted"]);
+  const int step = stopped.json["step"];
+  EXPECT_LT(step, kMany);
+  EXPECT_EQ(SavedSteps(stopped).back(), step);
+  const ProgramResult resumed =
+      Train("store", step + 5, {"--save-every", "20", "--resume"});
+  EXPECT_EQ(resumed.json["resumed_from"], step);
+  const ProgramResult whole = Train("whole", step + 5, {"--save-every", "20"});
+  EXPECT_EQ(resumed.json["digest"], whole.json["digest"]);
+}
+
+}  // namespace
+}  // namespace train_ctr
