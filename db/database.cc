@@ -2,8 +2,10 @@
 
 #include <rocksdb/convenience.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/system_clock.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <thread>
 #include <utility>
@@ -145,16 +147,22 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const Environment& environment,
     bool direct_reads) {
-  constexpr int kTries = 20;
+  constexpr int kTries = 200;
+  constexpr int kMostPauseMicros = 20'000;
+  // So as not to go in step with the owner.
+  std::minstd_rand random(std::random_device{}());
+  std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
   absl::StatusOr<std::unique_ptr<Database>> opened;
   bool changed = true;
-  for (int i = 0; i < kTries && changed; ++i) {
+  for (int i = 0; i < kTries; ++i) {
     opened = TryFollower(store, environment, direct_reads, &changed);
+    if (!changed) return opened;
+    rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
-  if (!changed) return opened;
-  return absl::UnavailableError(
-      absl::StrCat("\"", DatabasePath(store), "\" changed each of the ", kTries,
-                   " times that it was opened: ", opened.status().message()));
+  return absl::UnavailableError(absl::StrCat(
+      "\"", DatabasePath(store), "\" was written to each of the ", kTries,
+      " times that it was opened",
+      opened.ok() ? "" : ", the last time with: ", opened.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
@@ -179,7 +187,10 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
   const absl::Status status = database->Follow(path);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
-  *changed = after.manifest != database->followed_.manifest;
+  // A success is right, too, when no log came or went.
+  const bool same_logs = after.log_names == database->followed_.log_names;
+  *changed = after.manifest != database->followed_.manifest &&
+             !(status.ok() && same_logs);
   CKPTDB_RETURN_IF_ERROR(status);
   return database;
 }
@@ -198,7 +209,10 @@ absl::Status Database::Follow(const std::string& path) {
                                              &handles_, &rocks),
                 path));
   rocks_.reset(rocks);
-  return CheckSequence(note);
+  CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
+  const absl::Status stamped = CheckStamp();
+  // A store is without while it is made.
+  return absl::IsNotFound(stamped) ? absl::OkStatus() : stamped;
 }
 
 absl::StatusOr<bool> Database::IsCurrent() const {
@@ -272,17 +286,21 @@ void Database::NoteWatermark() {
       .IgnoreError();
 }
 
+// NotFound when there is none.
+absl::Status Database::CheckStamp() const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string stamp,
+                          Get(Family::kDefault, kStampKey));
+  if (stamp == StampValue()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", store_, "\" has format \"", stamp,
+                   "\"; this library reads \"", StampValue(), "\""));
+}
+
 // Before any ingestion: RocksDB 7.8 loses rows when the first thing in an
 // empty database is an ingested file.
 absl::Status Database::Stamp() {
-  absl::StatusOr<std::string> stamp = Get(Family::kDefault, kStampKey);
-  if (stamp.ok()) {
-    if (*stamp == StampValue()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("\"", store_, "\" has format \"", *stamp,
-                     "\"; this library reads \"", StampValue(), "\""));
-  }
-  if (!absl::IsNotFound(stamp.status())) return stamp.status();
+  const absl::Status stamped = CheckStamp();
+  if (!absl::IsNotFound(stamped)) return stamped;
   rocksdb::WriteBatch batch;
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       batch.Put(family(Family::kDefault), ToSlice(kStampKey), StampValue()),

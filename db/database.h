@@ -129,6 +129,7 @@ class Database {
   absl::Status Follow(const std::string& path);
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();
+  absl::Status CheckStamp() const;
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
   absl::Status HoldCompactions();
   bool HasLeftovers(const std::string& begin, const std::string& end) const;

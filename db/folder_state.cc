@@ -40,6 +40,7 @@ absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
     CKPTDB_ASSIGN_OR_RETURN(const std::string log,
                             NameAndSize(files, path, name));
     state.logs += log;
+    absl::StrAppend(&state.log_names, name, " ");
   }
   return state;
 }

@@ -15,6 +15,7 @@ namespace ckptdb::internal {
 struct FolderState {
   std::string manifest;  // of the one in use
   std::string logs;
+  std::string log_names;  // alone
 
   friend bool operator==(const FolderState&, const FolderState&) = default;
 };

@@ -18,6 +18,13 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
+bool IsFolder(rocksdb::FileSystem* files, const std::string& path) {
+  bool folder = false;
+  const rocksdb::IOStatus status =
+      files->IsDirectory(path, rocksdb::IOOptions(), &folder, nullptr);
+  return status.ok() && folder;
+}
+
 }  // namespace
 
 std::string NewUuid() {
@@ -62,7 +69,11 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
   for (const std::string& name : names) {
     const std::string path = LeasePath(store, name);
     const absl::StatusOr<std::string> bytes = ReadFile(files, path);
-    if (absl::IsNotFound(bytes.status())) continue;
+    // Gone, of another user who hides it, or a folder: it holds nothing.
+    if (absl::IsNotFound(bytes.status()) ||
+        absl::IsPermissionDenied(bytes.status()) || IsFolder(files, path)) {
+      continue;
+    }
     CKPTDB_RETURN_IF_ERROR(bytes.status());
     absl::StatusOr<Lease> lease = DecodeLease(*bytes);
     if (lease.ok() && lease->expires_at_micros > now_micros) {

@@ -20,6 +20,7 @@ using rocksdb::IOStatus;
 // its compression and the low half of XXH64 of both.
 constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
+constexpr uint64_t kMagic = 0x88e241b785f4cff7;
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr char kXxHash64 = 3;
 constexpr absl::string_view kProperties = "rocksdb.properties";
@@ -53,6 +54,14 @@ class Tail {
  public:
   Tail(const rocksdb::FSRandomAccessFile& file, uint64_t file_bytes)
       : file_(file), file_bytes_(file_bytes) {}
+
+  // RocksDB blames the MANIFEST for a table that was cut.
+  bool HasMagic() {
+    if (file_bytes_ < kFooterBytes) return false;
+    const auto magic = Read(file_bytes_ - sizeof(kMagic), sizeof(kMagic));
+    return !magic.has_value() ||
+           std::memcmp(magic->data(), &kMagic, sizeof(kMagic)) == 0;
+  }
 
   // The handle of the properties, where there is one to be found.
   std::optional<Handle> FindProperties() {
@@ -110,6 +119,9 @@ IOStatus CheckTableTail(const std::string& path,
                         const rocksdb::FSRandomAccessFile& file,
                         uint64_t file_bytes) {
   Tail tail(file, file_bytes);
+  if (!tail.HasMagic()) {
+    return IOStatus::Corruption("it does not end as a table does", path);
+  }
   const std::optional<Handle> properties = tail.FindProperties();
   if (!properties.has_value()) return IOStatus::OK();
   const std::optional<std::string> block = tail.ReadBlock(*properties);

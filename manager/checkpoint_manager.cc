@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/policy_checks.h"
+#include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -77,6 +78,9 @@ CheckpointManager::Impl::~Impl() { Settle(); }
 
 absl::Status CheckpointManager::Impl::Open() {
   absl::Status status = CheckOptions(options_, world_size());
+  if (status.ok() && is_owner() && !options_.statistics_path.empty()) {
+    status = internal::CheckStatisticsPath(options_.statistics_path);
+  }
   if (status.ok() && read_only()) {
     absl::StatusOr<std::unique_ptr<Reader>> reader =
         Reader::Open(options_.path);

@@ -214,8 +214,9 @@ struct RestoreRequest {
   // another.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;
-  // Another store, whose step is only a beginning: saves to this manager's own
-  // store have no parent then. Empty: the manager's own.
+  // Another store, whose step is only a beginning: the next save to this
+  // manager's own store is whole, and goes on from none of its steps. Empty:
+  // the manager's own.
   std::string path = {};
   RestoreMode mode = RestoreMode::kClear;
   // Read and check all of it before anything is touched. Default: false.

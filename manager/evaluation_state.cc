@@ -131,20 +131,34 @@ absl::Status EvaluationState::SaveParts(
                                       ranks);
 }
 
-// Of this rank.
 absl::StatusOr<std::optional<EvaluationRecord>> EvaluationState::Find(
-    const EvaluationName& name) const {
-  const uint32_t rank = ranks_->rank();
+    const EvaluationName& name, uint32_t rank) const {
   if (store_.store != nullptr) {
     return store_.store->FindEvaluation(name.step, name.evaluation, rank);
   }
+  return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
+}
+
+// On the owner, the parts of all ranks; none when nothing was saved. Ranks that
+// looked for themselves could find different saves.
+absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
+    const EvaluationName& name) const {
   if (store_.reader != nullptr) {
     CKPTDB_RETURN_IF_ERROR(store_.reader->Refresh());
-    return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
   }
-  CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader,
-                          Reader::Open(store_.path));
-  return reader->FindEvaluation(name.step, name.evaluation, rank);
+  std::vector<EvaluationPart> parts;
+  for (uint32_t rank = 0; rank < ranks_->world_size(); ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(std::optional<EvaluationRecord> found,
+                            Find(name, rank));
+    if (!found.has_value()) {
+      if (rank == 0) return parts;
+      return absl::DataLossError(
+          absl::StrCat(Describe(name), ": that of rank ", rank, " is missing"));
+    }
+    CKPTDB_RETURN_IF_ERROR(CheckFound(name, *found));
+    parts.push_back(std::move(found->part));
+  }
+  return parts;
 }
 
 absl::Status EvaluationState::CheckFound(const EvaluationName& name,
@@ -165,24 +179,30 @@ absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
   absl::Status status = CheckLoader(name, loader);
   const absl::StatusOr<SavedObject*> meters = FindGroup(name.group);
   status.Update(meters.status());
-  std::optional<EvaluationRecord> found;
-  if (status.ok()) {
-    absl::StatusOr<std::optional<EvaluationRecord>> read = Find(name);
-    status = read.status();
-    if (read.ok()) found = *std::move(read);
+  CKPTDB_RETURN_IF_ERROR(
+      Agree(ranks_, TagOf("check", name), status, deadline_));
+  StagedPart message;
+  if (ranks_->rank() == kOwnerRank) {
+    const auto found = FindParts(name);
+    message.status = found.status();
+    if (found.ok()) message.staged = internal::Encode(*found);
   }
-  if (found.has_value()) status = CheckFound(name, *found);
-  CKPTDB_RETURN_IF_ERROR(Agree(ranks_, TagOf("find", name), status, deadline_));
-  if (found.has_value()) {
-    status = internal::Annotate((*meters)->Load(found->part.meters),
-                                absl::StrCat("meters of \"", name.group, "\""));
-    if (status.ok()) {
-      status =
-          internal::Annotate(loader->Load(found->part.loader), "the loader");
-    }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      ranks_->Broadcast(TagOf("find", name), Encode(message), deadline_));
+  CKPTDB_RETURN_IF_ERROR(internal::Decode(bytes, &message));
+  CKPTDB_RETURN_IF_ERROR(message.status);
+  std::vector<EvaluationPart> parts;
+  CKPTDB_RETURN_IF_ERROR(internal::Decode(message.staged, &parts));
+  if (parts.empty()) return 0;
+  const EvaluationPart& part = parts[ranks_->rank()];
+  status = internal::Annotate((*meters)->Load(part.meters),
+                              absl::StrCat("meters of \"", name.group, "\""));
+  if (status.ok()) {
+    status = internal::Annotate(loader->Load(part.loader), "the loader");
   }
   CKPTDB_RETURN_IF_ERROR(Agree(ranks_, TagOf("load", name), status, deadline_));
-  return found.has_value() ? found->part.processed : 0;
+  return part.processed;
 }
 
 absl::Status EvaluationState::Cleanup(int64_t step) {

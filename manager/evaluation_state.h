@@ -92,6 +92,8 @@ class EvaluationState {
   absl::Status SaveParts(const EvaluationName& name,
                          const absl::StatusOr<std::vector<std::string>>& parts);
   absl::StatusOr<std::optional<EvaluationRecord>> Find(
+      const EvaluationName& name, uint32_t rank) const;
+  absl::StatusOr<std::vector<EvaluationPart>> FindParts(
       const EvaluationName& name) const;
   absl::Status CheckFound(const EvaluationName& name,
                           const EvaluationRecord& found) const;

@@ -10,12 +10,15 @@ namespace ckptdb {
 
 using internal::Announcement;
 
+absl::Status CheckpointManager::Impl::CheckAfterLast(int64_t step) const {
+  if (step > global_step_) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "step ", step, " is not after step ", global_step_, ", the last one"));
+}
+
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics) {
-  if (step <= global_step_) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "step ", step, " is not after step ", global_step_, ", the last one"));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckAfterLast(step));
   global_step_ = step;
   SaveRequest request;
   request.metrics = metrics;
@@ -33,6 +36,7 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
 }
 
 absl::Status CheckpointManager::Impl::StartTraining() {
+  if (read_only()) return absl::OkStatus();
   const bool wanted =
       options_.first_save == FirstSave::kAlways ||
       (options_.first_save == FirstSave::kUnlessRestored && !restored_);
@@ -43,6 +47,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 }
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
+  if (read_only()) return absl::OkStatus();
   absl::Status status = WaitUntilFinished();
   if (global_step_ == 0 || IsSaved(global_step_)) return status;
   SaveRequest request;

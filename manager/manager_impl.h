@@ -55,7 +55,8 @@ class CheckpointManager::Impl {
   bool read_only() const { return options_.read_only; }
   Reader* reader() { return reader_.get(); }
   // manager_read_only.cc
-  StepOutcome CountStep(int64_t step);
+  absl::Status CheckAfterLast(int64_t step) const;
+  absl::StatusOr<StepOutcome> CountStep(int64_t step);
   // FailedPrecondition: `what` is not for a manager that is read-only.
   absl::Status ReadOnlyError(absl::string_view what) const;
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);

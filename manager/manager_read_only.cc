@@ -10,6 +10,9 @@
 namespace ckptdb {
 namespace {
 
+// Of a preemption, while waiting.
+constexpr std::chrono::milliseconds kNoticeEvery(100);
+
 std::string SavedLast(const absl::StatusOr<StepRecord>& latest) {
   if (!latest.ok()) return std::string(latest.status().message());
   return absl::StrCat("step ", latest->version.step, " is the one saved last");
@@ -23,12 +26,13 @@ absl::Status CheckpointManager::Impl::ReadOnlyError(
       what, ": the manager of store \"", options_.path, "\" is read-only"));
 }
 
-StepOutcome CheckpointManager::Impl::CountStep(int64_t step) {
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
+  CKPTDB_RETURN_IF_ERROR(CheckAfterLast(step));
   global_step_ = step;
   base_due_ = "the model was trained";
-  return {step,
-          {SaveKind::kNone, "not saved: the manager is read-only"},
-          std::nullopt};
+  return StepOutcome{step,
+                     {SaveKind::kNone, "not saved: the manager is read-only"},
+                     std::nullopt};
 }
 
 // By attempts, which only grow: training may have gone back to an older step.
@@ -47,16 +51,21 @@ absl::Status CheckpointManager::Impl::WaitForNewer(absl::Duration timeout) {
   std::condition_variable never;
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
-    CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+    const absl::Status refreshed = reader_->Refresh();
+    // A trainer that saves all the time: the next look is soon.
+    if (!absl::IsUnavailable(refreshed)) CKPTDB_RETURN_IF_ERROR(refreshed);
     if (HasNewer()) return absl::OkStatus();
-    const Clock::time_point now = Clock::now();
+    Clock::time_point now = Clock::now();
     if (now >= end) break;
     const Clock::time_point look =
         std::min(end, now + absl::ToChronoNanoseconds(
                                 std::min(options_.poll_every, longest)));
-    never.wait_until(lock, look, [&] { return preempted(); });
-    if (preempted()) {
-      return absl::CancelledError("preempted while waiting for a step");
+    for (; now < look; now = Clock::now()) {
+      never.wait_until(lock, std::min(look, now + kNoticeEvery),
+                       [&] { return preempted(); });
+      if (preempted()) {
+        return absl::CancelledError("preempted while waiting for a step");
+      }
     }
   }
   return absl::DeadlineExceededError(absl::StrCat(

@@ -274,6 +274,9 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
     // Rows that were there besides are not in the step.
     if (!all.hashtable_clear) base_due_ = "a restore was merged into the model";
   } else {
+    parent_.reset();
+    source_.reset();
+    deltas_ = 0;
     base_due_ = absl::StrCat("the model was loaded from ", report.path);
   }
   return report;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/status_bytes.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -145,6 +146,23 @@ absl::Status Decode(absl::string_view bytes, EvaluationPart* message) {
     json.at("meters").get_to(message->meters);
     json.at("loader").get_to(message->loader);
   });
+}
+
+std::string Encode(const std::vector<EvaluationPart>& message) {
+  Json parts = Json::array();
+  for (const EvaluationPart& part : message) parts.push_back(Encode(part));
+  return ToBytes({{"parts", std::move(parts)}});
+}
+absl::Status Decode(absl::string_view bytes,
+                    std::vector<EvaluationPart>* message) {
+  std::vector<std::string> parts;
+  CKPTDB_RETURN_IF_ERROR(
+      Parse(bytes, [&](const Json& json) { json.at("parts").get_to(parts); }));
+  message->resize(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    CKPTDB_RETURN_IF_ERROR(Decode(parts[i], &(*message)[i]));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ckptdb::internal

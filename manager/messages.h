@@ -58,6 +58,7 @@ std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
 std::string Encode(const BaseReasons& message);
 std::string Encode(const EvaluationPart& message);
+std::string Encode(const std::vector<EvaluationPart>& message);
 
 // Internal for what is no such message.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
@@ -66,6 +67,8 @@ absl::Status Decode(absl::string_view bytes, StagedPart* message);
 absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);
 absl::Status Decode(absl::string_view bytes, EvaluationPart* message);
+absl::Status Decode(absl::string_view bytes,
+                    std::vector<EvaluationPart>* message);
 
 }  // namespace ckptdb::internal
 

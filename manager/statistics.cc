@@ -3,6 +3,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+
 namespace ckptdb::internal {
 
 std::string StatisticsLine(const SaveReport& report) {
@@ -31,6 +33,12 @@ std::string StatisticsLine(const SaveReport& report) {
   line["finished_micros"] = report.finished_micros;
   return line.dump(-1, ' ', /*ensure_ascii=*/false,
                    nlohmann::ordered_json::error_handler_t::replace);
+}
+
+absl::Status CheckStatisticsPath(const std::string& path) {
+  if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("statistics_path \"", path, "\" cannot be written"));
 }
 
 void AppendStatistics(const std::string& path, const SaveReport& report) {

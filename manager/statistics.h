@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 
 namespace ckptdb::internal {
@@ -11,6 +12,9 @@ namespace ckptdb::internal {
 // One line of JSON: "step", "kind", "why", "status", "error", "attempt",
 // "retired", bytes, and times in microseconds as in SaveReport.
 std::string StatisticsLine(const SaveReport& report);
+
+// InvalidArgument when nothing can be appended to the file.
+absl::Status CheckStatisticsPath(const std::string& path);
 
 // Appends it to a file. A log that cannot be written is no reason to fail a
 // save: what is missing there is in the report.

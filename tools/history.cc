@@ -116,6 +116,11 @@ absl::Status History::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
   RowHistory history(reader.get(), row_.table, row_.id());
   absl::Status status = ReadAll(context, *reader, &history);
+  if (status.ok() && history.gone() > 0) {
+    status = absl::AbortedError(absl::StrCat(
+        context.store, ": ", history.gone(),
+        " steps were removed while they were read; what they had is not told"));
+  }
   if (history.events().empty()) {
     return status.ok() ? NotFound(context, history.found_table()) : status;
   }

@@ -41,14 +41,19 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
 absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
                                                      Reader* reader,
                                                      const std::string& text) {
-  auto record = ResolveStep(*reader, text);
-  if (!record.ok()) return WithPlace(record.status(), context.store);
-  const int64_t number = record->version.step;
-  auto step = reader->OpenStep(number);
-  if (!step.ok()) {
+  constexpr int kTries = 100;
+  for (int i = 0;; ++i) {
+    auto record = ResolveStep(*reader, text);
+    if (!record.ok()) return WithPlace(record.status(), context.store);
+    const int64_t number = record->version.step;
+    auto step = reader->OpenStep(number);
+    if (step.ok()) return step;
+    // A trainer has retired it meanwhile: there is a later one.
+    if (text == kLatest && absl::IsNotFound(step.status()) && i < kTries) {
+      continue;
+    }
     return WithPlace(ReadingStatus(step.status()), StepName(number));
   }
-  return step;
 }
 
 absl::Status WithPlace(const absl::Status& status, absl::string_view place) {

@@ -109,7 +109,10 @@ absl::Status RowHistory::Add(const StepRecord& step) {
       absl::FailedPreconditionError("there is no step to come from");
   if (before_.has_value() && state_.has_table) state = Follow(number);
   if (absl::IsFailedPrecondition(state.status())) state = LookUp(number);
-  if (absl::IsNotFound(state.status())) return absl::OkStatus();
+  if (absl::IsNotFound(state.status())) {
+    ++gone_;
+    return absl::OkStatus();
+  }
   if (!state.ok()) {
     return WithPlace(ReadingStatus(state.status()), StepName(number));
   }

@@ -55,6 +55,8 @@ class RowHistory {
   absl::Status Add(const StepRecord& step);
 
   const std::vector<RowEvent>& events() const { return events_; }
+  // Steps that were passed over, as they were gone by then.
+  int64_t gone() const { return gone_; }
   // Whether any step had the table.
   bool found_table() const { return found_table_; }
 
@@ -71,6 +73,7 @@ class RowHistory {
   Reader* const reader_;
   const std::string table_;
   const int64_t id_;
+  int64_t gone_ = 0;
   bool found_table_ = false;
   std::optional<Version> before_;
   State state_;  // in `before_`

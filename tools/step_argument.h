@@ -28,11 +28,13 @@ absl::Status CheckStepText(const std::string& text);
 // The number in a checked text that is not "latest".
 int64_t StepNumber(const std::string& text);
 
+inline constexpr absl::string_view kLatest = "latest";
+
 // `store` is a Store or a Reader. NotFound when there is no such step.
 template <typename StoreOrReader>
 absl::StatusOr<StepRecord> ResolveStep(const StoreOrReader& store,
                                        const std::string& text) {
-  if (text == "latest") return store.Latest();
+  if (text == kLatest) return store.Latest();
   return store.FindStep(StepNumber(text));
 }
 

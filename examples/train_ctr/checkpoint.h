@@ -73,6 +73,11 @@ class Checkpoints {
   // The step saved last.
   absl::StatusOr<std::optional<int64_t>> Latest() const;
 
+  // NotFound when the step is not there.
+  absl::Status CheckSaved(int64_t step) const {
+    return manager_->store()->FindStep(step).status();
+  }
+
   // Puts the state of `step` into the trainer; saves go on from it.
   // FailedPrecondition when the trainer's options or log are not those of the
   // step. After an error the trainer must not be used.

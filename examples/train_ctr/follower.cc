@@ -38,11 +38,10 @@ bool NotYet(const absl::Status& opened) {
   return absl::IsNotFound(opened) || absl::IsUnavailable(opened);
 }
 
-// Of a step that was retired since the reader looked: Aborted, as there is a
-// newer one to go to.
+// Of a step that was retired since the reader looked, or that the trainer did
+// not let it open: Aborted, as there is a newer one to go to.
 absl::Status OpenError(const absl::Status& status) {
-  return absl::IsNotFound(status) ? absl::AbortedError(status.message())
-                                  : status;
+  return NotYet(status) ? absl::AbortedError(status.message()) : status;
 }
 
 }  // namespace
@@ -86,7 +85,10 @@ void Follower::WaitForPoll() {
 // False when there is no store yet.
 absl::StatusOr<bool> Follower::Refresh() {
   if (reader_ != nullptr) {
-    CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+    const absl::Status refreshed = reader_->Refresh();
+    // The trainer saves all the time: the next look may find it at rest.
+    if (absl::IsUnavailable(refreshed)) return false;
+    CKPTDB_RETURN_IF_ERROR(refreshed);
     return true;
   }
   absl::StatusOr<std::unique_ptr<ckptdb::Reader>> opened =

@@ -114,6 +114,7 @@ absl::Status Job::Resume() {
 }
 
 absl::Status Job::ResumeFrom(int64_t step) {
+  CKPTDB_RETURN_IF_ERROR(checkpoints_->CheckSaved(step));
   if (step > options_.steps) {
     return absl::FailedPreconditionError(
         absl::StrCat("store ", options_.store, " is at step ", step,

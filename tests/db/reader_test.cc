@@ -344,6 +344,7 @@ TEST_F(LeaseTest, TheirFolderIsMadeWhereItIsMissing) {
 TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
   { std::ofstream(path() + "/leases/notes.txt") << "not a lease"; }
+  std::filesystem::create_directory(path() + "/leases/folder");
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));

@@ -1,6 +1,7 @@
 // Folders, modes, refused opens and bad states.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <rocksdb/db.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <functional>
 #include <set>
 
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/rocks_options.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
@@ -101,6 +104,30 @@ TEST_F(StoreErrorsTest, FileInTheWay) {
       Store::Open(path() + "/below"),
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path())));
   EXPECT_EQ(std::filesystem::file_size(path()), 6u);
+}
+
+// Of the owner and of a reader alike.
+TEST_F(StoreErrorsTest, ANewerFormatIsRefused) {
+  Reopen();
+  store_.reset();
+  {
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* opened = nullptr;
+    ASSERT_TRUE(
+        rocksdb::DB::Open(internal::DatabaseOptions(rocksdb::Env::Default()),
+                          path() + "/db", internal::FamilyDescriptors(),
+                          &handles, &opened)
+            .ok());
+    const std::unique_ptr<rocksdb::DB> rocks(opened);
+    EXPECT_TRUE(
+        rocks->Put(rocksdb::WriteOptions(), handles[0], "format", "ckptdb 2")
+            .ok());
+    for (auto* handle : handles) rocks->DestroyColumnFamilyHandle(handle);
+  }
+  const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("has format \"ckptdb 2\""));
+  EXPECT_THAT(Store::Open(path()).status(), refused);
+  EXPECT_THAT(Reader::Open(path()).status(), refused);
 }
 
 TEST_F(StoreErrorsTest, EmptyPath) {

@@ -428,6 +428,9 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options = options_;
   options.deadline = absl::ZeroDuration();
   expect(options, "deadline is 0; it must be above 0");
+  options = options_;
+  options.statistics_path = dir_.path() + "/missing/statistics";
+  expect(options, "/missing/statistics\" cannot be written");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 

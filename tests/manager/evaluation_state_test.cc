@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <thread>
 
 #include "ckptdb/schema/limits.h"
@@ -236,25 +237,29 @@ class EvaluationRanksTest : public ::testing::Test {
   using Body = std::function<absl::Status(uint32_t rank, CheckpointManager*,
                                           Evaluator*)>;
   std::vector<absl::Status> Run(uint32_t world_size, const Body& body) {
+    return Run(world_size, body, options_);
+  }
+  std::vector<absl::Status> Run(uint32_t world_size, const Body& body,
+                                const ManagerOptions& options) {
     ThreadGroup group(world_size);
     std::vector<absl::Status> statuses(world_size);
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world_size; ++rank) {
       threads.emplace_back([&, rank] {
-        statuses[rank] = RunRank(rank, group.Join(rank), body);
+        statuses[rank] = RunRank(rank, group.Join(rank), body, options);
       });
     }
     for (std::thread& thread : threads) thread.join();
     return statuses;
   }
   absl::Status RunRank(uint32_t rank, std::unique_ptr<Coordinator> ranks,
-                       const Body& body) {
+                       const Body& body, const ManagerOptions& options) {
     TestModel model;
     model.owns = [=](int64_t) { return rank == 0; };
     model.Train(2);
     CKPTDB_ASSIGN_OR_RETURN(
         const auto manager,
-        CheckpointManager::Open(options_, &model.state, std::move(ranks)));
+        CheckpointManager::Open(options, &model.state, std::move(ranks)));
     if (saved_) {
       CKPTDB_RETURN_IF_ERROR(manager->StepTo(2).status());
       CKPTDB_ASSIGN_OR_RETURN(const PendingSave save, manager->Save());
@@ -310,6 +315,36 @@ TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
                 .status();
           }),
       Each(misfit));
+}
+
+// Beside a trainer that saves on, all ranks of a reader load one save.
+TEST_F(EvaluationRanksTest, RanksOfAReaderLoadTheSameSave) {
+  constexpr uint64_t kSaves = 60;
+  constexpr uint64_t kLoads = 20;
+  const Body save = [](uint32_t, CheckpointManager* manager,
+                       Evaluator* evaluator) -> absl::Status {
+    for (uint64_t i = 1; i <= kSaves; ++i) {
+      CKPTDB_RETURN_IF_ERROR(evaluator->Save(manager->evaluation(), kName, i));
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_THAT(Run(2, save), Each(IsOk()));
+  std::array<std::array<uint64_t, kLoads>, 2> loaded{};
+  saved_ = false;
+  std::thread trainer([&] { EXPECT_THAT(Run(2, save), Each(IsOk())); });
+  const Body load = [&](uint32_t rank, CheckpointManager* manager,
+                        Evaluator* evaluator) -> absl::Status {
+    for (uint64_t& each : loaded[rank]) {
+      CKPTDB_ASSIGN_OR_RETURN(
+          each, manager->evaluation()->Load(kName, &evaluator->loader));
+    }
+    return absl::OkStatus();
+  };
+  ManagerOptions reading = options_;
+  reading.read_only = true;
+  EXPECT_THAT(Run(2, load, reading), Each(IsOk()));
+  trainer.join();
+  EXPECT_EQ(loaded[0], loaded[1]);
 }
 
 TEST_F(EvaluationRanksTest, WhatFailsOnOneFailsOnAll) {

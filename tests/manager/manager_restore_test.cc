@@ -46,6 +46,28 @@ TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
   ExpectStepHolds(4);
 }
 
+// What is loaded from another store did not come from a step of this one.
+TEST_F(ManagerTest, AnotherStoreIsOnlyABeginning) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  const std::string other = options_.path;
+  options_.path += "_of_another_run";
+  Start();
+  TrainTo(2);
+  RestoreRequest request;
+  request.path = other;
+  ASSERT_OK(manager_->Restore(request));
+  EXPECT_EQ(manager_->global_step(), 2);
+  // Step 2 of this store is not what the model holds.
+  EXPECT_THAT(manager_->FinishTraining(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(4));
+  EXPECT_EQ(saved.chain.size(), 1U);
+}
+
 TEST_F(ManagerTest, RestoresTheBest) {
   options_.best = BestOptions{.metric = "auc"};
   Start();

@@ -117,6 +117,11 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition,
                AllOf(HasSubstr(options.path), HasSubstr("is read-only")));
+  EXPECT_THAT(follower_->StepTo(5).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("step 5 is not after step 5")));
+  ASSERT_OK(follower_->StartTraining());
+  ASSERT_OK(follower_->FinishTraining());
   EXPECT_THAT(follower_->Save().status(), refused);
   EXPECT_THAT(follower_->Explain(4).status(), refused);
   EXPECT_FALSE(follower_->IsSavingInProgress());
