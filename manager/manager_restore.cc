@@ -1,5 +1,7 @@
 // How a manager restores: the owner picks a step, all ranks load their part.
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +44,13 @@ absl::StatusOr<StepRecord> PickBest(const std::vector<StepRecord>& all,
 }  // namespace
 
 bool CheckpointManager::Impl::IsOwn(const std::string& path) const {
-  return path.empty() || path == options_.path;
+  if (path.empty() || path == options_.path) return true;
+  // It may be spelled another way.
+  std::error_code error;
+  const auto other = std::filesystem::weakly_canonical(path, error);
+  if (error) return false;
+  const auto own = std::filesystem::weakly_canonical(options_.path, error);
+  return !error && other == own;
 }
 
 absl::Status CheckpointManager::Impl::AgreeOn(absl::string_view tag,

@@ -247,6 +247,23 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 99")));
 }
 
+// What is not measured yet stays; what is known by the next commit counts.
+TEST_F(ManagerTest, MetricsThatComeLateCount) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, BestN({.metric = "auc"}));
+  Start();
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  ASSERT_OK(manager_->store()->AddMetrics(2, {{"auc", 0.9}}));
+  ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.1}}));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 6, 8));
+  EXPECT_THAT(reports_.back().retired, ElementsAre(4));
+  for (const int64_t step : {2, 6, 8}) ExpectStepHolds(step);
+}
+
 TEST_F(ManagerTest, ExplainsAfterARestart) {
   Start();
   TrainTo(2);

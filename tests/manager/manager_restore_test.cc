@@ -141,5 +141,87 @@ TEST_F(ManagerTest, MissingStateIsAnError) {
   EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
 }
 
+// However its path is spelled, saves go on from the step restored.
+TEST_F(ManagerTest, TheOwnStoreByAnotherSpelling) {
+  namespace fs = std::filesystem;
+  const std::string link = dir_.path() + "/link";
+  fs::create_directory_symlink(options_.path, link);
+  Start();
+  TrainTo(2);
+  for (const std::string& path : {options_.path + "/", dir_.path() + "/./store",
+                                  link, fs::relative(options_.path).string()}) {
+    SCOPED_TRACE(path);
+    Start();
+    RestoreRequest request;
+    request.path = path;
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+                         manager_->Restore(request));
+    EXPECT_EQ(report.path, options_.path);
+    TrainTo(report.version.step + 2);
+    ASSERT_OK(manager_->Close());
+    EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  }
+  ExpectStepHolds(10);
+}
+
+// Told once of each restore that succeeded.
+TEST_F(ManagerTest, RestoresAreReported) {
+  std::vector<RestoreReport> restored;
+  options_.on_restored = [&](const RestoreReport& report) {
+    restored.push_back(report);
+  };
+  Start();
+  EXPECT_FALSE(manager_->Restore().ok());
+  EXPECT_TRUE(restored.empty());
+  TrainTo(4);
+  RestoreRequest request;
+  request.step = 2;
+  ASSERT_OK(manager_->Restore(request));
+  ASSERT_OK(manager_->Close());
+  Start();
+  ASSERT_OK(manager_->Restore());
+  ASSERT_EQ(restored.size(), 2U);
+  EXPECT_EQ(restored[0].version.step, 2);
+  EXPECT_EQ(restored[1].version.step, 4);
+  EXPECT_EQ(restored[1].path, options_.path);
+  EXPECT_EQ(restored[1].loaded.items.size(), 5U);
+}
+
+class Sampler : public SavedObject {
+ public:
+  std::string seed;
+  absl::Status refuses;
+
+  absl::StatusOr<std::string> Save() override { return "seed " + seed; }
+  absl::Status Load(absl::string_view bytes) override {
+    seed = "of " + std::string(bytes);
+    return refuses;
+  }
+};
+
+TEST_F(ManagerTest, ObjectsSaveAndLoadThemselves) {
+  const auto start_with = [this](Sampler* sampler) {
+    manager_.reset();
+    model_ = std::make_unique<TestModel>();
+    ASSERT_OK(model_->state.AddObject("sampler", sampler));
+    ASSERT_OK_AND_ASSIGN(manager_,
+                         CheckpointManager::Open(options_, &model_->state));
+  };
+  Sampler saved;
+  saved.seed = std::string("\0\xff", 2);
+  ASSERT_NO_FATAL_FAILURE(start_with(&saved));
+  TrainTo(2);
+  Sampler loaded;
+  ASSERT_NO_FATAL_FAILURE(start_with(&loaded));
+  ASSERT_OK(manager_->Restore());
+  EXPECT_EQ(loaded.seed, "of seed " + saved.seed);
+  EXPECT_EQ(manager_->global_step(), 2);
+  // It may refuse the step of another trainer.
+  loaded.refuses = absl::FailedPreconditionError("another trainer's");
+  EXPECT_THAT(manager_->Restore(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("\"sampler\": another trainer's")));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
