@@ -1,0 +1,179 @@
+// A manager whose disk fails while it saves.
+#include <gmock/gmock.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using rocksdb::IOStatus;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// At the last one all is staged, and the write batch is written next.
+std::vector<std::string> PointsBeforeTheCommit() {
+  std::vector<std::string> points;
+  for (const absl::string_view point :
+       {point::kBegun, point::kStaging, point::kStaged, point::kChecked,
+        point::kIngested}) {
+    points.emplace_back(point);
+  }
+  return points;
+}
+
+class FailingDiskTest : public ManagerTest,
+                        public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.path = SimStore::kPath;
+    options_.store.environment = disk_.environment();
+    options_.stage = disk_.stage_options();
+    const auto fail = [this](absl::string_view point) {
+      if (point != fails_at_) return;
+      fails_at_.clear();
+      disk_.files()->FailOperation(disk_.files()->calls(),
+                                   IOStatus::IOError("injected"), sticky_);
+    };
+    options_.store.on_point = fail;
+    options_.stage.on_point = fail;
+  }
+  void TearDown() override {
+    manager_.reset();
+    ManagerTest::TearDown();
+  }
+
+  // The save of step 4 fails.
+  void FailFourthStep(bool sticky) {
+    TrainTo(2);
+    ASSERT_OK(manager_->WaitUntilFinished());
+    // Between the steps no save is in progress.
+    fails_at_ = GetParam();
+    sticky_ = sticky;
+    TrainTo(3);
+    absl::Status status = TrainStep().status();
+    if (status.ok()) status = manager_->WaitUntilFinished();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
+    EXPECT_TRUE(fails_at_.empty()) << "the point was not passed";
+    // Raised once.
+    EXPECT_OK(manager_->CheckForErrors());
+    EXPECT_OK(manager_->WaitUntilFinished());
+  }
+  void Mend() { disk_.files()->ClearFault(); }
+  // Opens the store again; the newest step is this one, and is whole.
+  void ExpectRestores(int64_t step) {
+    Start();
+    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+    EXPECT_EQ(report.version.step, step);
+    TestModel expected;
+    testing::TrainTo(step, &expected);
+    ExpectSame(*model_, expected);
+  }
+
+  SimStore disk_{std::make_shared<SimFileSystem>()};
+  std::string fails_at_;
+  bool sticky_ = false;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Points, FailingDiskTest, ::testing::ValuesIn(PointsBeforeTheCommit()),
+    [](const auto& point) {
+      return absl::StrReplaceAll(point.param, {{":", "_"}});
+    });
+
+// What is retired leaves in the same batch, or does not leave.
+TEST_P(FailingDiskTest, TheOnlyStepStays) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  Start();
+  FailFourthStep(/*sticky=*/true);
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  Mend();
+  ExpectRestores(2);
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(6));
+  ExpectRestores(6);
+}
+
+TEST_P(FailingDiskTest, TheOnlyEphemeralStepStays) {
+  std::swap(options_.schedule.ephemeral, options_.schedule.permanent);
+  options_.retention.keep_ephemeral = 1;
+  Start();
+  FailFourthStep(/*sticky=*/true);
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  Mend();
+  ExpectRestores(2);
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(8));
+  ExpectRestores(8);
+}
+
+// The database takes nothing more after its write batch has failed, until it
+// is opened again.
+TEST_P(FailingDiskTest, ADiskThatFailsForGoodIsTheStoresEnd) {
+  Start();
+  FailFourthStep(/*sticky=*/true);
+  const auto next = manager_->Save();
+  absl::Status status = next.status();
+  if (next.ok()) {
+    status = next->WaitCommitted().status();
+    EXPECT_FALSE(manager_->WaitUntilFinished().ok());
+  }
+  EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
+  Mend();
+  ExpectRestores(2);
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  ExpectRestores(6);
+}
+
+// The model is still in memory: what it went on with is saved whole, by a
+// manager that knows of no step.
+TEST_P(FailingDiskTest, TheModelOfTheFailedSaveIsSavedByAnotherManager) {
+  Start();
+  FailFourthStep(/*sticky=*/true);
+  Mend();
+  manager_.reset();
+  ASSERT_OK_AND_ASSIGN(manager_,
+                       CheckpointManager::Open(options_, &model_->state));
+  model_->Train(5);
+  model_->Train(6);
+  ASSERT_OK(manager_->StepTo(6));
+  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(reports_.back().result.kind, StepKind::kFull);
+  ExpectRestores(6);
+}
+
+// Once: before the write batch the manager goes on, and the marks of step 4 are
+// in the next save. After it the store has to be opened again.
+TEST_P(FailingDiskTest, MarksOfAFailedSaveAreInTheNext) {
+  Start();
+  FailFourthStep(/*sticky=*/false);
+  TrainTo(5);
+  const auto save = manager_->Save();
+  const absl::Status status =
+      save.ok() ? save->WaitCommitted().status() : save.status();
+  if (absl::StartsWith(GetParam(), "publish:")) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("until opened again")));
+    return ExpectRestores(2);
+  }
+  ASSERT_OK(status);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_THAT(Steps(), ElementsAre(2, 5));
+  ExpectRestores(5);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
