@@ -1,0 +1,359 @@
+// What may happen to a trainer and to its store: see docs/features.md.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/long_run.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+// A folder that was renamed is the same store.
+TEST_F(ManagerTest, AStoreMayBeMoved) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  const std::string uuid = manager_->store()->uuid();
+  manager_.reset();
+  const std::string before = options_.path;
+  options_.path = dir_.path() + "/archive/renamed";
+  fs::create_directory(dir_.path() + "/archive");
+  fs::rename(before, options_.path);
+  Start();
+  EXPECT_EQ(manager_->store()->uuid(), uuid);
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+  EXPECT_EQ(report.version.step, 4);
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  for (const int64_t step : {2, 4, 6}) ExpectStepHolds(step);
+  EXPECT_FALSE(fs::exists(before));
+}
+
+// Ranks of which some have an io state and others have none.
+class MissingIoStateTest : public ::testing::Test {
+ protected:
+  struct Rank {
+    float weight = 0;
+    TestIo reader;
+    absl::Status status;
+  };
+
+  // Runs `body` as each rank; what they end with.
+  std::vector<absl::Status> Run(
+      const std::function<bool(uint32_t rank)>& has_reader,
+      const std::function<absl::Status(uint32_t rank, CheckpointManager*)>&
+          body) {
+    ThreadGroup group(kRanks);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < kRanks; ++r) {
+      threads.emplace_back([&, r] {
+        ranks_[r].status = [&]() -> absl::Status {
+          ModelState model;
+          CKPTDB_RETURN_IF_ERROR(
+              model.AddTensor("w", TensorState::Of(&ranks_[r].weight, {1})));
+          if (has_reader(r)) {
+            CKPTDB_RETURN_IF_ERROR(
+                model.AddIoState("reader", &ranks_[r].reader));
+          }
+          ManagerOptions options;
+          options.path = dir_.path() + "/store";
+          options.deadline = absl::Seconds(60);
+          CKPTDB_ASSIGN_OR_RETURN(
+              const auto manager,
+              CheckpointManager::Open(options, &model, group.Join(r)));
+          return body(r, manager.get());
+        }();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::vector<absl::Status> statuses;
+    for (const Rank& rank : ranks_) statuses.push_back(rank.status);
+    return statuses;
+  }
+
+  static constexpr uint32_t kRanks = 3;
+  TempDir dir_;
+  std::vector<Rank> ranks_{kRanks};
+};
+
+TEST_F(MissingIoStateTest, IsNotFoundOnAllRanksAndTouchesNothing) {
+  ASSERT_THAT(Run([](uint32_t rank) { return rank != 1; },
+                  [](uint32_t, CheckpointManager* manager) {
+                    const auto save = manager->Save();
+                    return save.ok() ? manager->WaitUntilFinished()
+                                     : save.status();
+                  }),
+              Each(IsOk()));
+  for (Rank& rank : ranks_) {
+    rank.weight = 7;
+    rank.reader.position = "untouched";
+  }
+  EXPECT_THAT(
+      Run([](uint32_t) { return true; },
+          [](uint32_t, CheckpointManager* manager) {
+            return manager->Restore().status();
+          }),
+      Each(StatusIs(absl::StatusCode::kNotFound,
+                    AllOf(HasSubstr("rank 1: "),
+                          HasSubstr("step 0 has no io_state \"reader\"")))));
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(rank.weight, 7);
+    EXPECT_EQ(rank.reader.position, "untouched");
+  }
+}
+
+// Stops whoever passes a point until it is let go.
+class PointTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    const auto hold = [this](absl::string_view point) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (point != held_) return;
+      reached_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return point != held_; });
+    };
+    options_.store.on_point = hold;
+    options_.stage.on_point = hold;
+  }
+  void TearDown() override {
+    LetGo();
+    manager_.reset();
+    ManagerTest::TearDown();
+  }
+
+  void HoldAt(absl::string_view point) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ = point;
+    reached_ = false;
+  }
+  void WaitUntilHeld() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return reached_; });
+  }
+  void LetGo() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ = {};
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::string_view held_;
+  bool reached_ = false;
+};
+
+class SignalTest : public PointTest {
+ protected:
+  void SetUp() override {
+    PointTest::SetUp();
+    ASSERT_OK_AND_ASSIGN(const SavePolicyPtr every, FixedInterval(2));
+    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                         AnySave({every, OnPreemption()}));
+  }
+  // Step 3 is saved because of the signal, beside step 2.
+  void ExpectThirdStepSaved() {
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    EXPECT_TRUE(manager_->preempted());
+    EXPECT_EQ(outcome.step, 3);
+    ASSERT_TRUE(outcome.save.has_value()) << outcome.decision.why;
+    EXPECT_EQ(outcome.decision.why, "preempted");
+    ASSERT_OK(manager_->Close());
+    EXPECT_THAT(Steps(), ElementsAre(2, 3));
+    ExpectStepHolds(2);
+    ExpectStepHolds(3);
+  }
+};
+
+TEST_F(SignalTest, BeforeASave) {
+  Start();
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_EQ(outcome.decision.why, "preempted");
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(1));
+  ExpectStepHolds(1);
+}
+
+TEST_F(SignalTest, AfterASave) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  manager_->SetPreempted();
+  ExpectThirdStepSaved();
+}
+
+class SignalPhaseTest : public SignalTest,
+                        public ::testing::WithParamInterface<int> {};
+
+TEST_P(SignalPhaseTest, DuringASave) {
+  Start();
+  HoldAt(kCrashPoints[static_cast<size_t>(GetParam())]);
+  const auto signal = std::async(std::launch::async, [this] {
+    WaitUntilHeld();
+    manager_->SetPreempted();
+    LetGo();
+  });
+  TrainTo(2);
+  signal.wait();
+  ExpectThirdStepSaved();
+}
+
+// The points of a save; the last three are those of a sweep.
+INSTANTIATE_TEST_SUITE_P(Points, SignalPhaseTest, ::testing::Range(0, 7));
+
+// The save of step 2 is held up all the time until step 3 waits for it.
+TEST_F(SignalTest, WhileTheTrainingWaits) {
+  Start();
+  HoldAt(point::kStaged);
+  TrainTo(2);
+  WaitUntilHeld();
+  manager_->SetPreempted();
+  const auto opened = std::async(std::launch::async, [this] { LetGo(); });
+  ExpectThirdStepSaved();
+}
+
+using SweepTest = PointTest;
+
+TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  options_.deltas = false;
+  Start();
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  HoldAt(point::kSweepMarked);
+  auto sweep = std::async(std::launch::async,
+                          [this] { return manager_->store()->Sweep(); });
+  WaitUntilHeld();
+  TrainTo(8);  // step 4 leaves with it
+  absl::Status status = manager_->WaitUntilFinished();
+  status.Update(manager_->store()->Delete(6));
+  TrainTo(10);
+  status.Update(manager_->WaitUntilFinished());
+  LetGo();
+  EXPECT_OK(status);
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, sweep.get());
+  // What became garbage since is that of the next one.
+  EXPECT_THAT(swept.removed, ElementsAre(Field(&Version::step, 2)));
+  ASSERT_OK_AND_ASSIGN(const SweepResult next, manager_->store()->Sweep());
+  EXPECT_THAT(next.removed, ElementsAre(Field(&Version::step, 4)))
+      << "step 8 shares a value with step 6";
+  EXPECT_THAT(Steps(), ElementsAre(8, 10));
+  ExpectStepHolds(8);
+  ExpectStepHolds(10);
+}
+
+// Paths below a folder, with the bytes of each file.
+std::map<std::string, std::string> FilesBelow(const std::string& root) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::string& bytes = files[fs::relative(entry.path(), root).string()];
+    bytes.resize(entry.file_size());
+    file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  return files;
+}
+
+// Data files as links, the rest as copies. How many links it made.
+int LinkCopy(const std::string& from, const std::string& to) {
+  int links = 0;
+  fs::create_directories(to);
+  for (const auto& entry : fs::recursive_directory_iterator(from)) {
+    const fs::path path = to / fs::relative(entry.path(), from);
+    if (entry.is_directory()) {
+      fs::create_directories(path);
+    } else if (path.extension() == ".sst") {
+      fs::create_hard_link(entry.path(), path);
+      ++links;
+    } else {
+      fs::copy_file(entry.path(), path);
+    }
+  }
+  return links;
+}
+
+TEST_F(ManagerTest, ACopyOfLinksStaysWhole) {
+  // Above what goes into the write batch: such a tensor has a file of its own.
+  std::vector<float> large(size_t{9} << 18);
+  const auto start = [&] {
+    manager_.reset();
+    model_ = std::make_unique<TestModel>();
+    ASSERT_OK(model_->state.AddTensor(
+        "large",
+        TensorState::Of(large.data(), {static_cast<int64_t>(large.size())})));
+    ASSERT_OK_AND_ASSIGN(manager_,
+                         CheckpointManager::Open(options_, &model_->state));
+  };
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  const auto train_to = [&](int64_t step) {
+    while (manager_->global_step() < step) {
+      std::fill(large.begin(), large.end(),
+                static_cast<float>(manager_->global_step() + 1));
+      ASSERT_OK(TrainStep());
+    }
+    ASSERT_OK(manager_->WaitUntilFinished());
+  };
+  ASSERT_NO_FATAL_FAILURE(start());
+  ASSERT_NO_FATAL_FAILURE(train_to(4));
+  const std::string original = options_.path;
+  const std::string copy = dir_.path() + "/copy";
+  EXPECT_GE(LinkCopy(original, copy), 2);
+  const auto before = FilesBelow(copy);
+
+  // The trainer saves, folds and sweeps, until nothing of the copy is its own.
+  ASSERT_NO_FATAL_FAILURE(train_to(8));
+  ASSERT_OK(manager_->store()->Fold(8));
+  ASSERT_OK(manager_->store()->Delete(6));
+  ASSERT_OK(manager_->store()->Sweep());
+  EXPECT_TRUE(FilesBelow(copy) == before);
+
+  // A trainer of its own goes on with the copy.
+  ASSERT_OK(manager_->Close());
+  options_.path = copy;
+  ASSERT_NO_FATAL_FAILURE(start());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  ASSERT_OK(manager_->Restore());
+  TestModel expected;
+  testing::TrainTo(4, &expected);
+  ExpectSame(*model_, expected);
+  EXPECT_TRUE(std::all_of(large.begin(), large.end(),
+                          [](float each) { return each == 4; }));
+  ASSERT_NO_FATAL_FAILURE(train_to(8));
+  ASSERT_OK(manager_->store()->Sweep());
+  EXPECT_THAT(Steps(), ElementsAre(6, 8));
+
+  // And the original is whole.
+  options_.path = original;
+  ASSERT_NO_FATAL_FAILURE(start());
+  RestoreRequest request;
+  request.verify = true;
+  ASSERT_OK(manager_->Restore(request));
+  EXPECT_EQ(manager_->global_step(), 8);
+  TestModel last;
+  testing::TrainTo(8, &last);
+  ExpectSame(*model_, last);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
