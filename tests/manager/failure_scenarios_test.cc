@@ -10,6 +10,7 @@
 
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
 #include "ckptdb/tests/support/long_run.h"
 
@@ -353,6 +354,115 @@ TEST_F(ManagerTest, ACopyOfLinksStaysWhole) {
   TestModel last;
   testing::TrainTo(8, &last);
   ExpectSame(*model_, last);
+}
+
+int64_t ResidentPages() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  statm >> all >> resident;
+  return resident;
+}
+
+class BusyPolicyTest : public ManagerTest,
+                       public ::testing::WithParamInterface<BusyPolicy> {
+ protected:
+  // Of each two steps the second finds the save of the first in progress.
+  void TrainPairs(int pairs) {
+    for (int i = 0; i < pairs; ++i) {
+      gate_.Close();
+      ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
+      ASSERT_TRUE(first.save.has_value());
+      const auto second = TrainStep();
+      gate_.Open();
+      if (GetParam() == BusyPolicy::kFail) {
+        ASSERT_THAT(second.status(),
+                    StatusIs(absl::StatusCode::kFailedPrecondition,
+                             HasSubstr("is being saved")));
+      } else {
+        ASSERT_OK(second);
+        ASSERT_FALSE(second->save.has_value());
+      }
+      ASSERT_OK(manager_->WaitUntilFinished());
+    }
+  }
+};
+
+TEST_P(BusyPolicyTest, TwoHundredSavesDoNotGrow) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  options_.store.background_sweep = true;
+  options_.busy = GetParam();
+  options_.base_every = 5;
+  Start();
+  ASSERT_NO_FATAL_FAILURE(TrainPairs(100));
+  const int64_t before = ResidentPages();
+  ASSERT_NO_FATAL_FAILURE(TrainPairs(200));
+  ASSERT_OK(manager_->Close());
+  constexpr int64_t kPages = 4096;  // 16 MiB
+  EXPECT_LE(ResidentPages(), before + kPages);
+  EXPECT_EQ(reports_.size(), 300U);
+  EXPECT_THAT(Steps(), ElementsAre(597, 599));
+  ExpectStepHolds(597);
+  ExpectStepHolds(599);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, BusyPolicyTest,
+                         ::testing::Values(BusyPolicy::kSkip,
+                                           BusyPolicy::kCoalesce,
+                                           BusyPolicy::kFail));
+
+// Many steps are opened, decided about, restored and retired in one batch. On a
+// disk that has nothing to wait for.
+TEST_F(ManagerTest, AThousandSteps) {
+  constexpr int64_t kSteps = kSanitized ? 200 : 1000;
+  SimStore disk(std::make_shared<SimFileSystem>());
+  ASSERT_OK(disk.Open());
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    RankState state;
+    state.AddTensor("w", TensorView::Of(&step, {1}));
+    ASSERT_OK(
+        disk.store()->Save({.step = step}, state, {}, disk.stage_options()));
+  }
+  disk.Close();
+
+  options_.path = SimStore::kPath;
+  options_.store.environment = disk.environment();
+  options_.stage = disk.stage_options();
+  ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr some, EveryNSteps(100));
+  ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr latest, LatestN(2));
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({some, latest}));
+  int64_t weight = 0;
+  ModelState model;
+  ASSERT_OK(model.AddTensor("w", TensorState::Of(&weight, {1})));
+  const auto expect_restores = [&](int64_t step) {
+    RestoreRequest request;
+    request.step = step;
+    ASSERT_OK(manager_->Restore(request));
+    EXPECT_EQ(weight, step);
+  };
+  ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &model));
+  EXPECT_EQ(Steps().size(), static_cast<size_t>(kSteps));
+  expect_restores(kSteps / 2 + 3);
+  expect_restores(kSteps);
+  std::vector<int64_t> kept;
+  for (int64_t step = 100; step <= kSteps; step += 100) kept.push_back(step);
+  for (const int64_t step : {kSteps + 2, kSteps + 4}) {
+    weight = step;
+    ASSERT_OK(manager_->StepTo(step));
+    kept.push_back(step);
+  }
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_EQ(Steps(), kept);
+  EXPECT_EQ(reports_.front().retired.size(), kSteps + 1 - (kept.size() - 1));
+  ASSERT_OK(manager_->store()->Sweep());
+
+  manager_.reset();
+  ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &model));
+  EXPECT_EQ(Steps(), kept);
+  for (const int64_t step : kept) expect_restores(step);
+  manager_.reset();
 }
 
 }  // namespace
