@@ -233,6 +233,32 @@ TEST_F(SignalTest, WhileTheTrainingWaits) {
   ExpectThirdStepSaved();
 }
 
+class BusySignalTest : public SignalTest,
+                       public ::testing::WithParamInterface<BusyPolicy> {};
+
+// Where the training does not wait, the step after the signal is passed over,
+// and the end of the training saves it.
+TEST_P(BusySignalTest, TheEndOfTheTrainingSavesWhatWasPassedOver) {
+  options_.busy = GetParam();
+  Start();
+  HoldAt(point::kStaged);
+  TrainTo(2);
+  WaitUntilHeld();
+  manager_->SetPreempted();
+  const auto third = TrainStep();
+  LetGo();
+  EXPECT_FALSE(third.ok() && third->save.has_value());
+  EXPECT_TRUE(manager_->preempted());
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+  ExpectStepHolds(3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, BusySignalTest,
+                         ::testing::Values(BusyPolicy::kSkip,
+                                           BusyPolicy::kCoalesce,
+                                           BusyPolicy::kFail));
+
 using SweepTest = PointTest;
 
 TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
