@@ -299,7 +299,7 @@ absl::Status Database::CheckStamp() const {
 // Before any ingestion: RocksDB 7.8 loses rows when the first thing in an
 // empty database is an ingested file.
 absl::Status Database::Stamp() {
-  const absl::Status stamped = CheckStamp();
+  absl::Status stamped = CheckStamp();
   if (!absl::IsNotFound(stamped)) return stamped;
   rocksdb::WriteBatch batch;
   CKPTDB_RETURN_IF_ERROR(FromRocks(
