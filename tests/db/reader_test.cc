@@ -108,7 +108,7 @@ TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
 }
 
-// RocksDB would abort the process.
+// Steps of the one must not be taken for those of the other.
 TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK(Save(2, SmallContent(2)));
