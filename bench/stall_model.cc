@@ -22,24 +22,17 @@ void ChangeWord(char* word, uint64_t seed) {
 
 }  // namespace
 
-// Blocks of one row each, where the table has them, in its order: memory is
-// slower in any other.
+// Rows where the table has them, in its order: memory is slower in any other.
 class TrackedTable::Rows : public RowSource {
  public:
   Rows(const TrackedTable& table, absl::Span<const int64_t> ids)
-      : ids_(InOrder(ids, table.rows_)) {
-    slots_.reserve(ids.size());
-    const char* const embedding = table.embedding_.memory().data;
-    const char* const adagrad = table.adagrad_.memory().data;
-    for (const int64_t id : ids_) {
-      const uint64_t at = static_cast<uint64_t>(id) * Table::kSlotBytes;
-      slots_.push_back({SlotRows{embedding + at, Table::kSlotBytes},
-                        SlotRows{adagrad + at, Table::kSlotBytes}});
-    }
-  }
-  uint64_t block_count() const override { return ids_.size(); }
-  absl::StatusOr<RowBlock> Block(uint64_t block) const override {
-    return RowBlock{absl::MakeConstSpan(ids_).subspan(block, 1), slots_[block]};
+      : ids_(InOrder(ids, table.rows_)),
+        rows_(ids_.begin(), ids_.end()),
+        slots_{SlotRows{table.embedding_.memory().data, Table::kSlotBytes},
+               SlotRows{table.adagrad_.memory().data, Table::kSlotBytes}} {}
+  uint64_t block_count() const override { return 1; }
+  absl::StatusOr<RowBlock> Block(uint64_t) const override {
+    return RowBlock{ids_, slots_, rows_};
   }
 
  private:
@@ -64,7 +57,8 @@ class TrackedTable::Rows : public RowSource {
   }
 
   const std::vector<int64_t> ids_;
-  std::vector<std::array<SlotRows, 2>> slots_;
+  const std::vector<uint32_t> rows_;
+  const std::array<SlotRows, 2> slots_;
 };
 
 absl::StatusOr<std::unique_ptr<TrackedTable>> TrackedTable::Make(

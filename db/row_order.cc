@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/parallel.h"
+#include "ckptdb/db/row_block.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -71,7 +73,9 @@ absl::Status RowOrder::LoadBlocks() {
   blocks_.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(RowBlock block, table_.rows->Block(i));
-    CKPTDB_RETURN_IF_ERROR(CheckBlock(i, block));
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CheckRowBlock(i, block, table_.slots),
+                 absl::StrCat("table \"", table_.name, "\"")));
     rows_ += block.ids.size();
     blocks_.push_back(block);
   }
@@ -84,46 +88,19 @@ absl::Status RowOrder::LoadBlocks() {
   return absl::OkStatus();
 }
 
-absl::Status RowOrder::CheckBlock(uint64_t index, const RowBlock& block) const {
-  if (block.ids.size() > kMaxBlockRows) {
-    return Bad(table_, absl::StrCat("block ", index, " has ", block.ids.size(),
-                                    " rows; the limit is ", kMaxBlockRows));
-  }
-  if (block.ids.empty()) return absl::OkStatus();
-  if (block.slots.size() != table_.slots.size()) {
-    return Bad(table_,
-               absl::StrCat("block ", index, " has ", block.slots.size(),
-                            " slots, not ", table_.slots.size()));
-  }
-  for (size_t i = 0; i < block.slots.size(); ++i) {
-    const Slot& slot = table_.slots[i];
-    if (block.slots[i].data == nullptr) {
-      return Bad(table_, absl::StrCat("block ", index, " has no data of slot ",
-                                      "\"", slot.name, "\""));
-    }
-    const uint64_t stride = block.slots[i].stride_bytes;
-    if (stride >= slot.row_bytes() || block.ids.size() == 1) continue;
-    return Bad(table_,
-               absl::StrCat("block ", index, " has stride ", stride,
-                            " of slot \"", slot.name, "\", below its ",
-                            slot.elements, " x ", DTypeName(slot.dtype)));
-  }
-  return absl::OkStatus();
-}
-
 // Few rows are not worth a counter for each slice.
 absl::Status RowOrder::SortAll(std::optional<SliceRange> owned) {
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
     const absl::Span<const int64_t> ids = blocks_[block].ids;
-    for (size_t row = 0; row < ids.size(); ++row) {
-      const uint16_t slice = SliceOf(ids[row], table_.slice_hash);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const uint16_t slice = SliceOf(ids[i], table_.slice_hash);
       if (owned.has_value() && !owned->Contains(slice)) {
-        return Foreign(table_, ids[row], slice, *owned);
+        return Foreign(table_, ids[i], slice, *owned);
       }
-      refs_[next++] = {static_cast<uint64_t>(ids[row]),
+      refs_[next++] = {static_cast<uint64_t>(ids[i]),
                        static_cast<uint32_t>(block),
-                       static_cast<uint32_t>(row)};
+                       static_cast<uint32_t>(blocks_[block].RowAt(i))};
     }
   }
   RowRef* const end = refs_.get() + rows_;
@@ -188,10 +165,10 @@ absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
   return ParallelFor(
       static_cast<int>(workers), workers, [&](int, uint64_t worker) {
         for_rows(worker,
-                 [&](size_t block, uint64_t row, int64_t id, uint16_t slice) {
+                 [&](size_t block, uint64_t i, int64_t id, uint16_t slice) {
                    refs_[next[worker][slice / kGroupSlices]++] = {
                        static_cast<uint64_t>(id), static_cast<uint32_t>(block),
-                       static_cast<uint32_t>(row)};
+                       static_cast<uint32_t>(blocks_[block].RowAt(i))};
                  });
         return absl::OkStatus();
       });

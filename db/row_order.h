@@ -59,7 +59,6 @@ class RowOrder {
   explicit RowOrder(const TableItem& table) : table_(table) {}
 
   absl::Status LoadBlocks();
-  absl::Status CheckBlock(uint64_t index, const RowBlock& block) const;
   absl::Status Distribute(std::optional<SliceRange> owned, int threads);
   absl::Status SortAll(std::optional<SliceRange> owned);
   absl::Status SortGroup(uint32_t group);

@@ -97,8 +97,8 @@ struct TensorView {
   }
 };
 
-// The values of one slot for the rows of a block: row i is at
-// data + i * stride_bytes.
+// The values of one slot for the rows of a block: one is at data, each next one
+// stride_bytes on.
 struct SlotRows {
   const void* data = nullptr;
   uint64_t stride_bytes = 0;
@@ -109,6 +109,13 @@ struct SlotRows {
 struct RowBlock {
   absl::Span<const int64_t> ids;
   absl::Span<const SlotRows> slots;
+  // Where they lie: the values of ids[i] are at data + rows[i] * stride_bytes.
+  // Empty: one after the other, at data + i * stride_bytes. Some rows of a
+  // large array are one block like this, and copied faster than as a block
+  // each.
+  absl::Span<const uint32_t> rows = {};
+
+  uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
 };
 inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;
 inline constexpr uint64_t kMaxBlocks = uint64_t{1} << 32;
@@ -126,19 +133,22 @@ class RowSource {
   virtual absl::StatusOr<RowBlock> Block(uint64_t block) const = 0;
 };
 
-// Rows in one array of ids and one of values for each slot.
+// Rows in one array of ids and one of values for each slot; `rows` as in
+// RowBlock. The arrays of ids and rows stay the caller's.
 class ArrayRowSource : public RowSource {
  public:
-  ArrayRowSource(absl::Span<const int64_t> ids, std::vector<SlotRows> slots)
-      : ids_(ids), slots_(std::move(slots)) {}
+  ArrayRowSource(absl::Span<const int64_t> ids, std::vector<SlotRows> slots,
+                 absl::Span<const uint32_t> rows = {})
+      : ids_(ids), slots_(std::move(slots)), rows_(rows) {}
   uint64_t block_count() const override { return 1; }
   absl::StatusOr<RowBlock> Block(uint64_t) const override {
-    return RowBlock{ids_, slots_};
+    return RowBlock{ids_, slots_, rows_};
   }
 
  private:
   absl::Span<const int64_t> ids_;
   std::vector<SlotRows> slots_;
+  absl::Span<const uint32_t> rows_;
 };
 
 struct TensorItem {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
+#include "ckptdb/db/row_block.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
@@ -96,55 +96,22 @@ class SlotStream : public RowStream {
     const absl::Span<const RowBlock> blocks = order().blocks();
     if (blocks.size() == 1) {
       const SlotRows values = blocks[0].slots[slot_];
-      GatherFrom(rows, raw, [&](const RowRef& row) {
-        return static_cast<const char*>(values.data) +
-               row.row * values.stride_bytes;
-      });
+      GatherRows(
+          rows.size(), row_bytes(),
+          [&](uint64_t i) { return AddressOf(values, rows[i]); }, raw);
     } else {
-      GatherFrom(rows, raw, [&](const RowRef& row) {
-        const SlotRows& values = blocks[row.block].slots[slot_];
-        return static_cast<const char*>(values.data) +
-               row.row * values.stride_bytes;
-      });
+      GatherRows(
+          rows.size(), row_bytes(),
+          [&](uint64_t i) {
+            return AddressOf(blocks[rows[i].block].slots[slot_], rows[i]);
+          },
+          raw);
     }
   }
 
-  template <typename AddressOf>
-  void GatherFrom(absl::Span<const RowRef> rows, char* raw,
-                  const AddressOf& address_of) const {
-    switch (row_bytes()) {
-      case 64:
-        return Copy(rows, raw, std::integral_constant<uint64_t, 64>(),
-                    address_of);
-      case 128:
-        return Copy(rows, raw, std::integral_constant<uint64_t, 128>(),
-                    address_of);
-      case 256:
-        return Copy(rows, raw, std::integral_constant<uint64_t, 256>(),
-                    address_of);
-      default:
-        return Copy(rows, raw, row_bytes(), address_of);
-    }
-  }
-
-  // Rows lie anywhere in the trainer's memory: ask for them ahead. `bytes` is
-  // a constant for common widths, so that a row is copied without a call.
-  template <typename Bytes, typename AddressOf>
-  static void Copy(absl::Span<const RowRef> rows, char* raw, Bytes bytes,
-                   const AddressOf& address_of) {
-    constexpr size_t kAhead = 16;
-    constexpr uint64_t kLineBytes = 64;
-    constexpr uint64_t kPrefetchedBytes = 8 * kLineBytes;
-    const uint64_t prefetched = std::min<uint64_t>(bytes, kPrefetchedBytes);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (i + kAhead < rows.size()) {
-        const char* const ahead = address_of(rows[i + kAhead]);
-        for (uint64_t at = 0; at < prefetched; at += kLineBytes) {
-          __builtin_prefetch(ahead + at);
-        }
-      }
-      std::memcpy(raw + i * bytes, address_of(rows[i]), bytes);
-    }
+  static const char* AddressOf(const SlotRows& values, const RowRef& row) {
+    return static_cast<const char*>(values.data) +
+           row.row * values.stride_bytes;
   }
 
   const size_t slot_;

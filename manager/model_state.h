@@ -65,8 +65,10 @@ class TableState {
   virtual SliceHash slice_hash() const { return SliceHash::kModulo; }
 
   // All rows of this rank, or those of `ids`, where the table has them. The
-  // source is used until the table may change again. Internal when a row of
-  // `ids` is not there: somebody marked it without making it.
+  // source is used until the table may change again. Rows of one array are best
+  // given as one block that says where they lie, in the order of memory.
+  // Internal when a row of `ids` is not there: somebody marked it without
+  // making it.
   virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;

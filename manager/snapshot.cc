@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/parallel.h"
+#include "ckptdb/db/row_block.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/shape.h"
@@ -32,21 +33,6 @@ absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
   return static_cast<uint64_t>(elements) * element_bytes;
 }
 
-// Whether rows can be copied from it.
-absl::Status CheckBlock(const RowBlock& block, size_t slots) {
-  if (block.slots.size() != slots) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a block has ", block.slots.size(), " slots, the table ", slots));
-  }
-  for (size_t s = 0; s < slots; ++s) {
-    if (block.slots[s].data != nullptr || block.ids.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("a block of ", block.ids.size(),
-                     " rows has null for the values of slot ", s));
-  }
-  return absl::OkStatus();
-}
-
 // Of a copy: the ids, then the slots, each aligned.
 uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
   uint64_t bytes = Align(rows * sizeof(int64_t));
@@ -68,27 +54,30 @@ struct TableCopy {
   std::vector<uint64_t> row_bytes;
 };
 
-void CopyRows(const SlotRows& from, uint64_t first, uint64_t rows,
+// Rows [first, first + rows) of a block, of one slot.
+void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
-  const char* source =
-      static_cast<const char*>(from.data) + first * from.stride_bytes;
-  if (from.stride_bytes == row_bytes) {
-    std::memcpy(to, source, rows * row_bytes);
+  const SlotRows& from = block.slots[slot];
+  const char* const data = static_cast<const char*>(from.data);
+  if (block.rows.empty() && from.stride_bytes == row_bytes) {
+    std::memcpy(to, data + first * row_bytes, rows * row_bytes);
     return;
   }
-  for (uint64_t row = 0; row < rows; ++row) {
-    std::memcpy(to + row * row_bytes, source + row * from.stride_bytes,
-                row_bytes);
-  }
+  GatherRows(
+      rows, row_bytes,
+      [&](uint64_t i) {
+        return data + block.RowAt(first + i) * from.stride_bytes;
+      },
+      to);
 }
 
-// Rows [first, first + rows) of a block, to row `at` of the copy.
+// The same of all slots, and the ids; to row `at` of the copy.
 void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
                const TableCopy& to, uint64_t at) {
   std::copy_n(block.ids.begin() + static_cast<ptrdiff_t>(first), rows,
               to.ids + at);
   for (size_t s = 0; s < to.values.size(); ++s) {
-    CopyRows(block.slots[s], first, rows, to.row_bytes[s],
+    CopyRows(block, s, first, rows, to.row_bytes[s],
              to.values[s] + at * to.row_bytes[s]);
   }
 }
@@ -98,6 +87,7 @@ void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
 void Prefetch(const RowBlock& block, const TableCopy& to) {
   constexpr uint64_t kLine = 64;
   constexpr uint64_t kMost = 512;  // what follows is fetched by itself
+  if (!block.rows.empty()) return;
   for (size_t s = 0; s < to.values.size(); ++s) {
     const char* const data = static_cast<const char*>(block.slots[s].data);
     const uint64_t bytes =
@@ -245,7 +235,7 @@ absl::Status Snapshot::CutTable(Table* table) {
   const uint64_t blocks = table->rows->block_count();
   for (uint64_t b = 0; b < blocks; ++b) {
     CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, table->rows->Block(b));
-    CKPTDB_RETURN_IF_ERROR(CheckBlock(block, table->item.slots.size()));
+    CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, table->item.slots));
     for (uint64_t skipped = 0; skipped < block.ids.size();) {
       if (table->parts.empty() || table->parts.back().rows == most) {
         table->parts.push_back({b, 0, skipped, table->row_count, 0});

@@ -43,8 +43,14 @@ struct Branch {
 
 // The record that makes a step exist.
 struct StepRecord {
-  std::string store_uuid;
   Version version;
+  // What retention asks of every step lies side by side.
+  int64_t committed_at_micros = 0;  // since 1970, UTC
+  bool ephemeral = false;
+  bool pinned = false;
+  bool quarantined = false;
+  Metrics metrics;
+  std::string store_uuid;
   StepKind kind = StepKind::kFull;
   // A delta's is the version before it in the chain; a full step has one when
   // it was saved on top of another step.
@@ -66,12 +72,7 @@ struct StepRecord {
   // Rank r owns slices [slice_bounds[r], slice_bounds[r + 1]); empty when the
   // trainer shards its tables in a way of its own.
   std::vector<uint32_t> slice_bounds;
-  int64_t save_micros = 0;          // from begin to commit
-  int64_t committed_at_micros = 0;  // since 1970, UTC
-  bool ephemeral = false;
-  bool pinned = false;
-  bool quarantined = false;
-  Metrics metrics;
+  int64_t save_micros = 0;  // from begin to commit
   UserMetadata user_metadata;
   std::vector<uint64_t> rank_digests;  // of each rank's stored record
   std::string library_version;

@@ -20,7 +20,7 @@ std::vector<ckptdb::Slot> TableSlots(size_t dim) {
 TableRowSource::TableRowSource(const EmbeddingTable& table) {
   for (size_t c = 0; c < table.chunks(); ++c) {
     const EmbeddingTable::Chunk chunk = table.chunk(c);
-    Add(chunk, 0, chunk.rows, table.dim());
+    Add(chunk, table.dim())->all_ids = {chunk.ids, chunk.rows};
   }
 }
 
@@ -37,34 +37,37 @@ absl::StatusOr<TableRowSource> TableRowSource::Of(
     }
     rows.push_back(*row);
   }
+  // In the order of memory.
   std::sort(rows.begin(), rows.end());
   TableRowSource source;
   for (size_t i = 0; i < rows.size();) {
-    const size_t chunk = rows[i] / EmbeddingTable::kRowsPerChunk;
-    const size_t first = rows[i] % EmbeddingTable::kRowsPerChunk;
-    size_t count = 1;
-    while (i + count < rows.size() && rows[i + count] == rows[i] + count &&
-           first + count < EmbeddingTable::kRowsPerChunk) {
-      ++count;
+    const size_t c = rows[i] / EmbeddingTable::kRowsPerChunk;
+    const EmbeddingTable::Chunk chunk = table.chunk(c);
+    ChunkBlock* const block = source.Add(chunk, table.dim());
+    for (; i < rows.size() && rows[i] / EmbeddingTable::kRowsPerChunk == c;
+         ++i) {
+      block->rows.push_back(rows[i] % EmbeddingTable::kRowsPerChunk);
+      block->ids.push_back(chunk.ids[block->rows.back()]);
     }
-    source.Add(table.chunk(chunk), first, count, table.dim());
-    i += count;
   }
   return source;
 }
 
-void TableRowSource::Add(const EmbeddingTable::Chunk& chunk, size_t first,
-                         size_t rows, size_t dim) {
+TableRowSource::ChunkBlock* TableRowSource::Add(
+    const EmbeddingTable::Chunk& chunk, size_t dim) {
   const uint64_t row_bytes = dim * sizeof(float);
-  blocks_.push_back({{chunk.ids + first, rows},
-                     {{{chunk.embedding + first * dim, row_bytes},
-                       {chunk.adagrad_sum + first * dim, row_bytes},
-                       {chunk.freq + first, sizeof(int64_t)},
-                       {chunk.last_step + first, sizeof(int64_t)}}}});
+  ChunkBlock& added = blocks_.emplace_back();
+  added.slots = {{{chunk.embedding, row_bytes},
+                  {chunk.adagrad_sum, row_bytes},
+                  {chunk.freq, sizeof(int64_t)},
+                  {chunk.last_step, sizeof(int64_t)}}};
+  return &added;
 }
 
 absl::StatusOr<ckptdb::RowBlock> TableRowSource::Block(uint64_t block) const {
-  return ckptdb::RowBlock{blocks_[block].ids, blocks_[block].slots};
+  const ChunkBlock& of = blocks_[block];
+  if (of.rows.empty()) return ckptdb::RowBlock{of.all_ids, of.slots};
+  return ckptdb::RowBlock{of.ids, of.slots, of.rows};
 }
 
 absl::Status LiveRows::Clear() {

@@ -27,11 +27,11 @@ inline constexpr size_t kTableSlots = 4;
 // embedding, adagrad_sum, freq, last_step.
 std::vector<ckptdb::Slot> TableSlots(size_t dim);
 
-// Rows where the table has them, in blocks of consecutive ones; the table must
+// Rows where the table has them, a block for each chunk of it; the table must
 // not change meanwhile.
 class TableRowSource : public ckptdb::RowSource {
  public:
-  // All rows: a block for each chunk of the table.
+  // All rows.
   explicit TableRowSource(const EmbeddingTable& table);
   // The rows of `ids`, none twice. Internal when the table has one of them not:
   // then somebody marked a row that is not there.
@@ -42,13 +42,15 @@ class TableRowSource : public ckptdb::RowSource {
   absl::StatusOr<ckptdb::RowBlock> Block(uint64_t block) const override;
 
  private:
+  // Some rows of a chunk, or all: `rows` is empty then.
   struct ChunkBlock {
-    absl::Span<const int64_t> ids;
     std::array<ckptdb::SlotRows, kTableSlots> slots;
+    std::vector<uint32_t> rows;
+    std::vector<int64_t> ids;
+    absl::Span<const int64_t> all_ids;
   };
   TableRowSource() = default;
-  void Add(const EmbeddingTable::Chunk& chunk, size_t first, size_t rows,
-           size_t dim);
+  ChunkBlock* Add(const EmbeddingTable::Chunk& chunk, size_t dim);
 
   std::vector<ChunkBlock> blocks_;
 };

@@ -76,21 +76,32 @@ uint64_t TableContent::row_bytes() const {
 
 BlockRows::BlockRows(const std::vector<Slot>& slots,
                      const std::vector<Row>& rows, size_t rows_per_block,
-                     uint64_t padding) {
+                     uint64_t padding, bool scattered) {
   for (size_t at = 0; at < rows.size(); at += rows_per_block) {
     AddBlock(slots, rows.data() + at,
-             std::min(rows_per_block, rows.size() - at), padding);
+             std::min(rows_per_block, rows.size() - at), padding, scattered);
   }
 }
 
 void BlockRows::AddBlock(const std::vector<Slot>& slots, const Row* rows,
-                         size_t count, uint64_t padding) {
+                         size_t count, uint64_t padding, bool scattered) {
   auto memory = std::make_unique<Memory>();
   for (size_t i = 0; i < count; ++i) memory->ids.push_back(rows[i].first);
+  // The row whose values come first, second, and so on: when scattered, those
+  // with odd numbers before the others.
+  std::vector<uint32_t> order;
+  const uint32_t every = scattered ? 2 : 1;
+  for (uint32_t first = every; first-- > 0;) {
+    for (uint32_t i = first; i < count; i += every) order.push_back(i);
+  }
+  if (scattered) {
+    memory->rows.resize(count);
+    for (uint32_t i = 0; i < count; ++i) memory->rows[order[i]] = i;
+  }
   uint64_t at = 0;
   for (const Slot& slot : slots) {
     std::string values;
-    for (size_t i = 0; i < count; ++i) {
+    for (const uint32_t i : order) {
       values += rows[i].second.substr(at, slot.row_bytes());
       values.append(padding, '\xee');
     }
@@ -106,7 +117,7 @@ void BlockRows::AddBlock(const std::vector<Slot>& slots, const Row* rows,
 
 absl::StatusOr<RowBlock> BlockRows::Block(uint64_t block) const {
   const Memory& memory = *blocks_[block];
-  return RowBlock{memory.ids, memory.slots};
+  return RowBlock{memory.ids, memory.slots, memory.rows};
 }
 
 HeldState::HeldState(RankContent content, size_t rows_per_block)

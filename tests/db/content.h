@@ -69,13 +69,15 @@ struct RankContent {
   bool operator==(const RankContent&) const = default;
 };
 
-// Rows in blocks of its own memory, with `padding` bytes after each value.
+// Rows in blocks of its own memory, with `padding` bytes after each value; when
+// `scattered`, each block has its rows in another order than its ids.
 class BlockRows : public RowSource {
  public:
   using Row = std::pair<int64_t, std::string>;
 
   BlockRows(const std::vector<Slot>& slots, const std::vector<Row>& rows,
-            size_t rows_per_block, uint64_t padding = 0);
+            size_t rows_per_block, uint64_t padding = 0,
+            bool scattered = false);
 
   uint64_t block_count() const override { return blocks_.size(); }
   absl::StatusOr<RowBlock> Block(uint64_t block) const override;
@@ -85,9 +87,10 @@ class BlockRows : public RowSource {
     std::vector<int64_t> ids;
     std::vector<std::string> values;  // of each slot
     std::vector<SlotRows> slots;
+    std::vector<uint32_t> rows;
   };
   void AddBlock(const std::vector<Slot>& slots, const Row* rows, size_t count,
-                uint64_t padding);
+                uint64_t padding, bool scattered);
 
   std::vector<std::unique_ptr<Memory>> blocks_;
 };

@@ -76,7 +76,7 @@ const RowSource* HeldChanges::Hold(const std::vector<Slot>& slots,
                                    const Rows& rows, size_t rows_per_block) {
   rows_.push_back(std::make_unique<BlockRows>(
       slots, std::vector<BlockRows::Row>(rows.rbegin(), rows.rend()),
-      rows_per_block));
+      rows_per_block, /*padding=*/0, /*scattered=*/rows.size() % 2 == 1));
   return rows_.back().get();
 }
 

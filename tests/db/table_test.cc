@@ -103,7 +103,7 @@ TEST_F(TableTest, IdsOfOneSlice) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("196608077")));
 }
 
-TEST_F(TableTest, BlocksInAnyOrderWithStrides) {
+TEST_F(TableTest, BlocksInAnyOrderWithStridesAndPlaces) {
   std::mt19937_64 random(TestSeed());
   TableContent table;
   table.slots = kTwoSlots;
@@ -112,12 +112,15 @@ TEST_F(TableTest, BlocksInAnyOrderWithStrides) {
   int64_t step = 0;
   for (const size_t rows_per_block : {1, 7, 4096, 5000, 9999}) {
     std::shuffle(rows.begin(), rows.end(), random);
-    const BlockRows source(table.slots, rows, rows_per_block,
-                           rows_per_block % 5);
-    ASSERT_OK(SaveRows(++step, table.slots, source));
-    const auto reader = Open(step);
-    ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user"));
-    EXPECT_TRUE(read == table.rows) << rows_per_block << " rows a block";
+    for (const bool scattered : {false, true}) {
+      const BlockRows source(table.slots, rows, rows_per_block,
+                             rows_per_block % 5, scattered);
+      ASSERT_OK(SaveRows(++step, table.slots, source));
+      const auto reader = Open(step);
+      ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user"));
+      EXPECT_TRUE(read == table.rows)
+          << rows_per_block << " rows a block, scattered: " << scattered;
+    }
   }
 }
 
@@ -135,6 +138,27 @@ TEST_F(TableTest, StrideBelowTheRow) {
   EXPECT_OK(SaveRows(1, {{"v", DType::kF32, 2}}, rows));
 }
 
+TEST_F(TableTest, RowsOfOneArrayInTheOrderAskedFor) {
+  const std::vector<int64_t> ids = {7, -1, 3};
+  const std::vector<uint32_t> places = {2, 0, 4};
+  const std::string values = "aa..bb..cc";
+  const ArrayRowSource rows(ids, {{values.data(), 2}}, places);
+  ASSERT_OK(SaveRows(1, {{"v", DType::kU8, 2}}, rows));
+  const auto step = Open(1);
+  ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*step, "user"));
+  EXPECT_EQ(read, (Rows{{7, "bb"}, {-1, "aa"}, {3, "cc"}}));
+}
+
+TEST_F(TableTest, PlacesThatAreNotOneAnIdAreAnError) {
+  const std::vector<int64_t> ids = {7, -1, 3};
+  const std::vector<uint32_t> places = {2, 0};
+  const ArrayRowSource rows(ids, {{"abcdef", 2}}, places);
+  EXPECT_THAT(SaveRows(1, {{"v", DType::kU8, 2}}, rows),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"user\""),
+                             HasSubstr("places of 2 rows, and 3 ids"))));
+}
+
 TEST_F(TableTest, OneRowNeedsNoStride) {
   const std::vector<int64_t> ids = {5};
   const ArrayRowSource rows(ids, {{"abcd", 0}});
@@ -142,6 +166,12 @@ TEST_F(TableTest, OneRowNeedsNoStride) {
   const auto step = Open(1);
   ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*step, "user"));
   EXPECT_EQ(read, (Rows{{5, "abcd"}}));
+  // But when it is told where it lies.
+  const std::vector<uint32_t> places = {0};
+  EXPECT_THAT(SaveRows(2, {{"v", DType::kU8, 4}},
+                       ArrayRowSource(ids, {{"abcd", 0}}, places)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("stride 0 of slot \"v\"")));
 }
 
 class DuplicateTest : public TableTest {

@@ -17,7 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Rows in blocks of these sizes: one value side by side, and one in every
-// third place.
+// third place. When `scattered`, blocks have their rows from the last to the
+// first.
 class BlockTable : public TableState {
  public:
   static constexpr uint64_t kStride = 3;
@@ -49,6 +50,7 @@ class BlockTable : public TableState {
   std::vector<float> dense;
   std::vector<double> spread;
   size_t slots_given = 2;
+  bool scattered = false;
 
  private:
   class Source : public RowSource {
@@ -60,6 +62,9 @@ class BlockTable : public TableState {
         slots_.push_back({SlotRows{table.dense.data() + row, sizeof(float)},
                           SlotRows{table.spread.data() + row * kStride,
                                    kStride * sizeof(double)}});
+        std::vector<uint32_t>& rows = rows_.emplace_back();
+        if (table.scattered) rows.resize(size);
+        std::iota(rows.rbegin(), rows.rend(), 0U);
         row += size;
       }
     }
@@ -67,13 +72,15 @@ class BlockTable : public TableState {
     absl::StatusOr<RowBlock> Block(uint64_t block) const override {
       return RowBlock{
           ids_[block],
-          absl::MakeConstSpan(slots_[block]).subspan(0, table_.slots_given)};
+          absl::MakeConstSpan(slots_[block]).subspan(0, table_.slots_given),
+          rows_[block]};
     }
 
    private:
     const BlockTable& table_;
     std::vector<absl::Span<const int64_t>> ids_;
     std::vector<std::array<SlotRows, 2>> slots_;
+    std::vector<std::vector<uint32_t>> rows_;
   };
 
   const std::vector<uint64_t> sizes_;
@@ -107,15 +114,44 @@ TEST(Snapshot, CopiesBlocksOfAllSizes) {
   }
 }
 
+// Each block's values come from its last row to its first.
+TEST(Snapshot, CopiesRowsFromWhereTheBlockSays) {
+  const std::vector<uint64_t> sizes = {0, 1, 400'000, 2, 300'000, 7};
+  BlockTable table(sizes);
+  table.scattered = true;
+  ModelState model;
+  ASSERT_OK(model.AddTable("table", &table));
+  internal::Arena arena(uint64_t{1} << 30);
+  ASSERT_OK_AND_ASSIGN(const auto snapshot, internal::Snapshot::Of(model, {}));
+  ASSERT_OK(snapshot->CopyTo(&arena, /*threads=*/3));
+
+  const RankState state = snapshot->state();
+  ASSERT_OK_AND_ASSIGN(const RowBlock copied, state.tables()[0].rows->Block(0));
+  ASSERT_EQ(copied.ids, absl::MakeConstSpan(table.ids));
+  EXPECT_TRUE(copied.rows.empty());
+  const auto* const dense = static_cast<const float*>(copied.slots[0].data);
+  const auto* const spread = static_cast<const double*>(copied.slots[1].data);
+  uint64_t first = 0;
+  for (const uint64_t size : sizes) {
+    for (uint64_t row = 0; row < size; ++row) {
+      const uint64_t from = first + size - 1 - row;
+      ASSERT_EQ(dense[first + row], table.dense[from]) << from;
+      ASSERT_EQ(spread[first + row], table.spread[from * BlockTable::kStride])
+          << from;
+    }
+    first += size;
+  }
+}
+
 TEST(Snapshot, ABlockWithoutASlotIsAnError) {
   BlockTable table({1, 5});
   table.slots_given = 1;
   ModelState model;
   ASSERT_OK(model.AddTable("table", &table));
-  EXPECT_THAT(internal::Snapshot::Of(model, {}).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("table \"table\": a block has 1 slots, the "
-                                 "table 2")));
+  EXPECT_THAT(
+      internal::Snapshot::Of(model, {}).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("table \"table\": block 0 has 1 slots, not 2")));
 }
 
 }  // namespace
