@@ -62,12 +62,17 @@ void ChunkPool::KeepAtMost(uint64_t bytes) {
   }
 }
 
-void MarkSample::Add(absl::Span<const uint64_t> hashes) {
-  // Lower bits than those that filters and parts are ordered by.
-  constexpr int kShift = 30;
-  if (bits_.empty()) bits_.resize(kBits / 64);
+MarkSample::Hashes MarkSample::Select(absl::Span<const uint64_t> hashes) {
+  Hashes selected;
   for (const uint64_t hash : hashes) {
-    if ((hash >> kShift) % kSampled != 0) continue;
+    if ((hash >> kShift) % kSampled == 0) selected.push_back(hash);
+  }
+  return selected;
+}
+
+void MarkSample::Add(absl::Span<const uint64_t> selected) {
+  if (bits_.empty()) bits_.resize(kBits / 64);
+  for (const uint64_t hash : selected) {
     const uint64_t bit = (hash >> kShift) / kSampled % kBits;
     uint64_t& word = bits_[bit / 64];
     const uint64_t mask = uint64_t{1} << bit % 64;
@@ -90,7 +95,13 @@ double MarkSample::Ids() const {
 
 void MarkLog::Append(uint64_t epoch, MarkKind kind,
                      absl::Span<const uint64_t> hashes) {
-  sample_.Add(hashes);
+  Append(epoch, kind, hashes, MarkSample::Select(hashes));
+}
+
+void MarkLog::Append(uint64_t epoch, MarkKind kind,
+                     absl::Span<const uint64_t> hashes,
+                     absl::Span<const uint64_t> selected) {
+  sample_.Add(selected);
   const size_t room = chunk_.rows - chunk_used_;
   AppendRun(epoch, kind, hashes.first(std::min(hashes.size(), room)));
   if (hashes.size() <= room) return;
@@ -170,7 +181,9 @@ void MarkLog::DropUpTo(uint64_t epoch) {
     chunk_used_ = 0;
   }
   sample_.Clear();
-  for (const MarkRun& run : runs_) sample_.Add(run.hashes);
+  for (const MarkRun& run : runs_) {
+    sample_.Add(MarkSample::Select(run.hashes));
+  }
 }
 
 bool MarkLog::WorthMerging() const {

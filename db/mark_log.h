@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/newest_marks.h"
 
@@ -54,7 +55,11 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
 // each of these sets a bit.
 class MarkSample {
  public:
-  void Add(absl::Span<const uint64_t> hashes);
+  using Hashes = absl::InlinedVector<uint64_t, 16>;
+
+  // Those that it is made of.
+  static Hashes Select(absl::Span<const uint64_t> hashes);
+  void Add(absl::Span<const uint64_t> selected);
   void Clear();
 
   double Ids() const;
@@ -63,6 +68,8 @@ class MarkSample {
 
  private:
   static constexpr uint64_t kSampled = 1024;
+  // Lower bits than those that filters and parts are ordered by.
+  static constexpr int kShift = 30;
   // Tells some hundred million ids apart from more.
   static constexpr size_t kBits = size_t{1} << 16;
 
@@ -86,6 +93,9 @@ class MarkLog {
   static constexpr size_t kMaxAppendRows = 2048;
 
   void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes);
+  // The same, with what MarkSample selects of them: that needs no lock.
+  void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes,
+              absl::Span<const uint64_t> selected);
 
   // What such an Append adds to used_bytes() when no memory is kept.
   uint64_t BytesToAppend(uint64_t epoch, MarkKind kind, size_t rows) const;

@@ -215,9 +215,11 @@ size_t RowTracker::Impl::Filter(Lane* lane, absl::Span<const int64_t> ids,
 void RowTracker::Impl::Append(MarkKind kind,
                               absl::Span<const uint64_t> hashes) {
   if (hashes.empty()) return;
+  const internal::MarkSample::Hashes selected =
+      internal::MarkSample::Select(hashes);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!tracking_.load() || !MakeRoom(kind, hashes.size())) return;
-  log_.Append(epoch_, kind, hashes);
+  log_.Append(epoch_, kind, hashes, selected);
   if (log_.WorthMerging()) Merge();
 }
 
