@@ -20,8 +20,8 @@ constexpr int64_t kFew = 10;
 constexpr int64_t kMany = 100;
 constexpr double kMaxRatioFew = 1.25;
 constexpr double kMaxRatioMany = 2.5;
-constexpr double kMaxPartOfFull = 0.03;
-constexpr double kMaxFixedSeconds = 0.020;
+constexpr double kMaxPartOfChain = 0.03;
+constexpr double kMaxFixedChainSeconds = 0.020;
 
 absl::StatusOr<std::unique_ptr<ChainStore>> MakeChain(
     const Workspace& workspace, const BenchOptions& options, int64_t deltas) {
@@ -133,7 +133,7 @@ absl::Status RunFollow(const BenchOptions& options, Report* report) {
   CaseResult result = Compare("follow", chain->bytes_changed(), outcomes);
   result.goals = {
       {"seconds", result.seconds.median,
-       kMaxPartOfFull * result.raw_seconds.median + kMaxFixedSeconds}};
+       kMaxPartOfChain * result.raw_seconds.median + kMaxFixedChainSeconds}};
   report->Add(std::move(result));
   return absl::OkStatus();
 }

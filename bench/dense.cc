@@ -8,8 +8,8 @@
 namespace ckptdb::bench {
 namespace {
 
-constexpr double kMaxRatio = 1.05;
-constexpr double kMaxCpuSecondsPerGb = 0.6;
+constexpr double kMaxDenseRatio = 1.05;
+constexpr double kMaxDenseCpuSecondsPerGb = 0.6;
 
 }  // namespace
 
@@ -34,9 +34,9 @@ absl::Status RunDense(const BenchOptions& options, Report* report) {
   CaseResult result = Compare("dense", tensors->bytes(), outcomes);
   result.figures = {{"stored_bytes", static_cast<double>(save->stored_bytes())},
                     {"peak_bytes", static_cast<double>(save->peak_bytes())}};
-  result.goals = {
-      {"ratio", result.ratio(), kMaxRatio},
-      {"cpu_seconds_per_gb", result.cpu_seconds_per_gb(), kMaxCpuSecondsPerGb}};
+  result.goals = {{"ratio", result.ratio(), kMaxDenseRatio},
+                  {"cpu_seconds_per_gb", result.cpu_seconds_per_gb(),
+                   kMaxDenseCpuSecondsPerGb}};
   report->Add(std::move(result));
   return absl::OkStatus();
 }

@@ -12,8 +12,8 @@ namespace ckptdb::bench {
 namespace {
 
 constexpr int kDeltas = 10;
-constexpr double kMaxRatio = 1.5;
-constexpr int kRawFiles = 4;
+constexpr double kMaxFoldRatio = 1.5;
+constexpr int kRawFoldFiles = 4;
 
 // The raw counterpart: reads and writes as much as the base that comes of it,
 // and does not read the deltas.
@@ -26,7 +26,7 @@ class RawFold {
 
   absl::Status Make() {
     CKPTDB_RETURN_IF_ERROR(MakeEmptyFolder(in_));
-    return RawWrite(in_, table_->payload(), {false, kRawFiles});
+    return RawWrite(in_, table_->payload(), {false, kRawFoldFiles});
   }
 
   Contestant As(const RawVariant& variant) {
@@ -39,7 +39,7 @@ class RawFold {
     };
     raw.run = [this, variant]() -> absl::Status {
       CKPTDB_RETURN_IF_ERROR(
-          RawRead(in_, table_->payload(), kRawFiles, variant));
+          RawRead(in_, table_->payload(), kRawFoldFiles, variant));
       return RawWrite(out_, table_->payload(), variant);
     };
     raw.finish = [this] { return Remove(out_); };
@@ -103,7 +103,7 @@ absl::Status RunFold(const BenchOptions& options, Report* report) {
                           TakeTurns("fold", contestants, options.repetitions));
   CaseResult result = Compare("fold", chain->table().bytes(), outcomes);
   result.figures = {{"peak_bytes", static_cast<double>(peak_bytes)}};
-  result.goals = {{"ratio", result.ratio(), kMaxRatio}};
+  result.goals = {{"ratio", result.ratio(), kMaxFoldRatio}};
   report->Add(std::move(result));
   return absl::OkStatus();
 }

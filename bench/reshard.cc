@@ -15,7 +15,7 @@ namespace ckptdb::bench {
 namespace {
 
 constexpr uint32_t kSavedRanks = 4;
-constexpr double kMaxRatio = 1.05;
+constexpr double kMaxReshardRatio = 1.05;
 
 // What this process has read by system calls, from the page cache or not.
 uint64_t BytesRead() {
@@ -123,7 +123,7 @@ absl::Status RunReshard(const BenchOptions& options, Report* report) {
     result.figures = {{"read_bytes", ours.bytes_read()}};
     result.goals = {{"read_bytes_ratio",
                      ours.bytes_read() / static_cast<double>(table->bytes()),
-                     kMaxRatio}};
+                     kMaxReshardRatio}};
     report->Add(std::move(result));
   }
   return absl::OkStatus();

@@ -17,11 +17,11 @@ namespace ckptdb::bench {
 namespace {
 
 constexpr double kMaxStepSeconds = 1e-6;
-constexpr double kMaxOpenSeconds = 0.5;
+constexpr double kMaxSaveSeconds = 0.5;
 constexpr double kMaxPlanSeconds = 0.001;
 constexpr int kStepsPerSample = 100'000;
-constexpr int kSavesPerRepetition = 10;
-constexpr double kMicrosPerSecond = 1e6;
+constexpr int kStepsPerRepetition = 10;
+constexpr double kMicrosInSecond = 1e6;
 
 // The manager of a store of many steps, all of which it keeps.
 class ManySteps {
@@ -94,7 +94,7 @@ absl::Status MeasureOpen(const BenchOptions& options, ManySteps* many,
                 options.repetitions));
   CaseResult result = Compare("stall/open", FileBytes(path), outcomes);
   result.figures = {{"steps", static_cast<double>(options.steps)}};
-  result.goals = {{"seconds", result.seconds.median, kMaxOpenSeconds}};
+  result.goals = {{"seconds", result.seconds.median, kMaxSaveSeconds}};
   report->Add(std::move(result));
   return absl::OkStatus();
 }
@@ -143,7 +143,7 @@ absl::Status MeasureSteps(const BenchOptions& options, ManySteps* many,
 
 // A report counts whole microseconds.
 double Seconds(int64_t micros) {
-  return static_cast<double>(std::max<int64_t>(micros, 1)) / kMicrosPerSecond;
+  return static_cast<double>(std::max<int64_t>(micros, 1)) / kMicrosInSecond;
 }
 
 absl::Status MeasurePlans(const BenchOptions& options, ManySteps* many,
@@ -151,7 +151,7 @@ absl::Status MeasurePlans(const BenchOptions& options, ManySteps* many,
   Outcome ours{"ours", {}};
   Outcome whole{"the whole save", {}};
   uint64_t bytes = 0;
-  for (int i = 0; i < options.repetitions * kSavesPerRepetition; ++i) {
+  for (int i = 0; i < options.repetitions * kStepsPerRepetition; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(const SaveReport saved, many->SaveStep());
     bytes = saved.result.stored_bytes;
     ours.samples.push_back({Seconds(saved.planning_micros), 0});

@@ -18,7 +18,7 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
-bool IsFolder(rocksdb::FileSystem* files, const std::string& path) {
+bool IsSurelyFolder(rocksdb::FileSystem* files, const std::string& path) {
   bool folder = false;
   const rocksdb::IOStatus status =
       files->IsDirectory(path, rocksdb::IOOptions(), &folder, nullptr);
@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
     const absl::StatusOr<std::string> bytes = ReadFile(files, path);
     // Gone, of another user who hides it, or a folder: it holds nothing.
     if (absl::IsNotFound(bytes.status()) ||
-        absl::IsPermissionDenied(bytes.status()) || IsFolder(files, path)) {
+        absl::IsPermissionDenied(bytes.status()) ||
+        IsSurelyFolder(files, path)) {
       continue;
     }
     CKPTDB_RETURN_IF_ERROR(bytes.status());

@@ -20,7 +20,7 @@ using rocksdb::IOStatus;
 // its compression and the low half of XXH64 of both.
 constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
-constexpr uint64_t kMagic = 0x88e241b785f4cff7;
+constexpr uint64_t kTableMagic = 0x88e241b785f4cff7;
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr char kXxHash64 = 3;
 constexpr absl::string_view kProperties = "rocksdb.properties";
@@ -58,9 +58,10 @@ class Tail {
   // RocksDB blames the MANIFEST for a table that was cut.
   bool HasMagic() {
     if (file_bytes_ < kFooterBytes) return false;
-    const auto magic = Read(file_bytes_ - sizeof(kMagic), sizeof(kMagic));
+    const auto magic =
+        Read(file_bytes_ - sizeof(kTableMagic), sizeof(kTableMagic));
     return !magic.has_value() ||
-           std::memcmp(magic->data(), &kMagic, sizeof(kMagic)) == 0;
+           std::memcmp(magic->data(), &kTableMagic, sizeof(kTableMagic)) == 0;
   }
 
   // The handle of the properties, where there is one to be found.

@@ -13,8 +13,8 @@ namespace ckptdb {
 namespace {
 
 using internal::CheckAtLeast;
-using internal::CheckName;
 using internal::CheckParts;
+using internal::CheckPolicyName;
 using internal::CheckSeconds;
 using internal::HavePassed;
 using Steps = absl::Span<const StepInfo>;
@@ -24,10 +24,10 @@ std::string Said(const std::string& name, bool yes) {
 }
 
 // A policy of one function.
-class Function : public KeepPolicy {
+class FunctionKeepPolicy : public KeepPolicy {
  public:
   using Answer = std::function<KeepAnswer(Steps, int64_t)>;
-  explicit Function(Answer answer) : answer_(std::move(answer)) {}
+  explicit FunctionKeepPolicy(Answer answer) : answer_(std::move(answer)) {}
   KeepAnswer Ask(Steps steps, int64_t now_micros) const override {
     return answer_(steps, now_micros);
   }
@@ -36,15 +36,15 @@ class Function : public KeepPolicy {
   const Answer answer_;
 };
 
-KeepPolicyPtr Make(Function::Answer answer) {
-  return std::make_shared<Function>(std::move(answer));
+KeepPolicyPtr MakeKeep(FunctionKeepPolicy::Answer answer) {
+  return std::make_shared<FunctionKeepPolicy>(std::move(answer));
 }
 
 // Of functions that need to know but one step at a time.
 template <typename Keeps, typename Why>
 KeepPolicyPtr MakeOfEach(Keeps keeps, Why why) {
-  return Make([keeps = std::move(keeps), why = std::move(why)](Steps steps,
-                                                               int64_t now) {
+  return MakeKeep([keeps = std::move(keeps), why = std::move(why)](
+                      Steps steps, int64_t now) {
     KeepAnswer answer;
     answer.keep.reserve(steps.size());
     for (const StepInfo& step : steps) answer.keep.push_back(keeps(step, now));
@@ -153,9 +153,9 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
 }
 
 // Of a step, kept when one policy says `decisive`, or else when none does.
-KeepPolicyPtr Compose(std::vector<KeepPolicyPtr> policies, bool decisive) {
-  return Make([policies = std::move(policies), decisive](Steps steps,
-                                                         int64_t now_micros) {
+KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
+  return MakeKeep([policies = std::move(policies), decisive](
+                      Steps steps, int64_t now_micros) {
     auto parts = std::make_shared<std::vector<KeepAnswer>>();
     KeepAnswer answer;
     answer.keep.assign(steps.size(), !decisive);
@@ -197,7 +197,7 @@ KeepPolicyPtr KeepAll() {
 
 absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("LatestN", "count", count, 0));
-  return Make([count](Steps steps, int64_t) {
+  return MakeKeep([count](Steps steps, int64_t) {
     const size_t all = steps.size();
     const size_t old =
         all - std::min<uint64_t>(all, static_cast<uint64_t>(count));
@@ -223,7 +223,7 @@ absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps) {
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds) {
   CKPTDB_RETURN_IF_ERROR(
       CheckSeconds("KeepEveryNSeconds", seconds, /*may_be_zero=*/false));
-  return Make(
+  return MakeKeep(
       [seconds](Steps steps, int64_t) { return KeepSpaced(steps, seconds); });
 }
 
@@ -232,7 +232,7 @@ absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options) {
   if (options.metric.empty()) {
     return absl::InvalidArgumentError("BestN: no metric is named");
   }
-  return Make([options = std::move(options)](Steps steps, int64_t) {
+  return MakeKeep([options = std::move(options)](Steps steps, int64_t) {
     return KeepBest(steps, options);
   });
 }
@@ -255,7 +255,7 @@ absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds) {
 
 absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name,
                                      KeepPredicate predicate) {
-  CKPTDB_RETURN_IF_ERROR(CheckName("KeepIf", name));
+  CKPTDB_RETURN_IF_ERROR(CheckPolicyName("KeepIf", name));
   if (predicate == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("KeepIf: predicate ", name, " is null"));
@@ -271,13 +271,13 @@ absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name,
 
 absl::StatusOr<KeepPolicyPtr> CustomKeep(std::string name,
                                          KeepFunction function) {
-  CKPTDB_RETURN_IF_ERROR(CheckName("CustomKeep", name));
+  CKPTDB_RETURN_IF_ERROR(CheckPolicyName("CustomKeep", name));
   if (function == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("CustomKeep: function ", name, " is null"));
   }
-  return Make([name = std::move(name), function = std::move(function)](
-                  Steps steps, int64_t now_micros) {
+  return MakeKeep([name = std::move(name), function = std::move(function)](
+                      Steps steps, int64_t now_micros) {
     KeepAnswer answer;
     answer.keep = function(steps, now_micros);
     const size_t answered = answer.keep.size();
@@ -292,22 +292,23 @@ absl::StatusOr<KeepPolicyPtr> CustomKeep(std::string name,
 
 absl::StatusOr<KeepPolicyPtr> AnyKeep(std::vector<KeepPolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AnyKeep", policies));
-  return Compose(std::move(policies), /*decisive=*/true);
+  return ComposeKeep(std::move(policies), /*decisive=*/true);
 }
 
 absl::StatusOr<KeepPolicyPtr> AllKeep(std::vector<KeepPolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AllKeep", policies));
-  return Compose(std::move(policies), /*decisive=*/false);
+  return ComposeKeep(std::move(policies), /*decisive=*/false);
 }
 
 absl::StatusOr<KeepPolicyPtr> NotKeep(KeepPolicyPtr policy) {
   CKPTDB_RETURN_IF_ERROR(
       CheckParts("NotKeep", std::vector<KeepPolicyPtr>{policy}));
-  return Make([policy = std::move(policy)](Steps steps, int64_t now_micros) {
-    KeepAnswer answer = policy->Ask(steps, now_micros);
-    answer.keep.flip();
-    return answer;
-  });
+  return MakeKeep(
+      [policy = std::move(policy)](Steps steps, int64_t now_micros) {
+        KeepAnswer answer = policy->Ask(steps, now_micros);
+        answer.keep.flip();
+        return answer;
+      });
 }
 
 }  // namespace ckptdb

@@ -20,8 +20,6 @@ constexpr char kDense[] = "dense";
 constexpr char kExtra[] = "extra";
 constexpr char kIoState[] = "io_state";
 
-using Outcome = LoadedItem::Outcome;
-
 bool IsCategory(absl::string_view pattern) {
   for (const char* each : {kSparse, kSparseOpt, kDense, kExtra, kIoState}) {
     if (pattern == each) return true;
@@ -309,11 +307,11 @@ class LoadPlan::Maker {
   static absl::Status Missing(const absl::Status& status,
                               PlannedItem* planned) {
     if (!absl::IsNotFound(status)) return status;
-    planned->item.outcome = Outcome::kMissing;
+    planned->item.outcome = LoadedItem::Outcome::kMissing;
     return absl::OkStatus();
   }
   static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
-    planned->item.outcome = Outcome::kMisfit;
+    planned->item.outcome = LoadedItem::Outcome::kMisfit;
     planned->item.detail = std::move(detail);
     return absl::OkStatus();
   }
@@ -360,8 +358,8 @@ absl::Status LoadPlan::CheckAll() const {
     const LoadedItem& item = planned.item;
     const std::string name =
         absl::StrCat(item.category, " \"", item.source, "\"");
-    if (item.outcome == Outcome::kMissing) missing.push_back(name);
-    if (item.outcome == Outcome::kMisfit) {
+    if (item.outcome == LoadedItem::Outcome::kMissing) missing.push_back(name);
+    if (item.outcome == LoadedItem::Outcome::kMisfit) {
       misfits.push_back(absl::StrCat(name, ": ", item.detail));
     }
   }

@@ -16,7 +16,7 @@ namespace {
 using internal::Json;
 using internal::ObjectReader;
 
-constexpr char kPlace[] = "manager";
+constexpr char kManager[] = "manager";
 // Of policies within policies.
 constexpr int kMaxDepth = 32;
 
@@ -244,9 +244,10 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
 
 absl::Status ReadManagerConfig(absl::string_view json,
                                ManagerOptions* options) {
-  CKPTDB_ASSIGN_OR_RETURN(const Json parsed, internal::ParseJson(kPlace, json));
+  CKPTDB_ASSIGN_OR_RETURN(const Json parsed,
+                          internal::ParseJson(kManager, json));
   ManagerOptions read = *options;
-  ObjectReader reader(kPlace, parsed);
+  ObjectReader reader(kManager, parsed);
   ReadDeciding(&reader, &read);
   ReadSaving(&reader, &read);
   ReadRest(&reader, &read);

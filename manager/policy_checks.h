@@ -35,8 +35,8 @@ inline absl::Status CheckSeconds(absl::string_view policy, double seconds,
                    may_be_zero ? "from 0" : "above 0", " to ", kMost));
 }
 
-inline absl::Status CheckName(absl::string_view policy,
-                              absl::string_view name) {
+inline absl::Status CheckPolicyName(absl::string_view policy,
+                                    absl::string_view name) {
   if (!name.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(policy, ": its name is empty"));

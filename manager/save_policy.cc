@@ -11,16 +11,16 @@ namespace ckptdb {
 namespace {
 
 using internal::CheckAtLeast;
-using internal::CheckName;
 using internal::CheckParts;
+using internal::CheckPolicyName;
 using internal::CheckSeconds;
 using internal::HavePassed;
 
 // A policy of one function.
-class Function : public SavePolicy {
+class FunctionSavePolicy : public SavePolicy {
  public:
   using Decision = std::function<Verdict(const SaveContext&)>;
-  explicit Function(Decision decide) : decide_(std::move(decide)) {}
+  explicit FunctionSavePolicy(Decision decide) : decide_(std::move(decide)) {}
   Verdict Decide(const SaveContext& context) const override {
     return decide_(context);
   }
@@ -29,8 +29,8 @@ class Function : public SavePolicy {
   const Decision decide_;
 };
 
-SavePolicyPtr Make(Function::Decision decide) {
-  return std::make_shared<Function>(std::move(decide));
+SavePolicyPtr MakeSave(FunctionSavePolicy::Decision decide) {
+  return std::make_shared<FunctionSavePolicy>(std::move(decide));
 }
 
 Verdict NotSooner(const SaveContext& context, double seconds) {
@@ -41,9 +41,9 @@ Verdict NotSooner(const SaveContext& context, double seconds) {
                                " seconds after step ", context.last->step)};
 }
 
-SavePolicyPtr Compose(std::vector<SavePolicyPtr> policies,
-                      Verdict (*combine)(const std::vector<Verdict>&)) {
-  return Make(
+SavePolicyPtr ComposeSave(std::vector<SavePolicyPtr> policies,
+                          Verdict (*combine)(const std::vector<Verdict>&)) {
+  return MakeSave(
       [policies = std::move(policies), combine](const SaveContext& context) {
         std::vector<Verdict> verdicts;
         for (const SavePolicyPtr& policy : policies) {
@@ -57,7 +57,7 @@ SavePolicyPtr Compose(std::vector<SavePolicyPtr> policies,
 
 absl::StatusOr<SavePolicyPtr> FixedInterval(int64_t steps) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("FixedInterval", "interval", steps, 1));
-  return Make([steps](const SaveContext& context) -> Verdict {
+  return MakeSave([steps](const SaveContext& context) -> Verdict {
     const bool yes = context.step % steps == 0;
     return {yes, absl::StrCat("step ", context.step, " is ", yes ? "a" : "no",
                               " multiple of ", steps)};
@@ -68,8 +68,8 @@ absl::StatusOr<SavePolicyPtr> SpecificSteps(std::vector<int64_t> steps) {
   for (const int64_t step : steps) {
     CKPTDB_RETURN_IF_ERROR(CheckAtLeast("SpecificSteps", "step", step, 0));
   }
-  return Make([all = std::set<int64_t>(steps.begin(), steps.end())](
-                  const SaveContext& context) -> Verdict {
+  return MakeSave([all = std::set<int64_t>(steps.begin(), steps.end())](
+                      const SaveContext& context) -> Verdict {
     const bool yes = all.contains(context.step);
     return {yes,
             absl::StrCat("step ", context.step, " is ", yes ? "one" : "none",
@@ -80,7 +80,7 @@ absl::StatusOr<SavePolicyPtr> SpecificSteps(std::vector<int64_t> steps) {
 absl::StatusOr<SavePolicyPtr> EveryNSeconds(double seconds) {
   CKPTDB_RETURN_IF_ERROR(
       CheckSeconds("EveryNSeconds", seconds, /*may_be_zero=*/false));
-  return Make([seconds](const SaveContext& context) {
+  return MakeSave([seconds](const SaveContext& context) {
     return NotSooner(context, seconds);
   });
 }
@@ -88,34 +88,34 @@ absl::StatusOr<SavePolicyPtr> EveryNSeconds(double seconds) {
 absl::StatusOr<SavePolicyPtr> Continuous(double seconds) {
   CKPTDB_RETURN_IF_ERROR(
       CheckSeconds("Continuous", seconds, /*may_be_zero=*/true));
-  return Make([seconds](const SaveContext& context) -> Verdict {
+  return MakeSave([seconds](const SaveContext& context) -> Verdict {
     if (context.saving) return {false, "a save is in progress"};
     return NotSooner(context, seconds);
   });
 }
 
 SavePolicyPtr InitialSave() {
-  return Make([](const SaveContext& context) -> Verdict {
+  return MakeSave([](const SaveContext& context) -> Verdict {
     if (!context.last.has_value()) return {true, "no step is saved yet"};
     return {false, absl::StrCat("step ", context.last->step, " is saved")};
   });
 }
 
 SavePolicyPtr OnPreemption() {
-  return Make([](const SaveContext& context) -> Verdict {
+  return MakeSave([](const SaveContext& context) -> Verdict {
     return {context.preempted,
             context.preempted ? "preempted" : "not preempted"};
   });
 }
 
 absl::StatusOr<SavePolicyPtr> SaveIf(std::string name, SaveFunction function) {
-  CKPTDB_RETURN_IF_ERROR(CheckName("SaveIf", name));
+  CKPTDB_RETURN_IF_ERROR(CheckPolicyName("SaveIf", name));
   if (function == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("SaveIf: function ", name, " is null"));
   }
-  return Make([name = std::move(name), function = std::move(function)](
-                  const SaveContext& context) -> Verdict {
+  return MakeSave([name = std::move(name), function = std::move(function)](
+                      const SaveContext& context) -> Verdict {
     const bool yes = function(context);
     return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
   });
@@ -123,18 +123,18 @@ absl::StatusOr<SavePolicyPtr> SaveIf(std::string name, SaveFunction function) {
 
 absl::StatusOr<SavePolicyPtr> AnySave(std::vector<SavePolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AnySave", policies));
-  return Compose(std::move(policies), AnyOf);
+  return ComposeSave(std::move(policies), AnyOf);
 }
 
 absl::StatusOr<SavePolicyPtr> AllSave(std::vector<SavePolicyPtr> policies) {
   CKPTDB_RETURN_IF_ERROR(CheckParts("AllSave", policies));
-  return Compose(std::move(policies), AllOf);
+  return ComposeSave(std::move(policies), AllOf);
 }
 
 absl::StatusOr<SavePolicyPtr> NotSave(SavePolicyPtr policy) {
   CKPTDB_RETURN_IF_ERROR(
       CheckParts("NotSave", std::vector<SavePolicyPtr>{policy}));
-  return Make([policy = std::move(policy)](const SaveContext& context) {
+  return MakeSave([policy = std::move(policy)](const SaveContext& context) {
     return Negate(policy->Decide(context));
   });
 }

@@ -19,24 +19,25 @@ using internal::Seal;
 using internal::SizeOf;
 using internal::ToStd;
 
-constexpr RecordKind kKind = RecordKind::kEvaluation;
+constexpr RecordKind kEvaluationKind = RecordKind::kEvaluation;
 
 absl::Status CheckRecord(const EvaluationRecord& record) {
   CKPTDB_RETURN_IF_ERROR(
-      internal::CheckVersion(kKind, "version", record.version));
+      internal::CheckVersion(kEvaluationKind, "version", record.version));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kEvaluationKind, "evaluation",
+                                                  record.evaluation));
   CKPTDB_RETURN_IF_ERROR(
-      internal::CheckNameField(kKind, "evaluation", record.evaluation));
+      internal::CheckNameField(kEvaluationKind, "group", record.group));
   CKPTDB_RETURN_IF_ERROR(
-      internal::CheckNameField(kKind, "group", record.group));
-  CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kKind, record.world_size));
-  return internal::CheckRank(kKind, record.rank, record.world_size);
+      internal::CheckWorldSize(kEvaluationKind, record.world_size));
+  return internal::CheckRank(kEvaluationKind, record.rank, record.world_size);
 }
 
 // Before anything is copied.
 absl::Status CheckSize(const fbs::EvaluationRecord& from) {
   const uint64_t bytes = SizeOf(from.meters()) + SizeOf(from.loader());
   if (bytes <= kMaxEvaluationBytes) return absl::OkStatus();
-  return internal::BadField(kKind, "meters and loader",
+  return internal::BadField(kEvaluationKind, "meters and loader",
                             absl::StrCat("are ", bytes, " bytes; the limit is ",
                                          kMaxEvaluationBytes));
 }
@@ -52,13 +53,13 @@ std::string EncodeEvaluationRecord(const EvaluationRecord& record) {
   builder.Finish(fbs::CreateEvaluationRecord(
       builder, record.version.step, record.version.attempt, evaluation, group,
       record.rank, record.world_size, record.part.processed, meters, loader));
-  return Seal(kKind, builder);
+  return Seal(kEvaluationKind, builder);
 }
 
 absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
     absl::string_view bytes) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto from,
-                          Opened<fbs::EvaluationRecord>::Open(kKind, bytes));
+  CKPTDB_ASSIGN_OR_RETURN(const auto from, Opened<fbs::EvaluationRecord>::Open(
+                                               kEvaluationKind, bytes));
   CKPTDB_RETURN_IF_ERROR(CheckSize(*from.operator->()));
   EvaluationRecord record;
   record.version = {from->step(), from->attempt()};

@@ -21,8 +21,6 @@
 namespace ckptdb::tool {
 namespace {
 
-constexpr TextTable::Alignment kRight = TextTable::kRight;
-
 std::string StateText(const ChainLink& link, const StepRecord& step) {
   if (link.version == step.version) return "this step";
   return link.is_step ? "a step" : "kept for others";
@@ -43,13 +41,13 @@ void AddLink(const ChainLink& link, std::string state, TextTable* table) {
 }
 
 std::string LinksText(const StepChain& chain, const StepRecord& step) {
-  TextTable table({{"STEP", kRight},
-                   {"ATTEMPT", kRight},
+  TextTable table({{"STEP", TextTable::kRight},
+                   {"ATTEMPT", TextTable::kRight},
                    {"KIND"},
-                   {"ROWS", kRight},
-                   {"ERASED", kRight},
-                   {"TABLES", kRight},
-                   {"SAVED", kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
+                   {"TABLES", TextTable::kRight},
+                   {"SAVED", TextTable::kRight},
                    {"NOW"}});
   for (const ChainLink& link : chain.links) {
     AddLink(link, StateText(link, step), &table);
@@ -86,7 +84,8 @@ std::string BaseText(const TableStart& start) {
 }
 
 std::string TablesText(const StepChain& chain) {
-  TextTable table({{"TABLE"}, {"BASE"}, {"DELTAS", kRight}, {"WHY BASE"}});
+  TextTable table(
+      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"WHY BASE"}});
   for (const TableStart& start : TableStarts(chain)) {
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);

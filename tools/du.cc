@@ -16,8 +16,6 @@
 namespace ckptdb::tool {
 namespace {
 
-constexpr TextTable::Alignment kRight = TextTable::kRight;
-
 std::string WhyText(HeldVersion::Why why) {
   switch (why) {
     case HeldVersion::Why::kReferenced:
@@ -35,10 +33,10 @@ std::string WhyText(HeldVersion::Why why) {
 }
 
 void PrintSteps(const Usage& usage, std::ostream* out) {
-  TextTable table({{"STEP", kRight},
-                   {"ATTEMPT", kRight},
-                   {"OWN", kRight},
-                   {"BORROWED", kRight}});
+  TextTable table({{"STEP", TextTable::kRight},
+                   {"ATTEMPT", TextTable::kRight},
+                   {"OWN", TextTable::kRight},
+                   {"BORROWED", TextTable::kRight}});
   for (const StepUsage& step : usage.steps) {
     table.AddRow(
         {absl::StrCat(step.version.step), absl::StrCat(step.version.attempt),
@@ -50,9 +48,9 @@ void PrintSteps(const Usage& usage, std::ostream* out) {
 void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
                  std::ostream* out) {
   if (usage.others.empty()) return;
-  TextTable table({{"STEP", kRight},
-                   {"ATTEMPT", kRight},
-                   {"BYTES", kRight},
+  TextTable table({{"STEP", TextTable::kRight},
+                   {"ATTEMPT", TextTable::kRight},
+                   {"BYTES", TextTable::kRight},
                    {"KEPT AS"},
                    {"WHAT FOR"}});
   for (const HeldVersion& other : usage.others) {
@@ -90,7 +88,7 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   PrintSteps(usage, out);
   PrintOthers(usage, steps, out);
   const uint64_t referenced = ReferencedBytes(usage);
-  TextTable table({{""}, {"", kRight}});
+  TextTable table({{""}, {"", TextTable::kRight}});
   table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
   table.AddRow({"kept for steps", FormatBytes(referenced)});
   table.AddRow({"others", FormatBytes(OtherBytes(usage) - referenced)});

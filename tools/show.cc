@@ -20,8 +20,6 @@
 namespace ckptdb::tool {
 namespace {
 
-constexpr TextTable::Alignment kRight = TextTable::kRight;
-
 std::string VersionsText(const std::vector<Version>& versions) {
   if (versions.empty()) return "-";
   return absl::StrJoin(versions, ", ",
@@ -61,7 +59,7 @@ std::string RecordText(const StepRecord& record, int64_t now_micros) {
 }
 
 std::string MetricsText(const Metrics& metrics) {
-  TextTable table({{""}, {"", kRight}}, 2);
+  TextTable table({{""}, {"", TextTable::kRight}}, 2);
   for (const auto& [name, value] : metrics) {
     table.AddRow({Printable(name), absl::StrFormat("%.9g", value)});
   }
@@ -85,12 +83,12 @@ void AddTotals(std::string name, const Totals& totals, TextTable* table) {
 
 std::string KindsText(absl::Span<const RankRecord> ranks) {
   TextTable table({{"KIND"},
-                   {"ITEMS", kRight},
-                   {"ROWS", kRight},
-                   {"ERASED", kRight},
-                   {"BYTES", kRight},
-                   {"STORED", kRight},
-                   {"BORROWED", kRight}},
+                   {"ITEMS", TextTable::kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
+                   {"BYTES", TextTable::kRight},
+                   {"STORED", TextTable::kRight},
+                   {"BORROWED", TextTable::kRight}},
                   2);
   for (ItemKind kind : kItemKinds) {
     AddTotals(Str(ItemKindName(kind)), TotalsOfKind(ranks, kind), &table);
@@ -106,13 +104,13 @@ std::string SlicesText(const StepRecord& record, size_t rank) {
 }
 
 std::string RanksText(const StepReader& step) {
-  TextTable table({{"RANK", kRight},
+  TextTable table({{"RANK", TextTable::kRight},
                    {"SLICES"},
-                   {"ITEMS", kRight},
-                   {"ROWS", kRight},
-                   {"ERASED", kRight},
-                   {"BYTES", kRight},
-                   {"STORED", kRight},
+                   {"ITEMS", TextTable::kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
+                   {"BYTES", TextTable::kRight},
+                   {"STORED", TextTable::kRight},
                    {"DIGEST"}},
                   2);
   const std::vector<uint64_t>& digests = step.record().rank_digests;

@@ -15,7 +15,7 @@ bool ParseStep(const std::string& text, int64_t* step) {
 }
 
 // CLI11 takes a text as what is wrong, an empty one as nothing is.
-std::string Complaint(const std::string& text) {
+std::string StepComplaint(const std::string& text) {
   return std::string(CheckStepText(text).message());
 }
 
@@ -23,7 +23,7 @@ template <typename T>
 CLI::Option* Add(CLI::App* app, T* steps, const char* meaning) {
   return app->add_option("STEP", *steps, meaning)
       ->type_name("")
-      ->check(Complaint);
+      ->check(StepComplaint);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ void AddOptionalStep(CLI::App* app, std::string* step) {
 void AddStepOption(CLI::App* app, std::string* step) {
   app->add_option("--step", *step, "of this step; default: latest")
       ->type_name("STEP")
-      ->check(Complaint);
+      ->check(StepComplaint);
 }
 
 void AddSteps(CLI::App* app, std::vector<std::string>* steps) {

@@ -12,8 +12,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMinId = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMaxId = std::numeric_limits<int64_t>::max();
 
 // Changes that will not do: the table is saved whole, and says why.
 class BaseReasonTest : public DeltaFixture {
@@ -147,7 +147,7 @@ TEST_F(BadChangesTest, UpsertedAndErased) {
     content_ = UserContent({1, 2}, hash);
     parent_.reset();
     SaveNext(1);
-    for (const int64_t id : {int64_t{0}, int64_t{-5}, kMin, kMax}) {
+    for (const int64_t id : {int64_t{0}, int64_t{-5}, kMinId, kMaxId}) {
       const Deltas both = {
           {"user",
            {{{1, RowOf(1, 1)}, {id, RowOf(id, 1)}}, {7, id, -9, 65543}}}};

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct ModelStep {
+struct SavedStep {
   std::vector<RankContent> ranks;
   Metrics metrics;
   uint64_t saved = 0;  // counts the saves
@@ -38,7 +38,7 @@ class ModelTest : public StoreFixture {
     std::advance(it, static_cast<ptrdiff_t>(Below(steps_.size())));
     return it->first;
   }
-  ModelStep* Find(int64_t step) {
+  SavedStep* Find(int64_t step) {
     const auto it = steps_.find(step);
     return it == steps_.end() ? nullptr : &it->second;
   }
@@ -125,7 +125,7 @@ class ModelTest : public StoreFixture {
   }
   absl::StatusCode SaveOutcome(const SaveSpec& spec,
                                const std::vector<int64_t>& retire) {
-    const ModelStep* existing = Find(spec.step);
+    const SavedStep* existing = Find(spec.step);
     if (existing != nullptr && !spec.overwrite) {
       return absl::StatusCode::kAlreadyExists;
     }
@@ -184,7 +184,7 @@ class ModelTest : public StoreFixture {
 
   void DoDelete() {
     const int64_t step = AnyStep();
-    const ModelStep* model = Find(step);
+    const SavedStep* model = Find(step);
     const absl::Status status = store_->Delete(step);
     const absl::StatusCode expected =
         model == nullptr ? absl::StatusCode::kNotFound
@@ -196,7 +196,7 @@ class ModelTest : public StoreFixture {
 
   void DoFlag() {
     const int64_t step = AnyStep();
-    ModelStep* model = Find(step);
+    SavedStep* model = Find(step);
     const uint64_t kind = Below(5);
     const absl::Status status = kind == 0   ? store_->Quarantine(step)
                                 : kind == 1 ? store_->Pin(step)
@@ -237,7 +237,7 @@ class ModelTest : public StoreFixture {
     const std::vector<StepRecord> records = store_->Steps();
     ASSERT_EQ(records.size(), steps_.size());
     size_t i = 0;
-    const std::pair<const int64_t, ModelStep>* latest = nullptr;
+    const std::pair<const int64_t, SavedStep>* latest = nullptr;
     for (const auto& entry : steps_) {
       const auto& [step, model] = entry;
       const StepRecord& record = records[i++];
@@ -261,7 +261,7 @@ class ModelTest : public StoreFixture {
   void CheckStep() {
     if (steps_.empty()) return;
     const int64_t step = AnyStep();
-    const ModelStep* model = Find(step);
+    const SavedStep* model = Find(step);
     if (model != nullptr) return ExpectStep(step, model->ranks);
     EXPECT_THAT(store_->OpenStep(step),
                 StatusIs(absl::StatusCode::kNotFound, HasSubstr("step")));
@@ -290,7 +290,7 @@ class ModelTest : public StoreFixture {
   }
 
   std::mt19937_64 random_;
-  std::map<int64_t, ModelStep> steps_;
+  std::map<int64_t, SavedStep> steps_;
   std::vector<RankContent> last_;
   uint64_t saves_ = 0;
 };

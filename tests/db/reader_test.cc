@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint64_t kBulk = uint64_t{9} << 20;
+constexpr uint64_t kLargeBytes = uint64_t{9} << 20;
 
 class ReaderTest : public StoreFixture {
  protected:
@@ -178,7 +178,7 @@ class LeaseTest : public ReaderTest {
   void ExpectFreed() {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
     EXPECT_THAT(usage.others, IsEmpty());
-    EXPECT_LT(usage.disk_bytes, kBulk);
+    EXPECT_LT(usage.disk_bytes, kLargeBytes);
   }
 };
 
@@ -363,8 +363,8 @@ TEST_F(ReaderTest, UsageIsTheOwners) {
   ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage());
   ASSERT_THAT(usage.steps, SizeIs(1));
   EXPECT_EQ(usage.steps[0].version.step, 1);
-  EXPECT_GE(usage.steps[0].own_bytes, kBulk);
-  EXPECT_GE(usage.disk_bytes, kBulk);
+  EXPECT_GE(usage.steps[0].own_bytes, kLargeBytes);
+  EXPECT_GE(usage.disk_bytes, kLargeBytes);
 }
 
 // An owner that saves, overwrites, retires and sweeps all the time, and a

@@ -18,9 +18,9 @@ using ::testing::UnorderedElementsAre;
 
 using Ids = std::vector<int64_t>;
 
-constexpr int64_t kRows = 100'000;
+constexpr int64_t kTableRows = 100'000;
 
-Ids Range(int64_t first, int64_t count) {
+Ids IdsFrom(int64_t first, int64_t count) {
   Ids ids(static_cast<size_t>(count));
   for (size_t i = 0; i < ids.size(); ++i) {
     ids[i] = first + static_cast<int64_t>(i);
@@ -44,10 +44,10 @@ RowChanges Take(ConsumerId consumer, RowTracker* tracker) {
 }
 
 // In batches, as a trainer does.
-void Mark(int64_t first, int64_t count, RowTracker* tracker) {
+void MarkRange(int64_t first, int64_t count, RowTracker* tracker) {
   constexpr int64_t kBatch = 1000;
   for (int64_t at = 0; at < count; at += kBatch) {
-    tracker->MarkUpserted(Range(first + at, std::min(kBatch, count - at)));
+    tracker->MarkUpserted(IdsFrom(first + at, std::min(kBatch, count - at)));
   }
 }
 
@@ -58,16 +58,16 @@ std::string OverBound(uint64_t max_bytes) {
 bool Fits(uint64_t max_bytes) {
   RowTracker tracker({.max_bytes = max_bytes});
   const ConsumerId saves = Join("checkpoint", &tracker);
-  Mark(0, kRows, &tracker);
+  MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), max_bytes);
   return Take(saves, &tracker).complete;
 }
 
-// A bound at which kRows rows fit, and one byte below it they do not.
+// A bound at which kTableRows rows fit, and one byte below it they do not.
 uint64_t NeededBytes() {
   static const uint64_t kNeeded = [] {
-    uint64_t fits = 100 * kRows;
-    for (uint64_t too_little = kRows; fits - too_little > 1;) {
+    uint64_t fits = 100 * kTableRows;
+    for (uint64_t too_little = kTableRows; fits - too_little > 1;) {
       const uint64_t middle = too_little + (fits - too_little) / 2;
       (Fits(middle) ? fits : too_little) = middle;
     }
@@ -77,18 +77,18 @@ uint64_t NeededBytes() {
 }
 
 TEST(RowTrackerMemoryTest, ARowTakesLittleMoreThanItsId) {
-  EXPECT_GE(NeededBytes(), 8 * kRows);
-  EXPECT_LE(NeededBytes(), 16 * kRows);
+  EXPECT_GE(NeededBytes(), 8 * kTableRows);
+  EXPECT_LE(NeededBytes(), 16 * kTableRows);
 }
 
 TEST(RowTrackerMemoryTest, AtTheBoundNothingIsLost) {
   RowTracker tracker({.max_bytes = NeededBytes()});
   const ConsumerId saves = Join("checkpoint", &tracker);
-  Mark(0, kRows, &tracker);
+  MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), NeededBytes());
   const RowChanges changes = Take(saves, &tracker);
   EXPECT_TRUE(changes.complete);
-  EXPECT_THAT(changes.upserted, SizeIs(kRows));
+  EXPECT_THAT(changes.upserted, SizeIs(kTableRows));
 }
 
 TEST(RowTrackerMemoryTest, OneByteLessIsTooLittle) {
@@ -96,7 +96,7 @@ TEST(RowTrackerMemoryTest, OneByteLessIsTooLittle) {
   RowTracker tracker({.max_bytes = max_bytes});
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
-  Mark(0, kRows, &tracker);
+  MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), max_bytes);
   for (const ConsumerId consumer : {saves, feed}) {
     const RowChanges changes = Take(consumer, &tracker);
@@ -115,7 +115,7 @@ bool FitsRepeatedly(int64_t rows) {
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
   for (int round = 0; round < 4; ++round) {
-    Mark(0, rows, &tracker);
+    MarkRange(0, rows, &tracker);
     Take(feed, &tracker);
     EXPECT_LE(tracker.memory_bytes(), kMaxBytes);
   }
@@ -134,8 +134,8 @@ TEST(RowTrackerMemoryTest, TheBoundIsNeverPassed) {
        {uint64_t{0}, uint64_t{10'000}, uint64_t{30'000}, uint64_t{300'000}}) {
     RowTracker tracker({.max_bytes = max_bytes});
     const ConsumerId saves = Join("checkpoint", &tracker);
-    for (int64_t first = 0; first < kRows; first += 10'000) {
-      Mark(first, 10'000, &tracker);
+    for (int64_t first = 0; first < kTableRows; first += 10'000) {
+      MarkRange(first, 10'000, &tracker);
       // But for a filter, which comes before the log.
       EXPECT_LE(tracker.memory_bytes(), std::max<uint64_t>(max_bytes, 20'000));
     }
@@ -147,15 +147,15 @@ TEST(RowTrackerMemoryTest, AfterTheBoundItTracksAgain) {
   RowTracker tracker({.max_bytes = NeededBytes()});
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
-  Mark(0, 2 * kRows, &tracker);
+  MarkRange(0, 2 * kTableRows, &tracker);
   const uint64_t after_drop = tracker.memory_bytes();
   EXPECT_LT(after_drop, NeededBytes() / 2);
   // Nobody wants these: all next sets are bases.
-  Mark(0, 2 * kRows, &tracker);
+  MarkRange(0, 2 * kTableRows, &tracker);
   EXPECT_EQ(tracker.memory_bytes(), after_drop);
 
   EXPECT_FALSE(Take(saves, &tracker).complete);
-  Mark(5, 10, &tracker);
+  MarkRange(5, 10, &tracker);
   tracker.MarkErased({7});
   const RowChanges changes = Take(saves, &tracker);
   EXPECT_TRUE(changes.complete);
@@ -173,7 +173,7 @@ TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
   tracker.MarkUpserted({1});
   RowChanges before = Take(saves, &tracker);
   RowChanges older = Take(saves, &tracker);
-  Mark(0, 2 * kRows, &tracker);
+  MarkRange(0, 2 * kTableRows, &tracker);
   EXPECT_OK(tracker.Return(saves, std::move(before)));
   RowChanges base = Take(saves, &tracker);
   EXPECT_THAT(base.reason, HasSubstr(OverBound(max_bytes)));
@@ -187,9 +187,9 @@ TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
   for (const bool returned : {false, true}) {
     RowTracker tracker({.max_bytes = kMaxBytes});
     const ConsumerId saves = Join("checkpoint", &tracker);
-    Mark(0, 11 * kRows, &tracker);
+    MarkRange(0, 11 * kTableRows, &tracker);
     RowChanges changes = Take(saves, &tracker);
-    Mark(11 * kRows, 11 * kRows, &tracker);
+    MarkRange(11 * kTableRows, 11 * kTableRows, &tracker);
     if (returned) {
       EXPECT_OK(tracker.Return(saves, std::move(changes)));
     }
@@ -221,7 +221,7 @@ TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
 TEST(RowTrackerMemoryTest, RepetitionsOfFewIdsAreMerged) {
   RowTracker tracker;
   const ConsumerId saves = Join("checkpoint", &tracker);
-  const Ids ids = Range(0, 1000);
+  const Ids ids = IdsFrom(0, 1000);
   for (int i = 0; i < 2000; ++i) {
     tracker.MarkErased(ids);
     ASSERT_LT(tracker.memory_bytes(), 8'000'000);
@@ -239,16 +239,16 @@ TEST(RowTrackerMemoryTest, RepetitionsForALateConsumerAreMerged) {
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
   for (int minute = 0; minute < 60; ++minute) {
-    Mark(0, kRows, &tracker);
+    MarkRange(0, kTableRows, &tracker);
     tracker.MarkErased({minute, -1 - minute});
-    ASSERT_LT(tracker.memory_bytes(), 8 * 8 * kRows);
+    ASSERT_LT(tracker.memory_bytes(), 8 * 8 * kTableRows);
     const RowChanges changes = Take(feed, &tracker);
-    EXPECT_THAT(changes.upserted, SizeIs(kRows - 1));
+    EXPECT_THAT(changes.upserted, SizeIs(kTableRows - 1));
     EXPECT_THAT(changes.erased, UnorderedElementsAre(minute, -1 - minute));
   }
   tracker.MarkErased({5});
   const RowChanges changes = Take(saves, &tracker);
-  EXPECT_THAT(changes.upserted, SizeIs(kRows - 2));
+  EXPECT_THAT(changes.upserted, SizeIs(kTableRows - 2));
   EXPECT_THAT(changes.erased, SizeIs(62));
 }
 
@@ -256,7 +256,7 @@ TEST(RowTrackerMemoryTest, WhatOneConsumerTookIsKeptForTheOther) {
   RowTracker tracker;
   Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
-  Mark(0, kRows, &tracker);
+  MarkRange(0, kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   Take(feed, &tracker);
   EXPECT_EQ(tracker.memory_bytes(), marked);
@@ -265,7 +265,7 @@ TEST(RowTrackerMemoryTest, WhatOneConsumerTookIsKeptForTheOther) {
 TEST(RowTrackerMemoryTest, MemoryIsKeptForOneInterval) {
   RowTracker tracker;
   const ConsumerId saves = Join("checkpoint", &tracker);
-  Mark(0, 20 * kRows, &tracker);
+  MarkRange(0, 20 * kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   Take(saves, &tracker);
   EXPECT_GT(tracker.memory_bytes(), marked * 99 / 100);
@@ -278,7 +278,7 @@ TEST(RowTrackerMemoryTest, ARemovedConsumerKeepsNothing) {
   RowTracker tracker;
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
-  Mark(0, 20 * kRows, &tracker);
+  MarkRange(0, 20 * kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   EXPECT_OK(tracker.RemoveConsumer(saves));
   Take(feed, &tracker);
@@ -294,7 +294,7 @@ TEST(RowTrackerMemoryTest, ASetThatIsOutKeepsLaterMarks) {
   uint64_t marked = 0;
   {
     const RowChanges out = Take(saves, &tracker);
-    Mark(0, 20 * kRows, &tracker);
+    MarkRange(0, 20 * kTableRows, &tracker);
     marked = tracker.memory_bytes();
     Take(saves, &tracker);
     Take(saves, &tracker);
@@ -313,7 +313,7 @@ TEST(RowTrackerMemoryTest, ASetOlderThanABaseKeepsNothing) {
   EXPECT_TRUE(out.complete);
   EXPECT_OK(tracker.Return(saves, std::move(failed)));
   EXPECT_FALSE(Take(saves, &tracker).complete);
-  Mark(0, 20 * kRows, &tracker);
+  MarkRange(0, 20 * kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   Take(saves, &tracker);
   Take(saves, &tracker);

@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 
 using Ids = std::vector<int64_t>;
 
-constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLowestId = std::numeric_limits<int64_t>::min();
+constexpr int64_t kHighestId = std::numeric_limits<int64_t>::max();
 
 // `count` ids from `first` on, times `factor`.
 Ids Range(int64_t first, int64_t count, int64_t factor = 1) {
@@ -154,7 +154,8 @@ TEST_F(RowTrackerTest, TheNewestMarkWinsWhenTheFilterIsFull) {
 }
 
 TEST_F(RowTrackerTest, AnyIdCanBeMarked) {
-  const Ids ids = {0, 1, -1, kMin, kMax, kMin + 1, kMax - 1};
+  const Ids ids = {
+      0, 1, -1, kLowestId, kHighestId, kLowestId + 1, kHighestId - 1};
   tracker_.MarkUpserted(ids);
   EXPECT_THAT(Take(), Holds(ids, Ids{}));
   tracker_.MarkErased(ids);
@@ -194,10 +195,10 @@ TEST_F(RowTrackerTest, ConsumersTakeNothingFromEachOther) {
 }
 
 TEST_F(RowTrackerTest, AReturnedSetComesAgain) {
-  tracker_.MarkUpserted({1, kMin});
+  tracker_.MarkUpserted({1, kLowestId});
   tracker_.MarkErased({2});
   Return(Take());
-  EXPECT_THAT(Take(), Holds(Ids({1, kMin}), Ids{2}));
+  EXPECT_THAT(Take(), Holds(Ids({1, kLowestId}), Ids{2}));
   EXPECT_THAT(Take(), Holds(Ids{}, Ids{}));
 }
 

@@ -20,16 +20,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kMicros = 1'000'000;
 
 // Steps 1 to `count`; those of `ephemeral` are.
 RetentionState StateOf(int64_t count, const std::set<int64_t>& ephemeral = {}) {
   RetentionState state;
   for (int64_t step = 1; step <= count; ++step) {
-    state.steps.push_back({step, step * kSecond, ephemeral.contains(step), {}});
+    state.steps.push_back({step, step * kMicros, ephemeral.contains(step), {}});
   }
   state.newest = count;
-  state.now_micros = count * kSecond;
+  state.now_micros = count * kMicros;
   return state;
 }
 
@@ -123,20 +123,20 @@ class History {
 
   RetentionState Next() {
     RetentionState state;
-    int64_t time = 1'000 * kSecond;
+    int64_t time = 1'000 * kMicros;
     int64_t step = 0;
     const uint64_t count = Below(12);
     for (uint64_t i = 0; i <= count; ++i) {
       step += static_cast<int64_t>(1 + Below(5));
       // The clock jumps now and then, back too.
-      time += (static_cast<int64_t>(Below(40)) - 4) * kSecond;
+      time += (static_cast<int64_t>(Below(40)) - 4) * kMicros;
       StepInfo info{step, time, Below(4) == 0, {}};
       if (Below(4) != 0) info.metrics["auc"] = Metric();
       if (Below(6) == 0) state.held[step] = "pinned";
       state.steps.push_back(std::move(info));
     }
     state.newest = state.steps[Below(state.steps.size())].step;
-    state.now_micros = time + static_cast<int64_t>(Below(100)) * kSecond;
+    state.now_micros = time + static_cast<int64_t>(Below(100)) * kMicros;
     return state;
   }
   uint64_t Below(uint64_t bound) { return random_() % bound; }
@@ -198,7 +198,7 @@ TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
           permanent.begin(), permanent.end(),
           [&](const StepInfo& other) { return other.step > step.step; });
       const bool young = static_cast<double>(state.now_micros -
-                                             step.time_micros) <= age * kSecond;
+                                             step.time_micros) <= age * kMicros;
       return after < latest || IsAmongBest(step, permanent, best) ||
              (step.step % grid == 0 && young);
     };

@@ -16,9 +16,9 @@ namespace {
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr int64_t kSecond = 1'000'000;
+constexpr int64_t kOneSecond = 1'000'000;
 // A time like today's.
-constexpr int64_t kNow = 1'700'000'000 * kSecond;
+constexpr int64_t kNow = 1'700'000'000 * kOneSecond;
 
 SaveContext At(int64_t step) { return {.step = step, .now_micros = kNow}; }
 
@@ -39,7 +39,7 @@ void ExpectVerdict(const absl::StatusOr<SavePolicyPtr>& policy,
 }
 
 template <typename Policy>
-void ExpectInvalid(const Policy& policy, const std::string& words) {
+void ExpectNoPolicy(const Policy& policy, const std::string& words) {
   EXPECT_THAT(policy,
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
 }
@@ -65,9 +65,9 @@ TEST(SavePolicy, FixedInterval) {
 TEST(SavePolicy, FixedIntervalRefusesWhatIsNoInterval) {
   for (const int64_t interval :
        {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    ExpectInvalid(FixedInterval(interval), "FixedInterval: interval is " +
-                                               std::to_string(interval) +
-                                               "; it must be at least 1");
+    ExpectNoPolicy(FixedInterval(interval), "FixedInterval: interval is " +
+                                                std::to_string(interval) +
+                                                "; it must be at least 1");
   }
 }
 
@@ -80,7 +80,7 @@ TEST(SavePolicy, SpecificSteps) {
                 "step 4 is none of those that were asked for");
   ExpectVerdict(SpecificSteps({}), At(0), false,
                 "step 0 is none of those that were asked for");
-  ExpectInvalid(SpecificSteps({3, -2}), "SpecificSteps: step is -2");
+  ExpectNoPolicy(SpecificSteps({3, -2}), "SpecificSteps: step is -2");
 }
 
 TEST(SavePolicy, EveryNSeconds) {
@@ -107,11 +107,11 @@ TEST(SavePolicy, Continuous) {
 TEST(SavePolicy, SecondsThatAreNone) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double seconds : {-1.0, -infinity, infinity, std::nan(""), 2e11}) {
-    ExpectInvalid(EveryNSeconds(seconds), "EveryNSeconds: ");
-    ExpectInvalid(Continuous(seconds), "Continuous: ");
+    ExpectNoPolicy(EveryNSeconds(seconds), "EveryNSeconds: ");
+    ExpectNoPolicy(Continuous(seconds), "Continuous: ");
   }
-  ExpectInvalid(EveryNSeconds(0), "0 seconds are not above 0");
-  ExpectInvalid(Continuous(-0.5), "-0.5 seconds are not from 0");
+  ExpectNoPolicy(EveryNSeconds(0), "0 seconds are not above 0");
+  ExpectNoPolicy(Continuous(-0.5), "-0.5 seconds are not from 0");
 }
 
 TEST(SavePolicy, InitialSave) {
@@ -132,8 +132,8 @@ TEST(SavePolicy, SaveIf) {
   };
   ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd said yes");
   ExpectVerdict(SaveIf("odd", odd), At(8), false, "odd said no");
-  ExpectInvalid(SaveIf("", odd), "SaveIf: its name is empty");
-  ExpectInvalid(SaveIf("none", nullptr), "SaveIf: function none is null");
+  ExpectNoPolicy(SaveIf("", odd), "SaveIf: its name is empty");
+  ExpectNoPolicy(SaveIf("none", nullptr), "SaveIf: function none is null");
 }
 
 class SaveComposition : public ::testing::Test {
@@ -166,11 +166,11 @@ TEST_F(SaveComposition, NotWithinAll) {
 }
 
 TEST_F(SaveComposition, RefusesNothingAndNull) {
-  ExpectInvalid(AnySave({}), "AnySave: of no policies");
-  ExpectInvalid(AllSave({}), "AllSave: of no policies");
-  ExpectInvalid(AnySave({Every(2), nullptr}), "AnySave: policy 1 is null");
-  ExpectInvalid(AllSave({nullptr}), "AllSave: policy 0 is null");
-  ExpectInvalid(NotSave(nullptr), "NotSave: policy 0 is null");
+  ExpectNoPolicy(AnySave({}), "AnySave: of no policies");
+  ExpectNoPolicy(AllSave({}), "AllSave: of no policies");
+  ExpectNoPolicy(AnySave({Every(2), nullptr}), "AnySave: policy 1 is null");
+  ExpectNoPolicy(AllSave({nullptr}), "AllSave: policy 0 is null");
+  ExpectNoPolicy(NotSave(nullptr), "NotSave: policy 0 is null");
 }
 
 }  // namespace

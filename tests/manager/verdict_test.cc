@@ -18,10 +18,11 @@ TEST(Verdict, AnyOf) {
 }
 
 TEST(Verdict, AllOf) {
-  EXPECT_EQ(AllOf({kNo, kYes, kNeither, kAlso}), (Verdict{false, "c; d"}));
-  EXPECT_EQ(AllOf({kYes, kAlso}), (Verdict{true, "a; b"}));
-  EXPECT_EQ(AllOf({kYes}), kYes);
-  EXPECT_EQ(AllOf({kNo}), kNo);
+  EXPECT_EQ(ckptdb::AllOf({kNo, kYes, kNeither, kAlso}),
+            (Verdict{false, "c; d"}));
+  EXPECT_EQ(ckptdb::AllOf({kYes, kAlso}), (Verdict{true, "a; b"}));
+  EXPECT_EQ(ckptdb::AllOf({kYes}), kYes);
+  EXPECT_EQ(ckptdb::AllOf({kNo}), kNo);
 }
 
 TEST(Verdict, Negate) {

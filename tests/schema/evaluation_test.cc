@@ -16,7 +16,7 @@ using testing::SampleEvaluation;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-auto IsLoss(const std::string& words) {
+auto IsBadRecord(const std::string& words) {
   return StatusIs(absl::StatusCode::kDataLoss,
                   AllOf(StartsWith("evaluation record: "), HasSubstr(words)));
 }
@@ -41,21 +41,21 @@ TEST(EvaluationRecord, RoundTrip) {
 
 TEST(EvaluationRecord, WrongFields) {
   EXPECT_THAT(DecodeChanged([](auto* r) { r->version.step = -1; }),
-              IsLoss("version has step -1, below 0"));
+              IsBadRecord("version has step -1, below 0"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->version.attempt = 0; }),
-              IsLoss("version has attempt 0"));
+              IsBadRecord("version has attempt 0"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->evaluation = ""; }),
-              IsLoss("evaluation \"\" is empty"));
+              IsBadRecord("evaluation \"\" is empty"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->evaluation = "\xff"; }),
-              IsLoss("evaluation \"\\xff\" is not UTF-8 at byte 0"));
+              IsBadRecord("evaluation \"\\xff\" is not UTF-8 at byte 0"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->group = std::string("a\0", 2); }),
-              IsLoss("group \"a\\x00\" has a NUL at byte 1"));
+              IsBadRecord("group \"a\\x00\" has a NUL at byte 1"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = 0; }),
-              IsLoss("world size 0 is not in 1 to 65536"));
+              IsBadRecord("world size 0 is not in 1 to 65536"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = kMaxWorldSize + 1; }),
-              IsLoss("world size 65537 is not in 1 to 65536"));
+              IsBadRecord("world size 65537 is not in 1 to 65536"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->rank = 2; }),
-              IsLoss("rank 2 is not below the world size 2"));
+              IsBadRecord("rank 2 is not below the world size 2"));
 }
 
 TEST(EvaluationRecord, BytesBelowAtAndOverTheLimit) {
@@ -69,7 +69,7 @@ TEST(EvaluationRecord, BytesBelowAtAndOverTheLimit) {
   EXPECT_OK(sized(kMaxEvaluationBytes));
   EXPECT_THAT(
       sized(kMaxEvaluationBytes + 1),
-      IsLoss("meters and loader are 8388609 bytes; the limit is 8388608"));
+      IsBadRecord("meters and loader are 8388609 bytes; the limit is 8388608"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-auto IsLoss(const std::string& record, const std::string& words) {
+auto IsRecordLoss(const std::string& record, const std::string& words) {
   return StatusIs(absl::StatusCode::kDataLoss,
                   AllOf(StartsWith(record + ": "), HasSubstr(words)));
 }
@@ -86,16 +86,16 @@ TEST(FlatStepRecord, WhatIsRightDecodes) {
 
 TEST(FlatStepRecord, NumbersThatAreNone) {
   EXPECT_THAT(DecodeStepRecord(Encode({.kind = 2})),
-              IsLoss("step record", "kind 2 is neither full nor delta"));
+              IsRecordLoss("step record", "kind 2 is neither full nor delta"));
   EXPECT_THAT(DecodeStepRecord(Encode({.flags = 8})),
-              IsLoss("step record", "flags 8 has unknown ones"));
+              IsRecordLoss("step record", "flags 8 has unknown ones"));
 }
 
 TEST(FlatStepRecord, NamesThatAreThereTwice) {
   EXPECT_THAT(DecodeStepRecord(Encode({.metrics = {"auc", "x", "auc"}})),
-              IsLoss("step record", "metrics have \"auc\" twice"));
+              IsRecordLoss("step record", "metrics have \"auc\" twice"));
   EXPECT_THAT(DecodeStepRecord(Encode({.metadata = {"k", "k"}})),
-              IsLoss("step record", "user metadata have \"k\" twice"));
+              IsRecordLoss("step record", "user metadata have \"k\" twice"));
 }
 
 TEST(FlatStepRecord, WithoutARequiredField) {
@@ -105,7 +105,7 @@ TEST(FlatStepRecord, WithoutARequiredField) {
   step.add_library_version(library);
   builder.Finish(Offset<fbs::StepRecord>(builder.EndTable(8)));
   EXPECT_THAT(DecodeStepRecord(Sealed(RecordKind::kStep, builder)),
-              IsLoss("step record", "body is no valid FlatBuffer"));
+              IsRecordLoss("step record", "body is no valid FlatBuffer"));
 }
 
 // An item of a rank record by its numbers alone.
@@ -164,7 +164,8 @@ TEST(FlatRankRecord, NumbersThatAreNone) {
       {{.kind = 'R', .slot_dtype = 255}, "stored dtype 255 is not below 15"},
       {{.kind = 'R', .slot_codec = 9}, "stored codec 9 is not none"}};
   for (const auto& [item, words] : bad) {
-    EXPECT_THAT(DecodeRankRecord(Encode(item)), IsLoss("rank record", words));
+    EXPECT_THAT(DecodeRankRecord(Encode(item)),
+                IsRecordLoss("rank record", words));
   }
 }
 
@@ -177,7 +178,7 @@ TEST(FlatRankRecord, OneItemManyTimes) {
       builder.CreateVector(std::vector<Offset<fbs::Item>>(10000, item));
   builder.Finish(fbs::CreateRankRecord(builder, 3, 4, 0, items));
   EXPECT_THAT(DecodeRankRecord(Sealed(RecordKind::kRank, builder)),
-              IsLoss("rank record", "body is no valid FlatBuffer"));
+              IsRecordLoss("rank record", "body is no valid FlatBuffer"));
 }
 
 TEST(FlatRankRecord, ManyItemsThatShareTheirChunkHashes) {
@@ -194,7 +195,7 @@ TEST(FlatRankRecord, ManyItemsThatShareTheirChunkHashes) {
   builder.Finish(
       fbs::CreateRankRecord(builder, 3, 4, 0, builder.CreateVector(items)));
   EXPECT_THAT(DecodeRankRecord(Sealed(RecordKind::kRank, builder)),
-              IsLoss("rank record", "items share parts of "));
+              IsRecordLoss("rank record", "items share parts of "));
 }
 
 TEST(FlatStagedRank, ManyEntriesThatShareTheirValue) {
@@ -213,14 +214,14 @@ TEST(FlatStagedRank, ManyEntriesThatShareTheirValue) {
   builder.Finish(
       fbs::CreateStagedRank(builder, uuid, 3, 4, 0, 1, 0, entry_vector, value));
   EXPECT_THAT(DecodeStagedRank(Sealed(RecordKind::kStagedRank, builder)),
-              IsLoss("staged rank", "parts are shared in "));
+              IsRecordLoss("staged rank", "parts are shared in "));
 }
 
 TEST(FlatAttemptRecord, AbsentFieldsAreNotRight) {
   FlatBufferBuilder builder;
   builder.Finish(fbs::CreateAttemptRecord(builder));
   EXPECT_THAT(DecodeAttemptRecord(Sealed(RecordKind::kAttempt, builder)),
-              IsLoss("attempt record", "version has attempt 0"));
+              IsRecordLoss("attempt record", "version has attempt 0"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ std::string PageKey(const Version& version, uint32_t rank,
   return key;
 }
 
-auto IsBad(const std::string& key, const std::string& words) {
+auto IsBadKey(const std::string& key, const std::string& words) {
   return StatusIs(absl::StatusCode::kDataLoss,
                   AllOf(StartsWith("key " + absl::BytesToHexString(key) + " "),
                         HasSubstr(words)));
@@ -189,7 +189,7 @@ TEST(Keys, ParseRefusesEveryTruncation) {
       EXPECT_THAT(ParseDataKey(cut),
                   StatusIs(absl::StatusCode::kDataLoss, HasSubstr("key ")));
     }
-    EXPECT_THAT(ParseDataKey(key + "x"), IsBad(key + "x", "has no suffix"));
+    EXPECT_THAT(ParseDataKey(key + "x"), IsBadKey(key + "x", "has no suffix"));
   }
 }
 
@@ -214,7 +214,7 @@ TEST(Keys, ParseNamesTheFieldThatIsWrong) {
       {with(page, 19, 'X'), "names no kind of run"},
       {with(page, 20, '\x01'), "has slot 258; the limit is 256"}};
   for (const auto& [key, words] : bad) {
-    EXPECT_THAT(ParseDataKey(key), IsBad(key, words));
+    EXPECT_THAT(ParseDataKey(key), IsBadKey(key, words));
   }
 }
 
@@ -226,12 +226,12 @@ TEST(Keys, SlotsAtAndOverTheLimit) {
   EXPECT_OK(ParseDataKey(key(RunKind::kBase, kMaxSlots)));
   for (const uint16_t slot : {257, 0xfffe}) {
     EXPECT_THAT(ParseDataKey(key(RunKind::kDelta, slot)),
-                IsBad(key(RunKind::kDelta, slot), "the limit is 256"));
+                IsBadKey(key(RunKind::kDelta, slot), "the limit is 256"));
   }
   EXPECT_OK(ParseDataKey(key(RunKind::kDelta, kErasedSlot)));
-  EXPECT_THAT(
-      ParseDataKey(key(RunKind::kBase, kErasedSlot)),
-      IsBad(key(RunKind::kBase, kErasedSlot), "has erased ids in a base run"));
+  EXPECT_THAT(ParseDataKey(key(RunKind::kBase, kErasedSlot)),
+              IsBadKey(key(RunKind::kBase, kErasedSlot),
+                       "has erased ids in a base run"));
 }
 
 TEST(Keys, NamesAtAndOverTheLimit) {
@@ -241,7 +241,7 @@ TEST(Keys, NamesAtAndOverTheLimit) {
   EXPECT_OK(ParseDataKey(key(kMaxNameBytes - 1)));
   EXPECT_OK(ParseDataKey(key(kMaxNameBytes)));
   EXPECT_THAT(ParseDataKey(key(kMaxNameBytes + 1)),
-              IsBad(key(kMaxNameBytes + 1), "has a bad name"));
+              IsBadKey(key(kMaxNameBytes + 1), "has a bad name"));
 }
 
 TEST(Keys, PrefixEndIsTheFirstKeyAfterThePrefix) {
@@ -333,7 +333,7 @@ TEST(MetaKeys, ParseNamesWhatIsWrong) {
       {"a", "is no key of an attempt"},
       {"mm", "is no key of the root"}};
   for (const auto& [key, words] : bad) {
-    EXPECT_THAT(ParseMetaKey(key), IsBad(key, words));
+    EXPECT_THAT(ParseMetaKey(key), IsBadKey(key, words));
   }
 }
 

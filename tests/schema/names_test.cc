@@ -13,23 +13,23 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-auto IsBad(const std::string& words) {
+auto IsBadName(const std::string& words) {
   return StatusIs(absl::StatusCode::kInvalidArgument,
                   AllOf(StartsWith("item name \""), HasSubstr(words)));
 }
 
 TEST(CheckName, Lengths) {
-  EXPECT_THAT(CheckName("item name", ""), IsBad("is empty"));
+  EXPECT_THAT(CheckName("item name", ""), IsBadName("is empty"));
   EXPECT_OK(CheckName("item name", "a"));
   EXPECT_OK(CheckName("item name", std::string(kMaxNameBytes - 1, 'a')));
   EXPECT_OK(CheckName("item name", std::string(kMaxNameBytes, 'a')));
   EXPECT_THAT(CheckName("item name", std::string(kMaxNameBytes + 1, 'a')),
-              IsBad("...\" has 513 bytes; the limit is 512"));
+              IsBadName("...\" has 513 bytes; the limit is 512"));
 }
 
 TEST(CheckName, NulIsNamedWithItsPlace) {
   EXPECT_THAT(CheckName("item name", std::string("ab\0c", 4)),
-              IsBad("has a NUL at byte 2"));
+              IsBadName("has a NUL at byte 2"));
 }
 
 TEST(CheckName, Utf8OfEveryLength) {
@@ -49,7 +49,8 @@ TEST(CheckName, IllFormedUtf8) {
         "ab\xed\xa0\x80", "ab\xed\xbf\xbf", "ab\xf0\x8f\xbf\xbf",
         "ab\xf1\x80\x80", "ab\xf4\x90\x80\x80", "ab\xf5\x80\x80\x80",
         "ab\xff"}) {
-    EXPECT_THAT(CheckName("item name", name), IsBad("is not UTF-8 at byte 2"));
+    EXPECT_THAT(CheckName("item name", name),
+                IsBadName("is not UTF-8 at byte 2"));
   }
 }
 

@@ -20,7 +20,7 @@ using testing::MakePage;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-auto IsLoss(const std::string& words) {
+auto IsPageLoss(const std::string& words) {
   return StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words));
 }
 auto IsBadHeader(const std::string& words) {
@@ -119,7 +119,7 @@ TEST(Page, FinishWithHashStoresTheGivenHash) {
   builder.FinishWithHash(Codec::kNone, 3, 1, 1234);
   EXPECT_EQ(builder.raw_hash(), 1234u);
   EXPECT_THAT(Read(std::string(builder.entry()), 1),
-              IsLoss("is not the stored 4d2"));
+              IsPageLoss("is not the stored 4d2"));
 }
 
 TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
@@ -130,9 +130,9 @@ TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
   EXPECT_THAT(ParsePage(With(entry, 0, uint32_t{7})),
               IsBadHeader("magic 7, expected 1347701571"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{3})),
-              IsLoss("stored codec 3 is not none, lz4 or shuffle-lz4"));
+              IsPageLoss("stored codec 3 is not none, lz4 or shuffle-lz4"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{255})),
-              IsLoss("stored codec 255"));
+              IsPageLoss("stored codec 255"));
   EXPECT_THAT(ParsePage(With(entry, 5, uint8_t{2})),
               IsBadHeader("reserved 2, expected 0"));
   EXPECT_THAT(ParsePage(With(entry, 6, uint16_t{512})),
@@ -145,15 +145,15 @@ TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
               IsBadHeader("raw bytes " + std::to_string(kChunkBytes + 1) +
                           ", expected at most " + std::to_string(kChunkBytes)));
   EXPECT_THAT(Read(With(entry, 24, uint64_t{5}), 1),
-              IsLoss("is not the stored 5"));
+              IsPageLoss("is not the stored 5"));
   EXPECT_THAT(ParsePage(With(packed, 4, uint8_t{0})),
               IsBadHeader("raw bytes 1000, expected"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{1})),
               IsBadHeader("raw bytes 3, expected more than 3 under codec lz4"));
   EXPECT_THAT(Read(With(packed, 12, uint32_t{1001}), 1),
-              IsLoss("bytes of lz4 do not decode to 1001 bytes"));
+              IsPageLoss("bytes of lz4 do not decode to 1001 bytes"));
   EXPECT_THAT(Read(With(packed, 24, uint64_t{5}), 1),
-              IsLoss("is not the stored 5"));
+              IsPageLoss("is not the stored 5"));
   std::string unhashed = entry;
   unhashed[8] = 9;  // the count: nothing else tells that it is wrong
   EXPECT_THAT(ParsePage(unhashed), IsBadHeader("hash "));
@@ -165,8 +165,8 @@ TEST(Page, TheWrongShuffleIsFoundByTheHash) {
   const std::string entry = MakePage(raw, Codec::kShuffleLz4, 250, 4);
   ASSERT_OK_AND_ASSIGN(const std::string back, Read(entry, 4));
   EXPECT_EQ(back, raw);
-  EXPECT_THAT(Read(entry, 8), IsLoss("page hash "));
-  EXPECT_THAT(Read(With(entry, 4, uint8_t{1}), 4), IsLoss("page hash "));
+  EXPECT_THAT(Read(entry, 8), IsPageLoss("page hash "));
+  EXPECT_THAT(Read(With(entry, 4, uint8_t{1}), 4), IsPageLoss("page hash "));
 }
 
 std::vector<std::string> Entries() {
@@ -190,7 +190,7 @@ TEST(Page, EveryFlippedBitIsAnErrorOrChangesNothing) {
       if (read.ok() && bit >= kPageHeaderBytes * 8) {
         EXPECT_EQ(*read, raw) << "bit " << bit;
       } else {
-        EXPECT_THAT(read, IsLoss("")) << "bit " << bit;
+        EXPECT_THAT(read, IsPageLoss("")) << "bit " << bit;
       }
     }
   }
@@ -201,10 +201,10 @@ TEST(Page, EveryTruncationIsAnError) {
     for (size_t bytes = 0; bytes < entry.size(); ++bytes) {
       EXPECT_THAT(
           ParsePage(entry.substr(0, bytes)),
-          IsLoss(bytes < kPageHeaderBytes
-                     ? "entry of " + std::to_string(bytes) +
-                           " bytes is shorter than the 32 of a page header"
-                     : "page header: stored bytes "));
+          IsPageLoss(bytes < kPageHeaderBytes
+                         ? "entry of " + std::to_string(bytes) +
+                               " bytes is shorter than the 32 of a page header"
+                         : "page header: stored bytes "));
     }
     EXPECT_THAT(ParsePage(entry + "x"),
                 IsBadHeader("stored bytes " +

@@ -24,7 +24,7 @@ using testing::SampleStep;
 using ::testing::StartsWith;
 using testing::StatusIs;
 
-auto IsLoss(const std::string& record, const std::string& words) {
+auto IsLossOf(const std::string& record, const std::string& words) {
   return StatusIs(absl::StatusCode::kDataLoss,
                   AllOf(StartsWith(record + ": "), HasSubstr(words)));
 }
@@ -47,7 +47,7 @@ void ExpectGood(const std::function<void(StepRecord*)>& change) {
 
 void ExpectBad(const std::function<void(StepRecord*)>& change,
                const std::string& words) {
-  EXPECT_THAT(DecodeChanged(change), IsLoss("step record", words));
+  EXPECT_THAT(DecodeChanged(change), IsLossOf("step record", words));
 }
 
 TEST(StepRecord, RoundTripOfAllFields) {
@@ -379,13 +379,13 @@ TEST(AttemptRecord, WrongFields) {
     return DecodeAttemptRecord(EncodeAttemptRecord(record));
   };
   EXPECT_THAT(changed([](auto* r) { r->version.step = -1; }),
-              IsLoss("attempt record", "version has step -1, below 0"));
+              IsLossOf("attempt record", "version has step -1, below 0"));
   EXPECT_THAT(changed([](auto* r) { r->version.attempt = 0; }),
-              IsLoss("attempt record", "version has attempt 0"));
+              IsLossOf("attempt record", "version has attempt 0"));
   EXPECT_THAT(changed([](auto* r) { r->state = static_cast<AttemptState>(3); }),
-              IsLoss("attempt record", "state 3 is unknown"));
+              IsLossOf("attempt record", "state 3 is unknown"));
   EXPECT_THAT(changed([](auto* r) { r->folds = r->version.attempt; }),
-              IsLoss("attempt record", "folds attempt 9, not an older one"));
+              IsLossOf("attempt record", "folds attempt 9, not an older one"));
 }
 
 absl::StatusOr<RootRecord> DecodeChangedRoot(
@@ -403,17 +403,17 @@ TEST(RootRecord, RoundTrip) {
 
 TEST(RootRecord, WrongFields) {
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->next_attempt = 0; }),
-              IsLoss("root record", "next attempt 0 is none"));
+              IsLossOf("root record", "next attempt 0 is none"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->uuid = "a/b"; }),
-              IsLoss("root record",
-                     "uuid \"a/b\" of 3 bytes is not 1 to 64 "
-                     "letters, digits and hyphens"));
+              IsLossOf("root record",
+                       "uuid \"a/b\" of 3 bytes is not 1 to 64 "
+                       "letters, digits and hyphens"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->user_metadata["\xff"] = ""; }),
-              IsLoss("root record", "name of user metadata \"\\xff\""));
+              IsLossOf("root record", "name of user metadata \"\\xff\""));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) {
                 r->user_metadata = {{"a", std::string(kMaxMetadataBytes, 'x')}};
               }),
-              IsLoss("root record", "user metadata has over 1048576 bytes"));
+              IsLossOf("root record", "user metadata has over 1048576 bytes"));
 }
 
 absl::StatusOr<Lease> DecodeChangedLease(
@@ -430,16 +430,16 @@ TEST(Lease, RoundTrip) {
 
 TEST(Lease, WrongFields) {
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->uuid = ""; }),
-              IsLoss("lease", "uuid \"\" of 0 bytes"));
+              IsLossOf("lease", "uuid \"\" of 0 bytes"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->step = -4; }),
-              IsLoss("lease", "step -4 is below 0"));
+              IsLossOf("lease", "step -4 is below 0"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->versions[2].attempt = 0; }),
-              IsLoss("lease", "versions has attempt 0"));
+              IsLossOf("lease", "versions has attempt 0"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->versions[2].step = -1; }),
-              IsLoss("lease", "versions has step -1, below 0"));
+              IsLossOf("lease", "versions has step -1, below 0"));
   EXPECT_THAT(
       DecodeChangedLease([](auto* l) { l->versions[2] = l->versions[1]; }),
-      IsLoss("lease", "versions has step 20 attempt 5 twice"));
+      IsLossOf("lease", "versions has step 20 attempt 5 twice"));
 }
 
 }  // namespace

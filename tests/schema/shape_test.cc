@@ -15,7 +15,7 @@ using testing::StatusIs;
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-auto IsBad(const std::string& words) {
+auto IsBadShape(const std::string& words) {
   return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
 }
 
@@ -37,24 +37,25 @@ TEST(ElementCount, BytesAtBelowAndAboveTheLimit) {
   EXPECT_EQ(CountOf({kMax - 1}, 1), kMax - 1);
   EXPECT_EQ(CountOf({kMax}, 1), kMax);
   EXPECT_EQ(CountOf({kMax / 8}, 8), kMax / 8);
-  EXPECT_THAT(ElementCount(Shape{kMax / 8 + 1}, 8),
-              IsBad("shape [1152921504606846976] of 8-byte elements is over "
-                    "2^63 bytes"));
+  EXPECT_THAT(
+      ElementCount(Shape{kMax / 8 + 1}, 8),
+      IsBadShape("shape [1152921504606846976] of 8-byte elements is over "
+                 "2^63 bytes"));
   EXPECT_THAT(ElementCount(Shape{int64_t{1} << 32, int64_t{1} << 31}, 1),
-              IsBad("is over 2^63 bytes"));
+              IsBadShape("is over 2^63 bytes"));
 }
 
 TEST(ElementCount, DimensionsAtBelowAndAboveTheLimit) {
   EXPECT_EQ(CountOf(Shape(kMaxDimensions - 1, 1), 4), 1);
   EXPECT_EQ(CountOf(Shape(kMaxDimensions, 1), 4), 1);
   EXPECT_THAT(ElementCount(Shape(kMaxDimensions + 1, 1), 4),
-              IsBad("shape has 65 dimensions; the limit is 64"));
+              IsBadShape("shape has 65 dimensions; the limit is 64"));
 }
 
 TEST(ElementCount, NegativeDimensionsAreErrorsInEmptyTensorsToo) {
   EXPECT_THAT(ElementCount(Shape{3, -1}, 4),
-              IsBad("shape [3, -1] has a negative dimension"));
-  EXPECT_THAT(ElementCount(Shape{0, -1}, 4), IsBad("negative dimension"));
+              IsBadShape("shape [3, -1] has a negative dimension"));
+  EXPECT_THAT(ElementCount(Shape{0, -1}, 4), IsBadShape("negative dimension"));
 }
 
 TEST(CheckBoxWithin, AtAndOverEachEdge) {
@@ -73,10 +74,11 @@ TEST(CheckBoxWithin, AtAndOverEachEdge) {
                                          {{kMax, 0}, {kMax, 1}},
                                          {{0, 0, 0}, {4, 6, 1}}}) {
     EXPECT_THAT(CheckBoxWithin(box, global),
-                IsBad("shape " + ToString(box.shape) + " at offset " +
-                      ToString(box.offset) + " is not within [4, 6]"));
+                IsBadShape("shape " + ToString(box.shape) + " at offset " +
+                           ToString(box.offset) + " is not within [4, 6]"));
   }
-  EXPECT_THAT(CheckBoxWithin({{0}, {0}}, Shape{-1}), IsBad("not within [-1]"));
+  EXPECT_THAT(CheckBoxWithin({{0}, {0}}, Shape{-1}),
+              IsBadShape("not within [-1]"));
 }
 
 TEST(Intersect, FindsWhatBothCover) {

@@ -11,16 +11,16 @@
 namespace ckptdb::testing {
 namespace {
 
-constexpr uint32_t kWidth = 16;
+constexpr uint32_t kSampleWidth = 16;
 
 // A table "user" and a tensor "mlp.weight", in memory of their own.
 class Model {
  public:
   explicit Model(std::vector<int64_t> ids)
       : ids_(std::move(ids)),
-        embedding_(ids_.size() * kWidth),
+        embedding_(ids_.size() * kSampleWidth),
         freq_(ids_.size(), 7),
-        rows_(ids_, {{embedding_.data(), kWidth * sizeof(float)},
+        rows_(ids_, {{embedding_.data(), kSampleWidth * sizeof(float)},
                      {freq_.data(), sizeof(uint32_t)}}) {
     std::iota(embedding_.begin(), embedding_.end(), 0.25F);
     std::iota(weight_.begin(), weight_.end(), 1.5F);
@@ -30,7 +30,7 @@ class Model {
 
   void AddTable(RankState* state) const {
     state->AddTable("user",
-                    {{"embedding", DType::kF32, kWidth},
+                    {{"embedding", DType::kF32, kSampleWidth},
                      {"freq", DType::kU32, 1, Codec::kLz4}},
                     &rows_);
   }

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::StrEq;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kBadFile = absl::StatusCode::kInvalidArgument;
 
 class FileSourceTest : public ::testing::Test {
  protected:
@@ -101,7 +101,7 @@ TEST_F(FileSourceTest, ErrorsNameFileLineAndValue) {
   ASSERT_OK(source->Seek(source->tail()));
   Example example;
   EXPECT_THAT(source->Next(source->end(), &example),
-              StatusIs(kInvalid, StrEq(path_ + ":4: rating \"bad\" is not a "
+              StatusIs(kBadFile, StrEq(path_ + ":4: rating \"bad\" is not a "
                                                "finite number")));
 }
 
@@ -109,25 +109,25 @@ TEST_F(FileSourceTest, RefusesWhatIsNoLog) {
   EXPECT_THAT(FileSource::Open(dir_.path() + "/none", Format::kCriteo, 0.1),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/none")));
   EXPECT_THAT(FileSource::Open(dir_.path(), Format::kCriteo, 0.1),
-              StatusIs(kInvalid, HasSubstr("is a folder")));
+              StatusIs(kBadFile, HasSubstr("is a folder")));
   EXPECT_THAT(Open("", Format::kCriteo),
-              StatusIs(kInvalid, HasSubstr("is empty")));
+              StatusIs(kBadFile, HasSubstr("is empty")));
   EXPECT_THAT(Open("", Format::kMovieLens),
-              StatusIs(kInvalid, HasSubstr("has 0 examples")));
+              StatusIs(kBadFile, HasSubstr("has 0 examples")));
   EXPECT_THAT(Open(Ratings(1, "\n"), Format::kMovieLens),
-              StatusIs(kInvalid, HasSubstr("has 1 examples")));
+              StatusIs(kBadFile, HasSubstr("has 1 examples")));
   EXPECT_THAT(Open(Ratings(2, "\n"), Format::kCriteo),
-              StatusIs(kInvalid, AllOf(StartsWith(path_ + ":1: "),
+              StatusIs(kBadFile, AllOf(StartsWith(path_ + ":1: "),
                                        HasSubstr("not \"label\""))));
   EXPECT_THAT(Open(Ratings(9, "\n"), Format::kMovieLens, 1.0),
-              StatusIs(kInvalid, HasSubstr("holdout 1 ")));
+              StatusIs(kBadFile, HasSubstr("holdout 1 ")));
 }
 
 TEST_F(FileSourceTest, LimitsLines) {
   const std::string rest(kMaxLineBytes, '0');
   EXPECT_OK(Open(Ratings(2, "\n") + rest + "\n", Format::kMovieLens));
   EXPECT_THAT(Open(Ratings(2, "\n") + rest + "0\n", Format::kMovieLens),
-              StatusIs(kInvalid, StrEq(path_ + ":3: the line is longer than "
+              StatusIs(kBadFile, StrEq(path_ + ":3: the line is longer than "
                                                "65536 bytes")));
 }
 

@@ -13,7 +13,7 @@ namespace {
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
-EmbeddingTable MakeTable(int64_t rows) {
+EmbeddingTable TableOfRows(int64_t rows) {
   EmbeddingTable table({.name = "user", .dim = 3});
   for (int64_t i = 0; i < rows; ++i) table.Touch(i * 31 - 500, i);
   return table;
@@ -33,7 +33,7 @@ TEST(TableRowsTest, SlotsAreTheRow) {
 }
 
 TEST(TableRowsTest, AnEmptyTableHasNoBlocks) {
-  EXPECT_EQ(TableRowSource(MakeTable(0)).block_count(), 0u);
+  EXPECT_EQ(TableRowSource(TableOfRows(0)).block_count(), 0u);
 }
 
 // Hands each block over at odd addresses, as a scan may do.
@@ -57,7 +57,7 @@ void Copy(const TableRowSource& source, LiveRows* to) {
 }
 
 TEST(TableRowsTest, LiveRowsTakeWhatTheSourceGives) {
-  const EmbeddingTable table = MakeTable(10000);
+  const EmbeddingTable table = TableOfRows(10000);
   const TableRowSource source(table);
   EXPECT_EQ(source.block_count(), 3u);
   EmbeddingTable copy({.name = "user", .dim = 3});
@@ -78,7 +78,7 @@ std::vector<int64_t> SomeIds() {
 }
 
 TEST(TableRowsTest, SourceOfSomeRowsHasThese) {
-  const EmbeddingTable table = MakeTable(10000);
+  const EmbeddingTable table = TableOfRows(10000);
   const std::vector<int64_t> ids = SomeIds();
   ASSERT_OK_AND_ASSIGN(const TableRowSource source,
                        TableRowSource::Of(table, ids));
@@ -87,21 +87,21 @@ TEST(TableRowsTest, SourceOfSomeRowsHasThese) {
   LiveRows rows(&copy);
   ASSERT_NO_FATAL_FAILURE(Copy(source, &rows));
   EXPECT_EQ(copy.rows(), ids.size());
-  EmbeddingTable others = MakeTable(10000);
+  EmbeddingTable others = TableOfRows(10000);
   ASSERT_OK(LiveRows(&others).Erase(0, ids));
   ASSERT_NO_FATAL_FAILURE(Copy(TableRowSource(others), &rows));
   EXPECT_EQ(TableDigest(copy), TableDigest(table));
 }
 
 TEST(TableRowsTest, SourceOfARowThatIsNotThereIsAnError) {
-  const EmbeddingTable table = MakeTable(3);
+  const EmbeddingTable table = TableOfRows(3);
   EXPECT_THAT(TableRowSource::Of(table, {-500, 7}),
               StatusIs(absl::StatusCode::kInternal,
                        HasSubstr("row 7 of table \"user\"")));
 }
 
 TEST(TableRowsTest, LiveRowsEraseAndClear) {
-  EmbeddingTable table = MakeTable(10);
+  EmbeddingTable table = TableOfRows(10);
   LiveRows rows(&table);
   ASSERT_OK(rows.Erase(0, {-500, 12345}));  // the second one is not there
   EXPECT_EQ(rows.erased(), 2u);

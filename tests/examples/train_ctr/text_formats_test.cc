@@ -14,7 +14,7 @@ using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::StrEq;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kBadText = absl::StatusCode::kInvalidArgument;
 
 // A line of empty columns but for the label and one other.
 std::string CriteoLine(const std::string& label, int column = 0,
@@ -47,26 +47,26 @@ TEST(CriteoTest, SameValueOfTwoFieldsIsTwoIds) {
 TEST(CriteoTest, RefusesWrongValues) {
   Example example;
   EXPECT_THAT(ParseLine(Format::kCriteo, CriteoLine("2"), &example),
-              StatusIs(kInvalid, StrEq("label \"2\" is not 0 or 1")));
+              StatusIs(kBadText, StrEq("label \"2\" is not 0 or 1")));
   EXPECT_THAT(ParseLine(Format::kCriteo, CriteoLine("1", 3, "x1"), &example),
-              StatusIs(kInvalid, StrEq("I3 \"x1\" is not a finite number")));
+              StatusIs(kBadText, StrEq("I3 \"x1\" is not a finite number")));
   EXPECT_THAT(ParseLine(Format::kCriteo, CriteoLine("1", 13, "inf"), &example),
-              StatusIs(kInvalid, StrEq("I13 \"inf\" is not a finite number")));
+              StatusIs(kBadText, StrEq("I13 \"inf\" is not a finite number")));
   EXPECT_THAT(ParseLine(Format::kCriteo, "1,2,3", &example),
-              StatusIs(kInvalid, StrEq("the line has 3 columns, not 40")));
+              StatusIs(kBadText, StrEq("the line has 3 columns, not 40")));
   EXPECT_THAT(ParseLine(Format::kCriteo, CriteoLine("1") + ",", &example),
-              StatusIs(kInvalid, StrEq("the line has 41 columns, not 40")));
+              StatusIs(kBadText, StrEq("the line has 41 columns, not 40")));
 }
 
 TEST(CriteoTest, ChecksHeader) {
   EXPECT_OK(CheckHeader(Format::kCriteo, CriteoHeader()));
   EXPECT_THAT(CheckHeader(Format::kCriteo, "label,I1,X2"),
-              StatusIs(kInvalid, HasSubstr("column 3 of the header is \"X2\", "
+              StatusIs(kBadText, HasSubstr("column 3 of the header is \"X2\", "
                                            "not \"I2\"")));
   EXPECT_THAT(CheckHeader(Format::kCriteo, "label,I1"),
-              StatusIs(kInvalid, HasSubstr("2 columns, not 40")));
+              StatusIs(kBadText, HasSubstr("2 columns, not 40")));
   EXPECT_THAT(CheckHeader(Format::kCriteo, CriteoHeader() + ",C27"),
-              StatusIs(kInvalid, HasSubstr("41 columns, not 40")));
+              StatusIs(kBadText, HasSubstr("41 columns, not 40")));
 }
 
 TEST(CriteoTest, BucketsGrowWithTheValue) {
@@ -107,16 +107,16 @@ TEST(MovieLensTest, FourIsAClick) {
 TEST(MovieLensTest, RefusesWrongValues) {
   Example example;
   EXPECT_THAT(ParseLine(Format::kMovieLens, "a\t2\t3\t4", &example),
-              StatusIs(kInvalid, StrEq("user \"a\" is not an integer")));
+              StatusIs(kBadText, StrEq("user \"a\" is not an integer")));
   EXPECT_THAT(ParseLine(Format::kMovieLens, "1\t2.5\t3\t4", &example),
-              StatusIs(kInvalid, StrEq("item \"2.5\" is not an integer")));
+              StatusIs(kBadText, StrEq("item \"2.5\" is not an integer")));
   EXPECT_THAT(
       ParseLine(Format::kMovieLens, "1::2::good::4", &example),
-      StatusIs(kInvalid, StrEq("rating \"good\" is not a finite number")));
+      StatusIs(kBadText, StrEq("rating \"good\" is not a finite number")));
   EXPECT_THAT(ParseLine(Format::kMovieLens, "1::2::3::", &example),
-              StatusIs(kInvalid, StrEq("timestamp \"\" is not an integer")));
+              StatusIs(kBadText, StrEq("timestamp \"\" is not an integer")));
   EXPECT_THAT(ParseLine(Format::kMovieLens, "1 2 3 4", &example),
-              StatusIs(kInvalid, StrEq("the line has 1 columns, not 4")));
+              StatusIs(kBadText, StrEq("the line has 1 columns, not 4")));
 }
 
 TEST(FormatTest, NamesThem) {
@@ -124,7 +124,7 @@ TEST(FormatTest, NamesThem) {
   EXPECT_EQ(FormatName(format), "movielens");
   EXPECT_THAT(
       ParseFormat("csv"),
-      StatusIs(kInvalid, StrEq("format \"csv\" is not criteo or movielens")));
+      StatusIs(kBadText, StrEq("format \"csv\" is not criteo or movielens")));
 }
 
 }  // namespace
