@@ -4,6 +4,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16) # where CMAKE_UNITY_BUILD is set
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 find_program(CKPTDB_CCACHE ccache)
@@ -22,6 +23,9 @@ target_include_directories(ckptdb_compile INTERFACE
 target_compile_options(ckptdb_compile INTERFACE
                        -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Werror)
+# It takes a source that is compiled with others for a header.
+target_compile_options(
+  ckptdb_compile INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 
 set(CKPTDB_SANITIZE "" CACHE STRING
     "Sanitizers, as for -fsanitize (address,undefined or thread)")
