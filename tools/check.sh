@@ -3,18 +3,22 @@
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
 #
-# clang-tidy reads the compile commands of build/release, and those of
-# build/fuzz where it is configured. The last line printed is
-# "N passed, N failed": files checked by either program.
+# clang-tidy reads the compile commands of the preset `tidy`, which compiles
+# several sources as one: most of the time goes to what they include. It takes
+# each such unit that FILE is part of. The last line printed is
+# "N passed, N failed": files of clang-format, units of clang-tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
 export LC_ALL=C # one order for sort and comm
 
 tools/setup.sh
-cmake --preset release > /dev/null
+cmake --preset tidy > /dev/null
 # clang-tidy includes what flatc generates.
-cmake --build --preset release --target ckptdb_generated
+cmake --build --preset tidy --target ckptdb_generated
+# The units of tests are in the folder of the build: so is what they are checked
+# with.
+ln -sf "${root}/tests/.clang-tidy" build/tidy/tests/.clang-tidy
 
 list_sources() {
   if git rev-parse --is-inside-work-tree > /dev/null 2>&1; then
@@ -25,14 +29,6 @@ list_sources() {
   fi | while read -r file; do [[ ! -e ${file} ]] || echo "${file}"; done | sort
 }
 
-# The sources compiled by a preset, as paths from the root.
-list_compiled() {
-  local commands=build/$1/compile_commands.json
-  [[ ! -e ${commands} ]] ||
-    sed -n -E "s|^ *\"file\": \"${root}/(.*)\",?\$|\1|p" "${commands}" |
-    grep -v '^build/' | sort -u
-}
-
 work=$(mktemp -d)
 trap 'rm -rf "${work}"' EXIT
 
@@ -41,13 +37,6 @@ if [[ $# -gt 0 ]]; then
 else
   list_sources > "${work}/sources"
 fi
-list_compiled release > "${work}/release"
-if [[ ! -s ${work}/release ]]; then
-  echo "check.sh: no source in build/release/compile_commands.json" >&2
-  exit 1
-fi
-list_compiled fuzz | comm -23 - "${work}/release" > "${work}/fuzz" || true
-
 passed=$(wc -l < "${work}/sources")
 failed=0
 # All at once, which is faster; one by one to count those that fail.
@@ -60,26 +49,62 @@ if ! xargs -r clang-format --dry-run -Werror < "${work}/sources"; then
 fi
 echo "clang-format: ${passed} passed, ${failed} failed"
 
-# Prints one line a file that fails, "FAILED: file", after its warnings.
+# What misc-unused-using-decls and misc-unused-alias-decls look for, but only in
+# a file that is compiled by itself.
+unused=$(xargs -r awk '
+  function report(name) {
+    for (name in place)
+      if (count[name] == 1) print place[name] ": unused: " name
+    split("", place)
+    split("", count)
+  }
+  FNR == 1 { report() }
+  /^ *(using [A-Za-z0-9_:]+;|namespace [a-z_]+ = .*;)$/ {
+    name = $2
+    gsub(/.*::|;/, "", name)
+    place[name] = FILENAME ":" FNR
+  }
+  { words = split($0, word, /[^A-Za-z0-9_]+/)
+    for (i = 1; i <= words; ++i) ++count[word[i]] }
+  END { report() }' < <(grep '\.cc$' "${work}/sources"))
+if [[ -n ${unused} ]]; then
+  echo "${unused}"
+  failed=$((failed + $(wc -l <<< "${unused}")))
+fi
+
+# The units that have one of the sources.
+sed -n -E 's/^ *"file": "(.*)",?$/\1/p' build/tidy/compile_commands.json |
+  while read -r unit; do
+    if [[ ${unit} == */build/tidy/* ]]; then
+      sed -n -E "s|^#include \"${root}/(.*)\"$|\1|p" "${unit}"
+    else
+      echo "${unit#"${root}/"}"
+    fi | grep -x -F -f "${work}/sources" > /dev/null && echo "${unit}"
+  done > "${work}/units" || true
+if [[ $# -eq 0 && ! -s ${work}/units ]]; then
+  echo "check.sh: no unit in build/tidy/compile_commands.json" >&2
+  exit 1
+fi
+
+# Prints one line a unit that fails, "FAILED: file", after its warnings.
 tidy() {
   local output
-  if ! output=$(clang-tidy --quiet -p "build/$1" "$2" 2>&1); then
+  if ! output=$(clang-tidy --quiet -p build/tidy \
+    --checks=-bugprone-suspicious-include \
+    --header-filter="/include/ckptdb/|^$1/[a-z0-9_/]*[.]cc\$" "$2" 2>&1); then
     grep -v 'warnings\? .*generated\.$' <<< "${output}" || true
     echo "FAILED: $2"
   fi
 }
 export -f tidy
 
-for preset in release fuzz; do
-  comm -12 "${work}/${preset}" "${work}/sources" > "${work}/tidied"
-  xargs -r -P "$(nproc)" -n 1 bash -c 'tidy "$@"' tidy "${preset}" \
-    < "${work}/tidied" | tee "${work}/output"
-  count=$(wc -l < "${work}/tidied")
-  bad=$(grep -c '^FAILED: ' "${work}/output" || true)
-  echo "clang-tidy (${preset}): $((count - bad)) passed, ${bad} failed"
-  passed=$((passed + count - bad))
-  failed=$((failed + bad))
-done
+xargs -r -P "$(nproc)" -n 1 bash -c 'tidy "$@"' tidy "${root}" \
+  < "${work}/units" | tee "${work}/output"
+count=$(wc -l < "${work}/units")
+bad=$(grep -c '^FAILED: ' "${work}/output" || true)
+echo "clang-tidy: $((count - bad)) passed, ${bad} failed"
+passed=$((passed + count - bad))
+failed=$((failed + bad))
 
 echo "${passed} passed, ${failed} failed"
 [[ ${failed} -eq 0 ]]
