@@ -107,17 +107,17 @@ TEST(RowTrackerMemoryTest, OneByteLessIsTooLittle) {
   }
 }
 
-constexpr uint64_t kMaxBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTrackerBytes = uint64_t{16} << 20;
 
 // Each round is an interval of the feed, so that filters keep nothing back.
 bool FitsRepeatedly(int64_t rows) {
-  RowTracker tracker({.max_bytes = kMaxBytes});
+  RowTracker tracker({.max_bytes = kMaxTrackerBytes});
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);
   for (int round = 0; round < 4; ++round) {
     MarkRange(0, rows, &tracker);
     Take(feed, &tracker);
-    EXPECT_LE(tracker.memory_bytes(), kMaxBytes);
+    EXPECT_LE(tracker.memory_bytes(), kMaxTrackerBytes);
   }
   const RowChanges changes = Take(saves, &tracker);
   EXPECT_EQ(changes.upserted.size(), changes.complete ? rows : 0);
@@ -125,8 +125,8 @@ bool FitsRepeatedly(int64_t rows) {
 }
 
 TEST(RowTrackerMemoryTest, AnIdForSixteenBytesAlwaysFits) {
-  EXPECT_TRUE(FitsRepeatedly(kMaxBytes / 16));
-  EXPECT_FALSE(FitsRepeatedly(kMaxBytes / 8 + 1));
+  EXPECT_TRUE(FitsRepeatedly(kMaxTrackerBytes / 16));
+  EXPECT_FALSE(FitsRepeatedly(kMaxTrackerBytes / 8 + 1));
 }
 
 TEST(RowTrackerMemoryTest, TheBoundIsNeverPassed) {
@@ -185,7 +185,7 @@ TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
 
 TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
   for (const bool returned : {false, true}) {
-    RowTracker tracker({.max_bytes = kMaxBytes});
+    RowTracker tracker({.max_bytes = kMaxTrackerBytes});
     const ConsumerId saves = Join("checkpoint", &tracker);
     MarkRange(0, 11 * kTableRows, &tracker);
     RowChanges changes = Take(saves, &tracker);
@@ -193,7 +193,7 @@ TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
     if (returned) {
       EXPECT_OK(tracker.Return(saves, std::move(changes)));
     }
-    EXPECT_LE(tracker.memory_bytes(), kMaxBytes);
+    EXPECT_LE(tracker.memory_bytes(), kMaxTrackerBytes);
     EXPECT_EQ(Take(saves, &tracker).reason.empty(), !returned);
   }
 }

@@ -84,7 +84,7 @@ class SmallStoreTest : public StoreFixture {
 };
 
 // The middle of the first third of it, which is a block of values.
-void Damage(const std::filesystem::path& file) {
+void DamageFile(const std::filesystem::path& file) {
   std::string bytes = ReadFile(file);
   bytes[bytes.size() / 3] ^= 1;
   WriteFile(file, bytes);
@@ -135,7 +135,7 @@ TEST_F(SmallStoreTest, DamageInOneSaveLeavesTheOthersWhole) {
     SCOPED_TRACE(absl::StrCat("step ", damaged, " is damaged"));
     const std::filesystem::path& file = files[static_cast<size_t>(damaged)];
     const std::string whole = ReadFile(file);
-    Damage(file);
+    DamageFile(file);
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     for (int64_t step = 0; step < kSteps; ++step) {
       ASSERT_OK_AND_ASSIGN(const auto read, reader->OpenStep(step));
@@ -164,7 +164,7 @@ TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
   const std::vector<std::filesystem::path> files = FilesOfSaves();
   ASSERT_EQ(files.size(), size_t{kDamaged + 1});
   store_.reset();
-  Damage(files.back());
+  DamageFile(files.back());
   Reopen();
   save_up_to(kSteps);
   Reopen();
