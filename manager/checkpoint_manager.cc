@@ -53,12 +53,14 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
 
 // Without what is about saving, when nothing is to be saved.
 ManagerOptions Effective(ManagerOptions options) {
+  if (options.read_only) options.saving = false;
+  // Nobody would take what is marked.
+  if (!options.saving) options.deltas = false;
   if (!options.read_only) return options;
   options.store = {};
   options.stage = {};
   options.schedule = {};
   options.retention = {};
-  options.deltas = false;
   options.on_saved = nullptr;
   options.statistics_path.clear();
   return options;
@@ -154,6 +156,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::StepTo(int64_t step,
 absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {
   if (impl_->read_only()) return impl_->ReadOnlyError("Save");
+  if (!impl_->saving()) return impl_->SavingOffError();
   return impl_->Save(request);
 }
 absl::StatusOr<RestoreReport> CheckpointManager::Restore(

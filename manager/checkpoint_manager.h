@@ -129,6 +129,12 @@ struct ManagerOptions {
   // store, stage, schedule, retention, deltas, on_saved, statistics_path.
   // NotFound when there is no store. Default: false.
   bool read_only = false;
+  // Off, no step is saved: Step and StepTo count and say so, StartTraining and
+  // FinishTraining do nothing, Save is FailedPrecondition, and changed rows are
+  // not followed. A preemption is told to all ranks as ever. Restores and loads
+  // work, evaluations are kept, and the store is this manager's for writing:
+  // one that another job writes takes read_only. Default: true.
+  bool saving = true;
   // How often WaitForStep looks. Above 0. Default: 1 second.
   absl::Duration poll_every = absl::Seconds(1);
   StoreOptions store = {};
@@ -266,7 +272,8 @@ class CheckpointManager {
   // InvalidArgument unless it is after global_step().
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says.
-  // AlreadyExists when it is there.
+  // AlreadyExists when it is there; FailedPrecondition with
+  // ManagerOptions::saving off, as what was asked for is not done.
   absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
 
   // Puts a step into the model; the training goes on from it. NotFound when

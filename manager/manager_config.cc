@@ -201,6 +201,7 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
 }
 
 void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
+  reader->Read("saving", &options->saving);
   reader->Read("deltas", &options->deltas);
   reader->Read("base_every", &options->base_every);
   reader->Read("max_deltas", &options->bounds.max_deltas);

@@ -12,8 +12,8 @@
 // Keys are the names of ManagerOptions, and of what is in its schedule and its
 // retention; times are seconds:
 //
-//   path, read_only, permanent, ephemeral, ephemeral_cooldown_steps, keep,
-//   keep_ephemeral, removal, best, deltas, base_every, max_deltas,
+//   path, read_only, saving, permanent, ephemeral, ephemeral_cooldown_steps,
+//   keep, keep_ephemeral, removal, best, deltas, base_every, max_deltas,
 //   max_delta_ratio, abandoned, user_metadata, async, arena_bytes,
 //   copy_threads, busy, tolerated_failures, warn_waiting, first_save,
 //   preemption_grace, deadline, poll_every, io_state_resize, statistics_path,

@@ -7,6 +7,11 @@
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
+namespace {
+
+constexpr char kSavingOff[] = "ManagerOptions::saving is off";
+
+}  // namespace
 
 using internal::Announcement;
 
@@ -35,8 +40,14 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
       "step ", outcome.step, " is not saved: ", outcome.decision.why));
 }
 
+absl::Status CheckpointManager::Impl::SavingOffError() const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("Save: step ", global_step_, " of store \"", options_.path,
+                   "\" is not saved: ", kSavingOff));
+}
+
 absl::Status CheckpointManager::Impl::StartTraining() {
-  if (read_only()) return absl::OkStatus();
+  if (!saving()) return absl::OkStatus();
   const bool wanted =
       options_.first_save == FirstSave::kAlways ||
       (options_.first_save == FirstSave::kUnlessRestored && !restored_);
@@ -47,7 +58,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 }
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
-  if (read_only()) return absl::OkStatus();
+  if (!saving()) return absl::OkStatus();
   absl::Status status = WaitUntilFinished();
   if (global_step_ == 0 || IsSaved(global_step_)) return status;
   SaveRequest request;
@@ -140,6 +151,7 @@ void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
 }
 
 SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
+  if (!saving()) return {SaveKind::kNone, kSavingOff};
   SaveContext context;
   context.step = global_step_;
   context.now_micros = NowMicros();

@@ -53,6 +53,8 @@ class CheckpointManager::Impl {
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
   bool read_only() const { return options_.read_only; }
+  bool saving() const { return options_.saving; }
+  absl::Status SavingOffError() const;
   Reader* reader() { return reader_.get(); }
   // manager_read_only.cc
   absl::Status CheckAfterLast(int64_t step) const;

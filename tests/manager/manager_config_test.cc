@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 TEST(ManagerConfigTest, SetsWhatIsNamed) {
   ManagerOptions options;
   ASSERT_OK(ReadManagerConfig(R"({
-      "path": "p", "read_only": true, "ephemeral_cooldown_steps": 7,
+      "path": "p", "read_only": true, "saving": false,
+      "ephemeral_cooldown_steps": 7,
       "keep_ephemeral": 2, "removal": "ephemeral_only",
       "best": {"metric": "auc", "better": "min"}, "deltas": false,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
@@ -30,6 +31,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
                               &options));
   EXPECT_EQ(options.path, "p");
   EXPECT_TRUE(options.read_only);
+  EXPECT_FALSE(options.saving);
   EXPECT_EQ(options.schedule.ephemeral_cooldown_steps, 7);
   EXPECT_EQ(options.retention.keep_ephemeral, 2);
   EXPECT_EQ(options.retention.removal, Removal::kEphemeralOnly);

@@ -109,6 +109,48 @@ TEST_F(TrainingTest, NoFailureOfTheLastSaveIsTolerated) {
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
 }
 
+// Whatever asks for a save: the schedule, the beginning, the end, a
+// preemption. What is there is restored.
+TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  reports_.clear();
+  options_.saving = false;
+  options_.first_save = FirstSave::kAlways;
+  ASSERT_OK_AND_ASSIGN(const auto every, FixedInterval(1));
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       AnySave({every, OnPreemption()}));
+  Start();
+  ASSERT_OK_AND_ASSIGN(const RestoreReport restored, manager_->Restore());
+  EXPECT_EQ(restored.version.step, 2);
+  ASSERT_OK(manager_->StartTraining());
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_EQ(outcome.step, 3);
+  EXPECT_EQ(outcome.decision.kind, SaveKind::kNone);
+  EXPECT_EQ(outcome.decision.why, "ManagerOptions::saving is off");
+  EXPECT_FALSE(outcome.save.has_value());
+  EXPECT_TRUE(manager_->preempted());
+  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(3));
+  EXPECT_EQ(story.saved, "not saved: ManagerOptions::saving is off");
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(reports_, IsEmpty());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+}
+
+TEST_F(TrainingTest, ASaveThatWasAskedForIsAnErrorWithSavingOff) {
+  options_.saving = false;
+  Start();
+  TrainTo(3);
+  EXPECT_THAT(manager_->Save(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("step 3 of store \"" + options_.path +
+                                 "\" is not saved: ManagerOptions::saving")));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
 TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
   options_.tolerated_failures = 1;
   Start();

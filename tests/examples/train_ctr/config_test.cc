@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ConfigTest : public ::testing::Test {
  protected:
@@ -62,6 +63,19 @@ TEST_F(ConfigTest, SaysWhatIsSaved) {
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   // The first step and the last one, besides.
   EXPECT_THAT(SavedSteps(result), ElementsAre(0, 4, 9, 12));
+}
+
+// Neither by the schedule nor at the end, although the flags ask for it.
+TEST_F(ConfigTest, OneSwitchTurnsSavingOff) {
+  const std::string path = dir_.path() + "/off.json";
+  std::ofstream(path) << R"({"saving": false})";
+  const ProgramResult off =
+      Train("off", 12, {"--save-every", "4", "--config", path});
+  ASSERT_EQ(off.exit_code, 0) << off.errors;
+  EXPECT_THAT(SavedSteps(off), IsEmpty());
+  const ProgramResult on = Train("on", 12, {"--save-every", "4"});
+  EXPECT_THAT(SavedSteps(on), ElementsAre(4, 8, 12));
+  EXPECT_EQ(off.json["digest"], on.json["digest"]);
 }
 
 TEST_F(ConfigTest, WrongOptionsAreErrors) {
