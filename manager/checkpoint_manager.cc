@@ -186,6 +186,9 @@ absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
   if (impl_->read_only()) return impl_->ReadOnlyError("Explain");
   return impl_->Explain(step);
 }
+absl::StatusOr<StepRecord> CheckpointManager::BestStep() {
+  return impl_->BestStep();
+}
 EvaluationState* CheckpointManager::evaluation() { return impl_->evaluation(); }
 Store* CheckpointManager::store() { return impl_->store(); }
 Reader* CheckpointManager::reader() { return impl_->reader(); }

@@ -143,7 +143,8 @@ struct ManagerOptions {
 
   SaveSchedule schedule = {};
   RetentionOptions retention = {};
-  // Which step is best, for RestoreRequest::best. Default: none can be.
+  // Which step is best, for RestoreRequest::best and BestStep. Default: none
+  // can be.
   std::optional<BestOptions> best = std::nullopt;
 
   // Tables with a tracker are saved as their changes. Default: true.
@@ -169,8 +170,9 @@ struct ManagerOptions {
   // is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated; on each rank, by the thread
-  // that calls the manager. Default: a line on stderr.
+  // it, and of one that failed and was tolerated, on each rank; on the owner,
+  // once, of what the policy of retention warns of. By the thread that calls
+  // the manager. Default: a line on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.
@@ -314,6 +316,12 @@ class CheckpointManager {
   // On the owner. NotFound for a step that this manager knows nothing of;
   // FailedPrecondition for a manager that is read-only and decides nothing.
   absl::StatusOr<StepStory> Explain(int64_t step) const;
+
+  // The step that is best by ManagerOptions::best, of those in the store now;
+  // nothing is restored. On the owner, and on any rank of a manager that is
+  // read-only. NotFound when no step has the metric, FailedPrecondition when
+  // it was not said which is best.
+  absl::StatusOr<StepRecord> BestStep();
 
   // How far evaluations of this store's steps have come. Its calls are made by
   // all ranks, and never beside one of the manager's.

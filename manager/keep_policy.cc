@@ -59,9 +59,9 @@ KeepPolicyPtr MakeOfEach(Keeps keeps, Why why) {
 // for a number, and its value.
 using Score = std::pair<int, double>;
 
-Score ScoreOf(const StepInfo& step, const BestOptions& options) {
-  const auto found = step.metrics.find(options.metric);
-  if (found == step.metrics.end()) return {0, 0};
+Score ScoreOf(const Metrics& metrics, const BestOptions& options) {
+  const auto found = metrics.find(options.metric);
+  if (found == metrics.end()) return {0, 0};
   if (std::isnan(found->second)) return {1, 0};
   return {2, options.better == Better::kMax ? found->second : -found->second};
 }
@@ -72,7 +72,7 @@ class Ranking {
   Ranking(Steps steps, const BestOptions& options) : order_(steps.size()) {
     scores_.reserve(steps.size());
     for (const StepInfo& step : steps) {
-      scores_.push_back(ScoreOf(step, options));
+      scores_.push_back(ScoreOf(step.metrics, options));
     }
     std::iota(order_.begin(), order_.end(), size_t{0});
   }
@@ -109,6 +109,23 @@ class Ranking {
   std::vector<size_t> places_;
 };
 
+absl::Status CheckMetric(absl::string_view where, const BestOptions& options) {
+  if (!options.metric.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": no metric is named"));
+}
+
+// The last step may get its metric later.
+std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
+                           const BestOptions& options) {
+  size_t without = 0;
+  for (size_t at = 0; at + 1 < steps; ++at) without += !ranking.HasMetric(at);
+  if (without == 0) return "";
+  return absl::StrCat("BestN: ", without, " of ", steps,
+                      " steps have no metric \"", options.metric, "\", and ",
+                      options.keep_without_metric ? "stay" : "go");
+}
+
 KeepAnswer KeepBest(Steps steps, const BestOptions& options) {
   const auto ranking = std::make_shared<Ranking>(steps, options);
   const auto count = static_cast<uint64_t>(options.count);
@@ -119,6 +136,7 @@ KeepAnswer KeepBest(Steps steps, const BestOptions& options) {
     if (ranking->HasMetric(at)) continue;
     answer.keep[at] = options.keep_without_metric;
   }
+  answer.warning = WarnOfNoMetric(*ranking, steps.size(), options);
   answer.why = [ranking, steps, options, count](size_t at) {
     if (!ranking->HasMetric(at)) {
       return absl::StrCat("it has no ", options.metric);
@@ -165,6 +183,7 @@ KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
       for (size_t at = 0; at < steps.size(); ++at) {
         if (part.keep[at] == decisive) answer.keep[at] = decisive;
       }
+      if (answer.warning.empty()) answer.warning = part.warning;
     }
     answer.why = [parts, decisive](size_t at) {
       std::vector<Verdict> verdicts;
@@ -229,12 +248,27 @@ absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds) {
 
 absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("BestN", "count", options.count, 0));
-  if (options.metric.empty()) {
-    return absl::InvalidArgumentError("BestN: no metric is named");
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckMetric("BestN", options));
   return MakeKeep([options = std::move(options)](Steps steps, int64_t) {
     return KeepBest(steps, options);
   });
+}
+
+absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
+                                    const BestOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckMetric("BestStep", options));
+  const StepRecord* best = nullptr;
+  Score highest = {0, 0};
+  for (const StepRecord& step : steps) {
+    const Score score = ScoreOf(step.metrics, options);
+    if (step.quarantined || score.first == 0 || score < highest) continue;
+    best = &step;
+    highest = score;
+  }
+  if (best != nullptr) return *best;
+  return absl::NotFoundError(absl::StrCat("none of ", steps.size(),
+                                          " steps has a metric \"",
+                                          options.metric, "\""));
 }
 
 absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds) {

@@ -39,6 +39,9 @@ struct KeepAnswer {
   // Why the step at this place is kept or not. As long as the policy and the
   // steps are there; not thread-safe.
   std::function<std::string(size_t at)> why;
+  // What is wrong with the steps rather than with one of them, for a log; empty
+  // when nothing is.
+  std::string warning = {};
 };
 
 class KeepPolicy {
@@ -79,7 +82,12 @@ absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
 // last one that is kept so. A clock that went back counts as passed. `seconds`
 // is above 0.
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds);
+// Warns when a step other than the last has no such metric.
 absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options);
+// The best by that order of steps as Store::Steps and Reader::Steps list them;
+// a quarantined one is none. NotFound when no step has the metric.
+absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
+                                    const BestOptions& options);
 // Steps not older than `seconds`, which is at least 0; one from the future is
 // not older.
 absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds);

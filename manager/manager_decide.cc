@@ -40,6 +40,13 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
       "step ", outcome.step, " is not saved: ", outcome.decision.why));
 }
 
+absl::Status CheckpointManager::Impl::CheckOwner() const {
+  if (is_owner()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", ranks_->rank(),
+                   " does not decide; ask the owner, rank ", kOwnerRank));
+}
+
 absl::Status CheckpointManager::Impl::SavingOffError() const {
   return absl::FailedPreconditionError(
       absl::StrCat("Save: step ", global_step_, " of store \"", options_.path,

@@ -45,6 +45,7 @@ class CheckpointManager::Impl {
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run);
   absl::StatusOr<StepStory> Explain(int64_t step) const;
+  absl::StatusOr<StepRecord> BestStep();
 
   int64_t global_step() const { return global_step_; }
   bool IsSavingInProgress() const;
@@ -54,6 +55,7 @@ class CheckpointManager::Impl {
   absl::Status WaitUntilFinished();
   bool read_only() const { return options_.read_only; }
   bool saving() const { return options_.saving; }
+  absl::Status CheckOwner() const;
   absl::Status SavingOffError() const;
   Reader* reader() { return reader_.get(); }
   // manager_read_only.cc
@@ -161,6 +163,7 @@ class CheckpointManager::Impl {
   absl::Status OpenAt(const internal::RestoreTarget& target, Reader* reader,
                       bool by_changes, OpenedStep* opened) const;
   absl::StatusOr<StepRecord> LatestOwn() const;
+  absl::StatusOr<StepRecord> BestOf(const std::vector<StepRecord>& steps) const;
   absl::StatusOr<internal::LoadPlan> PlanFor(const OpenedStep& opened,
                                              const LoadRule& rule) const;
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,

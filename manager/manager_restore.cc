@@ -1,5 +1,4 @@
 // How a manager restores: the owner picks a step, all ranks load their part.
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -18,27 +17,6 @@ using internal::RestoreTarget;
 bool IsAfter(const StepRecord& a, const StepRecord& b) {
   return a.version.step > b.version.step ||
          StateOf(a).attempt > StateOf(b).attempt;
-}
-
-// The best by the order of BestN, of those that are not quarantined.
-absl::StatusOr<StepRecord> PickBest(const std::vector<StepRecord>& all,
-                                    BestOptions best) {
-  best.count = 1;
-  best.keep_without_metric = false;
-  CKPTDB_ASSIGN_OR_RETURN(const KeepPolicyPtr policy, BestN(best));
-  std::vector<StepInfo> steps;
-  for (const StepRecord& record : all) {
-    if (!record.quarantined) steps.push_back(StepInfoOf(record));
-  }
-  const std::vector<bool> keep = policy->Ask(steps, 0).keep;
-  for (size_t i = 0; i < keep.size(); ++i) {
-    if (!keep[i]) continue;
-    return *std::find_if(all.begin(), all.end(), [&](const StepRecord& each) {
-      return each.version.step == steps[i].step;
-    });
-  }
-  return absl::NotFoundError(absl::StrCat(
-      "none of ", all.size(), " steps has a metric \"", best.metric, "\""));
 }
 
 }  // namespace
@@ -162,12 +140,25 @@ absl::StatusOr<StepRecord> CheckpointManager::Impl::PickStep(
   if (!request.best) {
     return other != nullptr ? other->Latest() : store_->Latest();
   }
+  return BestOf(other != nullptr ? other->Steps() : store_->Steps());
+}
+
+absl::StatusOr<StepRecord> CheckpointManager::Impl::BestOf(
+    const std::vector<StepRecord>& steps) const {
   if (options_.best.has_value()) {
-    return PickBest(other != nullptr ? other->Steps() : store_->Steps(),
-                    *options_.best);
+    return ckptdb::BestStep(steps, *options_.best);
   }
   return absl::FailedPreconditionError(
       "which step is best was not said in ManagerOptions::best");
+}
+
+absl::StatusOr<StepRecord> CheckpointManager::Impl::BestStep() {
+  if (!read_only()) {
+    CKPTDB_RETURN_IF_ERROR(CheckOwner());
+    return BestOf(store_->Steps());
+  }
+  CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+  return BestOf(reader_->Steps());
 }
 
 absl::StatusOr<StepRecord> CheckpointManager::Impl::LatestOwn() const {

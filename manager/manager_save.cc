@@ -334,6 +334,8 @@ void CheckpointManager::Impl::Settle() {
   const std::unique_ptr<Round> round = std::move(round_);
   const absl::Status& status = round->outcome.status;
   last_save_micros_ = round->report.finished_micros;
+  const std::string warning = retirement_.TakeWarning();
+  if (!warning.empty()) Warn(warning);
   if (status.ok()) {
     failures_in_a_row_ = 0;
     return Adopt(*round);
@@ -392,11 +394,7 @@ std::string CheckpointManager::Impl::WhyKept(int64_t step) const {
 }
 
 absl::StatusOr<StepStory> CheckpointManager::Impl::Explain(int64_t step) const {
-  if (!is_owner()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("rank ", ranks_->rank(),
-                     " does not decide; ask the owner, rank ", kOwnerRank));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
   const std::optional<StepStory> noted = history_.Find(step);
   const absl::StatusOr<StepRecord> record = store_->FindStep(step);
   if (!noted.has_value() && !record.ok()) return record.status();

@@ -53,6 +53,8 @@ class Plan {
     }
   }
 
+  const std::string& warning() const { return answer_.warning; }
+
   bool Stays(size_t at, size_t place) const {
     const StepInfo& step = state_.steps[at];
     return Wanted(step, place) || Floor(options_, state_, step).yes;
@@ -97,8 +99,10 @@ std::vector<Fate> PlanRetention(const RetentionOptions& options,
 }
 
 std::vector<Fate> PlanRemoval(const RetentionOptions& options,
-                              const RetentionState& state) {
+                              const RetentionState& state,
+                              std::string* warning) {
   const Plan plan(options, state);
+  if (warning != nullptr) *warning = plan.warning();
   std::vector<Fate> fates;
   plan.ForEach([&](size_t at, size_t place) {
     if (!plan.Stays(at, place)) fates.push_back(plan.FateOf(at, place));

@@ -63,9 +63,11 @@ struct Fate {
 std::vector<Fate> PlanRetention(const RetentionOptions& options,
                                 const RetentionState& state);
 // Of these the ones that go. Reasons take longer than all the rest: those of
-// steps that stay are not written.
+// steps that stay are not written. `warning`: what the policy warns of, unless
+// it is null.
 std::vector<Fate> PlanRemoval(const RetentionOptions& options,
-                              const RetentionState& state);
+                              const RetentionState& state,
+                              std::string* warning = nullptr);
 // Of these the one of a step; none when there is no such step.
 std::optional<Fate> PlanFate(const RetentionOptions& options,
                              const RetentionState& state, int64_t step);

@@ -30,7 +30,14 @@ std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
                                    })
                           .base(),
                       commit.saved);
-  return PlanRemoval(options_, state_);
+  return PlanRemoval(options_, state_, &warning_);
+}
+
+std::string Retirement::TakeWarning() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (warned_ || warning_.empty()) return "";
+  warned_ = true;
+  return warning_;
 }
 
 void Retirement::Note(const StepRecord& record, const Commit& commit) {

@@ -32,12 +32,18 @@ class Retirement {
   // By the last plan; none for a step that it did not know.
   std::optional<Fate> FateOf(int64_t step) const;
 
+  // What the policy has warned of first; nothing after that, as it would be
+  // said again with each save.
+  std::string TakeWarning();
+
  private:
   void Note(const StepRecord& record, const Commit& commit);
 
   const RetentionOptions options_;
   mutable std::mutex mutex_;
   RetentionState state_;
+  std::string warning_;
+  bool warned_ = false;
   // Those of the plan before: with ten thousand steps a copy of each takes
   // longer than all the rest.
   std::vector<StepInfo> before_;

@@ -144,6 +144,58 @@ TEST(KeepPolicy, NanIsWorst) {
   }
 }
 
+std::string WarningOf(const absl::StatusOr<KeepPolicyPtr>& policy,
+                      const std::vector<StepInfo>& steps) {
+  EXPECT_OK(policy.status());
+  return policy.ok() ? (*policy)->Ask(steps, kStart).warning : "";
+}
+
+TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
+  std::vector<StepInfo> steps = WithAuc({0.1, kNan, 0.3});
+  BestOptions best{.metric = "auc"};
+  EXPECT_EQ(WarningOf(BestN(best), steps), "");
+  steps[2].metrics.clear();
+  EXPECT_EQ(WarningOf(BestN(best), steps), "") << "the last one's may come";
+  EXPECT_EQ(WarningOf(BestN(best), {}), "");
+  steps[0].metrics.clear();
+  const std::string stays =
+      "BestN: 1 of 3 steps have no metric \"auc\", and stay";
+  EXPECT_EQ(WarningOf(BestN(best), steps), stays);
+  EXPECT_EQ(WarningOf(AnyKeep({*LatestN(1), *BestN(best)}), steps), stays);
+  EXPECT_EQ(WarningOf(AllKeep({*BestN(best), *LatestN(1)}), steps), stays);
+  EXPECT_EQ(WarningOf(NotKeep(*BestN(best)), steps), stays);
+  best.keep_without_metric = false;
+  EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and go"));
+}
+
+StepRecord Listed(int64_t step, double auc) {
+  StepRecord record;
+  record.version = {step, 1};
+  record.metrics["auc"] = auc;
+  return record;
+}
+
+TEST(BestStep, IsTheFirstOfBestN) {
+  const BestOptions best{.metric = "auc"};
+  std::vector<StepRecord> steps = {Listed(1, 0.9), Listed(2, 0.4),
+                                   Listed(3, 0.9), Listed(4, kNan)};
+  const auto best_is = [&](const BestOptions& options) {
+    const absl::StatusOr<StepRecord> found = BestStep(steps, options);
+    EXPECT_OK(found.status());
+    return found.ok() ? found->version.step : -1;
+  };
+  EXPECT_EQ(best_is(best), 3) << "of equal ones the later";
+  EXPECT_EQ(best_is({.metric = "auc", .better = Better::kMin}), 2);
+  steps[2].quarantined = true;
+  EXPECT_EQ(best_is(best), 1);
+  steps = {Listed(4, kNan), StepRecord()};
+  EXPECT_EQ(best_is(best), 4);
+  EXPECT_THAT(BestStep(steps, {.metric = "loss"}),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("none of 2 steps has a metric \"loss\"")));
+  ExpectInvalid(BestStep(steps, {}), "BestStep: no metric is named");
+}
+
 TEST(KeepPolicy, BestNOfStepsWithoutTheMetric) {
   auto steps = WithAuc({0.5, 0.9, 0.7, kNan});
   steps[1].metrics = {{"loss", 0.1}};

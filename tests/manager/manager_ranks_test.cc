@@ -243,6 +243,18 @@ TEST_F(ManagerRanksTest, OnePreemptedIsAllPreempted) {
   EXPECT_EQ(latest.version.step, 3);
 }
 
+TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
+  const auto ask = [](Rank* rank) {
+    return rank->manager->BestStep().status();
+  };
+  const std::vector<absl::Status> best = Run(2, ask);
+  EXPECT_THAT(best[0], StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("ManagerOptions::best")));
+  EXPECT_THAT(best[1], StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("rank 1 does not decide; ask the "
+                                          "owner, rank 0")));
+}
+
 TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {
   ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
   EXPECT_THAT(

@@ -82,6 +82,33 @@ TEST_F(ManagerTest, RestoresTheBest) {
   EXPECT_EQ(report.version.step, 4);
 }
 
+TEST_F(ManagerTest, NamesTheBestWithoutRestoringIt) {
+  Start();
+  EXPECT_THAT(manager_->BestStep(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("was not said in ManagerOptions::best")));
+  options_.best = BestOptions{.metric = "auc"};
+  Start();
+  EXPECT_THAT(manager_->BestStep(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"auc\"")));
+  for (const double auc : {0.1, 0.9, 0.1, 0.5}) {
+    ASSERT_OK(TrainStep({{"auc", auc}}));
+  }
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK_AND_ASSIGN(const StepRecord best, manager_->BestStep());
+  EXPECT_EQ(best.version.step, 2);
+  EXPECT_EQ(manager_->global_step(), 4);
+  TestModel model;
+  ManagerOptions reading = options_;
+  reading.read_only = true;
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       CheckpointManager::Open(reading, &model.state));
+  // Metrics that came later count.
+  ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.95}}));
+  ASSERT_OK_AND_ASSIGN(const StepRecord seen, reader->BestStep());
+  EXPECT_EQ(seen.version.step, 4);
+}
+
 TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   Start();
   TrainTo(4);

@@ -167,6 +167,19 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
   EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
 }
 
+TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, BestN({.metric = "auc"}));
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_THAT(warnings_, IsEmpty());
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_,
+              ElementsAre("BestN: 1 of 2 steps have no metric \"auc\", and "
+                          "stay"));
+}
+
 TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
   options_.warn_waiting = absl::ZeroDuration();
   // The save of step 1 goes on once it is known to be waited for.
