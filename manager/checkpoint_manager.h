@@ -118,6 +118,15 @@ struct RestoreReport {
   // The way from the step that the model held was known: tables that were saved
   // as changes on all of it came as these alone, the others whole.
   bool by_changes = false;
+  // Of what was loaded, as the step holds it on all ranks: this rank's part,
+  // and what came by changes, is less.
+  uint64_t bytes = 0;
+  uint64_t rows = 0;
+  // On this rank, waiting for the others included.
+  int64_t open_micros = 0;   // the step was picked and opened
+  int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
+  int64_t load_micros = 0;   // read from the store into the model
+  int64_t finished_micros = 0;  // all, also of damaged steps before it
 };
 
 struct ManagerOptions {
@@ -195,7 +204,8 @@ struct ManagerOptions {
   // Since 1970, UTC. Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
   std::function<void(const SaveReport& report)> on_saved = {};
-  // A file to which the owner appends each report, a line of JSON. Empty: none.
+  // A file to which the owner appends each report, of saves and of restores, a
+  // line of JSON. Empty: none.
   std::string statistics_path = {};
   std::function<void(const RestoreReport& report)> on_restored = {};
 };

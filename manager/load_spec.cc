@@ -40,14 +40,18 @@ absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
   return "unknown";
 }
 
-template <typename Field>
-uint64_t Sum(const std::vector<LoadedRule>& rules, Field field) {
+uint64_t SumLoaded(const LoadedRule& rule, uint64_t LoadedItem::*field) {
   uint64_t sum = 0;
-  for (const LoadedRule& rule : rules) {
-    for (const LoadedItem& item : rule.items) {
-      if (item.outcome == LoadedItem::Outcome::kLoaded) sum += item.*field;
-    }
+  for (const LoadedItem& item : rule.items) {
+    if (item.outcome == LoadedItem::Outcome::kLoaded) sum += item.*field;
   }
+  return sum;
+}
+
+uint64_t SumAll(const std::vector<LoadedRule>& rules,
+                uint64_t (LoadedRule::*of)() const) {
+  uint64_t sum = 0;
+  for (const LoadedRule& rule : rules) sum += (rule.*of)();
   return sum;
 }
 
@@ -66,8 +70,17 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   return rules;
 }
 
-uint64_t LoadSummary::bytes() const { return Sum(rules, &LoadedItem::bytes); }
-uint64_t LoadSummary::rows() const { return Sum(rules, &LoadedItem::rows); }
+uint64_t LoadedRule::bytes() const {
+  return SumLoaded(*this, &LoadedItem::bytes);
+}
+uint64_t LoadedRule::rows() const {
+  return SumLoaded(*this, &LoadedItem::rows);
+}
+
+uint64_t LoadSummary::bytes() const {
+  return SumAll(rules, &LoadedRule::bytes);
+}
+uint64_t LoadSummary::rows() const { return SumAll(rules, &LoadedRule::rows); }
 
 std::string LoadSummary::ToString() const {
   std::string text;

@@ -74,6 +74,10 @@ struct LoadedRule {
   std::vector<std::string> unexpected;  // in the step, and nobody's
   // Why nothing was loaded, or the error that was ignored; empty: neither.
   std::string note;
+
+  // Of what is loaded.
+  uint64_t bytes() const;
+  uint64_t rows() const;
 };
 
 struct LoadSummary {

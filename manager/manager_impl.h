@@ -173,6 +173,7 @@ class CheckpointManager::Impl {
   absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
                                             bool by_changes = false);
   absl::Status GoOnFrom(const StepReader& step);
+  void Report(Clock::time_point begin, RestoreReport* report) const;
 
   // Following: manager_read_only.cc.
   absl::Status WaitForNewer(absl::Duration timeout);

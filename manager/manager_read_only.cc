@@ -84,11 +84,11 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
       is_owner() ? WaitForNewer(timeout) : absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(Agree(ranks_.get(), "wait for a step", status,
                                timeout + options_.deadline));
+  const Clock::time_point begin = Clock::now();
   // The model is a step's, and of which is known.
   const bool by_changes = parent_.has_value() && base_due_.empty();
-  CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                          RestoreOnce({}, by_changes));
-  if (options_.on_restored) options_.on_restored(report);
+  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, RestoreOnce({}, by_changes));
+  Report(begin, &report);
   return report;
 }
 

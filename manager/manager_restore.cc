@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -38,6 +39,7 @@ absl::Status CheckpointManager::Impl::AgreeOn(absl::string_view tag,
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     const RestoreRequest& request) {
+  const Clock::time_point begin = Clock::now();
   Settle();
   CKPTDB_RETURN_IF_ERROR(AgreeOn("restore", TakeError()));
   std::vector<int64_t> damaged;
@@ -45,7 +47,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     absl::StatusOr<RestoreReport> report = RestoreOnce(request);
     if (report.ok()) {
       report->damaged = std::move(damaged);
-      if (options_.on_restored) options_.on_restored(*report);
+      Report(begin, &*report);
       return report;
     }
     const bool next = !read_only() && request.fall_back &&
@@ -57,6 +59,13 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
     if (is_owner()) marked = store_->Quarantine(picked_->step);
     CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
   }
+}
+
+void CheckpointManager::Impl::Report(Clock::time_point begin,
+                                     RestoreReport* report) const {
+  report->finished_micros = MicrosSince(begin);
+  if (is_owner()) internal::AppendStatistics(options_.statistics_path, *report);
+  if (options_.on_restored) options_.on_restored(*report);
 }
 
 absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
@@ -245,8 +254,14 @@ absl::Status CheckpointManager::Impl::OpenAt(const RestoreTarget& target,
 
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
     const RestoreRequest& request, bool by_changes) {
+  RestoreReport report;
+  Clock::time_point begin = Clock::now();
+  const auto lap = [&begin] {
+    return MicrosSince(std::exchange(begin, Clock::now()));
+  };
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened,
                           OpenForAll(request, by_changes));
+  report.open_micros = lap();
   const StepReader& step = opened.get();
   LoadRule all;
   all.hashtable_clear = request.mode == RestoreMode::kClear;
@@ -257,16 +272,19 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   }
   // No model is touched when one rank cannot load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  report.check_micros = lap();
   base_due_ = "a restore has failed";
   CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
+  report.load_micros = lap();
 
-  RestoreReport report;
   report.version = step.record().version;
   report.record = step.record();
   report.path = IsOwn(request.path) ? options_.path : request.path;
   report.by_changes = opened.changes != nullptr;
   report.loaded = plan->Describe();
   report.loaded.path = report.path;
+  report.bytes = report.loaded.bytes();
+  report.rows = report.loaded.rows();
   restored_ = true;
   if (IsOwn(request.path)) {
     CKPTDB_RETURN_IF_ERROR(GoOnFrom(step));

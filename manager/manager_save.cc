@@ -318,9 +318,7 @@ void CheckpointManager::Impl::Report(Round* round) {
                        absl::StrCat("not saved, although ", report.why, ": ",
                                     report.status.ToString()));
   }
-  if (is_owner() && !options_.statistics_path.empty()) {
-    internal::AppendStatistics(options_.statistics_path, report);
-  }
+  if (is_owner()) internal::AppendStatistics(options_.statistics_path, report);
   if (options_.on_saved) options_.on_saved(report);
 }
 

@@ -6,14 +6,24 @@
 #include "absl/strings/str_cat.h"
 
 namespace ckptdb::internal {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string OneLine(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace);
+}
+
+}  // namespace
 
 std::string StatisticsLine(const SaveReport& report) {
   const SaveResult& result = report.result;
-  nlohmann::ordered_json line = {
-      {"step", report.step},
-      {"kind", std::string(SaveKindName(report.kind))},
-      {"why", report.why},
-      {"status", absl::StatusCodeToString(report.status.code())}};
+  Json line = {{"event", "save"},
+               {"step", report.step},
+               {"kind", std::string(SaveKindName(report.kind))},
+               {"why", report.why},
+               {"status", absl::StatusCodeToString(report.status.code())}};
   if (!report.status.ok()) {
     line["error"] = std::string(report.status.message());
   } else {
@@ -31,18 +41,28 @@ std::string StatisticsLine(const SaveReport& report) {
   line["planning_micros"] = report.planning_micros;
   line["staged_micros"] = report.staged_micros;
   line["finished_micros"] = report.finished_micros;
-  return line.dump(-1, ' ', /*ensure_ascii=*/false,
-                   nlohmann::ordered_json::error_handler_t::replace);
+  return OneLine(line);
+}
+
+std::string StatisticsLine(const RestoreReport& report) {
+  return OneLine({{"event", "restore"},
+                  {"step", report.version.step},
+                  {"attempt", report.version.attempt},
+                  {"path", report.path},
+                  {"damaged", report.damaged},
+                  {"by_changes", report.by_changes},
+                  {"bytes", report.bytes},
+                  {"rows", report.rows},
+                  {"open_micros", report.open_micros},
+                  {"check_micros", report.check_micros},
+                  {"load_micros", report.load_micros},
+                  {"finished_micros", report.finished_micros}});
 }
 
 absl::Status CheckStatisticsPath(const std::string& path) {
   if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("statistics_path \"", path, "\" cannot be written"));
-}
-
-void AppendStatistics(const std::string& path, const SaveReport& report) {
-  std::ofstream(path, std::ios::app) << StatisticsLine(report) << '\n';
 }
 
 }  // namespace ckptdb::internal

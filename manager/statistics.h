@@ -1,7 +1,8 @@
-// The log of what saves cost; internal to manager/.
+// The log of what saves and restores cost; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATISTICS_H_
 #define CKPTDB_MANAGER_STATISTICS_H_
 
+#include <fstream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,16 +10,24 @@
 
 namespace ckptdb::internal {
 
-// One line of JSON: "step", "kind", "why", "status", "error", "attempt",
-// "retired", bytes, and times in microseconds as in SaveReport.
+// One line of JSON. "event" is "save", then "step", "kind", "why", "status",
+// "error", "attempt", "retired", bytes, and times in microseconds as in
+// SaveReport.
 std::string StatisticsLine(const SaveReport& report);
+// "event" is "restore", then "step", "attempt", "path", "damaged",
+// "by_changes", and the rest as in RestoreReport.
+std::string StatisticsLine(const RestoreReport& report);
 
 // InvalidArgument when nothing can be appended to the file.
 absl::Status CheckStatisticsPath(const std::string& path);
 
-// Appends it to a file. A log that cannot be written is no reason to fail a
-// save: what is missing there is in the report.
-void AppendStatistics(const std::string& path, const SaveReport& report);
+// Appends a line to a file, if there is to be one. A log that cannot be written
+// is no reason to fail: what is missing there is in the report.
+template <typename Report>
+void AppendStatistics(const std::string& path, const Report& report) {
+  if (path.empty()) return;
+  std::ofstream(path, std::ios::app) << StatisticsLine(report) << '\n';
+}
 
 }  // namespace ckptdb::internal
 

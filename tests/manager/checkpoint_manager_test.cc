@@ -389,9 +389,11 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
   EXPECT_THAT(failed.saved,
               HasSubstr("not saved, although step 4 is a multiple of 2: "
                         "UNAVAILABLE: table"));
-  EXPECT_THAT(lines[0], HasSubstr(R"({"step":2,"kind":"permanent","why":)"
-                                  R"("step 2 is a multiple of 2","status":)"
-                                  R"("OK","attempt":1,"saved_as":"full",)"));
+  EXPECT_THAT(
+      lines[0],
+      HasSubstr(R"({"event":"save","step":2,"kind":)"
+                R"("permanent","why":"step 2 is a multiple of 2","status":)"
+                R"("OK","attempt":1,"saved_as":"full",)"));
   EXPECT_THAT(lines[1], HasSubstr(R"("status":"UNAVAILABLE","error":"table)"
                                   R"( \"user\": no \"rows\"")"));
 }

@@ -214,6 +214,39 @@ TEST_F(ManagerTest, RestoresAreReported) {
   EXPECT_EQ(restored[1].loaded.items.size(), 5U);
 }
 
+// The time of its parts is within that of all; what it read is what is there.
+TEST_F(ManagerTest, LogsWhatRestoresCost) {
+  options_.statistics_path = dir_.path() + "/statistics";
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  Start();
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+  EXPECT_EQ(report.rows, 11U);
+  EXPECT_EQ(report.rows, model_->users.rows().size());
+  // Ids and slots of the rows, the tensor, and bytes of the others.
+  EXPECT_GE(report.bytes, report.rows * (8 + 8 + 4) + 6 * 4);
+  EXPECT_EQ(report.bytes, report.loaded.bytes());
+  EXPECT_GT(report.open_micros, 0);
+  EXPECT_GT(report.check_micros, 0);
+  EXPECT_GT(report.load_micros, 0);
+  EXPECT_GE(report.finished_micros,
+            report.open_micros + report.check_micros + report.load_micros);
+  std::ifstream log(options_.statistics_path);
+  std::string save;
+  std::string restore;
+  std::getline(log, save);
+  ASSERT_TRUE(std::getline(log, restore));
+  EXPECT_EQ(restore,
+            absl::StrCat(
+                R"({"event":"restore","step":2,"attempt":1,"path":")",
+                options_.path, R"(","damaged":[],"by_changes":false,"bytes":)",
+                report.bytes, R"(,"rows":11,"open_micros":)",
+                report.open_micros, R"(,"check_micros":)", report.check_micros,
+                R"(,"load_micros":)", report.load_micros,
+                R"(,"finished_micros":)", report.finished_micros, "}"));
+}
+
 class Sampler : public SavedObject {
  public:
   std::string seed;
