@@ -126,7 +126,8 @@ Announcement CheckpointManager::Impl::Announce(
   // A decision knows of the save that has ended.
   if (!busy) Settle();
   const Clock::time_point begin = Clock::now();
-  announced.decision = wanted.has_value() ? *wanted : DecideStep(busy);
+  announced.decision =
+      wanted.has_value() ? *wanted : DecideStep(busy, request.metrics);
   planning_micros_ = MicrosSince(begin);
   if (busy && announced.decision.kind != SaveKind::kNone) {
     announced.error = WhenBusy(&announced.decision, &busy);
@@ -157,18 +158,20 @@ void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
   }
 }
 
-SaveDecision CheckpointManager::Impl::DecideStep(bool busy) {
+SaveDecision CheckpointManager::Impl::DecideStep(bool busy,
+                                                 const Metrics& metrics) {
   if (!saving()) return {SaveKind::kNone, kSavingOff};
   SaveContext context;
   context.step = global_step_;
   context.now_micros = NowMicros();
   context.saving = busy;
   context.preempted = preempted_;
+  context.metrics = metrics;
+  context.history = [this] { return CommittedSteps(); };
   if (busy) {
-    context.last = StepInfo{round_->announced.step,
-                            context.now_micros,
+    context.last = StepInfo{round_->announced.step, context.now_micros,
                             round_->request.kind == SaveKind::kEphemeral,
-                            {}};
+                            round_->request.metrics};
   } else {
     context.last = Newest();
   }
@@ -190,6 +193,17 @@ std::optional<StepInfo> CheckpointManager::Impl::Newest() const {
   const absl::StatusOr<StepRecord> latest = store_->Latest();
   if (latest.ok()) newest = StepInfoOf(*latest);
   return newest;
+}
+
+std::vector<StepInfo> CheckpointManager::Impl::CommittedSteps() const {
+  std::vector<StepInfo> steps;
+  store_->VisitSteps([&](const StepRecord& record) {
+    if (record.quarantined || abandoned_steps_.contains(record.version.step)) {
+      return;
+    }
+    steps.push_back(StepInfoOf(record));
+  });
+  return steps;
 }
 
 // A step that is there is better than one that will not be in time.

@@ -107,8 +107,9 @@ class CheckpointManager::Impl {
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
   internal::Announcement Announce(std::optional<SaveDecision> wanted,
                                   const SaveRequest& request);
-  SaveDecision DecideStep(bool busy);
+  SaveDecision DecideStep(bool busy, const Metrics& metrics);
   std::optional<StepInfo> Newest() const;
+  std::vector<StepInfo> CommittedSteps() const;
   void NoteDecision(const internal::Announcement& announced);
   absl::Status WhenBusy(SaveDecision* decision, bool* busy);
   absl::Status Begin(const SaveRequest& request,

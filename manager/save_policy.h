@@ -34,6 +34,13 @@ struct SaveContext {
   std::optional<StepInfo> last = std::nullopt;
   bool saving = false;     // a save is in progress
   bool preempted = false;  // this machine will soon be taken away
+  Metrics metrics = {};    // of the step that may be saved
+  // All committed steps, ascending, but those that are quarantined or given up.
+  // It looks at the store, and is to be called only while the policy decides.
+  // Default: none.
+  std::function<std::vector<StepInfo>()> history = [] {
+    return std::vector<StepInfo>();
+  };
 };
 
 class SavePolicy {

@@ -323,6 +323,55 @@ TEST_F(ManagerTest, DecidesByTheNewestStep) {
   EXPECT_THAT(newest, ElementsAre(-1, 1, 2));
 }
 
+// A policy that saves what is better than all before.
+TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
+  std::vector<std::vector<int64_t>> before;
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       SaveIf("better", [&](const SaveContext& context) {
+                         const double auc = context.metrics.at("auc");
+                         std::vector<int64_t>& steps = before.emplace_back();
+                         bool better = true;
+                         for (const StepInfo& step : context.history()) {
+                           steps.push_back(step.step);
+                           if (step.metrics.at("auc") >= auc) better = false;
+                         }
+                         return better;
+                       }));
+  options_.async = false;
+  Start();
+  for (const double auc : {0.5, 0.4, 0.6, 0.7, 0.6}) {
+    ASSERT_OK(TrainStep({{"auc", auc}}));
+  }
+  EXPECT_THAT(Steps(), ElementsAre(1, 3, 4));
+  ASSERT_OK(manager_->store()->Quarantine(3));
+  RestoreRequest back;
+  back.step = 1;
+  ASSERT_OK(manager_->Restore(back));
+  ASSERT_OK(TrainStep({{"auc", 0.55}}));
+  EXPECT_THAT(before, ElementsAre(ElementsAre(), ElementsAre(1), ElementsAre(1),
+                                  ElementsAre(1, 3), ElementsAre(1, 3, 4),
+                                  ElementsAre(1)))
+      << "neither the quarantined step nor the one given up";
+}
+
+// The metrics of a save that nobody waited for are known, too.
+TEST_F(BusyTest, DecidesByTheMetricsOfTheSaveInProgress) {
+  Metrics last;
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       SaveIf("first", [&](const SaveContext& context) {
+                         if (context.last.has_value())
+                           last = context.last->metrics;
+                         return !context.last.has_value();
+                       }));
+  gate_.Close();
+  Start();
+  ASSERT_OK(TrainStep({{"auc", 0.5}}));
+  ASSERT_OK(TrainStep({{"auc", 0.6}}));
+  gate_.Open();
+  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(last, (Metrics{{"auc", 0.5}}));
+}
+
 TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
   options_.base_every = 2;
   Start();
