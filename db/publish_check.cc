@@ -33,6 +33,17 @@ absl::Status internal::CheckMetrics(const Metrics& metrics) {
   return absl::OkStatus();
 }
 
+absl::Status internal::CheckUserMetadata(const UserMetadata& metadata) {
+  uint64_t bytes = 0;
+  for (const auto& [name, value] : metadata) {
+    CKPTDB_RETURN_IF_ERROR(CheckName("metadata name", name));
+    bytes += name.size() + value.size();
+  }
+  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "user metadata of ", bytes, " bytes; the limit is ", kMaxMetadataBytes));
+}
+
 namespace {
 
 // An entry goes to the log, to the memory table's file, and to a compaction.
@@ -40,18 +51,6 @@ constexpr uint64_t kBatchCopies = 3;
 
 absl::Status Bad(absl::string_view why) {
   return absl::InvalidArgumentError(why);
-}
-
-absl::Status CheckMetadata(const PublishSpec& spec) {
-  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(spec.metrics));
-  uint64_t bytes = 0;
-  for (const auto& [name, value] : spec.user_metadata) {
-    CKPTDB_RETURN_IF_ERROR(CheckName("metadata name", name));
-    bytes += name.size() + value.size();
-  }
-  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return Bad(absl::StrCat("user metadata of ", bytes, " bytes; the limit is ",
-                          kMaxMetadataBytes));
 }
 
 absl::Status CheckBounds(const SaveSpec& spec) {
@@ -236,7 +235,8 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
     const Version& version, const Progress& progress,
     absl::Span<const StagedRank> ranks, const PublishSpec& spec) {
   CKPTDB_RETURN_IF_ERROR(CheckFree(progress.spec));
-  CKPTDB_RETURN_IF_ERROR(CheckMetadata(spec));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(spec.metrics));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUserMetadata(spec.user_metadata));
   const uint32_t world_size = progress.spec.world_size;
   Commit commit;
   commit.ranks.resize(world_size);

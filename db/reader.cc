@@ -54,6 +54,10 @@ class Reader::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     return Annotate(catalog_.Latest(), path_);
   }
+  UserMetadata user_metadata() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return catalog_.root.user_metadata;
+  }
   absl::StatusOr<Usage> GetUsage() const;
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
@@ -332,6 +336,7 @@ absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
   return impl_->FindStep(step);
 }
 absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
+UserMetadata Reader::user_metadata() const { return impl_->user_metadata(); }
 absl::StatusOr<Usage> Reader::GetUsage() const { return impl_->GetUsage(); }
 absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {

@@ -50,6 +50,7 @@ class Reader {
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
+  UserMetadata user_metadata() const;
   absl::StatusOr<Usage> GetUsage() const;
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;

@@ -140,9 +140,11 @@ absl::Status Store::Impl::NewRoot() {
 
 // A write-ahead log that hits a full disk takes the process with it at the
 // next write (RocksDB 7.8): never write without room.
-absl::Status Store::Impl::CheckRoom() const {
+absl::Status Store::Impl::CheckRoom(uint64_t bytes) const {
   constexpr uint64_t kRecordBytes = uint64_t{256} << 10;
-  return internal::CheckFreeBytes(database_->files().get(), path_, kRecordBytes,
+  constexpr uint64_t kCopies = 2;  // in the log and the memory table's file
+  return internal::CheckFreeBytes(database_->files().get(), path_,
+                                  kRecordBytes + kCopies * bytes,
                                   /*reserve=*/0);
 }
 
@@ -303,6 +305,29 @@ absl::Status Store::Impl::ChangeRecord(
   return absl::OkStatus();
 }
 
+absl::Status Store::Impl::SetUserMetadata(const UserMetadata& metadata) {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUserMetadata(metadata));
+  const std::lock_guard<std::mutex> change(change_mutex_);
+  RootRecord root;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    root = catalog_.root;
+  }
+  root.user_metadata = metadata;
+  CKPTDB_RETURN_IF_ERROR(CheckRoom(EncodeRootRecord(root).size()));
+  CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
+  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  database_->NoteWatermark();
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  catalog_.root.user_metadata = metadata;
+  return absl::OkStatus();
+}
+
+UserMetadata Store::Impl::user_metadata() const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return catalog_.root.user_metadata;
+}
+
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
@@ -379,6 +404,11 @@ absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return impl_->AddMetrics(step, metrics);
 }
+
+absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
+  return impl_->SetUserMetadata(metadata);
+}
+UserMetadata Store::user_metadata() const { return impl_->user_metadata(); }
 
 absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
                                    absl::string_view group,

@@ -19,8 +19,8 @@
 // Guarantees
 // 1. A step exists or does not: all ranks' parts, records and retirements are
 //    in one synced write batch.
-// 2. What Publish, Delete, SaveEvaluation and the changes of a step's record
-//    have acknowledged is durable.
+// 2. What Publish, Delete, SaveEvaluation, SetUserMetadata and the changes of a
+//    step's record have acknowledged is durable.
 // 3. A failed or interrupted save leaves the store as it was. Its bytes go
 //    with the next sweep, also after a crash.
 // 4. After an I/O error of the database itself every further change is
@@ -177,6 +177,13 @@ class Store {
   // Metrics that were not known when the step was saved: beside those that it
   // has, or instead of those of the same name.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
+
+  // Metadata of the store, whatever its steps: the run that it is of, say. It
+  // may be set again, and then all of it is replaced. Empty at first. At most
+  // kMaxMetadataBytes, InvalidArgument naming both numbers; it is written with
+  // the begin of each save, so keep it small.
+  absl::Status SetUserMetadata(const UserMetadata& metadata);
+  UserMetadata user_metadata() const;
 
   // How far an evaluation of a step has come, so that it goes on after a crash:
   // the parts of all its ranks in one write batch, instead of all that was

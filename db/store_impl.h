@@ -36,6 +36,8 @@ inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
 
 // InvalidArgument for too many, and for names that cannot be stored.
 absl::Status CheckMetrics(const Metrics& metrics);
+// InvalidArgument for too many bytes, and for names that cannot be stored.
+absl::Status CheckUserMetadata(const UserMetadata& metadata);
 
 }  // namespace internal
 
@@ -76,6 +78,8 @@ class Store::Impl {
   absl::Status ChangeRecord(int64_t step,
                             const std::function<void(StepRecord*)>& change);
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
+  absl::Status SetUserMetadata(const UserMetadata& metadata);
+  UserMetadata user_metadata() const;
 
   // evaluations.cc
   absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
@@ -144,7 +148,8 @@ class Store::Impl {
   absl::Status WhyNotOpen(const absl::Status& status) const;
   absl::Status NewRoot();
   absl::Status WriteRoot(const RootRecord& root);
-  absl::Status CheckRoom() const;
+  // For a change of records, of which one has `bytes` of a user's.
+  absl::Status CheckRoom(uint64_t bytes = 0) const;
   // Changes of records, durable on return, also if the log is damaged later.
   absl::Status WriteDurably(rocksdb::WriteBatch* batch);
   void Pass(absl::string_view point) const;

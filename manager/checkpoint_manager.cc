@@ -54,8 +54,10 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
 // Without what is about saving, when nothing is to be saved.
 ManagerOptions Effective(ManagerOptions options) {
   if (options.read_only) options.saving = false;
-  // Nobody would take what is marked.
-  if (!options.saving) options.deltas = false;
+  if (!options.saving) {
+    options.deltas = false;  // nobody would take what is marked
+    options.store_metadata.clear();
+  }
   if (!options.read_only) return options;
   options.store = {};
   options.stage = {};
@@ -89,14 +91,7 @@ absl::Status CheckpointManager::Impl::Open() {
     status = reader.status();
     if (reader.ok()) reader_ = *std::move(reader);
   } else if (status.ok() && is_owner()) {
-    absl::StatusOr<std::unique_ptr<Store>> store =
-        Store::Open(options_.path, options_.store);
-    status = store.status();
-    if (store.ok()) {
-      store_ = *std::move(store);
-      const absl::StatusOr<StepRecord> latest = store_->Latest();
-      if (latest.ok()) newest_at_open_ = latest->version.step;
-    }
+    status = OpenStore();
   }
   if (status.ok() && options_.deltas) {
     feed_ = std::make_unique<internal::ChangeFeed>(*model_);
@@ -108,6 +103,19 @@ absl::Status CheckpointManager::Impl::Open() {
   evaluation_ = std::make_unique<EvaluationState>(
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointManager::Impl::OpenStore() {
+  CKPTDB_ASSIGN_OR_RETURN(store_, Store::Open(options_.path, options_.store));
+  const absl::StatusOr<StepRecord> latest = store_->Latest();
+  if (latest.ok()) newest_at_open_ = latest->version.step;
+  const UserMetadata before = store_->user_metadata();
+  const UserMetadata& wanted = options_.store_metadata;
+  if (wanted.empty() || wanted == before) return absl::OkStatus();
+  if (before.empty()) return store_->SetUserMetadata(wanted);
+  Warn(absl::StrCat("store \"", options_.path,
+                    "\" has metadata other than store_metadata, and keeps it"));
   return absl::OkStatus();
 }
 

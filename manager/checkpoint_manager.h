@@ -135,7 +135,8 @@ struct ManagerOptions {
   // The store is another's, and only read: restores and loads work, Save is
   // FailedPrecondition, Step counts and says that nothing is saved, a damaged
   // step is an error and not quarantined. All that is about saving is off:
-  // store, stage, schedule, retention, deltas, on_saved, statistics_path.
+  // store, stage, schedule, retention, deltas, store_metadata, on_saved,
+  // statistics_path.
   // NotFound when there is no store. Default: false.
   bool read_only = false;
   // Off, no step is saved: Step and StepTo count and say so, StartTraining and
@@ -167,6 +168,10 @@ struct ManagerOptions {
   AbandonedBranch abandoned = AbandonedBranch::kRemove;
   // Kept in each step, on top of what the manager keeps there.
   UserMetadata user_metadata = {};
+  // Of the store itself, set by the first manager that has any; one that finds
+  // others there leaves them, and warns. Store::SetUserMetadata replaces them.
+  // Default: none.
+  UserMetadata store_metadata = {};
 
   // Saves go on beside the training. Off, Step and Save return when the step
   // is durable. Default: true.

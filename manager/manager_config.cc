@@ -211,6 +211,7 @@ void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
       {{"keep", AbandonedBranch::kKeep}, {"remove", AbandonedBranch::kRemove}},
       &options->abandoned);
   reader->Read("user_metadata", &options->user_metadata);
+  reader->Read("store_metadata", &options->store_metadata);
   reader->Read("async", &options->async);
   reader->Read("arena_bytes", &options->arena_bytes);
   reader->Read("copy_threads", &options->copy_threads);

@@ -100,6 +100,7 @@ class CheckpointManager::Impl {
 
   bool is_owner() const { return ranks_->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks_->world_size(); }
+  absl::Status OpenStore();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
 

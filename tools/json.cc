@@ -85,6 +85,12 @@ Json ToJson(const Item& item, const Version& version) {
   return json;
 }
 
+Json MetadataJson(const UserMetadata& metadata) {
+  Json json = Json::object();
+  for (const auto& [name, value] : metadata) json[name] = value;
+  return json;
+}
+
 Json ToJson(const StepRecord& record) {
   Json json = ToJson(record.version);
   json["kind"] = Str(StepKindName(record.kind));
@@ -106,10 +112,7 @@ Json ToJson(const StepRecord& record) {
   for (const auto& [name, value] : record.metrics) {
     json["metrics"][name] = NumberJson(value);
   }
-  json["user_metadata"] = Json::object();
-  for (const auto& [key, value] : record.user_metadata) {
-    json["user_metadata"][key] = value;
-  }
+  json["user_metadata"] = MetadataJson(record.user_metadata);
   return json;
 }
 

@@ -89,6 +89,7 @@ class Ls : public Command {
       return absl::OkStatus();
     }
     Json document = {{"store", context.store}, {"uuid", reader->uuid()}};
+    document["store_metadata"] = MetadataJson(reader->user_metadata());
     document["steps"] = Json::array();
     for (const StepRecord& step : steps) {
       document["steps"].push_back(ListedJson(step));

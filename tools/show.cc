@@ -125,7 +125,8 @@ std::string RanksText(const StepReader& step) {
   return table.ToString();
 }
 
-void PrintText(const StepReader& step, const Context& context) {
+void PrintText(const StepReader& step, const UserMetadata& of_store,
+               const Context& context) {
   const StepRecord& record = step.record();
   *context.out << RecordText(record, context.now_micros);
   if (!record.metrics.empty()) {
@@ -133,6 +134,9 @@ void PrintText(const StepReader& step, const Context& context) {
   }
   if (!record.user_metadata.empty()) {
     *context.out << "\nuser metadata\n" << MetadataText(record.user_metadata);
+  }
+  if (!of_store.empty()) {
+    *context.out << "\nmetadata of the store\n" << MetadataText(of_store);
   }
   *context.out << "\ncontents\n"
                << KindsText(step.ranks()) << "\nranks\n"
@@ -178,10 +182,13 @@ class Show : public Command {
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    const UserMetadata of_store = reader->user_metadata();
     if (context.json) {
-      PrintJson(ShownJson(context.store, *step), context.out);
+      Json document = ShownJson(context.store, *step);
+      document["store_metadata"] = MetadataJson(of_store);
+      PrintJson(document, context.out);
     } else {
-      PrintText(*step, context);
+      PrintText(*step, of_store, context);
     }
     return absl::OkStatus();
   }

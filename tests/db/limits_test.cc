@@ -175,6 +175,15 @@ TEST_F(PublishLimitsTest, MetadataBytesAreOfNamesAndValuesInAll) {
     publish.user_metadata["a"] = std::string(1000, 'x');
     publish.user_metadata["b"] = std::string(bytes - 1002, 'y');
     CheckPublish(publish, bytes <= kMaxMetadataBytes, bytes, kMaxMetadataBytes);
+    const absl::Status set = store_->SetUserMetadata(publish.user_metadata);
+    if (bytes <= kMaxMetadataBytes) {
+      EXPECT_OK(set);
+      Reopen();
+      EXPECT_EQ(store_->user_metadata(), publish.user_metadata);
+    } else {
+      EXPECT_THAT(set, StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr(absl::StrCat(kMaxMetadataBytes))));
+    }
   }
 }
 

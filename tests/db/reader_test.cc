@@ -108,6 +108,16 @@ TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
 }
 
+TEST_F(ReaderTest, SeesTheMetadataOfTheStore) {
+  const auto reader = OpenReader();
+  EXPECT_THAT(reader->user_metadata(), IsEmpty());
+  const UserMetadata metadata = {{"run", "a"}};
+  ASSERT_OK(store_->SetUserMetadata(metadata));
+  EXPECT_THAT(reader->user_metadata(), IsEmpty());
+  ASSERT_OK(reader->Refresh());
+  EXPECT_EQ(reader->user_metadata(), metadata);
+}
+
 // Steps of the one must not be taken for those of the other.
 TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
   ASSERT_OK(Save(1, SmallContent(1)));

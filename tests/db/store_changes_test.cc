@@ -313,6 +313,25 @@ TEST_F(StoreChangesTest, MetricsMayComeLate) {
   ExpectStep(1, {SmallContent(1)});
 }
 
+// Beside saves and folds, which write the record that has it.
+TEST_F(StoreChangesTest, MetadataOfTheStoreIsReplaced) {
+  EXPECT_THAT(store_->user_metadata(), IsEmpty());
+  const UserMetadata first = {{"run", "a"}, {"raw", std::string("\0\xff", 2)}};
+  ASSERT_OK(store_->SetUserMetadata(first));
+  ASSERT_OK(Save(5, SmallContent(1)));
+  EXPECT_EQ(store_->user_metadata(), first);
+  Reopen();
+  EXPECT_EQ(store_->user_metadata(), first);
+  ExpectStep(5, {SmallContent(1)});
+  const UserMetadata second = {{"run", "b"}};
+  ASSERT_OK(store_->SetUserMetadata(second));
+  EXPECT_THAT(
+      store_->SetUserMetadata({{"", "no name"}}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metadata name")));
+  Reopen();
+  EXPECT_EQ(store_->user_metadata(), second);
+}
+
 TEST_F(StoreChangesTest, EphemeralStepsBecomePermanent) {
   ASSERT_OK(Save(1, SmallContent(1), {.ephemeral = true}));
   ASSERT_OK(Save(2, SmallContent(2)));

@@ -22,7 +22,8 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "keep_ephemeral": 2, "removal": "ephemeral_only",
       "best": {"metric": "auc", "better": "min"}, "deltas": false,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
-      "abandoned": "keep", "user_metadata": {"run": "a"}, "async": false,
+      "abandoned": "keep", "user_metadata": {"run": "a"},
+      "store_metadata": {"owner": "b"}, "async": false,
       "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
       "tolerated_failures": 4, "warn_waiting": 0.25, "first_save": "never",
       "preemption_grace": 30, "deadline": 60, "poll_every": 2,
@@ -44,6 +45,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
   EXPECT_EQ(options.abandoned, AbandonedBranch::kKeep);
   EXPECT_EQ(options.user_metadata.at("run"), "a");
+  EXPECT_EQ(options.store_metadata.at("owner"), "b");
   EXPECT_FALSE(options.async);
   EXPECT_EQ(options.arena_bytes, 4096U);
   EXPECT_EQ(options.copy_threads, 3);

@@ -167,6 +167,27 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
   EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
 }
 
+TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
+  options_.store_metadata = {{"run", "a"}};
+  Start();
+  Start();
+  EXPECT_THAT(warnings_, IsEmpty());
+  options_.store_metadata = {{"run", "b"}};
+  Start();
+  EXPECT_EQ(manager_->store()->user_metadata().at("run"), "a");
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("has metadata other than")));
+  ASSERT_OK(manager_->store()->SetUserMetadata({}));
+  options_.saving = false;
+  Start();
+  EXPECT_THAT(manager_->store()->user_metadata(), IsEmpty());
+  options_.saving = true;
+  options_.store_metadata = {{"", "no name"}};
+  manager_.reset();
+  EXPECT_THAT(
+      CheckpointManager::Open(options_, &model_->state).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metadata name")));
+}
+
 TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
   ASSERT_OK_AND_ASSIGN(options_.retention.keep, BestN({.metric = "auc"}));
   Start();

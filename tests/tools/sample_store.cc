@@ -117,6 +117,7 @@ absl::StatusOr<std::unique_ptr<Store>> MakeSampleStore(
   StoreOptions options;
   options.background_sweep = false;
   CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open(path, options));
+  CKPTDB_RETURN_IF_ERROR(store->SetUserMetadata({{"run", "sample\n1"}}));
   CKPTDB_RETURN_IF_ERROR(SaveStep100(store.get()));
   CKPTDB_RETURN_IF_ERROR(SaveStep200(store.get()));
   CKPTDB_RETURN_IF_ERROR(SaveStep300(store.get()));

@@ -6,6 +6,8 @@
 //             too large to be stored inline; pinned
 //   step 300  two ranks: halves of "mlp.weight" f32[6, 4], of table "user" of
 //             1,500 rows; ephemeral
+//
+// The store has metadata: run is "sample", a newline and "1".
 #ifndef CKPTDB_TESTS_TOOLS_SAMPLE_STORE_H_
 #define CKPTDB_TESTS_TOOLS_SAMPLE_STORE_H_
 

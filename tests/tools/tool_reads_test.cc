@@ -30,6 +30,7 @@ TEST_F(ToolReads, LsAsJson) {
   const Json ls = RunJson({"ls"});
   EXPECT_EQ(ls["store"], path());
   EXPECT_EQ(ls["uuid"].get<std::string>().size(), 36u);
+  EXPECT_EQ(ls["store_metadata"], (Json{{"run", "sample\n1"}}));
   ASSERT_EQ(ls["steps"].size(), 3u);
   const Json& first = ls["steps"][0];
   EXPECT_EQ(first["step"], 100);
@@ -75,6 +76,7 @@ TEST_F(ToolReads, ShowAsJson) {
   EXPECT_EQ(show["metrics"], (Json{{"auc", 0.75}, {"loss", "nan"}}));
   EXPECT_EQ(show["user_metadata"]["note"], "first\nrun");
   EXPECT_EQ(show["user_metadata"]["raw"], "\xef\xbf\xbd\x01");
+  EXPECT_EQ(show["store_metadata"], (Json{{"run", "sample\n1"}}));
   EXPECT_EQ(show["kinds"]["tensor"]["items"], 2);
   EXPECT_EQ(show["kinds"]["tensor"]["raw_bytes"], 48 + 8);
   EXPECT_EQ(show["kinds"]["table"]["rows"], 1000);
@@ -104,6 +106,8 @@ TEST_F(ToolReads, ShowAsText) {
   EXPECT_THAT(show.out, ContainsRegex("\n  auc +0\\.75\n"));
   EXPECT_THAT(show.out, ContainsRegex("\n  note +first\\\\nrun\n"));
   EXPECT_THAT(show.out, ContainsRegex("\n  raw +\\\\xff\\\\x01\n"));
+  EXPECT_THAT(show.out,
+              ContainsRegex("\nmetadata of the store\n  run +sample\\\\n1\n"));
   EXPECT_THAT(show.out, ContainsRegex("\n  table +1  1,000 "));
 }
 
