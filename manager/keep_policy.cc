@@ -170,6 +170,32 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
   return answer;
 }
 
+// Only the first multiple at or after a step, and the last at or before it, can
+// have it as the nearest.
+KeepAnswer KeepNearest(Steps steps, int64_t interval) {
+  KeepAnswer answer;
+  answer.keep.assign(steps.size(), false);
+  for (size_t at = 0; at < steps.size(); ++at) {
+    const int64_t below = steps[at].step % interval;
+    const int64_t above = below == 0 ? 0 : interval - below;
+    const auto nearest_above = [&] {
+      if (at + 1 == steps.size()) return true;
+      return above <= (steps[at + 1].step - steps[at].step) / 2;
+    };
+    const auto nearest_below = [&] {
+      if (at == 0) return true;
+      const int64_t way = steps[at].step - steps[at - 1].step;
+      return below < way - way / 2;
+    };
+    answer.keep[at] = nearest_above() || nearest_below();
+  }
+  answer.why = [keep = answer.keep, interval](size_t at) {
+    return absl::StrCat(keep[at] ? "the" : "not the",
+                        " nearest to a multiple of ", interval);
+  };
+  return answer;
+}
+
 // Of a step, kept when one policy says `decisive`, or else when none does.
 KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
   return MakeKeep([policies = std::move(policies), decisive](
@@ -237,6 +263,12 @@ absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps) {
       [steps](const StepInfo&, int64_t, bool yes) {
         return absl::StrCat(yes ? "a" : "no", " multiple of ", steps);
       });
+}
+
+absl::StatusOr<KeepPolicyPtr> NearestToEveryNSteps(int64_t steps) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast("NearestToEveryNSteps", "interval", steps, 1));
+  return MakeKeep([steps](Steps all, int64_t) { return KeepNearest(all, steps); });
 }
 
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds) {

@@ -78,6 +78,11 @@ KeepPolicyPtr KeepAll();
 absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count);
 // Multiples of `steps`, which is at least 1.
 absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
+// For each multiple of `steps`, which is at least 1, the step nearest to it; of
+// two the earlier. So also where no step is a multiple, one stays in about
+// `steps` steps. The first step and the last always do: nothing is nearer to
+// what is before and after them.
+absl::StatusOr<KeepPolicyPtr> NearestToEveryNSteps(int64_t steps);
 // The first step, and then each that was committed `seconds` or more after the
 // last one that is kept so. A clock that went back counts as passed. `seconds`
 // is above 0.

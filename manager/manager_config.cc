@@ -142,10 +142,12 @@ absl::StatusOr<BestOptions> ReadBest(const std::string& place,
 absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader) {
   int64_t latest = 0;
   int64_t every_steps = 0;
+  int64_t nearest_to_every_steps = 0;
   double every_seconds = 0;
   double time_to_live = 0;
   reader->Read("latest", &latest);
   reader->Read("every_steps", &every_steps);
+  reader->Read("nearest_to_every_steps", &nearest_to_every_steps);
   reader->Read("every_seconds", &every_seconds);
   reader->Read("time_to_live", &time_to_live);
   if (const Json* found = reader->Find("best")) {
@@ -155,6 +157,9 @@ absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader) {
   }
   if (reader->Find("latest")) return LatestN(latest);
   if (reader->Find("every_steps")) return EveryNSteps(every_steps);
+  if (reader->Find("nearest_to_every_steps")) {
+    return NearestToEveryNSteps(nearest_to_every_steps);
+  }
   if (reader->Find("every_seconds")) return KeepEveryNSeconds(every_seconds);
   return TimeToLive(time_to_live);
 }

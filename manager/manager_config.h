@@ -23,10 +23,11 @@
 // {"steps": [N, ...]}, {"every_seconds": S}, {"continuous": S}, or of these
 // {"any": [...]}, {"all": [...]}, {"not": ...}.
 //
-// keep: "all", {"latest": N}, {"every_steps": N}, {"every_seconds": S},
-// {"best": {"metric": NAME, "count": N, "better": "max" or "min",
-// "keep_without_metric": true or false}}, {"time_to_live": S}, or any, all and
-// not of these.
+// keep: "all", {"latest": N}, {"every_steps": N},
+// {"nearest_to_every_steps": N}, {"every_seconds": S}, {"best": {"metric":
+// NAME, "count": N, "better": "max" or "min", "keep_without_metric": true or
+// false}},
+// {"time_to_live": S}, or any, all and not of these.
 //
 // Names of enumerators are "wait", "skip", "coalesce", "fail" (busy); "keep",
 // "remove" (abandoned); "never", "ephemeral_only", "all_non_permanent"

@@ -1,11 +1,16 @@
 #include "ckptdb/manager/keep_policy.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -88,6 +93,77 @@ TEST(KeepPolicy, EveryNSteps) {
   EXPECT_THAT(Kept(EveryNSteps(7), {{0, kStart, false, {}}}), ElementsAre(0));
   EXPECT_EQ(Why(EveryNSteps(20), Steps(2), 0), "no multiple of 20");
   ExpectInvalid(EveryNSteps(0), "EveryNSteps: interval is 0");
+}
+
+std::vector<StepInfo> At(const std::vector<int64_t>& steps) {
+  std::vector<StepInfo> all;
+  for (const int64_t step : steps) all.push_back({step, kStart, false, {}});
+  return all;
+}
+
+TEST(KeepPolicy, NearestToEveryNSteps) {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  const struct {
+    int64_t interval;
+    std::vector<int64_t> steps;
+    std::vector<int64_t> kept;
+  } cases[] = {
+      {100, {}, {}},
+      {100, {7}, {7}},
+      {100, {0, 50, 100, 150, 200}, {0, 100, 200}},
+      {100, {30, 90, 120, 180, 230}, {30, 90, 180, 230}},
+      {100, {0, 90, 110, 200}, {0, 90, 200}},  // of two the earlier
+      {100, {0, 91, 109, 200}, {0, 91, 200}},
+      {100, {0, 90, 109, 200}, {0, 109, 200}},
+      {100, {0, 40, 60, 70}, {0, 70}},      // 100 is yet to come
+      {100, {0, 149, 351}, {0, 149, 351}},  // none is near 200 and 300
+      {1, {3, 5, 6}, {3, 5, 6}},
+      {kLast, {0, 1, kLast - 1, kLast}, {0, kLast}},
+      {kLast, {0, kLast}, {0, kLast}},
+  };
+  for (const auto& [interval, steps, kept] : cases) {
+    EXPECT_EQ(Kept(NearestToEveryNSteps(interval), At(steps)), kept)
+        << interval << ", " << ::testing::PrintToString(steps);
+  }
+  const auto policy = NearestToEveryNSteps(100);
+  EXPECT_EQ(Why(policy, At({0, 40, 90}), 1),
+            "not the nearest to a multiple of 100");
+  EXPECT_EQ(Why(policy, At({0, 40, 90}), 2),
+            "the nearest to a multiple of 100");
+  ExpectInvalid(NearestToEveryNSteps(0), "NearestToEveryNSteps: interval is 0");
+}
+
+// Asked for each multiple, one by one.
+std::vector<int64_t> PlainlyNearest(int64_t interval,
+                                    const std::vector<int64_t>& steps) {
+  std::set<int64_t> kept;
+  for (int64_t point = 0; point < steps.back() + interval; point += interval) {
+    kept.insert(*std::min_element(
+        steps.begin(), steps.end(), [&](int64_t a, int64_t b) {
+          return std::abs(a - point) < std::abs(b - point);
+        }));
+  }
+  return {kept.begin(), kept.end()};
+}
+
+// What is kept stays kept as steps come, but for the one that was the last.
+TEST(KeepPolicy, NearestIsAPlainReadingAndStays) {
+  std::mt19937_64 random(testing::TestSeed());
+  for (int round = 0; round < 300; ++round) {
+    const auto interval = static_cast<int64_t>(1 + random() % 20);
+    std::vector<int64_t> all;
+    std::vector<int64_t> retained;
+    int64_t step = static_cast<int64_t>(random() % 30);
+    for (int i = 0; i < 30;
+         ++i, step += 1 + static_cast<int64_t>(random() % 25)) {
+      all.push_back(step);
+      retained.push_back(step);
+      retained = Kept(NearestToEveryNSteps(interval), At(retained));
+      const std::vector<int64_t> plain = PlainlyNearest(interval, all);
+      ASSERT_EQ(Kept(NearestToEveryNSteps(interval), At(all)), plain);
+      ASSERT_EQ(retained, plain) << "interval " << interval;
+    }
+  }
 }
 
 TEST(KeepPolicy, EveryNSecondsKeepsTheFirst) {

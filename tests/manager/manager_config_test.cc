@@ -126,6 +126,7 @@ TEST(ManagerConfigTest, KeepPolicies) {
   EXPECT_EQ(KeptBy(R"("all")"), "10 20 30 40 ");
   EXPECT_EQ(KeptBy(R"({"latest": 2})"), "30 40 ");
   EXPECT_EQ(KeptBy(R"({"every_steps": 20})"), "20 40 ");
+  EXPECT_EQ(KeptBy(R"({"nearest_to_every_steps": 25})"), "10 20 40 ");
   EXPECT_EQ(KeptBy(R"({"every_seconds": 20})"), "10 30 ");
   EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc"}})"), "10 20 ");
   EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc", "count": 2, "better": "min",
