@@ -64,6 +64,7 @@ ManagerOptions Effective(ManagerOptions options) {
   options.schedule = {};
   options.retention = {};
   options.on_saved = nullptr;
+  options.on_deleted = nullptr;
   options.statistics_path.clear();
   return options;
 }
@@ -193,6 +194,10 @@ absl::Status CheckpointManager::WaitUntilFinished() {
 absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
   if (impl_->read_only()) return impl_->ReadOnlyError("Explain");
   return impl_->Explain(step);
+}
+absl::Status CheckpointManager::Delete(int64_t step) {
+  if (impl_->read_only()) return impl_->ReadOnlyError("Delete");
+  return impl_->Delete(step);
 }
 absl::StatusOr<StepRecord> CheckpointManager::BestStep() {
   return impl_->BestStep();

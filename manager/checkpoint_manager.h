@@ -136,7 +136,7 @@ struct ManagerOptions {
   // FailedPrecondition, Step counts and says that nothing is saved, a damaged
   // step is an error and not quarantined. All that is about saving is off:
   // store, stage, schedule, retention, deltas, store_metadata, on_saved,
-  // statistics_path.
+  // on_deleted, statistics_path.
   // NotFound when there is no store. Default: false.
   bool read_only = false;
   // Off, no step is saved: Step and StepTo count and say so, StartTraining and
@@ -213,6 +213,9 @@ struct ManagerOptions {
   // line of JSON. Empty: none.
   std::string statistics_path = {};
   std::function<void(const RestoreReport& report)> on_restored = {};
+  // Told of each step that Delete has removed, by the thread that calls it.
+  // Steps that leave with a save are in its report.
+  std::function<void(int64_t step)> on_deleted = {};
 };
 
 // What Step came to.
@@ -337,6 +340,13 @@ class CheckpointManager {
   // read-only. NotFound when no step has the metric, FailedPrecondition when
   // it was not said which is best.
   absl::StatusOr<StepRecord> BestStep();
+
+  // Removes a step by hand, for good, and tells on_deleted and Explain: a step
+  // that goes by Store::Delete is told to nobody. On the owner, by itself;
+  // waits for the save in progress, and the next one is whole when it would
+  // have gone on from that step. NotFound when there is no such step,
+  // FailedPrecondition when it is pinned or the manager is read-only.
+  absl::Status Delete(int64_t step);
 
   // How far evaluations of this store's steps have come. Its calls are made by
   // all ranks, and never beside one of the manager's.

@@ -47,6 +47,15 @@ absl::Status CheckpointManager::Impl::CheckOwner() const {
                    " does not decide; ask the owner, rank ", kOwnerRank));
 }
 
+absl::Status CheckpointManager::Impl::Delete(int64_t step) {
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  Settle();  // it may be about to retire the same step
+  CKPTDB_RETURN_IF_ERROR(store_->Delete(step));
+  history_.NoteKept(step, "removed: it was deleted by hand");
+  if (options_.on_deleted) options_.on_deleted(step);
+  return absl::OkStatus();
+}
+
 absl::Status CheckpointManager::Impl::SavingOffError() const {
   return absl::FailedPreconditionError(
       absl::StrCat("Save: step ", global_step_, " of store \"", options_.path,
@@ -272,7 +281,9 @@ SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
   spec.step = global_step_;
   spec.world_size = world_size();
   spec.slice_bounds = options_.slice_bounds;
-  spec.parent = parent_;
+  // One that was deleted by hand is no parent: the save is whole.
+  const auto none = [](const StepRecord&) {};
+  if (parent_ && store_->VisitStep(parent_->step, none)) spec.parent = parent_;
   const absl::StatusOr<StepRecord> existing = store_->FindStep(spec.step);
   spec.overwrite = request.overwrite ||
                    (existing.ok() && (existing->quarantined ||

@@ -46,6 +46,7 @@ class CheckpointManager::Impl {
                                    bool dry_run);
   absl::StatusOr<StepStory> Explain(int64_t step) const;
   absl::StatusOr<StepRecord> BestStep();
+  absl::Status Delete(int64_t step);
 
   int64_t global_step() const { return global_step_; }
   bool IsSavingInProgress() const;

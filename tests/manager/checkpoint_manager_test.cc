@@ -264,6 +264,36 @@ TEST_F(ManagerTest, MetricsThatComeLateCount) {
   for (const int64_t step : {2, 6, 8}) ExpectStepHolds(step);
 }
 
+// The one before the newest, and the newest, which the next one goes on from.
+TEST_F(ManagerTest, TellsOfStepsDeletedByHand) {
+  std::vector<int64_t> deleted;
+  options_.on_deleted = [&](int64_t step) { deleted.push_back(step); };
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->store()->Pin(2));
+  EXPECT_THAT(
+      manager_->Delete(2),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pinned")));
+  EXPECT_THAT(manager_->Delete(3),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 3")));
+  EXPECT_THAT(deleted, ElementsAre());
+  ASSERT_OK(manager_->store()->Unpin(2));
+  ASSERT_OK(manager_->Delete(2));
+  ASSERT_OK(manager_->Delete(4));
+  EXPECT_THAT(deleted, ElementsAre(2, 4));
+  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(4));
+  EXPECT_EQ(story.saved, "step 4 is a multiple of 2");
+  EXPECT_EQ(story.kept, "removed: it was deleted by hand");
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(6, 8));
+  EXPECT_EQ(reports_[2].result.kind, StepKind::kFull);
+  EXPECT_EQ(reports_[3].result.kind, StepKind::kDelta);
+  ExpectStepHolds(6);
+  ExpectStepHolds(8);
+}
+
 TEST_F(ManagerTest, ExplainsAfterARestart) {
   Start();
   TrainTo(2);

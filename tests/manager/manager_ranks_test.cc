@@ -253,6 +253,12 @@ TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
   EXPECT_THAT(best[1], StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("rank 1 does not decide; ask the "
                                           "owner, rank 0")));
+  const auto remove = [](Rank* rank) { return rank->manager->Delete(9); };
+  const std::vector<absl::Status> removed = Run(2, remove);
+  EXPECT_THAT(removed[0],
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 9")));
+  EXPECT_THAT(removed[1], StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   HasSubstr("rank 1 does not decide")));
 }
 
 TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {

@@ -124,6 +124,7 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
   ASSERT_OK(follower_->FinishTraining());
   EXPECT_THAT(follower_->Save().status(), refused);
   EXPECT_THAT(follower_->Explain(4).status(), refused);
+  EXPECT_THAT(follower_->Delete(4), refused);
   EXPECT_FALSE(follower_->IsSavingInProgress());
   ASSERT_OK(follower_->CheckForErrors());
   ASSERT_OK(follower_->Close());
