@@ -251,7 +251,7 @@ TEST_P(ResumeTest, GoesOnFromAnOlderStep) {
 INSTANTIATE_TEST_SUITE_P(Generated, ResumeTest,
                          ::testing::Values(Workloads().front()));
 
-TEST(CommandLineTest, ErrorsOfALogNameTheLine) {
+TEST(CommandLine, ErrorsOfALogNameTheLine) {
   const ckptdb::testing::TempDir dir;
   WriteFile(dir.path() + "/log", MovieLensLog(9, 1, "\t") + "1\t2\tx\t4\n" +
                                      MovieLensLog(9, 2, "\t"));
@@ -264,7 +264,7 @@ TEST(CommandLineTest, ErrorsOfALogNameTheLine) {
               HasSubstr("/log:10: rating \"x\" is not a finite number"));
 }
 
-TEST(CommandLineTest, RefusesWrongValues) {
+TEST(CommandLine, RefusesWrongValues) {
   const ckptdb::testing::TempDir dir;
   const auto errors_with = [&dir](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"--store", dir.path() + "/store",
