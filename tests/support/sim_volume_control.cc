@@ -5,7 +5,6 @@
 
 namespace ckptdb::testing {
 
-using Kind = SimOperation::Kind;
 using Guard = std::lock_guard<std::mutex>;
 
 size_t SimVolume::operations() const {
@@ -84,13 +83,18 @@ bool SimVolume::WriteAll(const std::string& path, std::string bytes) {
   Guard lock(mutex_);
   Place place;
   if (!CreateFile(path, &place).ok()) return false;
-  Record({.kind = Kind::kTruncate, .inode = place.inode, .path = path});
-  Record({.kind = Kind::kWrite,
+  Record({.kind = SimOperation::Kind::kTruncate,
+          .inode = place.inode,
+          .path = path});
+  Record({.kind = SimOperation::Kind::kWrite,
           .inode = place.inode,
           .bytes = std::make_shared<const std::string>(std::move(bytes)),
           .path = path});
-  Record({.kind = Kind::kSync, .inode = place.inode, .path = path});
-  Record({.kind = Kind::kSyncFolder, .inode = place.folder, .path = path});
+  Record(
+      {.kind = SimOperation::Kind::kSync, .inode = place.inode, .path = path});
+  Record({.kind = SimOperation::Kind::kSyncFolder,
+          .inode = place.folder,
+          .path = path});
   return true;
 }
 
@@ -98,11 +102,12 @@ bool SimVolume::TruncateTo(const std::string& path, uint64_t size) {
   Guard lock(mutex_);
   Place place;
   if (!FindFile(path, &place).ok()) return false;
-  Record({.kind = Kind::kTruncate,
+  Record({.kind = SimOperation::Kind::kTruncate,
           .inode = place.inode,
           .offset = size,
           .path = path});
-  Record({.kind = Kind::kSync, .inode = place.inode, .path = path});
+  Record(
+      {.kind = SimOperation::Kind::kSync, .inode = place.inode, .path = path});
   return true;
 }
 
@@ -110,11 +115,13 @@ bool SimVolume::RemoveNow(const std::string& path) {
   Guard lock(mutex_);
   Place place;
   if (!FindFile(path, &place).ok()) return false;
-  Record({.kind = Kind::kRemove,
+  Record({.kind = SimOperation::Kind::kRemove,
           .folder = place.folder,
           .name = place.name,
           .path = path});
-  Record({.kind = Kind::kSyncFolder, .inode = place.folder, .path = path});
+  Record({.kind = SimOperation::Kind::kSyncFolder,
+          .inode = place.folder,
+          .path = path});
   return true;
 }
 
