@@ -268,7 +268,8 @@ absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps) {
 absl::StatusOr<KeepPolicyPtr> NearestToEveryNSteps(int64_t steps) {
   CKPTDB_RETURN_IF_ERROR(
       CheckAtLeast("NearestToEveryNSteps", "interval", steps, 1));
-  return MakeKeep([steps](Steps all, int64_t) { return KeepNearest(all, steps); });
+  return MakeKeep(
+      [steps](Steps all, int64_t) { return KeepNearest(all, steps); });
 }
 
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds) {
