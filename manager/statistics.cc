@@ -8,22 +8,22 @@
 namespace ckptdb::internal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using JsonLine = nlohmann::ordered_json;
 
-std::string OneLine(const Json& json) {
+std::string OneLine(const JsonLine& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false,
-                   Json::error_handler_t::replace);
+                   JsonLine::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string StatisticsLine(const SaveReport& report) {
   const SaveResult& result = report.result;
-  Json line = {{"event", "save"},
-               {"step", report.step},
-               {"kind", std::string(SaveKindName(report.kind))},
-               {"why", report.why},
-               {"status", absl::StatusCodeToString(report.status.code())}};
+  JsonLine line = {{"event", "save"},
+                   {"step", report.step},
+                   {"kind", std::string(SaveKindName(report.kind))},
+                   {"why", report.why},
+                   {"status", absl::StatusCodeToString(report.status.code())}};
   if (!report.status.ok()) {
     line["error"] = std::string(report.status.message());
   } else {
