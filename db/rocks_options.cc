@@ -34,6 +34,13 @@ rocksdb::ColumnFamilyOptions FamilyOptions() {
       rocksdb::NewBlockBasedTableFactory(TableOptions()));
   options.ttl = 0;
   options.periodic_compaction_seconds = 0;
+  // A save waits for no compaction: one that meets damage never comes to an
+  // end.
+  constexpr int kNever = 1 << 30;
+  options.level0_slowdown_writes_trigger = kNever;
+  options.level0_stop_writes_trigger = kNever;
+  options.soft_pending_compaction_bytes_limit = 0;
+  options.hard_pending_compaction_bytes_limit = 0;
   return options;
 }
 
