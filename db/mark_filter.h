@@ -31,23 +31,17 @@ class MarkFilter {
   }
 
   // Puts the hashes of those `ids` that it does not remember into `unknown`,
-  // remembers all, and returns how many it put there.
+  // remembers all, and returns how many it put there. Where next to none is a
+  // repetition it looks only some up, and neither knows nor remembers the rest.
   size_t Keep(absl::Span<const int64_t> ids, uint64_t* unknown) {
-    if (slots_.empty() || unknown_ > 2 * slots_.size()) Grow();
-    // Copies, as for all the compiler knows `unknown` may overlap the members.
-    uint64_t* const slots = slots_.data();
-    const int shift = shift_;
-    const uint64_t tag = tag_;
-    size_t count = 0;
-    for (const int64_t id : ids) {
-      const uint64_t hash = SpreadId(id);
-      const uint64_t entry = hash << kTagBits | tag;
-      uint64_t& slot = slots[hash >> shift];
-      unknown[count] = hash;
-      count += slot != entry ? 1 : 0;
-      slot = entry;
+    if (unseen_ > 0) return Pass(ids, unknown);
+    const size_t count = LookUp(ids, unknown);
+    looked_up_ += ids.size();
+    repeated_ += ids.size() - count;
+    if (looked_up_ >= kProbe) {
+      unseen_ = repeated_ < looked_up_ / kWorthwhile ? kPass : 0;
+      looked_up_ = repeated_ = 0;
     }
-    unknown_ += count;
     return count;
   }
 
@@ -82,6 +76,37 @@ class MarkFilter {
   static constexpr uint64_t kTags = uint64_t{1} << kTagBits;
   static_assert(kMinSlots >= kTags);
 
+  // After so many lookups of which fewer than one in kWorthwhile found its id,
+  // so many ids pass without one.
+  static constexpr size_t kProbe = 2048;
+  static constexpr size_t kWorthwhile = 16;
+  static constexpr size_t kPass = 8 * kProbe;
+
+  size_t Pass(absl::Span<const int64_t> ids, uint64_t* unknown) {
+    std::transform(ids.begin(), ids.end(), unknown, SpreadId);
+    unseen_ -= std::min(unseen_, ids.size());
+    return ids.size();
+  }
+
+  size_t LookUp(absl::Span<const int64_t> ids, uint64_t* unknown) {
+    if (slots_.empty() || unknown_ > 2 * slots_.size()) Grow();
+    // Copies, as for all the compiler knows `unknown` may overlap the members.
+    uint64_t* const slots = slots_.data();
+    const int shift = shift_;
+    const uint64_t tag = tag_;
+    size_t count = 0;
+    for (const int64_t id : ids) {
+      const uint64_t hash = SpreadId(id);
+      const uint64_t entry = hash << kTagBits | tag;
+      uint64_t& slot = slots[hash >> shift];
+      unknown[count] = hash;
+      count += slot != entry ? 1 : 0;
+      slot = entry;
+    }
+    unknown_ += count;
+    return count;
+  }
+
   // Twice the slots when twice as many ids went by, and all is forgotten.
   void Grow() {
     const size_t slots = slots_.empty() ? kMinSlots : 2 * slots_.size();
@@ -102,6 +127,11 @@ class MarkFilter {
   // Since the last Clear or Grow; unknown_ is 0 only when nothing is known.
   size_t unknown_ = 0;
   size_t forgotten_ = 0;
+  // Since the last decision whether to look up; and how many ids are still to
+  // pass without.
+  size_t looked_up_ = 0;
+  size_t repeated_ = 0;
+  size_t unseen_ = 0;
 };
 
 }  // namespace ckptdb::internal

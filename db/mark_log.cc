@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "ckptdb/db/mark_hash.h"
@@ -93,23 +92,26 @@ double MarkSample::Ids() const {
   return static_cast<double>(kSampled) * kAll * std::log(kAll / unset);
 }
 
-void MarkLog::Append(uint64_t epoch, MarkKind kind,
-                     absl::Span<const uint64_t> hashes) {
-  Append(epoch, kind, hashes, MarkSample::Select(hashes));
+MarkRoom MarkLog::Reserve(uint64_t epoch, MarkKind kind, size_t rows) {
+  if (chunk_used_ == chunk_.rows) {
+    chunk_ = pool_->Get(NextChunkRows(rows));
+    chunk_used_ = 0;
+    peak_bytes_ = std::max(peak_bytes_, pool_->used_bytes());
+  }
+  const absl::Span<uint64_t> hashes(chunk_.hashes.get() + chunk_used_,
+                                    std::min(rows, chunk_.rows - chunk_used_));
+  chunk_used_ += hashes.size();
+  rows_ += hashes.size();
+  AddRun({epoch, kind, hashes, chunk_.hashes});
+  return {hashes, chunk_.hashes};
 }
 
 void MarkLog::Append(uint64_t epoch, MarkKind kind,
-                     absl::Span<const uint64_t> hashes,
-                     absl::Span<const uint64_t> selected) {
-  sample_.Add(selected);
-  const size_t room = chunk_.rows - chunk_used_;
-  AppendRun(epoch, kind, hashes.first(std::min(hashes.size(), room)));
-  if (hashes.size() <= room) return;
-  hashes.remove_prefix(room);
-  chunk_ = pool_->Get(NextChunkRows(hashes.size()));
-  chunk_used_ = 0;
-  peak_bytes_ = std::max(peak_bytes_, pool_->used_bytes());
-  AppendRun(epoch, kind, hashes);
+                     absl::Span<const uint64_t> hashes) {
+  Sample(MarkSample::Select(hashes));
+  while (!hashes.empty()) {
+    hashes.remove_prefix(Reserve(epoch, kind, hashes.size()).Fill(hashes));
+  }
 }
 
 bool MarkLog::ExtendsLastRun(uint64_t epoch, MarkKind kind) const {
@@ -117,22 +119,16 @@ bool MarkLog::ExtendsLastRun(uint64_t epoch, MarkKind kind) const {
          runs_.back().kind == kind && runs_.back().chunk == chunk_.hashes;
 }
 
-void MarkLog::AppendRun(uint64_t epoch, MarkKind kind,
-                        absl::Span<const uint64_t> hashes) {
-  if (hashes.empty()) return;
-  uint64_t* const at = chunk_.hashes.get() + chunk_used_;
-  std::memcpy(at, hashes.data(), hashes.size() * sizeof(uint64_t));
-  chunk_used_ += hashes.size();
-  rows_ += hashes.size();
-  if (ExtendsLastRun(epoch, kind)) {
+void MarkLog::AddRun(const MarkRun& run) {
+  if (ExtendsLastRun(run.epoch, run.kind)) {
     MarkRun& last = runs_.back();
-    last.hashes = {last.hashes.data(), last.hashes.size() + hashes.size()};
+    last.hashes = {last.hashes.data(), last.hashes.size() + run.hashes.size()};
     return;
   }
   if (runs_.size() == runs_.capacity()) {
     runs_.reserve(runs_.size() + RunsToAdd());
   }
-  runs_.push_back({epoch, kind, {at, hashes.size()}, chunk_.hashes});
+  runs_.push_back(run);
 }
 
 // As large as all before it, so that a small log has little room unused.

@@ -2,6 +2,7 @@
 #ifndef CKPTDB_DB_MARK_LOG_H_
 #define CKPTDB_DB_MARK_LOG_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -85,19 +86,32 @@ struct MarkRun {
   std::shared_ptr<const uint64_t[]> chunk;
 };
 
+// Where marks go that are in the log already, but for their hashes.
+struct MarkRoom {
+  absl::Span<uint64_t> hashes;
+  std::shared_ptr<uint64_t[]> chunk;
+
+  // With the first ones; returns how many.
+  size_t Fill(absl::Span<const uint64_t> from) const {
+    std::copy_n(from.begin(), hashes.size(), hashes.begin());
+    return hashes.size();
+  }
+};
+
 // What was marked, the oldest first. Epochs cut it: they only grow. Not
-// thread-safe; but the ids of a run that was copied stay as they are.
+// thread-safe; but the ids of a run that was copied stay as they are, and room
+// may be filled beside other calls of Reserve and Sample.
 class MarkLog {
  public:
-  // Of one Append.
-  static constexpr size_t kMaxAppendRows = 2048;
-
+  // Room for some of so many marks, one at least. To be filled before any but
+  // Reserve, Sample and the constant members that return numbers is called.
+  MarkRoom Reserve(uint64_t epoch, MarkKind kind, size_t rows);
+  // What MarkSample selects of marks for which there was room.
+  void Sample(absl::Span<const uint64_t> selected) { sample_.Add(selected); }
+  // All of it.
   void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes);
-  // The same, with what MarkSample selects of them: that needs no lock.
-  void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes,
-              absl::Span<const uint64_t> selected);
 
-  // What such an Append adds to used_bytes() when no memory is kept.
+  // What so many marks add to used_bytes() when no memory is kept.
   uint64_t BytesToAppend(uint64_t epoch, MarkKind kind, size_t rows) const;
 
   // The marks of all epochs after this one.
@@ -127,8 +141,7 @@ class MarkLog {
   size_t RunsToAdd() const;
   std::vector<MarkGroup> GroupsBetween(absl::Span<const uint64_t> cuts,
                                        std::vector<uint64_t>* epochs) const;
-  void AppendRun(uint64_t epoch, MarkKind kind,
-                 absl::Span<const uint64_t> hashes);
+  void AddRun(const MarkRun& run);
 
   const std::shared_ptr<ChunkPool> pool_ = std::make_shared<ChunkPool>();
   std::vector<MarkRun> runs_;

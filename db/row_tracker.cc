@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,10 +71,14 @@ MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
 
 }  // namespace
 
-// A mark takes the lock of its lane and then, for what the filter of the lane
-// does not know, the one of the log. An id that a filter knows has an upsert
-// as its newest mark, and that is in the log since the last Take of all. To
-// keep it so, erasures and Takes hold all lanes.
+// Marks are made at once, kMarkRows of them, under the lock of a lane. Under
+// the one of the log there is only room made for those that the filter of the
+// lane does not know. An id that a filter knows has an upsert as its newest
+// mark, and that is in the log since the last Take of all. To keep it so,
+// erasures and Takes hold all lanes; and so does all that reads or drops what
+// is in the log.
+constexpr size_t kMarkRows = 2048;
+
 class RowTracker::Impl {
  public:
   explicit Impl(const RowTrackerOptions& options) : options_(options) {
@@ -119,9 +124,15 @@ class RowTracker::Impl {
 
   LaneLocks LockLanes();
   size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown);
-  void Append(MarkKind kind, absl::Span<const uint64_t> hashes);
+  // False where this needs all lanes.
+  bool MarkInLane(Lane* lane, absl::Span<const int64_t> ids);
+  bool AppendInLane(absl::Span<const uint64_t> hashes);
+  std::optional<internal::MarkRoom> Reserve(
+      size_t rows, internal::MarkSample::Hashes* selected);
+  // With all lanes.
+  void Mark(MarkKind kind, absl::Span<const int64_t> ids);
 
-  // The rest needs `mutex_`.
+  // The rest needs `mutex_` and, but for the constant ones, all lanes.
   absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot);
   void PutBack(Consumer* consumer, const RowChanges& changes);
   void RequireBase(Consumer* consumer, const std::string& reason);
@@ -163,6 +174,7 @@ absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
 }
 
 absl::Status RowTracker::Impl::RemoveConsumer(ConsumerId id) {
+  const LaneLocks locks = LockLanes();
   const std::lock_guard<std::mutex> lock(mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   ForgetReturned(consumer);
@@ -174,25 +186,60 @@ absl::Status RowTracker::Impl::RemoveConsumer(ConsumerId id) {
 void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   if (!tracking_.load()) return;
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
-  const std::lock_guard<std::mutex> lock(lane.mutex);
-  std::array<uint64_t, MarkLog::kMaxAppendRows> unknown;
-  for (; !ids.empty();
-       ids.remove_prefix(std::min(ids.size(), unknown.size()))) {
-    const size_t count =
-        Filter(&lane, ids.subspan(0, unknown.size()), unknown.data());
-    Append(MarkKind::kUpserted, {unknown.data(), count});
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
+    const absl::Span<const int64_t> piece = ids.subspan(0, kMarkRows);
+    if (MarkInLane(&lane, piece)) continue;
+    const LaneLocks locks = LockLanes();
+    Mark(MarkKind::kUpserted, piece);
   }
+}
+
+bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
+  const std::lock_guard<std::mutex> lock(lane->mutex);
+  std::array<uint64_t, kMarkRows> unknown;
+  const size_t count = Filter(lane, ids, unknown.data());
+  if (AppendInLane({unknown.data(), count})) return true;
+  lane->filter.Clear();  // it knows what is not in the log
+  return false;
+}
+
+bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
+  auto selected = internal::MarkSample::Select(hashes);
+  while (!hashes.empty()) {
+    const auto room = Reserve(hashes.size(), &selected);
+    if (!room.has_value()) return false;
+    hashes.remove_prefix(room->Fill(hashes));
+  }
+  return true;
+}
+
+std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
+    size_t rows, internal::MarkSample::Hashes* selected) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!tracking_.load() || log_.WorthMerging() ||
+      BytesAfter(MarkKind::kUpserted, rows) > options_.max_bytes) {
+    return std::nullopt;
+  }
+  log_.Sample(*selected);
+  selected->clear();
+  internal::MarkRoom room = log_.Reserve(epoch_, MarkKind::kUpserted, rows);
+  log_.KeepAtMost(options_.max_bytes - UsedBytes());
+  return room;
 }
 
 void RowTracker::Impl::MarkErased(absl::Span<const int64_t> ids) {
   if (ids.empty() || !tracking_.load()) return;
   const LaneLocks locks = LockLanes();
   for (Lane& lane : lanes_) lane.filter.Forget(ids);
-  std::array<uint64_t, MarkLog::kMaxAppendRows> hashes;
-  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), hashes.size()))) {
-    const auto piece = ids.subspan(0, hashes.size());
-    std::transform(piece.begin(), piece.end(), hashes.begin(), SpreadId);
-    Append(MarkKind::kErased, {hashes.data(), piece.size()});
+  Mark(MarkKind::kErased, ids);
+}
+
+void RowTracker::Impl::Mark(MarkKind kind, absl::Span<const int64_t> ids) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
+    const Hashes hashes = HashesOf(ids.subspan(0, kMarkRows));
+    if (!tracking_.load() || !MakeRoom(kind, hashes.size())) return;
+    log_.Append(epoch_, kind, hashes);
   }
 }
 
@@ -210,17 +257,6 @@ size_t RowTracker::Impl::Filter(Lane* lane, absl::Span<const int64_t> ids,
   const size_t count = lane->filter.Keep(ids, unknown);
   filter_bytes_ += lane->filter.bytes() - old_bytes;
   return count;
-}
-
-void RowTracker::Impl::Append(MarkKind kind,
-                              absl::Span<const uint64_t> hashes) {
-  if (hashes.empty()) return;
-  const internal::MarkSample::Hashes selected =
-      internal::MarkSample::Select(hashes);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!tracking_.load() || !MakeRoom(kind, hashes.size())) return;
-  log_.Append(epoch_, kind, hashes, selected);
-  if (log_.WorthMerging()) Merge();
 }
 
 absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
@@ -269,6 +305,7 @@ absl::Status RowTracker::Impl::Cut(ConsumerId id, RowChanges* changes,
 }
 
 absl::Status RowTracker::Impl::Return(ConsumerId id, RowChanges&& changes) {
+  const LaneLocks locks = LockLanes();
   const std::lock_guard<std::mutex> lock(mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   CKPTDB_RETURN_IF_ERROR(
@@ -346,14 +383,13 @@ uint64_t RowTracker::Impl::BytesAfter(MarkKind kind, size_t rows) const {
 
 bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
   const uint64_t max_bytes = options_.max_bytes;
-  if (BytesAfter(kind, rows) > max_bytes) {
-    Merge();
-    // At most half of the bound, so that the next merge is far away.
-    if (BytesAfter(kind, rows) > max_bytes ||
-        log_.rows() * sizeof(uint64_t) > max_bytes / 2) {
-      DropAll();
-      return false;
-    }
+  const bool full = BytesAfter(kind, rows) > max_bytes;
+  if (full || log_.WorthMerging()) Merge();
+  // At most half of the bound, so that the next merge is far away.
+  if (full && (BytesAfter(kind, rows) > max_bytes ||
+               log_.rows() * sizeof(uint64_t) > max_bytes / 2)) {
+    DropAll();
+    return false;
   }
   log_.KeepAtMost(max_bytes - BytesAfter(kind, rows));
   return true;

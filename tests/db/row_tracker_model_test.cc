@@ -3,9 +3,11 @@
 //   CKPTDB_SEED=7 row_tracker_model_test
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -256,6 +258,35 @@ TEST(RowTrackerThreadsTest, EveryMarkIsInOneSet) {
   for (std::thread& thread : threads) thread.join();
   take(false);
   EXPECT_THAT(seen, ::testing::Each(1));
+}
+
+// Ids that come again too late for the filters, more than the bound has room
+// for: merges of all lanes beside marks.
+TEST(RowTrackerThreadsTest, NoMarkIsLostInAMerge) {
+  constexpr int64_t kRowsEach = 20'000;
+  constexpr int64_t kBatch = 1000;
+  constexpr int kRounds = 8;
+  constexpr uint64_t kBytesPerId = 16;
+  RowTracker tracker({.max_bytes = kBytesPerId * kThreads * kRowsEach});
+  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, tracker.AddConsumer("s"));
+  ASSERT_OK(tracker.Take(saves));
+  std::vector<std::thread> threads;
+  OnThreads(
+      [&tracker](int64_t t) {
+        for (int64_t at = 0; at < kRounds * kRowsEach; at += kBatch) {
+          Ids ids(kBatch);
+          std::iota(ids.begin(), ids.end(), t * kRowsEach + at % kRowsEach);
+          tracker.MarkUpserted(ids);
+        }
+      },
+      &threads);
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_OK_AND_ASSIGN(RowChanges changes, tracker.Take(saves));
+  ASSERT_TRUE(changes.complete) << changes.reason;
+  std::sort(changes.upserted.begin(), changes.upserted.end());
+  Ids all(kThreads * kRowsEach);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(changes.upserted, all);
 }
 
 // What a consumer knows after its sets, one after the other.
