@@ -12,6 +12,7 @@ set(CKPTDB_PUBLIC_HEADERS
     db/row_tracker.h
     db/stager.h
     db/state.h
+    db/step_changes.h
     db/step_reader.h
     db/store.h
     db/usage.h

@@ -37,6 +37,17 @@ absl::Status Misplaced(const Version& version, const MetaKey& key) {
 
 }  // namespace
 
+void Catalog::PutStep(StepRecord record) {
+  const int64_t step = record.version.step;
+  journal.Add(step);
+  steps.insert_or_assign(step, std::move(record));
+}
+
+void Catalog::EraseStep(int64_t step) {
+  journal.Add(step);
+  steps.erase(step);
+}
+
 std::vector<StepRecord> Catalog::Steps() const {
   std::vector<StepRecord> all;
   all.reserve(steps.size());

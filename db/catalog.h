@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/database.h"
+#include "ckptdb/db/step_journal.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/records.h"
 
@@ -19,9 +20,14 @@ namespace ckptdb::internal {
 struct Catalog {
   RootRecord root;
   std::map<int64_t, StepRecord> steps;
+  StepJournal journal;  // of what happened to them since they were read
   // Versions that are no steps any more; some step may need what they hold.
   std::map<Version, StepRecord> retired;
   std::map<uint32_t, AttemptRecord> attempts;
+
+  // In place of the step's record, if there is one.
+  void PutStep(StepRecord record);
+  void EraseStep(int64_t step);
 
   std::vector<StepRecord> Steps() const;
   // NotFound, naming the steps next to it.

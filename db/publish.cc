@@ -281,10 +281,10 @@ void Store::Impl::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    for (const int64_t step : commit.removed_steps) catalog_.steps.erase(step);
+    for (const int64_t step : commit.removed_steps) catalog_.EraseStep(step);
     for (const StepRecord& retired : commit.retired) NoteRetired(retired);
     catalog_.attempts[version.attempt] = {version, AttemptState::kCommitted, 0};
-    catalog_.steps[version.step] = std::move(commit.step);
+    catalog_.PutStep(std::move(commit.step));
     runs_[version] = std::make_shared<const TableRuns>(RunsOf(commit.ranks));
   }
   DropProgress(version);

@@ -184,6 +184,11 @@ bool Store::Impl::VisitStep(
   return true;
 }
 
+StepChanges Store::Impl::ChangedSteps(uint64_t since) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return catalog_.journal.Since(since);
+}
+
 absl::StatusOr<StepRecord> Store::Impl::Latest() const {
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
   return Annotate(catalog_.Latest(), path_);
@@ -268,7 +273,7 @@ absl::Status Store::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/true));
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    catalog_.steps.erase(step);
+    catalog_.EraseStep(step);
     NoteRetired(record);
     unflushed_ = true;
   }
@@ -301,7 +306,7 @@ absl::Status Store::Impl::ChangeRecord(
                           "step record"));
   CKPTDB_RETURN_IF_ERROR(WriteDurably(&batch));
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
-  catalog_.steps[step] = std::move(record);
+  catalog_.PutStep(std::move(record));
   return absl::OkStatus();
 }
 
@@ -366,6 +371,9 @@ void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
 bool Store::VisitStep(int64_t step,
                       absl::FunctionRef<void(const StepRecord&)> visit) const {
   return impl_->VisitStep(step, visit);
+}
+StepChanges Store::ChangedSteps(uint64_t since) const {
+  return impl_->ChangedSteps(since);
 }
 absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
   return impl_->FindStep(step);

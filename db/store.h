@@ -44,6 +44,7 @@
 #include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/state.h"
+#include "ckptdb/db/step_changes.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/usage.h"
 #include "ckptdb/schema/evaluation.h"
@@ -136,6 +137,9 @@ class Store {
   // False when there is no such step.
   bool VisitStep(int64_t step,
                  absl::FunctionRef<void(const StepRecord&)> visit) const;
+  // The steps that changed since a look that ended at `since`; 0 before the
+  // first one.
+  StepChanges ChangedSteps(uint64_t since) const;
   // The step saved last that is not quarantined; NotFound when there is none.
   // It is not the highest where training went on from an older step and those
   // after it were kept.

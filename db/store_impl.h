@@ -63,6 +63,7 @@ class Store::Impl {
 
   // store.cc
   std::vector<StepRecord> Steps() const;
+  StepChanges ChangedSteps(uint64_t since) const;
   void VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const;
   bool VisitStep(int64_t step,
                  absl::FunctionRef<void(const StepRecord&)> visit) const;

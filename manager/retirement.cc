@@ -4,32 +4,21 @@
 #include <utility>
 
 namespace ckptdb::internal {
-namespace {
-
-bool IsOf(const StepInfo& info, const StepRecord& record) {
-  return info.step == record.version.step &&
-         info.time_micros == record.committed_at_micros &&
-         info.ephemeral == record.ephemeral && info.metrics == record.metrics;
-}
-
-}  // namespace
 
 std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  Refresh(store);
+  Remove(commit.abandoned);
+  Put(commit.saved);
+  assumed_ = commit.abandoned;
+  assumed_.insert(commit.saved.step);
   state_.newest = commit.saved.step;
   state_.now_micros = commit.saved.time_micros;
   state_.held.clear();
-  std::swap(before_, state_.steps);
-  state_.steps.clear();
-  state_.steps.reserve(before_.size() + 1);
-  next_before_ = before_.begin();
-  store.VisitSteps([&](const StepRecord& record) { Note(record, commit); });
-  state_.steps.insert(std::find_if(state_.steps.rbegin(), state_.steps.rend(),
-                                   [&](const StepInfo& other) {
-                                     return other.step < state_.newest;
-                                   })
-                          .base(),
-                      commit.saved);
+  for (const int64_t step : pinned_) state_.held[step] = "pinned";
+  if (commit.source.has_value()) {
+    state_.held[*commit.source] = "the training began from it";
+  }
   return PlanRemoval(options_, state_, &warning_);
 }
 
@@ -40,23 +29,52 @@ std::string Retirement::TakeWarning() {
   return warning_;
 }
 
-void Retirement::Note(const StepRecord& record, const Commit& commit) {
-  const int64_t step = record.version.step;
-  // These go by themselves, stay for inspection, or are written over.
-  if (commit.abandoned.contains(step) || record.quarantined ||
-      step == commit.saved.step) {
+void Retirement::Refresh(const Store& store) {
+  const StepChanges changes = store.ChangedSteps(seen_);
+  seen_ = changes.until;
+  if (changes.all) {
+    state_.steps.clear();
+    pinned_.clear();
+    store.VisitSteps([&](const StepRecord& record) { Note(record); });
     return;
   }
-  if (record.pinned) state_.held[step] = "pinned";
-  if (commit.source == step) state_.held[step] = "the training began from it";
-  while (next_before_ != before_.end() && next_before_->step < step) {
-    ++next_before_;
+  std::set<int64_t> changed = std::move(assumed_);
+  changed.insert(changes.steps.begin(), changes.steps.end());
+  std::set<int64_t> gone;
+  for (const int64_t step : changed) {
+    bool there = false;
+    pinned_.erase(step);
+    store.VisitStep(step,
+                    [&](const StepRecord& record) { there = Note(record); });
+    if (!there) gone.insert(step);
   }
-  if (next_before_ != before_.end() && IsOf(*next_before_, record)) {
-    state_.steps.push_back(std::move(*next_before_++));
+  Remove(gone);
+}
+
+// Those that are quarantined stay for inspection.
+bool Retirement::Note(const StepRecord& record) {
+  if (record.quarantined) return false;
+  if (record.pinned) pinned_.insert(record.version.step);
+  Put(StepInfoOf(record));
+  return true;
+}
+
+void Retirement::Put(StepInfo info) {
+  const auto at = std::lower_bound(
+      state_.steps.begin(), state_.steps.end(), info.step,
+      [](const StepInfo& other, int64_t step) { return other.step < step; });
+  if (at != state_.steps.end() && at->step == info.step) {
+    *at = std::move(info);
   } else {
-    state_.steps.push_back(StepInfoOf(record));
+    state_.steps.insert(at, std::move(info));
   }
+}
+
+void Retirement::Remove(const std::set<int64_t>& steps) {
+  if (steps.empty()) return;
+  std::erase_if(state_.steps, [&](const StepInfo& info) {
+    return steps.contains(info.step);
+  });
 }
 
 std::optional<Fate> Retirement::FateOf(int64_t step) const {

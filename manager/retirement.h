@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "ckptdb/db/store.h"
@@ -37,17 +38,23 @@ class Retirement {
   std::string TakeWarning();
 
  private:
-  void Note(const StepRecord& record, const Commit& commit);
+  // What has changed in the store since the plan before, or all of it: with ten
+  // thousand steps to look at each takes longer than all the rest.
+  void Refresh(const Store& store);
+  // False for a step that retention has nothing to do with.
+  bool Note(const StepRecord& record);
+  void Put(StepInfo info);
+  void Remove(const std::set<int64_t>& steps);
 
   const RetentionOptions options_;
   mutable std::mutex mutex_;
   RetentionState state_;
+  std::set<int64_t> pinned_;
+  uint64_t seen_ = 0;  // of the store's changes
+  // Steps of which the plan before knew more than the store.
+  std::set<int64_t> assumed_;
   std::string warning_;
   bool warned_ = false;
-  // Those of the plan before: with ten thousand steps a copy of each takes
-  // longer than all the rest.
-  std::vector<StepInfo> before_;
-  std::vector<StepInfo>::iterator next_before_;
 };
 
 }  // namespace ckptdb::internal

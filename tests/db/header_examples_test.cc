@@ -52,6 +52,28 @@ TEST_F(HeaderExamplesTest, StoreOfOneRank) {
   EXPECT_EQ(opened, 1000);
 }
 
+// db/step_changes.h
+TEST_F(HeaderExamplesTest, ChangesOfSteps) {
+  ASSERT_OK_AND_ASSIGN(auto store, Store::Open("checkpoints"));
+  std::vector<int64_t> updated;
+  std::vector<int64_t> forgotten;
+  const auto update = [&](const StepRecord& record) {
+    updated.push_back(record.version.step);
+  };
+  const auto forget = [&](int64_t step) { forgotten.push_back(step); };
+
+  StepChanges changes = store->ChangedSteps(0);  // all, at first
+  for (const int64_t step : {1, 2}) ASSERT_OK(store->Save({.step = step}, {}));
+  ASSERT_OK(store->Delete(1));
+  changes = store->ChangedSteps(changes.until);
+  for (const int64_t step : changes.steps) {
+    const bool there = store->VisitStep(step, update);
+    if (!there) forget(step);
+  }
+  EXPECT_THAT(updated, ElementsAre(2));
+  EXPECT_THAT(forgotten, ElementsAre(1, 1));
+}
+
 // db/stager.h
 absl::Status StageAndSend(
     const std::string& store_path, const std::string& bytes_from_owner,

@@ -96,6 +96,32 @@ TEST_F(StoreTest, VisitsStepsWithoutCopies) {
   EXPECT_THAT(visited, ElementsAre(0, 8, 70, 8));
 }
 
+TEST_F(StoreTest, SaysWhichStepsChanged) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  StepChanges changes = store_->ChangedSteps(0);
+  EXPECT_TRUE(changes.all);
+  EXPECT_THAT(changes.steps, IsEmpty());
+  const auto next = [&] {
+    changes = store_->ChangedSteps(changes.until);
+    EXPECT_FALSE(changes.all);
+    return changes.steps;
+  };
+  EXPECT_THAT(next(), IsEmpty());
+  ASSERT_OK(Save(2, SmallContent(1)));
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK(store_->Pin(1));  // changes nothing
+  EXPECT_THAT(next(), ElementsAre(2, 1));
+  ASSERT_OK(Save(3, SmallContent(1), {.retire = {2}}));
+  ASSERT_OK(store_->AddMetrics(3, {{"auc", 0.5}}));
+  EXPECT_THAT(next(), ElementsAre(2, 3, 3));
+  ASSERT_OK(store_->Delete(3));
+  EXPECT_FALSE(Save(1, SmallContent(1)).ok());
+  EXPECT_THAT(next(), ElementsAre(3));
+  EXPECT_TRUE(store_->ChangedSteps(changes.until + 1).all);
+  Reopen();
+  EXPECT_TRUE(store_->ChangedSteps(0).all);
+}
+
 TEST_F(StoreTest, LargestStepIsAStep) {
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   ASSERT_OK(Save(kLargest, SmallContent(1)));
