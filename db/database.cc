@@ -114,9 +114,10 @@ class Database::Listener : public rocksdb::EventListener {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
-    const FileModes& modes, bool direct_reads) {
+    const FileModes& modes, bool direct_reads, const OwnerLock& lock) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
+  database->lock_ = &lock;
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_staging(StagingPath(store));
@@ -356,6 +357,15 @@ absl::Status Database::status() const {
       "\" is out of use until opened again, after: ", first.ToString()));
 }
 
+// Not before each change: a compaction asks nobody.
+absl::Status Database::CheckOwner() {
+  CKPTDB_RETURN_IF_ERROR(status());
+  if (lock_ == nullptr) return absl::OkStatus();
+  const absl::Status owner = lock_->Check();
+  if (absl::IsFailedPrecondition(owner)) listener_->Fail(owner);  // for good
+  return owner;
+}
+
 absl::Status Database::Changed(const rocksdb::Status& status,
                                absl::string_view what) {
   absl::Status converted = FromRocks(status, what);
@@ -364,7 +374,7 @@ absl::Status Database::Changed(const rocksdb::Status& status,
 }
 
 absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
-  CKPTDB_RETURN_IF_ERROR(status());
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
   rocksdb::WriteOptions options;
   options.sync = sync;
   CKPTDB_RETURN_IF_ERROR(HoldCompactions());
@@ -391,7 +401,7 @@ absl::Status Database::Flush(const std::vector<Family>& families) {
 }
 
 absl::Status Database::Ingest(const std::vector<std::string>& files) {
-  CKPTDB_RETURN_IF_ERROR(status());
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
   rocksdb::IngestExternalFileOptions options;
   options.move_files = true;
   options.failed_move_fall_back_to_copy = true;
@@ -416,7 +426,7 @@ bool Database::HasLeftovers(const std::string& begin,
 }
 
 absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
-  CKPTDB_RETURN_IF_ERROR(status());
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
   if (ranges.empty()) return absl::OkStatus();
   std::vector<rocksdb::Slice> bounds;
   for (const auto& [begin, end] : ranges) {

@@ -21,6 +21,7 @@
 #include "ckptdb/db/folder_state.h"
 #include "ckptdb/db/guarded_file_system.h"
 #include "ckptdb/db/manifest_note.h"
+#include "ckptdb/db/owner_lock.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/records.h"
@@ -41,10 +42,10 @@ using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 class Database {
  public:
   // For writing; makes the database when there is none. DataLoss naming what
-  // is damaged or missing.
+  // is damaged or missing. Writes while `lock`, which outlives it, is held.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
-      const FileModes& modes, bool direct_reads);
+      const FileModes& modes, bool direct_reads, const OwnerLock& lock);
 
   // For reading, as of one moment, beside an owner or without one; nothing is
   // written. NotFound when there is no store.
@@ -131,11 +132,14 @@ class Database {
   absl::Status Stamp();
   absl::Status CheckStamp() const;
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
+  // FailedPrecondition, from then on, when the store is another one's.
+  absl::Status CheckOwner();
   absl::Status HoldCompactions();
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
   std::string store_;
-  FolderState followed_;  // follower: just before it was opened
+  const OwnerLock* lock_ = nullptr;  // of an owner
+  FolderState followed_;             // follower: just before it was opened
   std::shared_ptr<GuardedFileSystem> files_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<Listener> listener_;

@@ -8,8 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/string_view.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/lease.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/status.h"
 
@@ -22,39 +23,65 @@ std::string HostName() {
   return name.data();
 }
 
+std::string OwnerPath(absl::string_view store) {
+  return absl::StrCat(store, "/OWNER");
+}
+
+// The first line is for people; the second one no other owner has.
+std::string NewNote() {
+  return absl::StrCat("pid ", getpid(), " on host ", HostName(), "\n",
+                      NewUuid(), "\n");
+}
+
+absl::string_view NameOf(absl::string_view note) {
+  return note.substr(0, note.find('\n'));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
     const std::shared_ptr<rocksdb::FileSystem>& files,
     const std::string& store) {
-  const std::string holder = store + "/OWNER";
   rocksdb::FileLock* lock = nullptr;
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
   if (!status.ok()) {
     // Locked by another, or no lock to be had: who holds it, if anyone, is in
     // the file beside it.
-    const absl::StatusOr<std::string> who = ReadFile(files.get(), holder);
+    const absl::StatusOr<std::string> who =
+        ReadFile(files.get(), OwnerPath(store));
     const absl::Status refused = FromRocks(status, "locking");
     return absl::Status(
         absl::IsPermissionDenied(refused) ? refused.code()
                                           : absl::StatusCode::kUnavailable,
         absl::StrCat(
             "\"", store, "\" cannot be locked for writing; its owner is ",
-            who.ok() ? absl::StripTrailingAsciiWhitespace(*who) : "unknown",
-            " (", status.ToString(), ")"));
+            who.ok() ? NameOf(*who) : "unknown", " (", status.ToString(), ")"));
   }
-  std::unique_ptr<OwnerLock> owner(new OwnerLock(files, lock));
+  std::unique_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
   CKPTDB_RETURN_IF_ERROR(
-      ReplaceFile(files.get(), holder,
-                  absl::StrCat("pid ", getpid(), " on host ", HostName(), "\n"),
-                  /*sync=*/false));
+      ReplaceFile(files.get(), OwnerPath(store), owner->note_, /*sync=*/false));
   return owner;
 }
 
 OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
-                     rocksdb::FileLock* lock)
-    : files_(std::move(files)), lock_(lock) {}
+                     std::string store, rocksdb::FileLock* lock)
+    : files_(std::move(files)),
+      store_(std::move(store)),
+      note_(NewNote()),
+      lock_(lock) {}
+
+absl::Status OwnerLock::Check() const {
+  const absl::StatusOr<std::string> note =
+      ReadFile(files_.get(), OwnerPath(store_));
+  // Removed by hand, and nobody has come.
+  if (absl::IsNotFound(note.status())) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(note.status());
+  if (*note == note_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", store_, "\" has another owner now, ", NameOf(*note),
+                   ", beside ", NameOf(note_), ", which writes no more"));
+}
 
 OwnerLock::~OwnerLock() {
   // The kernel lets go of it with the process at the latest.

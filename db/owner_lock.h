@@ -23,11 +23,17 @@ class OwnerLock {
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
 
+  // FailedPrecondition naming another owner that has come since, which a file
+  // system that grants every lock lets in.
+  absl::Status Check() const;
+
  private:
-  OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
+  OwnerLock(std::shared_ptr<rocksdb::FileSystem> files, std::string store,
             rocksdb::FileLock* lock);
 
   const std::shared_ptr<rocksdb::FileSystem> files_;
+  const std::string store_;
+  const std::string note_;  // what OWNER has while this is the owner
   rocksdb::FileLock* const lock_;
 };
 

@@ -98,7 +98,7 @@ absl::Status Store::Impl::OpenDatabase() {
                               path_, *environment_,
                               {options_.directory_mode, options_.file_mode,
                                environment_->on_disk()},
-                              options_.direct_reads));
+                              options_.direct_reads, *lock_));
   absl::StatusOr<internal::Catalog> catalog = internal::LoadCatalog(*database_);
   if (absl::IsNotFound(catalog.status())) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom());

@@ -175,10 +175,13 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
   for (const auto& [bytes, words] : cases) {
     store_.reset();
     {
+      ASSERT_OK_AND_ASSIGN(const auto lock,
+                           internal::OwnerLock::Acquire(
+                               Environment::Default()->file_system(), path()));
       ASSERT_OK_AND_ASSIGN(
           const auto database,
           internal::Database::OpenOwner(path(), *Environment::Default(), {},
-                                        /*direct_reads=*/false));
+                                        /*direct_reads=*/false, *lock));
       rocksdb::WriteBatch batch;
       batch.Put(database->family(internal::Family::kMeta),
                 EvaluationKey(saved.version, kTest, 0), bytes);

@@ -1,10 +1,15 @@
 // One owner at a time.
 #include <gmock/gmock.h>
+#include <rocksdb/file_system.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
+#include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/environment.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -92,6 +97,48 @@ TEST_F(TwoOwnersTest, FailedOpenLeavesNoHold) {
   EXPECT_THAT(Store::Open(dir_.path() + "/other", missing),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("other")));
   EXPECT_OK(Store::Open(dir_.path() + "/other"));
+}
+
+// As some network file systems do.
+class GrantsEveryLock : public rocksdb::FileSystemWrapper {
+ public:
+  using FileSystemWrapper::FileSystemWrapper;
+  const char* Name() const override { return "GrantsEveryLock"; }
+  rocksdb::IOStatus LockFile(const std::string& path,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::FileLock** lock,
+                             rocksdb::IODebugContext* debug) override {
+    return FileSystemWrapper::LockFile(absl::StrCat(path, ++locks_), options,
+                                       lock, debug);
+  }
+
+ private:
+  std::atomic<int> locks_ = 0;
+};
+
+TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
+  const std::shared_ptr<Environment> machine = Environment::Default();
+  options_.environment = std::make_shared<Environment>(
+      std::make_shared<GrantsEveryLock>(machine->file_system()),
+      [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
+  Reopen();
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK_AND_ASSIGN(const auto second, Store::Open(path(), options_));
+  const auto is_fenced =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(path()), HasSubstr("has another owner now"),
+                     HasSubstr(std::to_string(getpid()))));
+  EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
+  EXPECT_THAT(store_->Pin(1), is_fenced);
+  EXPECT_THAT(store_->Delete(1), is_fenced);
+  const HeldState held(SmallContent(3));
+  EXPECT_OK(second->Save({.step = 3}, held.state()));
+  EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
+}
+
+TEST_F(TwoOwnersTest, ANoteThatIsGoneStopsNobody) {
+  ASSERT_TRUE(std::filesystem::remove(path() + "/OWNER"));
+  EXPECT_OK(Save(1, SmallContent(1)));
 }
 
 }  // namespace
