@@ -27,6 +27,8 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
       internal::CheckAtLeast(kWhere, "copy_threads", options.copy_threads, 1));
   CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(kWhere, "tolerated_failures",
                                                 options.tolerated_failures, 0));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(kWhere, "retry_after_steps",
+                                                options.retry_after_steps, 0));
   if (options.warn_waiting < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
         kWhere, ": warn_waiting is ",
@@ -88,7 +90,7 @@ absl::Status CheckpointManager::Impl::Open() {
   }
   if (status.ok() && read_only()) {
     absl::StatusOr<std::unique_ptr<Reader>> reader =
-        Reader::Open(options_.path);
+        Reader::Open(options_.path, HowToRead());
     status = reader.status();
     if (reader.ok()) reader_ = *std::move(reader);
   } else if (status.ok() && is_owner()) {
@@ -105,6 +107,13 @@ absl::Status CheckpointManager::Impl::Open() {
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
   return absl::OkStatus();
+}
+
+ReaderOptions CheckpointManager::Impl::HowToRead() const {
+  ReaderOptions reader;
+  reader.direct_reads = options_.store.direct_reads;
+  reader.environment = options_.store.environment;
+  return reader;
 }
 
 absl::Status CheckpointManager::Impl::OpenStore() {

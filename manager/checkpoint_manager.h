@@ -183,6 +183,10 @@ struct ManagerOptions {
   // So many saves in a row may fail before the training is told. Each of them
   // is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
+  // A save that failed and was tolerated is tried again so many steps later,
+  // of the state of that step. Otherwise the next save is the one that is due
+  // by the schedule. At least 0; 0: no retry. Default: 0.
+  int64_t retry_after_steps = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
   // it, and of one that failed and was tolerated, on each rank; on the owner,
   // once, of what the policy of retention warns of. By the thread that calls

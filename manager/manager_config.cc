@@ -227,6 +227,7 @@ void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
                             {"fail", BusyPolicy::kFail}},
                            &options->busy);
   reader->Read("tolerated_failures", &options->tolerated_failures);
+  reader->Read("retry_after_steps", &options->retry_after_steps);
   reader->Read("warn_waiting", &options->warn_waiting);
   reader->Read("preemption_grace", &options->preemption_grace);
 }

@@ -185,8 +185,9 @@ SaveDecision CheckpointManager::Impl::DecideStep(bool busy,
     context.last = Newest();
   }
   SaveDecision decision = Decide(options_.schedule, context);
-  if (decision.kind == SaveKind::kNone && !busy && coalesced_.has_value()) {
-    decision = *coalesced_;
+  if (decision.kind == SaveKind::kNone && !busy && owed_.has_value() &&
+      global_step_ >= owed_->from_step) {
+    decision = owed_->decision;
   }
   return decision;
 }
@@ -248,10 +249,11 @@ absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
       *decision = {SaveKind::kNone, absl::StrCat(decision->why, ", but ", why)};
       return absl::OkStatus();
     case BusyPolicy::kCoalesce:
-      coalesced_ = {decision->kind,
-                    absl::StrCat("step ", global_step_, " was not saved, as ",
-                                 why, ", although ", decision->why)};
-      *decision = {SaveKind::kNone, coalesced_->why};
+      owed_ = {global_step_,
+               {decision->kind,
+                absl::StrCat("step ", global_step_, " was not saved, as ", why,
+                             ", although ", decision->why)}};
+      *decision = {SaveKind::kNone, owed_->decision.why};
       return absl::OkStatus();
     case BusyPolicy::kFail:
       return absl::FailedPreconditionError(
@@ -264,7 +266,7 @@ absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
                                             Announcement* announced) {
   const SaveSpec spec = NextSpec(request);
   CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
-  coalesced_.reset();
+  owed_.reset();
   announced->version = save.version;
   for (const Ticket& ticket : save.tickets) {
     announced->tickets.push_back(EncodeTicket(ticket));

@@ -101,6 +101,8 @@ class CheckpointManager::Impl {
 
   bool is_owner() const { return ranks_->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks_->world_size(); }
+  // As its store: this one, and others that are restored from.
+  ReaderOptions HowToRead() const;
   absl::Status OpenStore();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
@@ -205,7 +207,12 @@ class CheckpointManager::Impl {
   int64_t planning_micros_ = 0;  // since then, whether to save
   absl::Status error_;           // of the background, not yet raised
   int64_t failures_in_a_row_ = 0;
-  std::optional<SaveDecision> coalesced_;
+  // What could not be saved when it was to be, and from which step on it is.
+  struct Owed {
+    int64_t from_step = 0;
+    SaveDecision decision;
+  };
+  std::optional<Owed> owed_;
 
   // The step that was saved last by an earlier manager.
   std::optional<int64_t> newest_at_open_;

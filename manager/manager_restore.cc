@@ -206,7 +206,7 @@ CheckpointManager::Impl::OpenOnce(const RestoreRequest& request,
   } else if (!own || !is_owner()) {
     // The owner reads its own store by itself.
     absl::StatusOr<std::unique_ptr<Reader>> other =
-        Reader::Open(own ? options_.path : request.path);
+        Reader::Open(own ? options_.path : request.path, HowToRead());
     status = other.status();
     if (other.ok()) opened.reader = *std::move(other);
     reader = opened.reader.get();
@@ -308,7 +308,7 @@ absl::Status CheckpointManager::Impl::GoOnFrom(const StepReader& step) {
   base_due_.clear();
   source_ = record.version.step;
   abandoned_steps_.clear();
-  coalesced_.reset();
+  owed_.reset();
   if (store_ != nullptr) {
     for (const StepRecord& other : store_->Steps()) {
       if (!other.quarantined && IsAfter(other, record)) {

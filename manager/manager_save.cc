@@ -346,6 +346,12 @@ void CheckpointManager::Impl::Settle() {
     error_.Update(failure);
     return;
   }
+  if (options_.retry_after_steps > 0) {
+    owed_ = {global_step_ + options_.retry_after_steps,
+             {round->request.kind,
+              absl::StrCat("the save of step ", round->announced.step,
+                           " failed, and is tried again")}};
+  }
   Warn(absl::StrCat("the save of step ", round->announced.step, " failed, ",
                     failures_in_a_row_, " in a row of ",
                     options_.tolerated_failures,

@@ -167,6 +167,40 @@ TEST_F(ManagerTest, SomeFailuresAreTolerated) {
   EXPECT_FALSE(reports_[1].status.ok());
 }
 
+TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(4));
+  options_.tolerated_failures = 2;
+  options_.retry_after_steps = 1;
+  options_.async = false;
+  Start();
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(5);  // the save of step 4 fails, and that of step 5
+  EXPECT_THAT(Steps(), ::testing::IsEmpty());
+  model_->users.FailWith(absl::OkStatus());
+  TrainTo(7);
+  EXPECT_THAT(Steps(), ElementsAre(6));
+  ExpectStepHolds(6);
+  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(6));
+  EXPECT_EQ(story.saved, "the save of step 5 failed, and is tried again");
+  TrainTo(8);
+  EXPECT_THAT(Steps(), ElementsAre(6, 8));
+  ASSERT_OK(manager_->Close());
+}
+
+TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(100));
+  options_.tolerated_failures = 2;
+  options_.retry_after_steps = 3;
+  options_.async = false;
+  Start();
+  TrainTo(99);
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(105);  // 100 and 103 fail
+  EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kUnavailable,
+                                    HasSubstr("no rows today")));
+  EXPECT_EQ(reports_.size(), 3U);
+}
+
 class BusyTest : public ManagerTest {
  protected:
   // Steps 1 to 4 are trained; the save of step 2 ends after step 4, or during

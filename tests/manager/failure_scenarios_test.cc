@@ -442,7 +442,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, BusyPolicyTest,
 // Many steps are opened, decided about, restored and retired in one batch. On a
 // disk that has nothing to wait for.
 TEST_F(ManagerTest, AThousandSteps) {
-  constexpr int64_t kSteps = kSanitized ? 200 : 1000;
+  const int64_t kSteps = IsLongRun() ? 10'000 : kSanitized ? 200 : 1000;
   SimStore disk(std::make_shared<SimFileSystem>());
   ASSERT_OK(disk.Open());
   for (int64_t step = 1; step <= kSteps; ++step) {

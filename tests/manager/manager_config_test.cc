@@ -25,7 +25,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "abandoned": "keep", "user_metadata": {"run": "a"},
       "store_metadata": {"owner": "b"}, "async": false,
       "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
-      "tolerated_failures": 4, "warn_waiting": 0.25, "first_save": "never",
+      "tolerated_failures": 4, "retry_after_steps": 5, "warn_waiting": 0.25, "first_save": "never",
       "preemption_grace": 30, "deadline": 60, "poll_every": 2,
       "io_state_resize": "reset", "statistics_path": "s.jsonl",
       "background_sweep": false, "background_fold": true})",
@@ -51,6 +51,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.copy_threads, 3);
   EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
   EXPECT_EQ(options.tolerated_failures, 4);
+  EXPECT_EQ(options.retry_after_steps, 5);
   EXPECT_EQ(options.warn_waiting, absl::Milliseconds(250));
   EXPECT_EQ(options.first_save, FirstSave::kNever);
   EXPECT_EQ(options.preemption_grace, absl::Seconds(30));

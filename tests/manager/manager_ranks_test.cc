@@ -48,6 +48,33 @@ struct RankModel : TestModel {
   std::vector<float> shard;
 };
 
+// As one whose group of processes was never made.
+class CannotBeDuplicated : public Coordinator {
+ public:
+  uint32_t rank() const override { return one_->rank(); }
+  uint32_t world_size() const override { return one_->world_size(); }
+  absl::Status Barrier(absl::string_view tag,
+                       absl::Duration deadline) override {
+    return one_->Barrier(tag, deadline);
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration deadline) override {
+    return one_->Broadcast(tag, std::move(value), deadline);
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value,
+      absl::Duration deadline) override {
+    return one_->Gather(tag, std::move(value), deadline);
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return absl::FailedPreconditionError("no second group");
+  }
+
+ private:
+  const std::unique_ptr<Coordinator> one_ = SingleProcess();
+};
+
 class ManagerRanksTest : public ::testing::Test {
  protected:
   struct Rank {
@@ -274,6 +301,16 @@ TEST_F(ManagerRanksTest, OneWithoutItsStepStopsAll) {
   EXPECT_THAT(
       Run(3, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(missing));
+}
+
+TEST_F(ManagerRanksTest, ACoordinatorThatCannotBeDuplicatedIsAnErrorOfOpen) {
+  ManagerOptions options;
+  options.path = dir_.path() + "/other";
+  TestModel model;
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state,
+                                      std::make_unique<CannotBeDuplicated>()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no second group")));
 }
 
 }  // namespace

@@ -157,6 +157,7 @@ TEST_F(ManagerTest, MissingStateIsAnError) {
   float more = 5;
   ASSERT_OK(model_->state.AddTensor("more", TensorState::Of(&more, {1})));
   ASSERT_OK(model_->state.AddValue("later", &model_->epoch));
+  ASSERT_OK(model_->state.AddIoState("other reader", &model_->reader));
   ASSERT_OK_AND_ASSIGN(manager_,
                        CheckpointManager::Open(options_, &model_->state));
   const std::vector<float> before = model_->weights;
@@ -164,7 +165,8 @@ TEST_F(ManagerTest, MissingStateIsAnError) {
   EXPECT_THAT(
       manager_->Restore(),
       StatusIs(absl::StatusCode::kNotFound,
-               HasSubstr("step 2 has no extra \"later\", dense \"more\"")));
+               HasSubstr("step 2 has no extra \"later\", dense \"more\", "
+                         "io_state \"other reader\"")));
   EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
 }
 
