@@ -361,7 +361,7 @@ absl::Status Database::status() const {
 absl::Status Database::CheckOwner() {
   CKPTDB_RETURN_IF_ERROR(status());
   if (lock_ == nullptr) return absl::OkStatus();
-  const absl::Status owner = lock_->Check();
+  absl::Status owner = lock_->Check();
   if (absl::IsFailedPrecondition(owner)) listener_->Fail(owner);  // for good
   return owner;
 }

@@ -442,10 +442,10 @@ INSTANTIATE_TEST_SUITE_P(Policies, BusyPolicyTest,
 // Many steps are opened, decided about, restored and retired in one batch. On a
 // disk that has nothing to wait for.
 TEST_F(ManagerTest, AThousandSteps) {
-  const int64_t kSteps = IsLongRun() ? 10'000 : kSanitized ? 200 : 1000;
+  const int64_t steps = IsLongRun() ? 10'000 : kSanitized ? 200 : 1000;
   SimStore disk(std::make_shared<SimFileSystem>());
   ASSERT_OK(disk.Open());
-  for (int64_t step = 1; step <= kSteps; ++step) {
+  for (int64_t step = 1; step <= steps; ++step) {
     RankState state;
     state.AddTensor("w", TensorView::Of(&step, {1}));
     ASSERT_OK(
@@ -469,19 +469,19 @@ TEST_F(ManagerTest, AThousandSteps) {
     EXPECT_EQ(weight, step);
   };
   ASSERT_OK_AND_ASSIGN(manager_, CheckpointManager::Open(options_, &model));
-  EXPECT_EQ(Steps().size(), static_cast<size_t>(kSteps));
-  expect_restores(kSteps / 2 + 3);
-  expect_restores(kSteps);
+  EXPECT_EQ(Steps().size(), static_cast<size_t>(steps));
+  expect_restores(steps / 2 + 3);
+  expect_restores(steps);
   std::vector<int64_t> kept;
-  for (int64_t step = 100; step <= kSteps; step += 100) kept.push_back(step);
-  for (const int64_t step : {kSteps + 2, kSteps + 4}) {
+  for (int64_t step = 100; step <= steps; step += 100) kept.push_back(step);
+  for (const int64_t step : {steps + 2, steps + 4}) {
     weight = step;
     ASSERT_OK(manager_->StepTo(step));
     kept.push_back(step);
   }
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_EQ(Steps(), kept);
-  EXPECT_EQ(reports_.front().retired.size(), kSteps + 1 - (kept.size() - 1));
+  EXPECT_EQ(reports_.front().retired.size(), steps + 1 - (kept.size() - 1));
   ASSERT_OK(manager_->store()->Sweep());
 
   manager_.reset();
