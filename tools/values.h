@@ -17,11 +17,6 @@
 
 namespace ckptdb::tool {
 
-// The number that the bits of a float of 8 or 16 bits stand for, exactly.
-// kF8E4M3 is the one without infinities, where 7f and ff alone are NaN; the
-// others are as in IEEE 754. `dtype` is kF16, kBf16, kF8E4M3 or kF8E5M2.
-float DecodeSmallFloat(DType dtype, uint16_t bits);
-
 // The element at the start of `bytes`. A bool is true or false, a number that
 // is not finite "nan", "inf" or "-inf".
 Json ElementJson(DType dtype, absl::string_view bytes);
