@@ -1,12 +1,16 @@
 #include "ckptdb/manager/load_plan.h"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/manager/load_cast.h"
 #include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/cast.h"
 #include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
@@ -53,8 +57,41 @@ std::string ColumnsOf(const std::vector<Slot>& slots) {
   return absl::StrCat("[", absl::StrJoin(slots, ", ", print), "]");
 }
 
-std::string Misfit(absl::string_view expected, absl::string_view got) {
-  return absl::StrCat("expected ", expected, ", got ", got);
+// `can_cast`: a rule that casts would take it.
+std::string Misfit(absl::string_view expected, absl::string_view got,
+                   bool can_cast = false) {
+  return absl::StrCat(
+      "expected ", expected, ", got ", got,
+      can_cast ? "; a load rule with \"cast\" converts it" : "");
+}
+
+// Those of `slots` that the table of a step has, by name.
+std::vector<Slot> SlotsThere(const TableSpec& table,
+                             const std::vector<Slot>& slots) {
+  std::vector<Slot> there;
+  for (const Slot& slot : slots) {
+    const auto same = std::find_if(
+        table.slots.begin(), table.slots.end(),
+        [&](const Slot& other) { return other.name == slot.name; });
+    if (same != table.slots.end()) there.push_back(*same);
+  }
+  return there;
+}
+
+// What makes the slots that are there those that are wanted; null when nothing
+// does.
+std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
+                                              const std::vector<Slot>& wanted) {
+  if (there.size() != wanted.size()) return std::nullopt;
+  std::vector<DTypeCast> casts;
+  for (size_t i = 0; i < there.size(); ++i) {
+    const DType from = there[i].dtype;
+    const DType to = wanted[i].dtype;
+    if (there[i].elements != wanted[i].elements) return std::nullopt;
+    if (!CanCast(from, to)) return std::nullopt;
+    if (from != to) casts.push_back({there[i].name, from, to});
+  }
+  return casts;
 }
 
 // The blob of one rank of the step; null when there is none.
@@ -124,10 +161,21 @@ class LoadPlan::Maker {
     if (!found.ok()) return Missing(found.status(), planned);
     planned->item.bytes = found->bytes;
     const Shape& shape = GlobalShape(tensor.state);
-    if (found->dtype != tensor.state.dtype || found->shape != shape) {
-      return DoesNotFit(Misfit(TypeOf(tensor.state.dtype, shape),
-                               TypeOf(found->dtype, found->shape)),
-                        planned);
+    const DType from = found->dtype;
+    const DType to = tensor.state.dtype;
+    const bool can_cast = found->shape == shape && CanCast(from, to);
+    if (!can_cast || (from != to && !rule_.cast)) {
+      return DoesNotFit(
+          Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
+          planned);
+    }
+    if (from != to) {
+      planned->item.casts.push_back({"", from, to});
+      planned->load = [this_step = &step_, read = options_.read, source, from,
+                       state = tensor.state] {
+        return LoadCastTensor(*this_step, read, source, from, state);
+      };
+      return absl::OkStatus();
     }
     planned->load = [this_step = &step_, read = options_.read, source,
                      state = tensor.state] {
@@ -144,25 +192,29 @@ class LoadPlan::Maker {
     if (!found.ok()) return Missing(found.status(), planned);
     planned->item.rows = found->rows;
     planned->item.bytes = found->rows * sizeof(int64_t);
-    ScanOptions scan = OwnRows();
-    std::vector<Slot> there;
-    for (const Slot& slot : slots) {
+    const std::vector<Slot> there = SlotsThere(*found, slots);
+    for (const Slot& slot : there) {
       planned->item.bytes += found->rows * slot.row_bytes();
-      scan.slots.push_back(slot.name);
-      const auto same = std::find_if(
-          found->slots.begin(), found->slots.end(),
-          [&](const Slot& other) { return other.name == slot.name; });
-      if (same != found->slots.end()) there.push_back(*same);
     }
-    if (!SameColumns(there, slots)) {
-      return DoesNotFit(Misfit(ColumnsOf(slots), ColumnsOf(found->slots)),
-                        planned);
+    ScanOptions scan = OwnRows();
+    for (const Slot& slot : slots) scan.slots.push_back(slot.name);
+    const auto casts = CastsOf(there, slots);
+    if (!casts.has_value() || (!casts->empty() && !rule_.cast)) {
+      return DoesNotFit(
+          Misfit(ColumnsOf(slots), ColumnsOf(found->slots), casts.has_value()),
+          planned);
     }
-    LiveTable* const live = table.state->Live(scan.slots);
-    if (live == nullptr) {
+    LiveTable* const own = table.state->Live(scan.slots);
+    if (own == nullptr) {
       return DoesNotFit(
           absl::StrCat("the table does not take ", ColumnsOf(slots), " alone"),
           planned);
+    }
+    planned->item.casts = *casts;
+    std::shared_ptr<LiveTable> live(own, [](LiveTable*) {});
+    if (!casts->empty()) {
+      live = std::make_shared<CastTable>(planned->item.source, there, slots,
+                                         scan.read.threads, own);
     }
     planned->load = [this_step = &step_, changes = changes_,
                      source = planned->item.source,
@@ -170,11 +222,11 @@ class LoadPlan::Maker {
                                                   : RestoreMode::kMerge,
                      scan, live] {
       if (changes != nullptr) {
-        absl::Status status = changes->ScanTable(source, scan, live);
+        absl::Status status = changes->ScanTable(source, scan, live.get());
         // It was saved whole on the way.
         if (!absl::IsFailedPrecondition(status)) return status;
       }
-      return this_step->RestoreTable(source, mode, scan, live);
+      return this_step->RestoreTable(source, mode, scan, live.get());
     };
     return absl::OkStatus();
   }

@@ -21,6 +21,7 @@ absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   reader.Read("oname", &rule.oname);
   reader.Read("strict", &rule.strict);
   reader.Read("hashtable_clear", &rule.hashtable_clear);
+  reader.Read("cast", &rule.cast);
   reader.Read("is_dynamic", &rule.is_dynamic);
   reader.Read("ignore_error", &rule.ignore_error);
   reader.Read("skip", &rule.skip);
@@ -38,6 +39,12 @@ absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
       return "does not fit";
   }
   return "unknown";
+}
+
+std::string CastText(const DTypeCast& cast) {
+  return absl::StrCat(
+      "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
+      DTypeName(cast.from), " to ", DTypeName(cast.to));
 }
 
 uint64_t SumLoaded(const LoadedRule& rule, uint64_t LoadedItem::*field) {
@@ -96,6 +103,9 @@ std::string LoadSummary::ToString() const {
       }
       if (item.rows > 0) absl::StrAppend(&text, ", ", item.rows, " rows");
       if (item.bytes > 0) absl::StrAppend(&text, ", ", item.bytes, " bytes");
+      for (const DTypeCast& cast : item.casts) {
+        absl::StrAppend(&text, ", ", CastText(cast));
+      }
       if (!item.detail.empty()) absl::StrAppend(&text, ": ", item.detail);
       absl::StrAppend(&text, "\n");
     }

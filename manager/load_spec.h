@@ -22,6 +22,16 @@
 // | * | everything |
 //
 // A name chooses a table with all its slots.
+//
+// What has another dtype in the step than registered does not fit, unless the
+// rule says `cast`: then a tensor of the same shape, and a slot of the same
+// name and number of elements, is converted as schema/cast.h has it. Floats
+// become no integers; that does not fit. A number that an integer dtype does
+// not have is OutOfRange naming it and its place, found while it is loaded:
+// what was loaded before it stays, and as after any error of a load the model
+// must not be used before one has succeeded. A cast takes memory besides the
+// model's: of a tensor up to 8 MiB, and of a table the rows of a batch in the
+// new dtype, for each of ReadOptions::threads.
 #ifndef CKPTDB_MANAGER_LOAD_SPEC_H_
 #define CKPTDB_MANAGER_LOAD_SPEC_H_
 
@@ -33,6 +43,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/dtype.h"
 
 namespace ckptdb {
 
@@ -45,6 +56,7 @@ struct LoadRule {
   std::map<std::string, std::string> oname = {};
   bool strict = true;           // what is missing or does not fit is an error
   bool hashtable_clear = true;  // else rows are merged into the tables
+  bool cast = false;            // another dtype is converted, where it can be
   bool is_dynamic = true;       // off: only while the own store has no step
   bool ignore_error = false;    // an error stands in the summary alone
   bool skip = false;            // the rule does nothing
@@ -53,6 +65,13 @@ struct LoadRule {
 // InvalidArgument naming the rule, the key and what is wrong with it; for an
 // unknown key, with the one that may have been meant.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
+
+// What has another dtype in the step than it gets.
+struct DTypeCast {
+  std::string slot = {};  // of a table; of a tensor empty
+  DType from = DType::kF32;
+  DType to = DType::kF32;
+};
 
 // One thing that a rule loads, or would.
 struct LoadedItem {
@@ -64,6 +83,7 @@ struct LoadedItem {
   std::string detail;  // of a misfit: "expected f32 [4], got f32 [8]"
   uint64_t bytes = 0;  // of all ranks, as the step holds them; a bound
   uint64_t rows = 0;   // of tables; a bound
+  std::vector<DTypeCast> casts = {};
 };
 
 // What became of a rule.

@@ -20,7 +20,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   ASSERT_OK_AND_ASSIGN(const std::vector<LoadRule> rules, ParseLoadSpec(R"([
     {"path": "p", "step": 7, "load": ["sparse", "mlp.*"], "exclude": ["x"],
      "oname": {"user": "member"}, "strict": false, "hashtable_clear": false,
-     "is_dynamic": false, "ignore_error": true, "skip": true},
+     "cast": true, "is_dynamic": false, "ignore_error": true, "skip": true},
     {}])"));
   ASSERT_EQ(rules.size(), 2U);
   EXPECT_EQ(rules[0].path, "p");
@@ -30,6 +30,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   EXPECT_THAT(rules[0].oname, ElementsAre(Pair("user", "member")));
   EXPECT_FALSE(rules[0].strict);
   EXPECT_FALSE(rules[0].hashtable_clear);
+  EXPECT_TRUE(rules[0].cast);
   EXPECT_FALSE(rules[0].is_dynamic);
   EXPECT_TRUE(rules[0].ignore_error);
   EXPECT_TRUE(rules[0].skip);
@@ -37,6 +38,7 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   EXPECT_THAT(rules[1].load, ElementsAre("*"));
   EXPECT_TRUE(rules[1].strict);
   EXPECT_TRUE(rules[1].hashtable_clear);
+  EXPECT_FALSE(rules[1].cast);
 }
 
 TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
@@ -49,6 +51,8 @@ TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
       {R"([{"hashtable_clean": true}])", R"(is "hashtable_clear" meant?)"},
       {R"([{"path": 3}])", R"("path" is 3, not a string)"},
       {R"([{"strict": "yes"}])", R"("strict" is "yes", not a boolean)"},
+      {R"([{"cast": "bf16"}])", R"("cast" is "bf16", not a boolean)"},
+      {R"([{"casts": true}])", R"(no key "casts"; is "cast" meant?)"},
       {R"([{"step": -1}])", R"("step" is -1, not a number, 0 to 2^63 - 1)"},
       {R"([{"step": 9223372036854775808}])", R"(not a number)"},
       {R"([{"step": 1.5}])", R"("step" is 1.5, not a number)"},
