@@ -20,8 +20,9 @@ std::string StepComplaint(const std::string& text) {
 }
 
 template <typename T>
-CLI::Option* Add(CLI::App* app, T* steps, const char* meaning) {
-  return app->add_option("STEP", *steps, meaning)
+CLI::Option* Add(CLI::App* app, T* steps, const char* meaning,
+                 const std::string& name = "STEP") {
+  return app->add_option(name, *steps, meaning)
       ->type_name("")
       ->check(StepComplaint);
 }
@@ -30,6 +31,10 @@ CLI::Option* Add(CLI::App* app, T* steps, const char* meaning) {
 
 void AddStep(CLI::App* app, std::string* step) {
   Add(app, step, "a step, or \"latest\"")->required();
+}
+
+void AddNamedStep(CLI::App* app, const std::string& name, std::string* step) {
+  Add(app, step, "a step, or \"latest\"", name)->required();
 }
 
 void AddOptionalStep(CLI::App* app, std::string* step) {

@@ -18,6 +18,7 @@ namespace ckptdb::tool {
 
 // Checked when the command line is read: a bad one is an error of use.
 void AddStep(CLI::App* app, std::string* step);
+void AddNamedStep(CLI::App* app, const std::string& name, std::string* step);
 void AddOptionalStep(CLI::App* app, std::string* step);
 void AddStepOption(CLI::App* app, std::string* step);           // --step
 void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one

@@ -1,0 +1,408 @@
+#include "ckptdb/tools/step_diff.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/json.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
+
+using PartsByName = std::map<std::string, std::vector<const Item*>>;
+
+// The items of a step by name, parts by rank.
+struct ItemIndex {
+  explicit ItemIndex(const StepReader& step) {
+    for (const RankRecord& rank : step.ranks()) {
+      for (const Item& item : rank.items) {
+        if (item.kind == ItemKind::kTensor) tensors[item.name].push_back(&item);
+        if (item.kind == ItemKind::kRows) tables[item.name].push_back(&item);
+        if (item.kind == ItemKind::kBlob) blobs[{item.name, rank.rank}] = &item;
+      }
+    }
+  }
+
+  PartsByName tensors;
+  PartsByName tables;
+  std::map<std::pair<std::string, uint32_t>, const Item*> blobs;
+};
+
+// The keys of either map.
+template <typename Map>
+std::set<typename Map::key_type> KeysOf(const Map& a, const Map& b) {
+  std::set<typename Map::key_type> keys;
+  for (const auto& [key, value] : a) keys.insert(key);
+  for (const auto& [key, value] : b) keys.insert(key);
+  return keys;
+}
+
+template <typename Map>
+const typename Map::mapped_type* FindIn(const Map& map,
+                                        const typename Map::key_type& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+
+bool SameNumber(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+std::vector<MetricDiff> CompareMetrics(const Metrics& from, const Metrics& to) {
+  std::vector<MetricDiff> diffs;
+  for (const std::string& name : KeysOf(from, to)) {
+    const double* const old_value = FindIn(from, name);
+    const double* const new_value = FindIn(to, name);
+    if (old_value != nullptr && new_value != nullptr &&
+        SameNumber(*old_value, *new_value)) {
+      continue;
+    }
+    MetricDiff& diff = diffs.emplace_back();
+    diff.name = name;
+    if (old_value != nullptr) diff.from = *old_value;
+    if (new_value != nullptr) diff.to = *new_value;
+  }
+  return diffs;
+}
+
+std::vector<BlobDiff> CompareBlobs(const ItemIndex& from, const ItemIndex& to) {
+  std::vector<BlobDiff> diffs;
+  for (const auto& key : KeysOf(from.blobs, to.blobs)) {
+    const auto* const old_blob = FindIn(from.blobs, key);
+    const auto* const new_blob = FindIn(to.blobs, key);
+    if (old_blob != nullptr && new_blob != nullptr &&
+        (*old_blob)->digest == (*new_blob)->digest &&
+        (*old_blob)->raw_bytes == (*new_blob)->raw_bytes) {
+      continue;
+    }
+    BlobDiff& diff = diffs.emplace_back();
+    std::tie(diff.name, diff.rank) = key;
+    if (old_blob != nullptr) diff.from_bytes = (*old_blob)->raw_bytes;
+    if (new_blob != nullptr) diff.to_bytes = (*new_blob)->raw_bytes;
+  }
+  return diffs;
+}
+
+enum class Answer { kSame, kDiffer, kUnknown };
+
+// Offset and shape of a part, and its digest: replicas are alike.
+using PartDigests = std::map<std::pair<Shape, Shape>, uint64_t>;
+
+PartDigests DigestsOf(const std::vector<const Item*>& parts) {
+  PartDigests digests;
+  for (const Item* const part : parts) {
+    digests.emplace(std::make_pair(part->offset, part->shape), part->digest);
+  }
+  return digests;
+}
+
+Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
+  bool all = from.size() == to.size();
+  for (const auto& [box, digest] : from) {
+    const uint64_t* const other = FindIn(to, box);
+    if (other != nullptr && *other != digest) return Answer::kDiffer;
+    all = all && other != nullptr;
+  }
+  return all ? Answer::kSame : Answer::kUnknown;
+}
+
+// Halves of a box of more than one element, the first of which is stacked
+// last.
+void PushHalves(const Box& box, std::vector<Box>* boxes) {
+  const auto first = std::find_if(box.shape.begin(), box.shape.end(),
+                                  [](int64_t extent) { return extent > 1; });
+  const auto dimension = static_cast<size_t>(first - box.shape.begin());
+  const int64_t half = *first / 2;
+  Box upper = box;
+  upper.offset[dimension] += half;
+  upper.shape[dimension] -= half;
+  boxes->push_back(std::move(upper));
+  boxes->push_back(box);
+  boxes->back().shape[dimension] = half;
+}
+
+class Comparer {
+ public:
+  Comparer(const StepReader& from, const StepReader& to,
+           const ChangeReader* changes, StepDiff* diff)
+      : from_(from), to_(to), changes_(changes), diff_(diff) {}
+
+  absl::Status AddTensors(const PartsByName& from, const PartsByName& to);
+  absl::Status AddTables(const PartsByName& from, const PartsByName& to);
+
+ private:
+  absl::Status CompareTensor(const std::vector<const Item*>& from,
+                             const std::vector<const Item*>& to,
+                             TensorDiff* diff);
+  absl::StatusOr<bool> ReadSame(const std::string& name,
+                                const TensorSpec& spec);
+  absl::Status CompareRows(const std::vector<const Item*>& from,
+                           const std::vector<const Item*>& to, TableDiff* diff);
+
+  const StepReader& from_;
+  const StepReader& to_;
+  const ChangeReader* const changes_;  // null: none lead there
+  StepDiff* const diff_;
+};
+
+absl::Status Comparer::AddTensors(const PartsByName& from,
+                                  const PartsByName& to) {
+  for (const std::string& name : KeysOf(from, to)) {
+    TensorDiff diff;
+    diff.name = name;
+    const auto* const old_parts = FindIn(from, name);
+    const auto* const new_parts = FindIn(to, name);
+    if (old_parts != nullptr) {
+      CKPTDB_ASSIGN_OR_RETURN(diff.from, from_.FindTensor(name));
+    }
+    if (new_parts != nullptr) {
+      CKPTDB_ASSIGN_OR_RETURN(diff.to, to_.FindTensor(name));
+    }
+    if (old_parts != nullptr && new_parts != nullptr) {
+      CKPTDB_RETURN_IF_ERROR(CompareTensor(*old_parts, *new_parts, &diff));
+      if (diff.differs.empty()) continue;
+    }
+    diff_->tensors.push_back(std::move(diff));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
+                                     const std::vector<const Item*>& to,
+                                     TensorDiff* diff) {
+  if (diff->from->dtype != diff->to->dtype) diff->differs.emplace_back("dtype");
+  if (diff->from->shape != diff->to->shape) diff->differs.emplace_back("shape");
+  if (!diff->differs.empty()) return absl::OkStatus();
+  Answer answer = CompareDigests(DigestsOf(from), DigestsOf(to));
+  if (answer == Answer::kUnknown) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool same, ReadSame(diff->name, *diff->to));
+    answer = same ? Answer::kSame : Answer::kDiffer;
+  }
+  if (answer == Answer::kDiffer) diff->differs.emplace_back("content");
+  return absl::OkStatus();
+}
+
+// Up to the first piece that differs.
+absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
+                                        const TensorSpec& spec) {
+  ++diff_->tensors_read;
+  std::string old_bytes;
+  std::string new_bytes;
+  std::vector<Box> boxes = {{Shape(spec.shape.size(), 0), spec.shape}};
+  while (!boxes.empty()) {
+    const Box box = std::move(boxes.back());
+    boxes.pop_back();
+    CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                            ElementCount(box.shape, DTypeBytes(spec.dtype)));
+    const uint64_t bytes =
+        static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
+    if (bytes > kPieceBytes) {
+      PushHalves(box, &boxes);
+      continue;
+    }
+    old_bytes.resize(bytes);
+    new_bytes.resize(bytes);
+    CKPTDB_RETURN_IF_ERROR(
+        from_.ReadTensorBox(name, box, old_bytes.data(), bytes));
+    CKPTDB_RETURN_IF_ERROR(
+        to_.ReadTensorBox(name, box, new_bytes.data(), bytes));
+    diff_->tensor_bytes_read += 2 * bytes;
+    if (old_bytes != new_bytes) return false;
+  }
+  return true;
+}
+
+bool SameType(const Slot& a, const Slot& b) {
+  return a.dtype == b.dtype && a.elements == b.elements;
+}
+
+const Slot* FindSlot(const std::vector<Slot>& slots, const std::string& name) {
+  const auto found =
+      std::find_if(slots.begin(), slots.end(),
+                   [&](const Slot& slot) { return slot.name == name; });
+  return found == slots.end() ? nullptr : &*found;
+}
+
+// Those at another place, when nothing else differs.
+std::vector<SlotDiff> MovedSlots(const std::vector<Slot>& from,
+                                 const std::vector<Slot>& to) {
+  std::vector<SlotDiff> diffs;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i].name == to[i].name) continue;
+    diffs.push_back({from[i].name, from[i], from[i]});
+  }
+  return diffs;
+}
+
+std::vector<SlotDiff> CompareSlots(const std::vector<Slot>& from,
+                                   const std::vector<Slot>& to) {
+  std::vector<SlotDiff> diffs;
+  for (const Slot& slot : from) {
+    const Slot* const other = FindSlot(to, slot.name);
+    if (other == nullptr) {
+      diffs.push_back({slot.name, slot, std::nullopt});
+    } else if (!SameType(slot, *other)) {
+      diffs.push_back({slot.name, slot, *other});
+    }
+  }
+  for (const Slot& slot : to) {
+    if (FindSlot(from, slot.name) == nullptr) {
+      diffs.push_back({slot.name, std::nullopt, slot});
+    }
+  }
+  return diffs.empty() ? MovedSlots(from, to) : diffs;
+}
+
+// Whether the digests of whole tables say that they have the same rows. That
+// they are others says nothing: their pages may begin at other rows.
+bool SameRuns(const std::vector<const Item*>& from,
+              const std::vector<const Item*>& to) {
+  return std::equal(from.begin(), from.end(), to.begin(), to.end(),
+                    [](const Item* a, const Item* b) {
+                      return a->run == RunKind::kBase &&
+                             b->run == RunKind::kBase && a->rows == b->rows &&
+                             a->digest == b->digest;
+                    });
+}
+
+std::optional<uint64_t> WholeRows(const std::vector<const Item*>& parts) {
+  uint64_t rows = 0;
+  for (const Item* const part : parts) {
+    if (part->run != RunKind::kBase) return std::nullopt;
+    rows += part->rows;
+  }
+  return rows;
+}
+
+absl::Status Comparer::AddTables(const PartsByName& from,
+                                 const PartsByName& to) {
+  for (const std::string& name : KeysOf(from, to)) {
+    TableDiff diff;
+    diff.name = name;
+    const auto* const old_parts = FindIn(from, name);
+    const auto* const new_parts = FindIn(to, name);
+    diff.in_from = old_parts != nullptr;
+    diff.in_to = new_parts != nullptr;
+    if (diff.in_from) diff.from_rows = WholeRows(*old_parts);
+    if (diff.in_to) diff.to_rows = WholeRows(*new_parts);
+    if (diff.in_from && diff.in_to) {
+      const Item& old_part = *old_parts->front();
+      const Item& new_part = *new_parts->front();
+      diff.slots = CompareSlots(old_part.slots, new_part.slots);
+      diff.other_slice_hash = old_part.slice_hash != new_part.slice_hash;
+      CKPTDB_RETURN_IF_ERROR(CompareRows(*old_parts, *new_parts, &diff));
+      const bool same_rows = diff.rows.has_value() &&
+                             diff.rows->upserted == 0 && diff.rows->erased == 0;
+      if (same_rows && !diff.layout_differs()) continue;
+    }
+    diff_->tables.push_back(std::move(diff));
+  }
+  return absl::OkStatus();
+}
+
+// Counts what a table would take.
+class RowCounter : public LiveTable {
+ public:
+  absl::Status Clear() override { return absl::OkStatus(); }
+  absl::Status Consume(int, const RowBatch& batch) override {
+    upserted_ += batch.ids.size();
+    return absl::OkStatus();
+  }
+  absl::Status Erase(int, absl::Span<const int64_t> ids) override {
+    erased_ += ids.size();
+    return absl::OkStatus();
+  }
+
+  RowCounts counts() const { return {upserted_, erased_}; }
+
+ private:
+  std::atomic<uint64_t> upserted_ = 0;
+  std::atomic<uint64_t> erased_ = 0;
+};
+
+absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
+                                   const std::vector<const Item*>& to,
+                                   TableDiff* diff) {
+  if (!diff->layout_differs() && SameRuns(from, to)) {
+    diff->rows = RowCounts();
+    return absl::OkStatus();
+  }
+  diff->why_no_rows = diff_->why_no_increments;
+  if (changes_ == nullptr) return absl::OkStatus();
+  RowCounter counter;
+  ScanOptions options;
+  options.ids_only = true;
+  const absl::Status status =
+      changes_->ScanTable(diff->name, options, &counter);
+  if (absl::IsFailedPrecondition(status)) {
+    diff->why_no_rows = Str(status.message());
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(status);
+  ++diff_->tables_followed;
+  diff->rows = counter.counts();
+  return absl::OkStatus();
+}
+
+// Null, and why in the diff, when no delta runs lead there.
+absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
+                                                      StepDiff* diff) {
+  const Version& to = diff->to.version;
+  auto changes = reader->OpenChanges(diff->from.version, to.step);
+  if (absl::IsFailedPrecondition(changes.status())) {
+    diff->why_no_increments = Str(changes.status().message());
+    return nullptr;
+  }
+  CKPTDB_RETURN_IF_ERROR(changes.status());
+  if ((*changes)->to().record().version == to) return changes;
+  return absl::AbortedError(absl::StrCat(
+      ToString(to), " was written over by ",
+      ToString((*changes)->to().record().version), " while it was compared"));
+}
+
+}  // namespace
+
+std::optional<bool> StepDiff::same() const {
+  const auto unknown = [](const TableDiff& diff) { return diff.unknown(); };
+  if (!metrics.empty() || !tensors.empty() || !blobs.empty() ||
+      !std::all_of(tables.begin(), tables.end(), unknown)) {
+    return false;
+  }
+  if (tables.empty()) return true;
+  return std::nullopt;
+}
+
+absl::string_view ChangeName(bool in_from, bool in_to) {
+  if (in_from && in_to) return "changed";
+  return in_to ? "added" : "removed";
+}
+
+absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
+                                      const StepReader& to) {
+  StepDiff diff;
+  diff.from = from.record();
+  diff.to = to.record();
+  CKPTDB_ASSIGN_OR_RETURN(const auto changes, OpenWay(reader, &diff));
+  const ItemIndex old_items(from);
+  const ItemIndex new_items(to);
+  diff.metrics = CompareMetrics(diff.from.metrics, diff.to.metrics);
+  diff.blobs = CompareBlobs(old_items, new_items);
+  Comparer comparer(from, to, changes.get(), &diff);
+  CKPTDB_RETURN_IF_ERROR(
+      comparer.AddTensors(old_items.tensors, new_items.tensors));
+  CKPTDB_RETURN_IF_ERROR(
+      comparer.AddTables(old_items.tables, new_items.tables));
+  return diff;
+}
+
+}  // namespace ckptdb::tool
