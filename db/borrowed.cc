@@ -10,8 +10,10 @@ namespace ckptdb::internal {
 namespace {
 
 BorrowedItem Borrow(const RankRecord& rank, const Item& item) {
-  return {item.data, ItemPrefix(item.data, rank.rank, item.kind, item.name),
-          item.placement, item.stored_bytes};
+  return {
+      item.kind,      item.name,
+      item.data,      ItemPrefix(item.data, rank.rank, item.kind, item.name),
+      item.placement, item.stored_bytes};
 }
 
 std::set<std::string> DeltaTables(const std::vector<RankRecord>& ranks) {

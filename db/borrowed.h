@@ -18,6 +18,8 @@ namespace ckptdb::internal {
 
 // An item of another version whose bytes a step uses.
 struct BorrowedItem {
+  ItemKind kind = ItemKind::kBlob;
+  std::string name;
   Version version;
   std::string prefix;  // of its keys
   Placement placement = Placement::kBulk;

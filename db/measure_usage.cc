@@ -1,5 +1,6 @@
 #include "ckptdb/db/measure_usage.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -29,14 +30,62 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
   return bytes;
 }
 
+// Adds up by name. Steps are added first, then what they borrow.
+class NameUsages {
+ public:
+  void AddStep(const std::vector<RankRecord>& ranks) {
+    std::set<NameUsage*> stored;
+    for (const RankRecord& rank : ranks) {
+      for (const Item& item : rank.items) {
+        if (item.data != rank.version) continue;
+        NameUsage* const usage = Find(item.kind, item.name);
+        usage->own_bytes += item.stored_bytes;
+        if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+          usage->delta_bytes += item.stored_bytes;
+        }
+        if (item.stored_bytes > 0) stored.insert(usage);
+      }
+    }
+    for (NameUsage* const usage : stored) ++usage->steps;
+  }
+  // Of a version that is no step: once, whoever else borrows it.
+  void AddKept(const BorrowedItem& item) {
+    if (!kept_.insert(item.prefix).second) return;
+    Find(item.kind, item.name)->kept_bytes += item.stored_bytes;
+  }
+  // Tensors, tables, blobs: as their kinds are in reverse.
+  std::vector<NameUsage> Take() {
+    std::vector<NameUsage> all;
+    for (auto& [key, usage] : usages_) all.push_back(std::move(usage));
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.kind > b.kind;
+    });
+    return all;
+  }
+
+ private:
+  NameUsage* Find(ItemKind kind, const std::string& item_name) {
+    const std::string name = kind == ItemKind::kRows ? item_name : "";
+    NameUsage& usage = usages_[{kind, name}];
+    usage.kind = kind;
+    usage.name = name;
+    return &usage;
+  }
+
+  std::map<std::pair<ItemKind, std::string>, NameUsage> usages_;
+  std::set<std::string> kept_;  // prefixes of keys
+};
+
 class Measurer {
  public:
   Measurer(const Database& database, const std::string& store,
-           const Catalog& catalog, const std::set<uint32_t>* in_progress)
+           const Catalog& catalog, const std::set<uint32_t>* in_progress,
+           const UsageOptions& options)
       : database_(database),
         store_(store),
         catalog_(catalog),
-        in_progress_(in_progress) {}
+        in_progress_(in_progress),
+        options_(options) {}
 
   absl::StatusOr<Usage> Run(int64_t now_micros) {
     CKPTDB_RETURN_IF_ERROR(AddSteps());
@@ -48,6 +97,7 @@ class Measurer {
       leased_.insert(lease.versions.begin(), lease.versions.end());
     }
     AddOthers();
+    usage_.names = names_.Take();
     CKPTDB_ASSIGN_OR_RETURN(usage_.disk_bytes,
                             TreeBytes(database_.files().get(), store_));
     CKPTDB_ASSIGN_OR_RETURN(usage_.free_bytes,
@@ -58,24 +108,43 @@ class Measurer {
  private:
   absl::Status AddSteps() {
     for (const auto& [step, record] : catalog_.steps) {
-      StepUsage& usage = usage_.steps.emplace_back();
-      usage.version = record.version;
-      usage.own_bytes = record.stored_bytes;
       own_.insert(record.version);
-      const std::vector<Version> needed = VersionsOf(record);
-      referenced_.insert(needed.begin(), needed.end());
-      if (needed.size() == 1) continue;
-      CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
-                              FindBorrower(catalog_, record));
-      CKPTDB_ASSIGN_OR_RETURN(
-          const auto borrowed,
-          LoadBorrowedItems(borrower, [&](const StepRecord& needed_step) {
-            return FindRanks(needed_step);
-          }));
-      for (const BorrowedItem& item : borrowed) {
-        usage.borrowed_bytes += item.stored_bytes;
+    }
+    for (const auto& [step, record] : catalog_.steps) {
+      CKPTDB_RETURN_IF_ERROR(AddStep(record));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddStep(const StepRecord& record) {
+    StepUsage& usage = usage_.steps.emplace_back();
+    usage.version = record.version;
+    usage.own_bytes = record.stored_bytes;
+    const std::vector<Version> needed = VersionsOf(record);
+    referenced_.insert(needed.begin(), needed.end());
+    if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
+    if (needed.size() == 1) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
+                            FindBorrower(catalog_, record));
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto borrowed,
+        LoadBorrowedItems(borrower, [&](const StepRecord& needed_step) {
+          return FindRanks(needed_step);
+        }));
+    for (const BorrowedItem& item : borrowed) {
+      usage.borrowed_bytes += item.stored_bytes;
+      if (options_.by_name && !own_.contains(item.version)) {
+        names_.AddKept(item);
       }
     }
+    return absl::OkStatus();
+  }
+
+  // Not by FindRanks, which would keep the records of all steps in memory.
+  absl::Status AddNames(const StepRecord& record) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+                            LoadRanks(database_, record));
+    names_.AddStep(ranks);
     return absl::OkStatus();
   }
 
@@ -120,10 +189,12 @@ class Measurer {
   const std::string& store_;
   const Catalog& catalog_;
   const std::set<uint32_t>* const in_progress_;
+  const UsageOptions options_;
   std::map<Version, RankRecords> ranks_;
   std::set<Version> own_;
   std::set<Version> referenced_;
   std::set<Version> leased_;
+  NameUsages names_;
   Usage usage_;
 };
 
@@ -147,8 +218,10 @@ std::map<Version, uint64_t> BulkBytes(const Database& database) {
 absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
-                                   const std::set<uint32_t>* in_progress) {
-  return Measurer(database, store, catalog, in_progress).Run(now_micros);
+                                   const std::set<uint32_t>* in_progress,
+                                   const UsageOptions& options) {
+  return Measurer(database, store, catalog, in_progress, options)
+      .Run(now_micros);
 }
 
 }  // namespace ckptdb::internal

@@ -22,7 +22,8 @@ std::map<Version, uint64_t> BulkBytes(const Database& database);
 absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
-                                   const std::set<uint32_t>* in_progress);
+                                   const std::set<uint32_t>* in_progress,
+                                   const UsageOptions& options = {});
 
 }  // namespace ckptdb::internal
 

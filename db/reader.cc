@@ -58,7 +58,7 @@ class Reader::Impl {
     const std::lock_guard<std::mutex> lock(mutex_);
     return catalog_.root.user_metadata;
   }
-  absl::StatusOr<Usage> GetUsage() const;
+  absl::StatusOr<Usage> GetUsage(const UsageOptions& options) const;
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
@@ -164,7 +164,8 @@ absl::Status Reader::Impl::Refresh() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Usage> Reader::Impl::GetUsage() const {
+absl::StatusOr<Usage> Reader::Impl::GetUsage(
+    const UsageOptions& options) const {
   std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
@@ -173,7 +174,7 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage() const {
     catalog = catalog_;
   }
   return internal::MeasureUsage(*database, path_, catalog,
-                                environment_->NowMicros(), nullptr);
+                                environment_->NowMicros(), nullptr, options);
 }
 
 // What a reader is about to read, as of one moment.
@@ -337,7 +338,9 @@ absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
 }
 absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
 UserMetadata Reader::user_metadata() const { return impl_->user_metadata(); }
-absl::StatusOr<Usage> Reader::GetUsage() const { return impl_->GetUsage(); }
+absl::StatusOr<Usage> Reader::GetUsage(const UsageOptions& options) const {
+  return impl_->GetUsage(options);
+}
 absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return impl_->FindEvaluation(step, evaluation, rank);

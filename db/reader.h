@@ -51,7 +51,7 @@ class Reader {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
-  absl::StatusOr<Usage> GetUsage() const;
+  absl::StatusOr<Usage> GetUsage(const UsageOptions& options = {}) const;
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
   absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(

@@ -3,6 +3,7 @@
 #define CKPTDB_DB_USAGE_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ckptdb/schema/keys.h"
@@ -29,11 +30,31 @@ struct HeldVersion {
   uint64_t bytes = 0;
 };
 
+// What all items of a name have of the store, over all steps, as stored:
+// without keys.
+struct NameUsage {
+  ItemKind kind = ItemKind::kRows;
+  std::string name;          // of a table; "" for all tensors, for all blobs
+  uint64_t steps = 0;        // that stored bytes of it themselves
+  uint64_t own_bytes = 0;    // stored by steps themselves
+  uint64_t delta_bytes = 0;  // of own_bytes, those of delta runs
+  // Of versions that are no steps any more, what a step needs.
+  uint64_t kept_bytes = 0;
+};
+
+struct UsageOptions {
+  // Fills Usage::names in, from the records of all ranks of all steps.
+  bool by_name = false;
+};
+
 struct Usage {
   std::vector<StepUsage> steps;     // by step
   std::vector<HeldVersion> others;  // by version
-  uint64_t disk_bytes = 0;          // of all files below the store
-  uint64_t free_bytes = 0;          // left on its file system
+  // When asked for: tensors, tables by name, blobs; those that are there. The
+  // own_bytes of all add up to those of the steps.
+  std::vector<NameUsage> names;
+  uint64_t disk_bytes = 0;  // of all files below the store
+  uint64_t free_bytes = 0;  // left on its file system
 };
 
 }  // namespace ckptdb

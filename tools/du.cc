@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "CLI/App.hpp"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tools/command.h"
@@ -62,6 +63,35 @@ void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
   *out << "\nnot of any step above\n" << table.ToString();
 }
 
+std::string NamesTitle(ItemKind kind) {
+  switch (kind) {
+    case ItemKind::kTensor:
+      return "tensors";
+    case ItemKind::kBlob:
+      return "blobs";
+    case ItemKind::kRows:
+      return "table";
+  }
+  return "unknown";
+}
+
+void PrintNames(const Usage& usage, std::ostream* out) {
+  TextTable table({{"WHAT"},
+                   {"NAME"},
+                   {"STEPS", TextTable::kRight},
+                   {"OWN", TextTable::kRight},
+                   {"OF DELTAS", TextTable::kRight},
+                   {"KEPT FOR STEPS", TextTable::kRight}});
+  for (const NameUsage& name : usage.names) {
+    const bool is_table = name.kind == ItemKind::kRows;
+    table.AddRow({NamesTitle(name.kind), is_table ? Printable(name.name) : "-",
+                  FormatCount(name.steps), FormatBytes(name.own_bytes),
+                  is_table ? FormatBytes(name.delta_bytes) : "-",
+                  FormatBytes(name.kept_bytes)});
+  }
+  *out << '\n' << table.ToString();
+}
+
 uint64_t OwnBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const StepUsage& step : usage.steps) bytes += step.own_bytes;
@@ -84,9 +114,10 @@ uint64_t ReferencedBytes(const Usage& usage) {
 }
 
 void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
-               std::ostream* out) {
+               bool with_tables, std::ostream* out) {
   PrintSteps(usage, out);
   PrintOthers(usage, steps, out);
+  if (with_tables) PrintNames(usage, out);
   const uint64_t referenced = ReferencedBytes(usage);
   TextTable table({{""}, {"", TextTable::kRight}});
   table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
@@ -95,6 +126,33 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
   table.AddRow({"free", FormatBytes(usage.free_bytes)});
   *out << '\n' << table.ToString();
+}
+
+Json NameJson(const NameUsage& name) {
+  Json json = Json::object();
+  if (name.kind == ItemKind::kRows) json["name"] = name.name;
+  json["steps"] = name.steps;
+  json["own_bytes"] = name.own_bytes;
+  if (name.kind == ItemKind::kRows) json["delta_bytes"] = name.delta_bytes;
+  json["kept_bytes"] = name.kept_bytes;
+  return json;
+}
+
+// Sets "tables", "tensors" and "blobs".
+void SetNames(const Usage& usage, Json* json) {
+  (*json)["tables"] = Json::array();
+  NameUsage tensors;
+  tensors.kind = ItemKind::kTensor;
+  NameUsage blobs;
+  blobs.kind = ItemKind::kBlob;
+  for (const NameUsage& name : usage.names) {
+    if (name.kind == ItemKind::kTensor) tensors = name;
+    if (name.kind == ItemKind::kBlob) blobs = name;
+    if (name.kind != ItemKind::kRows) continue;
+    (*json)["tables"].push_back(NameJson(name));
+  }
+  (*json)["tensors"] = NameJson(tensors);
+  (*json)["blobs"] = NameJson(blobs);
 }
 
 Json UsageJson(const std::string& store, const Usage& usage,
@@ -131,6 +189,7 @@ class Du : public Command {
   }
   std::string examples() const override {
     return "  ckptdb du --store /checkpoints/ctr\n"
+           "  ckptdb du --tables -s /checkpoints/ctr\n"
            "  ckptdb du -s /checkpoints/ctr --json\n";
   }
   std::string notes() const override {
@@ -138,29 +197,40 @@ class Du : public Command {
            "tensors, blobs.\n"
            "\"kept for steps\" is what is there of versions that are no steps "
            "any more because\n"
-           "a step needs it; it goes with the last of these.\n";
+           "a step needs it; it goes with the last of these. --tables has the "
+           "same bytes by\n"
+           "table: STEPS is how many stored any of it, OWN what they stored.\n";
   }
-  void AddArguments(CLI::App*) override {}
+  void AddArguments(CLI::App* app) override {
+    app->add_flag("-t,--tables", with_tables_,
+                  "also by table, over all steps; tensors and blobs together");
+  }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(const Usage usage, Measure(context, *reader));
     const std::vector<StepRecord> steps = reader->Steps();
     if (context.json) {
-      PrintJson(UsageJson(context.store, usage, steps), context.out);
+      Json json = UsageJson(context.store, usage, steps);
+      if (with_tables_) SetNames(usage, &json);
+      PrintJson(json, context.out);
     } else {
-      PrintText(usage, steps, context.out);
+      PrintText(usage, steps, with_tables_, context.out);
     }
     return absl::OkStatus();
   }
 
  private:
-  static absl::StatusOr<Usage> Measure(const Context& context,
-                                       const Reader& reader) {
+  absl::StatusOr<Usage> Measure(const Context& context,
+                                const Reader& reader) const {
     const ProgressLine progress(context.terminal, "du: adding up");
-    auto usage = reader.GetUsage();
+    UsageOptions options;
+    options.by_name = with_tables_;
+    auto usage = reader.GetUsage(options);
     if (usage.ok()) return usage;
     return WithPlace(ReadingStatus(usage.status()), context.store);
   }
+
+  bool with_tables_ = false;
 };
 
 }  // namespace

@@ -377,6 +377,40 @@ TEST_F(ReaderTest, UsageIsTheOwners) {
   EXPECT_GE(usage.disk_bytes, kLargeBytes);
 }
 
+TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK(Save(2, BulkContent(1)));
+  const auto reader = OpenReader();
+  UsageOptions options;
+  options.by_name = true;
+  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(options));
+  ASSERT_THAT(usage.names, SizeIs(3));
+  const NameUsage& tensors = usage.names[0];
+  EXPECT_EQ(tensors.kind, ItemKind::kTensor);
+  EXPECT_EQ(tensors.name, "");
+  EXPECT_EQ(tensors.steps, 1U);  // the second save uses those of the first
+  EXPECT_GE(tensors.own_bytes, kLargeBytes);
+  const NameUsage& user = usage.names[1];
+  EXPECT_EQ(user.kind, ItemKind::kRows);
+  EXPECT_EQ(user.name, "user");
+  EXPECT_EQ(user.steps, 2U);
+  EXPECT_EQ(user.delta_bytes, 0U);
+  EXPECT_EQ(usage.names[2].kind, ItemKind::kBlob);
+  EXPECT_EQ(tensors.own_bytes + user.own_bytes + usage.names[2].own_bytes,
+            usage.steps[0].own_bytes + usage.steps[1].own_bytes);
+  for (const NameUsage& name : usage.names) EXPECT_EQ(name.kept_bytes, 0U);
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(options));
+  ASSERT_THAT(kept.names, SizeIs(3));
+  EXPECT_EQ(kept.names[0].kept_bytes, tensors.own_bytes);
+  EXPECT_EQ(kept.names[0].own_bytes, 0U);
+  EXPECT_EQ(kept.names[1].kept_bytes, 0U);
+  EXPECT_EQ(kept.names[1].own_bytes, user.own_bytes / 2);
+  ASSERT_OK_AND_ASSIGN(const Usage plain, reader->GetUsage());
+  EXPECT_THAT(plain.names, SizeIs(0));
+}
+
 // An owner that saves, overwrites, retires and sweeps all the time, and a
 // reader that opens whatever is the latest: it is there and whole, or gone.
 TEST_F(ReaderTest, FollowsABusyOwner) {
