@@ -214,6 +214,14 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
                     : LookUp(table, runs, options, live);
 }
 
+absl::StatusOr<ScanEstimate> ChangeReader::Impl::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
+  CKPTDB_RETURN_IF_ERROR(CheckTable(table));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
+  return internal::EstimateRuns(runs, slices);
+}
+
 absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
                                           const ScanOptions& options,
                                           LiveTable* live) const {
@@ -276,6 +284,11 @@ absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
   return impl_->ScanTable(table, options, live);
+}
+
+absl::StatusOr<ScanEstimate> ChangeReader::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  return impl_->EstimateScan(table, slices);
 }
 
 std::vector<ItemName> ChangeReader::ChangedItems() const {

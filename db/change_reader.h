@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/schema/keys.h"
@@ -60,6 +61,12 @@ class ChangeReader {
   // of it is to be read.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
+
+  // Of the delta runs that such a scan reads. When it does not go forwards it
+  // also reads the ids of the second step's runs, and the pages that have rows
+  // of what was touched. Errors as ScanTable, before the first row.
+  absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
+                                            const SliceRange& slices) const;
 
   // Tensors and blobs of the second step whose bytes the first has not, or has
   // under another shape or dtype.

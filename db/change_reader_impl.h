@@ -37,6 +37,8 @@ class ChangeReader::Impl {
 
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
+  absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
+                                            const SliceRange& slices) const;
 
  private:
   Impl() = default;

@@ -9,6 +9,7 @@
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/db/table_runs.h"
+#include "ckptdb/db/table_scan.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 
@@ -156,6 +157,14 @@ absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
   return internal::ScanTable(*impl_, table, options, sink);
+}
+
+absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          internal::RunsOf(*impl_, table));
+  return internal::EstimateRuns(runs, slices);
 }
 
 absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,

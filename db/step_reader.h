@@ -26,6 +26,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/schema/records.h"
+#include "ckptdb/schema/slice.h"
 
 namespace ckptdb {
 
@@ -44,6 +45,18 @@ struct TableSpec {
   // count as often as they were written.
   uint64_t rows = 0;
   bool exact = true;
+};
+
+// What a scan of some slices would read, from the records alone. Of a run
+// whose rank held other slices too they do not say how many rows are in these:
+// `rows` and `bytes` have an even share of it.
+struct ScanEstimate {
+  uint64_t base_runs = 0;
+  uint64_t delta_runs = 0;
+  uint64_t rows = 0;          // about; one in several runs counts in each
+  uint64_t rows_at_most = 0;  // all rows of all runs that may have any
+  uint64_t erased = 0;        // ids in delta runs, about
+  uint64_t bytes = 0;         // about; as stored
 };
 
 // Rows handed to a sink: values of slot i (in the order asked for) of row r
@@ -133,6 +146,9 @@ class StepReader {
   // long that these could be over 1 GiB has fewer threads.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
+  // Of such a scan of all slots. Errors as ScanTable, before the first row.
+  absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
+                                            const SliceRange& slices) const;
   // The same into a table that is in use.
   absl::Status RestoreTable(absl::string_view table, RestoreMode mode,
                             const ScanOptions& options, LiveTable* live) const;

@@ -16,11 +16,17 @@ SliceRange Intersect(const SliceRange& a, const SliceRange& b) {
 
 bool Empty(const SliceRange& range) { return range.begin >= range.end; }
 
-uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
+// The even share that `slices` has of what a run has `whole` of.
+uint64_t ShareOf(uint64_t whole, const RankItem& run,
+                 const SliceRange& slices) {
   const SliceRange all = run.slices();
   const SliceRange part = Intersect(all, slices);
-  return static_cast<uint64_t>(static_cast<double>(run.item->rows) *
+  return static_cast<uint64_t>(static_cast<double>(whole) *
                                (part.end - part.begin) / (all.end - all.begin));
+}
+
+uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
+  return ShareOf(run.item->rows, run, slices);
 }
 
 // Where a rank's slices begin or end.
@@ -101,6 +107,22 @@ uint64_t EstimateRows(const std::vector<RankItem>& runs,
   uint64_t rows = 0;
   for (const size_t i : group.runs) rows += EstimateRows(runs[i], group.slices);
   return rows;
+}
+
+ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
+                          const SliceRange& slices) {
+  ScanEstimate estimate;
+  for (const RankItem& run : runs) {
+    if (Empty(Intersect(run.slices(), slices))) continue;
+    const Item& item = *run.item;
+    const bool base = item.run == RunKind::kBase;
+    ++(base ? estimate.base_runs : estimate.delta_runs);
+    estimate.rows += EstimateRows(run, slices);
+    estimate.rows_at_most += item.rows;
+    estimate.erased += ShareOf(item.erased, run, slices);
+    estimate.bytes += ShareOf(item.stored_bytes, run, slices);
+  }
+  return estimate;
 }
 
 uint64_t EstimateRowsCut(const std::vector<RankItem>& runs,

@@ -38,6 +38,9 @@ std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
 
 // About how many rows the runs of a group have in its slices.
 uint64_t EstimateRows(const std::vector<RankItem>& runs, const RunGroup& group);
+// What a scan of these slices reads of the runs, each once.
+ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
+                          const SliceRange& slices);
 // About how many of them are read once more where the group is cut: a page of
 // each run is on both sides.
 uint64_t EstimateRowsCut(const std::vector<RankItem>& runs,

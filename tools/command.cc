@@ -15,6 +15,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewItems());
   commands.push_back(NewChain());
   commands.push_back(NewDiff());
+  commands.push_back(NewPlan());
   commands.push_back(NewRow());
   commands.push_back(NewHistory());
   commands.push_back(NewVerify());

@@ -56,6 +56,7 @@ std::unique_ptr<Command> NewShow();
 std::unique_ptr<Command> NewItems();
 std::unique_ptr<Command> NewChain();
 std::unique_ptr<Command> NewDiff();
+std::unique_ptr<Command> NewPlan();
 std::unique_ptr<Command> NewRow();
 std::unique_ptr<Command> NewHistory();
 std::unique_ptr<Command> NewVerify();

@@ -47,6 +47,13 @@ void AddStepOption(CLI::App* app, std::string* step) {
       ->check(StepComplaint);
 }
 
+void AddFromOption(CLI::App* app, std::string* step) {
+  app->add_option("--from", *step,
+                  "by what changed since this step, where increments lead")
+      ->type_name("STEP")
+      ->check(StepComplaint);
+}
+
 void AddSteps(CLI::App* app, std::vector<std::string>* steps) {
   Add(app, steps, "steps, or \"latest\"")->required();
 }

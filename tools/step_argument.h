@@ -21,6 +21,7 @@ void AddStep(CLI::App* app, std::string* step);
 void AddNamedStep(CLI::App* app, const std::string& name, std::string* step);
 void AddOptionalStep(CLI::App* app, std::string* step);
 void AddStepOption(CLI::App* app, std::string* step);           // --step
+void AddFromOption(CLI::App* app, std::string* step);           // --from
 void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one
 
 // InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.

@@ -1,0 +1,110 @@
+// What a scan would read, from the records alone.
+#include <gmock/gmock.h>
+
+#include "ckptdb/db/change_reader.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EstimateTest : public DeltaFixture {
+ protected:
+  // Four ids of each of two ranks in step 1, then two changes of one of each.
+  void SaveTwo() {
+    spec_ = {.step = 1, .world_size = 2};
+    spec_.slice_bounds = EvenSliceBounds(2);
+    ASSERT_OK_AND_ASSIGN(const SaveResult base, SaveRanks(spec_, Ranks()));
+    versions_.push_back(base.version);
+    for (const int64_t step : {2, 3}) {
+      std::vector<Deltas> deltas(2);
+      deltas[0]["user"] = {{{1, RowOf(1, 2)}}, {2}};
+      deltas[1]["user"] = {{{40001, RowOf(40001, 2)}}, {}};
+      spec_.step = step;
+      spec_.parent = versions_.back();
+      ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                           SaveRanks(spec_, Ranks(), deltas));
+      versions_.push_back(saved.version);
+    }
+  }
+  static std::vector<RankContent> Ranks() {
+    return {UserContent({1, 2, 3, 4}),
+            UserContent({40001, 40002, 40003, 40004})};
+  }
+  uint64_t StoredBytes(int64_t step, uint32_t rank) {
+    const auto reader = store_->OpenStep(step);
+    EXPECT_OK(reader);
+    return (*reader)->ranks().at(rank).items.at(0).stored_bytes;
+  }
+
+  SaveSpec spec_;
+  std::vector<Version> versions_;
+};
+
+TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
+  SaveTwo();
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(3));
+  for (const uint32_t rank : {0u, 1u}) {
+    const SliceRange slices = {rank * 32768, (rank + 1) * 32768};
+    ASSERT_OK_AND_ASSIGN(const ScanEstimate read,
+                         step->EstimateScan("user", slices));
+    EXPECT_EQ(read.base_runs, 1u);
+    EXPECT_EQ(read.delta_runs, 2u);
+    EXPECT_EQ(read.rows, 4u + 1 + 1);
+    EXPECT_EQ(read.rows_at_most, 4u + 1 + 1);
+    EXPECT_EQ(read.erased, rank == 0 ? 2u : 0u);
+    EXPECT_EQ(read.bytes, StoredBytes(1, rank) + StoredBytes(2, rank) +
+                              StoredBytes(3, rank));
+  }
+}
+
+TEST_F(EstimateTest, OfOtherSlicesHasAnEvenShare) {
+  SaveTwo();
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  ASSERT_OK_AND_ASSIGN(const ScanEstimate half,
+                       step->EstimateScan("user", {0, 16384}));
+  EXPECT_EQ(half.base_runs, 1u);
+  EXPECT_EQ(half.rows, 2u);
+  EXPECT_EQ(half.rows_at_most, 4u);
+  EXPECT_EQ(half.bytes, StoredBytes(1, 0) / 2);
+  ASSERT_OK_AND_ASSIGN(const ScanEstimate both,
+                       step->EstimateScan("user", {16384, 49152}));
+  EXPECT_EQ(both.base_runs, 2u);
+  EXPECT_EQ(both.rows_at_most, 8u);
+  ASSERT_OK_AND_ASSIGN(const ScanEstimate none,
+                       step->EstimateScan("user", {7, 7}));
+  EXPECT_EQ(none.base_runs, 0u);
+  EXPECT_EQ(none.bytes, 0u);
+}
+
+TEST_F(EstimateTest, OfChangesHasTheDeltasBetween) {
+  SaveTwo();
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       store_->OpenChanges(versions_[1], 3));
+  ASSERT_OK_AND_ASSIGN(const ScanEstimate read,
+                       changes->EstimateScan("user", {}));
+  EXPECT_EQ(read.base_runs, 0u);
+  EXPECT_EQ(read.delta_runs, 2u);
+  EXPECT_EQ(read.rows, 2u);
+  EXPECT_EQ(read.erased, 1u);
+  EXPECT_EQ(read.bytes, StoredBytes(3, 0) + StoredBytes(3, 1));
+}
+
+TEST_F(EstimateTest, HasTheErrorsOfAScan) {
+  SaveTwo();
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(3));
+  EXPECT_THAT(step->EstimateScan("item", {}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  EXPECT_THAT(step->EstimateScan("user", {9, 8}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("9")));
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       store_->OpenChanges(versions_[0], 3));
+  EXPECT_THAT(changes->EstimateScan("item", {}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  EXPECT_THAT(changes->EstimateScan("user", {0, 65537}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("65537")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,290 @@
+// ckptdb plan: what a restore of a step would read.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "CLI/App.hpp"
+#include "CLI/Validators.hpp"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/restore_plan.h"
+#include "ckptdb/tools/step_argument.h"
+#include "ckptdb/tools/text_table.h"
+
+namespace ckptdb::tool {
+namespace {
+
+// What is planned, and of which steps.
+struct Planned {
+  StepRecord step;
+  std::optional<Version> from;
+  std::string why_not_from;  // empty: delta runs lead to the step
+  bool forwards = true;
+  RestorePlan plan;
+
+  bool incremental() const { return from.has_value() && why_not_from.empty(); }
+};
+
+std::string SlicesText(const SliceRange& slices) {
+  return absl::StrCat("[", slices.begin, ", ", slices.end, ")");
+}
+
+std::string ShardingName(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kAsSaved:
+      return "as saved";
+    case Sharding::kEven:
+      return "even";
+    case Sharding::kOwn:
+      return "own";
+  }
+  return "unknown";
+}
+
+std::string ShardingText(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kAsSaved:
+      return "with the slices of those that saved";
+    case Sharding::kEven:
+      return "with even shares of the slices";
+    case Sharding::kOwn:
+      return "which share rows in a way of their own: each reads the ids of "
+             "all";
+  }
+  return "unknown";
+}
+
+std::string FromText(const Planned& planned) {
+  const std::string from = ToString(*planned.from);
+  if (!planned.incremental()) {
+    return absl::StrCat(
+        from, ", not by increments: ", Printable(planned.why_not_from));
+  }
+  if (planned.forwards) return absl::StrCat(from, ", by increments");
+  return absl::StrCat(
+      from, ", back: what was touched is looked up, in at most so many bytes");
+}
+
+std::string PlanHeaderText(const Planned& planned) {
+  const size_t ranks = planned.plan.ranks.size();
+  TextTable table({{""}, {""}});
+  table.AddRow({"step", absl::StrCat(ToString(planned.step.version),
+                                     ", saved by ", planned.step.world_size,
+                                     planned.step.world_size == 1 ? " rank"
+                                                                  : " ranks")});
+  table.AddRow({"onto", absl::StrCat(ranks, ranks == 1 ? " rank, " : " ranks, ",
+                                     ShardingText(planned.plan.sharding))});
+  if (planned.from) table.AddRow({"from", FromText(planned)});
+  return table.ToString();
+}
+
+std::string RanksText(const RestorePlan& plan) {
+  TextTable table({{"RANK", TextTable::kRight},
+                   {"SLICES"},
+                   {"BASES", TextTable::kRight},
+                   {"DELTAS", TextTable::kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"AT MOST", TextTable::kRight},
+                   {"TABLES", TextTable::kRight},
+                   {"TENSORS", TextTable::kRight},
+                   {"BLOBS", TextTable::kRight}});
+  for (const PlannedRank& rank : plan.ranks) {
+    const ScanEstimate read = rank.all_tables();
+    table.AddRow({absl::StrCat(rank.rank), SlicesText(rank.slices),
+                  FormatCount(read.base_runs), FormatCount(read.delta_runs),
+                  FormatCount(read.rows), FormatCount(read.rows_at_most),
+                  FormatBytes(read.bytes), FormatBytes(rank.tensors.bytes),
+                  FormatBytes(rank.blobs.bytes)});
+  }
+  return table.ToString();
+}
+
+std::string RankTablesText(const RestorePlan& plan) {
+  TextTable table({{"RANK", TextTable::kRight},
+                   {"TABLE"},
+                   {"BASES", TextTable::kRight},
+                   {"DELTAS", TextTable::kRight},
+                   {"ROWS", TextTable::kRight},
+                   {"AT MOST", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
+                   {"BYTES", TextTable::kRight}});
+  for (const PlannedRank& rank : plan.ranks) {
+    for (const PlannedTable& each : rank.tables) {
+      const ScanEstimate& read = each.read;
+      table.AddRow({absl::StrCat(rank.rank), Printable(each.name),
+                    FormatCount(read.base_runs), FormatCount(read.delta_runs),
+                    FormatCount(read.rows), FormatCount(read.rows_at_most),
+                    FormatCount(read.erased), FormatBytes(read.bytes)});
+    }
+  }
+  return table.ToString();
+}
+
+// Of an incremental restore the tables that are read whole all the same.
+std::string WholeTablesText(const RestorePlan& plan) {
+  TextTable table({{"READ WHOLE"}, {"WHY"}});
+  bool any = false;
+  for (const PlannedTable& each : plan.ranks.front().tables) {
+    if (each.why_whole.empty()) continue;
+    table.AddRow({Printable(each.name), Printable(each.why_whole)});
+    any = true;
+  }
+  return any ? absl::StrCat("\n", table.ToString()) : "";
+}
+
+Json EstimateJson(const ScanEstimate& estimate) {
+  return {{"base_runs", estimate.base_runs},
+          {"delta_runs", estimate.delta_runs},
+          {"rows", estimate.rows},
+          {"rows_at_most", estimate.rows_at_most},
+          {"erased", estimate.erased},
+          {"stored_bytes", estimate.bytes}};
+}
+
+Json PlannedItemsJson(const PlannedItems& planned) {
+  return {{"items", planned.items}, {"stored_bytes", planned.bytes}};
+}
+
+Json RankJson(const PlannedRank& rank) {
+  Json json = {{"rank", rank.rank},
+               {"slices", {rank.slices.begin, rank.slices.end}}};
+  json["all_tables"] = EstimateJson(rank.all_tables());
+  json["tensors"] = PlannedItemsJson(rank.tensors);
+  json["blobs"] = PlannedItemsJson(rank.blobs);
+  json["tables"] = Json::array();
+  for (const PlannedTable& table : rank.tables) {
+    Json entry = {{"name", table.name}};
+    entry.update(EstimateJson(table.read));
+    entry["why_whole"] =
+        table.why_whole.empty() ? Json() : Json(table.why_whole);
+    json["tables"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+Json PlanJson(const std::string& store, const Planned& planned) {
+  Json json = {{"store", store}};
+  json.update(ToJson(planned.step.version));
+  json["world_size"] = planned.plan.ranks.size();
+  json["saved_world_size"] = planned.step.world_size;
+  json["sharding"] = ShardingName(planned.plan.sharding);
+  json["from"] = planned.from ? ToJson(*planned.from) : Json();
+  json["incremental"] = planned.incremental();
+  json["forwards"] = planned.incremental() ? Json(planned.forwards) : Json();
+  json["why_not_incremental"] =
+      planned.why_not_from.empty() ? Json() : Json(planned.why_not_from);
+  json["ranks"] = Json::array();
+  for (const PlannedRank& rank : planned.plan.ranks) {
+    json["ranks"].push_back(RankJson(rank));
+  }
+  return json;
+}
+
+class PlanCommand : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string summary() const override {
+    return "Show what a restore of a step would read";
+  }
+  std::string notes() const override {
+    return "Nothing of the data is read for it, the records alone. ROWS and "
+           "bytes of a run that\n"
+           "has other ranks' rows too are an even share; AT MOST are all its "
+           "rows, and a row\n"
+           "that was written in several runs counts in each. A tensor counts "
+           "whole for each\n"
+           "rank, but on as many ranks as saved it each reads its own part. "
+           "Blobs are those of\n"
+           "the rank, on another number of ranks all.\n";
+  }
+  std::string examples() const override {
+    return "  ckptdb plan 1000 --store /checkpoints/ctr\n"
+           "  ckptdb plan latest --world 8 --tables -s /checkpoints/ctr\n"
+           "  ckptdb plan latest --from 1000 -s /checkpoints/ctr --json\n";
+  }
+  void AddArguments(CLI::App* app) override;
+  absl::Status Run(const Context& context) override;
+
+ private:
+  absl::Status PlanFrom(Reader* reader, Planned* planned) const;
+  absl::StatusOr<Planned> MakePlan(const Context& context,
+                                   Reader* reader) const;
+
+  std::string step_;
+  std::string from_;
+  std::optional<uint32_t> world_size_;
+  bool with_tables_ = false;
+};
+
+void PlanCommand::AddArguments(CLI::App* app) {
+  AddStep(app, &step_);
+  app->add_option("-w,--world", world_size_,
+                  "onto so many ranks; default: as many as saved it")
+      ->type_name("N")
+      ->check(CLI::Range(uint32_t{1}, kMaxWorldSize));
+  AddFromOption(app, &from_);
+  app->add_flag("-t,--tables", with_tables_, "also by table");
+}
+
+// Fills the plan in when delta runs lead from the step to the other, and else
+// why they do not.
+absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord from, ResolveStep(*reader, from_));
+  planned->from = from.version;
+  const auto changes =
+      reader->OpenChanges(from.version, planned->step.version.step);
+  if (absl::IsFailedPrecondition(changes.status())) {
+    planned->why_not_from = Str(changes.status().message());
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(changes.status());
+  planned->step = (*changes)->to().record();
+  planned->forwards = (*changes)->forwards();
+  CKPTDB_ASSIGN_OR_RETURN(
+      planned->plan,
+      PlanRestore(**changes, world_size_.value_or(planned->step.world_size)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Planned> PlanCommand::MakePlan(const Context& context,
+                                              Reader* reader) const {
+  CKPTDB_ASSIGN_OR_RETURN(const auto step, OpenStep(context, reader, step_));
+  Planned planned;
+  planned.step = step->record();
+  if (!from_.empty()) {
+    const absl::Status status = PlanFrom(reader, &planned);
+    if (!status.ok()) return WithPlace(ReadingStatus(status), context.store);
+    if (planned.incremental()) return planned;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      planned.plan,
+      PlanRestore(*step, world_size_.value_or(planned.step.world_size)));
+  return planned;
+}
+
+absl::Status PlanCommand::Run(const Context& context) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+  CKPTDB_ASSIGN_OR_RETURN(const Planned planned,
+                          MakePlan(context, reader.get()));
+  if (context.json) {
+    PrintJson(PlanJson(context.store, planned), context.out);
+    return absl::OkStatus();
+  }
+  *context.out << PlanHeaderText(planned) << '\n' << RanksText(planned.plan);
+  if (with_tables_) *context.out << '\n' << RankTablesText(planned.plan);
+  *context.out << WholeTablesText(planned.plan);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewPlan() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,201 @@
+#include "ckptdb/tools/restore_plan.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/json.h"
+
+namespace ckptdb::tool {
+namespace {
+
+void AddEstimate(const ScanEstimate& more, ScanEstimate* sum) {
+  sum->base_runs += more.base_runs;
+  sum->delta_runs += more.delta_runs;
+  sum->rows += more.rows;
+  sum->rows_at_most += more.rows_at_most;
+  sum->erased += more.erased;
+  sum->bytes += more.bytes;
+}
+
+// A tensor's parts by where they are: replicas once.
+struct TensorParts {
+  std::map<std::pair<Shape, Shape>, uint64_t> bytes;
+  std::map<uint32_t, uint64_t> of_rank;
+};
+
+// The tensors and blobs that are read.
+class DenseItems {
+ public:
+  // `changed`: only those; null: all.
+  DenseItems(const StepReader& step, const std::vector<ItemName>* changed) {
+    std::set<std::string> tensors;
+    std::set<std::pair<uint32_t, std::string>> blobs;
+    for (const ItemName& item :
+         changed == nullptr ? std::vector<ItemName>() : *changed) {
+      if (item.kind == ItemKind::kTensor) tensors.insert(item.name);
+      if (item.kind == ItemKind::kBlob) blobs.insert({item.rank, item.name});
+    }
+    for (const RankRecord& rank : step.ranks()) {
+      for (const Item& item : rank.items) {
+        if (item.kind == ItemKind::kTensor &&
+            (changed == nullptr || tensors.contains(item.name))) {
+          AddTensor(rank.rank, item);
+        }
+        if (item.kind == ItemKind::kBlob &&
+            (changed == nullptr || blobs.contains({rank.rank, item.name}))) {
+          Add(item.stored_bytes, &blobs_[rank.rank]);
+        }
+      }
+    }
+  }
+
+  // Of a rank of the world that saved, or of another world.
+  PlannedItems TensorsOf(std::optional<uint32_t> rank) const {
+    PlannedItems planned;
+    for (const auto& [name, tensor] : tensors_) {
+      if (rank.has_value() && tensor.bytes.size() > 1) {
+        const auto part = tensor.of_rank.find(*rank);
+        if (part != tensor.of_rank.end()) Add(part->second, &planned);
+        continue;
+      }
+      uint64_t bytes = 0;
+      for (const auto& [box, stored_bytes] : tensor.bytes) {
+        bytes += stored_bytes;
+      }
+      Add(bytes, &planned);
+    }
+    return planned;
+  }
+  PlannedItems BlobsOf(std::optional<uint32_t> rank) const {
+    PlannedItems planned;
+    for (const auto& [saved, blobs] : blobs_) {
+      if (rank.has_value() && *rank != saved) continue;
+      planned.items += blobs.items;
+      planned.bytes += blobs.bytes;
+    }
+    return planned;
+  }
+
+ private:
+  static void Add(uint64_t bytes, PlannedItems* planned) {
+    ++planned->items;
+    planned->bytes += bytes;
+  }
+  void AddTensor(uint32_t rank, const Item& item) {
+    TensorParts& parts = tensors_[item.name];
+    parts.bytes.emplace(std::make_pair(item.offset, item.shape),
+                        item.stored_bytes);
+    parts.of_rank.emplace(rank, item.stored_bytes);
+  }
+
+  std::map<std::string, TensorParts> tensors_;
+  std::map<uint32_t, PlannedItems> blobs_;
+};
+
+Sharding ShardingOf(const StepRecord& step, uint32_t world_size) {
+  // Of one rank they say nothing.
+  if (step.slice_bounds.empty()) {
+    return step.world_size > 1 ? Sharding::kOwn : Sharding::kEven;
+  }
+  return step.world_size == world_size ? Sharding::kAsSaved : Sharding::kEven;
+}
+
+std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
+                                 Sharding sharding) {
+  std::vector<SliceRange> slices(world_size);
+  if (sharding == Sharding::kOwn) return slices;
+  const std::vector<uint32_t> bounds = sharding == Sharding::kAsSaved
+                                           ? step.slice_bounds
+                                           : EvenSliceBounds(world_size);
+  for (size_t r = 0; r < slices.size(); ++r) {
+    slices[r] = {bounds[r], bounds[r + 1]};
+  }
+  return slices;
+}
+
+std::set<std::string> TableNames(const StepReader& step) {
+  std::set<std::string> names;
+  for (const RankRecord& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) names.insert(item.name);
+    }
+  }
+  return names;
+}
+
+// All rows, unless `changes` lead to them.
+absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
+                                       const ChangeReader* changes,
+                                       const std::string& name,
+                                       const SliceRange& slices) {
+  PlannedTable table;
+  table.name = name;
+  if (changes != nullptr) {
+    const auto estimate = changes->EstimateScan(name, slices);
+    if (!absl::IsFailedPrecondition(estimate.status())) {
+      CKPTDB_RETURN_IF_ERROR(estimate.status());
+      table.read = *estimate;
+      if (changes->forwards() || estimate->delta_runs == 0) return table;
+      CKPTDB_ASSIGN_OR_RETURN(const ScanEstimate all,
+                              step.EstimateScan(name, slices));
+      table.read.base_runs += all.base_runs;
+      table.read.delta_runs += all.delta_runs;
+      table.read.bytes += all.bytes;
+      return table;
+    }
+    table.why_whole = Str(estimate.status().message());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(table.read, step.EstimateScan(name, slices));
+  return table;
+}
+
+absl::StatusOr<RestorePlan> Plan(const StepReader& step,
+                                 const ChangeReader* changes,
+                                 uint32_t world_size) {
+  std::vector<ItemName> changed;
+  if (changes != nullptr) changed = changes->ChangedItems();
+  const DenseItems dense(step, changes == nullptr ? nullptr : &changed);
+  const std::set<std::string> names = TableNames(step);
+  const bool same_world = step.record().world_size == world_size;
+  RestorePlan plan;
+  plan.sharding = ShardingOf(step.record(), world_size);
+  const auto slices = SlicesOf(step.record(), world_size, plan.sharding);
+  for (uint32_t r = 0; r < world_size; ++r) {
+    PlannedRank& rank = plan.ranks.emplace_back();
+    rank.rank = r;
+    rank.slices = slices[r];
+    for (const std::string& name : names) {
+      CKPTDB_ASSIGN_OR_RETURN(rank.tables.emplace_back(),
+                              PlanTable(step, changes, name, rank.slices));
+    }
+    const auto saved_rank =
+        same_world ? std::optional<uint32_t>(r) : std::nullopt;
+    rank.tensors = dense.TensorsOf(saved_rank);
+    rank.blobs = dense.BlobsOf(saved_rank);
+  }
+  return plan;
+}
+
+}  // namespace
+
+ScanEstimate PlannedRank::all_tables() const {
+  ScanEstimate sum;
+  for (const PlannedTable& table : tables) AddEstimate(table.read, &sum);
+  return sum;
+}
+
+absl::StatusOr<RestorePlan> PlanRestore(const StepReader& step,
+                                        uint32_t world_size) {
+  return Plan(step, nullptr, world_size);
+}
+
+absl::StatusOr<RestorePlan> PlanRestore(const ChangeReader& changes,
+                                        uint32_t world_size) {
+  return Plan(changes.to(), &changes, world_size);
+}
+
+}  // namespace ckptdb::tool
