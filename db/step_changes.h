@@ -20,7 +20,7 @@ struct StepChanges {
   // often as it changed.
   std::vector<int64_t> steps;
   // Any step may have changed, and `steps` is empty: the first look, or the
-  // last one is a thousand changes ago.
+  // last one is hundreds of changes ago.
   bool all = false;
   // Where the next look goes on. Of this handle of the store only.
   uint64_t until = 0;

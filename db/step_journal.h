@@ -13,7 +13,7 @@ namespace ckptdb::internal {
 // Remembers the last kSteps changes. Not thread-safe.
 class StepJournal {
  public:
-  static constexpr size_t kSteps = 1024;
+  static constexpr size_t kSteps = 256;
 
   void Add(int64_t step) {
     if (steps_.size() == kSteps) steps_.pop_front();

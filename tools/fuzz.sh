@@ -19,7 +19,7 @@ fi
 
 tools/setup.sh
 cmake --preset fuzz
-cmake --build --preset fuzz
+cmake --build --preset fuzz --target fuzzers
 
 work=$(mktemp -d)
 passed=0

@@ -58,9 +58,13 @@ class DeltaWorldTest : public DeltaFixture {
     }
     for (const int64_t id : RandomIds(random, count)) rows().erase(id);
   }
+  // Row by row, and by each of these numbers of ranks.
+  void ExpectRead(int64_t step, const std::vector<uint32_t>& worlds) {
+    ExpectRows(step);
+    for (const uint32_t world : worlds) ExpectReadBySlices(step, world);
+  }
   void ExpectReadBySlices(int64_t step, uint32_t world) {
     ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
-    EXPECT_OK(reader->Verify());
     const TableContent& table = content_.tables["user"];
     const std::vector<uint32_t> bounds = EvenSliceBounds(world);
     for (uint32_t rank = 0; rank < world; ++rank) {
@@ -75,6 +79,12 @@ class DeltaWorldTest : public DeltaFixture {
       ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user", options));
       EXPECT_TRUE(read == expected) << "rank " << rank << " of " << world;
     }
+  }
+  // Whole, and each row by itself; absent ones too.
+  void ExpectRows(int64_t step) {
+    ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
+    EXPECT_OK(reader->Verify());
+    const TableContent& table = content_.tables["user"];
     std::set<int64_t> ids;
     for (const auto& [id, values] : table.rows) ids.insert(id);
     for (int64_t id = -50; id < 50; ++id) ids.insert(id);
@@ -99,9 +109,7 @@ TEST_F(DeltaWorldTest, EveryWorldOverEveryOther) {
         Change(&random, 100);
         SaveWorld(++step, world, bounded);
         bounded = !bounded;
-        for (const uint32_t readers : {1u, 3u, 8u}) {
-          ExpectReadBySlices(step, readers);
-        }
+        ExpectRead(step, {1, 3, 8});
       }
     }
   }
@@ -123,7 +131,7 @@ TEST_F(DeltaWorldTest, ARowMovesToAnotherRank) {
   content_ = UserContent({1, 2, 3, 4});
   rows()[1] = RowOf(1, 1);
   rows()[3] = RowOf(3, 1);
-  ExpectReadBySlices(2, 3);
+  ExpectRead(2, {3});
   // Back, in a later version.
   deltas[0]["user"] = {{{1, RowOf(1, 2)}}, {3}};
   deltas[1]["user"] = {{{3, RowOf(3, 2)}}, {1}};
@@ -133,7 +141,7 @@ TEST_F(DeltaWorldTest, ARowMovesToAnotherRank) {
                 deltas));
   rows()[1] = RowOf(1, 2);
   rows()[3] = RowOf(3, 2);
-  ExpectReadBySlices(3, 3);
+  ExpectRead(3, {3});
   // Gone from both.
   deltas[0]["user"] = {{}, {1}};
   deltas[1]["user"] = {{}, {1, 3}};
@@ -141,7 +149,7 @@ TEST_F(DeltaWorldTest, ARowMovesToAnotherRank) {
                       ranks, deltas));
   rows().erase(1);
   rows().erase(3);
-  ExpectReadBySlices(4, 3);
+  ExpectRead(4, {3});
 }
 
 TEST_F(DeltaWorldTest, ARankWithoutTheTable) {
@@ -154,7 +162,7 @@ TEST_F(DeltaWorldTest, ARankWithoutTheTable) {
                       {{}, UserContent({3})}, deltas));
   content_ = UserContent({2});
   rows()[3] = RowOf(3, 1);
-  ExpectReadBySlices(2, 3);
+  ExpectRead(2, {3});
 }
 
 TEST_F(DeltaWorldTest, RanksThatDisagree) {
@@ -189,7 +197,7 @@ TEST_F(DeltaWorldTest, EmptySliceRanges) {
                       {UserContent({}), UserContent({})}, deltas));
   content_ = UserContent({1, -1});
   rows()[7] = RowOf(7, 1);
-  ExpectReadBySlices(2, 4);
+  ExpectRead(2, {4});
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_F(RetirementTest, PlansAsOneThatReadsAllSteps) {
 TEST_F(RetirementTest, ReadsAllAgainAfterMoreChangesThanTheStoreRemembers) {
   ASSERT_NO_FATAL_FAILURE(SaveOne());
   ASSERT_OK(store_->Save({.step = ++step_}, {}));
-  for (int i = 0; i < 1100; ++i) {
+  for (int i = 0; i < 300; ++i) {
     ASSERT_OK(store_->SetEphemeral(step_, i % 2 == 0));
   }
   ASSERT_OK(store_->Save({.step = ++step_}, {}));
