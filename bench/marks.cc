@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cmath>
 #include <cstring>
@@ -29,8 +30,8 @@ constexpr double kNsPerSecond = 1e9;
 using Ids = std::vector<int64_t>;
 using Batch = absl::Span<const int64_t>;
 
-// Threads that wait, as those of a trainer do; to start one would take longer
-// than some of the cases.
+// Threads that are awake when there is work, as those of a trainer are: to wake
+// one takes as long as some of the cases.
 class Workers {
  public:
   explicit Workers(int threads) : turn_(threads) {
@@ -39,32 +40,50 @@ class Workers {
     }
   }
   ~Workers() {
-    work_ = nullptr;
+    end_ = true;
     turn_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
   }
 
   int count() const { return static_cast<int>(threads_.size()) + 1; }
 
+  // They spin from here to the end of the next Run.
+  void Wake() {
+    if (awake_) return;
+    awake_ = true;
+    begun_ = false;
+    working_ = count() - 1;
+    turn_.arrive_and_wait();
+  }
+
   // On each thread, of which the caller is the first.
   void Run(std::function<void(int)> work) {
+    Wake();
     work_ = std::move(work);
-    turn_.arrive_and_wait();
+    begun_ = true;
     work_(0);
-    turn_.arrive_and_wait();
+    while (working_ > 0) {
+    }
+    awake_ = false;
   }
 
  private:
   void Loop(int thread) {
     for (;;) {
       turn_.arrive_and_wait();
-      if (work_ == nullptr) return;
+      if (end_) return;
+      while (!begun_) {
+      }
       work_(thread);
-      turn_.arrive_and_wait();
+      --working_;
     }
   }
 
   std::barrier<> turn_;
+  bool awake_ = false;
+  std::atomic<bool> begun_ = false;
+  std::atomic<bool> end_ = false;
+  std::atomic<int> working_ = 0;
   std::function<void(int)> work_;
   std::vector<std::thread> threads_;
 };
@@ -252,7 +271,11 @@ class MarkCase {
   }
 
   Contestant Marking(const std::string& name, Marked* marked) {
-    return {name, nullptr, [this, marked] { return MarkAll(marked); },
+    const auto wake = [this] {
+      workers_.Wake();
+      return absl::OkStatus();
+    };
+    return {name, wake, [this, marked] { return MarkAll(marked); },
             [marked] { return marked->Take(); }};
   }
 
