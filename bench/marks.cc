@@ -40,8 +40,9 @@ class Workers {
     }
   }
   ~Workers() {
+    // Those that are awake spin, the others wait for their turn.
     end_ = true;
-    turn_.arrive_and_wait();
+    if (!awake_) turn_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -71,9 +72,9 @@ class Workers {
   void Loop(int thread) {
     for (;;) {
       turn_.arrive_and_wait();
-      if (end_) return;
-      while (!begun_) {
+      while (!begun_ && !end_) {
       }
+      if (end_) return;
       work_(thread);
       --working_;
     }
