@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bulk_copy.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
@@ -43,8 +44,8 @@ class TableFiller : public RowSink {
                 count * sizeof(int64_t));
     const uint64_t at = first * Table::kSlotBytes;
     const uint64_t bytes = count * Table::kSlotBytes;
-    std::memcpy(embedding_.data + at, batch.slots[0], bytes);
-    std::memcpy(adagrad_.data + at, batch.slots[1], bytes);
+    BulkCopy(embedding_.data + at, batch.slots[0], bytes);
+    BulkCopy(adagrad_.data + at, batch.slots[1], bytes);
     return absl::OkStatus();
   }
 

@@ -29,6 +29,7 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/save_schedule.h
     manager/step_info.h
     manager/verdict.h
+    schema/bulk_copy.h
     schema/cast.h
     schema/codec.h
     schema/dtype.h

@@ -7,6 +7,7 @@
 
 #include "ckptdb/db/huge_page.h"
 #include "ckptdb/db/io_threads.h"
+#include "ckptdb/schema/bulk_copy.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -33,7 +34,7 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     for (size_t done = 0; done < bytes.size();) {
       const size_t count =
           std::min(bytes.size() - done, kHugePageBytes - gathered_);
-      std::memcpy(page_.data() + gathered_, bytes.data() + done, count);
+      BulkCopy(page_.data() + gathered_, bytes.data() + done, count);
       gathered_ += count;
       done += count;
       dirty_ = true;

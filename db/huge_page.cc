@@ -16,23 +16,6 @@ size_t OffsetInPage(const char* memory) {
   return reinterpret_cast<uintptr_t>(memory) % kHugePageBytes;
 }
 
-// More than is asked for, without what is not aligned.
-char* Map() {
-  constexpr size_t kMapped = 2 * kHugePageBytes;
-  void* const mapped = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  char* const begin = static_cast<char*>(mapped);
-  const size_t over = OffsetInPage(begin);
-  const size_t before = over == 0 ? 0 : kHugePageBytes - over;
-  char* const page = begin + before;
-  if (before > 0) munmap(begin, before);
-  munmap(page + kHugePageBytes, kMapped - kHugePageBytes - before);
-  // Without huge pages it is memory all the same.
-  madvise(page, kHugePageBytes, MADV_HUGEPAGE);
-  return page;
-}
-
 class Pool {
  public:
   char* Take() {
@@ -74,17 +57,22 @@ class Pool {
 
  private:
   static constexpr size_t kKept = 24;
+  static constexpr size_t kMostFree = 64;
   static constexpr uint32_t kAllParts =
       (1U << (kHugePageBytes / kHugePartBytes)) - 1;
 
   char* TakePage() {
-    if (free_.empty()) return Map();
+    if (free_.empty()) return MapHugePages(kHugePageBytes);
     char* const page = free_.back();
     free_.pop_back();
     return page;
   }
+  // What is given back last is taken first. Memory that the system may not
+  // take back is not kept beyond kKept.
   void GivePage(char* page) {
-    if (free_.size() < kKept) {
+    if (free_.size() < kKept ||
+        (free_.size() < kMostFree &&
+         madvise(page, kHugePageBytes, MADV_FREE) == 0)) {
       free_.push_back(page);
     } else {
       munmap(page, kHugePageBytes);
@@ -106,13 +94,21 @@ Pool& SharedPool() {
 
 }  // namespace
 
-void* AllocateLarge(uint64_t bytes) {
-  if (bytes < kHugePageBytes) return std::malloc(std::max<uint64_t>(bytes, 1));
-  const uint64_t whole =
-      (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-  void* const memory = std::aligned_alloc(kHugePageBytes, whole);
-  if (memory != nullptr) madvise(memory, whole, MADV_HUGEPAGE);
-  return memory;
+char* MapHugePages(size_t bytes) {
+  // More than is asked for, without what is not aligned.
+  const size_t mapped_bytes = bytes + kHugePageBytes;
+  void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(mapped);
+  const size_t over = OffsetInPage(begin);
+  const size_t before = over == 0 ? 0 : kHugePageBytes - over;
+  char* const pages = begin + before;
+  if (before > 0) munmap(begin, before);
+  munmap(pages + bytes, mapped_bytes - bytes - before);
+  // Without huge pages it is memory all the same.
+  madvise(pages, bytes, MADV_HUGEPAGE);
+  return pages;
 }
 
 HugePage HugePage::Take(size_t bytes) {

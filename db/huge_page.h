@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace ckptdb::internal {
@@ -24,13 +23,16 @@ inline constexpr size_t kDiskBlockBytes = 4096;
 inline constexpr size_t kHugePartBytes =
     kHugePageBytes / 7 / kDiskBlockBytes * kDiskBlockBytes;
 
-// From malloc, to be freed; null when there is none.
-void* AllocateLarge(uint64_t bytes);
+// New memory of so many huge pages, aligned to them, to be given back by
+// munmap; in ordinary pages where the system has no huge ones. Null when there
+// is none.
+char* MapHugePages(size_t bytes);
 
 // A huge page or a part of one, aligned to blocks, with whatever is in it; in
 // ordinary pages where the system has no huge ones. It comes from a pool of the
-// process, which keeps 24 huge pages, 48 MiB, when none is in use. Thread-safe
-// but for the single object.
+// process. When none is in use that keeps 24 huge pages, 48 MiB, and up to 40
+// more that the system may take back whenever it is short of memory
+// (MADV_FREE). Thread-safe but for the single object.
 class HugePage {
  public:
   // Holds no memory, as one does that was moved from.
@@ -59,23 +61,12 @@ class HugePage {
 struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
-template <typename T>
-using LargeArray = std::unique_ptr<T[], FreeMemory>;
-
-// Memory for `count` values that are not set, in huge pages where there is a
-// lot of it: a page fault for each 4 KiB is what writing to it costs else. Null
-// when there is no memory.
-template <typename T>
-LargeArray<T> AllocateArray(uint64_t count) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return LargeArray<T>(static_cast<T*>(AllocateLarge(count * sizeof(T))));
-}
-
 // `bytes` rounded up to whole blocks of a disk, and aligned to them.
-inline LargeArray<char> AllocateAligned(size_t bytes) {
+using AlignedMemory = std::unique_ptr<char[], FreeMemory>;
+inline AlignedMemory AllocateAligned(size_t bytes) {
   const size_t whole =
       (bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;
-  return LargeArray<char>(
+  return AlignedMemory(
       static_cast<char*>(std::aligned_alloc(kDiskBlockBytes, whole)));
 }
 

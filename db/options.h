@@ -151,8 +151,9 @@ struct PublishSpec {
 };
 
 struct ReadOptions {
-  // Threads of one call. More than cores keep the disk busy. Default: 8.
-  int threads = 8;
+  // Threads of one call. More than cores keep the disk busy: each reads, and
+  // then checks and hands on what it read. Default: 16.
+  int threads = 16;
 
   // Read at a time of each stream, as far as it goes: at most 2 MiB, and at
   // least a page, however little is asked for. Default: 2 MiB.

@@ -95,7 +95,7 @@ class ReadWindow {
   uint64_t left_bytes_;
   std::shared_ptr<HugePage> page_;  // never null; shared with what is lent
   // For windows that are not worth a part of a huge page.
-  LargeArray<char> small_;
+  AlignedMemory small_;
   size_t small_bytes_ = 0;
   std::shared_ptr<void> open_;
   const void* file_ = nullptr;

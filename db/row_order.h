@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/huge_page.h"
+#include "ckptdb/db/large_array.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/slice.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/db/huge_page.h"
+#include "ckptdb/db/large_array.h"
 
 namespace ckptdb::internal {
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bulk_copy.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb_generated.h"
@@ -156,6 +157,11 @@ absl::StatusOr<absl::string_view> ReadPage(const PageView& page,
 
 absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw) {
+  if (page.codec == Codec::kNone) {
+    CKPTDB_RETURN_IF_ERROR(CheckHash(page, page.stored));
+    BulkCopy(raw, page.stored.data(), page.stored.size());
+    return absl::OkStatus();
+  }
   CKPTDB_RETURN_IF_ERROR(
       Decompress(page.codec, page.stored, element_bytes, page.raw_bytes, raw));
   return CheckHash(page, absl::string_view(raw, page.raw_bytes));
