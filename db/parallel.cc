@@ -16,7 +16,11 @@ class Tasks {
       : count_(count), task_(task), failed_at_(count) {}
 
   void Work(int worker) {
-    for (uint64_t i = next_++; i < count_ && !failed_; i = next_++) {
+    // Looks first and then takes: what is taken is done, so that of all tasks
+    // that fail the lowest is among those that were.
+    while (!failed_) {
+      const uint64_t i = next_++;
+      if (i >= count_) return;
       absl::Status status = task_(worker, i);
       if (!status.ok()) Fail(i, std::move(status));
     }
