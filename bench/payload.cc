@@ -6,10 +6,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/row_block.h"
 #include "ckptdb/schema/bulk_copy.h"
+#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
@@ -208,6 +212,32 @@ absl::Status Table::ReadParts(const StepReader& step,
   if (filler.filled() == rows_) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat("restored ", filler.filled(), " rows of ", rows_));
+}
+
+std::vector<uint32_t> Table::SortedRows() const {
+  const auto* ids = reinterpret_cast<const int64_t*>(ids_.memory().data);
+  std::vector<uint32_t> rows(rows_);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::sort(rows.begin(), rows.end(),
+            [&](uint32_t a, uint32_t b) { return ids[a] < ids[b]; });
+  return rows;
+}
+
+absl::Status Table::Gather(absl::Span<const uint32_t> rows, int threads) const {
+  constexpr uint64_t kPageRows = kPageBytes / kSlotBytes;
+  const uint64_t pages = (rows.size() + kPageRows - 1) / kPageRows;
+  std::vector<std::string> page(threads, std::string(kPageBytes, '\0'));
+  const auto gather = [&](int worker, uint64_t i) {
+    const auto some = rows.subspan(i % pages * kPageRows, kPageRows);
+    const char* const values =
+        (i < pages ? embedding_ : adagrad_).memory().data;
+    internal::GatherRows(
+        some.size(), kSlotBytes,
+        [&](uint64_t row) { return values + some[row] * kSlotBytes; },
+        page[worker].data());
+    return absl::OkStatus();
+  };
+  return internal::ParallelFor(threads, 2 * pages, gather);
 }
 
 void Table::Clear() {

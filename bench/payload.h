@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ckptdb/bench/raw_io.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
@@ -75,6 +76,11 @@ class Table {
   absl::Status ReadParts(const StepReader& step,
                          const std::vector<SliceRange>& parts,
                          const ReadOptions& options);
+  // The rows in the order of their ids.
+  std::vector<uint32_t> SortedRows() const;
+  // Copies the values of these rows, by `threads` threads, each page of them to
+  // where the page before was.
+  absl::Status Gather(absl::Span<const uint32_t> rows, int threads) const;
   void Clear();
   // Of all rows, whatever their order.
   uint64_t Digest() const;

@@ -14,10 +14,6 @@ constexpr double kBytesPerGb = 1e9;
 constexpr size_t kColumns = 8;
 using Row = std::array<std::string, kColumns>;
 
-double PerGb(double value, uint64_t bytes) {
-  return bytes == 0 ? 0 : value * kBytesPerGb / static_cast<double>(bytes);
-}
-
 // Digits for a microsecond as for a minute.
 std::string Seconds(const Summary& seconds) {
   return absl::StrFormat("%.3g (%.3g - %.3g)", seconds.median, seconds.min,
@@ -117,6 +113,10 @@ nlohmann::ordered_json ToJson(const CaseResult& result) {
 }
 
 }  // namespace
+
+double PerGb(double value, uint64_t bytes) {
+  return bytes == 0 ? 0 : value * kBytesPerGb / static_cast<double>(bytes);
+}
 
 double CaseResult::cpu_seconds_per_gb() const {
   return PerGb(cpu_seconds.median, bytes);

@@ -50,6 +50,9 @@ struct CaseResult {
   double raw_cpu_seconds_per_gb() const;
 };
 
+// A GB is 10^9 bytes.
+double PerGb(double value, uint64_t bytes);
+
 // `outcomes` is ours, then at least one other; the one with the least median
 // becomes the raw one.
 CaseResult Compare(std::string name, uint64_t bytes,

@@ -100,6 +100,7 @@ TEST_F(BenchTest, FullSavesATableAndMeasuresTheAlternatives) {
   EXPECT_EQ(Case("full/fwrite")["repetitions"], 1);
   EXPECT_GT(Case("full")["stored_bytes"], 20000 * 2 * 64 * 4);
   EXPECT_TRUE(Case("full").contains("peak_bytes"));
+  EXPECT_GT(Case("full")["gather_seconds"], 0.0);
   EXPECT_EQ(Case("full")["goals"].size(), 3);
 }
 
