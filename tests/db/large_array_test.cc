@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <iostream>
 #include <limits>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "ckptdb/db/huge_page.h"
+#include "ckptdb/tests/support/seed.h"
 #include "gtest/gtest.h"
 
 namespace ckptdb::internal {
@@ -55,9 +55,7 @@ TEST(LargeArrayTest, MemoryIsUsedAgain) {
 
 // However sizes change, no more is held than was once in use together.
 TEST(LargeArrayTest, KeepsNoMoreThanWasInUse) {
-  const uint32_t seed = std::random_device()();
-  std::cout << "seed " << seed << "\n";
-  std::mt19937 random(seed);
+  std::mt19937_64 random(testing::TestSeed());
   std::vector<LargeArray<char>> arrays(4);
   uint64_t used = 0;
   uint64_t most_used = GetLargeUsage().most_used_bytes;

@@ -4,6 +4,7 @@
 
 #include "ckptdb/tests/db/delta_fixture.h"
 #include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/support/long_run.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -12,7 +13,10 @@ namespace {
 class LongChainTest : public ::testing::TestWithParam<bool> {
  protected:
   // With all steps kept there is more for each sweep to look at.
-  static int64_t Steps() { return GetParam() ? 400 : 1000; }
+  static int64_t Steps() {
+    const int64_t steps = GetParam() ? 400 : 1000;
+    return kSanitized && !IsLongRun() ? steps / 2 : steps;
+  }
 
   void SetUp() override {
     ASSERT_OK(sim_.Open());

@@ -27,7 +27,7 @@ constexpr int kSteps = 18;
 constexpr int kSaveEvery = 3;
 constexpr int kCrashStep = 12;
 // A run takes ten times as long under a sanitizer.
-constexpr size_t kStride = kSanitized ? 5 : 1;
+constexpr size_t kStride = kSanitized ? 7 : 1;
 
 bool IsCommittedAt(const std::string& point) {
   bool committed = false;
