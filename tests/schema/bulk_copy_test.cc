@@ -35,8 +35,6 @@ TEST(BulkCopyTest, OfAnySizeAndAlignment) {
   }
 }
 
-TEST(BulkCopyTest, NothingToAndFromNowhere) { BulkCopy(nullptr, nullptr, 0); }
-
 TEST(BulkCopyTest, IsSeenByOtherThreads) {
   const std::string from = Numbered(1 << 20);
   std::string to(from.size(), '\0');
