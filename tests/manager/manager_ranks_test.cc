@@ -236,7 +236,7 @@ TEST_F(ManagerRanksTest, WhatFailsOnOneFailsOnAll) {
 }
 
 TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
-  options_.deadline = absl::Seconds(3);
+  options_.deadline = absl::Seconds(10);
   const auto body = [](Rank* rank) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));
     if (rank->rank == 2) return absl::OkStatus();
