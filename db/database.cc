@@ -115,6 +115,17 @@ class Database::Listener : public rocksdb::EventListener {
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
     const FileModes& modes, bool direct_reads, const OwnerLock& lock) {
+  BadTables bad;
+  for (;;) {
+    auto opened = TryOwner(store, environment, modes, direct_reads, lock, bad);
+    if (!AddBadTables(opened.status(), &bad)) return opened;
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::TryOwner(
+    absl::string_view store, const Environment& environment,
+    const FileModes& modes, bool direct_reads, const OwnerLock& lock,
+    const BadTables& bad) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = &lock;
@@ -132,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   // RocksDB removes files that its MANIFEST does not name as soon as it is
   // open: not before it is known that the MANIFEST is whole.
   database->files_->set_keep_files(true);
-  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store)));
+  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
   CKPTDB_RETURN_IF_ERROR(database->CheckSequence(note));
   database->files_->set_keep_files(false);
   if (database->files_->refused()) {
@@ -154,10 +165,13 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   std::minstd_rand random(std::random_device{}());
   std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
   absl::StatusOr<std::unique_ptr<Database>> opened;
+  BadTables bad;
   bool changed = true;
   for (int i = 0; i < kTries; ++i) {
-    opened = TryFollower(store, environment, direct_reads, &changed);
-    if (!changed) return opened;
+    opened = TryFollower(store, environment, direct_reads, bad, &changed);
+    if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
+    if (!changed) continue;
+    bad.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
   return absl::UnavailableError(absl::StrCat(
@@ -168,7 +182,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
 
 absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
     absl::string_view store, const Environment& environment, bool direct_reads,
-    bool* changed) {
+    const BadTables& bad, bool* changed) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
@@ -186,17 +200,17 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   const std::string path = DatabasePath(store);
   rocksdb::FileSystem* const files = database->files_.get();
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
-  const absl::Status status = database->Follow(path);
+  const absl::Status status = database->Follow(path, bad);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
-  // A success is right, too, when no log came or went.
+  // A success is right, too, when no log came or went, and no table.
   const bool same_logs = after.log_names == database->followed_.log_names;
   *changed = after.manifest != database->followed_.manifest &&
-             !(status.ok() && same_logs);
+             !(status.ok() && same_logs && bad.empty());
   CKPTDB_RETURN_IF_ERROR(status);
   return database;
 }
 
-absl::Status Database::Follow(const std::string& path) {
+absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
   CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
   CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note));
   env_ = rocksdb::NewCompositeEnv(files_);
@@ -204,6 +218,7 @@ absl::Status Database::Follow(const std::string& path) {
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.create_if_missing = false;
   options.create_missing_column_families = false;
+  OpenAround(path, bad, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(
       OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
@@ -246,17 +261,33 @@ absl::Status Database::CheckPresence(bool* create) const {
   return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
 }
 
-absl::Status Database::Open(const std::string& path) {
+// A bad table is found where it is read.
+void Database::OpenAround(const std::string& path, const BadTables& bad,
+                          rocksdb::DBOptions* options) {
+  if (bad.empty()) return;
+  OpenTablesLate(options);
+  files_->set_lost_tables(path, bad);
+  bad_tables_ = bad;
+}
+
+absl::Status Database::Open(const std::string& path, const BadTables& bad) {
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<Listener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.listeners.push_back(listener_);
   options.max_bgerror_resume_count = 0;
+  const auto kept_open = std::to_string(options.max_open_files);
+  OpenAround(path, bad, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(OpenError(
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
   rocks_.reset(rocks);
+  if (!bad.empty()) {
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(rocks_->SetDBOptions({{"max_open_files", kept_open}}),
+                  "keeping tables open"));
+  }
   // Opening has moved what was in the log to files.
   synced_sequence_ = rocks_->GetLatestSequenceNumber();
   return absl::OkStatus();

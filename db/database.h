@@ -20,6 +20,7 @@
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/folder_state.h"
 #include "ckptdb/db/guarded_file_system.h"
+#include "ckptdb/db/late_tables.h"
 #include "ckptdb/db/manifest_note.h"
 #include "ckptdb/db/owner_lock.h"
 #include "ckptdb/db/rocks_options.h"
@@ -42,7 +43,8 @@ using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 class Database {
  public:
   // For writing; makes the database when there is none. DataLoss naming what
-  // is damaged or missing. Writes while `lock`, which outlives it, is held.
+  // is damaged or missing; not for tables of data, of which reading tells.
+  // Writes while `lock`, which outlives it, is held.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
       const FileModes& modes, bool direct_reads, const OwnerLock& lock);
@@ -66,6 +68,8 @@ class Database {
                                                   : Family::kBulk);
   }
   const std::shared_ptr<GuardedFileSystem>& files() const { return files_; }
+  // That it was opened around.
+  const BadTables& bad_tables() const { return bad_tables_; }
 
   // NotFound when there is no such entry.
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const;
@@ -118,7 +122,11 @@ class Database {
   class Listener;
   Database() = default;
 
-  absl::Status Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Database>> TryOwner(
+      absl::string_view store, const Environment& environment,
+      const FileModes& modes, bool direct_reads, const OwnerLock& lock,
+      const BadTables& bad);
+  absl::Status Open(const std::string& path, const BadTables& bad);
   absl::Status CheckPresence(bool* create) const;
   absl::StatusOr<ManifestNote> ReadWatermark() const;
   // `changed`: the owner has added to the MANIFEST meanwhile. What a MANIFEST
@@ -126,8 +134,10 @@ class Database {
   // database nor an error tells anything then.
   static absl::StatusOr<std::unique_ptr<Database>> TryFollower(
       absl::string_view store, const Environment& environment,
-      bool direct_reads, bool* changed);
-  absl::Status Follow(const std::string& path);
+      bool direct_reads, const BadTables& bad, bool* changed);
+  absl::Status Follow(const std::string& path, const BadTables& bad);
+  void OpenAround(const std::string& path, const BadTables& bad,
+                  rocksdb::DBOptions* options);
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();
   absl::Status CheckStamp() const;
@@ -141,6 +151,7 @@ class Database {
   const OwnerLock* lock_ = nullptr;  // of an owner
   FolderState followed_;             // follower: just before it was opened
   std::shared_ptr<GuardedFileSystem> files_;
+  BadTables bad_tables_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<Listener> listener_;
   std::unique_ptr<rocksdb::DB> rocks_;

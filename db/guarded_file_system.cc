@@ -149,6 +149,18 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   return status;
 }
 
+IOStatus GuardedFileSystem::GetChildren(const std::string& path,
+                                        const IOOptions& options,
+                                        std::vector<std::string>* names,
+                                        IODebugContext* debug) {
+  IOStatus status = target()->GetChildren(path, options, names, debug);
+  if (!status.ok() || path != lost_folder_) return status;
+  BadTables lost = lost_tables_;
+  for (const std::string& name : *names) lost.erase(name);
+  names->insert(names->end(), lost.begin(), lost.end());
+  return status;
+}
+
 IOStatus GuardedFileSystem::NewWritableFile(
     const std::string& path, const rocksdb::FileOptions& options,
     std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {

@@ -15,7 +15,9 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "ckptdb/db/late_tables.h"
 #include "ckptdb/db/manifest_note.h"
 
 namespace ckptdb::internal {
@@ -39,6 +41,12 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   // While set, SST and MANIFEST files stay although deleting them is OK: at
   // open, until it is known that the database is all there.
   void set_keep_files(bool keep) { keep_files_ = keep; }
+  // Tables that a listing of their folder has although they are gone. Set
+  // before the database is open. Default: none.
+  void set_lost_tables(std::string folder, BadTables names) {
+    lost_folder_ = std::move(folder);
+    lost_tables_ = std::move(names);
+  }
   // Whether any file was kept so.
   bool refused() const { return refused_; }
   // What is durable of the MANIFEST; number 0 when none was written.
@@ -51,6 +59,10 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
       std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
       rocksdb::IODebugContext* debug) override;
 
+  rocksdb::IOStatus GetChildren(const std::string& path,
+                                const rocksdb::IOOptions& options,
+                                std::vector<std::string>* names,
+                                rocksdb::IODebugContext* debug) override;
   rocksdb::IOStatus NewWritableFile(
       const std::string& path, const rocksdb::FileOptions& options,
       std::unique_ptr<rocksdb::FSWritableFile>* result,
@@ -80,6 +92,8 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   const FileModes modes_;
   std::string staging_;
   bool direct_reads_ = false;
+  std::string lost_folder_;
+  BadTables lost_tables_;
   std::atomic<bool> keep_files_ = false;
   std::atomic<bool> refused_ = false;
   // Shared with the MANIFEST files that are open.

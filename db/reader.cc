@@ -42,6 +42,10 @@ class Reader::Impl {
   const std::string& uuid() const { return uuid_; }
 
   absl::Status Refresh();
+  std::vector<std::string> BadFiles() const {
+    const auto opened = database();
+    return {opened->bad_tables().begin(), opened->bad_tables().end()};
+  }
   std::vector<StepRecord> Steps() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return catalog_.Steps();
@@ -331,6 +335,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
 
 const std::string& Reader::path() const { return impl_->path(); }
 const std::string& Reader::uuid() const { return impl_->uuid(); }
+std::vector<std::string> Reader::BadFiles() const { return impl_->BadFiles(); }
 absl::Status Reader::Refresh() { return impl_->Refresh(); }
 std::vector<StepRecord> Reader::Steps() const { return impl_->Steps(); }
 absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {

@@ -47,6 +47,7 @@ class Reader {
   absl::Status Refresh();
 
   // As in Store.
+  std::vector<std::string> BadFiles() const;
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;

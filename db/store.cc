@@ -345,6 +345,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(
 
 const std::string& Store::path() const { return impl_->path(); }
 const std::string& Store::uuid() const { return impl_->uuid(); }
+std::vector<std::string> Store::BadFiles() const { return impl_->BadFiles(); }
 
 absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
   return impl_->Begin(spec, /*sync=*/true);

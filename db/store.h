@@ -95,8 +95,8 @@ class Store {
  public:
   // Opens the store at `path` for writing, or makes it. One process at a time:
   // a second one gets Unavailable with the holder's pid and host. DataLoss
-  // when files of the database are damaged or missing, FailedPrecondition for
-  // a newer format, NotFound without create_if_missing.
+  // when files of records are damaged or missing, FailedPrecondition for a
+  // newer format, NotFound without create_if_missing.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
@@ -108,6 +108,12 @@ class Store {
 
   const std::string& path() const;
   const std::string& uuid() const;
+  // The files, by name, that opening the store found to be damaged, cut or
+  // gone, when they are of rows, tensors or blobs: it goes on without them.
+  // There may be more, as it stops looking at the first. Reading a step that
+  // needs a bad file is DataLoss; StepReader::Verify tells. The file goes when
+  // those steps are deleted and swept.
+  std::vector<std::string> BadFiles() const;
 
   // Starts an attempt. AlreadyExists for a committed step without overwrite.
   absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec);

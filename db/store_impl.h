@@ -48,6 +48,10 @@ class Store::Impl {
   ~Impl();
 
   const std::string& path() const { return path_; }
+  std::vector<std::string> BadFiles() const {
+    const internal::BadTables& bad = database_->bad_tables();
+    return {bad.begin(), bad.end()};
+  }
   const std::string& uuid() const { return uuid_; }
 
   // publish.cc

@@ -1,6 +1,8 @@
 #include "ckptdb/tools/open_store.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,15 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
       placed.message(), "; name a store with --store or CKPTDB_STORE"));
 }
 
+// The store is of use without them, and yet nobody should overlook it.
+void WarnOf(const std::vector<std::string>& bad_files, const Context& context) {
+  for (const std::string& file : bad_files) {
+    context.PrintError(absl::DataLossError(absl::StrCat(
+        context.store, "/db/", file,
+        " is damaged or gone; \"verify\" names the steps that need it")));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
@@ -24,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context) {
                               absl::StrCat(context.command, ": opening"));
   auto reader = Reader::Open(context.store);
   if (!reader.ok()) return OpenError(context, ReadingStatus(reader.status()));
+  WarnOf((*reader)->BadFiles(), context);
   return reader;
 }
 
@@ -35,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
   options.background_sweep = false;
   auto store = Store::Open(context.store, options);
   if (!store.ok()) return OpenError(context, store.status());
+  WarnOf((*store)->BadFiles(), context);
   return store;
 }
 

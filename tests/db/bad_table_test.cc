@@ -1,0 +1,181 @@
+// A table file of one step is damaged, cut or gone: the store opens, the step
+// says so when it is read, and the others are as they were. With the step the
+// damage goes.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/late_tables.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/store_fixture.h"
+#include "gmock/gmock.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+TEST(AddBadTables, TakesTheNamesInErrorsOfDamage) {
+  internal::BadTables bad;
+  const absl::Status two = absl::DataLossError(
+      "opening \"/a/1.sst/db\": Can't access /000012.sst: No such file\n"
+      "Sst file size mismatch: /a/1.sst/db/345.sst. of x.sst");
+  EXPECT_TRUE(internal::AddBadTables(two, &bad));
+  EXPECT_THAT(bad, ElementsAre("000012.sst", "1.sst", "345.sst"));
+  EXPECT_FALSE(internal::AddBadTables(two, &bad));
+  EXPECT_FALSE(internal::AddBadTables(absl::OkStatus(), &bad));
+  EXPECT_FALSE(
+      internal::AddBadTables(absl::UnavailableError("7.sst is busy"), &bad));
+  EXPECT_EQ(bad.size(), 3U);
+}
+
+struct BadTable {
+  std::string name;
+  std::function<void(const std::filesystem::path&)> apply;
+};
+
+void PrintTo(const BadTable& bad, std::ostream* out) { *out << bad.name; }
+
+void FlipFromEnd(const std::filesystem::path& path, int64_t from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  const int byte = file.get();
+  file.seekp(-from_end, std::ios::end);
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+void Cut(const std::filesystem::path& path, double part) {
+  const auto size = static_cast<double>(std::filesystem::file_size(path));
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(size * part));
+}
+
+class BadTableTest : public StoreFixture,
+                     public ::testing::WithParamInterface<BadTable> {
+ protected:
+  static constexpr int64_t kSteps = 8;
+
+  void SetUp() override {
+    options_.background_sweep = false;
+    StoreFixture::SetUp();
+  }
+
+  std::set<std::filesystem::path> Tables() const {
+    std::set<std::filesystem::path> tables;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      if (entry.path().extension() == ".sst") tables.insert(entry.path());
+    }
+    return tables;
+  }
+
+  // The largest file that was written for it.
+  std::filesystem::path SaveAndFindTable(int64_t step,
+                                         const RankContent& content) {
+    const std::set<std::filesystem::path> before = Tables();
+    EXPECT_OK(Save(step, content));
+    std::filesystem::path largest;
+    uintmax_t most = 0;
+    for (const auto& table : Tables()) {
+      std::error_code gone;  // by a compaction of small files
+      const uintmax_t bytes = std::filesystem::file_size(table, gone);
+      if (gone || bytes <= most || before.count(table) != 0) continue;
+      most = bytes;
+      largest = table;
+    }
+    EXPECT_GT(most, 0U);
+    return largest;
+  }
+
+  template <typename From>
+  void ExpectOnlyTheseAreBad(From* from, const std::set<int64_t>& bad,
+                             const std::string& file) {
+    EXPECT_THAT(from->BadFiles(),
+                ::testing::SizeIs(AllOf(Ge(1U), Le(bad.size()))));
+    ASSERT_THAT(from->Steps(), ::testing::SizeIs(kSteps));
+    for (int64_t step = 0; step < kSteps; ++step) {
+      SCOPED_TRACE(absl::StrCat("step ", step));
+      ASSERT_OK_AND_ASSIGN(const auto read, from->OpenStep(step));
+      if (bad.count(step) == 0) {
+        EXPECT_OK(read->Verify());
+        ExpectHolds(*read, {BulkContent(static_cast<uint64_t>(step))});
+      } else {
+        EXPECT_THAT(read->Verify(),
+                    StatusIs(absl::StatusCode::kDataLoss, HasSubstr(file)));
+      }
+    }
+  }
+};
+
+TEST_P(BadTableTest, CostsTheStepThatNeedsIt) {
+  constexpr int64_t kBad = 1;
+  constexpr int64_t kAlsoBad = kSteps - 1;
+  std::filesystem::path bad;
+  std::filesystem::path also_bad;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const auto table =
+        SaveAndFindTable(step, BulkContent(static_cast<uint64_t>(step)));
+    if (step == kBad) bad = table;
+    if (step == kAlsoBad) also_bad = table;
+  }
+  store_.reset();
+  GetParam().apply(bad);
+  const std::string name = bad.filename();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+    ExpectOnlyTheseAreBad(reader.get(), {kBad}, name);
+  }
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  ExpectOnlyTheseAreBad(store_.get(), {kBad}, name);
+  store_.reset();
+
+  // Another one, as there may be more.
+  GetParam().apply(also_bad);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+    ExpectOnlyTheseAreBad(reader.get(), {kBad, kAlsoBad}, ".sst");
+  }
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  ExpectOnlyTheseAreBad(store_.get(), {kBad, kAlsoBad}, ".sst");
+
+  // Saves and sweeps go on, and take the damage away.
+  ASSERT_OK(Save(kSteps, BulkContent(kSteps)));
+  ASSERT_OK(store_->Delete(kBad));
+  ASSERT_OK(Overwrite(kAlsoBad, BulkContent(kAlsoBad)));
+  ASSERT_OK(store_->Sweep());
+  EXPECT_EQ(Tables().count(bad), 0U);
+  EXPECT_EQ(Tables().count(also_bad), 0U);
+  for (int again = 0; again < 2; ++again) {
+    for (const StepRecord& record : store_->Steps()) {
+      const int64_t step = record.version.step;
+      ExpectStep(step, {BulkContent(static_cast<uint64_t>(step))});
+    }
+    EXPECT_THAT(ListSteps(), ::testing::SizeIs(kSteps));
+    ASSERT_NO_FATAL_FAILURE(Reopen());
+    EXPECT_THAT(store_->BadFiles(), ::testing::IsEmpty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, BadTableTest,
+    ::testing::Values(
+        BadTable{"removed",
+                 [](const auto& path) { std::filesystem::remove(path); }},
+        BadTable{"emptied", [](const auto& path) { Cut(path, 0); }},
+        BadTable{"cut", [](const auto& path) { Cut(path, 0.5); }},
+        BadTable{"footer", [](const auto& path) { FlipFromEnd(path, 4); }},
+        BadTable{"footers_index",
+                 [](const auto& path) { FlipFromEnd(path, 45); }},
+        BadTable{"end_of_index",
+                 [](const auto& path) { FlipFromEnd(path, 70); }}),
+    [](const auto& kind) { return kind.param.name; });
+
+}  // namespace
+}  // namespace ckptdb::testing
