@@ -80,6 +80,11 @@ class SimFileSystem : public rocksdb::FileSystem {
   void FailOperation(uint64_t k, IOStatus error, bool sticky) {
     volume_->FailOperation(k, std::move(error), sticky);
   }
+  // As FailOperation, for the k-th write or sync from now on of a file whose
+  // path has `part`, whichever call that is.
+  void FailWrite(std::string part, uint64_t k, IOStatus error, bool sticky) {
+    volume_->FailWrite(std::move(part), k, std::move(error), sticky);
+  }
   void ClearFault() { volume_->ClearFault(); }
 
   // Writes that would make TotalBytes() exceed it write what fits and fail with

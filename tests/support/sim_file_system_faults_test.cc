@@ -136,6 +136,24 @@ TEST(SimFileSystemFaultsTest, AStickyFaultFailsLaterChangesOnly) {
   }
 }
 
+TEST(SimFileSystemFaultsTest, AWriteOfAFileFailsWhicheverCallItIs) {
+  for (const bool sticky : {false, true}) {
+    SimFileSystem fs;
+    auto one = CreateWith(fs, "/one", "x");
+    auto two = CreateWith(fs, "/two", "x");
+    fs.FailWrite("/two", 1, IOStatus::IOError("injected"), sticky);
+    EXPECT_TRUE(Append(*two, "y").ok());
+    EXPECT_TRUE(Append(*one, "y").ok());
+    EXPECT_EQ(fs.failed_calls(), 0U);
+    EXPECT_FALSE(Append(*two, "z").ok());
+    EXPECT_EQ(fs.failed_calls(), 1U);
+    EXPECT_EQ(Append(*two, "z").ok(), !sticky);
+    EXPECT_EQ(Append(*one, "z").ok(), !sticky);
+    fs.ClearFault();
+    EXPECT_TRUE(Append(*two, "z").ok());
+  }
+}
+
 TEST(SimFileSystemFaultsTest, TheErrorKeepsItsCodeAndFlags) {
   SimFileSystem fs;
   auto file = Create(fs, "/a");

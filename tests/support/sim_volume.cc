@@ -43,11 +43,12 @@ IOStatus Missing(const std::string& path) {
 // hook afterwards without the mutex when the call changed the disk.
 class SimVolume::Call {
  public:
-  Call(SimVolume* volume, bool mutates)
+  // `written`: the file, of a write or sync.
+  Call(SimVolume* volume, bool mutates, const std::string& written = "")
       : volume_(volume),
         lock_(volume->mutex_),
         begin_(volume->journal_.size()) {
-    status_ = volume->StartCall(mutates);
+    status_ = volume->StartCall(mutates, written);
   }
   ~Call() {
     const size_t end = volume_->journal_.size();
@@ -71,8 +72,13 @@ class SimVolume::Call {
 
 SimVolume::SimVolume(SimDisk disk) : base_(disk), disk_(std::move(disk)) {}
 
-IOStatus SimVolume::StartCall(bool mutates) {
+IOStatus SimVolume::StartCall(bool mutates, const std::string& written) {
   const uint64_t call = calls_++;
+  if (!fail_part_.empty() && written.find(fail_part_) != written.npos &&
+      fail_after_-- == 0) {
+    fail_part_.clear();
+    fail_at_ = call;
+  }
   if (!fail_at_.has_value() || call < *fail_at_) return IOStatus::OK();
   if (call > *fail_at_ && !(fail_sticky_ && mutates)) return IOStatus::OK();
   ++failed_calls_;
@@ -186,7 +192,7 @@ uint64_t SimVolume::Room(const SimInode& file, uint64_t end) const {
 
 IOStatus SimVolume::Write(const Handle& handle, uint64_t offset,
                           const rocksdb::Slice& bytes) {
-  Call call(this, true);
+  Call call(this, true, handle.path);
   if (call.failed()) return call.status();
   const SimInode& file = *disk_.Find(handle.inode);
   const uint64_t end =
@@ -208,7 +214,7 @@ IOStatus SimVolume::Write(const Handle& handle, uint64_t offset,
 }
 
 IOStatus SimVolume::Truncate(const Handle& handle, uint64_t size) {
-  Call call(this, true);
+  Call call(this, true, handle.path);
   if (call.failed()) return call.status();
   if (disk_.Find(handle.inode)->content.size() == size) return IOStatus::OK();
   Record({.kind = Kind::kTruncate,
@@ -219,7 +225,7 @@ IOStatus SimVolume::Truncate(const Handle& handle, uint64_t size) {
 }
 
 IOStatus SimVolume::Sync(const Handle& handle) {
-  Call call(this, true);
+  Call call(this, true, handle.path);
   if (call.failed()) return call.status();
   Record({.kind = Kind::kSync, .inode = handle.inode, .path = handle.path});
   return IOStatus::OK();

@@ -94,6 +94,7 @@ class SimVolume {
   uint64_t calls() const;
   uint64_t failed_calls() const;
   void FailOperation(uint64_t k, IOStatus error, bool sticky);
+  void FailWrite(std::string part, uint64_t k, IOStatus error, bool sticky);
   void ClearFault();
   void SetCapacity(std::optional<uint64_t> bytes);
   void SetReportedFreeSpace(std::optional<uint64_t> bytes);
@@ -121,7 +122,7 @@ class SimVolume {
   const SimInode& InodeOf(const Place& place) const;
   IOStatus FindFile(const std::string& path, Place* place) const;
   IOStatus CreateFile(const std::string& path, Place* place);
-  IOStatus StartCall(bool mutates);
+  IOStatus StartCall(bool mutates, const std::string& written);
   uint64_t Room(const SimInode& file, uint64_t end) const;
   uint64_t Record(SimOperation operation);
 
@@ -138,6 +139,8 @@ class SimVolume {
   uint64_t calls_ = 0;
   uint64_t failed_calls_ = 0;
   std::optional<uint64_t> fail_at_;
+  std::string fail_part_;  // of FailWrite, which sets fail_at_ in time
+  uint64_t fail_after_ = 0;
   IOStatus fail_with_;
   bool fail_sticky_ = false;
   std::optional<uint64_t> capacity_;

@@ -48,6 +48,17 @@ uint64_t SimVolume::failed_calls() const {
 void SimVolume::FailOperation(uint64_t k, IOStatus error, bool sticky) {
   Guard lock(mutex_);
   fail_at_ = k;
+  fail_part_.clear();
+  fail_with_ = std::move(error);
+  fail_sticky_ = sticky;
+}
+
+void SimVolume::FailWrite(std::string part, uint64_t k, IOStatus error,
+                          bool sticky) {
+  Guard lock(mutex_);
+  fail_at_.reset();
+  fail_part_ = std::move(part);
+  fail_after_ = k;
   fail_with_ = std::move(error);
   fail_sticky_ = sticky;
 }
@@ -55,6 +66,7 @@ void SimVolume::FailOperation(uint64_t k, IOStatus error, bool sticky) {
 void SimVolume::ClearFault() {
   Guard lock(mutex_);
   fail_at_.reset();
+  fail_part_.clear();
 }
 
 void SimVolume::SetCapacity(std::optional<uint64_t> bytes) {
