@@ -123,6 +123,8 @@ TEST_F(BenchTest, RetentionDeletesAndOpens) {
 TEST_F(BenchTest, TinyCountsFsyncs) {
   RunCase("tiny", {"tiny"});
   EXPECT_EQ(Case("tiny")["fsyncs"], Case("tiny")["ratio"]);
+  EXPECT_GT(Case("tiny")["its_syncs_seconds"],
+            Case("tiny")["fsync_of_its_bytes_seconds"]);
 }
 
 TEST_F(BenchTest, StallIsWhatAManagerTakes) {
