@@ -144,6 +144,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryOwner(
   // open: not before it is known that the MANIFEST is whole.
   database->files_->set_keep_files(true);
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
+  CKPTDB_RETURN_IF_ERROR(database->CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(database->CheckSequence(note));
   database->files_->set_keep_files(false);
   if (database->files_->refused()) {
@@ -225,6 +226,7 @@ absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
                                              &handles_, &rocks),
                 path));
   rocks_.reset(rocks);
+  CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
   const absl::Status stamped = CheckStamp();
   // A store is without while it is made.
@@ -268,6 +270,19 @@ void Database::OpenAround(const std::string& path, const BadTables& bad,
   OpenTablesLate(options);
   files_->set_lost_tables(path, bad);
   bad_tables_ = bad;
+}
+
+// Each pass over small saves opens all files of level 0. With a bad one there
+// they could not be read, nor any that were made from now on.
+absl::Status Database::CheckSmallSaves() const {
+  if (bad_tables_.empty()) return absl::OkStatus();
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  const std::unique_ptr<rocksdb::Iterator> entries(
+      rocks_->NewIterator(options, family(Family::kInline)));
+  entries->SeekToFirst();
+  return FromRocksRead(entries->status(),
+                       absl::StrCat("opening \"", DatabasePath(store_), "\""));
 }
 
 absl::Status Database::Open(const std::string& path, const BadTables& bad) {

@@ -43,7 +43,7 @@ using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 class Database {
  public:
   // For writing; makes the database when there is none. DataLoss naming what
-  // is damaged or missing; not for tables of data, of which reading tells.
+  // is damaged or missing; not for files of bulk, of which reading tells.
   // Writes while `lock`, which outlives it, is held.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
@@ -138,6 +138,7 @@ class Database {
   absl::Status Follow(const std::string& path, const BadTables& bad);
   void OpenAround(const std::string& path, const BadTables& bad,
                   rocksdb::DBOptions* options);
+  absl::Status CheckSmallSaves() const;
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();
   absl::Status CheckStamp() const;

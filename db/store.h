@@ -95,8 +95,9 @@ class Store {
  public:
   // Opens the store at `path` for writing, or makes it. One process at a time:
   // a second one gets Unavailable with the holder's pid and host. DataLoss
-  // when files of records are damaged or missing, FailedPrecondition for a
-  // newer format, NotFound without create_if_missing.
+  // when files of records or small saves are damaged or missing,
+  // FailedPrecondition for a newer format, NotFound without create_if_missing.
+  // See BadFiles.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
@@ -108,8 +109,8 @@ class Store {
 
   const std::string& path() const;
   const std::string& uuid() const;
-  // The files, by name, that opening the store found to be damaged, cut or
-  // gone, when they are of rows, tensors or blobs: it goes on without them.
+  // The files of saves not whole in the write batch, by name, that opening the
+  // store found to be damaged, cut or gone: it goes on without them.
   // There may be more, as it stops looking at the first. Reading a step that
   // needs a bad file is DataLoss; StepReader::Verify tells. The file goes when
   // those steps are deleted and swept.

@@ -118,6 +118,11 @@ ReaderOptions CheckpointManager::Impl::HowToRead() const {
 
 absl::Status CheckpointManager::Impl::OpenStore() {
   CKPTDB_ASSIGN_OR_RETURN(store_, Store::Open(options_.path, options_.store));
+  for (const std::string& file : store_->BadFiles()) {
+    Warn(absl::StrCat("store \"", options_.path, "\" is without its file ",
+                      file, ", which is damaged or gone: steps that need it ",
+                      "cannot be restored"));
+  }
   const absl::StatusOr<StepRecord> latest = store_->Latest();
   if (latest.ok()) newest_at_open_ = latest->version.step;
   const UserMetadata before = store_->user_metadata();

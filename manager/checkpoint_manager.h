@@ -188,9 +188,9 @@ struct ManagerOptions {
   // by the schedule. At least 0; 0: no retry. Default: 0.
   int64_t retry_after_steps = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated, on each rank; on the owner,
-  // once, of what the policy of retention warns of. By the thread that calls
-  // the manager. Default: a line on stderr.
+  // it, and of one that failed and was tolerated, on each rank; on the owner of
+  // each of Store::BadFiles, and, once, of what the policy of retention warns
+  // of. By the thread that calls the manager. Default: a line on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.

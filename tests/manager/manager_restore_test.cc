@@ -5,6 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "ckptdb/tests/manager/manager_fixture.h"
 
@@ -147,6 +151,61 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   TrainTo(4);  // written over
   ASSERT_OK(manager_->Close());
   ExpectStepHolds(4);
+}
+
+// The files of RocksDB's tables, with their sizes.
+std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
+  std::map<std::filesystem::path, uintmax_t> tables;
+  for (const auto& entry : std::filesystem::directory_iterator(store + "/db")) {
+    if (entry.path().extension() == ".sst") {
+      tables[entry.path()] = entry.file_size();
+    }
+  }
+  return tables;
+}
+
+// The file of a large step, of which opening the store tells.
+TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  std::vector<std::string> warnings;
+  options_.on_warning = [&](const std::string& warning) {
+    warnings.push_back(warning);
+  };
+  std::vector<int32_t> weights(size_t{3} << 20);  // too many to be inline
+  ModelState model;
+  ASSERT_OK(model.AddTensor(
+      "w",
+      TensorState::Of(weights.data(), {static_cast<int64_t>(weights.size())})));
+  std::unique_ptr<CheckpointManager> manager;
+  const auto open = [&] {
+    ASSERT_OK_AND_ASSIGN(manager, CheckpointManager::Open(options_, &model));
+  };
+  const auto save = [&](int32_t value) {
+    std::fill(weights.begin(), weights.end(), value);
+    ASSERT_OK(manager->Step());
+    ASSERT_OK(manager->WaitUntilFinished());
+  };
+  ASSERT_NO_FATAL_FAILURE(open());
+  ASSERT_NO_FATAL_FAILURE(save(1));
+  const auto before = TablesOf(options_.path);
+  ASSERT_NO_FATAL_FAILURE(save(2));
+  ASSERT_OK(manager->Close());
+  manager.reset();
+  std::filesystem::path largest;
+  for (const auto& [table, bytes] : TablesOf(options_.path)) {
+    if (before.count(table) == 0 && bytes > (uintmax_t{8} << 20)) {
+      largest = table;
+    }
+  }
+  ASSERT_TRUE(std::filesystem::remove(largest));
+  ASSERT_NO_FATAL_FAILURE(open());
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(largest.filename().string())));
+  RestoreRequest any;
+  any.fall_back = true;
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager->Restore(any));
+  EXPECT_EQ(report.version.step, 1);
+  EXPECT_THAT(report.damaged, ElementsAre(2));
+  EXPECT_THAT(weights, ::testing::Each(1));
 }
 
 TEST_F(ManagerTest, MissingStateIsAnError) {
