@@ -60,7 +60,7 @@ void Cut(const std::filesystem::path& path, double part) {
 class BadTableTest : public StoreFixture,
                      public ::testing::WithParamInterface<BadTable> {
  protected:
-  static constexpr int64_t kSteps = 4;
+  static constexpr int64_t kSteps = 3;
 
   void SetUp() override {
     options_.background_sweep = false;
