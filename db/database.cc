@@ -32,16 +32,17 @@ std::string WatermarkPath(absl::string_view store) {
 // blames its options, which no one gave, when the first file does not open, and
 // calls it corruption when it cannot look at a file that is there.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
-  const std::string place = absl::StrCat("opening \"", path, "\"");
-  const std::string text = status.ToString();
+  absl::Status error =
+      FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
+  const absl::string_view text = error.message();
   const bool out_of_reach = status.IsCorruption() &&
                             absl::StrContains(text, "Can't access") &&
                             absl::StrContains(text, "IO error") &&
                             !absl::StrContains(text, "No such file");
   if (status.IsInvalidArgument() || out_of_reach) {
-    return absl::UnavailableError(absl::StrCat(place, ": ", text));
+    return absl::UnavailableError(text);
   }
-  return FromRocksRead(status, place);
+  return error;
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     };
   }
   *result = NewWindowedFile(std::move(*result), std::move(direct));
+  *result = NewSizedTable(path, bytes, std::move(*result));
   return status;
 }
 

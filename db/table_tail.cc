@@ -4,9 +4,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace ckptdb::internal {
@@ -20,7 +24,8 @@ using rocksdb::IOStatus;
 // its compression and the low half of XXH64 of both.
 constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
-constexpr uint64_t kTableMagic = 0x88e241b785f4cff7;
+constexpr absl::string_view kFooterEnd(
+    "\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", 12);
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr char kXxHash64 = 3;
 constexpr absl::string_view kProperties = "rocksdb.properties";
@@ -55,23 +60,19 @@ class Tail {
   Tail(const rocksdb::FSRandomAccessFile& file, uint64_t file_bytes)
       : file_(file), file_bytes_(file_bytes) {}
 
-  // RocksDB blames the MANIFEST for a table that was cut.
-  bool HasMagic() {
+  // RocksDB blames the MANIFEST when it is not.
+  bool HasFooter() {
     if (file_bytes_ < kFooterBytes) return false;
-    const auto magic =
-        Read(file_bytes_ - sizeof(kTableMagic), sizeof(kTableMagic));
-    return !magic.has_value() ||
-           std::memcmp(magic->data(), &kTableMagic, sizeof(kTableMagic)) == 0;
+    footer_ = Read(file_bytes_ - kFooterBytes, kFooterBytes);
+    if (!footer_.has_value()) return true;  // a failed read is RocksDB's
+    return footer_->front() == kXxHash64 &&
+           absl::EndsWith(*footer_, kFooterEnd);
   }
 
   // The handle of the properties, where there is one to be found.
   std::optional<Handle> FindProperties() {
-    if (file_bytes_ < kFooterBytes) return std::nullopt;
-    const auto footer = Read(file_bytes_ - kFooterBytes, kFooterBytes);
-    if (!footer.has_value() || footer->front() != kXxHash64) {
-      return std::nullopt;
-    }
-    const auto metaindex = TakeHandle(absl::string_view(*footer).substr(1));
+    if (!footer_.has_value()) return std::nullopt;
+    const auto metaindex = TakeHandle(absl::string_view(*footer_).substr(1));
     if (!metaindex.has_value()) return std::nullopt;
     const auto block = ReadBlock(*metaindex);
     if (!block.has_value() || !HasChecksum(*block)) return std::nullopt;
@@ -112,6 +113,39 @@ class Tail {
 
   const rocksdb::FSRandomAccessFile& file_;
   const uint64_t file_bytes_;
+  std::optional<std::string> footer_;
+};
+
+class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  SizedTable(std::string path, uint64_t file_bytes,
+             std::unique_ptr<rocksdb::FSRandomAccessFile> file)
+      : FSRandomAccessFileOwnerWrapper(std::move(file)),
+        path_(std::move(path)),
+        file_bytes_(file_bytes) {}
+
+  // What it returns RocksDB does not look at.
+  IOStatus Prefetch(uint64_t offset, size_t bytes,
+                    const rocksdb::IOOptions& options,
+                    rocksdb::IODebugContext* debug) override {
+    if (wanted_bytes_ == 0) wanted_bytes_ = offset + bytes;
+    return target()->Prefetch(offset, bytes, options, debug);
+  }
+  IOStatus Read(uint64_t offset, size_t bytes,
+                const rocksdb::IOOptions& options, rocksdb::Slice* result,
+                char* scratch, rocksdb::IODebugContext* debug) const override {
+    if (wanted_bytes_ != 0 && wanted_bytes_ != file_bytes_) {
+      return IOStatus::Corruption(
+          absl::StrCat("it has ", file_bytes_, " bytes, not ", wanted_bytes_),
+          path_);
+    }
+    return target()->Read(offset, bytes, options, result, scratch, debug);
+  }
+
+ private:
+  const std::string path_;
+  const uint64_t file_bytes_;
+  uint64_t wanted_bytes_ = 0;  // set before other threads have the file
 };
 
 }  // namespace
@@ -120,7 +154,7 @@ IOStatus CheckTableTail(const std::string& path,
                         const rocksdb::FSRandomAccessFile& file,
                         uint64_t file_bytes) {
   Tail tail(file, file_bytes);
-  if (!tail.HasMagic()) {
+  if (!tail.HasFooter()) {
     return IOStatus::Corruption("it does not end as a table does", path);
   }
   const std::optional<Handle> properties = tail.FindProperties();
@@ -129,6 +163,12 @@ IOStatus CheckTableTail(const std::string& path,
   if (!block.has_value() || Tail::HasChecksum(*block)) return IOStatus::OK();
   return IOStatus::Corruption("block checksum mismatch in the properties of",
                               path);
+}
+
+std::unique_ptr<rocksdb::FSRandomAccessFile> NewSizedTable(
+    const std::string& path, uint64_t file_bytes,
+    std::unique_ptr<rocksdb::FSRandomAccessFile> file) {
+  return std::make_unique<SizedTable>(path, file_bytes, std::move(file));
 }
 
 }  // namespace ckptdb::internal

@@ -1,9 +1,12 @@
-// A table file of one step is damaged, cut or gone: the store opens, the step
-// says so when it is read, and the others are as they were. With the step the
-// damage goes.
+// A table file of one step is damaged, cut, gone or another one's: the store
+// opens, the step says so when it is read, and the others are as they were.
+// With the step the damage goes.
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <system_error>
@@ -57,8 +60,25 @@ void Cut(const std::filesystem::path& path, double part) {
   std::filesystem::resize_file(path, static_cast<uintmax_t>(size * part));
 }
 
-class BadTableTest : public StoreFixture,
-                     public ::testing::WithParamInterface<BadTable> {
+// Whole, but another one's.
+void PutAnotherInPlace(const std::filesystem::path& path) {
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  std::filesystem::path nearest;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path.parent_path())) {
+    if (entry.path().extension() != ".sst" || entry.path() == path) continue;
+    const int64_t apart =
+        std::abs(static_cast<int64_t>(entry.file_size()) - size);
+    if (apart >= least) continue;
+    least = apart;
+    nearest = entry.path();
+  }
+  std::filesystem::copy_file(nearest, path,
+                             std::filesystem::copy_options::overwrite_existing);
+}
+
+class BadTableTest : public StoreFixture {
  protected:
   static constexpr int64_t kSteps = 3;
 
@@ -114,7 +134,10 @@ class BadTableTest : public StoreFixture,
   }
 };
 
-TEST_P(BadTableTest, OfLargeSavesCostsTheStepThatNeedsIt) {
+class BadTablesTest : public BadTableTest,
+                      public ::testing::WithParamInterface<BadTable> {};
+
+TEST_P(BadTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
   constexpr int64_t kBad = 1;
   constexpr int64_t kAlsoBad = kSteps - 1;
   std::filesystem::path bad;
@@ -163,9 +186,45 @@ TEST_P(BadTableTest, OfLargeSavesCostsTheStepThatNeedsIt) {
   }
 }
 
+TEST_F(BadTableTest, OfTheSameSizeExchangedAreBoth) {
+  std::vector<std::filesystem::path> tables;
+  std::vector<RankContent> contents(3);
+  for (size_t step = 0; step < contents.size(); ++step) {
+    contents[step].tensors["bulk"] = BulkTensor(step);
+    tables.push_back(
+        SaveAndFindTable(static_cast<int64_t>(step), contents[step]));
+  }
+  store_.reset();
+  ASSERT_EQ(std::filesystem::file_size(tables[0]),
+            std::filesystem::file_size(tables[1]));
+  const auto exchange = [&] {
+    std::filesystem::rename(tables[0], path() + "/other");
+    std::filesystem::rename(tables[1], tables[0]);
+    std::filesystem::rename(path() + "/other", tables[1]);
+  };
+  exchange();
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  EXPECT_THAT(store_->BadFiles(), ::testing::Not(::testing::IsEmpty()));
+  for (size_t step = 0; step < 2; ++step) {
+    ASSERT_OK_AND_ASSIGN(const auto read,
+                         store_->OpenStep(static_cast<int64_t>(step)));
+    EXPECT_THAT(read->Verify(),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         HasSubstr(tables[step].filename().string())));
+  }
+  ExpectStep(2, {contents[2]});
+  store_.reset();
+  exchange();
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  EXPECT_THAT(store_->BadFiles(), ::testing::IsEmpty());
+  for (size_t step = 0; step < contents.size(); ++step) {
+    ExpectStep(static_cast<int64_t>(step), {contents[step]});
+  }
+}
+
 // Small saves are read through all of their newest files: what is saved beside
 // a bad one could not be read.
-TEST_P(BadTableTest, OfNewSmallSavesIsAnErrorAtOpen) {
+TEST_P(BadTablesTest, OfNewSmallSavesIsAnErrorAtOpen) {
   ASSERT_OK(Save(0, SmallContent(0)));
   const std::filesystem::path bad = SaveAndFindTable(1, SmallContent(1));
   ASSERT_OK(Save(2, BulkContent(2)));
@@ -185,15 +244,22 @@ TEST_P(BadTableTest, OfNewSmallSavesIsAnErrorAtOpen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds, BadTableTest,
+    Kinds, BadTablesTest,
     ::testing::Values(
         BadTable{"removed",
                  [](const auto& path) { std::filesystem::remove(path); }},
         BadTable{"emptied", [](const auto& path) { Cut(path, 0); }},
         BadTable{"cut", [](const auto& path) { Cut(path, 0.5); }},
         BadTable{"footer", [](const auto& path) { FlipFromEnd(path, 4); }},
+        BadTable{"footers_version",
+                 [](const auto& path) { FlipFromEnd(path, 9); }},
+        BadTable{"footers_older_version",
+                 [](const auto& path) { FlipFromEnd(path, 12); }},
         BadTable{"footers_handles",
                  [](const auto& path) { FlipFromEnd(path, 52); }},
+        BadTable{"footers_checksum",
+                 [](const auto& path) { FlipFromEnd(path, 53); }},
+        BadTable{"another_ones", PutAnotherInPlace},
         BadTable{"end_of_index",
                  [](const auto& path) { FlipFromEnd(path, 70); }}),
     [](const auto& kind) { return kind.param.name; });

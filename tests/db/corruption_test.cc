@@ -5,15 +5,18 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <atomic>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
@@ -23,15 +26,18 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 enum class Outcome { kHarmless, kFoundAtOpen, kFoundAtRead };
 constexpr Outcome kOutcomes[] = {Outcome::kHarmless, Outcome::kFoundAtOpen,
                                  Outcome::kFoundAtRead};
 
-// How one file is damaged.
+using Paths = std::vector<std::string>;
+
 struct Damage {
   std::string name;
   std::function<bool(SimFileSystem*)> apply;
+  Paths paths;  // damaged
 };
 
 std::string NameOf(const std::string& path) {
@@ -77,8 +83,9 @@ class CorruptionTest : public ::testing::Test {
 
   std::vector<Damage> EveryDamage(const std::string& path, uint64_t size) {
     std::vector<Damage> all;
-    all.push_back(
-        {"removed", [=](SimFileSystem* files) { return files->Remove(path); }});
+    all.push_back({"removed",
+                   [=](SimFileSystem* files) { return files->Remove(path); },
+                   {path}});
     std::set<uint64_t> lengths = {0, 1, size / 4, size / 2, size * 3 / 4};
     for (uint64_t cut = 1; cut <= std::min<uint64_t>(size, 16); ++cut) {
       lengths.insert(size - cut);
@@ -89,58 +96,75 @@ class CorruptionTest : public ::testing::Test {
       all.push_back({absl::StrCat("cut to ", length, " of ", size),
                      [=](SimFileSystem* files) {
                        return files->TruncateTo(path, length);
-                     }});
+                     },
+                     {path}});
     }
     for (const uint64_t byte : BytesToFlip(path, size)) {
       const auto bit = static_cast<int>(random_() % 8);
       all.push_back({absl::StrCat("bit ", bit, " of byte ", byte, " of ", size),
                      [=](SimFileSystem* files) {
                        return files->FlipBit(path, byte, bit);
-                     }});
+                     },
+                     {path}});
     }
     return all;
   }
 
-  void ExpectNamesThePlace(const absl::Status& status) {
+  // And not another one.
+  void ExpectNamesThePlace(const absl::Status& status, const Paths& paths) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AnyOf(HasSubstr("/store"), HasSubstr("step ")));
+    const std::string message(status.message());
+    if (!absl::EndsWith(paths[0], ".sst")) {
+      EXPECT_THAT(message, AnyOf(HasSubstr("/store"), HasSubstr("step ")));
+      return;
+    }
+    EXPECT_THAT(message, Not(HasSubstr("MANIFEST")));
+    const bool named =
+        std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
+          return absl::StrContains(message, NameOf(path));
+        });
+    EXPECT_TRUE(named || absl::StrContains(message, "step ")) << message;
   }
 
-  Outcome Open(const std::string& path, const Damage& damage) {
+  Outcome Open(const Damage& damage) {
     const auto files =
         files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll);
-    const std::string whole = files->ReadAll(path).value_or("");
+    Paths whole;
+    for (const std::string& path : damage.paths) {
+      whole.push_back(files->ReadAll(path).value_or(""));
+    }
     EXPECT_TRUE(damage.apply(files.get()));
     SimStore sim(files);
-    ExpectReaderRight(sim);
+    ExpectReaderRight(sim, damage.paths);
     sim.options()->create_if_missing = false;
     const absl::Status opened = sim.Open();
     if (!opened.ok()) {
-      ExpectNamesThePlace(opened);
-      EXPECT_TRUE(files->WriteAll(path, whole));
-      EXPECT_OK(sim.Open()) << "with the file put right";
+      ExpectNamesThePlace(opened, damage.paths);
+      for (size_t i = 0; i < whole.size(); ++i) {
+        EXPECT_TRUE(files->WriteAll(damage.paths[i], whole[i]));
+      }
+      EXPECT_OK(sim.Open()) << "with the files put right";
       if (sim.store() != nullptr) {
-        EXPECT_OK(ExpectAcceptable(sim.store()));
+        EXPECT_OK(ExpectAcceptable(sim.store(), damage.paths));
       }
       return Outcome::kFoundAtOpen;
     }
-    const absl::Status read = ExpectAcceptable(sim.store());
+    const absl::Status read = ExpectAcceptable(sim.store(), damage.paths);
     return read.ok() ? Outcome::kHarmless : Outcome::kFoundAtRead;
   }
 
   // That of another process, with no owner there.
-  void ExpectReaderRight(const SimStore& sim) {
+  void ExpectReaderRight(const SimStore& sim, const Paths& paths) {
     ReaderOptions options;
     options.environment = sim.environment();
     const auto reader = Reader::Open(SimStore::kPath, options);
-    if (!reader.ok()) return ExpectNamesThePlace(reader.status());
-    ExpectAcceptable(reader->get()).IgnoreError();
+    if (!reader.ok()) return ExpectNamesThePlace(reader.status(), paths);
+    ExpectAcceptable(reader->get(), paths).IgnoreError();
   }
 
   // The model, or damage that was found; by a Store or a Reader.
   template <typename From>
-  absl::Status ExpectAcceptable(From* from) {
+  absl::Status ExpectAcceptable(From* from, const Paths& paths) {
     const std::string outline = Outline(*from);
     const StoreModel* found = &model_;
     for (const StoreModel& other : also_) {
@@ -148,30 +172,39 @@ class CorruptionTest : public ::testing::Test {
     }
     EXPECT_EQ(outline, Outline(*found)) << "a step is missing in silence";
     absl::Status read = ReadModel(from, *found);
-    if (!read.ok()) ExpectNamesThePlace(read);
-    EXPECT_THAT(std::string(read.message()),
-                ::testing::Not(HasSubstr("wrong bytes")));
+    if (!read.ok()) ExpectNamesThePlace(read, paths);
+    EXPECT_THAT(std::string(read.message()), Not(HasSubstr("wrong bytes")));
     return read;
+  }
+
+  // How often each came out.
+  std::map<Outcome, int> Try(const std::vector<Damage>& all) {
+    std::mutex mutex;
+    std::map<Outcome, int> outcomes;
+    for (const Outcome outcome : kOutcomes) outcomes[outcome] = 0;
+    EachAtOnce(all.size(), [&](uint64_t i) {
+      SCOPED_TRACE(
+          absl::StrCat(absl::StrJoin(all[i].paths, ", "), ": ", all[i].name));
+      const Outcome outcome = Open(all[i]);
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++outcomes.at(outcome);
+    });
+    return outcomes;
   }
 
   void DamageEverything() {
     for (const SimPathSize& file : files_->ListFiles(SimStore::kPath)) {
       const std::vector<Damage> all = EveryDamage(file.path, file.size_bytes);
-      std::map<Outcome, std::atomic<int>> outcomes;
-      for (const Outcome outcome : kOutcomes) outcomes[outcome] = 0;
-      EachAtOnce(all.size(), [&](uint64_t i) {
-        SCOPED_TRACE(absl::StrCat(file.path, ": ", all[i].name));
-        const Outcome outcome = Open(file.path, all[i]);
-        ++outcomes.at(outcome);
-        if (IsHarmless(file.path)) {
-          EXPECT_EQ(outcome, Outcome::kHarmless);
-        }
-      });
+      const auto outcomes = Try(all);
       if (HasFailure()) return;
+      if (IsHarmless(file.path)) {
+        EXPECT_EQ(outcomes.at(Outcome::kFoundAtOpen), 0);
+        EXPECT_EQ(outcomes.at(Outcome::kFoundAtRead), 0);
+      }
       std::cout << file.path << ", " << file.size_bytes << " bytes: harmless "
-                << outcomes[Outcome::kHarmless] << ", found at open "
-                << outcomes[Outcome::kFoundAtOpen] << ", found at read "
-                << outcomes[Outcome::kFoundAtRead] << std::endl;
+                << outcomes.at(Outcome::kHarmless) << ", found at open "
+                << outcomes.at(Outcome::kFoundAtOpen) << ", found at read "
+                << outcomes.at(Outcome::kFoundAtRead) << std::endl;
     }
   }
 
@@ -222,6 +255,33 @@ TEST_F(CorruptionTest, AfterADeletion) {
   Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
            DeleteAction(10)});
   DamageEverything();
+}
+
+// Each table is whole, but another one's.
+TEST_F(CorruptionTest, TablesExchanged) {
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
+           SaveAction(30, BulkStep(3))});
+  Paths tables;
+  for (const SimPathSize& file : files_->ListFiles(SimStore::kPath)) {
+    if (absl::EndsWith(file.path, ".sst")) tables.push_back(file.path);
+  }
+  std::vector<Damage> all;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    for (size_t j = i + 1; j < tables.size(); ++j) {
+      const std::string one = tables[i];
+      const std::string other = tables[j];
+      const auto exchange = [one, other](SimFileSystem* files) {
+        const auto bytes = files->ReadAll(one);
+        const auto others = files->ReadAll(other);
+        return bytes.has_value() && others.has_value() &&
+               files->WriteAll(one, *others) && files->WriteAll(other, *bytes);
+      };
+      all.push_back({"exchanged", exchange, {one, other}});
+    }
+  }
+  const auto outcomes = Try(all);
+  EXPECT_EQ(outcomes.at(Outcome::kHarmless), 0);
+  EXPECT_GT(outcomes.at(Outcome::kFoundAtRead), 0);
 }
 
 }  // namespace
