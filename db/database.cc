@@ -162,6 +162,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const Environment& environment,
     bool direct_reads) {
   constexpr int kTries = 200;
+  constexpr int kDenied = 10;
   constexpr int kMostPauseMicros = 20'000;
   // So as not to go in step with the owner.
   std::minstd_rand random(std::random_device{}());
@@ -169,9 +170,13 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   absl::StatusOr<std::unique_ptr<Database>> opened;
   BadTables bad;
   bool changed = true;
+  int denied = 0;
   for (int i = 0; i < kTries; ++i) {
     opened = TryFollower(store, environment, direct_reads, bad, &changed);
     if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
+    // A file that the owner makes is not at once of the mode that it shall be.
+    denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
+    if (denied == kDenied) return opened;
     if (!changed) continue;
     bad.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));

@@ -1,6 +1,8 @@
 #include "ckptdb/db/files.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -94,7 +96,15 @@ absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
   const rocksdb::IOStatus status =
       files->GetChildren(path, IOOptions(), &names, nullptr);
   if (status.IsNotFound() || status.IsPathNotFound()) {
-    return std::vector<std::string>();
+    // RocksDB says so too of what it may not read, and of a file.
+    CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, path));
+    if (!exists) return std::vector<std::string>();
+    CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
+    const std::string text = absl::StrCat("listing \"", path, "\": ");
+    if (folder) {
+      return absl::PermissionDeniedError(text + std::strerror(EACCES));
+    }
+    return absl::FailedPreconditionError(text + std::strerror(ENOTDIR));
   }
   CKPTDB_RETURN_IF_ERROR(
       FromRocks(status, absl::StrCat("listing \"", path, "\"")));

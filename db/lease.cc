@@ -69,10 +69,8 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
   for (const std::string& name : names) {
     const std::string path = LeasePath(store, name);
     const absl::StatusOr<std::string> bytes = ReadFile(files, path);
-    // Gone, of another user who hides it, or a folder: it holds nothing.
-    if (absl::IsNotFound(bytes.status()) ||
-        absl::IsPermissionDenied(bytes.status()) ||
-        IsSurelyFolder(files, path)) {
+    // Gone, or a folder: it holds nothing.
+    if (absl::IsNotFound(bytes.status()) || IsSurelyFolder(files, path)) {
       continue;
     }
     CKPTDB_RETURN_IF_ERROR(bytes.status());

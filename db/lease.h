@@ -24,7 +24,8 @@ absl::Status RemoveLease(rocksdb::FileSystem* files, const std::string& store,
 
 // The leases that last beyond `now_micros`; on demand, removes those that
 // expired, and what is none. Readers replace their files in one step, so a file
-// that does not decode holds nothing.
+// that does not decode holds nothing. A file that cannot be read may hold
+// anything: it is an error that names it.
 absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
                                               const std::string& store,
                                               int64_t now_micros,

@@ -35,6 +35,11 @@ struct ChainBounds {
   double max_delta_ratio = 1.0;
 };
 
+// The payload of the error of Store::Open when somebody has the store open for
+// writing: the holder's pid and host. I/O errors, Unavailable as well, have
+// none.
+inline constexpr char kHolderPayload[] = "ckptdb/holder";
+
 struct StoreOptions {
   // Make the store when the folder holds none. Default: true.
   bool create_if_missing = true;

@@ -3,14 +3,19 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <climits>
+#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/status.h"
 
@@ -37,6 +42,29 @@ absl::string_view NameOf(absl::string_view note) {
   return note.substr(0, note.find('\n'));
 }
 
+// And not that there is no lock to be had. RocksDB tells only by its words.
+bool IsHeld(const rocksdb::IOStatus& status) {
+  const std::string text = status.ToString();
+  return absl::StrContains(text, "lock hold by current process") ||
+         (absl::StrContains(text, "While lock file") &&
+          (absl::StrContains(text, std::strerror(EAGAIN)) ||
+           absl::StrContains(text, std::strerror(EACCES))));
+}
+
+// Who holds it, if anyone, is in the file beside it.
+absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
+                       const rocksdb::IOStatus& status) {
+  const absl::StatusOr<std::string> note = ReadFile(files, OwnerPath(store));
+  const absl::string_view who = note.ok() ? NameOf(*note) : "unknown";
+  const std::string text =
+      absl::StrCat("\"", store, "\" cannot be locked for writing");
+  if (!IsHeld(status)) return FromRocks(status, text);
+  absl::Status held = absl::UnavailableError(
+      absl::StrCat(text, "; its owner is ", who, " (", status.ToString(), ")"));
+  held.SetPayload(kHolderPayload, absl::Cord(who));
+  return held;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
@@ -45,19 +73,7 @@ absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
   rocksdb::FileLock* lock = nullptr;
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
-  if (!status.ok()) {
-    // Locked by another, or no lock to be had: who holds it, if anyone, is in
-    // the file beside it.
-    const absl::StatusOr<std::string> who =
-        ReadFile(files.get(), OwnerPath(store));
-    const absl::Status refused = FromRocks(status, "locking");
-    return absl::Status(
-        absl::IsPermissionDenied(refused) ? refused.code()
-                                          : absl::StatusCode::kUnavailable,
-        absl::StrCat(
-            "\"", store, "\" cannot be locked for writing; its owner is ",
-            who.ok() ? NameOf(*who) : "unknown", " (", status.ToString(), ")"));
-  }
+  if (!status.ok()) return LockError(files.get(), store, status);
   std::unique_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
   CKPTDB_RETURN_IF_ERROR(
       ReplaceFile(files.get(), OwnerPath(store), owner->note_, /*sync=*/false));

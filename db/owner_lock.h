@@ -15,7 +15,8 @@ namespace ckptdb::internal {
 // process dies.
 class OwnerLock {
  public:
-  // Unavailable naming the holder's pid, host and time when there is one.
+  // Unavailable naming the holder's pid and host, also as
+  // kHolderPayload, when there is one.
   static absl::StatusOr<std::unique_ptr<OwnerLock>> Acquire(
       const std::shared_ptr<rocksdb::FileSystem>& files,
       const std::string& store);

@@ -15,6 +15,7 @@
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/evaluations.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/guarded_file_system.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/db/lineage.h"
 #include "ckptdb/db/measure_usage.h"
@@ -29,6 +30,10 @@ using internal::Annotate;
 
 // The owner may overwrite the step meanwhile.
 constexpr int kSecureTries = 5;
+
+// An owner of another user must be able to read them, whatever the umask.
+constexpr uint32_t kLeaseFolderMode = 0755;
+constexpr uint32_t kLeaseMode = 0644;
 
 }  // namespace
 
@@ -82,7 +87,11 @@ class Reader::Impl {
       : path_(path),
         options_(options),
         environment_(options.environment != nullptr ? options.environment
-                                                    : Environment::Default()) {}
+                                                    : Environment::Default()),
+        lease_files_(std::make_shared<internal::GuardedFileSystem>(
+            environment_->file_system(),
+            internal::FileModes{kLeaseFolderMode, kLeaseMode,
+                                environment_->on_disk()})) {}
 
   std::shared_ptr<const internal::Database> database() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -104,6 +113,7 @@ class Reader::Impl {
   const std::string path_;
   const ReaderOptions options_;
   const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
   std::mutex refresh_mutex_;  // held while the next database is opened
@@ -286,7 +296,7 @@ absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
   lease.expires_at_micros =
       environment_->NowMicros() + options_.lease_ms * 1000;
   const absl::Status written =
-      internal::WriteLease(environment_->file_system().get(), path_, lease);
+      internal::WriteLease(lease_files_.get(), path_, lease);
   if (!written.ok()) {
     return absl::PermissionDeniedError(
         absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
@@ -304,8 +314,7 @@ void Reader::Impl::Drop(const std::string& uuid) {
   const std::lock_guard<std::mutex> lock(lease_mutex_);
   leases_.erase(uuid);
   // One that cannot be removed expires.
-  internal::RemoveLease(environment_->file_system().get(), path_, uuid)
-      .IgnoreError();
+  internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
 }
 
 void Reader::Impl::RenewLeases() {
@@ -317,8 +326,7 @@ void Reader::Impl::RenewLeases() {
       lease.expires_at_micros =
           environment_->NowMicros() + options_.lease_ms * 1000;
       // The next turn tries again, twice before the lease ends.
-      internal::WriteLease(environment_->file_system().get(), path_, lease)
-          .IgnoreError();
+      internal::WriteLease(lease_files_.get(), path_, lease).IgnoreError();
     }
   }
 }

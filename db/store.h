@@ -94,10 +94,10 @@ struct SweepResult {
 class Store {
  public:
   // Opens the store at `path` for writing, or makes it. One process at a time:
-  // a second one gets Unavailable with the holder's pid and host. DataLoss
-  // when files of records or small saves are damaged or missing,
-  // FailedPrecondition for a newer format, NotFound without create_if_missing.
-  // See BadFiles.
+  // a second one gets Unavailable with the holder's pid and host, also as
+  // kHolderPayload. DataLoss when files of records or small saves are damaged
+  // or missing, FailedPrecondition for a newer format, NotFound without
+  // create_if_missing. See BadFiles.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 

@@ -1,9 +1,12 @@
 #include "ckptdb/tools/open_store.h"
 
+#include <sys/stat.h>
+
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/tools/progress_line.h"
@@ -17,6 +20,18 @@ absl::Status OpenError(const Context& context, const absl::Status& status) {
   if (context.store_given || !absl::IsNotFound(status)) return placed;
   return absl::NotFoundError(absl::StrCat(
       placed.message(), "; name a store with --store or CKPTDB_STORE"));
+}
+
+// A store that its trainer has opened to others stays so.
+void KeepModes(const std::string& store, StoreOptions* options) {
+  constexpr mode_t kModeBits = 07777;
+  struct stat found {};
+  if (stat((store + "/db").c_str(), &found) == 0) {
+    options->directory_mode = found.st_mode & kModeBits;
+  }
+  if (stat((store + "/db/CURRENT").c_str(), &found) == 0) {
+    options->file_mode = found.st_mode & kModeBits;
+  }
 }
 
 // The store is of use without them, and yet nobody should overlook it.
@@ -45,8 +60,13 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
   StoreOptions options;
   options.create_if_missing = false;
   options.background_sweep = false;
+  KeepModes(context.store, &options);
   auto store = Store::Open(context.store, options);
-  if (!store.ok()) return OpenError(context, store.status());
+  if (!store.ok()) {
+    const bool held = store.status().GetPayload(kHolderPayload).has_value();
+    return OpenError(context,
+                     held ? store.status() : ReadingStatus(store.status()));
+  }
   WarnOf((*store)->BadFiles(), context);
   return store;
 }

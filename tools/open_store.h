@@ -17,7 +17,8 @@ namespace ckptdb::tool {
 // For commands that change nothing: also beside an owner. Caught up with it.
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
 
-// For commands that change the store; nothing is swept unless asked for.
+// For commands that change the store; nothing is swept unless asked for. New
+// files have the modes of those that are there.
 // Unavailable, naming the holder, when another process has it open.
 absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
 
@@ -29,9 +30,9 @@ absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
 // The status with `place` before its message, where it is not in it.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 
-// Store::Open and Reader::Open say Unavailable for a busy store and for I/O
-// errors alike. Only the first stays Unavailable, the rest become Internal, so
-// that exit codes tell them apart.
+// Store::Open says Unavailable for a busy store and for I/O errors alike. Only
+// the first stays Unavailable, the rest become Internal, so that exit codes
+// tell them apart.
 absl::Status ReadingStatus(const absl::Status& status);
 
 // "step 1000"

@@ -21,10 +21,15 @@ absl::Status CheckPoint(absl::string_view point) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("--crash-at: there is no point \"", point, "\"; there are ",
-                   absl::StrJoin(points, ", "), " and ", kEvaluationPoint));
+                   ListCrashPoints()));
 }
 
 }  // namespace
+
+std::string ListCrashPoints() {
+  return absl::StrCat(absl::StrJoin(ckptdb::kCrashPoints, ", "), " and ",
+                      kEvaluationPoint);
+}
 
 absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =

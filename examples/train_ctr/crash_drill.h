@@ -24,6 +24,9 @@ struct CrashAt {
 // Of an evaluation, once it is kept how far it has come.
 inline constexpr absl::string_view kEvaluationPoint = "evaluation";
 
+// Of --crash-at, for people.
+std::string ListCrashPoints();
+
 // "STEP" or "STEP:POINT", POINT one of ckptdb::kCrashPoints or
 // kEvaluationPoint; InvalidArgument otherwise.
 absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text);

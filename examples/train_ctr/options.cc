@@ -15,17 +15,20 @@ namespace {
 void AddRunOptions(CLI::App* app, Options* options) {
   app->add_option("--store", options->store, "Folder of the checkpoint store")
       ->required();
-  app->add_option("--steps", options->steps,
-                  "Train up to this step, and save it");
+  app->add_option(
+      "--steps", options->steps,
+      "Train up to this step, and save it; needed without --follow");
   app->add_option("--save-every", options->save_every,
-                  "Save each time this many steps are done");
+                  "Save each time this many steps are done; needed without "
+                  "--follow and --config");
   app->add_flag("--sync", options->sync,
                 "Train on only when a save is durable, not beside it");
   app->add_option("--keep", options->keep_steps, "Saved steps to keep")
       ->capture_default_str();
   app->add_option("--crash-at", options->crash_at,
                   "Kill the process after training STEP, or at POINT of its "
-                  "save: STEP[:POINT]");
+                  "save: STEP[:POINT]; points are " +
+                      ListCrashPoints());
   app->add_option("--json", options->json, "Write the results to this file");
   app->add_option("--config", options->config,
                   "JSON file with options of the manager, on top of the flags; "

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/lease.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -360,11 +361,87 @@ TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
 }
 
+// For the owner's user, whoever the reader's is.
+TEST_F(LeaseTest, AnybodyMayReadIt) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const mode_t before = umask(077);
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  umask(before);
+  ASSERT_EQ(LeaseFiles(), 1u);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/leases")) {
+    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0644));
+  }
+}
+
+// Root may read everything.
+class AsNobody {
+ public:
+  AsNobody() : user_(geteuid()) {
+    constexpr uid_t kNobody = 65534;
+    if (user_ == 0) failed_ = seteuid(kNobody) != 0;
+  }
+  ~AsNobody() {
+    if (user_ == 0) {
+      EXPECT_EQ(seteuid(user_), 0);
+    }
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  const uid_t user_;
+  bool failed_ = false;
+};
+
+TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
+  const std::string folder = path() + "/leases";
+  const std::string lease = folder + "/hidden";
+  { std::ofstream(lease) << "hidden"; }
+  for (const std::string& way : {dir_.path(), path(), folder}) {
+    chmod(way.c_str(), 0755);
+  }
+  chmod(lease.c_str(), 0);
+  const auto read = [&] {
+    return internal::ReadLeases(rocksdb::FileSystem::Default().get(), path(), 0,
+                                /*remove_expired=*/false)
+        .status();
+  };
+  const auto denied = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(what));
+  };
+  {
+    const AsNobody nobody;
+    if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
+    EXPECT_THAT(read(), denied(lease));
+  }
+  chmod(folder.c_str(), 0);
+  {
+    const AsNobody nobody;
+    EXPECT_THAT(read(), denied("\"" + folder + "\""));
+  }
+  chmod(folder.c_str(), 0700);
+}
+
 TEST_F(LeaseTest, LengthIsChecked) {
   ReaderOptions options;
   options.lease_ms = 0;
   EXPECT_THAT(Reader::Open(path(), options),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 ms")));
+}
+
+TEST_F(ReaderTest, FileThatCannotBeReadIsNamed) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const std::string current = path() + "/db/CURRENT";
+  for (const std::string& way : {dir_.path(), path(), path() + "/db"}) {
+    chmod(way.c_str(), 0755);
+  }
+  chmod(current.c_str(), 0600);
+  if (geteuid() != 0) chmod(current.c_str(), 0);
+  Child child({"--nobody", "steps", path()});
+  const std::string line = child.ReadLine();
+  if (line.find("UNIMPLEMENTED") != std::string::npos) GTEST_SKIP() << line;
+  EXPECT_THAT(line, AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr(current)));
 }
 
 TEST_F(ReaderTest, UsageIsTheOwners) {

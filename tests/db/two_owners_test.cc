@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/environment.h"
@@ -35,9 +36,23 @@ TEST_F(TwoOwnersTest, SecondOwnerOfTheSameProcess) {
       StatusIs(absl::StatusCode::kUnavailable,
                AllOf(HasSubstr(path()), HasSubstr(std::to_string(getpid())),
                      HasSubstr(Host()))));
+  const auto holder = Store::Open(path()).status().GetPayload(kHolderPayload);
+  ASSERT_TRUE(holder.has_value());
+  EXPECT_EQ(std::string(*holder),
+            absl::StrCat("pid ", getpid(), " on host ", Host()));
   ASSERT_OK(Save(2, SmallContent(2)));
   Reopen();
   ExpectStep(1, {SmallContent(1)});
+}
+
+TEST_F(TwoOwnersTest, AnErrorOfTheLockHasNoHolder) {
+  store_.reset();
+  std::filesystem::remove(path() + "/LOCK");
+  std::filesystem::create_directory(path() + "/LOCK");
+  const absl::Status status = Store::Open(path()).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr(path()), HasSubstr("lock"))));
+  EXPECT_FALSE(status.GetPayload(kHolderPayload).has_value());
 }
 
 // The lock is the folder's, whatever it is called.

@@ -1,6 +1,7 @@
 // rm, gc, pin, unpin: what they do to a store, and to one that is in use.
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,33 @@ TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
               HasSubstr("pid " + std::to_string(getpid()))));
   }
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
+}
+
+// Nobody holds it: the code is another one than a busy store's.
+TEST_F(ToolChanges, AStoreThatCannotBeLockedIsNoBusyOne) {
+  std::filesystem::remove(path() + "/LOCK");
+  std::filesystem::create_directory(path() + "/LOCK");
+  const ToolResult result = Run({"gc"});
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(path()), HasSubstr("directory")));
+}
+
+TEST_F(ToolChanges, AStoreThatIsOpenToOthersStaysSo) {
+  using std::filesystem::perms;
+  std::filesystem::permissions(path() + "/db", perms(0750));
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/db")) {
+    std::filesystem::permissions(entry.path(), perms(0640));
+  }
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{
+           {"pin", "100"}, {"rm", "300"}, {"gc"}}) {
+    EXPECT_EQ(Run(command).code, 0);
+  }
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/db")) {
+    EXPECT_EQ(entry.status().permissions(), perms(0640)) << entry.path();
+  }
 }
 
 }  // namespace
