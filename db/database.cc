@@ -69,7 +69,7 @@ class Database::Listener : public rocksdb::EventListener {
   void OnCompactionCompleted(rocksdb::DB*,
                              const rocksdb::CompactionJobInfo& job) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (HoldsData(job.cf_name) && job.status.IsCorruption()) {
+    if (HoldsData(job.cf_name) && IsDamage(job.status)) {
       given_up_.insert(std::this_thread::get_id());
     } else {
       given_up_.erase(std::this_thread::get_id());
@@ -519,8 +519,8 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
   const rocksdb::Slice last = ToSlice(end);
   const rocksdb::Status status =
       rocks_->CompactRange(options, family(of), &first, &last);
-  if (HoldsData(family(of)->GetName()) && status.IsCorruption()) {
-    return FromRocks(status, "compacting");
+  if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
+    return FromRocksRead(status, "compacting");
   }
   return Changed(status, "compacting");
 }

@@ -69,8 +69,13 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
   for (const std::string& name : names) {
     const std::string path = LeasePath(store, name);
     const absl::StatusOr<std::string> bytes = ReadFile(files, path);
+    // A temporary file is a lease on its way, and not at once of the mode that
+    // it shall be.
+    const bool temporary = absl::EndsWith(name, ".tmp");
     // Gone, or a folder: it holds nothing.
-    if (absl::IsNotFound(bytes.status()) || IsSurelyFolder(files, path)) {
+    if (absl::IsNotFound(bytes.status()) ||
+        (temporary && absl::IsPermissionDenied(bytes.status())) ||
+        IsSurelyFolder(files, path)) {
       continue;
     }
     CKPTDB_RETURN_IF_ERROR(bytes.status());
@@ -79,8 +84,7 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(rocksdb::FileSystem* files,
       leases.push_back(*std::move(lease));
       continue;
     }
-    // A temporary file is a lease on its way.
-    if (!remove_expired || absl::EndsWith(name, ".tmp")) continue;
+    if (!remove_expired || temporary) continue;
     CKPTDB_RETURN_IF_ERROR(RemoveFile(files, path));
   }
   return leases;

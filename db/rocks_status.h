@@ -24,6 +24,11 @@ absl::Status FromRocks(const rocksdb::Status& status,
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context);
 
+// Whether a file that must be there is damaged or gone.
+inline bool IsDamage(const rocksdb::Status& status) {
+  return status.IsCorruption() || status.IsPathNotFound();
+}
+
 inline rocksdb::Slice ToSlice(absl::string_view bytes) {
   return {bytes.data(), bytes.size()};
 }

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/late_tables.h"
@@ -219,6 +220,61 @@ TEST_F(BadTableTest, OfTheSameSizeExchangedAreBoth) {
   EXPECT_THAT(store_->BadFiles(), ::testing::IsEmpty());
   for (size_t step = 0; step < contents.size(); ++step) {
     ExpectStep(static_cast<int64_t>(step), {contents[step]});
+  }
+}
+
+// Of several that small saves were merged into.
+TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
+  constexpr int64_t kOld = 22;
+  const auto content = [](int64_t step) {
+    RankContent small;
+    small.tensors["small"] =
+        BulkTensor(static_cast<uint64_t>(step), size_t{7} << 20);
+    return small;
+  };
+  for (int64_t step = 0; step < kOld; ++step) {
+    ASSERT_OK(Save(step, content(step)));
+  }
+  ASSERT_OK(store_->Delete(kOld - 1));
+  ASSERT_OK(store_->Sweep());
+  store_.reset();
+  constexpr uintmax_t kMerged = uintmax_t{50} << 20;
+  std::vector<std::filesystem::path> merged;
+  for (const auto& table : Tables()) {
+    if (std::filesystem::file_size(table) > kMerged) merged.push_back(table);
+  }
+  ASSERT_GE(merged.size(), 2U);
+  std::filesystem::remove(merged[1]);
+  const std::string lost = merged[1].filename();
+  ASSERT_NO_FATAL_FAILURE(Reopen());
+  EXPECT_THAT(store_->BadFiles(), ElementsAre(lost));
+
+  // They go on when a merge meets it, and so does the store.
+  constexpr int64_t kNew = 8;
+  for (int64_t step = kOld; step < kOld + kNew; ++step) {
+    ASSERT_OK(Save(step, content(step)));
+  }
+  ASSERT_OK(store_->Delete(kOld + kNew - 1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.damage, HasSubstr(lost));
+  ASSERT_OK(Save(kOld + kNew, content(kOld + kNew)));
+
+  for (int again = 0; again < 2; ++again) {
+    int64_t bad = 0;
+    for (const int64_t step : ListSteps()) {
+      ASSERT_OK_AND_ASSIGN(const auto read, store_->OpenStep(step));
+      const absl::Status verified = read->Verify();
+      if (verified.ok()) {
+        ExpectHolds(*read, {content(step)});
+        continue;
+      }
+      EXPECT_THAT(verified,
+                  StatusIs(absl::StatusCode::kDataLoss, HasSubstr(lost)));
+      EXPECT_LT(step, kOld);
+      ++bad;
+    }
+    EXPECT_THAT(bad, AllOf(Ge(1), Le(11)));
+    ASSERT_NO_FATAL_FAILURE(Reopen());
   }
 }
 

@@ -397,6 +397,9 @@ class AsNobody {
 TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   const std::string folder = path() + "/leases";
   const std::string lease = folder + "/hidden";
+  const std::string on_its_way = folder + "/another.tmp";
+  { std::ofstream(on_its_way) << "on its way"; }
+  chmod(on_its_way.c_str(), 0);
   { std::ofstream(lease) << "hidden"; }
   for (const std::string& way : {dir_.path(), path(), folder}) {
     chmod(way.c_str(), 0755);
@@ -414,6 +417,11 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     EXPECT_THAT(read(), denied(lease));
+  }
+  chmod(lease.c_str(), 0644);
+  {
+    const AsNobody nobody;
+    EXPECT_OK(read());
   }
   chmod(folder.c_str(), 0);
   {
