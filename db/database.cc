@@ -31,10 +31,14 @@ std::string WatermarkPath(absl::string_view store) {
 // Damage found while opening: what is missing or unreadable is lost. RocksDB
 // blames its options, which no one gave, when the first file does not open, and
 // calls it corruption when it cannot look at a file that is there.
+// A database without all families is one whose making was interrupted.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
       FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
   const absl::string_view text = error.message();
+  if (absl::StrContains(text, "Column family not found")) {
+    return absl::NotFoundError(text);
+  }
   const bool out_of_reach = status.IsCorruption() &&
                             absl::StrContains(text, "Can't access") &&
                             absl::StrContains(text, "IO error") &&
@@ -115,18 +119,8 @@ class Database::Listener : public rocksdb::EventListener {
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
-    const FileModes& modes, bool direct_reads, const OwnerLock& lock) {
-  BadTables bad;
-  for (;;) {
-    auto opened = TryOwner(store, environment, modes, direct_reads, lock, bad);
-    if (!AddBadTables(opened.status(), &bad)) return opened;
-  }
-}
-
-absl::StatusOr<std::unique_ptr<Database>> Database::TryOwner(
-    absl::string_view store, const Environment& environment,
-    const FileModes& modes, bool direct_reads, const OwnerLock& lock,
-    const BadTables& bad) {
+    const FileModes& modes, bool direct_reads, const BadTables& bad,
+    const OwnerLock& lock) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = &lock;
@@ -134,25 +128,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryOwner(
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_staging(StagingPath(store));
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
-  bool create = false;
-  CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&create));
-  CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, database->ReadWatermark());
-  if (!create) {
-    CKPTDB_RETURN_IF_ERROR(
-        CheckManifest(database->files_.get(), DatabasePath(store), note));
-  }
-  // RocksDB removes files that its MANIFEST does not name as soon as it is
-  // open: not before it is known that the MANIFEST is whole.
-  database->files_->set_keep_files(true);
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
-  CKPTDB_RETURN_IF_ERROR(database->CheckSmallSaves());
-  CKPTDB_RETURN_IF_ERROR(database->CheckSequence(note));
-  database->files_->set_keep_files(false);
-  if (database->files_->refused()) {
-    rocksdb::Status status = database->rocks_->DisableFileDeletions();
-    if (status.ok()) status = database->rocks_->EnableFileDeletions(true);
-    CKPTDB_RETURN_IF_ERROR(FromRocks(status, "removing obsolete files"));
-  }
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
   return database;

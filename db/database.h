@@ -42,18 +42,22 @@ using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 // Thread-safe.
 class Database {
  public:
-  // For writing; makes the database when there is none. DataLoss naming what
-  // is damaged or missing; not for files of bulk, of which reading tells.
-  // Writes while `lock`, which outlives it, is held.
-  static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
-      absl::string_view store, const Environment& environment,
-      const FileModes& modes, bool direct_reads, const OwnerLock& lock);
-
   // For reading, as of one moment, beside an owner or without one; nothing is
-  // written. NotFound when there is no store.
+  // written. NotFound when there is no store. DataLoss naming what is damaged
+  // or missing; not for files of bulk, of which reading tells.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const Environment& environment,
       bool direct_reads);
+
+  // For writing; makes the database when there is none. Opening begins another
+  // MANIFEST, and removes the files that it does not name: one that is there
+  // is opened as a follower before, which tells whether it can be used and
+  // around what tables, `bad`, it is to be opened. Writes while `lock`, which
+  // outlives it, is held.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
+      absl::string_view store, const Environment& environment,
+      const FileModes& modes, bool direct_reads, const BadTables& bad,
+      const OwnerLock& lock);
 
   ~Database();
   Database(const Database&) = delete;
@@ -122,10 +126,6 @@ class Database {
   class Listener;
   Database() = default;
 
-  static absl::StatusOr<std::unique_ptr<Database>> TryOwner(
-      absl::string_view store, const Environment& environment,
-      const FileModes& modes, bool direct_reads, const OwnerLock& lock,
-      const BadTables& bad);
   absl::Status Open(const std::string& path, const BadTables& bad);
   absl::Status CheckPresence(bool* create) const;
   absl::StatusOr<ManifestNote> ReadWatermark() const;

@@ -202,12 +202,6 @@ IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
   if (manifest_->failed() && IsPrecious(path)) {
     return IOStatus::IOError("kept, as the MANIFEST may need it", path);
   }
-  // No error: RocksDB would not open. It never uses a number again of which
-  // it has seen a file, and finds the file when it looks once more.
-  if (keep_files_ && IsPrecious(path)) {
-    refused_ = true;
-    return IOStatus::OK();
-  }
   return target()->DeleteFile(path, options, debug);
 }
 

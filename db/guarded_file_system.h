@@ -10,7 +10,6 @@
 
 #include <rocksdb/file_system.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,17 +37,12 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   // Passes over tables are read around the page cache. Set before the database
   // is open. Default: off.
   void set_direct_reads(bool direct) { direct_reads_ = direct; }
-  // While set, SST and MANIFEST files stay although deleting them is OK: at
-  // open, until it is known that the database is all there.
-  void set_keep_files(bool keep) { keep_files_ = keep; }
   // Tables that a listing of their folder has although they are gone. Set
   // before the database is open. Default: none.
   void set_lost_tables(std::string folder, BadTables names) {
     lost_folder_ = std::move(folder);
     lost_tables_ = std::move(names);
   }
-  // Whether any file was kept so.
-  bool refused() const { return refused_; }
   // What is durable of the MANIFEST; number 0 when none was written.
   ManifestNote manifest() const { return manifest_->Synced(); }
 
@@ -94,8 +88,6 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   bool direct_reads_ = false;
   std::string lost_folder_;
   BadTables lost_tables_;
-  std::atomic<bool> keep_files_ = false;
-  std::atomic<bool> refused_ = false;
   // Shared with the MANIFEST files that are open.
   const std::shared_ptr<ManifestWatch> manifest_;
 };

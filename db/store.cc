@@ -92,21 +92,34 @@ absl::Status Store::Impl::WhyNotOpen(const absl::Status& status) const {
   return failure.ok() ? status : failure;
 }
 
+absl::StatusOr<internal::Catalog> Store::Impl::ReadDatabase(
+    internal::BadTables* bad) const {
+  CKPTDB_ASSIGN_OR_RETURN(const auto found,
+                          internal::Database::OpenFollower(
+                              path_, *environment_, options_.direct_reads));
+  *bad = found->bad_tables();
+  return Annotate(internal::LoadCatalog(*found),
+                  absl::StrCat("\"", path_, "\""));
+}
+
+// What cannot be used is not written to: all is read before.
 absl::Status Store::Impl::OpenDatabase() {
+  internal::BadTables bad;
+  absl::StatusOr<internal::Catalog> catalog = ReadDatabase(&bad);
+  const bool none = absl::IsNotFound(catalog.status());
+  if (!none) CKPTDB_RETURN_IF_ERROR(catalog.status());
   CKPTDB_ASSIGN_OR_RETURN(database_,
                           internal::Database::OpenOwner(
                               path_, *environment_,
                               {options_.directory_mode, options_.file_mode,
                                environment_->on_disk()},
-                              options_.direct_reads, *lock_));
-  absl::StatusOr<internal::Catalog> catalog = internal::LoadCatalog(*database_);
-  if (absl::IsNotFound(catalog.status())) {
+                              options_.direct_reads, bad, *lock_));
+  if (none) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom());
     CKPTDB_RETURN_IF_ERROR(NewRoot());
     catalog = internal::LoadCatalog(*database_);
+    CKPTDB_RETURN_IF_ERROR(catalog.status());
   }
-  CKPTDB_RETURN_IF_ERROR(
-      Annotate(catalog.status(), absl::StrCat("\"", path_, "\"")));
   catalog_ = *std::move(catalog);
   uuid_ = catalog_.root.uuid;
   // Above all attempts of which there is any trace.

@@ -149,6 +149,10 @@ class Store::Impl {
 
   std::string RealPath() const;
   absl::Status OpenFolder();
+  // As another left it; NotFound when there is none. `bad`: around what tables
+  // it is to be opened.
+  absl::StatusOr<internal::Catalog> ReadDatabase(
+      internal::BadTables* bad) const;
   absl::Status OpenDatabase();
   absl::Status WhyNotOpen(const absl::Status& status) const;
   absl::Status NewRoot();

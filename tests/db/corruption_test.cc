@@ -1,10 +1,11 @@
 // Every file of a store is damaged: bits flipped, cut at any length, emptied,
 // removed. What is read afterwards is right or is DataLoss that names the
 // place; no bytes are wrong and no step is missing in silence. And a store
-// that does not open is not made worse: with the file put right it opens.
+// that does not open stays as it is: with the file put right it opens.
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -42,6 +43,15 @@ struct Damage {
 
 std::string NameOf(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
+}
+
+// The hashes of what the database is of, by path.
+std::map<std::string, size_t> Contents(const SimFileSystem& files) {
+  std::map<std::string, size_t> contents;
+  for (const SimPathSize& file : files.ListFiles("/store/db")) {
+    contents[file.path] = std::hash<std::string>()(*files.ReadAll(file.path));
+  }
+  return contents;
 }
 
 // What a store does without.
@@ -134,12 +144,14 @@ class CorruptionTest : public ::testing::Test {
       whole.push_back(files->ReadAll(path).value_or(""));
     }
     EXPECT_TRUE(damage.apply(files.get()));
+    const auto contents = Contents(*files);
     SimStore sim(files);
     ExpectReaderRight(sim, damage.paths);
     sim.options()->create_if_missing = false;
     const absl::Status opened = sim.Open();
     if (!opened.ok()) {
       ExpectNamesThePlace(opened, damage.paths);
+      EXPECT_EQ(Contents(*files), contents) << opened;
       for (size_t i = 0; i < whole.size(); ++i) {
         EXPECT_TRUE(files->WriteAll(damage.paths[i], whole[i]));
       }
@@ -257,6 +269,20 @@ TEST_F(CorruptionTest, AfterADeletion) {
   files_ = std::make_shared<SimFileSystem>();
   Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, BulkStep(2)),
            DeleteAction(10)});
+  DamageEverything();
+}
+
+// The end of the MANIFEST is younger than the note, and tables that it names
+// without its end are gone.
+TEST_F(CorruptionTest, WithAnOlderNote) {
+  each_manifest_byte_ = true;
+  const std::string path = absl::StrCat(SimStore::kPath, "/WATERMARK");
+  Prepare({SaveAction(10, InlineStep(1)), SaveAction(20, InlineStep(2))});
+  also_.push_back(model_);
+  const auto note = files_->ReadAll(path);
+  ASSERT_TRUE(note.has_value());
+  Prepare({DeleteAction(10), SweepAction()});
+  ASSERT_TRUE(files_->WriteAll(path, *note));
   DamageEverything();
 }
 

@@ -178,10 +178,10 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
       ASSERT_OK_AND_ASSIGN(const auto lock,
                            internal::OwnerLock::Acquire(
                                Environment::Default()->file_system(), path()));
-      ASSERT_OK_AND_ASSIGN(
-          const auto database,
-          internal::Database::OpenOwner(path(), *Environment::Default(), {},
-                                        /*direct_reads=*/false, *lock));
+      ASSERT_OK_AND_ASSIGN(const auto database,
+                           internal::Database::OpenOwner(
+                               path(), *Environment::Default(), {},
+                               /*direct_reads=*/false, /*bad=*/{}, *lock));
       rocksdb::WriteBatch batch;
       batch.Put(database->family(internal::Family::kMeta),
                 EvaluationKey(saved.version, kTest, 0), bytes);
