@@ -99,14 +99,14 @@ class BlockPool : public rocksdb::MemoryAllocator {
 }  // namespace
 
 std::shared_ptr<rocksdb::Cache> PooledBlocks() {
-  static const auto* const kShared = [] {
-    rocksdb::LRUCacheOptions options;
-    options.capacity = 0;
-    options.num_shard_bits = 0;
-    options.memory_allocator = std::make_shared<BlockPool>();
-    return new std::shared_ptr<rocksdb::Cache>(rocksdb::NewLRUCache(options));
-  }();
-  return *kShared;
+  static const auto* const kShared =
+      new std::shared_ptr<rocksdb::MemoryAllocator>(
+          std::make_shared<BlockPool>());
+  rocksdb::LRUCacheOptions options;
+  options.capacity = 0;
+  options.num_shard_bits = 0;
+  options.memory_allocator = *kShared;
+  return rocksdb::NewLRUCache(options);
 }
 
 }  // namespace ckptdb::internal

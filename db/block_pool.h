@@ -15,8 +15,10 @@ class Cache;
 
 namespace ckptdb::internal {
 
-// A block cache that holds no blocks, but whose memory is pooled: at most
-// 32 MiB of it stay when nothing is read. One for the whole process.
+// A block cache that holds no blocks but those that are being read. Their
+// memory is pooled, for the whole process: at most 32 MiB of it stay when
+// nothing is read. Not for two databases: RocksDB takes the blocks of a store
+// and of its copy for the same, and would not see that one of them is damaged.
 std::shared_ptr<rocksdb::Cache> PooledBlocks();
 
 }  // namespace ckptdb::internal

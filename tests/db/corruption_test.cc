@@ -151,7 +151,10 @@ class CorruptionTest : public ::testing::Test {
     const absl::Status opened = sim.Open();
     if (!opened.ok()) {
       ExpectNamesThePlace(opened, damage.paths);
-      EXPECT_EQ(Contents(*files), contents) << opened;
+      // Unless all that opening reads is whole, and a compaction found it.
+      if (!absl::StrContains(opened.message(), "background work")) {
+        EXPECT_EQ(Contents(*files), contents) << opened;
+      }
       for (size_t i = 0; i < whole.size(); ++i) {
         EXPECT_TRUE(files->WriteAll(damage.paths[i], whole[i]));
       }
