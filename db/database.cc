@@ -30,8 +30,8 @@ std::string WatermarkPath(absl::string_view store) {
 
 // Damage found while opening: what is missing or unreadable is lost. RocksDB
 // blames its options, which no one gave, when the first file does not open, and
-// calls it corruption when it cannot look at a file that is there.
-// A database without all families is one whose making was interrupted.
+// calls it corruption when it cannot look at a file that is there. A database
+// without all families is one whose making was interrupted.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
       FromRocksRead(status, absl::StrCat("opening \"", path, "\""));

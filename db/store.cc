@@ -114,12 +114,13 @@ absl::Status Store::Impl::OpenDatabase() {
                               {options_.directory_mode, options_.file_mode,
                                environment_->on_disk()},
                               options_.direct_reads, bad, *lock_));
-  if (none) {
+  if (none) catalog = internal::LoadCatalog(*database_);
+  if (absl::IsNotFound(catalog.status())) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom());
     CKPTDB_RETURN_IF_ERROR(NewRoot());
     catalog = internal::LoadCatalog(*database_);
-    CKPTDB_RETURN_IF_ERROR(catalog.status());
   }
+  CKPTDB_RETURN_IF_ERROR(catalog.status());
   catalog_ = *std::move(catalog);
   uuid_ = catalog_.root.uuid;
   // Above all attempts of which there is any trace.

@@ -38,6 +38,14 @@ class StoreErrorsTest : public StoreFixture {
     }
     return {folders, files};
   }
+  std::set<std::string> DatabaseFiles() const {
+    std::set<std::string> names;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      names.insert(entry.path().filename());
+    }
+    return names;
+  }
   static mode_t ModeOf(const std::filesystem::path& path) {
     struct stat status {};
     EXPECT_EQ(lstat(path.c_str(), &status), 0) << path;
@@ -90,6 +98,22 @@ TEST_F(StoreErrorsTest, EmptyFolderBecomesAStore) {
   ASSERT_OK(Save(1, SmallContent(1)));
 }
 
+// A process died after it had made the database, and before its families.
+TEST_F(StoreErrorsTest, HalfAStoreIsNone) {
+  std::filesystem::create_directories(path() + "/db");
+  {
+    rocksdb::Options options;
+    options.create_if_missing = true;
+    rocksdb::DB* database = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(options, path() + "/db", &database).ok());
+    delete database;
+  }
+  EXPECT_THAT(Reader::Open(path()).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path())));
+  Reopen();
+  EXPECT_OK(Save(1, SmallContent(1)));
+}
+
 TEST_F(StoreErrorsTest, MissingParentFoldersAreMade) {
   ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(path() + "/a/b/c"));
   EXPECT_THAT(store->Steps(), IsEmpty());
@@ -106,7 +130,7 @@ TEST_F(StoreErrorsTest, FileInTheWay) {
   EXPECT_EQ(std::filesystem::file_size(path()), 6u);
 }
 
-// Of the owner and of a reader alike.
+// By the owner and by a reader alike, and nothing is written.
 TEST_F(StoreErrorsTest, ANewerFormatIsRefused) {
   Reopen();
   store_.reset();
@@ -126,8 +150,10 @@ TEST_F(StoreErrorsTest, ANewerFormatIsRefused) {
   }
   const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("has format \"ckptdb 2\""));
+  const std::set<std::string> names = DatabaseFiles();
   EXPECT_THAT(Store::Open(path()).status(), refused);
   EXPECT_THAT(Reader::Open(path()).status(), refused);
+  EXPECT_EQ(DatabaseFiles(), names);
 }
 
 TEST_F(StoreErrorsTest, EmptyPath) {
