@@ -82,12 +82,10 @@ absl::Status Store::Impl::OpenFolder() {
   return absl::OkStatus();
 }
 
-// RocksDB's background work may come upon damage before opening does, and the
-// store is out of use by then.
+// RocksDB's background work may come upon damage while the store is opened, and
+// what is written then fails for it.
 absl::Status Store::Impl::WhyNotOpen(const absl::Status& status) const {
-  if (database_ == nullptr || !absl::IsFailedPrecondition(status)) {
-    return status;
-  }
+  if (database_ == nullptr) return status;
   const absl::Status failure = database_->failure();
   return failure.ok() ? status : failure;
 }
