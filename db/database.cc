@@ -174,9 +174,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
   *changed = false;
-  bool none = false;
-  CKPTDB_RETURN_IF_ERROR(database->CheckPresence(&none));
-  if (none) {
+  CKPTDB_ASSIGN_OR_RETURN(const bool present, database->IsPresent());
+  if (!present) {
     return absl::NotFoundError(absl::StrCat("no store at \"", store, "\""));
   }
   *changed = true;
@@ -229,19 +228,18 @@ Database::~Database() {
 
 // A folder that held a database must not be taken for a new one because its
 // CURRENT is gone.
-absl::Status Database::CheckPresence(bool* create) const {
+absl::StatusOr<bool> Database::IsPresent() const {
   const std::string path = DatabasePath(store_);
   CKPTDB_ASSIGN_OR_RETURN(const bool current,
                           Exists(files_.get(), path + "/CURRENT"));
-  *create = !current;
-  if (current) return absl::OkStatus();
+  if (current) return true;
   CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
                           Exists(files_.get(), WatermarkPath(store_)));
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files_.get(), path));
   const bool tables = std::any_of(
       names.begin(), names.end(),
       [](const std::string& name) { return absl::EndsWith(name, ".sst"); });
-  if (!watermark && !tables) return absl::OkStatus();
+  if (!watermark && !tables) return false;
   return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
 }
 

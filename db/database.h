@@ -127,7 +127,7 @@ class Database {
   Database() = default;
 
   absl::Status Open(const std::string& path, const BadTables& bad);
-  absl::Status CheckPresence(bool* create) const;
+  absl::StatusOr<bool> IsPresent() const;
   absl::StatusOr<ManifestNote> ReadWatermark() const;
   // `changed`: the owner has added to the MANIFEST meanwhile. What a MANIFEST
   // names may be gone by the time that it is looked for, so that neither the

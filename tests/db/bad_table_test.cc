@@ -7,12 +7,14 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/database.h"
 #include "ckptdb/db/late_tables.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/store_fixture.h"
@@ -221,6 +223,32 @@ TEST_F(BadTableTest, OfTheSameSizeExchangedAreBoth) {
   for (size_t step = 0; step < contents.size(); ++step) {
     ExpectStep(static_cast<int64_t>(step), {contents[step]});
   }
+}
+
+// A byte copy, with the same block in use in the store that it was made of.
+TEST_F(BadTableTest, OfACopyIsBadBesideTheWholeOne) {
+  ASSERT_OK(Save(0, SmallContent(0)));
+  store_.reset();
+  const std::string copy = dir_.path() + "/copy";
+  std::filesystem::copy(path(), copy, std::filesystem::copy_options::recursive);
+  ASSERT_OK_AND_ASSIGN(const auto whole, internal::Database::OpenFollower(
+                                             path(), *Environment::Default(),
+                                             /*direct_reads=*/false));
+  rocksdb::ColumnFamilyHandle* const stamps =
+      whole->family(internal::Family::kDefault);
+  const std::unique_ptr<rocksdb::Iterator> in_use(
+      whole->rocks()->NewIterator(rocksdb::ReadOptions(), stamps));
+  in_use->SeekToFirst();
+  ASSERT_TRUE(in_use->Valid());
+
+  rocksdb::ColumnFamilyMetaData metadata;
+  whole->rocks()->GetColumnFamilyMetaData(stamps, &metadata);
+  ASSERT_EQ(metadata.file_count, 1U);
+  const std::string name = metadata.levels[0].files.at(0).name;
+  const std::string bad = copy + "/db" + name;
+  FlipFromEnd(bad, static_cast<int64_t>(std::filesystem::file_size(bad)) - 20);
+  EXPECT_THAT(Reader::Open(copy).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr(bad)));
 }
 
 // Of several that small saves were merged into.

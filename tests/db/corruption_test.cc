@@ -35,6 +35,8 @@ constexpr Outcome kOutcomes[] = {Outcome::kHarmless, Outcome::kFoundAtOpen,
 
 using Paths = std::vector<std::string>;
 
+constexpr char kDatabase[] = "/store/db";
+
 struct Damage {
   std::string name;
   std::function<bool(SimFileSystem*)> apply;
@@ -48,7 +50,7 @@ std::string NameOf(const std::string& path) {
 // The hashes of what the database is of, by path.
 std::map<std::string, size_t> Contents(const SimFileSystem& files) {
   std::map<std::string, size_t> contents;
-  for (const SimPathSize& file : files.ListFiles("/store/db")) {
+  for (const SimPathSize& file : files.ListFiles(kDatabase)) {
     contents[file.path] = std::hash<std::string>()(*files.ReadAll(file.path));
   }
   return contents;
