@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/fenced_file_system.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/limits.h"
@@ -124,8 +125,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = &lock;
-  database->files_ =
-      std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
+  database->files_ = std::make_shared<GuardedFileSystem>(
+      std::make_shared<FencedFileSystem>(environment.file_system(), &lock),
+      modes);
   database->files_->set_staging(StagingPath(store));
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
@@ -383,7 +385,7 @@ absl::Status Database::status() const {
       "\" is out of use until opened again, after: ", first.ToString()));
 }
 
-// Not before each change: a compaction asks nobody.
+// FencedFileSystem asks as well, before each change of a file.
 absl::Status Database::CheckOwner() {
   CKPTDB_RETURN_IF_ERROR(status());
   if (lock_ == nullptr) return absl::OkStatus();

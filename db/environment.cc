@@ -1,10 +1,31 @@
 #include "ckptdb/db/environment.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
+
+#include "ckptdb/db/file_lock.h"
 
 namespace ckptdb {
 namespace {
+
+// RocksDB's, with locks of our own.
+class MachineFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  MachineFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+
+  const char* Name() const override { return "ckptdb.MachineFileSystem"; }
+  rocksdb::IOStatus LockFile(const std::string& path, const rocksdb::IOOptions&,
+                             rocksdb::FileLock** lock,
+                             rocksdb::IODebugContext*) override {
+    return internal::LockMachineFile(path, lock);
+  }
+  rocksdb::IOStatus UnlockFile(rocksdb::FileLock* lock,
+                               const rocksdb::IOOptions&,
+                               rocksdb::IODebugContext*) override {
+    return internal::UnlockMachineFile(lock);
+  }
+};
 
 int64_t WallMicros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -17,7 +38,7 @@ int64_t WallMicros() {
 std::shared_ptr<Environment> Environment::Default() {
   static const auto* const kShared =
       new std::shared_ptr<Environment>(std::make_shared<Environment>(
-          rocksdb::FileSystem::Default(), WallMicros, /*on_disk=*/true));
+          std::make_shared<MachineFileSystem>(), WallMicros, /*on_disk=*/true));
   return *kShared;
 }
 

@@ -3,14 +3,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <climits>
-#include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/files.h"
@@ -42,15 +39,6 @@ absl::string_view NameOf(absl::string_view note) {
   return note.substr(0, note.find('\n'));
 }
 
-// And not that there is no lock to be had. RocksDB tells only by its words.
-bool IsHeld(const rocksdb::IOStatus& status) {
-  const std::string text = status.ToString();
-  return absl::StrContains(text, "lock hold by current process") ||
-         (absl::StrContains(text, "While lock file") &&
-          (absl::StrContains(text, std::strerror(EAGAIN)) ||
-           absl::StrContains(text, std::strerror(EACCES))));
-}
-
 // Who holds it, if anyone, is in the file beside it.
 absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
                        const rocksdb::IOStatus& status) {
@@ -58,7 +46,7 @@ absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
   const absl::string_view who = note.ok() ? NameOf(*note) : "unknown";
   const std::string text =
       absl::StrCat("\"", store, "\" cannot be locked for writing");
-  if (!IsHeld(status)) return FromRocks(status, text);
+  if (!status.IsBusy()) return FromRocks(status, text);
   absl::Status held = absl::UnavailableError(
       absl::StrCat(text, "; its owner is ", who, " (", status.ToString(), ")"));
   held.SetPayload(kHolderPayload, absl::Cord(who));
@@ -74,10 +62,11 @@ absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
   if (!status.ok()) return LockError(files.get(), store, status);
-  std::unique_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
-  CKPTDB_RETURN_IF_ERROR(
-      ReplaceFile(files.get(), OwnerPath(store), owner->note_, /*sync=*/false));
-  return owner;
+  return std::unique_ptr<OwnerLock>(new OwnerLock(files, store, lock));
+}
+
+absl::Status OwnerLock::Announce() {
+  return ReplaceFile(files_.get(), OwnerPath(store_), note_, /*sync=*/false);
 }
 
 OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
@@ -88,15 +77,18 @@ OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
       lock_(lock) {}
 
 absl::Status OwnerLock::Check() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_RETURN_IF_ERROR(lost_);
   const absl::StatusOr<std::string> note =
       ReadFile(files_.get(), OwnerPath(store_));
   // Removed by hand, and nobody has come.
   if (absl::IsNotFound(note.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(note.status());
   if (*note == note_) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  lost_ = absl::FailedPreconditionError(
       absl::StrCat("\"", store_, "\" has another owner now, ", NameOf(*note),
                    ", beside ", NameOf(note_), ", which writes no more"));
+  return lost_;
 }
 
 OwnerLock::~OwnerLock() {

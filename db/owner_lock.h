@@ -5,8 +5,10 @@
 #include <rocksdb/file_system.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace ckptdb::internal {
@@ -24,8 +26,12 @@ class OwnerLock {
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
 
-  // FailedPrecondition naming another owner that has come since, which a file
-  // system that grants every lock lets in.
+  // Writes to OWNER who holds the lock. An earlier owner that is still there,
+  // as on a file system that grants every lock, is fenced from then on.
+  absl::Status Announce();
+
+  // FailedPrecondition naming another owner that has announced itself since;
+  // once it was, for good. Thread-safe.
   absl::Status Check() const;
 
  private:
@@ -36,6 +42,8 @@ class OwnerLock {
   const std::string store_;
   const std::string note_;  // what OWNER has while this is the owner
   rocksdb::FileLock* const lock_;
+  mutable std::mutex mutex_;
+  mutable absl::Status lost_;  // OK until another owner was seen
 };
 
 }  // namespace ckptdb::internal

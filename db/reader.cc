@@ -21,6 +21,7 @@
 #include "ckptdb/db/measure_usage.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
+#include "ckptdb/db/store_path.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -130,12 +131,14 @@ class Reader::Impl {
 
 absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
     absl::string_view path, const ReaderOptions& options) {
-  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string resolved,
+      internal::ResolveStorePath(path, options.environment));
   if (options.lease_ms <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
   }
-  std::unique_ptr<Impl> impl(new Impl(path, options));
+  std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
   return impl;
 }

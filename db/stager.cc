@@ -17,6 +17,7 @@
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/segments.h"
 #include "ckptdb/db/staged_item.h"
+#include "ckptdb/db/store_path.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
@@ -288,7 +289,10 @@ absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
                                            const RankState& state,
                                            const StageOptions& options,
                                            const StageCopies& copies) {
-  return RankStager(store_path, ticket, options, copies).Run(state);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string resolved,
+      internal::ResolveStorePath(store_path, options.environment));
+  return RankStager(resolved, ticket, options, copies).Run(state);
 }
 
 }  // namespace ckptdb

@@ -1,8 +1,6 @@
 #include "ckptdb/db/store.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +12,7 @@
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/db/store_impl.h"
+#include "ckptdb/db/store_path.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -29,9 +28,10 @@ Store::Impl::Impl(absl::string_view path, const StoreOptions& options)
 
 absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
     absl::string_view path, const StoreOptions& options) {
-  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
-  if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
-  std::unique_ptr<Impl> impl(new Impl(path, options));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string resolved,
+      internal::ResolveStorePath(path, options.environment));
+  std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
   const absl::Status opened = impl->OpenDatabase();
   if (!opened.ok()) return impl->WhyNotOpen(opened);
@@ -52,14 +52,6 @@ Store::Impl::~Impl() {
   if (sweeper_.joinable()) sweeper_.join();
 }
 
-// The lock is the folder's, by whatever path a second owner comes to it.
-std::string Store::Impl::RealPath() const {
-  if (!environment_->on_disk()) return path_;
-  std::error_code error;
-  const auto real = std::filesystem::canonical(path_, error);
-  return error ? path_ : real.string();
-}
-
 absl::Status Store::Impl::OpenFolder() {
   const auto files = std::make_shared<internal::GuardedFileSystem>(
       environment_->file_system(),
@@ -72,8 +64,8 @@ absl::Status Store::Impl::OpenFolder() {
     return absl::NotFoundError(absl::StrCat("no store at \"", path_, "\""));
   }
   CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), path_));
-  CKPTDB_ASSIGN_OR_RETURN(lock_,
-                          internal::OwnerLock::Acquire(files, RealPath()));
+  CKPTDB_ASSIGN_OR_RETURN(lock_, internal::OwnerLock::Acquire(files, path_));
+  CKPTDB_RETURN_IF_ERROR(lock_->Announce());
   for (const std::string& folder :
        {internal::DatabasePath(path_), internal::StagingPath(path_),
         internal::LeasesPath(path_)}) {

@@ -93,9 +93,11 @@ struct SweepResult {
 
 class Store {
  public:
-  // Opens the store at `path` for writing, or makes it. One process at a time:
-  // a second one gets Unavailable with the holder's pid and host, also as
-  // kHolderPayload. DataLoss when files of records or small saves are damaged
+  // Opens the store at `path` for writing, or makes it. The path is resolved
+  // once: a chdir, or a link on the way that is changed, does not move the
+  // store. One owner at a time: a second one, of this process or another, by
+  // this path or another, gets Unavailable with the holder's pid and host, also
+  // as kHolderPayload. DataLoss when files of records or small saves are damaged
   // or missing, FailedPrecondition for a newer format, NotFound without
   // create_if_missing. See BadFiles.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
@@ -107,6 +109,7 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  // Absolute, and without links.
   const std::string& path() const;
   const std::string& uuid() const;
   // The files of saves not whole in the write batch, by name, that opening the

@@ -147,7 +147,6 @@ class Store::Impl {
 
   Impl(absl::string_view path, const StoreOptions& options);
 
-  std::string RealPath() const;
   absl::Status OpenFolder();
   // As another left it; NotFound when there is none. `bad`: around what tables
   // it is to be opened.

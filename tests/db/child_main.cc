@@ -1,7 +1,10 @@
 // The other process of a test. Its first line of output is "ok" or a status;
 // it goes on until its input ends.
 //
-//   db_child hold STORE            opens the store
+//   db_child hold STORE...         opens the store, then the others
+//   db_child own STORE             opens the store; for each line of input
+//                                  saves, removes, pins and unpins, or sweeps:
+//                                  "save 7", "rm 7", "touch 7", "gc"
 //   db_child stage STORE RANK      input: a ticket; output: the staged rank of
 //                                  ChildContent(RANK)
 //   db_child lease STORE STEP      opens the step of a reader; for each line
@@ -13,13 +16,21 @@
 //   db_child steps STORE           a reader; for each line of input refreshes
 //                                  it, answering the steps
 //
-// "--nobody" before the command gives up root's rights first.
+// Before the command: "--nobody" gives up root's rights, "--grants-locks" has a
+// file system that grants every lock, and "--mounts FROM TO FROM TO" binds two
+// folders in a name space of its own, Unimplemented where it may not.
 #include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 #include <iterator>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,6 +40,7 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/child_content.h"
+#include "ckptdb/tests/db/grants_every_lock.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -36,11 +48,41 @@ namespace {
 
 void Answer(absl::string_view line) { std::cout << line << std::endl; }
 
-absl::Status Hold(const std::string& path) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
-  Answer("ok");
+absl::Status Hold(const std::vector<std::string>& paths) {
+  std::vector<std::unique_ptr<Store>> stores;
+  for (const std::string& path : paths) {
+    CKPTDB_ASSIGN_OR_RETURN(stores.emplace_back(), Store::Open(path));
+    Answer("ok");
+  }
   std::string ignored;
   while (std::getline(std::cin, ignored)) {
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Obey(const std::string& command, int64_t step, Store* store) {
+  if (command == "gc") return store->Sweep().status();
+  if (command == "rm") return store->Delete(step);
+  if (command == "touch") {
+    CKPTDB_RETURN_IF_ERROR(store->Pin(step));
+    return store->Unpin(step);
+  }
+  const auto seed = static_cast<uint64_t>(step);
+  const HeldState held(step % 2 == 0 ? BulkContent(seed) : SmallContent(seed));
+  return store->Save({.step = step}, held.state()).status();
+}
+
+absl::Status Own(const std::string& path, const StoreOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path, options));
+  Answer("ok");
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    std::istringstream words(line);
+    std::string command;
+    int64_t step = 0;
+    words >> command >> step;
+    const absl::Status status = Obey(command, step, store.get());
+    Answer(status.ok() ? "ok" : status.ToString());
   }
   return absl::OkStatus();
 }
@@ -109,13 +151,48 @@ absl::Status GiveUpRights() {
   return absl::OkStatus();
 }
 
+absl::Status Bind(const std::string& from, const std::string& to) {
+  if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("cannot bind ", to, ": ", std::strerror(errno)));
+}
+
+// As root of the machine, or else of a name space of users.
+absl::Status EnterNameSpace() {
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("no name space of mounts: ", std::strerror(errno)));
+  }
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("no private mounts: ", std::strerror(errno)));
+}
+
 absl::Status Run(std::vector<std::string> arguments) {
+  StoreOptions options;
+  if (!arguments.empty() && arguments[0] == "--grants-locks") {
+    options.environment = EnvironmentThatGrantsEveryLock();
+    arguments.erase(arguments.begin());
+  }
+  if (!arguments.empty() && arguments[0] == "--mounts") {
+    CKPTDB_RETURN_IF_ERROR(EnterNameSpace());
+    CKPTDB_RETURN_IF_ERROR(Bind(arguments.at(1), arguments.at(2)));
+    CKPTDB_RETURN_IF_ERROR(Bind(arguments.at(3), arguments.at(4)));
+    arguments.erase(arguments.begin(), arguments.begin() + 5);
+  }
   if (!arguments.empty() && arguments[0] == "--nobody") {
     CKPTDB_RETURN_IF_ERROR(GiveUpRights());
     arguments.erase(arguments.begin());
   }
   const std::string command = arguments.empty() ? "" : arguments[0];
-  if (command == "hold") return Hold(arguments.at(1));
+  if (command == "hold") {
+    return Hold({arguments.begin() + 1, arguments.end()});
+  }
+  if (command == "own") return Own(arguments.at(1), options);
   if (command == "steps") return ListSteps(arguments.at(1));
   if (command == "stage") {
     return StageRank(arguments.at(1),

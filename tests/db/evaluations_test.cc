@@ -178,6 +178,7 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
       ASSERT_OK_AND_ASSIGN(const auto lock,
                            internal::OwnerLock::Acquire(
                                Environment::Default()->file_system(), path()));
+      ASSERT_OK(lock->Announce());
       ASSERT_OK_AND_ASSIGN(const auto database,
                            internal::Database::OpenOwner(
                                path(), *Environment::Default(), {},

@@ -1,23 +1,27 @@
 // One owner at a time.
 #include <gmock/gmock.h>
-#include <rocksdb/file_system.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <random>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/environment.h"
 #include "ckptdb/tests/db/child.h"
+#include "ckptdb/tests/db/grants_every_lock.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/seed.h"
 
 namespace ckptdb::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class TwoOwnersTest : public StoreFixture {
@@ -114,28 +118,8 @@ TEST_F(TwoOwnersTest, FailedOpenLeavesNoHold) {
   EXPECT_OK(Store::Open(dir_.path() + "/other"));
 }
 
-// As some network file systems do.
-class GrantsEveryLock : public rocksdb::FileSystemWrapper {
- public:
-  using FileSystemWrapper::FileSystemWrapper;
-  const char* Name() const override { return "GrantsEveryLock"; }
-  rocksdb::IOStatus LockFile(const std::string& path,
-                             const rocksdb::IOOptions& options,
-                             rocksdb::FileLock** lock,
-                             rocksdb::IODebugContext* debug) override {
-    return FileSystemWrapper::LockFile(absl::StrCat(path, ++locks_), options,
-                                       lock, debug);
-  }
-
- private:
-  std::atomic<int> locks_ = 0;
-};
-
 TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
-  const std::shared_ptr<Environment> machine = Environment::Default();
-  options_.environment = std::make_shared<Environment>(
-      std::make_shared<GrantsEveryLock>(machine->file_system()),
-      [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
+  options_.environment = EnvironmentThatGrantsEveryLock();
   Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto second, Store::Open(path(), options_));
@@ -150,6 +134,153 @@ TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
   EXPECT_OK(second->Save({.step = 3}, held.state()));
   EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
 }
+
+// It closes while the other one is there, or after it: what it would remove at
+// its close is the other one's by then.
+TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedClosesWithoutHarm) {
+  options_.environment = EnvironmentThatGrantsEveryLock();
+  for (const bool first_closes_last : {false, true}) {
+    Reopen();
+    const int64_t step = first_closes_last ? 10 : 20;
+    ASSERT_OK(Save(step, BulkContent(1)));
+    ASSERT_OK_AND_ASSIGN(auto second, Store::Open(path(), options_));
+    ASSERT_OK(second->Pin(step));
+    const HeldState held(SmallContent(3));
+    ASSERT_OK(second->Save({.step = step + 1}, held.state()));
+    if (first_closes_last) second.reset();
+    store_.reset();
+    if (second != nullptr) {
+      EXPECT_OK(second->Save({.step = step + 2}, held.state()));
+      EXPECT_OK(second->Sweep());
+    }
+    second.reset();
+    Reopen();
+    ExpectStep(step, {BulkContent(1)});
+    ExpectStep(step + 1, {SmallContent(3)});
+    ASSERT_OK(store_->Unpin(step));
+  }
+}
+
+// Bind mounts: the same folder by two paths that no one can tell from their
+// names.
+TEST_F(TwoOwnersTest, SecondOwnerOverAnotherMount) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  const std::string first = dir_.path() + "/first";
+  const std::string second = dir_.path() + "/second";
+  std::filesystem::create_directory(first);
+  std::filesystem::create_directory(second);
+  Child child(
+      {"--mounts", path(), first, path(), second, "hold", first, second});
+  const std::string answer = child.ReadLine();
+  if (absl::StrContains(answer, "UNIMPLEMENTED")) GTEST_SKIP() << answer;
+  ASSERT_EQ(answer, "ok");
+  EXPECT_THAT(child.ReadLine(),
+              AllOf(HasSubstr("UNAVAILABLE"), HasSubstr(second),
+                    HasSubstr(std::to_string(child.pid()))));
+  Reopen();
+  ExpectStep(1, {SmallContent(1)});
+}
+
+// Two owners that act in turns, on a file system that grants every lock: which
+// one comes, saves, removes, sweeps, closes or is killed is drawn. What was
+// acknowledged is there in the end.
+class TurnsTest : public TwoOwnersTest,
+                  public ::testing::WithParamInterface<int> {
+ protected:
+  void SetUp() override { random_.seed(TestSeed() + GetParam()); }
+
+  void Turn() {
+    const size_t who = random_() % owners_.size();
+    std::unique_ptr<Child>& owner = owners_[who];
+    if (owner == nullptr) return Come(who);
+    switch (random_() % 8) {
+      case 0:
+        script_ += absl::StrCat(" ", who, ":close");
+        owner->CloseInput();
+        EXPECT_EQ(owner->Wait(), 0) << script_;
+        owner = nullptr;
+        break;
+      case 1:
+        script_ += absl::StrCat(" ", who, ":kill");
+        owner->Kill();
+        owner = nullptr;
+        break;
+      case 2:
+        Ask(who, "gc");
+        break;
+      case 3:
+        if (!steps_.empty() && Ask(who, absl::StrCat("rm ", *steps_.begin()))) {
+          steps_.erase(steps_.begin());
+        }
+        break;
+      case 4:
+        if (!steps_.empty()) Ask(who, absl::StrCat("touch ", *steps_.begin()));
+        break;
+      default:
+        ++step_;
+        if (Ask(who, absl::StrCat("save ", step_))) steps_.insert(step_);
+    }
+  }
+
+  void CloseAll() {
+    for (std::unique_ptr<Child>& owner : owners_) {
+      if (owner == nullptr) continue;
+      owner->CloseInput();
+      EXPECT_EQ(owner->Wait(), 0) << script_;
+      owner = nullptr;
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::array<std::unique_ptr<Child>, 2> owners_;
+  size_t current_ = 0;  // who came last
+  int64_t step_ = 0;
+  std::set<int64_t> steps_;
+  std::string script_;
+
+ private:
+  void Come(size_t who) {
+    script_ += absl::StrCat(" ", who, ":come");
+    owners_[who] = std::make_unique<Child>(
+        std::vector<std::string>{"--grants-locks", "own", path()});
+    ASSERT_EQ(owners_[who]->ReadLine(), "ok") << script_;
+    current_ = who;
+  }
+
+  // Whether it was done: by the owner that came last it always is.
+  bool Ask(size_t who, const std::string& command) {
+    script_ += absl::StrCat(" ", who, ":", command);
+    owners_[who]->Write(command + "\n");
+    const std::string answer = owners_[who]->ReadLine();
+    if (who == current_) {
+      EXPECT_EQ(answer, "ok") << script_;
+      return true;
+    }
+    // It may not have heard of a step of the other one.
+    EXPECT_THAT(answer, AnyOf(AllOf(HasSubstr("FAILED_PRECONDITION"),
+                                    HasSubstr("has another owner now")),
+                              HasSubstr("NOT_FOUND")))
+        << script_;
+    return false;
+  }
+};
+
+TEST_P(TurnsTest, NothingAcknowledgedIsLost) {
+  constexpr int kTurns = 24;
+  for (int i = 0; i < kTurns && !HasFailure(); ++i) Turn();
+  CloseAll();
+  SCOPED_TRACE(script_);
+  Reopen();
+  EXPECT_EQ(ListSteps(), std::vector<int64_t>(steps_.begin(), steps_.end()));
+  for (const int64_t step : steps_) {
+    const auto seed = static_cast<uint64_t>(step);
+    ExpectStep(step, {step % 2 == 0 ? BulkContent(seed) : SmallContent(seed)});
+  }
+  ASSERT_OK(store_->Sweep());
+}
+
+INSTANTIATE_TEST_SUITE_P(Scripts, TurnsTest, ::testing::Range(0, 16));
 
 TEST_F(TwoOwnersTest, ANoteThatIsGoneStopsNobody) {
   ASSERT_TRUE(std::filesystem::remove(path() + "/OWNER"));

@@ -358,7 +358,7 @@ IOStatus SimVolume::Lock(const std::string& path) {
   IOStatus status = CreateFile(path, &place);
   if (!status.ok()) return status;
   if (locks_.insert(JoinPath(SplitPath(path))).second) return status;
-  return IOStatus::IOError("lock hold by current process: " + path);
+  return IOStatus::Busy("lock hold by current process: " + path);
 }
 
 void SimVolume::Unlock(const std::string& path) {
