@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "ckptdb/db/store_path.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/policy_checks.h"
 #include "ckptdb/manager/statistics.h"
@@ -18,6 +19,9 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
   if (options.path.empty()) {
     return absl::InvalidArgumentError("ManagerOptions: path is empty");
   }
+  CKPTDB_RETURN_IF_ERROR(
+      internal::ResolveStorePath(options.path, options.store.environment)
+          .status());
   CKPTDB_RETURN_IF_ERROR(CheckSchedule(options.schedule));
   CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(
       kWhere, "keep_ephemeral", options.retention.keep_ephemeral, 0));
@@ -53,8 +57,18 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
   return absl::OkStatus();
 }
 
+// A path that names the same file after a chdir too; as it is where it cannot
+// be resolved, which CheckOptions tells.
+std::string Resolved(const std::string& path,
+                     const std::shared_ptr<Environment>& environment) {
+  if (path.empty()) return path;
+  return internal::ResolveStorePath(path, environment).value_or(path);
+}
+
 // Without what is about saving, when nothing is to be saved.
 ManagerOptions Effective(ManagerOptions options) {
+  options.path = Resolved(options.path, options.store.environment);
+  options.statistics_path = Resolved(options.statistics_path, nullptr);
   if (options.read_only) options.saving = false;
   if (!options.saving) {
     options.deltas = false;  // nobody would take what is marked

@@ -130,7 +130,8 @@ struct RestoreReport {
 };
 
 struct ManagerOptions {
-  // Of the store, which is made when it is not there.
+  // Of the store, which is made when it is not there. Resolved by Open, as
+  // Store::Open does: a chdir later moves nothing.
   std::string path;
   // The store is another's, and only read: restores and loads work, Save is
   // FailedPrecondition, Step counts and says that nothing is saved, a damaged
@@ -214,7 +215,7 @@ struct ManagerOptions {
   std::function<int64_t()> now_micros = {};
   std::function<void(const SaveReport& report)> on_saved = {};
   // A file to which the owner appends each report, of saves and of restores, a
-  // line of JSON. Empty: none.
+  // line of JSON. Resolved by Open. Empty: none.
   std::string statistics_path = {};
   std::function<void(const RestoreReport& report)> on_restored = {};
   // Told of each step that Delete has removed, by the thread that calls it.

@@ -1,10 +1,9 @@
 // How a manager restores: the owner picks a step, all ranks load their part.
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/db/store_path.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/status.h"
@@ -25,11 +24,9 @@ bool IsAfter(const StepRecord& a, const StepRecord& b) {
 bool CheckpointManager::Impl::IsOwn(const std::string& path) const {
   if (path.empty() || path == options_.path) return true;
   // It may be spelled another way.
-  std::error_code error;
-  const auto other = std::filesystem::weakly_canonical(path, error);
-  if (error) return false;
-  const auto own = std::filesystem::weakly_canonical(options_.path, error);
-  return !error && other == own;
+  const absl::StatusOr<std::string> resolved =
+      internal::ResolveStorePath(path, options_.store.environment);
+  return resolved.ok() && *resolved == options_.path;
 }
 
 absl::Status CheckpointManager::Impl::AgreeOn(absl::string_view tag,

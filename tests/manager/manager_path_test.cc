@@ -1,0 +1,64 @@
+// A manager stays with the store that its path named when it was opened.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+
+class ManagerPathTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    before_ = fs::current_path();
+    fs::create_directories(dir_.path() + "/a");
+    fs::create_directories(dir_.path() + "/b");
+    fs::current_path(dir_.path() + "/a");
+  }
+  void TearDown() override {
+    manager_.reset();
+    fs::current_path(before_);
+    ManagerTest::TearDown();
+  }
+
+ private:
+  fs::path before_;
+};
+
+TEST_F(ManagerPathTest, SavesAndRestoresGoOnAfterAChdir) {
+  options_.path = "store";
+  options_.statistics_path = "statistics.json";
+  Start();
+  TrainTo(2);
+  fs::current_path(dir_.path() + "/b");
+  TrainTo(5);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  RestoreRequest request;
+  request.path = dir_.path() + "/a/../a/store";
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
+  EXPECT_EQ(report.version.step, 4);
+  EXPECT_EQ(report.path, dir_.path() + "/a/store");
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  manager_.reset();
+  EXPECT_TRUE(fs::is_empty(dir_.path() + "/b"));
+  std::ifstream statistics(dir_.path() + "/a/statistics.json");
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(statistics), {}, '\n'),
+            4);
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       Reader::Open(dir_.path() + "/a/store"));
+  std::vector<int64_t> steps;
+  for (const StepRecord& record : reader->Steps()) {
+    steps.push_back(record.version.step);
+  }
+  EXPECT_THAT(steps, ElementsAre(2, 4, 6));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
