@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/fenced_file_system.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/info_log.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
@@ -66,15 +67,17 @@ std::string StagingOf(uint32_t attempt) {
 }
 
 // Keeps the first error after which the database must not be used. Damage that
-// a compaction of data meets is none: the compaction is given up, and all is as
-// it was.
+// a compaction of data meets is none, nor is a disk that is too full for it:
+// the compaction is given up, and all is as it was.
 class Database::Listener : public rocksdb::EventListener {
  public:
   // Comes before OnBackgroundError, on the same thread.
   void OnCompactionCompleted(rocksdb::DB*,
                              const rocksdb::CompactionJobInfo& job) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (HoldsData(job.cf_name) && IsDamage(job.status)) {
+    if (HoldsData(job.cf_name) &&
+        (IsDamage(job.status) || job.status.IsNoSpace())) {
+      if (IsDamage(job.status)) met_damage_ = true;
       given_up_.insert(std::this_thread::get_id());
     } else {
       given_up_.erase(std::this_thread::get_id());
@@ -102,26 +105,28 @@ class Database::Listener : public rocksdb::EventListener {
     return status_;
   }
   // Whether a compaction was given up since the last call.
-  bool TakeDamage() { return damage_.exchange(false); }
+  bool TakeGivenUp() { return gave_up_.exchange(false); }
+  bool met_damage() const { return met_damage_; }
 
  private:
   bool GaveUp() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (given_up_.erase(std::this_thread::get_id()) == 0) return false;
-    damage_ = true;
+    gave_up_ = true;
     return true;
   }
 
   mutable std::mutex mutex_;
   absl::Status status_;
   std::set<std::thread::id> given_up_;
-  std::atomic<bool> damage_ = false;
+  std::atomic<bool> gave_up_ = false;
+  std::atomic<bool> met_damage_ = false;
 };
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
     const FileModes& modes, bool direct_reads, const BadTables& bad,
-    const OwnerLock& lock) {
+    const OwnerLock& lock, const std::shared_ptr<Logger>& logger) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = &lock;
@@ -130,6 +135,11 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
       modes);
   database->files_->set_staging(StagingPath(store));
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
+  if (logger != nullptr) {
+    database->info_log_ = ForwardInfoLog(logger);
+  } else if (environment.on_disk()) {
+    database->info_log_ = OpenInfoLog(DatabasePath(store) + "/LOG", modes.file);
+  }
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
@@ -273,6 +283,7 @@ absl::Status Database::Open(const std::string& path, const BadTables& bad) {
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.listeners.push_back(listener_);
   options.max_bgerror_resume_count = 0;
+  if (info_log_ != nullptr) options.info_log = info_log_;
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, bad, &options);
   rocksdb::DB* rocks = nullptr;
@@ -498,16 +509,57 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
   if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
     return FromRocksRead(status, "compacting");
   }
+  // All is as it was, unless the MANIFEST was hit, which the listener knows.
+  if (status.IsNoSpace()) return FromRocks(status, "compacting");
   return Changed(status, "compacting");
+}
+
+absl::Status Database::SetCompactions(bool on) {
+  return Changed(
+      rocks_->SetOptions(family(Family::kInline),
+                         {{"disable_auto_compactions", on ? "false" : "true"}}),
+      on ? "resuming compactions" : "holding compactions");
 }
 
 // RocksDB tries again each second, and has writes wait for its success when
 // there are many files.
 absl::Status Database::HoldCompactions() {
-  if (!listener_->TakeDamage()) return absl::OkStatus();
-  return Changed(rocks_->SetOptions(family(Family::kInline),
-                                    {{"disable_auto_compactions", "true"}}),
-                 "holding compactions");
+  if (!listener_->TakeGivenUp()) return absl::OkStatus();
+  held_ = true;
+  return SetCompactions(false);
+}
+
+absl::Status Database::ResumeCompactions() {
+  if (!held_ || listener_->met_damage()) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
+  if (free / 2 < TableBytes(Family::kInline)) return absl::OkStatus();
+  held_ = false;
+  return SetCompactions(true);
+}
+
+uint64_t Database::TableBytes(Family of) const {
+  rocksdb::ColumnFamilyMetaData metadata;
+  rocks_->GetColumnFamilyMetaData(family(of), &metadata);
+  return metadata.size;
+}
+
+absl::StatusOr<uint64_t> Database::BytesToOpen(rocksdb::FileSystem* files,
+                                               absl::string_view store) {
+  constexpr uint64_t kFixed = uint64_t{256} << 10;
+  const std::string path = DatabasePath(store);
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+  uint64_t bytes = kFixed;
+  for (const std::string& name : names) {
+    // What is in a log goes to a table; a MANIFEST is written again.
+    if (!absl::EndsWith(name, ".log") && !ManifestNumber(name).has_value()) {
+      continue;
+    }
+    uint64_t size = 0;
+    const rocksdb::IOStatus status = files->GetFileSize(
+        absl::StrCat(path, "/", name), rocksdb::IOOptions(), &size, nullptr);
+    if (status.ok()) bytes += size;
+  }
+  return bytes;
 }
 
 }  // namespace ckptdb::internal

@@ -21,6 +21,7 @@
 #include "ckptdb/db/folder_state.h"
 #include "ckptdb/db/guarded_file_system.h"
 #include "ckptdb/db/late_tables.h"
+#include "ckptdb/db/logger.h"
 #include "ckptdb/db/manifest_note.h"
 #include "ckptdb/db/owner_lock.h"
 #include "ckptdb/db/rocks_options.h"
@@ -57,7 +58,12 @@ class Database {
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
       const FileModes& modes, bool direct_reads, const BadTables& bad,
-      const OwnerLock& lock);
+      const OwnerLock& lock, const std::shared_ptr<Logger>& logger = nullptr);
+
+  // What opening it for writing may write: NotFound is no error here. A file
+  // system that has less would leave the opening half done.
+  static absl::StatusOr<uint64_t> BytesToOpen(rocksdb::FileSystem* files,
+                                              absl::string_view store);
 
   ~Database();
   Database(const Database&) = delete;
@@ -105,6 +111,11 @@ class Database {
   // family is compacted until the database is opened again.
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
+  // Compactions of small saves stop when one finds the disk full, which it
+  // fills itself while it runs. They begin again when there is room.
+  absl::Status ResumeCompactions();
+  // Of all tables of a family.
+  uint64_t TableBytes(Family family) const;
 
   // Of a follower: whether nothing was written since it was opened.
   absl::StatusOr<bool> IsCurrent() const;
@@ -145,6 +156,7 @@ class Database {
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
   // FailedPrecondition, from then on, when the store is another one's.
   absl::Status CheckOwner();
+  absl::Status SetCompactions(bool on);
   absl::Status HoldCompactions();
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
@@ -155,9 +167,11 @@ class Database {
   BadTables bad_tables_;
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<Listener> listener_;
+  std::shared_ptr<rocksdb::Logger> info_log_;  // of an owner
   std::unique_ptr<rocksdb::DB> rocks_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   std::atomic<uint64_t> synced_sequence_ = 0;
+  std::atomic<bool> held_ = false;  // compactions of small saves
 };
 
 }  // namespace ckptdb::internal

@@ -1,6 +1,10 @@
 #include "ckptdb/db/environment.h"
 
+#include <sys/statvfs.h>
+
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -24,6 +28,19 @@ class MachineFileSystem : public rocksdb::FileSystemWrapper {
                                const rocksdb::IOOptions&,
                                rocksdb::IODebugContext*) override {
     return internal::UnlockMachineFile(lock);
+  }
+  // What anybody may use. RocksDB counts for root what is reserved for it,
+  // which on ext4 includes blocks that nobody gets.
+  rocksdb::IOStatus GetFreeSpace(const std::string& path,
+                                 const rocksdb::IOOptions&, uint64_t* bytes,
+                                 rocksdb::IODebugContext*) override {
+    struct statvfs state {};
+    if (::statvfs(path.c_str(), &state) != 0) {
+      return rocksdb::IOStatus::IOError("statvfs " + path,
+                                        std::strerror(errno));
+    }
+    *bytes = uint64_t{state.f_bavail} * state.f_frsize;
+    return rocksdb::IOStatus::OK();
   }
 };
 

@@ -141,7 +141,7 @@ absl::Status Store::Impl::DeleteEvaluations(absl::Span<const int64_t> steps) {
         "evaluation batch"));
   }
   if (batch.Count() == 0) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckRoom());
+  CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, Spare::kUse));
   return WriteDurably(&batch);
 }
 

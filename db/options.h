@@ -11,6 +11,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/logger.h"
 #include "ckptdb/schema/records.h"
 
 namespace ckptdb {
@@ -54,6 +55,12 @@ struct StoreOptions {
   // Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
+  // Space that the store sets aside while there is enough of it, in its file
+  // SPARE, and uses on a disk that is full: to be opened, to remove steps and
+  // to sweep. What the removal of one step writes is mostly under 100 KiB, and
+  // at most 8 MiB. 0: none. Default: 8 MiB.
+  uint64_t spare_bytes = uint64_t{8} << 20;
+
   // Read tables around the page cache where the file system can: a third of
   // the CPU time, and the trainer's page cache stays its own. Off, several
   // processes of one machine that read the same step share what the page cache
@@ -68,6 +75,10 @@ struct StoreOptions {
   // Remove what nothing refers to in a background thread, at open and after
   // every commit and deletion. Off, only Sweep() does it. Default: true.
   bool background_sweep = true;
+
+  // Told of what RocksDB warns of. Null: it is in db/LOG and db/LOG.old, of at
+  // most 1 MiB each, as far as it fits on the disk. Default: null.
+  std::shared_ptr<Logger> logger = {};
 
   PointHook on_point = {};
   std::shared_ptr<Environment> environment = {};

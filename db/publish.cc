@@ -293,6 +293,7 @@ void Store::Impl::Acknowledge(Commit commit) {
       database_->files().get(),
       absl::StrCat(path_, "/", internal::StagingOf(version.attempt)))
       .IgnoreError();
+  SetSpareAside();
   RequestSweep();
 }
 

@@ -231,6 +231,15 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
   step.references.assign(references.begin(), references.end());
 }
 
+uint64_t Store::Impl::BatchBytes(const Commit& commit) {
+  uint64_t bytes = commit.inline_bytes + EncodeStepRecord(commit.step).size();
+  for (const std::string& rank : commit.rank_bytes) bytes += rank.size();
+  for (const StepRecord& retired : commit.retired) {
+    bytes += EncodeStepRecord(retired).size();
+  }
+  return bytes;
+}
+
 absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
     const Version& version, const Progress& progress,
     absl::Span<const StagedRank> ranks, const PublishSpec& spec) {
@@ -273,7 +282,7 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
   CKPTDB_RETURN_IF_ERROR(AddChain(progress, &commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_,
-      commit.inline_bytes * kBatchCopies + internal::kBatchOverhead,
+      BatchBytes(commit) * kBatchCopies + internal::kBatchOverhead,
       options_.reserve_bytes));
   return commit;
 }

@@ -4,6 +4,7 @@
 
 #include "ckptdb/db/block_pool.h"
 #include "ckptdb/db/file_bounds.h"
+#include "ckptdb/db/info_log.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -86,9 +87,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.avoid_flush_during_shutdown = true;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
-  options.info_log_level = rocksdb::WARN_LEVEL;
-  options.keep_log_file_num = 2;
-  options.max_log_file_size = size_t{1} << 20;
+  // RocksDB's own aborts when the disk is full.
+  options.info_log = NoInfoLog();
   return options;
 }
 

@@ -24,7 +24,11 @@ Store::Impl::Impl(absl::string_view path, const StoreOptions& options)
     : path_(path),
       options_(options),
       environment_(options.environment != nullptr ? options.environment
-                                                  : Environment::Default()) {}
+                                                  : Environment::Default()),
+      // Not on file systems that are not the machine's.
+      spare_(absl::StrCat(path_, "/SPARE"),
+             environment_->on_disk() ? options.spare_bytes : 0,
+             options.file_mode) {}
 
 absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
     absl::string_view path, const StoreOptions& options) {
@@ -65,6 +69,7 @@ absl::Status Store::Impl::OpenFolder() {
   }
   CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), path_));
   CKPTDB_ASSIGN_OR_RETURN(lock_, internal::OwnerLock::Acquire(files, path_));
+  CKPTDB_RETURN_IF_ERROR(CheckRoomToOpen(files.get()));
   CKPTDB_RETURN_IF_ERROR(lock_->Announce());
   for (const std::string& folder :
        {internal::DatabasePath(path_), internal::StagingPath(path_),
@@ -72,6 +77,16 @@ absl::Status Store::Impl::OpenFolder() {
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), folder));
   }
   return absl::OkStatus();
+}
+
+// An opening that ends for want of space has not begun.
+absl::Status Store::Impl::CheckRoomToOpen(rocksdb::FileSystem* files) const {
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t needed,
+                          internal::Database::BytesToOpen(files, path_));
+  const absl::Status status =
+      internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
+  if (!absl::IsResourceExhausted(status) || !spare_.Release()) return status;
+  return internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
 }
 
 // RocksDB's background work may come upon damage while the store is opened, and
@@ -98,15 +113,15 @@ absl::Status Store::Impl::OpenDatabase() {
   absl::StatusOr<internal::Catalog> catalog = ReadDatabase(&bad);
   const bool none = absl::IsNotFound(catalog.status());
   if (!none) CKPTDB_RETURN_IF_ERROR(catalog.status());
-  CKPTDB_ASSIGN_OR_RETURN(database_,
-                          internal::Database::OpenOwner(
-                              path_, *environment_,
-                              {options_.directory_mode, options_.file_mode,
-                               environment_->on_disk()},
-                              options_.direct_reads, bad, *lock_));
+  CKPTDB_ASSIGN_OR_RETURN(
+      database_, internal::Database::OpenOwner(
+                     path_, *environment_,
+                     {options_.directory_mode, options_.file_mode,
+                      environment_->on_disk()},
+                     options_.direct_reads, bad, *lock_, options_.logger));
   if (none) catalog = internal::LoadCatalog(*database_);
   if (absl::IsNotFound(catalog.status())) {
-    CKPTDB_RETURN_IF_ERROR(CheckRoom());
+    CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead));
     CKPTDB_RETURN_IF_ERROR(NewRoot());
     catalog = internal::LoadCatalog(*database_);
   }
@@ -122,7 +137,9 @@ absl::Status Store::Impl::OpenDatabase() {
     next = std::max(next, version.attempt + 1);
   }
   ++catalog_.root.owner_epoch;
-  return WriteRoot(catalog_.root);
+  CKPTDB_RETURN_IF_ERROR(WriteRoot(catalog_.root));
+  SetSpareAside();
+  return absl::OkStatus();
 }
 
 absl::Status Store::Impl::WriteRoot(const RootRecord& root) {
@@ -144,12 +161,33 @@ absl::Status Store::Impl::NewRoot() {
 
 // A write-ahead log that hits a full disk takes the process with it at the
 // next write (RocksDB 7.8): never write without room.
-absl::Status Store::Impl::CheckRoom(uint64_t bytes) const {
-  constexpr uint64_t kRecordBytes = uint64_t{256} << 10;
-  constexpr uint64_t kCopies = 2;  // in the log and the memory table's file
-  return internal::CheckFreeBytes(database_->files().get(), path_,
-                                  kRecordBytes + kCopies * bytes,
-                                  /*reserve=*/0);
+absl::Status Store::Impl::CheckRoom(uint64_t needed, Spare spare) const {
+  rocksdb::FileSystem* const files = database_->files().get();
+  const absl::Status status =
+      internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
+  if (spare == Spare::kKeep || !absl::IsResourceExhausted(status)) {
+    return status;
+  }
+  // What another owner has set aside is not this one's to give.
+  CKPTDB_RETURN_IF_ERROR(lock_->Check());
+  if (!spare_.Release()) return status;
+  return internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
+}
+
+absl::Status Store::Impl::CheckRoomFor(const rocksdb::WriteBatch& batch,
+                                       Spare spare) const {
+  // In the log, and in the memory table's file.
+  constexpr uint64_t kCopies = 2;
+  return CheckRoom(internal::kRecordOverhead + kCopies * batch.GetDataSize(),
+                   spare);
+}
+
+// What was set aside may be back when there is room for it.
+void Store::Impl::SetSpareAside() const {
+  if (spare_.IsSetAside() || !lock_->Check().ok()) return;
+  const absl::StatusOr<uint64_t> free =
+      internal::FreeBytes(database_->files().get(), path_);
+  if (free.ok()) spare_.SetAside(*free);
 }
 
 absl::Status Store::Impl::WriteDurably(rocksdb::WriteBatch* batch) {
@@ -271,9 +309,9 @@ absl::Status Store::Impl::Delete(int64_t step) {
     return absl::FailedPreconditionError(
         absl::StrCat(path_, ": step ", step, " is pinned"));
   }
-  CKPTDB_RETURN_IF_ERROR(CheckRoom());
   rocksdb::WriteBatch batch;
   CKPTDB_RETURN_IF_ERROR(Retire(record, &batch));
+  CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, Spare::kUse));
   CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/true));
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
@@ -296,18 +334,18 @@ absl::Status Store::Impl::AddMetrics(int64_t step, const Metrics& metrics) {
 }
 
 absl::Status Store::Impl::ChangeRecord(
-    int64_t step, const std::function<void(StepRecord*)>& change) {
+    int64_t step, const std::function<void(StepRecord*)>& change, Spare spare) {
   const std::lock_guard<std::mutex> one_change(change_mutex_);
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, FindStep(step));
   StepRecord record = before;
   change(&record);
   if (record == before) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckRoom());
   rocksdb::WriteBatch batch;
   CKPTDB_RETURN_IF_ERROR(
       internal::FromRocks(batch.Put(database_->family(Family::kMeta),
                                     StepKey(step), EncodeStepRecord(record)),
                           "step record"));
+  CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, spare));
   CKPTDB_RETURN_IF_ERROR(WriteDurably(&batch));
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
   catalog_.PutStep(std::move(record));
@@ -323,7 +361,9 @@ absl::Status Store::Impl::SetUserMetadata(const UserMetadata& metadata) {
     root = catalog_.root;
   }
   root.user_metadata = metadata;
-  CKPTDB_RETURN_IF_ERROR(CheckRoom(EncodeRootRecord(root).size()));
+  constexpr uint64_t kCopies = 2;
+  CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead +
+                                   kCopies * EncodeRootRecord(root).size()));
   CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
   database_->NoteWatermark();
@@ -404,7 +444,9 @@ absl::Status Store::Pin(int64_t step) {
   return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = true; });
 }
 absl::Status Store::Unpin(int64_t step) {
-  return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = false; });
+  // A pinned step is freed by two calls.
+  return impl_->ChangeRecord(
+      step, [](StepRecord* r) { r->pinned = false; }, Impl::Spare::kUse);
 }
 absl::Status Store::Quarantine(int64_t step) {
   return impl_->ChangeRecord(step,

@@ -89,6 +89,11 @@ struct SweepResult {
   // Names the damaged file because of which no space of small saves comes back;
   // empty when there is none. What was removed is gone all the same.
   std::string damage;
+  // Names the space that is needed and free when the disk is too full to
+  // rewrite the small saves that stay, without which the space of those that
+  // were removed does not come back; empty when it is not. A later sweep does
+  // it.
+  std::string postponed;
 };
 
 class Store {
@@ -97,8 +102,8 @@ class Store {
   // once: a chdir, or a link on the way that is changed, does not move the
   // store. One owner at a time: a second one, of this process or another, by
   // this path or another, gets Unavailable with the holder's pid and host, also
-  // as kHolderPayload. DataLoss when files of records or small saves are damaged
-  // or missing, FailedPrecondition for a newer format, NotFound without
+  // as kHolderPayload. DataLoss when files of records or small saves are
+  // damaged or missing, FailedPrecondition for a newer format, NotFound without
   // create_if_missing. See BadFiles.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
@@ -176,7 +181,7 @@ class Store {
                                   const FoldOptions& options = {});
 
   // The step is gone on return; its space soon after. FailedPrecondition when
-  // it is pinned.
+  // it is pinned. Works on a full disk: see StoreOptions::spare_bytes.
   absl::Status Delete(int64_t step);
 
   // A pinned step is never retired or deleted. A quarantined one is never the
@@ -219,6 +224,7 @@ class Store {
   absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
 
   // Removes what nothing refers to, now; waits for the background sweep.
+  // Works on a full disk as Delete does.
   absl::StatusOr<SweepResult> Sweep();
   // The outcome of the last background sweep: an error stays until one
   // succeeds.

@@ -25,12 +25,16 @@
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/fold_parts.h"
 #include "ckptdb/db/owner_lock.h"
+#include "ckptdb/db/spare_space.h"
 #include "ckptdb/db/store.h"
 
 namespace ckptdb {
 
 namespace internal {
 
+// Room for a change of records besides what is in its batch: the MANIFEST, new
+// files, the blocks that they end in.
+inline constexpr uint64_t kRecordOverhead = uint64_t{256} << 10;
 // Room for a commit besides its entries.
 inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
 
@@ -80,8 +84,11 @@ class Store::Impl {
                                                             int64_t to);
   absl::Status Delete(int64_t step);
   // What `change` makes of the step's record; what LineageDigest covers stays.
+  // Whether a change may use the space that is set aside for what frees some.
+  enum class Spare { kKeep, kUse };
   absl::Status ChangeRecord(int64_t step,
-                            const std::function<void(StepRecord*)>& change);
+                            const std::function<void(StepRecord*)>& change,
+                            Spare spare = Spare::kKeep);
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
@@ -148,6 +155,7 @@ class Store::Impl {
   Impl(absl::string_view path, const StoreOptions& options);
 
   absl::Status OpenFolder();
+  absl::Status CheckRoomToOpen(rocksdb::FileSystem* files) const;
   // As another left it; NotFound when there is none. `bad`: around what tables
   // it is to be opened.
   absl::StatusOr<internal::Catalog> ReadDatabase(
@@ -156,8 +164,12 @@ class Store::Impl {
   absl::Status WhyNotOpen(const absl::Status& status) const;
   absl::Status NewRoot();
   absl::Status WriteRoot(const RootRecord& root);
-  // For a change of records, of which one has `bytes` of a user's.
-  absl::Status CheckRoom(uint64_t bytes = 0) const;
+  // ResourceExhausted unless `needed` bytes are free.
+  absl::Status CheckRoom(uint64_t needed, Spare spare = Spare::kKeep) const;
+  // For a batch of records.
+  absl::Status CheckRoomFor(const rocksdb::WriteBatch& batch,
+                            Spare spare = Spare::kKeep) const;
+  void SetSpareAside() const;
   // Changes of records, durable on return, also if the log is damaged later.
   absl::Status WriteDurably(rocksdb::WriteBatch* batch);
   void Pass(absl::string_view point) const;
@@ -185,6 +197,8 @@ class Store::Impl {
   absl::Status CheckStaged(const Version& version, const Progress& progress,
                            const StagedRank& staged) const;
   absl::Status CheckFiles(const StagedRank& staged) const;
+  // Of the entries of the commit's write batch, about.
+  static uint64_t BatchBytes(const Commit& commit);
   absl::Status AddRank(const StagedRank& staged, Commit* commit) const;
   absl::Status AddRetired(const Progress& progress, const PublishSpec& spec,
                           Commit* commit) const;
@@ -227,12 +241,14 @@ class Store::Impl {
       const StepRecord& step);
   absl::Status Free(const Garbage& garbage);
   absl::Status Forget(const Garbage& garbage);
-  absl::StatusOr<std::string> CompactAway(const std::vector<Version>& versions);
+  absl::Status CompactAway(const std::vector<Version>& versions,
+                           SweepResult* result);
   absl::Status CleanStaging();
 
   const std::string path_;
   const StoreOptions options_;
   const std::shared_ptr<Environment> environment_;
+  const internal::SpareSpace spare_;
   std::unique_ptr<internal::OwnerLock> lock_;
   std::unique_ptr<internal::Database> database_;
   std::string uuid_;

@@ -95,8 +95,10 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Forget(garbage));
   if (thorough && !garbage.versions.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(result.damage, CompactAway(garbage.versions));
+    CKPTDB_RETURN_IF_ERROR(CompactAway(garbage.versions, &result));
   }
+  SetSpareAside();
+  CKPTDB_RETURN_IF_ERROR(database_->ResumeCompactions());
   Pass(point::kSweepDone);
   {
     const std::lock_guard<std::mutex> lock(sweeper_mutex_);
@@ -140,6 +142,7 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   // A retirement that only the log knows may be lost with it; the data may
   // not be gone by then.
   if (flush) {
+    CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead, Spare::kUse));
     CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
     database_->NoteWatermark();
   }
@@ -253,6 +256,10 @@ absl::Status Store::Impl::Free(const Garbage& garbage) {
   });
   KeyRanges all = ranges;
   all.insert(all.end(), garbage.gaps.begin(), garbage.gaps.end());
+  // The MANIFEST grows before files go.
+  if (!all.empty()) {
+    CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead, Spare::kUse));
+  }
   CKPTDB_RETURN_IF_ERROR(database_->DeleteFiles(all));
   CKPTDB_RETURN_IF_ERROR(database_->DeleteLeftovers(ranges));
   return CleanStaging();
@@ -307,7 +314,7 @@ absl::Status Store::Impl::Forget(const Garbage& garbage) {
   }
   CKPTDB_RETURN_IF_ERROR(internal::FromRocks(status, "sweep batch"));
   if (garbage.versions.empty()) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckRoom());
+  CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, Spare::kUse));
   CKPTDB_RETURN_IF_ERROR(database_->Write(&batch, /*sync=*/false));
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
@@ -321,17 +328,26 @@ absl::Status Store::Impl::Forget(const Garbage& garbage) {
   return absl::OkStatus();
 }
 
-// Returns the damage that kept it from being done.
-absl::StatusOr<std::string> Store::Impl::CompactAway(
-    const std::vector<Version>& versions) {
+// Damage, and a disk that is too full to rewrite what stays, are in the result.
+absl::Status Store::Impl::CompactAway(const std::vector<Version>& versions,
+                                      SweepResult* result) {
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta, Family::kInline}));
   const auto [first, last] =
       std::minmax_element(versions.begin(), versions.end());
-  const absl::Status compacted = database_->Compact(
-      Family::kInline, VersionPrefix(*first), VersionEnd(*last));
-  if (absl::IsDataLoss(compacted)) return std::string(compacted.message());
-  CKPTDB_RETURN_IF_ERROR(compacted);
-  return std::string();
+  absl::Status compacted = CheckRoom(internal::kRecordOverhead +
+                                     database_->TableBytes(Family::kInline));
+  if (compacted.ok()) {
+    compacted = database_->Compact(Family::kInline, VersionPrefix(*first),
+                                   VersionEnd(*last));
+  }
+  if (absl::IsDataLoss(compacted)) {
+    result->damage = std::string(compacted.message());
+  } else if (absl::IsResourceExhausted(compacted)) {
+    result->postponed = std::string(compacted.message());
+  } else {
+    return compacted;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Usage> Store::Impl::GetUsage() {

@@ -32,6 +32,10 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
   if (!swept.damage.empty()) {
     *out << "inline bytes stay where they are: " << swept.damage << '\n';
   }
+  if (!swept.postponed.empty()) {
+    *out << "inline bytes come back with a later sweep: " << swept.postponed
+         << '\n';
+  }
 }
 
 void SetSwept(const SweepResult& swept, Json* json) {
@@ -45,6 +49,7 @@ void SetSwept(const SweepResult& swept, Json* json) {
     (*json)["quarantined"].push_back(ToJson(version));
   }
   (*json)["damage"] = swept.damage;
+  (*json)["postponed"] = swept.postponed;
 }
 
 }  // namespace ckptdb::tool

@@ -5,6 +5,8 @@
 //   db_child own STORE             opens the store; for each line of input
 //                                  saves, removes, pins and unpins, or sweeps:
 //                                  "save 7", "rm 7", "touch 7", "gc"
+//   db_child fill tmpfs|ext4 FOLDER
+//                                  see full_volume.h
 //   db_child stage STORE RANK      input: a ticket; output: the staged rank of
 //                                  ChildContent(RANK)
 //   db_child lease STORE STEP      opens the step of a reader; for each line
@@ -20,13 +22,9 @@
 // file system that grants every lock, and "--mounts FROM TO FROM TO" binds two
 // folders in a name space of its own, Unimplemented where it may not.
 #include <grp.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -40,8 +38,10 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/child_content.h"
+#include "ckptdb/tests/db/full_volume.h"
 #include "ckptdb/tests/db/grants_every_lock.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/name_space.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -151,27 +151,6 @@ absl::Status GiveUpRights() {
   return absl::OkStatus();
 }
 
-absl::Status Bind(const std::string& from, const std::string& to) {
-  if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("cannot bind ", to, ": ", std::strerror(errno)));
-}
-
-// As root of the machine, or else of a name space of users.
-absl::Status EnterNameSpace() {
-  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
-    return absl::UnimplementedError(
-        absl::StrCat("no name space of mounts: ", std::strerror(errno)));
-  }
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("no private mounts: ", std::strerror(errno)));
-}
-
 absl::Status Run(std::vector<std::string> arguments) {
   StoreOptions options;
   if (!arguments.empty() && arguments[0] == "--grants-locks") {
@@ -180,8 +159,8 @@ absl::Status Run(std::vector<std::string> arguments) {
   }
   if (!arguments.empty() && arguments[0] == "--mounts") {
     CKPTDB_RETURN_IF_ERROR(EnterNameSpace());
-    CKPTDB_RETURN_IF_ERROR(Bind(arguments.at(1), arguments.at(2)));
-    CKPTDB_RETURN_IF_ERROR(Bind(arguments.at(3), arguments.at(4)));
+    CKPTDB_RETURN_IF_ERROR(BindFolder(arguments.at(1), arguments.at(2)));
+    CKPTDB_RETURN_IF_ERROR(BindFolder(arguments.at(3), arguments.at(4)));
     arguments.erase(arguments.begin(), arguments.begin() + 5);
   }
   if (!arguments.empty() && arguments[0] == "--nobody") {
@@ -193,6 +172,7 @@ absl::Status Run(std::vector<std::string> arguments) {
     return Hold({arguments.begin() + 1, arguments.end()});
   }
   if (command == "own") return Own(arguments.at(1), options);
+  if (command == "fill") return FillVolume(arguments.at(1), arguments.at(2));
   if (command == "steps") return ListSteps(arguments.at(1));
   if (command == "stage") {
     return StageRank(arguments.at(1),
