@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include "ckptdb/db/disk_file_system.h"
+
 namespace ckptdb {
 namespace {
 
@@ -15,9 +17,10 @@ int64_t WallMicros() {
 }  // namespace
 
 std::shared_ptr<Environment> Environment::Default() {
-  static const auto* const kShared =
-      new std::shared_ptr<Environment>(std::make_shared<Environment>(
-          rocksdb::FileSystem::Default(), WallMicros, /*on_disk=*/true));
+  static const auto* const kShared = new std::shared_ptr<Environment>(
+      std::make_shared<Environment>(std::make_shared<internal::DiskFileSystem>(
+                                        rocksdb::FileSystem::Default()),
+                                    WallMicros, /*on_disk=*/true));
   return *kShared;
 }
 

@@ -135,7 +135,16 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
     return absl::InvalidArgumentError(
         absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
   }
-  std::unique_ptr<Impl> impl(new Impl(path, options));
+  if (options.lease_ms > kMaxLeaseMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease of ", options.lease_ms,
+                     " ms is too long; the limit is ", kMaxLeaseMs, " ms"));
+  }
+  const bool on_disk =
+      options.environment == nullptr || options.environment->on_disk();
+  const std::string real =
+      on_disk ? internal::CanonicalPath(path) : std::string(path);
+  std::unique_ptr<Impl> impl(new Impl(real, options));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
   return impl;
 }

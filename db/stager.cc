@@ -34,7 +34,9 @@ class RankStager {
  public:
   RankStager(absl::string_view store, const Ticket& ticket,
              const StageOptions& options, const StageCopies& copies)
-      : store_(store),
+      : store_(options.environment == nullptr || options.environment->on_disk()
+                   ? internal::CanonicalPath(store)
+                   : std::string(store)),
         ticket_(ticket),
         options_(options),
         copies_(copies),

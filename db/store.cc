@@ -1,8 +1,6 @@
 #include "ckptdb/db/store.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +29,11 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
     absl::string_view path, const StoreOptions& options) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
-  std::unique_ptr<Impl> impl(new Impl(path, options));
+  const bool on_disk =
+      options.environment == nullptr || options.environment->on_disk();
+  const std::string real =
+      on_disk ? internal::CanonicalPath(path) : std::string(path);
+  std::unique_ptr<Impl> impl(new Impl(real, options));
   CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
   const absl::Status opened = impl->OpenDatabase();
   if (!opened.ok()) return impl->WhyNotOpen(opened);
@@ -52,14 +54,6 @@ Store::Impl::~Impl() {
   if (sweeper_.joinable()) sweeper_.join();
 }
 
-// The lock is the folder's, by whatever path a second owner comes to it.
-std::string Store::Impl::RealPath() const {
-  if (!environment_->on_disk()) return path_;
-  std::error_code error;
-  const auto real = std::filesystem::canonical(path_, error);
-  return error ? path_ : real.string();
-}
-
 absl::Status Store::Impl::OpenFolder() {
   const auto files = std::make_shared<internal::GuardedFileSystem>(
       environment_->file_system(),
@@ -72,8 +66,9 @@ absl::Status Store::Impl::OpenFolder() {
     return absl::NotFoundError(absl::StrCat("no store at \"", path_, "\""));
   }
   CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), path_));
-  CKPTDB_ASSIGN_OR_RETURN(lock_,
-                          internal::OwnerLock::Acquire(files, RealPath()));
+  // The lock is the folder's, by whatever path a second owner comes to it: it
+  // is canonical by now.
+  CKPTDB_ASSIGN_OR_RETURN(lock_, internal::OwnerLock::Acquire(files, path_));
   for (const std::string& folder :
        {internal::DatabasePath(path_), internal::StagingPath(path_),
         internal::LeasesPath(path_)}) {
@@ -450,6 +445,7 @@ absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
 
 absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }
 absl::Status Store::sweep_status() const { return impl_->sweep_status(); }
+std::vector<UnsweptEntry> Store::unswept() const { return impl_->unswept(); }
 absl::StatusOr<Usage> Store::GetUsage() const { return impl_->GetUsage(); }
 
 }  // namespace ckptdb

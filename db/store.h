@@ -89,6 +89,8 @@ struct SweepResult {
   // Names the damaged file because of which no space of small saves comes back;
   // empty when there is none. What was removed is gone all the same.
   std::string damage;
+  // What is left in the folders that are swept, by path: see Store::unswept.
+  std::vector<UnsweptEntry> unswept;
 };
 
 class Store {
@@ -220,6 +222,11 @@ class Store {
   // The outcome of the last background sweep: an error stays until one
   // succeeds.
   absl::Status sweep_status() const;
+  // What the last sweep has passed over, in the background or not: entries of
+  // staging/ and leases/ that are nothing of the store's, which stay, and those
+  // that could not be removed, which the next sweep tries again. Neither keeps
+  // a sweep from removing all else, and neither is in sweep_status.
+  std::vector<UnsweptEntry> unswept() const;
 
   absl::StatusOr<Usage> GetUsage() const;
 

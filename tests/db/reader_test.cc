@@ -396,8 +396,9 @@ class AsNobody {
 
 TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   const std::string folder = path() + "/leases";
-  const std::string lease = folder + "/hidden";
-  const std::string on_its_way = folder + "/another.tmp";
+  const std::string lease = folder + "/01234567-89ab-cdef-0123-456789abcdef";
+  const std::string on_its_way =
+      folder + "/11234567-89ab-cdef-0123-456789abcdef.tmp";
   { std::ofstream(on_its_way) << "on its way"; }
   chmod(on_its_way.c_str(), 0);
   { std::ofstream(lease) << "hidden"; }
@@ -406,8 +407,8 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   }
   chmod(lease.c_str(), 0);
   const auto read = [&] {
-    return internal::ReadLeases(rocksdb::FileSystem::Default().get(), path(), 0,
-                                /*remove_expired=*/false)
+    return internal::ReadLeases(Environment::Default()->file_system().get(),
+                                path(), 0, /*remove_expired=*/false)
         .status();
   };
   const auto denied = [](const std::string& what) {
