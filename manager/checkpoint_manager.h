@@ -196,7 +196,8 @@ struct ManagerOptions {
   // it, and of one that failed and was tolerated, on each rank; on the owner of
   // each of Store::BadFiles, and, once each, of what the policy of retention
   // warns of, of sweeps that fail, and of each of Store::unswept, after the
-  // save during which that came up. By the thread that calls the manager. Default: a line on stderr.
+  // save during which that came up. By the thread that calls the manager.
+  // Default: a line on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.

@@ -7,10 +7,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -27,9 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -119,14 +119,30 @@ TEST_F(UnsweptTest, ABackgroundSweepTellsOfItToo) {
   KeepSome();
   fs::create_directories(In("staging/70"));
   Write(In("staging/70/stuck"), "immutable");
+  std::mutex mutex;
+  std::condition_variable passed;
+  int sweeps = 0;
   options_.background_sweep = true;
+  options_.on_point = [&](absl::string_view at) {
+    if (at != point::kSweepMarked) return;
+    const std::lock_guard<std::mutex> lock(mutex);
+    ++sweeps;
+    passed.notify_all();
+  };
+  const auto await_sweep = [&](int number) {
+    std::unique_lock<std::mutex> lock(mutex);
+    return passed.wait_for(lock, std::chrono::seconds(60),
+                           [&] { return sweeps >= number; });
+  };
   Reopen();
-  for (int i = 0; i < 1000 && store_->unswept().empty(); ++i) {
-    usleep(10'000);
-  }
+  ASSERT_TRUE(await_sweep(1));
+  // The next one begins when that one has ended.
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_TRUE(await_sweep(2));
   EXPECT_THAT(store_->unswept(),
               ElementsAre(IsUnswept("staging/70", "not permitted", false)));
   EXPECT_OK(store_->sweep_status());
+  store_.reset();
 }
 
 TEST_F(UnsweptTest, WhatIsNotTheStoresStaysAndIsTold) {
