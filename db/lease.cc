@@ -34,13 +34,17 @@ Use UseOfTemporary(const Entry& entry, int64_t now_micros) {
   return IsAbandoned(entry, now_micros) ? Use::kRemoved : Use::kNothing;
 }
 
-bool Lasts(const Lease& lease, const Entry& entry, int64_t now_micros) {
+constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
+
+int64_t WrittenMicros(const Entry& entry) {
   constexpr int64_t kMicros = 1'000'000;
-  constexpr int64_t kLongest = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
-  const int64_t written = std::min(entry.modified_s, INT64_MAX / kMicros / 2);
-  const int64_t latest = std::max(written * kMicros, now_micros);
+  return std::min(entry.modified_s, INT64_MAX / kMicros / 2) * kMicros;
+}
+
+bool Lasts(const Lease& lease, const Entry& entry, int64_t now_micros) {
+  const int64_t latest = std::max(WrittenMicros(entry), now_micros);
   return lease.expires_at_micros > now_micros &&
-         lease.expires_at_micros - kLongest <= latest;
+         lease.expires_at_micros - kLongestMicros <= latest;
 }
 
 absl::StatusOr<Use> UseOfLease(rocksdb::FileSystem* files,
@@ -50,6 +54,11 @@ absl::StatusOr<Use> UseOfLease(rocksdb::FileSystem* files,
   const absl::StatusOr<std::string> bytes = ReadFile(files, path);
   if (absl::IsNotFound(bytes.status())) return Use::kNothing;
   if (absl::IsFailedPrecondition(bytes.status())) return Use::kRemoved;
+  // Whatever it says, it was not renewed for longer than any lease lasts.
+  if (absl::IsPermissionDenied(bytes.status()) &&
+      now_micros - kLongestMicros > WrittenMicros(entry)) {
+    return Use::kRemoved;
+  }
   CKPTDB_RETURN_IF_ERROR(bytes.status());
   absl::StatusOr<Lease> decoded = DecodeLease(*bytes);
   if (!decoded.ok() || !Lasts(*decoded, entry, now_micros)) {

@@ -31,7 +31,8 @@ bool IsLeaseName(absl::string_view name);
 // Readers replace their files in one step, so one that does not decode, or is
 // no regular file, holds nothing; so does one that ends more than kMaxLeaseMs
 // and kMaxClockSkewMs after it was written, and after now. A lease that cannot
-// be read may hold anything: it is an error that names it.
+// be read may hold anything, unless it was written longer ago than that: it is
+// an error that names it.
 //
 // With `remove_expired` those that hold nothing are removed, and so are links
 // and what is left of a lease that was not written to its end.

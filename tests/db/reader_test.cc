@@ -406,9 +406,10 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     chmod(way.c_str(), 0755);
   }
   chmod(lease.c_str(), 0);
-  const auto read = [&] {
+  const auto read = [&](int64_t now_micros = 0) {
     return internal::ReadLeases(Environment::Default()->file_system().get(),
-                                path(), 0, /*remove_expired=*/false)
+                                path(), now_micros,
+                                /*remove_expired=*/false)
         .status();
   };
   const auto denied = [](const std::string& what) {
@@ -418,6 +419,12 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     EXPECT_THAT(read(), denied(lease));
+    // Of a reader that would have renewed it by then.
+    constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
+    constexpr int64_t kMinuteMicros = 60'000'000;
+    const int64_t ends = Environment::Default()->NowMicros() + kLongestMicros;
+    EXPECT_THAT(read(ends - kMinuteMicros), denied(lease));
+    EXPECT_OK(read(ends + kMinuteMicros));
   }
   chmod(lease.c_str(), 0644);
   {
