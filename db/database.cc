@@ -45,6 +45,7 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
                             absl::StrContains(text, "Can't access") &&
                             absl::StrContains(text, "IO error") &&
                             !absl::StrContains(text, "No such file");
+  if (absl::IsFailedPrecondition(error)) return error;
   if (status.IsInvalidArgument() || out_of_reach) {
     return absl::UnavailableError(text);
   }
@@ -162,6 +163,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   for (int i = 0; i < kTries; ++i) {
     opened = TryFollower(store, environment, direct_reads, bad, &changed);
     if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
+    // No owner makes what is not of a store, or of another format.
+    if (absl::IsFailedPrecondition(opened.status())) return opened;
     // A file that the owner makes is not at once of the mode that it shall be.
     denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
     if (denied == kDenied) return opened;

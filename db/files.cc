@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
+
+constexpr absl::string_view kTemporary = ".tmp";
 
 using rocksdb::FileSystem;
 using rocksdb::IOOptions;
@@ -48,18 +53,44 @@ absl::StatusOr<bool> IsFolder(FileSystem* files, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(FileSystem* files,
-                                     const std::string& path) {
+absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
+  const std::string text = absl::StrCat("looking at \"", path, "\"");
+  Entry entry;
+  if (files->CheckedCast<DiskFileSystem>() != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(DiskFileSystem::LookAt(path, &entry), text));
+    return entry;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
+  uint64_t modified_s = 0;
+  rocksdb::IOStatus status =
+      files->GetFileModificationTime(path, IOOptions(), &modified_s, nullptr);
+  if (status.ok() && !folder) {
+    status = files->GetFileSize(path, IOOptions(), &entry.bytes, nullptr);
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocks(status, text));
+  entry.kind = folder ? EntryKind::kFolder : EntryKind::kFile;
+  entry.modified_s = static_cast<int64_t>(modified_s);
+  return entry;
+}
+
+absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
+                                     uint64_t max_bytes) {
+  constexpr uint64_t kAtOnce = uint64_t{64} << 10;
   std::unique_ptr<rocksdb::FSSequentialFile> file;
   rocksdb::IOStatus status =
       files->NewSequentialFile(path, rocksdb::FileOptions(), &file, nullptr);
   std::string bytes;
-  std::string scratch(size_t{64} << 10, '\0');
+  std::string scratch(kAtOnce, '\0');
   while (status.ok()) {
     rocksdb::Slice part;
     status =
         file->Read(scratch.size(), IOOptions(), &part, scratch.data(), nullptr);
     if (status.ok() && part.empty()) return bytes;
+    if (part.size() > max_bytes - bytes.size()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("\"", path, "\" has more than ", max_bytes, " bytes"));
+    }
     bytes.append(part.data(), part.size());
   }
   return FromRocks(status, absl::StrCat("reading \"", path, "\""));
@@ -67,13 +98,30 @@ absl::StatusOr<std::string> ReadFile(FileSystem* files,
 
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync) {
-  const std::string temporary = absl::StrCat(path, ".tmp");
-  CKPTDB_RETURN_IF_ERROR(WriteFile(files, temporary, bytes, sync));
-  CKPTDB_RETURN_IF_ERROR(
-      FromRocks(files->RenameFile(temporary, path, IOOptions(), nullptr),
-                absl::StrCat("renaming to \"", path, "\"")));
-  if (!sync) return absl::OkStatus();
-  return SyncFolder(files, ParentFolder(path));
+  std::random_device random;
+  const uint64_t number = (uint64_t{random()} << 32) | random();
+  const std::string temporary =
+      absl::StrCat(path, ".", absl::Hex(number, absl::kZeroPad16), kTemporary);
+  absl::Status status = WriteFile(files, temporary, bytes, sync);
+  if (status.ok()) {
+    status = FromRocks(files->RenameFile(temporary, path, IOOptions(), nullptr),
+                       absl::StrCat("renaming to \"", path, "\""));
+  }
+  if (!status.ok()) {
+    // A sweep removes it otherwise.
+    files->DeleteFile(temporary, IOOptions(), nullptr).PermitUncheckedError();
+    return status;
+  }
+  return sync ? SyncFolder(files, ParentFolder(path)) : status;
+}
+
+bool IsTemporaryName(absl::string_view name) {
+  return absl::EndsWith(name, kTemporary);
+}
+
+bool IsAbandoned(const Entry& entry, int64_t now_micros) {
+  return std::llabs(now_micros / 1'000'000 - entry.modified_s) >
+         kTemporarySeconds;
 }
 
 absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
@@ -137,45 +185,62 @@ absl::Status RemoveFile(FileSystem* files, const std::string& path) {
 }
 
 absl::Status RemoveTree(FileSystem* files, const std::string& path) {
-  CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, path));
-  if (!exists) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
-  for (const std::string& name : names) {
-    const std::string child = absl::StrCat(path, "/", name);
-    // Others may be removing the same: a commit what it staged, and the sweep.
-    const absl::StatusOr<bool> folder = IsFolder(files, child);
-    if (absl::IsNotFound(folder.status())) continue;
-    CKPTDB_RETURN_IF_ERROR(folder.status());
-    CKPTDB_RETURN_IF_ERROR(*folder ? RemoveTree(files, child)
-                                   : RemoveFile(files, child));
+  // Others may be writing or removing there: a stager, a commit what it staged.
+  constexpr int kTries = 3;
+  absl::Status removed;
+  for (int i = 0; i < kTries; ++i) {
+    const absl::StatusOr<Entry> entry = LookAt(files, path);
+    if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+    CKPTDB_RETURN_IF_ERROR(entry.status());
+    if (entry->kind == EntryKind::kMountPoint) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("\"", path, "\" is a mount point"));
+    }
+    if (entry->kind != EntryKind::kFolder) return RemoveFile(files, path);
+    CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+    for (const std::string& name : names) {
+      removed.Update(RemoveTree(files, absl::StrCat(path, "/", name)));
+    }
+    CKPTDB_RETURN_IF_ERROR(removed);
+    const absl::Status last =
+        FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
+                  absl::StrCat("removing folder \"", path, "\""));
+    if (last.ok() || absl::IsNotFound(last)) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const auto left, ListFolder(files, path));
+    if (left.empty()) return last;
   }
-  const absl::Status removed =
-      FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
-                absl::StrCat("removing folder \"", path, "\""));
-  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+  return absl::UnavailableError(
+      absl::StrCat("\"", path, "\" is still being written to"));
 }
 
-absl::StatusOr<uint64_t> TreeBytes(FileSystem* files, const std::string& path) {
-  uint64_t bytes = 0;
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
-  for (const std::string& name : names) {
-    const std::string child = absl::StrCat(path, "/", name);
-    // What is gone by now, in a live store, takes no space.
-    const absl::StatusOr<bool> folder = IsFolder(files, child);
-    if (absl::IsNotFound(folder.status())) continue;
-    CKPTDB_RETURN_IF_ERROR(folder.status());
-    uint64_t size = 0;
-    if (*folder) {
-      CKPTDB_ASSIGN_OR_RETURN(size, TreeBytes(files, child));
-    } else if (const auto status =
-                   files->GetFileSize(child, IOOptions(), &size, nullptr);
-               !status.ok() && !status.IsPathNotFound() &&
-               !status.IsNotFound()) {
-      return FromRocks(status, absl::StrCat("size of \"", child, "\""));
+namespace {
+
+void VisitBelow(FileSystem* files, const std::string& root,
+                const std::string& below, const VisitEntry& visit) {
+  const std::string path =
+      below.empty() ? root : absl::StrCat(root, "/", below);
+  const absl::StatusOr<std::vector<std::string>> names =
+      ListFolder(files, path);
+  if (!names.ok()) return visit(below, names.status());
+  for (const std::string& name : *names) {
+    const std::string child =
+        below.empty() ? name : absl::StrCat(below, "/", name);
+    const absl::StatusOr<Entry> entry =
+        LookAt(files, absl::StrCat(root, "/", child));
+    if (absl::IsNotFound(entry.status())) continue;
+    visit(child, entry);
+    if (entry.ok() && (entry->kind == EntryKind::kFolder ||
+                       entry->kind == EntryKind::kMountPoint)) {
+      VisitBelow(files, root, child, visit);
     }
-    bytes += size;
   }
-  return bytes;
+}
+
+}  // namespace
+
+void VisitTree(FileSystem* files, const std::string& path,
+               const VisitEntry& visit) {
+  VisitBelow(files, path, "", visit);
 }
 
 absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {

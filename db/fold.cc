@@ -1,6 +1,7 @@
 // Folding: the chain of a step becomes base runs of the same step, under an
 // attempt of its own. docs/design.md, "Fold".
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -34,11 +35,13 @@ absl::StatusOr<Version> Store::Impl::BeginFold(const StepRecord& step) {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     for (const auto& [number, record] : catalog_.attempts) {
       if (IsFoldOf(record, step) && !bulk.contains(record.version)) {
+        folding_ = record.version;
         return record.version;
       }
     }
     attempt.version = {step.version.step, catalog_.root.next_attempt++};
     catalog_.attempts[attempt.version.attempt] = attempt;
+    folding_ = attempt.version;
   }
   CKPTDB_RETURN_IF_ERROR(WriteAttempt(attempt, /*sync=*/true));
   Pass(point::kBegun);
@@ -57,11 +60,28 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
   const std::lock_guard<std::mutex> fold(fold_mutex_);
   const StepReader::Impl* impl = nullptr;
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, OpenStep(step, &impl));
+  if (impl->record().kind == StepKind::kFull) {
+    FoldResult result;
+    result.version = impl->record().version;
+    return result;
+  }
+  // What it writes is not swept before it has stopped writing, also when its
+  // step is deleted meanwhile.
+  std::shared_ptr<void> writing(nullptr, [this](void*) {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    folding_.reset();
+  });
+  absl::StatusOr<FoldResult> result = FoldOpened(*impl, options);
+  writing.reset();
+  if (absl::IsAborted(result.status())) RequestSweep();
+  return result;
+}
+
+absl::StatusOr<FoldResult> Store::Impl::FoldOpened(const StepReader::Impl& step,
+                                                   const FoldOptions& options) {
   FoldResult result;
-  result.version = impl->record().version;
-  if (impl->record().kind == StepKind::kFull) return result;
   internal::FoldTarget target;
-  CKPTDB_ASSIGN_OR_RETURN(target.version, BeginFold(impl->record()));
+  CKPTDB_ASSIGN_OR_RETURN(target.version, BeginFold(step.record()));
   target.store = path_;
   target.uuid = uuid_;
   target.files = database_->files();
@@ -74,13 +94,13 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
         internal::TakesDirectWrites(target.files.get(), folder));
   }
   Pass(point::kStaging);
-  internal::FoldParts parts(*impl, target, options);
+  internal::FoldParts parts(step, target, options);
   CKPTDB_RETURN_IF_ERROR(parts.Run());
   Pass(point::kStaged);
   result.folded = true;
   result.parts = parts.count();
   result.parts_resumed = parts.resumed();
-  return PublishFold(impl->record().version, target.version, parts, result);
+  return PublishFold(step.record().version, target.version, parts, result);
 }
 
 absl::StatusOr<FoldResult> Store::Impl::PublishFold(

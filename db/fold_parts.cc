@@ -159,7 +159,7 @@ bool FoldParts::HasFiles(const StagedRank& staged) const {
 // None when the part is to be done, for whatever reason.
 std::optional<StagedRank> FoldParts::ReadNote(size_t part) const {
   const absl::StatusOr<std::string> bytes =
-      ReadFile(target_.files.get(), NotePath(part));
+      ReadFile(target_.files.get(), NotePath(part), kMaxRecordBytes);
   if (!bytes.ok()) return std::nullopt;
   absl::StatusOr<StagedRank> staged = DecodeStagedRank(*bytes);
   if (!staged.ok() || staged->uuid != target_.uuid ||

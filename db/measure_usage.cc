@@ -6,6 +6,7 @@
 
 #include "ckptdb/db/borrowed.h"
 #include "ckptdb/db/files.h"
+#include "ckptdb/db/folder_usage.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/schema/status.h"
 
@@ -98,9 +99,10 @@ class Measurer {
     }
     AddOthers();
     usage_.names = names_.Take();
-    CKPTDB_ASSIGN_OR_RETURN(usage_.disk_bytes,
-                            TreeBytes(database_.files().get(), store_));
-    CKPTDB_ASSIGN_OR_RETURN(usage_.free_bytes,
+    MeasureFolder(
+        database_.files().get(), store_,
+        [this](uint32_t attempt) { return IsInProgress(attempt); }, &usage_);
+    CKPTDB_ASSIGN_OR_RETURN(usage_.available_bytes,
                             FreeBytes(database_.files().get(), store_));
     return std::move(usage_);
   }
@@ -173,6 +175,14 @@ class Measurer {
     for (const auto& [version, bytes] : bulk) {
       usage_.others.push_back({version, Why::kQuarantined, bytes});
     }
+  }
+
+  // A save that was begun after the catalog was taken is in progress as well.
+  bool IsInProgress(uint32_t attempt) const {
+    if (attempt >= catalog_.root.next_attempt) return true;
+    const auto found = catalog_.attempts.find(attempt);
+    return found != catalog_.attempts.end() &&
+           WhyOf(found->second) == Why::kBegun;
   }
 
   Why WhyOf(const AttemptRecord& record) const {

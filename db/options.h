@@ -84,9 +84,14 @@ struct StoreOptions {
   std::shared_ptr<Environment> environment = {};
 };
 
+// A week: the longest lease. A sweep takes one that ends more than
+// kMaxClockSkewMs after that for one of a clock that is wrong, and removes it.
+inline constexpr int64_t kMaxLeaseMs = int64_t{7} * 24 * 3600 * 1000;
+inline constexpr int64_t kMaxClockSkewMs = int64_t{24} * 3600 * 1000;
+
 struct ReaderOptions {
   // How long a lease lasts when it is not renewed: how long the steps of a
-  // reader that died stay. Default: 60 s.
+  // reader that died stay. At most kMaxLeaseMs. Default: 60 s.
   int64_t lease_ms = 60'000;
 
   // As in StoreOptions.

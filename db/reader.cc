@@ -138,6 +138,11 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
     return absl::InvalidArgumentError(
         absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
   }
+  if (options.lease_ms > kMaxLeaseMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease of ", options.lease_ms,
+                     " ms is too long; the limit is ", kMaxLeaseMs, " ms"));
+  }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
   return impl;

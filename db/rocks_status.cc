@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "ckptdb/db/disk_folder.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -20,8 +21,13 @@ bool Says(const rocksdb::Status& status, int error) {
                            absl::AsciiStrToLower(std::strerror(error)));
 }
 
+bool IsNotOfAStore(const rocksdb::Status& status) {
+  return absl::StrContains(status.ToString(), kNotOfAStore);
+}
+
 absl::StatusCode CodeOf(const rocksdb::Status& status) {
   if (status.IsNoSpace()) return absl::StatusCode::kResourceExhausted;
+  if (IsNotOfAStore(status)) return absl::StatusCode::kFailedPrecondition;
   if (status.IsPathNotFound() || status.IsNotFound()) {
     return absl::StatusCode::kNotFound;
   }
@@ -30,8 +36,11 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   if (status.IsIOError() && (Says(status, EACCES) || Says(status, EPERM))) {
     return absl::StatusCode::kPermissionDenied;
   }
-  if (status.IsIOError() && Says(status, ENOTDIR)) {
+  if (status.IsIOError() && (Says(status, ENOTDIR) || Says(status, EFBIG))) {
     return absl::StatusCode::kFailedPrecondition;
+  }
+  if (status.IsIOError() && Says(status, ENAMETOOLONG)) {
+    return absl::StatusCode::kInvalidArgument;
   }
   if (status.IsIOError() || status.IsBusy() || status.IsTryAgain() ||
       status.IsShutdownInProgress() || status.IsTimedOut()) {

@@ -16,7 +16,9 @@ namespace ckptdb::internal {
 
 // Of a write, or of the file system. No space is ResourceExhausted, a missing
 // path NotFound, damage DataLoss, no right to a path PermissionDenied, a file
-// where a folder must be FailedPrecondition, any other I/O error Unavailable.
+// where a folder must be, a link, a FIFO and a file that is too large
+// FailedPrecondition, a name that is too long InvalidArgument, any other I/O
+// error Unavailable.
 absl::Status FromRocks(const rocksdb::Status& status,
                        absl::string_view context);
 

@@ -10,6 +10,9 @@
 
 namespace ckptdb::internal {
 
+// Its name in the store's folder.
+inline constexpr char kSpareName[] = "SPARE";
+
 // A file of the machine that is there to be removed. Thread-safe.
 class SpareSpace {
  public:

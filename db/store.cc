@@ -26,7 +26,7 @@ Store::Impl::Impl(absl::string_view path, const StoreOptions& options)
       environment_(options.environment != nullptr ? options.environment
                                                   : Environment::Default()),
       // Not on file systems that are not the machine's.
-      spare_(absl::StrCat(path_, "/SPARE"),
+      spare_(absl::StrCat(path_, "/", internal::kSpareName),
              environment_->on_disk() ? options.spare_bytes : 0,
              options.file_mode) {}
 
@@ -484,6 +484,7 @@ absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
 
 absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }
 absl::Status Store::sweep_status() const { return impl_->sweep_status(); }
+std::vector<UnsweptEntry> Store::unswept() const { return impl_->unswept(); }
 absl::StatusOr<Usage> Store::GetUsage() const { return impl_->GetUsage(); }
 
 }  // namespace ckptdb

@@ -94,6 +94,8 @@ struct SweepResult {
   // were removed does not come back; empty when it is not. A later sweep does
   // it.
   std::string postponed;
+  // What is left in the folders that are swept, by path: see Store::unswept.
+  std::vector<UnsweptEntry> unswept;
 };
 
 class Store {
@@ -229,6 +231,11 @@ class Store {
   // The outcome of the last background sweep: an error stays until one
   // succeeds.
   absl::Status sweep_status() const;
+  // What the last sweep has passed over, in the background or not: entries of
+  // staging/ and leases/ that are nothing of the store's, which stay, and those
+  // that could not be removed, which the next sweep tries again. Neither keeps
+  // a sweep from removing all else, and neither is in sweep_status.
+  std::vector<UnsweptEntry> unswept() const;
 
   absl::StatusOr<Usage> GetUsage() const;
 

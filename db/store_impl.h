@@ -109,6 +109,7 @@ class Store::Impl {
   // sweep.cc
   absl::StatusOr<SweepResult> Sweep();
   absl::Status sweep_status() const;
+  std::vector<UnsweptEntry> unswept() const;
   absl::StatusOr<Usage> GetUsage();
 
  private:
@@ -150,6 +151,7 @@ class Store::Impl {
     // else refers to.
     std::vector<std::pair<std::string, std::string>> gaps;
     bool leased = false;  // some of it waits for a lease to end
+    std::vector<UnsweptEntry> unswept;
   };
 
   Impl(absl::string_view path, const StoreOptions& options);
@@ -215,6 +217,8 @@ class Store::Impl {
   // fold.cc
   static bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step);
   absl::StatusOr<Version> BeginFold(const StepRecord& step);
+  absl::StatusOr<FoldResult> FoldOpened(const StepReader::Impl& step,
+                                        const FoldOptions& options);
   absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
                                          const internal::FoldParts& parts,
                                          FoldResult result);
@@ -243,7 +247,12 @@ class Store::Impl {
   absl::Status Forget(const Garbage& garbage);
   absl::Status CompactAway(const std::vector<Version>& versions,
                            SweepResult* result);
-  absl::Status CleanStaging();
+  bool MayWriteStaging(uint32_t attempt) const;
+  // What cannot be removed, or is nothing of the store's, is left.
+  void CleanStaging(std::vector<UnsweptEntry>* unswept);
+  void CleanTemporaries(const std::string& folder,
+                        const std::function<bool(absl::string_view)>& is_own,
+                        std::vector<UnsweptEntry>* unswept);
 
   const std::string path_;
   const StoreOptions options_;
@@ -263,6 +272,8 @@ class Store::Impl {
   std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
   std::map<Version, std::shared_ptr<const TableRuns>> runs_;
   bool unflushed_ = false;  // a retirement is in the log only
+  // The attempt of the fold that is writing, its step deleted or not.
+  std::optional<Version> folding_;
 
   // One fold at a time; taken before all others.
   std::mutex fold_mutex_;
@@ -275,6 +286,7 @@ class Store::Impl {
   bool leased_garbage_ = false;  // some waits for leases to end
   bool stop_ = false;
   absl::Status sweep_status_;
+  std::vector<UnsweptEntry> unswept_;  // of the last sweep
   std::thread sweeper_;
 };
 

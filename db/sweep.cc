@@ -4,8 +4,11 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
@@ -43,6 +46,20 @@ void AppendGaps(const Version& version,
   gaps->emplace_back(begin, VersionEnd(version));
 }
 
+// What ReplaceFile leaves of OWNER and WATERMARK when the process dies in it.
+bool IsTemporaryNote(absl::string_view name) {
+  return internal::IsTemporaryName(name) &&
+         (absl::StartsWith(name, "OWNER.") ||
+          absl::StartsWith(name, "WATERMARK."));
+}
+
+// "OPTIONS-000012.dbtmp": RocksDB removes other temporary files of its own.
+bool IsTemporaryOptions(absl::string_view name) {
+  return absl::ConsumePrefix(&name, "OPTIONS-") &&
+         absl::ConsumeSuffix(&name, ".dbtmp") &&
+         std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
+}
+
 }  // namespace
 
 void Store::Impl::RequestSweep() {
@@ -77,6 +94,11 @@ absl::Status Store::Impl::sweep_status() const {
   return sweep_status_;
 }
 
+std::vector<UnsweptEntry> Store::Impl::unswept() const {
+  const std::lock_guard<std::mutex> lock(sweeper_mutex_);
+  return unswept_;
+}
+
 absl::StatusOr<SweepResult> Store::Impl::Sweep() {
   absl::StatusOr<SweepResult> result = SweepOnce(/*thorough=*/true);
   const std::lock_guard<std::mutex> lock(sweeper_mutex_);
@@ -87,10 +109,13 @@ absl::StatusOr<SweepResult> Store::Impl::Sweep() {
 absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   const std::lock_guard<std::mutex> sweep(sweep_mutex_);
   CKPTDB_RETURN_IF_ERROR(database_->status());
-  CKPTDB_ASSIGN_OR_RETURN(const Garbage garbage, Mark());
+  CKPTDB_ASSIGN_OR_RETURN(Garbage garbage, Mark());
   Pass(point::kSweepMarked);
   std::map<Version, uint64_t> before = internal::BulkBytes(*database_);
   CKPTDB_RETURN_IF_ERROR(Free(garbage));
+  CleanStaging(&garbage.unswept);
+  CleanTemporaries("", IsTemporaryNote, &garbage.unswept);
+  CleanTemporaries("db", IsTemporaryOptions, &garbage.unswept);
   Pass(point::kSweepFreed);
   SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Forget(garbage));
@@ -103,9 +128,11 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   {
     const std::lock_guard<std::mutex> lock(sweeper_mutex_);
     leased_garbage_ = garbage.leased;
+    unswept_ = garbage.unswept;
   }
   result.removed = garbage.versions;
   result.quarantined = garbage.quarantined;
+  result.unswept = garbage.unswept;
   std::map<Version, uint64_t> after = internal::BulkBytes(*database_);
   for (const auto& [version, bytes] : before) {
     result.freed_bytes += bytes - std::min(bytes, after[version]);
@@ -136,6 +163,7 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
         marks.whole.insert(record.version);
       }
     }
+    if (folding_.has_value()) marks.whole.insert(*folding_);
     std::swap(flush, unflushed_);
   }
   MarkBorrowed(&marks);
@@ -148,15 +176,16 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   }
   // Read after the retirements were written: a reader writes its lease first,
   // and looks for the step then.
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<Lease> leases,
-                          internal::ReadLeases(database_->files().get(), path_,
-                                               environment_->NowMicros(),
-                                               /*remove_expired=*/true));
+  Garbage garbage;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<Lease> leases,
+      internal::ReadLeases(database_->files().get(), path_,
+                           environment_->NowMicros(),
+                           /*remove_expired=*/true, &garbage.unswept));
   std::set<Version> leased;
   for (const Lease& lease : leases) {
     leased.insert(lease.versions.begin(), lease.versions.end());
   }
-  Garbage garbage;
   for (const auto& [attempt, record] : attempts) {
     const Version& version = record.version;
     if (marks.whole.contains(version)) continue;
@@ -261,36 +290,77 @@ absl::Status Store::Impl::Free(const Garbage& garbage) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead, Spare::kUse));
   }
   CKPTDB_RETURN_IF_ERROR(database_->DeleteFiles(all));
-  CKPTDB_RETURN_IF_ERROR(database_->DeleteLeftovers(ranges));
-  return CleanStaging();
+  return database_->DeleteLeftovers(ranges);
 }
 
-// Folders of attempts that are not in progress.
-absl::Status Store::Impl::CleanStaging() {
+bool Store::Impl::MayWriteStaging(uint32_t attempt) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  if (progress_.contains(attempt)) return true;
+  if (folding_.has_value() && folding_->attempt == attempt) return true;
+  const auto found = catalog_.attempts.find(attempt);
+  if (found == catalog_.attempts.end()) return false;
+  const auto step = catalog_.steps.find(found->second.version.step);
+  return step != catalog_.steps.end() && IsFoldOf(found->second, step->second);
+}
+
+// Folders of attempts that are not in progress, and links.
+void Store::Impl::CleanStaging(std::vector<UnsweptEntry>* unswept) {
+  rocksdb::FileSystem* const files = database_->files().get();
   const std::string staging = internal::StagingPath(path_);
-  CKPTDB_ASSIGN_OR_RETURN(
-      const auto names,
-      internal::ListFolder(database_->files().get(), staging));
-  for (const std::string& name : names) {
-    uint32_t attempt = 0;
-    if (absl::SimpleAtoi(name, &attempt)) {
-      // New attempts are higher than all in the catalog, and are in it before
-      // their folder is made.
-      const std::lock_guard<std::mutex> lock(catalog_mutex_);
-      if (progress_.contains(attempt)) continue;
-      const auto found = catalog_.attempts.find(attempt);
-      if (found != catalog_.attempts.end()) {
-        const auto step = catalog_.steps.find(found->second.version.step);
-        if (step != catalog_.steps.end() &&
-            IsFoldOf(found->second, step->second)) {
-          continue;
-        }
-      }
-    }
-    CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(
-        database_->files().get(), absl::StrCat(staging, "/", name)));
+  const auto names = internal::ListFolder(files, staging);
+  if (!names.ok()) {
+    unswept->push_back({"staging", std::string(names.status().message())});
+    return;
   }
-  return absl::OkStatus();
+  for (const std::string& name : *names) {
+    const std::string path = absl::StrCat(staging, "/", name);
+    UnsweptEntry entry{absl::StrCat("staging/", name), ""};
+    uint32_t attempt = 0;
+    // New attempts are higher than all in the catalog, and are in it before
+    // their folder is made.
+    const bool own =
+        absl::SimpleAtoi(name, &attempt) && absl::StrCat(attempt) == name;
+    if (own && MayWriteStaging(attempt)) continue;
+    const auto found = internal::LookAt(files, path);
+    const bool link = found.ok() && found->kind == internal::EntryKind::kLink;
+    if (!own && !link) {
+      entry.reason = "it is no folder of a save";
+      entry.foreign = true;
+      unswept->push_back(std::move(entry));
+      continue;
+    }
+    const absl::Status removed = internal::RemoveTree(files, path);
+    if (removed.ok()) continue;
+    entry.reason = std::string(removed.message());
+    unswept->push_back(std::move(entry));
+  }
+}
+
+void Store::Impl::CleanTemporaries(
+    const std::string& folder,
+    const std::function<bool(absl::string_view)>& is_own,
+    std::vector<UnsweptEntry>* unswept) {
+  rocksdb::FileSystem* const files = database_->files().get();
+  const std::string below = folder.empty() ? "" : folder + "/";
+  const auto names = internal::ListFolder(
+      files, folder.empty() ? path_ : absl::StrCat(path_, "/", folder));
+  if (!names.ok()) {
+    unswept->push_back({folder, std::string(names.status().message())});
+    return;
+  }
+  for (const std::string& name : *names) {
+    if (!is_own(name)) continue;
+    const std::string path = absl::StrCat(path_, "/", below, name);
+    const auto entry = internal::LookAt(files, path);
+    if (absl::IsNotFound(entry.status())) continue;
+    absl::Status removed = entry.status();
+    if (removed.ok()) {
+      if (!internal::IsAbandoned(*entry, environment_->NowMicros())) continue;
+      removed = internal::RemoveFile(files, path);
+    }
+    if (removed.ok()) continue;
+    unswept->push_back({below + name, std::string(removed.message())});
+  }
 }
 
 // The attempt record goes last: a crash before it leaves all to be done again.

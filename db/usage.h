@@ -42,6 +42,17 @@ struct NameUsage {
   uint64_t kept_bytes = 0;
 };
 
+// Something in the store's folder that no sweep removes.
+struct UnsweptEntry {
+  std::string path;    // below the store: "staging/12"
+  std::string reason;  // a text
+  // It has no name that the store gives, and is nobody's but whoever put it
+  // there. Off, it is the store's, and cannot be removed.
+  bool foreign = false;
+
+  bool operator==(const UnsweptEntry&) const = default;
+};
+
 struct UsageOptions {
   // Fills Usage::names in, from the records of all ranks of all steps.
   bool by_name = false;
@@ -53,8 +64,25 @@ struct Usage {
   // When asked for: tensors, tables by name, blobs; those that are there. The
   // own_bytes of all add up to those of the steps.
   std::vector<NameUsage> names;
-  uint64_t disk_bytes = 0;  // of all files below the store
-  uint64_t free_bytes = 0;  // left on its file system
+  // Of all regular files below the store, those with several names once.
+  uint64_t disk_bytes = 0;
+  // Which these are; they add up to disk_bytes. What steps and others have is
+  // in database_bytes, and so is what RocksDB keeps beside it: its log and
+  // MANIFEST, indexes, headers, and space that it has not given back yet.
+  uint64_t database_bytes = 0;  // db/
+  uint64_t staging_bytes = 0;   // of saves and folds in progress or cut short
+  uint64_t note_bytes = 0;      // leases, LOCK, OWNER, WATERMARK
+  uint64_t spare_bytes = 0;     // set aside: StoreOptions::spare_bytes
+  uint64_t foreign_bytes = 0;   // under names that the store does not give
+  // Nothing of the store's, or left by saves that are over, or not to be looked
+  // into: by path.
+  std::vector<UnsweptEntry> unswept;
+  // What a user without privileges may still write to its file system.
+  uint64_t available_bytes = 0;
+
+  // Of database_bytes, what is neither of steps nor of others; 0 where these
+  // estimates are above it, as beside a data file that is gone.
+  uint64_t overhead_bytes() const;
 };
 
 }  // namespace ckptdb

@@ -9,6 +9,7 @@
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/policy_checks.h"
 #include "ckptdb/manager/statistics.h"
+#include "ckptdb/schema/printable.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -152,7 +153,26 @@ void CheckpointManager::Impl::Warn(const std::string& warning) const {
   if (options_.on_warning) {
     options_.on_warning(warning);
   } else {
-    std::fprintf(stderr, "ckptdb: %s\n", warning.c_str());
+    std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());
+  }
+}
+
+void CheckpointManager::Impl::WarnOfSweeps() {
+  if (store_ == nullptr) return;
+  const absl::Status status = store_->sweep_status();
+  if (!status.ok() && told_of_sweeps_.insert(status.ToString()).second) {
+    Warn(absl::StrCat(
+        "store \"", options_.path,
+        "\" gives no space back, as its sweep fails: ", status.ToString()));
+  }
+  for (const UnsweptEntry& entry : store_->unswept()) {
+    if (!told_of_sweeps_.insert(entry.path + "\n" + entry.reason).second) {
+      continue;
+    }
+    Warn(absl::StrCat("store \"", options_.path, "\": ", entry.path,
+                      entry.foreign ? " is not the store's, and stays: "
+                                    : " cannot be removed: ",
+                      entry.reason));
   }
 }
 

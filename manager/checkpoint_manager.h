@@ -105,6 +105,11 @@ struct SaveReport {
   int64_t planning_micros = 0;   // whether it is saved, and which steps leave
   int64_t staged_micros = 0;     // from its begin to staged on this rank
   int64_t finished_micros = 0;   // from its begin to the end
+  // On the owner, of the last sweep of the store when the save ended: whether
+  // it failed, and the entries of the store's folder that it passed over. See
+  // Store::sweep_status and Store::unswept.
+  absl::Status sweep_status;
+  uint64_t unswept = 0;
 };
 
 // What a restore did.
@@ -190,8 +195,10 @@ struct ManagerOptions {
   int64_t retry_after_steps = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
   // it, and of one that failed and was tolerated, on each rank; on the owner of
-  // each of Store::BadFiles, and, once, of what the policy of retention warns
-  // of. By the thread that calls the manager. Default: a line on stderr.
+  // each of Store::BadFiles, and, once each, of what the policy of retention
+  // warns of, of sweeps that fail, and of each of Store::unswept, after the
+  // save during which that came up. By the thread that calls the manager.
+  // Default: a line on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.

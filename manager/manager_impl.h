@@ -106,6 +106,8 @@ class CheckpointManager::Impl {
   absl::Status OpenStore();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
+  // Of what keeps the store from giving space back, once each.
+  void WarnOfSweeps();
 
   // Deciding, and telling all ranks: manager_decide.cc.
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
@@ -213,6 +215,9 @@ class CheckpointManager::Impl {
     SaveDecision decision;
   };
   std::optional<Owed> owed_;
+
+  // What WarnOfSweeps has told.
+  std::set<std::string> told_of_sweeps_;
 
   // The step that was saved last by an earlier manager.
   std::optional<int64_t> newest_at_open_;

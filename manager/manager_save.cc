@@ -318,6 +318,10 @@ void CheckpointManager::Impl::Report(Round* round) {
                        absl::StrCat("not saved, although ", report.why, ": ",
                                     report.status.ToString()));
   }
+  if (is_owner()) {
+    report.sweep_status = store_->sweep_status();
+    report.unswept = store_->unswept().size();
+  }
   if (is_owner()) internal::AppendStatistics(options_.statistics_path, report);
   if (options_.on_saved) options_.on_saved(report);
 }
@@ -334,6 +338,7 @@ void CheckpointManager::Impl::Settle() {
   last_save_micros_ = round->report.finished_micros;
   const std::string warning = retirement_.TakeWarning();
   if (!warning.empty()) Warn(warning);
+  WarnOfSweeps();
   if (status.ok()) {
     failures_in_a_row_ = 0;
     return Adopt(*round);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/printable.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -11,8 +12,8 @@ namespace {
 using JsonLine = nlohmann::ordered_json;
 
 std::string OneLine(const JsonLine& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/false,
-                   JsonLine::error_handler_t::replace);
+  return PrintableJson(json.dump(-1, ' ', /*ensure_ascii=*/false,
+                                 JsonLine::error_handler_t::replace));
 }
 
 }  // namespace
@@ -41,6 +42,11 @@ std::string StatisticsLine(const SaveReport& report) {
   line["planning_micros"] = report.planning_micros;
   line["staged_micros"] = report.staged_micros;
   line["finished_micros"] = report.finished_micros;
+  line["sweep_status"] = absl::StatusCodeToString(report.sweep_status.code());
+  if (!report.sweep_status.ok()) {
+    line["sweep_error"] = std::string(report.sweep_status.message());
+  }
+  line["unswept"] = report.unswept;
   return OneLine(line);
 }
 

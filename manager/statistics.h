@@ -11,8 +11,8 @@
 namespace ckptdb::internal {
 
 // One line of JSON. "event" is "save", then "step", "kind", "why", "status",
-// "error", "attempt", "retired", bytes, and times in microseconds as in
-// SaveReport.
+// "error", "attempt", "retired", bytes, times in microseconds, "sweep_status",
+// "sweep_error" and "unswept" as in SaveReport.
 std::string StatisticsLine(const SaveReport& report);
 // "event" is "restore", then "step", "attempt", "path", "damaged",
 // "by_changes", and the rest as in RestoreReport.

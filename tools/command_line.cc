@@ -11,6 +11,7 @@
 #include "CLI/Formatter.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "ckptdb/schema/printable.h"
 #include "ckptdb/tools/command.h"
 
 namespace ckptdb::tool {
@@ -110,7 +111,7 @@ ExitCode ReportParse(const CLI::App& app,
     if (entry->app->parsed()) command = entry->command->name();
   }
   *streams.err << "ckptdb: " << command << (command.empty() ? "" : ": ")
-               << error.what() << "\nRun \"ckptdb " << command
+               << Printable(error.what()) << "\nRun \"ckptdb " << command
                << (command.empty() ? "" : " ") << "--help\" for help.\n";
   return ExitCode::kUsage;
 }

@@ -12,6 +12,7 @@
 #include "ckptdb/tools/needs.h"
 #include "ckptdb/tools/open_store.h"
 #include "ckptdb/tools/progress_line.h"
+#include "ckptdb/tools/sweep.h"
 #include "ckptdb/tools/text_table.h"
 
 namespace ckptdb::tool {
@@ -123,9 +124,15 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
   table.AddRow({"kept for steps", FormatBytes(referenced)});
   table.AddRow({"others", FormatBytes(OtherBytes(usage) - referenced)});
+  table.AddRow({"RocksDB's own", FormatBytes(usage.overhead_bytes())});
+  table.AddRow({"staging", FormatBytes(usage.staging_bytes)});
+  table.AddRow({"leases and notes", FormatBytes(usage.note_bytes)});
+  table.AddRow({"set aside", FormatBytes(usage.spare_bytes)});
+  table.AddRow({"not the store's", FormatBytes(usage.foreign_bytes)});
   table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
-  table.AddRow({"free", FormatBytes(usage.free_bytes)});
+  table.AddRow({"available", FormatBytes(usage.available_bytes)});
   *out << '\n' << table.ToString();
+  PrintUnswept(usage.unswept, out);
 }
 
 Json NameJson(const NameUsage& name) {
@@ -159,7 +166,13 @@ Json UsageJson(const std::string& store, const Usage& usage,
                const std::vector<StepRecord>& steps) {
   Json json = {{"store", store},
                {"disk_bytes", usage.disk_bytes},
-               {"free_bytes", usage.free_bytes},
+               {"available_bytes", usage.available_bytes},
+               {"database_bytes", usage.database_bytes},
+               {"overhead_bytes", usage.overhead_bytes()},
+               {"staging_bytes", usage.staging_bytes},
+               {"note_bytes", usage.note_bytes},
+               {"spare_bytes", usage.spare_bytes},
+               {"foreign_bytes", usage.foreign_bytes},
                {"own_bytes", OwnBytes(usage)},
                {"other_bytes", OtherBytes(usage)},
                {"referenced_bytes", ReferencedBytes(usage)}};
@@ -178,6 +191,7 @@ Json UsageJson(const std::string& store, const Usage& usage,
     SetNeeds(NeedsOf(other.version, steps), &entry);
     json["others"].push_back(std::move(entry));
   }
+  SetUnswept(usage.unswept, &json);
   return json;
 }
 

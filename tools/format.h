@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/printable.h"  // IWYU pragma: export
 
 namespace ckptdb::tool {
 
@@ -31,11 +32,6 @@ std::string FormatAge(int64_t then_micros, int64_t now_micros);
 
 // "0123456789abcdef"
 std::string FormatHash(uint64_t hash);
-
-// The text with control characters and bytes that are not UTF-8 as \n, \t,
-// \xNN, and a backslash as \\, so that it neither breaks a table nor steers a
-// terminal.
-std::string Printable(absl::string_view text);
 
 // How many columns a valid UTF-8 text takes: its code points.
 size_t DisplayWidth(absl::string_view text);

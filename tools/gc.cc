@@ -32,7 +32,7 @@ class Gc : public Command {
     } else {
       PrintSwept(swept, /*inline_bytes=*/0, context.out);
     }
-    return absl::OkStatus();
+    return UnsweptStatus(context.store, swept.unswept);
   }
 };
 

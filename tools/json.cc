@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ckptdb/schema/printable.h"
 #include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/format.h"
 
@@ -123,7 +124,9 @@ Json NumberJson(double number) {
 }
 
 void PrintJson(const Json& document, std::ostream* out) {
-  *out << document.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+  *out << PrintableJson(
+              document.dump(2, ' ', false, Json::error_handler_t::replace))
+       << '\n';
 }
 
 }  // namespace ckptdb::tool

@@ -1,5 +1,7 @@
 #include "ckptdb/tools/sweep.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/open_store.h"
@@ -30,7 +32,35 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
          << ": its data is there, its record is lost\n";
   }
   if (!swept.damage.empty()) {
-    *out << "inline bytes stay where they are: " << swept.damage << '\n';
+    *out << "inline bytes stay where they are: " << Printable(swept.damage)
+         << '\n';
+  }
+  PrintUnswept(swept.unswept, out);
+}
+
+void PrintUnswept(const std::vector<UnsweptEntry>& unswept, std::ostream* out) {
+  for (const UnsweptEntry& entry : unswept) {
+    *out << (entry.foreign ? "not the store's: " : "not removed: ")
+         << Printable(entry.path) << ": " << Printable(entry.reason) << '\n';
+  }
+}
+
+absl::Status UnsweptStatus(const std::string& store,
+                           const std::vector<UnsweptEntry>& unswept) {
+  const auto own =
+      std::count_if(unswept.begin(), unswept.end(),
+                    [](const UnsweptEntry& entry) { return !entry.foreign; });
+  if (own == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(store, ": ", own, " of its entries cannot be removed"));
+}
+
+void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json) {
+  (*json)["unswept"] = Json::array();
+  for (const UnsweptEntry& entry : unswept) {
+    (*json)["unswept"].push_back({{"path", entry.path},
+                                  {"reason", entry.reason},
+                                  {"foreign", entry.foreign}});
   }
   if (!swept.postponed.empty()) {
     *out << "inline bytes come back with a later sweep: " << swept.postponed
@@ -50,6 +80,7 @@ void SetSwept(const SweepResult& swept, Json* json) {
   }
   (*json)["damage"] = swept.damage;
   (*json)["postponed"] = swept.postponed;
+  SetUnswept(swept.unswept, json);
 }
 
 }  // namespace ckptdb::tool

@@ -3,6 +3,9 @@
 #define CKPTDB_TOOLS_SWEEP_H_
 
 #include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ckptdb/db/store.h"
@@ -19,8 +22,16 @@ absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
 void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
-// Sets "swept", "freed_bytes", "quarantined" and "damage".
+// Sets "swept", "freed_bytes", "quarantined", "damage" and "unswept".
 void SetSwept(const SweepResult& swept, Json* json);
+
+// A line for each.
+void PrintUnswept(const std::vector<UnsweptEntry>& unswept, std::ostream* out);
+// Sets "unswept".
+void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json);
+// FailedPrecondition with the number of those that are the store's.
+absl::Status UnsweptStatus(const std::string& store,
+                           const std::vector<UnsweptEntry>& unswept);
 
 }  // namespace ckptdb::tool
 

@@ -258,6 +258,36 @@ TEST_F(FoldTest, DeletedMeanwhile) {
   ExpectStates();
 }
 
+// What a fold writes is not taken from under it, also when its step is gone.
+TEST_F(FoldTest, SweptBesideItWhenItsStepWasDeleted) {
+  TestTable table;
+  SaveChain(&table, 2);
+  const auto folders = [&] {
+    return std::distance(
+        std::filesystem::directory_iterator(path() + "/staging"),
+        std::filesystem::directory_iterator());
+  };
+  options_.on_point = [&](absl::string_view at) {
+    if (at != point::kStaging && at != point::kStaged) return;
+    if (at == point::kStaging) {
+      ASSERT_OK(store_->Delete(2));
+    }
+    ASSERT_OK(store_->Sweep().status());
+    EXPECT_EQ(folders(), 1);
+    EXPECT_EQ(store_->unswept().size(), 0u);
+  };
+  options_.background_sweep = false;
+  Reopen();
+  EXPECT_THAT(store_->Fold(2).status(),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("was deleted or overwritten")));
+  EXPECT_EQ(folders(), 1);
+  ASSERT_OK(store_->Sweep().status());
+  EXPECT_EQ(folders(), 0);
+  states_.erase(2);
+  ExpectStates();
+}
+
 TEST_F(FoldTest, ReadersSeeTheStepAllTheTime) {
   TestTable table;
   SaveChain(&table, 3);

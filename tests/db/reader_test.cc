@@ -396,8 +396,9 @@ class AsNobody {
 
 TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   const std::string folder = path() + "/leases";
-  const std::string lease = folder + "/hidden";
-  const std::string on_its_way = folder + "/another.tmp";
+  const std::string lease = folder + "/01234567-89ab-cdef-0123-456789abcdef";
+  const std::string on_its_way =
+      folder + "/11234567-89ab-cdef-0123-456789abcdef.tmp";
   { std::ofstream(on_its_way) << "on its way"; }
   chmod(on_its_way.c_str(), 0);
   { std::ofstream(lease) << "hidden"; }
@@ -405,8 +406,9 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     chmod(way.c_str(), 0755);
   }
   chmod(lease.c_str(), 0);
-  const auto read = [&] {
-    return internal::ReadLeases(rocksdb::FileSystem::Default().get(), path(), 0,
+  const auto read = [&](int64_t now_micros = 0) {
+    return internal::ReadLeases(Environment::Default()->file_system().get(),
+                                path(), now_micros,
                                 /*remove_expired=*/false)
         .status();
   };
@@ -417,6 +419,12 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     EXPECT_THAT(read(), denied(lease));
+    // Of a reader that would have renewed it by then.
+    constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
+    constexpr int64_t kMinuteMicros = 60'000'000;
+    const int64_t ends = Environment::Default()->NowMicros() + kLongestMicros;
+    EXPECT_THAT(read(ends - kMinuteMicros), denied(lease));
+    EXPECT_OK(read(ends + kMinuteMicros));
   }
   chmod(lease.c_str(), 0644);
   {

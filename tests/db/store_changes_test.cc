@@ -202,7 +202,7 @@ TEST_F(StoreChangesTest, UsageOfAStepIsItsOwnAndItsParents) {
   EXPECT_GE(usage.steps[1].borrowed_bytes, second.reused_bytes);
   EXPECT_GT(second.reused_bytes, uint64_t{9} << 20);
   EXPECT_GE(usage.disk_bytes, first.stored_bytes + second.stored_bytes);
-  EXPECT_GT(usage.free_bytes, 0u);
+  EXPECT_GT(usage.available_bytes, 0u);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
   ASSERT_THAT(after.others, SizeIs(1));

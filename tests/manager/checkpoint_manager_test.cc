@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -509,6 +510,47 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
                 R"("OK","attempt":1,"saved_as":"full",)"));
   EXPECT_THAT(lines[1], HasSubstr(R"("status":"UNAVAILABLE","error":"table)"
                                   R"( \"user\": no \"rows\"")"));
+}
+
+// What keeps a store from giving space back is told once.
+TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
+  options_.statistics_path = dir_.path() + "/statistics";
+  options_.store.background_sweep = true;
+  std::vector<std::string> warnings;
+  options_.on_warning = [&](const std::string& warning) {
+    warnings.push_back(warning);
+  };
+  Start();
+  const std::string lease = options_.path + "/leases/notes.txt";
+  std::ofstream(lease) << "not a lease";
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->store()->Sweep());
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  const auto told = [&](const std::string& text) {
+    return std::count_if(warnings.begin(), warnings.end(),
+                         [&](const std::string& warning) {
+                           return warning.find(text) != std::string::npos;
+                         });
+  };
+  EXPECT_EQ(told("leases/notes.txt is not the store's, and stays"), 1);
+  // What cannot be read could be leases.
+  std::filesystem::rename(options_.path + "/leases", dir_.path() + "/leases");
+  std::ofstream(options_.path + "/leases") << "no folder";
+  EXPECT_FALSE(manager_->store()->Sweep().ok());
+  TrainTo(8);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_GE(told("gives no space back, as its sweep fails"), 1);
+  std::filesystem::remove(options_.path + "/leases");
+  std::ifstream log(options_.statistics_path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(log, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_THAT(lines[1], HasSubstr(R"("sweep_status":"OK","unswept":1})"));
+  EXPECT_THAT(
+      lines[3],
+      HasSubstr(R"("sweep_status":"FAILED_PRECONDITION","sweep_error")"));
 }
 
 // What a save takes is given back or used again.

@@ -84,31 +84,6 @@ TEST(FormatHash, HasAllDigits) {
   EXPECT_EQ(FormatHash(~uint64_t{0}), "ffffffffffffffff");
 }
 
-TEST(Printable, LeavesTextAlone) {
-  EXPECT_EQ(Printable(""), "");
-  EXPECT_EQ(Printable("mlp.0/weight \"x\""), "mlp.0/weight \"x\"");
-  EXPECT_EQ(Printable("größe 表 \xf0\x9f\x98\x80"),
-            "größe 表 \xf0\x9f\x98\x80");
-}
-
-TEST(Printable, EscapesWhatSteersATerminal) {
-  EXPECT_EQ(Printable("a\nb\tc"), "a\\nb\\tc");
-  EXPECT_EQ(Printable("\x1b[2J\x7f"), "\\x1b[2J\\x7f");
-  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");           // U+009B
-  EXPECT_EQ(Printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // U+202E
-  EXPECT_EQ(Printable(absl::string_view("\0", 1)), "\\x00");
-  EXPECT_EQ(Printable("\\n"), "\\\\n");
-}
-
-TEST(Printable, EscapesWhatIsNotUtf8) {
-  EXPECT_EQ(Printable("a\xff"), "a\\xff");
-  EXPECT_EQ(Printable("\xc3"), "\\xc3");           // cut short
-  EXPECT_EQ(Printable("\xc3x"), "\\xc3x");         // no continuation
-  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");  // longer than needed
-  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
-  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
-}
-
 TEST(DisplayWidth, CountsCodePoints) {
   EXPECT_EQ(DisplayWidth(""), 0u);
   EXPECT_EQ(DisplayWidth("abc"), 3u);

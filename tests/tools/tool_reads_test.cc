@@ -283,7 +283,7 @@ TEST_F(ToolReads, Du) {
   EXPECT_EQ(du["steps"][0]["borrowed_bytes"], 0);
   EXPECT_THAT(du["others"], IsEmpty());
   EXPECT_GE(du["disk_bytes"], kBigElements * 4);
-  EXPECT_GT(du["free_bytes"], 0);
+  EXPECT_GT(du["available_bytes"], 0);
   const ToolResult text = Run({"du"});
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out, ContainsRegex("\n 200 +[0-9]+ +9\\.. MiB "));
