@@ -101,8 +101,10 @@ absl::Status Store::Impl::SaveEvaluation(
     record.rank = rank;
     record.part = ranks[rank];
     if (!status.ok()) break;
-    status = batch.Put(meta, EvaluationKey(record.version, evaluation, rank),
-                       EncodeEvaluationRecord(record));
+    CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                            EncodeEvaluationRecord(record));
+    status =
+        batch.Put(meta, EvaluationKey(record.version, evaluation, rank), bytes);
   }
   CKPTDB_RETURN_IF_ERROR(internal::FromRocks(status, "evaluation batch"));
   // In the log, and in a file.

@@ -102,7 +102,8 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
   commit.retired.push_back(commit.step);
   commit.ranks = parts.Ranks();
   commit.files = parts.Files();
-  FillFolded(to, &commit);
+  CKPTDB_RETURN_IF_ERROR(FillFolded(to, &commit));
+  CKPTDB_RETURN_IF_ERROR(AddRecords(&commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_, internal::kBatchOverhead,
       options_.reserve_bytes));
@@ -116,7 +117,7 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
 }
 
 // The same step with base runs for all its tables.
-void Store::Impl::FillFolded(const Version& version, Commit* commit) {
+absl::Status Store::Impl::FillFolded(const Version& version, Commit* commit) {
   StepRecord& step = commit->step;
   step.has_increment = true;
   step.increment = step.version;
@@ -129,7 +130,8 @@ void Store::Impl::FillFolded(const Version& version, Commit* commit) {
   step.base_bytes = step.delta_bytes = 0;
   std::set<Version> references;
   for (const RankRecord& rank : commit->ranks) {
-    commit->rank_bytes.push_back(EncodeRankRecord(rank));
+    CKPTDB_ASSIGN_OR_RETURN(commit->rank_bytes.emplace_back(),
+                            EncodeRankRecord(rank));
     step.rank_digests.push_back(HashBytes(commit->rank_bytes.back()));
     for (const Item& item : rank.items) {
       ++step.items;
@@ -141,6 +143,7 @@ void Store::Impl::FillFolded(const Version& version, Commit* commit) {
     }
   }
   step.references.assign(references.begin(), references.end());
+  return absl::OkStatus();
 }
 
 // Of the sweeper: the newest step, when its chain has grown too long.

@@ -43,7 +43,7 @@ std::string NewUuid() {
 absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
                         const Lease& lease) {
   const std::string path = LeasePath(store, lease.uuid);
-  const std::string bytes = EncodeLease(lease);
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeLease(lease));
   absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/false);
   if (!absl::IsNotFound(status)) return status;
   // Copies of a store may be without the folder, as it was empty. No folder is

@@ -271,6 +271,7 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
   }
   FillStep(version, progress, spec, &commit);
   CKPTDB_RETURN_IF_ERROR(AddChain(progress, &commit));
+  CKPTDB_RETURN_IF_ERROR(AddRecords(&commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_,
       commit.inline_bytes * kBatchCopies + internal::kBatchOverhead,

@@ -256,7 +256,7 @@ class RankStager {
     staged.world_size = ticket_.world_size;
     staged.files = std::move(staged_files_);
     staged.inline_entries = std::move(entries_);
-    staged.rank_record = EncodeRankRecord(record);
+    CKPTDB_ASSIGN_OR_RETURN(staged.rank_record, EncodeRankRecord(record));
     Pass(point::kStaged);
     return staged;
   }

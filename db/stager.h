@@ -4,7 +4,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
 //   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
 //                           Stage(store_path, ticket, state));
-//   send_to_owner(EncodeStagedRank(staged));
+//   CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStagedRank(staged));
+//   send_to_owner(bytes);
 #ifndef CKPTDB_DB_STAGER_H_
 #define CKPTDB_DB_STAGER_H_
 

@@ -80,8 +80,10 @@ class Store::Impl {
                                                             int64_t to);
   absl::Status Delete(int64_t step);
   // What `change` makes of the step's record; what LineageDigest covers stays.
-  absl::Status ChangeRecord(int64_t step,
-                            const std::function<void(StepRecord*)>& change);
+  // `change` sees the record as no other change can alter it, and may refuse.
+  absl::Status ChangeRecord(
+      int64_t step, const std::function<absl::Status(StepRecord*)>& change);
+  absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value);
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
@@ -130,6 +132,9 @@ class Store::Impl {
     uint64_t inline_bytes = 0;
     std::vector<StepRecord> retired;
     std::vector<int64_t> removed_steps;
+    // Keys and values of the other records. They are encoded, and so checked,
+    // before anything is ingested.
+    std::vector<std::pair<std::string, std::string>> records;
   };
   // What must stay: versions as a whole, and items of others.
   struct Marks {
@@ -191,6 +196,7 @@ class Store::Impl {
                           Commit* commit) const;
   void FillStep(const Version& version, const Progress& progress,
                 const PublishSpec& spec, Commit* commit) const;
+  static absl::Status AddRecords(Commit* commit);
   // publish_chain.cc
   static TableRuns RunsOf(const std::vector<RankRecord>& ranks);
   absl::StatusOr<std::shared_ptr<const TableRuns>> LoadRuns(
@@ -205,7 +211,7 @@ class Store::Impl {
   absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
                                          const internal::FoldParts& parts,
                                          FoldResult result);
-  static void FillFolded(const Version& version, Commit* commit);
+  static absl::Status FillFolded(const Version& version, Commit* commit);
   absl::Status FoldNewest();
 
   // publish.cc

@@ -52,7 +52,7 @@ absl::Status StageRank(const std::string& path, uint32_t rank) {
   CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
                           Stage(path, ticket, held.state()));
   Answer("ok");
-  std::cout << EncodeStagedRank(staged) << std::flush;
+  std::cout << EncodeStagedRank(staged).value() << std::flush;
   return absl::OkStatus();
 }
 
