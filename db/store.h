@@ -119,9 +119,10 @@ class Store {
   // Starts an attempt. AlreadyExists for a committed step without overwrite.
   absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec);
 
-  // Makes the step exist. `ranks` are those of all ranks, in any order. On any
-  // error but guarantee 4 nothing has changed, and the attempt may be
-  // published again or abandoned.
+  // Makes the step exist. `ranks` are those of all ranks, in any order. DataLoss
+  // naming an item of a part that lost files or entries on its way. On any error
+  // but guarantee 4 nothing has changed, and the attempt may be published again
+  // or abandoned.
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,
                                      const PublishSpec& spec = {});
@@ -186,7 +187,8 @@ class Store {
   // manager/retention.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);
   // Metrics that were not known when the step was saved: beside those that it
-  // has, or instead of those of the same name.
+  // has, or instead of those of the same name. InvalidArgument when these would
+  // be more than kMaxMetrics.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
   // Metadata of the store, whatever its steps: the run that it is of, say. It
