@@ -57,11 +57,31 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
   const std::lock_guard<std::mutex> fold(fold_mutex_);
   const StepReader::Impl* impl = nullptr;
   CKPTDB_ASSIGN_OR_RETURN(const auto reader, OpenStep(step, &impl));
+  absl::StatusOr<FoldResult> result = FoldOpened(*impl, options);
+  if (result.ok() || absl::IsCancelled(result.status())) return result;
+  // What a fold stages goes with its step, by a sweep beside it.
+  CKPTDB_RETURN_IF_ERROR(CheckStillStep(impl->record().version));
+  return result;
+}
+
+absl::Status Store::Impl::CheckStillStep(const Version& version) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  const auto now = catalog_.steps.find(version.step);
+  if (now != catalog_.steps.end() && now->second.version == version) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat(path_, ": ", ToString(version),
+                   " was deleted or overwritten while it was folded"));
+}
+
+absl::StatusOr<FoldResult> Store::Impl::FoldOpened(const StepReader::Impl& step,
+                                                   const FoldOptions& options) {
   FoldResult result;
-  result.version = impl->record().version;
-  if (impl->record().kind == StepKind::kFull) return result;
+  result.version = step.record().version;
+  if (step.record().kind == StepKind::kFull) return result;
   internal::FoldTarget target;
-  CKPTDB_ASSIGN_OR_RETURN(target.version, BeginFold(impl->record()));
+  CKPTDB_ASSIGN_OR_RETURN(target.version, BeginFold(step.record()));
   target.store = path_;
   target.uuid = uuid_;
   target.files = database_->files();
@@ -74,13 +94,13 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
         internal::TakesDirectWrites(target.files.get(), folder));
   }
   Pass(point::kStaging);
-  internal::FoldParts parts(*impl, target, options);
+  internal::FoldParts parts(step, target, options);
   CKPTDB_RETURN_IF_ERROR(parts.Run());
   Pass(point::kStaged);
   result.folded = true;
   result.parts = parts.count();
   result.parts_resumed = parts.resumed();
-  return PublishFold(impl->record().version, target.version, parts, result);
+  return PublishFold(step.record().version, target.version, parts, result);
 }
 
 absl::StatusOr<FoldResult> Store::Impl::PublishFold(
@@ -88,17 +108,9 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
     FoldResult result) {
   const std::lock_guard<std::mutex> change(change_mutex_);
   CKPTDB_RETURN_IF_ERROR(database_->status());
+  CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
   Commit commit;
-  {
-    const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    const auto now = catalog_.steps.find(from.step);
-    if (now == catalog_.steps.end() || now->second.version != from) {
-      return absl::AbortedError(
-          absl::StrCat(path_, ": ", ToString(from),
-                       " was deleted or overwritten while it was folded"));
-    }
-    commit.step = now->second;
-  }
+  CKPTDB_ASSIGN_OR_RETURN(commit.step, FindStep(from.step));
   commit.retired.push_back(commit.step);
   commit.ranks = parts.Ranks();
   commit.files = parts.Files();

@@ -50,6 +50,8 @@ Store::Impl::~Impl() {
   }
   sweeper_wakes_.notify_all();
   if (sweeper_.joinable()) sweeper_.join();
+  // Its holds speak to the sweeper when they go.
+  progress_.clear();
 }
 
 // The lock is the folder's, by whatever path a second owner comes to it.
@@ -211,10 +213,29 @@ std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions) {
   holds_.insert(versions.begin(), versions.end());
   return {nullptr, [this, versions = std::move(versions)](void*) {
             const std::lock_guard<std::mutex> lock(catalog_mutex_);
-            for (const Version& version : versions) {
-              holds_.erase(holds_.find(version));
-            }
+            if (LetGo(versions)) RequestSweep();
           }};
+}
+
+// Called with catalog_mutex_ held. Whether a sweep has left any of these for
+// holds alone, and none is held any more.
+bool Store::Impl::LetGo(const std::vector<Version>& versions) {
+  bool garbage = false;
+  for (const Version& version : versions) {
+    holds_.erase(holds_.find(version));
+    if (holds_.contains(version)) continue;
+    garbage = held_garbage_.erase(version) > 0 || garbage;
+  }
+  return garbage;
+}
+
+absl::StatusOr<Store::Impl::HeldStep> Store::Impl::HoldStep(int64_t step) {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  HeldStep held;
+  CKPTDB_ASSIGN_OR_RETURN(held.record,
+                          Annotate(catalog_.FindStep(step), path_));
+  held.hold = Hold(internal::VersionsOf(held.record));
+  return held;
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(

@@ -223,6 +223,7 @@ class Store {
   // succeeds.
   absl::Status sweep_status() const;
 
+  // As of the moment of the call: steps that are deleted meanwhile are in it.
   absl::StatusOr<Usage> GetUsage() const;
 
  private:

@@ -93,9 +93,8 @@ class Store::Impl {
                               absl::string_view group,
                               absl::Span<const EvaluationPart> ranks);
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
-      int64_t step, absl::string_view evaluation, uint32_t rank) const;
-  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
-      int64_t step) const;
+      int64_t step, absl::string_view evaluation, uint32_t rank);
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(int64_t step);
   absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
 
   // fold.cc
@@ -136,6 +135,11 @@ class Store::Impl {
     // before anything is ingested.
     std::vector<std::pair<std::string, std::string>> records;
   };
+  // A step as it was found, and what keeps all that it needs.
+  struct HeldStep {
+    StepRecord record;
+    std::shared_ptr<void> hold;
+  };
   // What must stay: versions as a whole, and items of others.
   struct Marks {
     std::set<Version> whole;
@@ -170,6 +174,8 @@ class Store::Impl {
 
   // Keeps these versions from the sweep until the result is gone.
   std::shared_ptr<void> Hold(std::vector<Version> versions);
+  bool LetGo(const std::vector<Version>& versions);
+  absl::StatusOr<HeldStep> HoldStep(int64_t step);
   absl::Status Retire(const StepRecord& record, rocksdb::WriteBatch* batch);
   // Of what only memory knows of a version that is no step any more.
   void NoteRetired(const StepRecord& record);
@@ -207,6 +213,10 @@ class Store::Impl {
                            Commit* commit);
   // fold.cc
   static bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step);
+  absl::StatusOr<FoldResult> FoldOpened(const StepReader::Impl& step,
+                                        const FoldOptions& options);
+  // Aborted when it is a step no more, which explains whatever failed.
+  absl::Status CheckStillStep(const Version& version) const;
   absl::StatusOr<Version> BeginFold(const StepRecord& step);
   absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
                                          const internal::FoldParts& parts,
@@ -229,6 +239,7 @@ class Store::Impl {
   void RequestSweep();
   absl::StatusOr<SweepResult> SweepOnce(bool thorough);
   absl::StatusOr<Garbage> Mark();
+  void NoteHeldGarbage(const std::vector<Version>& versions);
   void MarkBorrowed(Marks* marks);
   absl::StatusOr<std::vector<internal::BorrowedItem>> FindBorrowed(
       const StepRecord& step);
@@ -253,7 +264,8 @@ class Store::Impl {
   std::map<uint32_t, Progress> progress_;  // goes before holds_, it has some
   std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
   std::map<Version, std::shared_ptr<const TableRuns>> runs_;
-  bool unflushed_ = false;  // a retirement is in the log only
+  bool unflushed_ = false;          // a retirement is in the log only
+  std::set<Version> held_garbage_;  // that a sweep has left for holds alone
 
   // One fold at a time; taken before all others.
   std::mutex fold_mutex_;
