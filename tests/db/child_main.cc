@@ -56,8 +56,9 @@ absl::Status StageRank(const std::string& path, uint32_t rank) {
   return absl::OkStatus();
 }
 
-absl::Status HoldLease(const std::string& path, int64_t step) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+absl::Status HoldLease(const std::string& path, int64_t step,
+                       const ReaderOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path, options));
   CKPTDB_ASSIGN_OR_RETURN(const auto open, reader->OpenStep(step));
   Answer("ok");
   std::string ignored;
@@ -128,7 +129,9 @@ absl::Status Run(std::vector<std::string> arguments) {
         arguments.at(5) == "bulk" ? BulkContent(seed) : SmallContent(seed));
   }
   if (command == "lease") {
-    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)));
+    ReaderOptions options;
+    options.leases = LeaseMode::kRequired;
+    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), options);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));
 }
