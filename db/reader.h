@@ -31,7 +31,8 @@ namespace ckptdb {
 class Reader {
  public:
   // NotFound when there is no store at `path`; DataLoss, FailedPrecondition as
-  // Store::Open.
+  // Store::Open. Unavailable with the number of tries when an owner writes all
+  // the time, or when the file system shows old files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(
       absl::string_view path, const ReaderOptions& options = {});
   ~Reader();
