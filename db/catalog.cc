@@ -1,5 +1,6 @@
 #include "ckptdb/db/catalog.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -174,6 +175,9 @@ std::vector<Version> VersionsOf(const StepRecord& step) {
   versions.insert(versions.end(), step.references.begin(),
                   step.references.end());
   if (step.has_increment) versions.push_back(step.increment);
+  // A folded step may refer to its increment, too.
+  std::sort(versions.begin(), versions.end());
+  versions.erase(std::unique(versions.begin(), versions.end()), versions.end());
   return versions;
 }
 

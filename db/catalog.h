@@ -52,7 +52,7 @@ absl::StatusOr<RankRecord> LoadRank(const Database& database,
 absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
                                                   const StepRecord& step);
 
-// Chain, references and increment: all versions that a step needs.
+// Chain, references and increment: all versions that a step needs, each once.
 std::vector<Version> VersionsOf(const StepRecord& step);
 
 }  // namespace ckptdb::internal

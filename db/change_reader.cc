@@ -149,20 +149,25 @@ class TouchedSink : public internal::MergeSink {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> ChangeReader::Impl::Load(
-    const internal::Database* database, ChangePlan plan,
-    std::shared_ptr<void> hold) {
+    const internal::Database* database, ChangePlan plan, ReadHold hold) {
   std::unique_ptr<Impl> impl(new Impl());
-  CKPTDB_ASSIGN_OR_RETURN(auto from,
-                          LoadMembers(*database, {std::move(plan.from)}));
-  impl->from_ = std::move(from.front());
-  CKPTDB_ASSIGN_OR_RETURN(impl->undo_,
-                          LoadMembers(*database, std::move(plan.path.undo)));
-  CKPTDB_ASSIGN_OR_RETURN(impl->redo_,
-                          LoadMembers(*database, std::move(plan.path.redo)));
+  CKPTDB_RETURN_IF_ERROR(hold.Explain(impl->LoadWay(*database, &plan)));
   CKPTDB_ASSIGN_OR_RETURN(
       impl->to_, StepReader::Impl::Load(database, std::move(plan.to_chain),
                                         std::move(hold), &impl->to_impl_));
   return std::make_unique<ChangeReader>(std::move(impl));
+}
+
+absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
+                                         ChangePlan* plan) {
+  CKPTDB_ASSIGN_OR_RETURN(auto from,
+                          LoadMembers(database, {std::move(plan->from)}));
+  from_ = std::move(from.front());
+  CKPTDB_ASSIGN_OR_RETURN(undo_,
+                          LoadMembers(database, std::move(plan->path.undo)));
+  CKPTDB_ASSIGN_OR_RETURN(redo_,
+                          LoadMembers(database, std::move(plan->path.redo)));
+  return absl::OkStatus();
 }
 
 absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
@@ -283,7 +288,7 @@ bool ChangeReader::forwards() const { return impl_->forwards(); }
 absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
-  return impl_->ScanTable(table, options, live);
+  return impl_->hold().Explain(impl_->ScanTable(table, options, live));
 }
 
 absl::StatusOr<ScanEstimate> ChangeReader::EstimateScan(

@@ -28,12 +28,12 @@ absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
 class ChangeReader::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<ChangeReader>> Load(
-      const internal::Database* database, ChangePlan plan,
-      std::shared_ptr<void> hold);
+      const internal::Database* database, ChangePlan plan, ReadHold hold);
 
   const ChainMember& from() const { return from_; }
   const StepReader& to() const { return *to_; }
   bool forwards() const { return undo_.empty(); }
+  const ReadHold& hold() const { return to_impl_->hold(); }
 
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
@@ -43,6 +43,8 @@ class ChangeReader::Impl {
  private:
   Impl() = default;
 
+  // Those before and between; the plan is without them then.
+  absl::Status LoadWay(const internal::Database& database, ChangePlan* plan);
   absl::Status CheckTable(absl::string_view table) const;
   absl::StatusOr<std::vector<RankItem>> DeltaRuns(
       absl::string_view table) const;

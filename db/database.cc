@@ -5,6 +5,8 @@
 #include <rocksdb/system_clock.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <random>
 #include <set>
 #include <thread>
@@ -51,6 +53,45 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   }
   return error;
 }
+
+// A file system that is not coherent between hosts shows a client for a while
+// what another one has replaced or removed: a handle that is stale, a log that
+// is still listed.
+bool IsStale(const absl::Status& status, bool changed) {
+  const absl::string_view text = status.message();
+  if (status.ok()) return false;
+  if (absl::StrContains(text, std::strerror(ESTALE))) return true;
+  // Where it has changed meanwhile this tells nothing.
+  return !changed && absl::StrContains(text, ".log") &&
+         absl::StrContains(text, std::strerror(ENOENT));
+}
+
+// Attributes and names are kept for about a second.
+class StalePauses {
+ public:
+  // False when there were enough.
+  bool Pause() {
+    if (tries_++ == kMostTries) return false;
+    rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros_);
+    waited_micros_ += pause_micros_;
+    pause_micros_ = std::min(2 * pause_micros_, kMostPauseMicros);
+    return true;
+  }
+  absl::Status Exceeded(const std::string& path,
+                        const absl::Status& last) const {
+    return absl::UnavailableError(absl::StrCat(
+        "\"", path, "\" could not be opened in ", tries_, " tries over ",
+        waited_micros_ / 1000,
+        " ms, as its file system shows old files: ", last.message()));
+  }
+
+ private:
+  static constexpr int kMostTries = 11;
+  static constexpr int kMostPauseMicros = 1'000'000;
+  int tries_ = 0;
+  int pause_micros_ = 10'000;
+  int64_t waited_micros_ = 0;
+};
 
 }  // namespace
 
@@ -160,8 +201,16 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   BadTables bad;
   bool changed = true;
   int denied = 0;
+  StalePauses stale;
   for (int i = 0; i < kTries; ++i) {
     opened = TryFollower(store, environment, direct_reads, bad, &changed);
+    if (IsStale(opened.status(), changed)) {
+      if (!stale.Pause()) {
+        return stale.Exceeded(DatabasePath(store), opened.status());
+      }
+      bad.clear();
+      continue;
+    }
     if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
     // No owner makes what is not of a store, or of another format.
     if (absl::IsFailedPrecondition(opened.status())) return opened;

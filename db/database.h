@@ -45,7 +45,9 @@ class Database {
  public:
   // For reading, as of one moment, beside an owner or without one; nothing is
   // written. NotFound when there is no store. DataLoss naming what is damaged
-  // or missing; not for files of bulk, of which reading tells.
+  // or missing; not for files of bulk, of which reading tells. Tried again, for
+  // seconds, beside an owner that writes all the time and on a file system that
+  // shows old files; then Unavailable with the number of tries.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const Environment& environment,
       bool direct_reads);

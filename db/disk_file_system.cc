@@ -480,9 +480,8 @@ IOStatus DiskFileSystem::Truncate(const std::string& path, size_t bytes,
   return target()->Truncate(path, bytes, options, debug);
 }
 
-IOStatus DiskFileSystem::LockFile(const std::string& path,
-                                  const IOOptions&, rocksdb::FileLock** lock,
-                                  IODebugContext*) {
+IOStatus DiskFileSystem::LockFile(const std::string& path, const IOOptions&,
+                                  rocksdb::FileLock** lock, IODebugContext*) {
   Entry entry;
   IOStatus status = LookAt(path, &entry);
   if (status.ok() &&

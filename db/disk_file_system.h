@@ -139,8 +139,8 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
                     const IOOptions& options, IODebugContext* debug) override;
   IOStatus Truncate(const std::string& path, size_t bytes,
                     const IOOptions& options, IODebugContext* debug) override;
-  // See db/file_lock.h. A link named LOCK is an error, and stays: two owners that each removed it
-  // could each make a LOCK of their own.
+  // See db/file_lock.h. A link named LOCK is an error, and stays: two owners
+  // that each removed it could each make a LOCK of their own.
   IOStatus LockFile(const std::string& path, const IOOptions& options,
                     rocksdb::FileLock** lock, IODebugContext* debug) override;
   IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,

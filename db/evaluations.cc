@@ -101,8 +101,10 @@ absl::Status Store::Impl::SaveEvaluation(
     record.rank = rank;
     record.part = ranks[rank];
     if (!status.ok()) break;
-    status = batch.Put(meta, EvaluationKey(record.version, evaluation, rank),
-                       EncodeEvaluationRecord(record));
+    CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                            EncodeEvaluationRecord(record));
+    status =
+        batch.Put(meta, EvaluationKey(record.version, evaluation, rank), bytes);
   }
   CKPTDB_RETURN_IF_ERROR(internal::FromRocks(status, "evaluation batch"));
   // In the log, and in a file.
@@ -114,15 +116,15 @@ absl::Status Store::Impl::SaveEvaluation(
 }
 
 absl::StatusOr<std::optional<EvaluationRecord>> Store::Impl::FindEvaluation(
-    int64_t step, absl::string_view evaluation, uint32_t rank) const {
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-  return internal::LoadEvaluation(*database_, record, evaluation, rank);
+    int64_t step, absl::string_view evaluation, uint32_t rank) {
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, HoldStep(step));
+  return internal::LoadEvaluation(*database_, held.record, evaluation, rank);
 }
 
 absl::StatusOr<std::vector<StoredEvaluation>> Store::Impl::ListEvaluations(
-    int64_t step) const {
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-  return internal::ListEvaluations(*database_, record);
+    int64_t step) {
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, HoldStep(step));
+  return internal::ListEvaluations(*database_, held.record);
 }
 
 absl::Status Store::Impl::DeleteEvaluations(absl::Span<const int64_t> steps) {

@@ -73,8 +73,22 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
   });
   absl::StatusOr<FoldResult> result = FoldOpened(*impl, options);
   writing.reset();
-  if (absl::IsAborted(result.status())) RequestSweep();
-  return result;
+  if (result.ok() || absl::IsCancelled(result.status())) return result;
+  const absl::Status still = CheckStillStep(impl->record().version);
+  if (still.ok()) return result;
+  RequestSweep();
+  return still;
+}
+
+absl::Status Store::Impl::CheckStillStep(const Version& version) const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  const auto now = catalog_.steps.find(version.step);
+  if (now != catalog_.steps.end() && now->second.version == version) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat(path_, ": ", ToString(version),
+                   " was deleted or overwritten while it was folded"));
 }
 
 absl::StatusOr<FoldResult> Store::Impl::FoldOpened(const StepReader::Impl& step,
@@ -108,23 +122,17 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
     FoldResult result) {
   const std::lock_guard<std::mutex> change(change_mutex_);
   CKPTDB_RETURN_IF_ERROR(database_->status());
+  CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
   Commit commit;
-  {
-    const std::lock_guard<std::mutex> lock(catalog_mutex_);
-    const auto now = catalog_.steps.find(from.step);
-    if (now == catalog_.steps.end() || now->second.version != from) {
-      return absl::AbortedError(
-          absl::StrCat(path_, ": ", ToString(from),
-                       " was deleted or overwritten while it was folded"));
-    }
-    commit.step = now->second;
-  }
+  CKPTDB_ASSIGN_OR_RETURN(commit.step, FindStep(from.step));
   commit.retired.push_back(commit.step);
   commit.ranks = parts.Ranks();
   commit.files = parts.Files();
-  FillFolded(to, &commit);
+  CKPTDB_RETURN_IF_ERROR(FillFolded(to, &commit));
+  CKPTDB_RETURN_IF_ERROR(AddRecords(&commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
-      database_->files().get(), path_, internal::kBatchOverhead,
+      database_->files().get(), path_,
+      BatchBytes(commit) * internal::kBatchCopies + internal::kBatchOverhead,
       options_.reserve_bytes));
   Pass(point::kChecked);
   result.version = to;
@@ -136,7 +144,7 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
 }
 
 // The same step with base runs for all its tables.
-void Store::Impl::FillFolded(const Version& version, Commit* commit) {
+absl::Status Store::Impl::FillFolded(const Version& version, Commit* commit) {
   StepRecord& step = commit->step;
   step.has_increment = true;
   step.increment = step.version;
@@ -149,7 +157,8 @@ void Store::Impl::FillFolded(const Version& version, Commit* commit) {
   step.base_bytes = step.delta_bytes = 0;
   std::set<Version> references;
   for (const RankRecord& rank : commit->ranks) {
-    commit->rank_bytes.push_back(EncodeRankRecord(rank));
+    CKPTDB_ASSIGN_OR_RETURN(commit->rank_bytes.emplace_back(),
+                            EncodeRankRecord(rank));
     step.rank_digests.push_back(HashBytes(commit->rank_bytes.back()));
     for (const Item& item : rank.items) {
       ++step.items;
@@ -161,6 +170,7 @@ void Store::Impl::FillFolded(const Version& version, Commit* commit) {
     }
   }
   step.references.assign(references.begin(), references.end());
+  return absl::OkStatus();
 }
 
 // Of the sweeper: the newest step, when its chain has grown too long.

@@ -221,10 +221,12 @@ absl::Status FoldParts::DoPart(size_t index) {
   part.staged.version = target_.version;
   part.staged.rank = part.rank;
   part.staged.world_size = step_.record().world_size;
-  part.staged.rank_record =
-      EncodeRankRecord({target_.version, part.rank, {part.item}});
-  CKPTDB_RETURN_IF_ERROR(ReplaceFile(target_.files.get(), NotePath(index),
-                                     EncodeStagedRank(part.staged),
+  CKPTDB_ASSIGN_OR_RETURN(
+      part.staged.rank_record,
+      EncodeRankRecord({target_.version, part.rank, {part.item}}));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string note,
+                          EncodeStagedRank(part.staged));
+  CKPTDB_RETURN_IF_ERROR(ReplaceFile(target_.files.get(), NotePath(index), note,
                                      /*sync=*/true));
   Advance(bytes);
   return absl::OkStatus();

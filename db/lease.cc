@@ -105,7 +105,7 @@ std::string NewUuid() {
 absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
                         const Lease& lease) {
   const std::string path = LeasePath(store, lease.uuid);
-  const std::string bytes = EncodeLease(lease);
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeLease(lease));
   if (bytes.size() > kMaxSmallFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a lease on ", lease.versions.size(), " versions has ", bytes.size(),

@@ -89,7 +89,21 @@ struct StoreOptions {
 inline constexpr int64_t kMaxLeaseMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int64_t kMaxClockSkewMs = int64_t{24} * 3600 * 1000;
 
+// Whether a reader asks the owner to keep what it reads, by a file in the
+// store's leases folder.
+enum class LeaseMode {
+  kRequired,       // a step that cannot be leased is not opened
+  kWherePossible,  // without one where none can be written: see below
+  kNone,           // nothing is written
+};
+
 struct ReaderOptions {
+  // A reader of a read-only mount or snapshot, of another user's store or of a
+  // full disk can write no lease. Without one the owner may remove a step while
+  // it is read: what is read then is Aborted, never wrong. Default:
+  // kWherePossible.
+  LeaseMode leases = LeaseMode::kWherePossible;
+
   // How long a lease lasts when it is not renewed: how long the steps of a
   // reader that died stay. At most kMaxLeaseMs. Default: 60 s.
   int64_t lease_ms = 60'000;

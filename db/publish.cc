@@ -116,12 +116,14 @@ absl::Status Store::Impl::WriteAttempt(const AttemptRecord& attempt,
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     root = catalog_.root;
   }
+  CKPTDB_ASSIGN_OR_RETURN(const std::string root_bytes, EncodeRootRecord(root));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string attempt_bytes,
+                          EncodeAttemptRecord(attempt));
   rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
   rocksdb::WriteBatch batch;
-  rocksdb::Status put = batch.Put(meta, RootKey(), EncodeRootRecord(root));
+  rocksdb::Status put = batch.Put(meta, RootKey(), root_bytes);
   if (put.ok()) {
-    put = batch.Put(meta, AttemptKey(attempt.version.attempt),
-                    EncodeAttemptRecord(attempt));
+    put = batch.Put(meta, AttemptKey(attempt.version.attempt), attempt_bytes);
   }
   CKPTDB_RETURN_IF_ERROR(FromRocks(put, "attempt record"));
   return database_->Write(&batch, sync);
@@ -170,7 +172,8 @@ absl::StatusOr<std::vector<Ticket>> Store::Impl::MakeTickets(
     // A parent that is damaged is no reason not to save: nothing is reused.
     absl::StatusOr<RankRecord> record =
         internal::LoadRank(*database_, parent, rank);
-    if (record.ok()) ticket.parent = EncodeRankRecord(*record);
+    if (!record.ok()) continue;
+    CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
   }
   return tickets;
 }
@@ -243,6 +246,32 @@ absl::Status Store::Impl::WriteOut(const Commit& commit) {
   return absl::OkStatus();
 }
 
+// The step record, the states of all attempts concerned and the records that
+// retired steps leave behind.
+absl::Status Store::Impl::AddRecords(Commit* commit) {
+  const auto add_attempt = [&](const Version& version,
+                               AttemptState state) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(std::string bytes,
+                            EncodeAttemptRecord({version, state, 0}));
+    commit->records.emplace_back(AttemptKey(version.attempt), std::move(bytes));
+    return absl::OkStatus();
+  };
+  const auto add_step = [&](std::string key,
+                            const StepRecord& step) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStepRecord(step));
+    commit->records.emplace_back(std::move(key), std::move(bytes));
+    return absl::OkStatus();
+  };
+  for (const StepRecord& retired : commit->retired) {
+    CKPTDB_RETURN_IF_ERROR(
+        add_attempt(retired.version, AttemptState::kRetired));
+    CKPTDB_RETURN_IF_ERROR(add_step(RetiredKey(retired.version), retired));
+  }
+  const Version& version = commit->step.version;
+  CKPTDB_RETURN_IF_ERROR(add_attempt(version, AttemptState::kCommitted));
+  return add_step(StepKey(version.step), commit->step);
+}
+
 absl::Status Store::Impl::WriteCommit(const Commit& commit) {
   constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
   rocksdb::WriteBatch batch(commit.inline_bytes + kRecordBytes);
@@ -265,14 +294,7 @@ absl::Status Store::Impl::WriteCommit(const Commit& commit) {
   for (const int64_t step : commit.removed_steps) {
     if (status.ok()) status = batch.Delete(meta, StepKey(step));
   }
-  for (const StepRecord& retired : commit.retired) {
-    put(meta, AttemptKey(retired.version.attempt),
-        EncodeAttemptRecord({retired.version, AttemptState::kRetired, 0}));
-    put(meta, RetiredKey(retired.version), EncodeStepRecord(retired));
-  }
-  put(meta, AttemptKey(version.attempt),
-      EncodeAttemptRecord({version, AttemptState::kCommitted, 0}));
-  put(meta, StepKey(version.step), EncodeStepRecord(commit.step));
+  for (const auto& [key, bytes] : commit.records) put(meta, key, bytes);
   CKPTDB_RETURN_IF_ERROR(FromRocks(status, "commit batch"));
   return database_->Write(&batch, /*sync=*/true);
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/completeness.h"
 #include "ckptdb/db/consistency.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lineage.h"
@@ -45,9 +46,6 @@ absl::Status internal::CheckUserMetadata(const UserMetadata& metadata) {
 }
 
 namespace {
-
-// An entry goes to the log, to the memory table's file, and to a compaction.
-constexpr uint64_t kBatchCopies = 3;
 
 absl::Status Bad(absl::string_view why) {
   return absl::InvalidArgumentError(why);
@@ -141,14 +139,24 @@ absl::Status Store::Impl::AddRank(const StagedRank& staged,
     return Bad(absl::StrCat(place, " has the record of ",
                             ToString(record->version), " rank ", record->rank));
   }
+  uint64_t inline_bytes = 0;
   for (const auto& [key, value] : staged.inline_entries) {
     CKPTDB_ASSIGN_OR_RETURN(const DataKey parsed, ParseDataKey(key));
     if (parsed.version != staged.version || parsed.rank != staged.rank) {
       return Bad(
           absl::StrCat(place, " has an entry of ", DescribeDataKey(key)));
     }
-    commit->inline_bytes += key.size() + value.size();
+    inline_bytes += key.size() + value.size();
   }
+  const uint64_t share = InlineShareBytes(staged.world_size);
+  if (inline_bytes > share) {
+    return Bad(absl::StrCat(place, " has entries of ", inline_bytes,
+                            " bytes for the write batch; the limit of each of ",
+                            staged.world_size, " ranks is ", share));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(internal::CheckComplete(staged, *record), place));
+  commit->inline_bytes += inline_bytes;
   for (const StagedFile& file : staged.files) {
     commit->files.push_back(absl::StrCat(path_, "/", file.path));
   }
@@ -232,11 +240,9 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
 }
 
 uint64_t Store::Impl::BatchBytes(const Commit& commit) {
-  uint64_t bytes = commit.inline_bytes + EncodeStepRecord(commit.step).size();
+  uint64_t bytes = commit.inline_bytes;
   for (const std::string& rank : commit.rank_bytes) bytes += rank.size();
-  for (const StepRecord& retired : commit.retired) {
-    bytes += EncodeStepRecord(retired).size();
-  }
+  for (const auto& [key, value] : commit.records) bytes += value.size();
   return bytes;
 }
 
@@ -273,16 +279,12 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
   CKPTDB_RETURN_IF_ERROR(internal::CheckRanksAgree(commit.ranks));
   CKPTDB_RETURN_IF_ERROR(AddParent(progress, &commit));
   CKPTDB_RETURN_IF_ERROR(AddRetired(progress, spec, &commit));
-  if (commit.inline_bytes > 2 * kInlineBytes) {
-    return Bad(absl::StrCat("entries of ", commit.inline_bytes,
-                            " bytes for the write batch; the limit is ",
-                            2 * kInlineBytes));
-  }
   FillStep(version, progress, spec, &commit);
   CKPTDB_RETURN_IF_ERROR(AddChain(progress, &commit));
+  CKPTDB_RETURN_IF_ERROR(AddRecords(&commit));
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_,
-      BatchBytes(commit) * kBatchCopies + internal::kBatchOverhead,
+      BatchBytes(commit) * internal::kBatchCopies + internal::kBatchOverhead,
       options_.reserve_bytes));
   return commit;
 }

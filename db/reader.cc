@@ -71,13 +71,14 @@ class Reader::Impl {
   absl::StatusOr<Usage> GetUsage(const UsageOptions& options) const;
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
-    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-    return internal::LoadEvaluation(*database(), record, evaluation, rank);
+    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
+    return internal::LoadEvaluation(*found.database, found.record, evaluation,
+                                    rank);
   }
   absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
       int64_t step) const {
-    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-    return internal::ListEvaluations(*database(), record);
+    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
+    return internal::ListEvaluations(*found.database, found.record);
   }
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
@@ -99,15 +100,37 @@ class Reader::Impl {
     return database_;
   }
 
-  struct Hold;
+  // A step and the database that its record is of: a refresh changes both.
+  struct FoundStep {
+    StepRecord record;
+    std::shared_ptr<const internal::Database> database;
+  };
+  absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
+                            Annotate(catalog_.FindStep(step), path_));
+    return FoundStep{std::move(record), database_};
+  }
+
+  struct TakenLease;
   template <typename Plan>
   struct Planned;
   template <typename Plan>
-  absl::StatusOr<std::pair<Plan, std::shared_ptr<Hold>>> Secure(
-      int64_t step,
-      const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan);
-  absl::StatusOr<std::shared_ptr<void>> TakeLease(
-      int64_t step, const std::vector<Version>& versions);
+  using MakePlan = std::function<absl::StatusOr<Planned<Plan>>()>;
+  template <typename Plan>
+  struct Secured;
+  template <typename Plan>
+  absl::StatusOr<Planned<Plan>> PlanNow(const MakePlan<Plan>& make_plan) const;
+  template <typename Plan>
+  absl::StatusOr<Secured<Plan>> Secure(int64_t step,
+                                       const MakePlan<Plan>& make_plan);
+  template <typename Plan>
+  absl::Status ExplainRemoval(int64_t step, const MakePlan<Plan>& make_plan,
+                              const std::vector<Version>& versions,
+                              const absl::Status& no_lease,
+                              const absl::Status& status);
+  absl::StatusOr<TakenLease> TakeLease(int64_t step,
+                                       const std::vector<Version>& versions);
   void Drop(const std::string& uuid);
   void RenewLeases();
 
@@ -208,60 +231,98 @@ struct Reader::Impl::Planned {
   std::shared_ptr<const internal::Database> database;
 };
 
-// What an open step keeps as it is: given back lease first.
-struct Reader::Impl::Hold {
-  std::shared_ptr<const internal::Database> database;
+// A lease, or why there is none.
+struct Reader::Impl::TakenLease {
   std::shared_ptr<void> lease;
+  absl::Status no_lease;
 };
+
+// What is read, and what keeps it.
+template <typename Plan>
+struct Reader::Impl::Secured {
+  Plan plan;
+  const internal::Database* database;
+  ReadHold hold;
+};
+
+template <typename Plan>
+auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
+    -> absl::StatusOr<Planned<Plan>> {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(), path_);
+  if (made.ok()) made->database = database_;
+  return made;
+}
 
 // The lease first, then a look whether the step is still there: the owner
 // reads the leases after the commit that retires a step. Either it sees the
 // lease, or this sees the step gone.
 template <typename Plan>
-auto Reader::Impl::Secure(
-    int64_t step,
-    const std::function<absl::StatusOr<Planned<Plan>>()>& make_plan)
-    -> absl::StatusOr<std::pair<Plan, std::shared_ptr<Hold>>> {
+auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
+    -> absl::StatusOr<Secured<Plan>> {
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
-  const auto locked_plan = [&]() -> absl::StatusOr<Planned<Plan>> {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(), path_);
-    if (made.ok()) made->database = database_;
-    return made;
-  };
-  absl::StatusOr<Planned<Plan>> planned = locked_plan();
+  absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
   if (!planned.ok()) {
     // As of the last refresh; it may be right by now.
     CKPTDB_RETURN_IF_ERROR(Refresh());
-    planned = locked_plan();
+    planned = PlanNow(make_plan);
   }
   for (int i = 0; i < kSecureTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
-    CKPTDB_ASSIGN_OR_RETURN(std::shared_ptr<void> lease,
+    CKPTDB_ASSIGN_OR_RETURN(TakenLease taken,
                             TakeLease(step, planned->versions));
     CKPTDB_RETURN_IF_ERROR(Refresh());
     const Version before = planned->version;
     const std::vector<Version> leased = planned->versions;
-    planned = locked_plan();
+    planned = PlanNow(make_plan);
     if (!planned.ok() || planned->version != before ||
         planned->versions != leased) {
       continue;
     }
-    auto hold = std::make_shared<Hold>();
-    hold->database = std::move(planned->database);
-    hold->lease = std::move(lease);
-    return std::make_pair(std::move(planned->plan), std::move(hold));
+    ReadHold::ExplainFunction explain;
+    if (taken.lease == nullptr) {
+      explain = [this, step, make_plan, leased,
+                 why = taken.no_lease](const absl::Status& status) {
+        return ExplainRemoval<Plan>(step, make_plan, leased, why, status);
+      };
+    }
+    const internal::Database* const database = planned->database.get();
+    // The lease goes before the database.
+    auto hold =
+        std::make_shared<std::pair<std::shared_ptr<const internal::Database>,
+                                   std::shared_ptr<void>>>(
+            std::move(planned->database), std::move(taken.lease));
+    return Secured<Plan>{std::move(planned->plan), database,
+                         ReadHold(std::move(hold), std::move(explain))};
   }
   return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
                                              " was overwritten ", kSecureTries,
                                              " times while it was opened"));
 }
 
+// An error of reading without a lease: of a step that the owner has removed
+// meanwhile, it tells nothing else.
+template <typename Plan>
+absl::Status Reader::Impl::ExplainRemoval(int64_t step,
+                                          const MakePlan<Plan>& make_plan,
+                                          const std::vector<Version>& versions,
+                                          const absl::Status& no_lease,
+                                          const absl::Status& status) {
+  if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
+  if (!Refresh().ok()) return status;  // it cannot be told
+  const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);
+  if (now.ok() && now->versions == versions) return status;
+  return absl::AbortedError(absl::StrCat(
+      path_, ": step ", step, " was removed while it was read without a lease",
+      no_lease.ok() ? "" : absl::StrCat(" (", no_lease.message(), ")"), ": ",
+      status.message()));
+}
+
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
     int64_t step) {
   using Chain = std::vector<StepRecord>;
-  absl::StatusOr<std::pair<Chain, std::shared_ptr<Hold>>> secured =
-      Secure<Chain>(step, [&]() -> absl::StatusOr<Planned<Chain>> {
+  absl::StatusOr<Secured<Chain>> secured =
+      Secure<Chain>(step, [this, step]() -> absl::StatusOr<Planned<Chain>> {
         CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                                 catalog_.FindStep(step));
         CKPTDB_ASSIGN_OR_RETURN(Chain chain,
@@ -270,15 +331,14 @@ absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
                               std::move(chain), nullptr};
       });
   CKPTDB_RETURN_IF_ERROR(secured.status());
-  const internal::Database* const database = secured->second->database.get();
-  return StepReader::Impl::Load(database, std::move(secured->first),
-                                std::move(secured->second));
+  return StepReader::Impl::Load(secured->database, std::move(secured->plan),
+                                std::move(secured->hold));
 }
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
     const Version& from, int64_t to) {
-  absl::StatusOr<std::pair<ChangePlan, std::shared_ptr<Hold>>> secured =
-      Secure<ChangePlan>(to, [&]() -> absl::StatusOr<Planned<ChangePlan>> {
+  absl::StatusOr<Secured<ChangePlan>> secured = Secure<ChangePlan>(
+      to, [this, from, to]() -> absl::StatusOr<Planned<ChangePlan>> {
         CKPTDB_ASSIGN_OR_RETURN(ChangePlan plan,
                                 PlanChanges(catalog_, from, to));
         std::vector<Version> versions = plan.versions();
@@ -290,13 +350,13 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
                                    nullptr};
       });
   CKPTDB_RETURN_IF_ERROR(secured.status());
-  const internal::Database* const database = secured->second->database.get();
-  return ChangeReader::Impl::Load(database, std::move(secured->first),
-                                  std::move(secured->second));
+  return ChangeReader::Impl::Load(secured->database, std::move(secured->plan),
+                                  std::move(secured->hold));
 }
 
-absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
+absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
     int64_t step, const std::vector<Version>& versions) {
+  if (options_.leases == LeaseMode::kNone) return TakenLease();
   Lease lease;
   lease.uuid = internal::NewUuid();
   lease.step = step;
@@ -305,6 +365,11 @@ absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
       environment_->NowMicros() + options_.lease_ms * 1000;
   const absl::Status written =
       internal::WriteLease(lease_files_.get(), path_, lease);
+  const bool impossible =
+      absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
+  if (impossible && options_.leases == LeaseMode::kWherePossible) {
+    return TakenLease{nullptr, written};
+  }
   if (!written.ok()) {
     return absl::PermissionDeniedError(
         absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
@@ -315,7 +380,10 @@ absl::StatusOr<std::shared_ptr<void>> Reader::Impl::TakeLease(
   if (!renewer_.joinable()) {
     renewer_ = std::thread([this] { RenewLeases(); });
   }
-  return std::shared_ptr<void>(nullptr, [this, uuid](void*) { Drop(uuid); });
+  // Not null, as that stands for none.
+  return TakenLease{
+      std::shared_ptr<void>(this, [this, uuid](void*) { Drop(uuid); }),
+      absl::OkStatus()};
 }
 
 void Reader::Impl::Drop(const std::string& uuid) {

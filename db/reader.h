@@ -1,5 +1,5 @@
 // A follower's handle of a store, beside its owner or without one: list and
-// read. It changes nothing but leases.
+// read. It changes nothing but leases, and needs none where it cannot write.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
 //   CKPTDB_RETURN_IF_ERROR(reader->Refresh());
@@ -31,7 +31,8 @@ namespace ckptdb {
 class Reader {
  public:
   // NotFound when there is no store at `path`; DataLoss, FailedPrecondition as
-  // Store::Open.
+  // Store::Open. Unavailable with the number of tries when an owner writes all
+  // the time, or when the file system shows old files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(
       absl::string_view path, const ReaderOptions& options = {});
   ~Reader();
@@ -60,8 +61,10 @@ class Reader {
 
   // Takes a lease, renewed until the StepReader is destroyed: the owner keeps
   // the step's data although it retires the step. Catches up, so that a step
-  // that is gone is NotFound. The reader must outlive it. PermissionDenied
-  // when the leases folder cannot be written.
+  // that is gone is NotFound. The reader must outlive it. Without a lease (see
+  // ReaderOptions::leases) a step that the owner removes meanwhile is Aborted,
+  // here and in the calls of the StepReader, as soon as a file of it is gone.
+  // PermissionDenied when a lease cannot be written but has to be.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
 
   // As in Store, with a lease on all that it reads.

@@ -33,7 +33,8 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   }
   if (status.IsCorruption()) return absl::StatusCode::kDataLoss;
   if (status.IsInvalidArgument()) return absl::StatusCode::kInvalidArgument;
-  if (status.IsIOError() && (Says(status, EACCES) || Says(status, EPERM))) {
+  if (status.IsIOError() &&
+      (Says(status, EACCES) || Says(status, EPERM) || Says(status, EROFS))) {
     return absl::StatusCode::kPermissionDenied;
   }
   if (status.IsIOError() && (Says(status, ENOTDIR) || Says(status, EFBIG))) {

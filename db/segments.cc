@@ -32,10 +32,12 @@ class Cutter {
 
   void Add(Stream* stream) {
     for (uint64_t at = 0; at < stream->entries();) {
-      const uint64_t room = (target_bytes_ - bytes_) / stream->entry_bytes();
-      const uint64_t end = std::min(stream->entries(), at + room);
+      const uint64_t room = target_bytes_ - bytes_;
+      const bool rest = stream->BytesOf(at, stream->entries()) <= room;
+      const uint64_t end =
+          rest ? stream->entries() : at + room / stream->entry_bytes();
       if (end > at) segment_.push_back({stream, at, end});
-      bytes_ += (end - at) * stream->entry_bytes();
+      bytes_ += stream->BytesOf(at, end);
       at = end;
       if (at < stream->entries()) Cut();
     }

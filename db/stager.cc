@@ -27,7 +27,7 @@ namespace {
 
 using internal::StagedItem;
 
-// Headers, keys and indexes come to less than a hundredth of the bytes.
+// Blocks and indexes of files come to less than a hundredth of the bytes.
 constexpr uint64_t kOverheadDivisor = 100;
 constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 
@@ -58,7 +58,7 @@ class RankStager {
       }
     }
     CKPTDB_RETURN_IF_ERROR(CopyLast());
-    const bool in_line = RawBytes() <= kInlineBytes / ticket_.world_size;
+    const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
     return Finish(in_line ? Placement::kInline : Placement::kBulk);
   }
@@ -96,10 +96,12 @@ class RankStager {
     return absl::StrCat(store_, "/", ticket_.staging);
   }
 
-  uint64_t RawBytes() const {
+  // At most, of all entries with their keys.
+  uint64_t EntryBytes() const {
     uint64_t bytes = 0;
     for (const StagedItem& staged : items_) {
-      bytes += staged.raw_bytes_to_write();
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) bytes += stream->batch_bytes();
     }
     return bytes;
   }
@@ -190,7 +192,7 @@ class RankStager {
     const std::string folder = Folder();
     CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
         files_.get(), store_,
-        RawBytes() + RawBytes() / kOverheadDivisor + kFixedOverhead,
+        EntryBytes() + EntryBytes() / kOverheadDivisor + kFixedOverhead,
         options_.reserve_bytes));
     CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
@@ -211,6 +213,12 @@ class RankStager {
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
     const auto segments = internal::CutSegments(items_, options_.threads);
     staged_files_.resize(segments.size());
+    std::vector<uint64_t> first_entries;
+    uint64_t entries = 0;
+    for (const internal::Segment& segment : segments) {
+      first_entries.push_back(entries);
+      for (const auto& piece : segment) entries += piece.end - piece.begin;
+    }
     std::atomic<bool> first = true;
     return internal::ParallelFor(
         options_.threads, segments.size(),
@@ -223,6 +231,7 @@ class RankStager {
               internal::WriteSegment(writing, segments[i],
                                      absl::StrCat(folder, "/", name)));
           staged_files_[i].path = absl::StrCat(ticket_.staging, "/", name);
+          staged_files_[i].first_entry = first_entries[i];
           return absl::OkStatus();
         });
   }
@@ -237,8 +246,8 @@ class RankStager {
     const absl::StatusOr<uint64_t> free =
         internal::FreeBytes(files_.get(), store_);
     return absl::ResourceExhaustedError(
-        absl::StrCat(status.message(), "; \"", store_, "\" needs ", RawBytes(),
-                     " bytes, and ",
+        absl::StrCat(status.message(), "; \"", store_, "\" needs ",
+                     EntryBytes(), " bytes, and ",
                      free.ok() ? absl::StrCat(*free) : "unknown", " are free"));
   }
 
@@ -257,7 +266,7 @@ class RankStager {
     staged.world_size = ticket_.world_size;
     staged.files = std::move(staged_files_);
     staged.inline_entries = std::move(entries_);
-    staged.rank_record = EncodeRankRecord(record);
+    CKPTDB_ASSIGN_OR_RETURN(staged.rank_record, EncodeRankRecord(record));
     Pass(point::kStaged);
     return staged;
   }

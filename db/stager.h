@@ -4,7 +4,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
 //   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
 //                           Stage(store_path, ticket, state));
-//   send_to_owner(EncodeStagedRank(staged));
+//   CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStagedRank(staged));
+//   send_to_owner(bytes);
 #ifndef CKPTDB_DB_STAGER_H_
 #define CKPTDB_DB_STAGER_H_
 
@@ -21,12 +22,13 @@ namespace ckptdb {
 
 // Checks `state`, writes its data files below the ticket's staging folder, and
 // makes them durable; nothing of them is visible before the owner publishes.
-// A part of at most kInlineBytes / world size is not written to files: its
-// bytes come back in the StagedRank. A tensor or blob that the parent has with
-// the same bytes comes back as a reference to the parent's.
+// A part whose entries, with keys and headers and before codecs, come to at
+// most InlineShareBytes of the world size is not written to files: its bytes
+// come back in the StagedRank. A tensor or blob that the parent has with the
+// same bytes comes back as a reference to the parent's.
 //
 // Memory beyond the caller's: 16 bytes a row of all tables, plus about 6 MiB
-// a worker, plus at most kInlineBytes.
+// a worker, plus at most InlineShareBytes.
 //
 // Errors: InvalidArgument for anything wrong with `state` (a name, a shape, a
 // limit, an id that is there twice or in another rank's slices);

@@ -17,24 +17,27 @@ namespace ckptdb {
 
 absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
     const internal::Database* database, std::vector<StepRecord> chain,
-    std::shared_ptr<void> hold, const Impl** loaded) {
-  std::unique_ptr<Impl> impl(new Impl());
+    ReadHold hold, const Impl** loaded) {
+  std::unique_ptr<Impl> impl(new Impl(std::move(hold)));
   impl->database_ = database;
-  impl->hold_ = std::move(hold);
-  for (StepRecord& record : chain) {
-    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
-                            internal::LoadRanks(*database, record));
-    impl->chain_.push_back({std::move(record), std::move(ranks)});
-  }
-  const ChainMember& own = impl->chain_.back();
-  for (const RankRecord& rank : own.ranks) {
-    for (const Item& item : rank.items) {
-      impl->items_[{item.kind, item.name}].push_back(
-          {rank.rank, &item, &own.record});
-    }
-  }
+  CKPTDB_RETURN_IF_ERROR(impl->hold_.Explain(impl->LoadAll(std::move(chain))));
   if (loaded != nullptr) *loaded = impl.get();
   return std::make_unique<StepReader>(std::move(impl));
+}
+
+absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
+  for (StepRecord& record : chain) {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+                            internal::LoadRanks(*database_, record));
+    chain_.push_back({std::move(record), std::move(ranks)});
+  }
+  const ChainMember& own = chain_.back();
+  for (const RankRecord& rank : own.ranks) {
+    for (const Item& item : rank.items) {
+      items_[{item.kind, item.name}].push_back({rank.rank, &item, &own.record});
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
@@ -125,8 +128,8 @@ absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
   CKPTDB_RETURN_IF_ERROR(
       CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
   if (elements == 0) return absl::OkStatus();
-  return internal::ReadBox(*impl_, shards, box, static_cast<char*>(out),
-                           options);
+  return impl_->hold().Explain(
+      internal::ReadBox(*impl_, shards, box, static_cast<char*>(out), options));
 }
 
 absl::StatusOr<std::string> StepReader::ReadBlob(
@@ -136,11 +139,11 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
     std::string bytes(blob.item->raw_bytes, '\0');
-    CKPTDB_RETURN_IF_ERROR(internal::ForChunks(
+    CKPTDB_RETURN_IF_ERROR(impl_->hold().Explain(internal::ForChunks(
         *impl_, blob, options,
         [&](internal::ChunkCursor* cursor, uint32_t chunk) {
           return cursor->Read(chunk, bytes.data() + chunk * kChunkBytes);
-        }));
+        })));
     return bytes;
   }
   return absl::NotFoundError(absl::StrCat("step ", record().version.step,
@@ -150,13 +153,14 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
 
 absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
                                                 int64_t id) const {
-  return internal::LookupRow(*impl_, table, id);
+  return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
 }
 
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
-  return internal::ScanTable(*impl_, table, options, sink);
+  return impl_->hold().Explain(
+      internal::ScanTable(*impl_, table, options, sink));
 }
 
 absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
@@ -178,7 +182,8 @@ absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 const Progress& progress,
                                 std::set<Version>* verified) const {
-  return internal::VerifyStep(*impl_, options, progress, verified);
+  return impl_->hold().Explain(
+      internal::VerifyStep(*impl_, options, progress, verified));
 }
 
 }  // namespace ckptdb

@@ -9,6 +9,8 @@
 //
 // All methods may be called from several threads at once. Every byte handed
 // out was checked; DataLoss names the step, rank, item and key that failed.
+// Aborted: it is read without a lease (see ReaderOptions::leases), and the
+// owner has removed it meanwhile.
 // When a call fails, what it has written to the caller's memory is undefined.
 #ifndef CKPTDB_DB_STEP_READER_H_
 #define CKPTDB_DB_STEP_READER_H_

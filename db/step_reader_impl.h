@@ -2,6 +2,7 @@
 #ifndef CKPTDB_DB_STEP_READER_IMPL_H_
 #define CKPTDB_DB_STEP_READER_IMPL_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -38,13 +39,36 @@ struct ChainMember {
   std::vector<RankRecord> ranks;
 };
 
+// What keeps the data of an open step from the sweep while it lives.
+class ReadHold {
+ public:
+  using ExplainFunction = std::function<absl::Status(const absl::Status&)>;
+
+  // `explain`, if any, says what an error of reading comes from.
+  // NOLINTNEXTLINE(google-explicit-constructor): most holds are just that
+  ReadHold(std::shared_ptr<void> hold, ExplainFunction explain = nullptr)
+      : hold_(std::move(hold)), explain_(std::move(explain)) {}
+
+  absl::Status Explain(const absl::Status& status) const {
+    return status.ok() || !explain_ ? status : explain_(status);
+  }
+  template <typename T>
+  absl::StatusOr<T> Explain(absl::StatusOr<T> result) const {
+    if (result.ok()) return result;
+    return Explain(result.status());
+  }
+
+ private:
+  std::shared_ptr<void> hold_;
+  ExplainFunction explain_;
+};
+
 class StepReader::Impl {
  public:
-  // `chain`: see internal::ChainOf. `hold` keeps the step's data from the
-  // sweep while it lives.
+  // `chain`: see internal::ChainOf.
   static absl::StatusOr<std::unique_ptr<StepReader>> Load(
       const internal::Database* database, std::vector<StepRecord> chain,
-      std::shared_ptr<void> hold, const Impl** loaded = nullptr);
+      ReadHold hold, const Impl** loaded = nullptr);
 
   const internal::Database& database() const { return *database_; }
   const StepRecord& record() const { return chain_.back().record; }
@@ -52,17 +76,20 @@ class StepReader::Impl {
   // Base first, the step itself last.
   const std::vector<ChainMember>& chain() const { return chain_; }
 
+  const ReadHold& hold() const { return hold_; }
+
   // An item of all ranks that have it, by rank; NotFound when none has.
   absl::StatusOr<std::vector<RankItem>> Find(ItemKind kind,
                                              absl::string_view name) const;
 
  private:
-  Impl() = default;
+  explicit Impl(ReadHold hold) : hold_(std::move(hold)) {}
+  absl::Status LoadAll(std::vector<StepRecord> chain);
 
   const internal::Database* database_ = nullptr;
   std::vector<ChainMember> chain_;
   std::map<std::pair<ItemKind, std::string>, std::vector<RankItem>> items_;
-  std::shared_ptr<void> hold_;
+  const ReadHold hold_;
 };
 
 namespace internal {

@@ -54,6 +54,8 @@ Store::Impl::~Impl() {
   }
   sweeper_wakes_.notify_all();
   if (sweeper_.joinable()) sweeper_.join();
+  // Its holds speak to the sweeper when they go.
+  progress_.clear();
 }
 
 absl::Status Store::Impl::OpenFolder() {
@@ -143,11 +145,11 @@ absl::Status Store::Impl::OpenDatabase() {
 }
 
 absl::Status Store::Impl::WriteRoot(const RootRecord& root) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
   rocksdb::WriteBatch batch;
-  CKPTDB_RETURN_IF_ERROR(
-      internal::FromRocks(batch.Put(database_->family(Family::kMeta), RootKey(),
-                                    EncodeRootRecord(root)),
-                          "root record"));
+  CKPTDB_RETURN_IF_ERROR(internal::FromRocks(
+      batch.Put(database_->family(Family::kMeta), RootKey(), bytes),
+      "root record"));
   return database_->Write(&batch, /*sync=*/true);
 }
 
@@ -241,10 +243,29 @@ std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions) {
   holds_.insert(versions.begin(), versions.end());
   return {nullptr, [this, versions = std::move(versions)](void*) {
             const std::lock_guard<std::mutex> lock(catalog_mutex_);
-            for (const Version& version : versions) {
-              holds_.erase(holds_.find(version));
-            }
+            if (LetGo(versions)) RequestSweep();
           }};
+}
+
+// Called with catalog_mutex_ held. Whether a sweep has left any of these for
+// holds alone, and none is held any more.
+bool Store::Impl::LetGo(const std::vector<Version>& versions) {
+  bool garbage = false;
+  for (const Version& version : versions) {
+    holds_.erase(holds_.find(version));
+    if (holds_.contains(version)) continue;
+    garbage = held_garbage_.erase(version) > 0 || garbage;
+  }
+  return garbage;
+}
+
+absl::StatusOr<Store::Impl::HeldStep> Store::Impl::HoldStep(int64_t step) {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  HeldStep held;
+  CKPTDB_ASSIGN_OR_RETURN(held.record,
+                          Annotate(catalog_.FindStep(step), path_));
+  held.hold = Hold(internal::VersionsOf(held.record));
+  return held;
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
@@ -291,12 +312,15 @@ absl::Status Store::Impl::Retire(const StepRecord& record,
   AttemptRecord attempt;
   attempt.version = record.version;
   attempt.state = AttemptState::kRetired;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string attempt_bytes,
+                          EncodeAttemptRecord(attempt));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string step_bytes,
+                          EncodeStepRecord(record));
   rocksdb::ColumnFamilyHandle* const meta = database_->family(Family::kMeta);
-  rocksdb::Status status = batch->Put(meta, AttemptKey(attempt.version.attempt),
-                                      EncodeAttemptRecord(attempt));
+  rocksdb::Status status =
+      batch->Put(meta, AttemptKey(attempt.version.attempt), attempt_bytes);
   if (status.ok()) {
-    status =
-        batch->Put(meta, RetiredKey(record.version), EncodeStepRecord(record));
+    status = batch->Put(meta, RetiredKey(record.version), step_bytes);
   }
   if (status.ok()) status = batch->Delete(meta, StepKey(record.version.step));
   return internal::FromRocks(status, "retiring a step");
@@ -324,27 +348,36 @@ absl::Status Store::Impl::Delete(int64_t step) {
 }
 
 absl::Status Store::Impl::AddMetrics(int64_t step, const Metrics& metrics) {
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-  Metrics all = metrics;
-  all.insert(record.metrics.begin(), record.metrics.end());
-  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(all));
   return ChangeRecord(step, [&](StepRecord* changed) {
     for (const auto& [name, value] : metrics) changed->metrics[name] = value;
+    return internal::CheckMetrics(changed->metrics);
   });
 }
 
+absl::Status Store::Impl::SetFlag(int64_t step, bool StepRecord::*flag,
+                                  bool value, Spare spare) {
+  return ChangeRecord(
+      step,
+      [&](StepRecord* changed) {
+        changed->*flag = value;
+        return absl::OkStatus();
+      },
+      spare);
+}
+
 absl::Status Store::Impl::ChangeRecord(
-    int64_t step, const std::function<void(StepRecord*)>& change, Spare spare) {
+    int64_t step, const std::function<absl::Status(StepRecord*)>& change,
+    Spare spare) {
   const std::lock_guard<std::mutex> one_change(change_mutex_);
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, FindStep(step));
   StepRecord record = before;
-  change(&record);
+  CKPTDB_RETURN_IF_ERROR(change(&record));
   if (record == before) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
   rocksdb::WriteBatch batch;
-  CKPTDB_RETURN_IF_ERROR(
-      internal::FromRocks(batch.Put(database_->family(Family::kMeta),
-                                    StepKey(step), EncodeStepRecord(record)),
-                          "step record"));
+  CKPTDB_RETURN_IF_ERROR(internal::FromRocks(
+      batch.Put(database_->family(Family::kMeta), StepKey(step), bytes),
+      "step record"));
   CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, spare));
   CKPTDB_RETURN_IF_ERROR(WriteDurably(&batch));
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
@@ -361,9 +394,10 @@ absl::Status Store::Impl::SetUserMetadata(const UserMetadata& metadata) {
     root = catalog_.root;
   }
   root.user_metadata = metadata;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
   constexpr uint64_t kCopies = 2;
-  CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead +
-                                   kCopies * EncodeRootRecord(root).size()));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRoom(internal::kRecordOverhead + kCopies * bytes.size()));
   CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
   database_->NoteWatermark();
@@ -441,20 +475,17 @@ absl::StatusOr<FoldResult> Store::Fold(int64_t step,
 
 absl::Status Store::Delete(int64_t step) { return impl_->Delete(step); }
 absl::Status Store::Pin(int64_t step) {
-  return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = true; });
+  return impl_->SetFlag(step, &StepRecord::pinned, true);
 }
 absl::Status Store::Unpin(int64_t step) {
   // A pinned step is freed by two calls.
-  return impl_->ChangeRecord(
-      step, [](StepRecord* r) { r->pinned = false; }, Impl::Spare::kUse);
+  return impl_->SetFlag(step, &StepRecord::pinned, false, Impl::Spare::kUse);
 }
 absl::Status Store::Quarantine(int64_t step) {
-  return impl_->ChangeRecord(step,
-                             [](StepRecord* r) { r->quarantined = true; });
+  return impl_->SetFlag(step, &StepRecord::quarantined, true);
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
-  return impl_->ChangeRecord(step,
-                             [=](StepRecord* r) { r->ephemeral = ephemeral; });
+  return impl_->SetFlag(step, &StepRecord::ephemeral, ephemeral);
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return impl_->AddMetrics(step, metrics);

@@ -129,8 +129,9 @@ class Store {
   // Starts an attempt. AlreadyExists for a committed step without overwrite.
   absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec);
 
-  // Makes the step exist. `ranks` are those of all ranks, in any order. On any
-  // error but guarantee 4 nothing has changed, and the attempt may be
+  // Makes the step exist. `ranks` are those of all ranks, in any order.
+  // DataLoss naming an item of a part that lost files or entries on its way. On
+  // any error but guarantee 4 nothing has changed, and the attempt may be
   // published again or abandoned.
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,
@@ -196,7 +197,8 @@ class Store {
   // manager/retention.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);
   // Metrics that were not known when the step was saved: beside those that it
-  // has, or instead of those of the same name.
+  // has, or instead of those of the same name. InvalidArgument when these would
+  // be more than kMaxMetrics.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
   // Metadata of the store, whatever its steps: the run that it is of, say. It
@@ -237,6 +239,7 @@ class Store {
   // a sweep from removing all else, and neither is in sweep_status.
   std::vector<UnsweptEntry> unswept() const;
 
+  // As of the moment of the call: steps that are deleted meanwhile are in it.
   absl::StatusOr<Usage> GetUsage() const;
 
  private:

@@ -35,6 +35,8 @@ namespace internal {
 // Room for a change of records besides what is in its batch: the MANIFEST, new
 // files, the blocks that they end in.
 inline constexpr uint64_t kRecordOverhead = uint64_t{256} << 10;
+// An entry goes to the log, to the memory table's file, and to a compaction.
+inline constexpr uint64_t kBatchCopies = 3;
 // Room for a commit besides its entries.
 inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
 
@@ -84,11 +86,14 @@ class Store::Impl {
                                                             int64_t to);
   absl::Status Delete(int64_t step);
   // What `change` makes of the step's record; what LineageDigest covers stays.
-  // Whether a change may use the space that is set aside for what frees some.
+  // `change` sees the record as no other change can alter it, and may refuse.
+  // Whether it may use the space that is set aside for what frees some.
   enum class Spare { kKeep, kUse };
-  absl::Status ChangeRecord(int64_t step,
-                            const std::function<void(StepRecord*)>& change,
-                            Spare spare = Spare::kKeep);
+  absl::Status ChangeRecord(
+      int64_t step, const std::function<absl::Status(StepRecord*)>& change,
+      Spare spare = Spare::kKeep);
+  absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value,
+                       Spare spare = Spare::kKeep);
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
@@ -98,9 +103,8 @@ class Store::Impl {
                               absl::string_view group,
                               absl::Span<const EvaluationPart> ranks);
   absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
-      int64_t step, absl::string_view evaluation, uint32_t rank) const;
-  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
-      int64_t step) const;
+      int64_t step, absl::string_view evaluation, uint32_t rank);
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(int64_t step);
   absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
 
   // fold.cc
@@ -138,6 +142,14 @@ class Store::Impl {
     uint64_t inline_bytes = 0;
     std::vector<StepRecord> retired;
     std::vector<int64_t> removed_steps;
+    // Keys and values of the other records. They are encoded, and so checked,
+    // before anything is ingested.
+    std::vector<std::pair<std::string, std::string>> records;
+  };
+  // A step as it was found, and what keeps all that it needs.
+  struct HeldStep {
+    StepRecord record;
+    std::shared_ptr<void> hold;
   };
   // What must stay: versions as a whole, and items of others.
   struct Marks {
@@ -178,6 +190,8 @@ class Store::Impl {
 
   // Keeps these versions from the sweep until the result is gone.
   std::shared_ptr<void> Hold(std::vector<Version> versions);
+  bool LetGo(const std::vector<Version>& versions);
+  absl::StatusOr<HeldStep> HoldStep(int64_t step);
   absl::Status Retire(const StepRecord& record, rocksdb::WriteBatch* batch);
   // Of what only memory knows of a version that is no step any more.
   void NoteRetired(const StepRecord& record);
@@ -206,6 +220,7 @@ class Store::Impl {
                           Commit* commit) const;
   void FillStep(const Version& version, const Progress& progress,
                 const PublishSpec& spec, Commit* commit) const;
+  static absl::Status AddRecords(Commit* commit);
   // publish_chain.cc
   static TableRuns RunsOf(const std::vector<RankRecord>& ranks);
   absl::StatusOr<std::shared_ptr<const TableRuns>> LoadRuns(
@@ -216,13 +231,15 @@ class Store::Impl {
                            Commit* commit);
   // fold.cc
   static bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step);
-  absl::StatusOr<Version> BeginFold(const StepRecord& step);
   absl::StatusOr<FoldResult> FoldOpened(const StepReader::Impl& step,
                                         const FoldOptions& options);
+  // Aborted when it is a step no more, which explains whatever failed.
+  absl::Status CheckStillStep(const Version& version) const;
+  absl::StatusOr<Version> BeginFold(const StepRecord& step);
   absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
                                          const internal::FoldParts& parts,
                                          FoldResult result);
-  static void FillFolded(const Version& version, Commit* commit);
+  static absl::Status FillFolded(const Version& version, Commit* commit);
   absl::Status FoldNewest();
 
   // publish.cc
@@ -240,6 +257,8 @@ class Store::Impl {
   void RequestSweep();
   absl::StatusOr<SweepResult> SweepOnce(bool thorough);
   absl::StatusOr<Garbage> Mark();
+  absl::Status FlushRetirements();
+  void NoteHeldGarbage(const std::vector<Version>& versions);
   void MarkBorrowed(Marks* marks);
   absl::StatusOr<std::vector<internal::BorrowedItem>> FindBorrowed(
       const StepRecord& step);
@@ -271,7 +290,8 @@ class Store::Impl {
   std::map<uint32_t, Progress> progress_;  // goes before holds_, it has some
   std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
   std::map<Version, std::shared_ptr<const TableRuns>> runs_;
-  bool unflushed_ = false;  // a retirement is in the log only
+  bool unflushed_ = false;          // a retirement is in the log only
+  std::set<Version> held_garbage_;  // that a sweep has left for holds alone
   // The attempt of the fold that is writing, its step deleted or not.
   std::optional<Version> folding_;
 

@@ -11,6 +11,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// Of a row in a key: its slice and its id.
+constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
+
 class ChunkStream : public Stream {
  public:
   ChunkStream(std::string prefix, absl::string_view bytes,
@@ -20,6 +23,9 @@ class ChunkStream : public Stream {
         bytes_(bytes) {}
 
  private:
+  uint64_t key_bytes() const override {
+    return prefix_.size() + sizeof(uint32_t);
+  }
   absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
     *key = prefix_;
     AppendChunk(static_cast<uint32_t>(entry), key);
@@ -50,6 +56,9 @@ class RowStream : public Stream {
   uint64_t row_bytes() const { return row_bytes_; }
 
  private:
+  uint64_t key_bytes() const override {
+    return prefix_.size() + kPositionBytes;
+  }
   absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
     const uint64_t begin = entry * rows_per_page_;
     CKPTDB_ASSIGN_OR_RETURN(

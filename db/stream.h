@@ -28,6 +28,15 @@ class Stream {
 
   uint64_t entries() const { return hashes_.size(); }
   uint64_t raw_bytes() const { return raw_bytes_; }
+  // At most, of all entries with their headers and keys.
+  uint64_t batch_bytes() const {
+    return raw_bytes_ + entries() * (key_bytes() + kPageHeaderBytes);
+  }
+  // Raw bytes of the entries from `begin` up to `end`.
+  uint64_t BytesOf(uint64_t begin, uint64_t end) const {
+    return (end == entries() ? raw_bytes_ : end * entry_bytes_) -
+           begin * entry_bytes_;
+  }
   // Raw bytes of each entry but the last.
   uint64_t entry_bytes() const { return entry_bytes_; }
   Codec codec() const { return codec_; }
@@ -56,6 +65,8 @@ class Stream {
   absl::Status Make(uint64_t entry, std::string* key, PageBuilder* page);
 
  protected:
+  // Of each entry.
+  virtual uint64_t key_bytes() const = 0;
   Stream(uint64_t raw_bytes, uint64_t entry_bytes, uint32_t element_bytes,
          uint32_t count_bytes, Codec codec);
 

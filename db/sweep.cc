@@ -143,6 +143,7 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
 absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   Marks marks;
   std::map<uint32_t, AttemptRecord> attempts;
+  std::set<Version> held;
   bool flush = false;
   // Before the catalog: what is there by now has its attempt in it.
   const std::map<Version, uint64_t> bulk = internal::BulkBytes(*database_);
@@ -154,7 +155,7 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
     for (const auto& [attempt, progress] : progress_) {
       marks.whole.insert({progress.spec.step, attempt});
     }
-    marks.whole.insert(holds_.begin(), holds_.end());
+    held.insert(holds_.begin(), holds_.end());
     attempts = catalog_.attempts;
     // A fold that is under way, or that was cut short and can go on.
     for (const auto& [attempt, record] : attempts) {
@@ -169,11 +170,7 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   MarkBorrowed(&marks);
   // A retirement that only the log knows may be lost with it; the data may
   // not be gone by then.
-  if (flush) {
-    CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead, Spare::kUse));
-    CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
-    database_->NoteWatermark();
-  }
+  if (flush) CKPTDB_RETURN_IF_ERROR(FlushRetirements());
   // Read after the retirements were written: a reader writes its lease first,
   // and looks for the step then.
   Garbage garbage;
@@ -186,9 +183,14 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   for (const Lease& lease : leases) {
     leased.insert(lease.versions.begin(), lease.versions.end());
   }
+  std::vector<Version> held_garbage;
   for (const auto& [attempt, record] : attempts) {
     const Version& version = record.version;
     if (marks.whole.contains(version)) continue;
+    if (held.contains(version)) {
+      held_garbage.push_back(version);
+      continue;
+    }
     if (leased.contains(version)) {
       garbage.leased = true;
       continue;
@@ -210,7 +212,36 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
       garbage.quarantined.push_back(version);
     }
   }
+  NoteHeldGarbage(held_garbage);
   return garbage;
+}
+
+// The last of their holds to go asks for another sweep.
+void Store::Impl::NoteHeldGarbage(const std::vector<Version>& versions) {
+  bool free = false;
+  {
+    const std::lock_guard<std::mutex> lock(catalog_mutex_);
+    for (const Version& version : versions) {
+      if (holds_.contains(version)) {
+        held_garbage_.insert(version);
+      } else {
+        free = true;
+      }
+    }
+  }
+  if (free) RequestSweep();
+}
+
+absl::Status Store::Impl::FlushRetirements() {
+  absl::Status status = CheckRoom(internal::kRecordOverhead, Spare::kUse);
+  if (status.ok()) status = database_->Flush({Family::kMeta});
+  if (status.ok()) {
+    database_->NoteWatermark();
+    return status;
+  }
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  unflushed_ = true;
+  return status;
 }
 
 // A step that needs a tensor or a run of an older version keeps that, not what
@@ -420,12 +451,20 @@ absl::Status Store::Impl::CompactAway(const std::vector<Version>& versions,
   return absl::OkStatus();
 }
 
+// Holds all that the steps need, as it reads their records.
 absl::StatusOr<Usage> Store::Impl::GetUsage() {
   internal::Catalog catalog;
   std::set<uint32_t> in_progress;
+  std::shared_ptr<void> hold;
   {
     const std::lock_guard<std::mutex> lock(catalog_mutex_);
     catalog = catalog_;
+    std::set<Version> needed;
+    for (const auto& [step, record] : catalog_.steps) {
+      const std::vector<Version> versions = internal::VersionsOf(record);
+      needed.insert(versions.begin(), versions.end());
+    }
+    hold = Hold({needed.begin(), needed.end()});
     for (const auto& [attempt, progress] : progress_) {
       in_progress.insert(attempt);
     }

@@ -269,7 +269,8 @@ absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
   owed_.reset();
   announced->version = save.version;
   for (const Ticket& ticket : save.tickets) {
-    announced->tickets.push_back(EncodeTicket(ticket));
+    CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(),
+                            EncodeTicket(ticket));
   }
   announced->whole = !spec.parent.has_value();
   announced->base_reason = BaseReason();

@@ -72,6 +72,11 @@ absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
                    " letters, digits and hyphens"));
 }
 
+absl::Status AsInvalid(const absl::Status& checked) {
+  if (checked.ok()) return checked;
+  return absl::InvalidArgumentError(checked.message());
+}
+
 absl::Status CheckNameField(RecordKind kind, absl::string_view field,
                             absl::string_view name) {
   absl::Status status = CheckName(field, name);

@@ -30,6 +30,10 @@ absl::Status CheckSliceBounds(RecordKind kind,
 // 1 to kMaxUuidBytes letters, digits and hyphens: it may name a file.
 absl::Status CheckUuid(RecordKind kind, absl::string_view uuid);
 
+// The rules of a record are stated once, as what decoding finds. Of a record
+// that is about to be written the same words are InvalidArgument.
+absl::Status AsInvalid(const absl::Status& checked);
+
 // What CheckName of names.h says.
 absl::Status CheckNameField(RecordKind kind, absl::string_view field,
                             absl::string_view name);

@@ -39,11 +39,7 @@ absl::Status CheckIntact(RecordKind kind, const Envelope& envelope,
                     absl::StrCat("0x", absl::Hex(envelope.magic), " is not 0x",
                                  absl::Hex(kMagic)));
   }
-  if (body.size() > kMaxRecordBytes) {
-    return BadField(
-        kind, "size",
-        absl::StrCat(body.size(), " is over the limit of ", kMaxRecordBytes));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckBodyBytes(kind, body.size()));
   const uint64_t hash = HashOf(envelope, body);
   if (hash == envelope.hash) return absl::OkStatus();
   return BadField(kind, "hash",
@@ -79,6 +75,15 @@ absl::Status BadField(RecordKind kind, absl::string_view field,
                       absl::string_view why) {
   return absl::DataLossError(
       absl::StrCat(RecordName(kind), ": ", field, " ", why));
+}
+
+absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
+  const bool carries_records =
+      kind == RecordKind::kTicket || kind == RecordKind::kStagedRank;
+  const uint64_t limit = carries_records ? kMaxTransferBytes : kMaxRecordBytes;
+  if (bytes <= limit) return absl::OkStatus();
+  return BadField(kind, "size",
+                  absl::StrCat(bytes, " is over the limit of ", limit));
 }
 
 std::string Seal(RecordKind kind, absl::string_view body,

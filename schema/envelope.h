@@ -30,6 +30,9 @@ inline constexpr size_t kEnvelopeBytes = 16;
 // "step record", "rank record", ..., as errors call it.
 absl::string_view RecordName(RecordKind kind);
 
+// DataLoss when a body of so many bytes is over the limit of its kind.
+absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes);
+
 // Envelope and body. A version other than kFormatVersion is for tests.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version = kFormatVersion);

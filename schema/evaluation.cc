@@ -4,6 +4,7 @@
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/record_checks.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -21,7 +22,18 @@ using internal::ToStd;
 
 constexpr RecordKind kEvaluationKind = RecordKind::kEvaluation;
 
-absl::Status CheckRecord(const EvaluationRecord& record) {
+absl::Status CheckSize(uint64_t bytes) {
+  if (bytes <= kMaxEvaluationBytes) return absl::OkStatus();
+  return internal::BadField(kEvaluationKind, "meters and loader",
+                            absl::StrCat("are ", bytes, " bytes; the limit is ",
+                                         kMaxEvaluationBytes));
+}
+
+}  // namespace
+
+absl::Status internal::Check(const EvaluationRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(CheckSize(uint64_t{record.part.meters.size()} +
+                                   record.part.loader.size()));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckVersion(kEvaluationKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kEvaluationKind, "evaluation",
@@ -33,18 +45,11 @@ absl::Status CheckRecord(const EvaluationRecord& record) {
   return internal::CheckRank(kEvaluationKind, record.rank, record.world_size);
 }
 
-// Before anything is copied.
-absl::Status CheckSize(const fbs::EvaluationRecord& from) {
-  const uint64_t bytes = SizeOf(from.meters()) + SizeOf(from.loader());
-  if (bytes <= kMaxEvaluationBytes) return absl::OkStatus();
-  return internal::BadField(kEvaluationKind, "meters and loader",
-                            absl::StrCat("are ", bytes, " bytes; the limit is ",
-                                         kMaxEvaluationBytes));
+uint64_t internal::LeastBytes(const EvaluationRecord& record) {
+  return record.part.meters.size() + record.part.loader.size();
 }
 
-}  // namespace
-
-std::string EncodeEvaluationRecord(const EvaluationRecord& record) {
+std::string internal::EncodeUnchecked(const EvaluationRecord& record) {
   FlatBufferBuilder builder;
   const auto evaluation = AddString(record.evaluation, &builder);
   const auto group = AddString(record.group, &builder);
@@ -56,11 +61,18 @@ std::string EncodeEvaluationRecord(const EvaluationRecord& record) {
   return Seal(kEvaluationKind, builder);
 }
 
+absl::StatusOr<std::string> EncodeEvaluationRecord(
+    const EvaluationRecord& record) {
+  return internal::EncodeChecked(kEvaluationKind, record);
+}
+
 absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
     absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const auto from, Opened<fbs::EvaluationRecord>::Open(
                                                kEvaluationKind, bytes));
-  CKPTDB_RETURN_IF_ERROR(CheckSize(*from.operator->()));
+  // Before anything is copied.
+  CKPTDB_RETURN_IF_ERROR(
+      CheckSize(uint64_t{SizeOf(from->meters())} + SizeOf(from->loader())));
   EvaluationRecord record;
   record.version = {from->step(), from->attempt()};
   record.evaluation = ToStd(from->evaluation());
@@ -70,7 +82,7 @@ absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
   record.part.processed = from->processed();
   record.part.meters = BytesOf(from->meters());
   record.part.loader = BytesOf(from->loader());
-  CKPTDB_RETURN_IF_ERROR(CheckRecord(record));
+  CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }
 

@@ -43,7 +43,8 @@ struct StoredEvaluation {
   bool operator==(const StoredEvaluation&) const = default;
 };
 
-std::string EncodeEvaluationRecord(const EvaluationRecord& record);
+absl::StatusOr<std::string> EncodeEvaluationRecord(
+    const EvaluationRecord& record);
 absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
     absl::string_view bytes);
 

@@ -25,13 +25,28 @@ inline constexpr size_t kMaxUuidBytes = 64;
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
 // Of one record without its envelope; FlatBuffers end at 2 GiB.
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
+// Of a ticket or a staged rank without its envelope: it carries up to two
+// records.
+inline constexpr size_t kMaxTransferBytes = 3 * kMaxRecordBytes;
 
 inline constexpr uint32_t kSlices = 65536;
 inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;  // raw, of a slot
 inline constexpr uint32_t kErasedRowsPerPage = kPageBytes / sizeof(int64_t);
 inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
-inline constexpr uint64_t kInlineBytes = uint64_t{8} << 20;   // of a save
+// Keys and values of the entries that a save puts into its write batch, over
+// all ranks: see InlineShareBytes.
+inline constexpr uint64_t kInlineBytes = uint64_t{8} << 20;
+// What each rank may put there, however many they are: a file for each of many
+// ranks costs more than a larger batch.
+inline constexpr uint64_t kLeastInlineShareBytes = uint64_t{1} << 10;
 inline constexpr uint64_t kSegmentBytes = uint64_t{1} << 30;  // of a file
+
+// Of one rank's entries in the write batch, keys and values together. Staging
+// writes a rank that has more to files, and publishing refuses it.
+inline constexpr uint64_t InlineShareBytes(uint32_t world_size) {
+  const uint64_t share = kInlineBytes / world_size;
+  return share < kLeastInlineShareBytes ? kLeastInlineShareBytes : share;
+}
 
 }  // namespace ckptdb
 

@@ -10,6 +10,7 @@
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/names.h"
+#include "ckptdb/schema/record_checks.h"
 #include "ckptdb/schema/records.h"
 #include "ckptdb/schema/status.h"
 
@@ -170,7 +171,56 @@ absl::Status CheckRows(const Item& item) {
                          " erased ids of ", sizeof(int64_t)));
 }
 
+// Rejects enum values out of range: a record in memory may have any.
+absl::Status CheckEnums(const Item& item) {
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  if (item.kind != ItemKind::kBlob && item.kind != ItemKind::kRows &&
+      item.kind != ItemKind::kTensor) {
+    return BadItem(item, absl::StrCat("has unknown kind ",
+                                      number(static_cast<uint8_t>(item.kind))));
+  }
+  if (item.placement > Placement::kInline) {
+    return BadItem(item,
+                   absl::StrCat("has placement ", number(item.placement)));
+  }
+  if (item.slice_hash > SliceHash::kMix) {
+    return BadItem(item,
+                   absl::StrCat("has slice hash ", number(item.slice_hash)));
+  }
+  if (item.run != RunKind::kBase && item.run != RunKind::kDelta) {
+    return BadItem(
+        item, absl::StrCat("has run ", number(static_cast<uint8_t>(item.run))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStoredEnums(const Item& item, DType dtype, Codec codec) {
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, DTypeFromStored(static_cast<uint8_t>(dtype)).status()));
+  return InItem(item, CodecFromStored(static_cast<uint8_t>(codec)).status());
+}
+
+absl::Status CheckSlotCount(const Item& item, size_t slots) {
+  if (slots <= kMaxSlots && (item.kind != ItemKind::kRows || slots > 0)) {
+    return absl::OkStatus();
+  }
+  return BadItem(
+      item,
+      absl::StrCat("has ", slots, " slots; the limits are 1 and ", kMaxSlots));
+}
+
+// All of an item but its place among others.
 absl::Status CheckItem(const Item& item) {
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckNameField(RecordKind::kRank, "item name", item.name));
+  CKPTDB_RETURN_IF_ERROR(CheckEnums(item));
+  CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, item.slots.size()));
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
+  CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, item.dtype, item.codec));
+  for (const Slot& slot : item.slots) {
+    CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, slot.dtype, slot.codec));
+  }
   switch (item.kind) {
     case ItemKind::kTensor:
       CKPTDB_RETURN_IF_ERROR(CheckTensor(item));
@@ -201,93 +251,57 @@ uint64_t CopiedBytes(const fbs::Item& from) {
   return bytes;
 }
 
-absl::StatusOr<std::vector<Slot>> ReadSlots(
-    const Vector<Offset<fbs::Slot>>* stored) {
+std::vector<Slot> ReadSlots(const Vector<Offset<fbs::Slot>>* stored) {
   std::vector<Slot> slots;
   if (stored == nullptr) return slots;
   for (const fbs::Slot* from : *stored) {
     Slot& slot = slots.emplace_back();
     slot.name = ToStd(from->name());
-    CKPTDB_ASSIGN_OR_RETURN(slot.dtype, DTypeFromStored(from->dtype()));
-    CKPTDB_ASSIGN_OR_RETURN(slot.codec, CodecFromStored(from->codec()));
+    slot.dtype = static_cast<DType>(from->dtype());
+    slot.codec = static_cast<Codec>(from->codec());
     slot.elements = from->elements();
   }
   return slots;
 }
 
-// All that must hold before the rest of an item is read.
-absl::Status CheckStored(const fbs::Item& from, const Item& item) {
-  const uint8_t kind = from.kind();
-  if (kind != 'B' && kind != 'R' && kind != 'T') {
-    return BadItem(item, absl::StrCat("has unknown kind ", kind));
-  }
-  if (from.data() == nullptr) return BadItem(item, "names no version");
-  if (from.placement() > static_cast<uint8_t>(Placement::kInline)) {
-    return BadItem(item, absl::StrCat("has placement ", from.placement()));
-  }
-  if (from.slice_hash() > static_cast<uint8_t>(SliceHash::kMix)) {
-    return BadItem(item, absl::StrCat("has slice hash ", from.slice_hash()));
-  }
-  if (from.run() != 'B' && from.run() != 'D') {
-    return BadItem(item, absl::StrCat("has run ", from.run()));
-  }
-  const size_t slots = SizeOf(from.slots());
-  if (slots > kMaxSlots || (kind == 'R' && slots == 0)) {
-    return BadItem(item,
-                   absl::StrCat("has ", slots, " slots; the limits are 1 and ",
-                                kMaxSlots));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadTensorFields(const fbs::Item& from, Item* item) {
-  const auto dtype = DTypeFromStored(from.dtype());
-  CKPTDB_RETURN_IF_ERROR(InItem(*item, dtype.status()));
-  item->dtype = *dtype;
-  const auto codec = CodecFromStored(from.codec());
-  CKPTDB_RETURN_IF_ERROR(InItem(*item, codec.status()));
-  item->codec = *codec;
+void ReadTensorFields(const fbs::Item& from, Item* item) {
+  item->dtype = static_cast<DType>(from.dtype());
+  item->codec = static_cast<Codec>(from.codec());
   item->chunk_hashes = ToStd(from.chunk_hashes());
   item->shape = ToStd(from.shape());
   item->global_shape = ToStd(from.global_shape());
   item->offset = ToStd(from.offset());
-  return absl::OkStatus();
 }
 
-absl::Status ReadTableFields(const fbs::Item& from, Item* item) {
-  auto slots = ReadSlots(from.slots());
-  CKPTDB_RETURN_IF_ERROR(InItem(*item, slots.status()));
-  item->slots = *std::move(slots);
+void ReadTableFields(const fbs::Item& from, Item* item) {
+  item->slots = ReadSlots(from.slots());
   item->slice_hash = static_cast<SliceHash>(from.slice_hash());
   item->run = static_cast<RunKind>(from.run());
   item->rows = from.rows();
   item->erased = from.erased();
   item->rows_per_page = from.rows_per_page();
   item->base_reason = ToStd(from.base_reason());
-  return absl::OkStatus();
 }
 
 absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   Item item;
   item.name = ToStd(from.name());
-  CKPTDB_RETURN_IF_ERROR(CheckStored(from, item));
   item.kind = static_cast<ItemKind>(from.kind());
+  if (from.data() == nullptr) return BadItem(item, "names no version");
   item.data = FromFbs(*from.data());
-  CKPTDB_RETURN_IF_ERROR(
-      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
+  // Before they are copied.
+  CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, SizeOf(from.slots())));
   item.placement = static_cast<Placement>(from.placement());
   item.raw_bytes = from.raw_bytes();
   item.stored_bytes = from.stored_bytes();
   item.digest = from.digest();
-  CKPTDB_RETURN_IF_ERROR(ReadTensorFields(from, &item));
-  CKPTDB_RETURN_IF_ERROR(ReadTableFields(from, &item));
+  ReadTensorFields(from, &item);
+  ReadTableFields(from, &item);
   CKPTDB_RETURN_IF_ERROR(CheckItem(item));
   return item;
 }
 
-absl::Status CheckOrder(const Item& item, const std::vector<Item>& before) {
-  if (before.empty()) return absl::OkStatus();
-  const Item& last = before.back();
+absl::Status CheckOrder(const Item& last, const Item& item) {
   if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
     return absl::OkStatus();
   }
@@ -303,23 +317,52 @@ absl::StatusOr<std::vector<Item>> ReadItems(
   std::vector<Item> items;
   uint64_t copied = 0;
   for (const fbs::Item* from : stored) {
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckNameField(kKind, "item name", ViewOf(from->name())));
     if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
     if (copied > record_bytes) {
       return BadField(kKind, "items",
                       absl::StrCat("share parts of ", record_bytes, " bytes"));
     }
     CKPTDB_ASSIGN_OR_RETURN(Item item, ReadItem(*from));
-    CKPTDB_RETURN_IF_ERROR(CheckOrder(item, items));
+    if (!items.empty()) {
+      CKPTDB_RETURN_IF_ERROR(CheckOrder(items.back(), item));
+    }
     items.push_back(std::move(item));
   }
   return items;
 }
 
+absl::Status CheckPlace(const RankRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckVersion(RecordKind::kRank, "version", record.version));
+  return internal::CheckRank(RecordKind::kRank, record.rank, kMaxWorldSize);
+}
+
 }  // namespace
 
-std::string EncodeRankRecord(const RankRecord& record) {
+absl::Status internal::Check(const RankRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(record));
+  const std::vector<Item>& items = record.items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    CKPTDB_RETURN_IF_ERROR(CheckItem(items[i]));
+    if (i == 0) continue;
+    CKPTDB_RETURN_IF_ERROR(CheckOrder(items[i - 1], items[i]));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t internal::LeastBytes(const RankRecord& record) {
+  constexpr uint64_t kLeastItem = 64;
+  constexpr uint64_t kLeastSlot = 16;
+  uint64_t bytes = 0;
+  for (const Item& item : record.items) {
+    bytes += kLeastItem + item.name.size() + item.base_reason.size() +
+             item.chunk_hashes.size() * sizeof(uint64_t);
+    for (const Slot& slot : item.slots) bytes += kLeastSlot + slot.name.size();
+  }
+  return bytes;
+}
+
+std::string internal::EncodeUnchecked(const RankRecord& record) {
   FlatBufferBuilder builder;
   std::vector<Offset<fbs::Item>> items;
   for (const Item& item : record.items) {
@@ -331,16 +374,18 @@ std::string EncodeRankRecord(const RankRecord& record) {
   return Seal(RecordKind::kRank, builder);
 }
 
+absl::StatusOr<std::string> EncodeRankRecord(const RankRecord& record) {
+  return internal::EncodeChecked(RecordKind::kRank, record);
+}
+
+// As internal::Check, item by item while they are read.
 absl::StatusOr<RankRecord> DecodeRankRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       const auto from, Opened<fbs::RankRecord>::Open(RecordKind::kRank, bytes));
   RankRecord record;
   record.version = {from->step(), from->attempt()};
   record.rank = from->rank();
-  CKPTDB_RETURN_IF_ERROR(
-      CheckVersion(RecordKind::kRank, "version", record.version));
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CheckRank(RecordKind::kRank, record.rank, kMaxWorldSize));
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(record));
   CKPTDB_ASSIGN_OR_RETURN(record.items,
                           ReadItems(*from->items(), from.bytes()));
   return record;

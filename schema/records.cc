@@ -13,6 +13,7 @@
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"
+#include "ckptdb/schema/record_checks.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -82,6 +83,24 @@ Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
   return builder->CreateVector(entries);
 }
 
+absl::Status CheckMetadataBytes(RecordKind kind, uint64_t bytes) {
+  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
+  return BadField(kind, "user metadata",
+                  absl::StrCat("has over ", kMaxMetadataBytes, " bytes"));
+}
+
+absl::Status CheckMetadata(RecordKind kind, const UserMetadata& metadata) {
+  uint64_t bytes = 0;
+  for (const auto& [name, value] : metadata) {
+    bytes += name.size() + value.size();
+    CKPTDB_RETURN_IF_ERROR(CheckMetadataBytes(kind, bytes));
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckNameField(kind, "name of user metadata", name));
+  }
+  return absl::OkStatus();
+}
+
+// No more is copied than may be there.
 absl::StatusOr<UserMetadata> ReadMetadata(
     RecordKind kind, const Vector<Offset<fbs::Metadata>>* entries) {
   UserMetadata metadata;
@@ -89,13 +108,8 @@ absl::StatusOr<UserMetadata> ReadMetadata(
   uint64_t bytes = 0;
   for (const fbs::Metadata* entry : *entries) {
     bytes += ViewOf(entry->name()).size() + SizeOf(entry->value());
-    if (bytes > kMaxMetadataBytes) {
-      return BadField(kind, "user metadata",
-                      absl::StrCat("has over ", kMaxMetadataBytes, " bytes"));
-    }
+    CKPTDB_RETURN_IF_ERROR(CheckMetadataBytes(kind, bytes));
     const std::string name = ToStd(entry->name());
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckNameField(kind, "name of user metadata", name));
     if (!metadata.emplace(name, internal::BytesOf(entry->value())).second) {
       return BadField(kind, "user metadata", Twice(name));
     }
@@ -113,22 +127,30 @@ Offset<Vector<Offset<fbs::Metric>>> AddMetrics(const Metrics& metrics,
   return builder->CreateVector(entries);
 }
 
+absl::Status CheckMetricCount(size_t count) {
+  if (count <= kMaxMetrics) return absl::OkStatus();
+  return BadField(RecordKind::kStep, "metrics",
+                  absl::StrCat("are ", count, "; the limit is ", kMaxMetrics));
+}
+
+absl::Status CheckMetrics(const Metrics& metrics) {
+  CKPTDB_RETURN_IF_ERROR(CheckMetricCount(metrics.size()));
+  for (const auto& [name, value] : metrics) {
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckNameField(RecordKind::kStep, "name of a metric", name));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Metrics> ReadMetrics(
     const Vector<Offset<fbs::Metric>>* entries) {
-  constexpr RecordKind kKind = RecordKind::kStep;
   Metrics metrics;
-  if (SizeOf(entries) > kMaxMetrics) {
-    return BadField(
-        kKind, "metrics",
-        absl::StrCat("are ", entries->size(), "; the limit is ", kMaxMetrics));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckMetricCount(SizeOf(entries)));
   if (entries == nullptr) return metrics;
   for (const fbs::Metric* entry : *entries) {
-    CKPTDB_RETURN_IF_ERROR(internal::CheckNameField(kKind, "name of a metric",
-                                                    ViewOf(entry->name())));
     const std::string name = ToStd(entry->name());
     if (!metrics.emplace(name, entry->value()).second) {
-      return BadField(kKind, "metrics", Twice(name));
+      return BadField(RecordKind::kStep, "metrics", Twice(name));
     }
   }
   return metrics;
@@ -146,16 +168,25 @@ absl::Status CheckVersions(RecordKind kind, absl::string_view field,
                   absl::StrCat("has ", ToString(*twice), " twice"));
 }
 
+// A version that a record may be without; it is {} then, as it is not stored.
+absl::Status CheckOptional(absl::string_view field, bool has,
+                           const Version& version) {
+  if (has) return CheckVersion(RecordKind::kStep, field, version);
+  if (version == Version()) return absl::OkStatus();
+  return BadField(
+      RecordKind::kStep, field,
+      absl::StrCat("is ", ToString(version), " in a record without one"));
+}
+
 // A full step stands alone; a delta goes on from its parent, the version
 // before it in the chain.
 absl::Status CheckLineage(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<Version>& chain = record.chain;
-  if (record.has_parent) {
-    CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "parent", record.parent));
-    if (record.parent == record.version) {
-      return BadField(kKind, "parent", "is the step itself");
-    }
+  CKPTDB_RETURN_IF_ERROR(
+      CheckOptional("parent", record.has_parent, record.parent));
+  if (record.has_parent && record.parent == record.version) {
+    return BadField(kKind, "parent", "is the step itself");
   }
   if (record.kind == StepKind::kFull) {
     if (chain.size() == 1) return absl::OkStatus();
@@ -192,8 +223,9 @@ absl::Status CheckChain(const StepRecord& record) {
 
 absl::Status CheckIncrement(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
+  CKPTDB_RETURN_IF_ERROR(
+      CheckOptional("increment", record.has_increment, record.increment));
   if (!record.has_increment) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "increment", record.increment));
   if (record.kind != StepKind::kFull) {
     return BadField(kKind, "increment", "is of a delta, which needs none");
   }
@@ -230,8 +262,30 @@ absl::Status CheckBranches(const StepRecord& record) {
                                StateOf(record).attempt));
 }
 
-absl::Status CheckStep(const StepRecord& record) {
+absl::Status CheckKind(StepKind kind) {
+  if (kind == StepKind::kFull || kind == StepKind::kDelta) {
+    return absl::OkStatus();
+  }
+  return BadField(
+      RecordKind::kStep, "kind",
+      absl::StrCat(static_cast<int>(kind), " is neither full nor delta"));
+}
+
+absl::Status CheckRankDigests(const StepRecord& record) {
+  if (record.rank_digests.size() == record.world_size) return absl::OkStatus();
+  return BadField(
+      RecordKind::kStep, "rank digests",
+      absl::StrCat("are ", record.rank_digests.size(), ", not one for each of ",
+                   record.world_size, " ranks"));
+}
+
+}  // namespace
+
+absl::Status internal::Check(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
+  CKPTDB_RETURN_IF_ERROR(CheckKind(record.kind));
+  CKPTDB_RETURN_IF_ERROR(CheckMetrics(record.metrics));
+  CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.store_uuid));
   CKPTDB_RETURN_IF_ERROR(CheckChain(record));
@@ -245,18 +299,11 @@ absl::Status CheckStep(const StepRecord& record) {
   CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kKind, record.world_size));
   CKPTDB_RETURN_IF_ERROR(internal::CheckSliceBounds(kKind, record.slice_bounds,
                                                     record.world_size));
-  if (record.rank_digests.size() != record.world_size) {
-    return BadField(
-        kKind, "rank digests",
-        absl::StrCat("are ", record.rank_digests.size(),
-                     ", not one for each of ", record.world_size, " ranks"));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckRankDigests(record));
   if (record.library_version.empty()) return absl::OkStatus();
   return internal::CheckNameField(kKind, "library version",
                                   record.library_version);
 }
-
-}  // namespace
 
 absl::string_view StepKindName(StepKind kind) {
   return kind == StepKind::kFull ? "full" : "delta";
@@ -306,7 +353,14 @@ uint64_t LineageDigest(const StepRecord& record) {
   return HashBytes(bytes);
 }
 
-std::string EncodeStepRecord(const StepRecord& record) {
+uint64_t internal::LeastBytes(const StepRecord& record) {
+  return (record.chain.size() + record.references.size()) *
+             sizeof(fbs::Version) +
+         (record.slice_bounds.size() * sizeof(uint32_t)) +
+         (record.rank_digests.size() * sizeof(uint64_t));
+}
+
+std::string internal::EncodeUnchecked(const StepRecord& record) {
   FlatBufferBuilder builder;
   const auto chain = AddStructs(record.chain, &builder);
   const auto references = AddStructs(record.references, &builder);
@@ -351,15 +405,15 @@ std::string EncodeStepRecord(const StepRecord& record) {
   return Seal(RecordKind::kStep, builder);
 }
 
+absl::StatusOr<std::string> EncodeStepRecord(const StepRecord& record) {
+  return internal::EncodeChecked(RecordKind::kStep, record);
+}
+
 absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       const auto from, Opened<fbs::StepRecord>::Open(RecordKind::kStep, bytes));
   StepRecord record;
   record.version = {from->step(), from->attempt()};
-  if (from->kind() > 1) {
-    return BadField(RecordKind::kStep, "kind",
-                    absl::StrCat(from->kind(), " is neither full nor delta"));
-  }
   if ((from->flags() & ~uint32_t{kAllFlags}) != 0) {
     return BadField(RecordKind::kStep, "flags",
                     absl::StrCat(from->flags(), " has unknown ones"));
@@ -393,11 +447,28 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.branches = ToStd(from->branches());
   record.base_bytes = from->base_bytes();
   record.delta_bytes = from->delta_bytes();
-  CKPTDB_RETURN_IF_ERROR(CheckStep(record));
+  CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }
 
-std::string EncodeAttemptRecord(const AttemptRecord& record) {
+absl::Status internal::Check(const AttemptRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kAttempt;
+  if (record.state > AttemptState::kRetired) {
+    return BadField(
+        kKind, "state",
+        absl::StrCat(static_cast<int>(record.state), " is unknown"));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
+  if (record.folds == 0 || record.folds < record.version.attempt) {
+    return absl::OkStatus();
+  }
+  return BadField(kKind, "folds",
+                  absl::StrCat("attempt ", record.folds, ", not an older one"));
+}
+
+uint64_t internal::LeastBytes(const AttemptRecord&) { return 0; }
+
+std::string internal::EncodeUnchecked(const AttemptRecord& record) {
   FlatBufferBuilder builder;
   builder.Finish(fbs::CreateAttemptRecord(
       builder, record.version.step, record.version.attempt,
@@ -406,29 +477,33 @@ std::string EncodeAttemptRecord(const AttemptRecord& record) {
   return Seal(RecordKind::kAttempt, builder);
 }
 
+absl::StatusOr<std::string> EncodeAttemptRecord(const AttemptRecord& record) {
+  return internal::EncodeChecked(RecordKind::kAttempt, record);
+}
+
 absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const auto from, Opened<fbs::AttemptRecord>::Open(
                                                RecordKind::kAttempt, bytes));
   AttemptRecord record;
   record.version = {from->step(), from->attempt()};
-  if (from->state() > static_cast<uint8_t>(AttemptState::kRetired)) {
-    return BadField(RecordKind::kAttempt, "state",
-                    absl::StrCat(from->state(), " is unknown"));
-  }
   record.state = static_cast<AttemptState>(from->state());
   record.begun_at_micros = from->begun_at_micros();
   record.folds = from->folds();
-  CKPTDB_RETURN_IF_ERROR(
-      CheckVersion(RecordKind::kAttempt, "version", record.version));
-  if (record.folds > 0 && record.folds >= record.version.attempt) {
-    return BadField(
-        RecordKind::kAttempt, "folds",
-        absl::StrCat("attempt ", record.folds, ", not an older one"));
-  }
+  CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }
 
-std::string EncodeRootRecord(const RootRecord& record) {
+absl::Status internal::Check(const RootRecord& record) {
+  constexpr RecordKind kKind = RecordKind::kRoot;
+  CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.uuid));
+  if (record.next_attempt > 0) return absl::OkStatus();
+  return BadField(kKind, "next attempt", "0 is none");
+}
+
+uint64_t internal::LeastBytes(const RootRecord&) { return 0; }
+
+std::string internal::EncodeUnchecked(const RootRecord& record) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(record.uuid, &builder);
   const auto metadata = AddMetadata(record.user_metadata, &builder);
@@ -436,6 +511,10 @@ std::string EncodeRootRecord(const RootRecord& record) {
                                        record.owner_epoch,
                                        record.created_at_micros, metadata));
   return Seal(RecordKind::kRoot, builder);
+}
+
+absl::StatusOr<std::string> EncodeRootRecord(const RootRecord& record) {
+  return internal::EncodeChecked(RecordKind::kRoot, record);
 }
 
 absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
@@ -449,20 +528,34 @@ absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       record.user_metadata,
       ReadMetadata(RecordKind::kRoot, from->user_metadata()));
-  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(RecordKind::kRoot, record.uuid));
-  if (record.next_attempt == 0) {
-    return BadField(RecordKind::kRoot, "next attempt", "0 is none");
-  }
+  CKPTDB_RETURN_IF_ERROR(internal::Check(record));
   return record;
 }
 
-std::string EncodeLease(const Lease& lease) {
+absl::Status internal::Check(const Lease& lease) {
+  constexpr RecordKind kKind = RecordKind::kLease;
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, lease.uuid));
+  if (lease.step < 0) {
+    return BadField(kKind, "step", absl::StrCat(lease.step, " is below 0"));
+  }
+  return CheckVersions(kKind, "versions", lease.versions);
+}
+
+uint64_t internal::LeastBytes(const Lease& lease) {
+  return lease.versions.size() * sizeof(fbs::Version);
+}
+
+std::string internal::EncodeUnchecked(const Lease& lease) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(lease.uuid, &builder);
   const auto versions = AddStructs(lease.versions, &builder);
   builder.Finish(fbs::CreateLease(builder, uuid, lease.step, versions,
                                   lease.expires_at_micros));
   return Seal(RecordKind::kLease, builder);
+}
+
+absl::StatusOr<std::string> EncodeLease(const Lease& lease) {
+  return internal::EncodeChecked(RecordKind::kLease, lease);
 }
 
 absl::StatusOr<Lease> DecodeLease(absl::string_view bytes) {
@@ -473,13 +566,7 @@ absl::StatusOr<Lease> DecodeLease(absl::string_view bytes) {
   lease.step = from->step();
   lease.versions = ToStd(from->versions());
   lease.expires_at_micros = from->expires_at_micros();
-  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(RecordKind::kLease, lease.uuid));
-  if (lease.step < 0) {
-    return BadField(RecordKind::kLease, "step",
-                    absl::StrCat(lease.step, " is below 0"));
-  }
-  CKPTDB_RETURN_IF_ERROR(
-      CheckVersions(RecordKind::kLease, "versions", lease.versions));
+  CKPTDB_RETURN_IF_ERROR(internal::Check(lease));
   return lease;
 }
 

@@ -5,7 +5,8 @@
 // The hash is XXH3-64 of the FlatBuffer, seeded with the 8 bytes before it.
 // Decoding checks all of it and every field before use. Errors are DataLoss,
 // but for a record of a newer format: FailedPrecondition naming both versions.
-// Encoding checks nothing: what breaks a rule below does not decode again.
+// Encoding checks the same rules: what breaks one is InvalidArgument in the
+// same words, and what was encoded decodes to an equal record.
 #ifndef CKPTDB_SCHEMA_RECORDS_H_
 #define CKPTDB_SCHEMA_RECORDS_H_
 
@@ -55,7 +56,7 @@ struct StepRecord {
   // A delta's is the version before it in the chain; a full step has one when
   // it was saved on top of another step.
   bool has_parent = false;
-  Version parent;
+  Version parent;              // {} without one; so is `increment`
   uint64_t parent_digest = 0;  // LineageDigest of the parent's record
   // Base first, `version` last, steps never falling; `version` alone when full.
   std::vector<Version> chain;
@@ -195,11 +196,11 @@ struct Lease {
   bool operator==(const Lease&) const = default;
 };
 
-std::string EncodeStepRecord(const StepRecord& record);
-std::string EncodeRankRecord(const RankRecord& record);
-std::string EncodeAttemptRecord(const AttemptRecord& record);
-std::string EncodeRootRecord(const RootRecord& record);
-std::string EncodeLease(const Lease& lease);
+absl::StatusOr<std::string> EncodeStepRecord(const StepRecord& record);
+absl::StatusOr<std::string> EncodeRankRecord(const RankRecord& record);
+absl::StatusOr<std::string> EncodeAttemptRecord(const AttemptRecord& record);
+absl::StatusOr<std::string> EncodeRootRecord(const RootRecord& record);
+absl::StatusOr<std::string> EncodeLease(const Lease& lease);
 
 absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes);
 absl::StatusOr<RankRecord> DecodeRankRecord(absl::string_view bytes);

@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/record_checks.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -34,7 +35,8 @@ absl::Status CheckPlace(RecordKind kind, absl::string_view uuid,
 Offset<fbs::StagedFile> AddFile(const StagedFile& file,
                                 FlatBufferBuilder* builder) {
   const auto path = AddString(file.path, builder);
-  return fbs::CreateStagedFile(*builder, path, file.bytes, file.entries);
+  return fbs::CreateStagedFile(*builder, path, file.bytes, file.entries,
+                               file.first_entry);
 }
 
 Offset<fbs::InlineEntry> AddEntry(
@@ -72,12 +74,10 @@ absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
   uint64_t copied = 0;
   for (const fbs::StagedFile* file : *from.files()) {
     const absl::string_view path = ViewOf(file->path());
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckPath(RecordKind::kStagedRank, "path", path));
     copied += path.size();
     CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
-    staged->files.push_back(
-        {std::string(path), file->bytes(), file->entries()});
+    staged->files.push_back({std::string(path), file->bytes(), file->entries(),
+                             file->first_entry()});
   }
   return absl::OkStatus();
 }
@@ -91,26 +91,40 @@ absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
     CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
     staged->inline_entries.emplace_back(BytesOf(entry->key()),
                                         BytesOf(entry->value()));
-    CKPTDB_RETURN_IF_ERROR(
-        CheckEntryKey(*staged, staged->inline_entries.back().first));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<SliceRange>> ReadSlices(
-    const std::vector<uint32_t>& stored) {
-  if (stored.empty()) return std::nullopt;
-  if (stored.size() == 2 && stored[0] <= stored[1] && stored[1] <= kSlices) {
-    return SliceRange{stored[0], stored[1]};
+// None, or begin and end.
+absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
+  if (slices.empty()) return absl::OkStatus();
+  if (slices.size() == 2 && slices[0] <= slices[1] && slices[1] <= kSlices) {
+    return absl::OkStatus();
   }
   return BadField(RecordKind::kTicket, "slices",
-                  absl::StrCat("[", absl::StrJoin(stored, ", "),
+                  absl::StrCat("[", absl::StrJoin(slices, ", "),
                                "] are no range within [0, ", kSlices, "]"));
 }
 
 }  // namespace
 
-std::string EncodeTicket(const Ticket& ticket) {
+absl::Status internal::Check(const Ticket& ticket) {
+  constexpr RecordKind kKind = RecordKind::kTicket;
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
+                                    ticket.rank, ticket.world_size));
+  if (ticket.slices.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckSlices({ticket.slices->begin, ticket.slices->end}));
+  }
+  return internal::CheckPath(kKind, "staging", ticket.staging);
+}
+
+uint64_t internal::LeastBytes(const Ticket& ticket) {
+  return uint64_t{ticket.staging.size()} + ticket.parent.size() +
+         ticket.parent_tables.size();
+}
+
+std::string internal::EncodeUnchecked(const Ticket& ticket) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(ticket.uuid, &builder);
   std::vector<uint32_t> slices;
@@ -127,6 +141,10 @@ std::string EncodeTicket(const Ticket& ticket) {
   return Seal(RecordKind::kTicket, builder);
 }
 
+absl::StatusOr<std::string> EncodeTicket(const Ticket& ticket) {
+  return internal::EncodeChecked(RecordKind::kTicket, ticket);
+}
+
 absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes) {
   constexpr RecordKind kKind = RecordKind::kTicket;
   CKPTDB_ASSIGN_OR_RETURN(const auto from,
@@ -139,14 +157,41 @@ absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes) {
   ticket.staging = ToStd(from->staging());
   ticket.parent = BytesOf(from->parent());
   ticket.parent_tables = BytesOf(from->parent_tables());
-  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
-                                    ticket.rank, ticket.world_size));
-  CKPTDB_ASSIGN_OR_RETURN(ticket.slices, ReadSlices(ToStd(from->slices())));
-  CKPTDB_RETURN_IF_ERROR(internal::CheckPath(kKind, "staging", ticket.staging));
+  const std::vector<uint32_t> slices = ToStd(from->slices());
+  CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));
+  if (!slices.empty()) ticket.slices = SliceRange{slices[0], slices[1]};
+  CKPTDB_RETURN_IF_ERROR(internal::Check(ticket));
   return ticket;
 }
 
-std::string EncodeStagedRank(const StagedRank& staged) {
+absl::Status internal::Check(const StagedRank& staged) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, staged.uuid, staged.version,
+                                    staged.rank, staged.world_size));
+  for (const StagedFile& file : staged.files) {
+    CKPTDB_RETURN_IF_ERROR(internal::CheckPath(kKind, "path", file.path));
+  }
+  for (const auto& [key, value] : staged.inline_entries) {
+    CKPTDB_RETURN_IF_ERROR(CheckEntryKey(staged, key));
+  }
+  if (!staged.rank_record.empty()) return absl::OkStatus();
+  return BadField(kKind, "rank record", "is empty");
+}
+
+uint64_t internal::LeastBytes(const StagedRank& staged) {
+  constexpr uint64_t kLeastFile = 32;
+  constexpr uint64_t kLeastEntry = 16;
+  uint64_t bytes = staged.rank_record.size();
+  for (const StagedFile& file : staged.files) {
+    bytes += kLeastFile + file.path.size();
+  }
+  for (const auto& [key, value] : staged.inline_entries) {
+    bytes += kLeastEntry + key.size() + value.size();
+  }
+  return bytes;
+}
+
+std::string internal::EncodeUnchecked(const StagedRank& staged) {
   FlatBufferBuilder builder;
   std::vector<Offset<fbs::StagedFile>> files;
   for (const StagedFile& file : staged.files) {
@@ -166,6 +211,10 @@ std::string EncodeStagedRank(const StagedRank& staged) {
   return Seal(RecordKind::kStagedRank, builder);
 }
 
+absl::StatusOr<std::string> EncodeStagedRank(const StagedRank& staged) {
+  return internal::EncodeChecked(RecordKind::kStagedRank, staged);
+}
+
 absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes) {
   constexpr RecordKind kKind = RecordKind::kStagedRank;
   CKPTDB_ASSIGN_OR_RETURN(const auto from,
@@ -175,15 +224,11 @@ absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes) {
   staged.version = {from->step(), from->attempt()};
   staged.rank = from->rank();
   staged.world_size = from->world_size();
-  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, staged.uuid, staged.version,
-                                    staged.rank, staged.world_size));
   const fbs::StagedRank& root = *from.operator->();
   CKPTDB_RETURN_IF_ERROR(ReadFiles(root, from.bytes(), &staged));
   CKPTDB_RETURN_IF_ERROR(ReadEntries(root, from.bytes(), &staged));
   staged.rank_record = BytesOf(from->rank_record());
-  if (staged.rank_record.empty()) {
-    return BadField(kKind, "rank record", "is empty");
-  }
+  CKPTDB_RETURN_IF_ERROR(internal::Check(staged));
   return staged;
 }
 

@@ -37,6 +37,8 @@ struct StagedFile {
   std::string path;  // below the store
   uint64_t bytes = 0;
   uint64_t entries = 0;
+  // Of the rank's entries in key order, how many are in the files before it.
+  uint64_t first_entry = 0;
 
   bool operator==(const StagedFile&) const = default;
 };
@@ -55,8 +57,9 @@ struct StagedRank {
   bool operator==(const StagedRank&) const = default;
 };
 
-std::string EncodeTicket(const Ticket& ticket);
-std::string EncodeStagedRank(const StagedRank& staged);
+// InvalidArgument for what does not decode again: see records.h.
+absl::StatusOr<std::string> EncodeTicket(const Ticket& ticket);
+absl::StatusOr<std::string> EncodeStagedRank(const StagedRank& staged);
 // DataLoss; FailedPrecondition for a newer format.
 absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes);
 absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes);

@@ -288,10 +288,15 @@ class Diff : public Command {
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-    CKPTDB_ASSIGN_OR_RETURN(auto from, OpenStep(context, reader.get(), from_));
-    CKPTDB_ASSIGN_OR_RETURN(auto to, OpenStep(context, reader.get(), to_));
-    CKPTDB_ASSIGN_OR_RETURN(const StepDiff diff,
-                            Compare(context, reader.get(), *from, *to));
+    StepDiff diff;
+    const bool latest = from_ == kLatest || to_ == kLatest;
+    CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
+      CKPTDB_ASSIGN_OR_RETURN(auto from,
+                              OpenStep(context, reader.get(), from_));
+      CKPTDB_ASSIGN_OR_RETURN(auto to, OpenStep(context, reader.get(), to_));
+      CKPTDB_ASSIGN_OR_RETURN(diff, Compare(context, reader.get(), *from, *to));
+      return absl::OkStatus();
+    }));
     if (context.json) {
       PrintJson(DiffJson(context.store, diff), context.out);
     } else {

@@ -74,19 +74,41 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
 absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
                                                      Reader* reader,
                                                      const std::string& text) {
-  constexpr int kTries = 100;
-  for (int i = 0;; ++i) {
+  const bool latest = text == kLatest;
+  std::unique_ptr<StepReader> step;
+  CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
     auto record = ResolveStep(*reader, text);
     if (!record.ok()) return WithPlace(record.status(), context.store);
     const int64_t number = record->version.step;
-    auto step = reader->OpenStep(number);
-    if (step.ok()) return step;
-    // A trainer has retired it meanwhile: there is a later one.
-    if (text == kLatest && absl::IsNotFound(step.status()) && i < kTries) {
-      continue;
+    auto opened = reader->OpenStep(number);
+    if (latest && IsGone(opened.status())) {
+      return absl::AbortedError(opened.status().message());
     }
-    return WithPlace(ReadingStatus(step.status()), StepName(number));
+    if (!opened.ok()) {
+      return WithPlace(ReadingStatus(opened.status()), StepName(number));
+    }
+    step = *std::move(opened);
+    return absl::OkStatus();
+  }));
+  return step;
+}
+
+bool IsGone(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsAborted(status);
+}
+
+absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read) {
+  constexpr int kTries = 100;
+  absl::Status status = read();
+  for (int i = 1; latest && absl::IsAborted(status); ++i) {
+    if (i == kTries) {
+      return absl::AbortedError(absl::StrCat(
+          "the latest step was retired each of the ", kTries,
+          " times that it was read; the last: ", status.message()));
+    }
+    status = read();
   }
+  return status;
 }
 
 absl::Status WithPlace(const absl::Status& status, absl::string_view place) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -26,6 +27,16 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
 absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
                                                      Reader* reader,
                                                      const std::string& text);
+
+// Whether a step was retired before it was open, or while it was read without a
+// lease.
+bool IsGone(const absl::Status& status);
+
+// Calls `read`, which resolves the steps that it reads, until it returns
+// anything but Aborted; once unless `latest`. A trainer may retire the step
+// that "latest" stood for: then there is a later one. Aborted with the number
+// of tries after the last.
+absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read);
 
 // The status with `place` before its message, where it is not in it.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);

@@ -244,6 +244,12 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
     planned->why_not_from = Str(changes.status().message());
     return absl::OkStatus();
   }
+  if (absl::IsNotFound(changes.status())) {
+    return absl::AbortedError(
+        absl::StrCat(ToString(planned->step.version),
+                     " was removed while its restore was planned: ",
+                     changes.status().message()));
+  }
   CKPTDB_RETURN_IF_ERROR(changes.status());
   planned->step = (*changes)->to().record();
   planned->forwards = (*changes)->forwards();
@@ -271,8 +277,11 @@ absl::StatusOr<Planned> PlanCommand::MakePlan(const Context& context,
 
 absl::Status PlanCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-  CKPTDB_ASSIGN_OR_RETURN(const Planned planned,
-                          MakePlan(context, reader.get()));
+  Planned planned;
+  CKPTDB_RETURN_IF_ERROR(RetryLatest(step_ == kLatest, [&]() -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(planned, MakePlan(context, reader.get()));
+    return absl::OkStatus();
+  }));
   if (context.json) {
     PrintJson(PlanJson(context.store, planned), context.out);
     return absl::OkStatus();

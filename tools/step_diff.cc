@@ -363,6 +363,11 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
     diff->why_no_increments = Str(changes.status().message());
     return nullptr;
   }
+  if (absl::IsNotFound(changes.status())) {
+    return absl::AbortedError(absl::StrCat(
+        ToString(to),
+        " was removed while it was compared: ", changes.status().message()));
+  }
   CKPTDB_RETURN_IF_ERROR(changes.status());
   if ((*changes)->to().record().version == to) return changes;
   return absl::AbortedError(absl::StrCat(

@@ -25,6 +25,9 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
+// Stands for the latest step, which is resolved when it is read.
+constexpr int64_t kLatestStep = -1;
+
 struct Verdict {
   int64_t step = 0;
   absl::Status status;
@@ -38,7 +41,7 @@ struct Verdict {
 std::string ResultText(const absl::Status& status) {
   if (status.ok()) return "ok";
   if (absl::IsDataLoss(status)) return "damaged";
-  return absl::IsNotFound(status) ? "gone" : "failed";
+  return IsGone(status) ? "gone" : "failed";
 }
 
 // Of its tensors and blobs, and of the runs of its chain.
@@ -130,6 +133,7 @@ class Verify : public Command {
 absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
     const Context& context, const Reader& reader) {
   std::vector<int64_t> steps;
+  if (step_ == kLatest) return std::vector<int64_t>{kLatestStep};
   if (step_.empty()) {
     for (const StepRecord& record : reader.Steps()) {
       steps.push_back(record.version.step);
@@ -140,6 +144,21 @@ absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
   if (!record.ok()) return WithPlace(record.status(), context.store);
   steps.push_back(record->version.step);
   return steps;
+}
+
+// A trainer may retire a step between its being the latest and its being open.
+absl::StatusOr<Verdict> JudgeLatest(const Context& context, Reader* reader,
+                                    std::set<Version>* verified) {
+  Verdict verdict;
+  const absl::Status tried = RetryLatest(true, [&]() -> absl::Status {
+    const auto latest = reader->Latest();
+    if (!latest.ok()) return WithPlace(latest.status(), context.store);
+    verdict = Judge(context, reader, latest->version.step, verified);
+    if (!IsGone(verdict.status)) return absl::OkStatus();
+    return absl::AbortedError(verdict.status.message());
+  });
+  CKPTDB_RETURN_IF_ERROR(tried);
+  return verdict;
 }
 
 // Of two errors the one that is returned: damage before anything else.
@@ -156,11 +175,17 @@ absl::Status Verify::Run(const Context& context) {
   std::set<Version> verified;  // so that a chain is read once
   absl::Status worst;
   for (int64_t step : steps) {
-    const Verdict verdict = Judge(context, reader.get(), step, &verified);
+    Verdict verdict;
+    if (step == kLatestStep) {
+      CKPTDB_ASSIGN_OR_RETURN(verdict,
+                              JudgeLatest(context, reader.get(), &verified));
+    } else {
+      verdict = Judge(context, reader.get(), step, &verified);
+    }
     verdicts.push_back(VerdictJson(verdict));
     if (!context.json) PrintLine(verdict, context.out);
     // Of all steps, one that was retired meanwhile is no error.
-    const bool gone = absl::IsNotFound(verdict.status) && step_.empty();
+    const bool gone = IsGone(verdict.status) && step_.empty();
     if (verdict.status.ok() || gone) continue;
     if (steps.size() > 1) context.PrintError(verdict.status);
     worst = Worse(worst, verdict.status);

@@ -10,6 +10,7 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks_options.h"
 #include "ckptdb/schema/page.h"
+#include "ckptdb/schema/record_checks.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -96,7 +97,7 @@ class ChainDamageTest : public DeltaFixture {
     Meta meta(path());
     StepRecord record = Record(&meta, key);
     edit(&record);
-    meta.Put(key, EncodeStepRecord(record));
+    meta.Put(key, internal::EncodeUnchecked(record));
   }
 
   // Nothing of step 4 is read, by nobody; nothing else is any the worse.
@@ -199,11 +200,11 @@ TEST_F(ChainDamageTest, AnotherAttemptUnderTheSameVersion) {
     auto rank = DecodeRankRecord(meta.Get(RankKey(versions_[3], 0)));
     ASSERT_OK(rank);
     rank->version = versions_[2];
-    const std::string bytes = EncodeRankRecord(*rank);
+    const std::string bytes = internal::EncodeUnchecked(*rank);
     meta.Put(RankKey(versions_[2], 0), bytes);
     StepRecord record = Record(&meta, RetiredKey(versions_[2]));
     record.rank_digests = {HashBytes(bytes)};
-    meta.Put(RetiredKey(versions_[2]), EncodeStepRecord(record));
+    meta.Put(RetiredKey(versions_[2]), internal::EncodeUnchecked(record));
   }
   ExpectFound({"chain of " + Name(4), Name(2) + " has lineage digest",
                "that " + Name(3) + " goes on from"});

@@ -94,12 +94,13 @@ absl::Status StageRank(const std::string& path, uint32_t rank) {
   CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
                           Stage(path, ticket, held.state()));
   Answer("ok");
-  std::cout << EncodeStagedRank(staged) << std::flush;
+  std::cout << EncodeStagedRank(staged).value() << std::flush;
   return absl::OkStatus();
 }
 
-absl::Status HoldLease(const std::string& path, int64_t step) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+absl::Status HoldLease(const std::string& path, int64_t step,
+                       const ReaderOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path, options));
   CKPTDB_ASSIGN_OR_RETURN(const auto open, reader->OpenStep(step));
   Answer("ok");
   std::string ignored;
@@ -185,7 +186,9 @@ absl::Status Run(std::vector<std::string> arguments) {
         arguments.at(5) == "bulk" ? BulkContent(seed) : SmallContent(seed));
   }
   if (command == "lease") {
-    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)));
+    ReaderOptions options;
+    options.leases = LeaseMode::kRequired;
+    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), options);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));
 }

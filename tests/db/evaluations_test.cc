@@ -162,7 +162,7 @@ TEST_F(EvaluationsTest, StaysWhenItsStepIsFolded) {
 TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
   ASSERT_OK(SaveParts(7, kTest, {{5, "half", ""}, {6, "more", ""}}));
-  const std::string other = EncodeEvaluationRecord(*Find(7, 1));
+  const std::string other = EncodeEvaluationRecord(*Find(7, 1)).value();
   std::string flipped = other;
   flipped.back() ^= 1;
   const std::string place =

@@ -81,7 +81,8 @@ absl::Status StageAndSend(
     const std::function<void(const std::string&)>& send_to_owner) {
   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged, Stage(store_path, ticket, state));
-  send_to_owner(EncodeStagedRank(staged));
+  CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStagedRank(staged));
+  send_to_owner(bytes);
   return absl::OkStatus();
 }
 
@@ -92,13 +93,13 @@ absl::Status SaveTwoRanks(Store* store, const RankState& state) {
   std::vector<StagedRank> staged;
   absl::Status decoded;
   for (const Ticket& ticket : save.tickets) {
-    CKPTDB_RETURN_IF_ERROR(StageAndSend(store->path(), EncodeTicket(ticket),
-                                        state, [&](const std::string& bytes) {
-                                          auto rank = DecodeStagedRank(bytes);
-                                          decoded.Update(rank.status());
-                                          if (rank.ok())
-                                            staged.push_back(*std::move(rank));
-                                        }));
+    CKPTDB_ASSIGN_OR_RETURN(const std::string sent, EncodeTicket(ticket));
+    CKPTDB_RETURN_IF_ERROR(
+        StageAndSend(store->path(), sent, state, [&](const std::string& bytes) {
+          auto rank = DecodeStagedRank(bytes);
+          decoded.Update(rank.status());
+          if (rank.ok()) staged.push_back(*std::move(rank));
+        }));
   }
   CKPTDB_RETURN_IF_ERROR(decoded);
   CKPTDB_RETURN_IF_ERROR(store->Publish(save.version, staged).status());

@@ -63,7 +63,7 @@ TEST_F(StagerTest, RanksInProcessesOfTheirOwn) {
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     children.push_back(std::make_unique<Child>(
         std::vector<std::string>{"stage", path(), std::to_string(rank)}));
-    children.back()->Write(EncodeTicket(save.tickets[rank]));
+    children.back()->Write(EncodeTicket(save.tickets[rank]).value());
     children.back()->CloseInput();
   }
   std::vector<StagedRank> staged;

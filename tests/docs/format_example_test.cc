@@ -73,7 +73,7 @@ absl::StatusOr<Entries> MakeExample() {
   step.stored_bytes = 175;
   step.base_bytes = 111;
   entries.emplace_back(RankKey(step.version, 0), staged.rank_record);
-  entries.emplace_back(StepKey(7), EncodeStepRecord(step));
+  entries.emplace_back(StepKey(7), EncodeStepRecord(step).value());
   return entries;
 }
 

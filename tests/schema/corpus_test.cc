@@ -43,31 +43,33 @@ void AddRecord(char pick, const std::string& name, const std::string& record,
 
 Corpus RecordCorpus() {
   Corpus corpus;
-  AddRecord(0, "step", EncodeStepRecord(SampleStep()), &corpus);
-  AddRecord(1, "rank", EncodeRankRecord(SampleRank()), &corpus);
-  AddRecord(2, "attempt", EncodeAttemptRecord(SampleAttempt()), &corpus);
-  AddRecord(3, "root", EncodeRootRecord(SampleRoot()), &corpus);
-  AddRecord(4, "lease", EncodeLease(SampleLease()), &corpus);
-  AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()),
+  AddRecord(0, "step", EncodeStepRecord(SampleStep()).value(), &corpus);
+  AddRecord(1, "rank", EncodeRankRecord(SampleRank()).value(), &corpus);
+  AddRecord(2, "attempt", EncodeAttemptRecord(SampleAttempt()).value(),
+            &corpus);
+  AddRecord(3, "root", EncodeRootRecord(SampleRoot()).value(), &corpus);
+  AddRecord(4, "lease", EncodeLease(SampleLease()).value(), &corpus);
+  AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()).value(),
             &corpus);
   RankRecord one = SampleRank();
   for (Item& item : one.items) {
     const std::string kind(ItemKindName(item.kind));
     corpus["rank_" + kind] =
-        std::string(1, 1) + Body(EncodeRankRecord({{30, 9}, 0, {item}}));
+        std::string(1, 1) +
+        Body(EncodeRankRecord({{30, 9}, 0, {item}}).value());
   }
   return corpus;
 }
 
 Corpus StagedCorpus() {
   Corpus corpus;
-  AddRecord(0, "ticket", EncodeTicket(SampleTicket()), &corpus);
-  AddRecord(1, "staged", EncodeStagedRank(SampleStagedRank()), &corpus);
+  AddRecord(0, "ticket", EncodeTicket(SampleTicket()).value(), &corpus);
+  AddRecord(1, "staged", EncodeStagedRank(SampleStagedRank()).value(), &corpus);
   Ticket least = SampleTicket();
   least.slices.reset();
   least.parent.clear();
   least.parent_tables.clear();
-  AddRecord(0, "ticket_least", EncodeTicket(least), &corpus);
+  AddRecord(0, "ticket_least", EncodeTicket(least).value(), &corpus);
   return corpus;
 }
 

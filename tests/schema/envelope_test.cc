@@ -35,25 +35,26 @@ struct Kind {
 
 std::vector<Kind> Kinds() {
   using namespace testing;  // NOLINT(google-build-using-namespace)
-  return {{RecordKind::kStep, "step record", EncodeStepRecord(SampleStep()),
-           [](auto bytes) { return DecodeStepRecord(bytes).status(); }},
-          {RecordKind::kRank, "rank record", EncodeRankRecord(SampleRank()),
-           [](auto bytes) { return DecodeRankRecord(bytes).status(); }},
-          {RecordKind::kAttempt, "attempt record",
-           EncodeAttemptRecord(SampleAttempt()),
-           [](auto bytes) { return DecodeAttemptRecord(bytes).status(); }},
-          {RecordKind::kRoot, "root record", EncodeRootRecord(SampleRoot()),
-           [](auto bytes) { return DecodeRootRecord(bytes).status(); }},
-          {RecordKind::kLease, "lease", EncodeLease(SampleLease()),
-           [](auto bytes) { return DecodeLease(bytes).status(); }},
-          {RecordKind::kTicket, "ticket", EncodeTicket(SampleTicket()),
-           [](auto bytes) { return DecodeTicket(bytes).status(); }},
-          {RecordKind::kStagedRank, "staged rank",
-           EncodeStagedRank(SampleStagedRank()),
-           [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
-          {RecordKind::kEvaluation, "evaluation record",
-           EncodeEvaluationRecord(SampleEvaluation()),
-           [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }}};
+  return {
+      {RecordKind::kStep, "step record", EncodeStepRecord(SampleStep()).value(),
+       [](auto bytes) { return DecodeStepRecord(bytes).status(); }},
+      {RecordKind::kRank, "rank record", EncodeRankRecord(SampleRank()).value(),
+       [](auto bytes) { return DecodeRankRecord(bytes).status(); }},
+      {RecordKind::kAttempt, "attempt record",
+       EncodeAttemptRecord(SampleAttempt()).value(),
+       [](auto bytes) { return DecodeAttemptRecord(bytes).status(); }},
+      {RecordKind::kRoot, "root record", EncodeRootRecord(SampleRoot()).value(),
+       [](auto bytes) { return DecodeRootRecord(bytes).status(); }},
+      {RecordKind::kLease, "lease", EncodeLease(SampleLease()).value(),
+       [](auto bytes) { return DecodeLease(bytes).status(); }},
+      {RecordKind::kTicket, "ticket", EncodeTicket(SampleTicket()).value(),
+       [](auto bytes) { return DecodeTicket(bytes).status(); }},
+      {RecordKind::kStagedRank, "staged rank",
+       EncodeStagedRank(SampleStagedRank()).value(),
+       [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
+      {RecordKind::kEvaluation, "evaluation record",
+       EncodeEvaluationRecord(SampleEvaluation()).value(),
+       [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }}};
 }
 
 auto IsLoss(const std::string& record, const std::string& words) {

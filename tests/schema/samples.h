@@ -149,7 +149,7 @@ inline StagedRank SampleStagedRank() {
   staged.files = {{"staging/9/1/0.sst", 4096, 17},
                   {"staging/9/1/1.sst", 1 << 30, 4097}};
   staged.inline_entries = {{SampleEntryKey({30, 9}, 1), MakePage("abc")}};
-  staged.rank_record = EncodeRankRecord(SampleRank());
+  staged.rank_record = EncodeRankRecord(SampleRank()).value();
   return staged;
 }
 

@@ -1,0 +1,94 @@
+// "latest" beside a trainer that retires each step as it saves the next.
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/tools/tool_fixture.h"
+#include "ckptdb/tools/open_store.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ToolLatest : public ToolFixture {
+ protected:
+  // Saves and retires until `done`.
+  void Train(const std::atomic<bool>& done) {
+    const std::vector<float> weights(1000, 1);
+    for (int64_t step = 1000; !done; ++step) {
+      RankState state;
+      state.AddTensor("w", TensorView::Of(weights.data(), {1000}));
+      PublishSpec publish;
+      if (step > 1000) publish.retire = {step - 1};
+      ASSERT_OK(store_->Save({.step = step}, state, publish));
+      ASSERT_OK(store_->Sweep());
+    }
+  }
+  void RunBesideATrainer(const std::vector<std::string>& arguments, int runs) {
+    Own();
+    std::atomic<bool> done = false;
+    std::thread trainer([&] { Train(done); });
+    for (int i = 0; i < runs; ++i) {
+      const ToolResult result = Run(arguments);
+      EXPECT_EQ(result.code, 0) << result.err;
+    }
+    done = true;
+    trainer.join();
+  }
+};
+
+TEST_F(ToolLatest, VerifyBesideATrainer) {
+  RunBesideATrainer({"verify", "latest"}, 60);
+}
+
+TEST_F(ToolLatest, DiffBesideATrainer) {
+  RunBesideATrainer({"diff", "100", "latest"}, 20);
+}
+
+TEST_F(ToolLatest, PlanBesideATrainer) {
+  RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
+}
+
+TEST_F(ToolLatest, ShowBesideATrainer) {
+  RunBesideATrainer({"show", "latest"}, 20);
+}
+
+TEST(RetryLatest, EndsAndSaysHowOften) {
+  int calls = 0;
+  const auto gone = [&] {
+    return absl::AbortedError(absl::StrCat("step ", ++calls, " is gone"));
+  };
+  EXPECT_THAT(tool::RetryLatest(true, gone),
+              StatusIs(absl::StatusCode::kAborted,
+                       AllOf(HasSubstr("each of the 100 times"),
+                             HasSubstr("step 100 is gone"))));
+  EXPECT_EQ(calls, 100);
+}
+
+TEST(RetryLatest, OnlyWhatIsAborted) {
+  int calls = 0;
+  EXPECT_OK(tool::RetryLatest(true, [&] {
+    return ++calls < 3 ? absl::AbortedError("") : absl::OkStatus();
+  }));
+  EXPECT_EQ(calls, 3);
+  for (const bool latest : {true, false}) {
+    calls = 0;
+    const absl::Status error =
+        latest ? absl::NotFoundError("none") : absl::AbortedError("gone");
+    EXPECT_EQ(tool::RetryLatest(latest,
+                                [&] {
+                                  ++calls;
+                                  return error;
+                                }),
+              error);
+    EXPECT_EQ(calls, 1);
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
