@@ -41,6 +41,15 @@ absl::Status CheckTables(const Held& a, const Held& b) {
   if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
     return Disagree(a, b, "their slots or slice hashes differ");
   }
+  if (a.item->sharding != b.item->sharding ||
+      a.item->sharding_name != b.item->sharding_name) {
+    return Disagree(
+        a, b,
+        absl::StrCat(
+            "shardings ",
+            DescribeSharding(a.item->sharding, a.item->sharding_name), " and ",
+            DescribeSharding(b.item->sharding, b.item->sharding_name)));
+  }
   if (a.item->run == b.item->run) return absl::OkStatus();
   const Held& base = a.item->run == RunKind::kBase ? a : b;
   return Disagree(

@@ -46,6 +46,11 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
+  // Absent where there is none, as in records of before the field.
+  Offset<flatbuffers::String> sharding_name;
+  if (!item.sharding_name.empty()) {
+    sharding_name = AddString(item.sharding_name, builder);
+  }
   const fbs::Version data = ToFbs(item.data);
   fbs::ItemBuilder out(*builder);
   out.add_kind(static_cast<uint8_t>(item.kind));
@@ -68,6 +73,8 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_erased(item.erased);
   out.add_rows_per_page(item.rows_per_page);
   out.add_base_reason(reason);
+  out.add_sharding(static_cast<uint8_t>(item.sharding));
+  out.add_sharding_name(sharding_name);
   return out.Finish();
 }
 
@@ -170,7 +177,28 @@ absl::Status CheckRows(const Item& item) {
                          " erased ids of ", sizeof(int64_t)));
 }
 
+// Of tables alone, and a name of custom alone.
+absl::Status CheckSharding(const Item& item) {
+  const bool custom = item.sharding == ShardingKind::kCustom;
+  if (item.kind != ItemKind::kRows &&
+      item.sharding != ShardingKind::kUndeclared) {
+    return BadItem(
+        item, absl::StrCat("has sharding ", static_cast<int>(item.sharding),
+                           " and is no table"));
+  }
+  if (custom) {
+    return InItem(item, CheckName("sharding name", item.sharding_name));
+  }
+  if (item.sharding_name.empty()) return absl::OkStatus();
+  return BadItem(
+      item,
+      absl::StrCat("has the sharding name \"",
+                   absl::Utf8SafeCHexEscape(item.sharding_name),
+                   "\" and is sharded by ", ShardingKindName(item.sharding)));
+}
+
 absl::Status CheckItem(const Item& item) {
+  CKPTDB_RETURN_IF_ERROR(CheckSharding(item));
   switch (item.kind) {
     case ItemKind::kTensor:
       CKPTDB_RETURN_IF_ERROR(CheckTensor(item));
@@ -187,8 +215,9 @@ absl::Status CheckItem(const Item& item) {
 
 // What is copied out of an item; the slots are not too many.
 uint64_t CopiedBytes(const fbs::Item& from) {
-  uint64_t bytes =
-      ViewOf(from.name()).size() + ViewOf(from.base_reason()).size();
+  uint64_t bytes = ViewOf(from.name()).size() +
+                   ViewOf(from.base_reason()).size() +
+                   ViewOf(from.sharding_name()).size();
   for (const auto* numbers :
        {from.shape(), from.global_shape(), from.offset()}) {
     bytes += SizeOf(numbers) * sizeof(int64_t);
@@ -231,6 +260,9 @@ absl::Status CheckStored(const fbs::Item& from, const Item& item) {
   if (from.run() != 'B' && from.run() != 'D') {
     return BadItem(item, absl::StrCat("has run ", from.run()));
   }
+  if (from.sharding() >= kShardingKinds) {
+    return BadItem(item, absl::StrCat("has sharding ", from.sharding()));
+  }
   const size_t slots = SizeOf(from.slots());
   if (slots > kMaxSlots || (kind == 'R' && slots == 0)) {
     return BadItem(item,
@@ -264,6 +296,8 @@ absl::Status ReadTableFields(const fbs::Item& from, Item* item) {
   item->erased = from.erased();
   item->rows_per_page = from.rows_per_page();
   item->base_reason = ToStd(from.base_reason());
+  item->sharding = static_cast<ShardingKind>(from.sharding());
+  item->sharding_name = ToStd(from.sharding_name());
   return absl::OkStatus();
 }
 
