@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/manager/policy_checks.h"
 #include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/status.h"
@@ -13,7 +14,7 @@
 namespace ckptdb {
 namespace {
 
-absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
+absl::Status CheckOptions(const ManagerOptions& options) {
   constexpr char kWhere[] = "ManagerOptions";
   if (options.path.empty()) {
     return absl::InvalidArgumentError("ManagerOptions: path is empty");
@@ -43,12 +44,6 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         kWhere, ": poll_every is ", absl::FormatDuration(options.poll_every),
         "; it must be above 0"));
-  }
-  if (!options.slice_bounds.empty() &&
-      options.slice_bounds.size() != world_size + size_t{1}) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kWhere, ": ", options.slice_bounds.size(), " slice_bounds for ",
-        world_size, " ranks; it must be one more"));
   }
   return absl::OkStatus();
 }
@@ -84,7 +79,13 @@ CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
 CheckpointManager::Impl::~Impl() { Settle(); }
 
 absl::Status CheckpointManager::Impl::Open() {
-  absl::Status status = CheckOptions(options_, world_size());
+  absl::Status status = CheckOptions(options_);
+  if (status.ok()) {
+    auto shardings =
+        internal::ResolveShardings(*model_, options_.sharding, world_size());
+    status = shardings.status();
+    if (shardings.ok()) shardings_ = *std::move(shardings);
+  }
   if (status.ok() && is_owner() && !options_.statistics_path.empty()) {
     status = internal::CheckStatisticsPath(options_.statistics_path);
   }

@@ -192,6 +192,7 @@ class CheckpointManager::Impl {
   std::unique_ptr<Store> store_;    // the owner's
   std::unique_ptr<Reader> reader_;  // of a manager that is read-only
   std::unique_ptr<EvaluationState> evaluation_;
+  std::vector<TableSharding> shardings_;  // of the model's tables
   std::unique_ptr<internal::ChangeFeed> feed_;
   internal::Arena arena_;
   internal::History history_;
