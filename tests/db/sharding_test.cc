@@ -83,11 +83,12 @@ class ShardingTest : public DeltaFixture {
 TEST_F(ShardingTest, ATableOfSeveralRanksDeclaresIt) {
   EXPECT_THAT(
       StageOnRank1({1}, {}),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("table \"user\": it declares no sharding among 3 "
-                               "ranks"),
-                     HasSubstr("BySlices(), ByModulo(), ByFunction(name, "
-                               "rank_of) or Replicated()"))));
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          AllOf(HasSubstr("table \"user\": it declares no sharding among 3 "
+                          "ranks"),
+                HasSubstr("BySlices(), ByModulo(), ByFunction(name, "
+                          "rank_of) or Replicated()"))));
   EXPECT_OK(StageOnRank1({1}, TableSharding::ByModulo()));
   ASSERT_OK(Save(5, UserContent({1, 2})));  // one rank has all
 }
@@ -261,6 +262,28 @@ TEST_F(ShardingTest, ReplicatedRowsAreThoseOfRank0) {
     EXPECT_OK(step->Verify());
     EXPECT_EQ(step->ranks()[0].items[0].sharding, ShardingKind::kReplicated);
   }
+}
+
+TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+                       store_->Begin({.step = 1, .world_size = 2}));
+  ASSERT_OK_AND_ASSIGN(const StagedRank zero,
+                       Stage(path(), save.tickets[0], RankState()));
+  ASSERT_OK_AND_ASSIGN(StagedRank one, StageIds(save.tickets[1], {1, 2},
+                                                TableSharding::Replicated()));
+  EXPECT_THAT(store_->Publish(save.version, {zero, one}),
+              IsInvalid("table \"user\" is replicated, and rank 1 has it, but "
+                        "not rank 0"));
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank rows,
+      StageIds(save.tickets[0], {1, 2}, TableSharding::Replicated()));
+  ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
+  record.items[0].rows = 1;
+  record.items[0].raw_bytes = 28;
+  one.rank_record = EncodeRankRecord(record);
+  EXPECT_THAT(store_->Publish(save.version, {rows, one}),
+              IsInvalid("is replicated, and rank 1 has saved 1 rows and 0 "
+                        "erased ids of it"));
 }
 
 // Bounds of the step are those of its other tables.
