@@ -103,11 +103,28 @@ absl::Status CheckpointManager::Impl::Open() {
   }
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_.get(), "open", status, options_.deadline));
+  CKPTDB_RETURN_IF_ERROR(AgreeOnShardings());
   CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
   evaluation_ = std::make_unique<EvaluationState>(
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
   return absl::OkStatus();
+}
+
+// Else a row would be restored by two ranks, or by none.
+absl::Status CheckpointManager::Impl::AgreeOnShardings() {
+  if (world_size() == 1) return absl::OkStatus();
+  const std::string own = internal::DescribeShardings(*model_, shardings_);
+  const absl::StatusOr<std::vector<std::string>> all =
+      ranks_->Gather("shardings", own, options_.deadline);
+  absl::Status status = all.status();
+  for (size_t rank = 0; all.ok() && is_owner() && rank < all->size(); ++rank) {
+    if ((*all)[rank] == own) continue;
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("ranks declare other shardings: rank 0 ", own, ", rank ",
+                     rank, " ", (*all)[rank])));
+  }
+  return Agree(ranks_.get(), "shardings", status, options_.deadline);
 }
 
 ReaderOptions CheckpointManager::Impl::HowToRead() const {

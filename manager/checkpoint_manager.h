@@ -206,7 +206,8 @@ struct ManagerOptions {
   // nothing by themselves: see ModelState::AddTable. A save refuses an id that
   // is on another rank, and a restore reads the rows of this rank. With more
   // than one rank each table needs one, and the tables by slices have the same
-  // bounds; else Open is InvalidArgument. Default: none is declared.
+  // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
+  // none is declared.
   TableSharding sharding = {};
   IoStateResize io_state_resize = IoStateResize::kError;
 

@@ -104,6 +104,8 @@ class CheckpointManager::Impl {
   // As its store: this one, and others that are restored from.
   ReaderOptions HowToRead() const;
   absl::Status OpenStore();
+  // InvalidArgument on all ranks when two declare other shardings.
+  absl::Status AgreeOnShardings();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
 

@@ -59,6 +59,21 @@ absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
   return shardings;
 }
 
+std::string DescribeShardings(const ModelState& model,
+                              const std::vector<TableSharding>& shardings) {
+  if (shardings.empty()) return "no table";
+  std::vector<std::string> tables;
+  for (size_t t = 0; t < shardings.size(); ++t) {
+    const TableSharding& sharding = shardings[t];
+    std::string& table = tables.emplace_back(
+        absl::StrCat("table \"", model.tables()[t].name, "\" by ",
+                     DescribeSharding(sharding.kind(), sharding.name())));
+    if (sharding.bounds().empty()) continue;
+    absl::StrAppend(&table, " [", absl::StrJoin(sharding.bounds(), ", "), "]");
+  }
+  return absl::StrJoin(tables, "; ");
+}
+
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings) {
   for (const TableSharding& sharding : shardings) {

@@ -25,6 +25,10 @@ namespace ckptdb::internal {
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     const ModelState& model, const TableSharding& of_all, uint32_t world_size);
 
+// What ranks must declare alike, in words: `table "user" by modulo; ...`.
+std::string DescribeShardings(const ModelState& model,
+                              const std::vector<TableSharding>& shardings);
+
 // Those of the tables by slices; empty when there are none.
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings);

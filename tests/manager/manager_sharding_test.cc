@@ -175,6 +175,34 @@ TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
                               "table \"b\""))));
 }
 
+// Before a restore by one's rule has lost rows that are another's by theirs.
+TEST_F(ManagerShardingTest, RanksThatDeclareOthersDoNotOpen) {
+  const std::vector<TableSharding> shardings = {TableSharding::BySlices(),
+                                                TableSharding::ByModulo()};
+  for (const bool read_only : {false, true}) {
+    ThreadGroup group(2);
+    std::vector<absl::Status> statuses(2);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] {
+        TestModel model;
+        ManagerOptions options = options_;
+        options.read_only = read_only;
+        options.sharding = shardings[r];
+        statuses[r] =
+            CheckpointManager::Open(options, &model.state, group.Join(r))
+                .status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(
+        statuses,
+        Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                      HasSubstr("rank 0 table \"user\" by slices [0, 32768, "
+                                "65536], rank 1 table \"user\" by modulo"))));
+  }
+}
+
 // Every kind, from a world to others of more and fewer ranks.
 TEST_F(ManagerShardingTest, EachKindComesBackInAnyWorld) {
   for (const TableSharding& sharding :
