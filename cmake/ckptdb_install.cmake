@@ -10,6 +10,7 @@ set(CKPTDB_PUBLIC_HEADERS
     db/options.h
     db/reader.h
     db/row_tracker.h
+    db/sharding.h
     db/stager.h
     db/state.h
     db/step_changes.h
@@ -38,6 +39,7 @@ set(CKPTDB_PUBLIC_HEADERS
     schema/limits.h
     schema/records.h
     schema/shape.h
+    schema/sharding.h
     schema/slice.h
     schema/staged.h
     schema/status.h)

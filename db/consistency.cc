@@ -41,6 +41,15 @@ absl::Status CheckTables(const Held& a, const Held& b) {
   if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
     return Disagree(a, b, "their slots or slice hashes differ");
   }
+  if (a.item->sharding != b.item->sharding ||
+      a.item->sharding_name != b.item->sharding_name) {
+    return Disagree(
+        a, b,
+        absl::StrCat(
+            "shardings ",
+            DescribeSharding(a.item->sharding, a.item->sharding_name), " and ",
+            DescribeSharding(b.item->sharding, b.item->sharding_name)));
+  }
   if (a.item->run == b.item->run) return absl::OkStatus();
   const Held& base = a.item->run == RunKind::kBase ? a : b;
   return Disagree(
@@ -49,6 +58,25 @@ absl::Status CheckTables(const Held& a, const Held& b) {
                    " has all: ",
                    base.item->base_reason.empty() ? "no changes were given"
                                                   : base.item->base_reason));
+}
+
+// The rows of a replicated table are those of rank 0, and of no other.
+absl::Status CheckReplicated(const Held& held, bool is_first) {
+  const Item& item = *held.item;
+  if (item.sharding != ShardingKind::kReplicated || held.rank == 0) {
+    return absl::OkStatus();
+  }
+  const std::string place =
+      absl::StrCat(ItemKindName(item.kind), " \"", item.name, "\"");
+  if (is_first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, " is replicated, and rank ", held.rank,
+                     " has it, but not rank 0, which saves its rows"));
+  }
+  if (item.rows == 0 && item.erased == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(place, " is replicated, and rank ", held.rank, " has saved ",
+                   item.rows, " rows and ", item.erased, " erased ids of it"));
 }
 
 // Shards that are alike are replicas. By the offset in the first dimension,
@@ -102,6 +130,7 @@ absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
         if (!is_new) {
           CKPTDB_RETURN_IF_ERROR(CheckTables(first->second, held));
         }
+        CKPTDB_RETURN_IF_ERROR(CheckReplicated(held, is_new));
       }
     }
   }

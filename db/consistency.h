@@ -15,7 +15,8 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
 
 // InvalidArgument naming the item and two ranks: a tensor has one dtype and
 // one global shape, and shards that are alike or disjoint; a table has one set
-// of slots and one slice hash, and is base runs only or delta runs only.
+// of slots, one slice hash and one sharding, and is base runs only or delta
+// runs only, and of one that is replicated only rank 0 has rows.
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
 
 }  // namespace ckptdb::internal

@@ -114,11 +114,12 @@ absl::Status FoldParts::Plan() {
 // gets all.
 absl::Status FoldParts::PlanTable(const Table& table) {
   const std::vector<uint32_t>& bounds = step_.record().slice_bounds;
-  const uint32_t ranks = bounds.empty() ? 1 : step_.record().world_size;
+  const bool by_slices = table.runs[0].by_slices();
+  const uint32_t ranks = by_slices ? step_.record().world_size : 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const SliceRange own =
-        bounds.empty() ? SliceRange()
-                       : SliceRange{bounds[rank], bounds[rank + size_t{1}]};
+        by_slices ? SliceRange{bounds[rank], bounds[rank + size_t{1}]}
+                  : SliceRange();
     if (own.begin == own.end) continue;
     for (const RunGroup& group : GroupRuns(table.runs, own)) {
       for (RunGroup& range : CutGroup(table.runs, group)) {

@@ -155,9 +155,10 @@ struct SaveSpec {
   // How many ranks stage. Default: 1.
   uint32_t world_size = 1;
 
-  // Rank r holds rows of slices [slice_bounds[r], slice_bounds[r + 1]) only,
-  // and staging checks it: see EvenSliceBounds. Empty: ids are on whatever
-  // rank the trainer's own rule puts them. Default: empty.
+  // Of tables by slices: rank r has the rows of slices [slice_bounds[r],
+  // slice_bounds[r + 1]) only, and staging checks it: see EvenSliceBounds.
+  // Tables that declare no sharding are by slices when it is not empty. Those
+  // that declare another are not concerned: see TableSharding. Default: empty.
   std::vector<uint32_t> slice_bounds = {};
 
   // The step that the state goes on from: the one this trainer saved or

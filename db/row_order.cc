@@ -17,13 +17,6 @@ absl::Status Bad(const TableItem& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-absl::Status Foreign(const TableItem& table, int64_t id, uint32_t slice,
-                     const SliceRange& owned) {
-  return Bad(table,
-             absl::StrCat("id ", id, " is in slice ", slice, ", not in [",
-                          owned.begin, ", ", owned.end, ") of this rank"));
-}
-
 // Consecutive rows of a block.
 struct Part {
   size_t block;
@@ -54,12 +47,12 @@ std::vector<std::vector<Part>> SplitRows(const std::vector<RowBlock>& blocks,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
-    const TableItem& table, std::optional<SliceRange> owned, int threads) {
+    const TableItem& table, const OwnRows& own, int threads) {
   std::unique_ptr<RowOrder> order(new RowOrder(table));
   CKPTDB_RETURN_IF_ERROR(order->LoadBlocks());
   CKPTDB_RETURN_IF_ERROR(order->rows() <= kSlices
-                             ? order->SortAll(owned)
-                             : order->Distribute(owned, threads));
+                             ? order->SortAll(own)
+                             : order->Distribute(own, threads));
   return order;
 }
 
@@ -89,14 +82,14 @@ absl::Status RowOrder::LoadBlocks() {
 }
 
 // Few rows are not worth a counter for each slice.
-absl::Status RowOrder::SortAll(std::optional<SliceRange> owned) {
+absl::Status RowOrder::SortAll(const OwnRows& own) {
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
     const absl::Span<const int64_t> ids = blocks_[block].ids;
     for (size_t i = 0; i < ids.size(); ++i) {
       const uint16_t slice = SliceOf(ids[i], table_.slice_hash);
-      if (owned.has_value() && !owned->Contains(slice)) {
-        return Foreign(table_, ids[i], slice, *owned);
+      if (!own.Has(ids[i], slice)) {
+        return Bad(table_, own.DescribeForeign(ids[i]));
       }
       refs_[next++] = {static_cast<uint64_t>(ids[i]),
                        static_cast<uint32_t>(block),
@@ -124,8 +117,7 @@ absl::Status RowOrder::CheckTwice(const RowRef* begin,
 // A counting sort by group: each thread counts its part of the rows, then puts
 // them where its predecessors' end. 256 groups, as the processor writes to so
 // many places at once without waiting.
-absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
-                                  int threads) {
+absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
   constexpr uint64_t kRowsWorthAThread = 65536;
   const auto workers = static_cast<size_t>(
       std::clamp<uint64_t>(rows() / kRowsWorthAThread, 1,
@@ -146,8 +138,8 @@ absl::Status RowOrder::Distribute(std::optional<SliceRange> owned,
         next[worker].fill(0);
         for_rows(worker, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
           ++next[worker][slice / kGroupSlices];
-          if (owned.has_value() && !owned->Contains(slice) && status.ok()) {
-            status = Foreign(table_, id, slice, *owned);
+          if (!own.Has(id, slice) && status.ok()) {
+            status = Bad(table_, own.DescribeForeign(id));
           }
         });
         return status;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/large_array.h"
+#include "ckptdb/db/sharding.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/slice.h"
@@ -34,10 +34,11 @@ struct RowRef {
 class RowOrder {
  public:
   // Asks the source for all its ids, twice, on `threads` threads.
-  // InvalidArgument for blocks that are wrong, and for an id that is not in
-  // `owned`.
-  static absl::StatusOr<std::unique_ptr<RowOrder>> Build(
-      const TableItem& table, std::optional<SliceRange> owned, int threads);
+  // InvalidArgument for blocks that are wrong, and for an id that is not one
+  // of `own`.
+  static absl::StatusOr<std::unique_ptr<RowOrder>> Build(const TableItem& table,
+                                                         const OwnRows& own,
+                                                         int threads);
 
   uint64_t rows() const { return rows_; }
 
@@ -59,8 +60,8 @@ class RowOrder {
   explicit RowOrder(const TableItem& table) : table_(table) {}
 
   absl::Status LoadBlocks();
-  absl::Status Distribute(std::optional<SliceRange> owned, int threads);
-  absl::Status SortAll(std::optional<SliceRange> owned);
+  absl::Status Distribute(const OwnRows& own, int threads);
+  absl::Status SortAll(const OwnRows& own);
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
   void SortBySlice(RowRef* begin, RowRef* end) const;

@@ -132,8 +132,16 @@ const RunMerge::Head* RunMerge::Second() const {
   return After(heap_[1], heap_[2]) ? &heap_[2] : &heap_[1];
 }
 
-absl::Status RunMerge::SkipOlder(const RowPosition& position) {
+// Of an id that `newest` has had, what other sources have of it.
+absl::Status RunMerge::SkipOlder(const RowPosition& position,
+                                 const Source& newest) {
   while (!heap_.empty() && heap_.front().position == position) {
+    const Source& other = *heap_.front().source;
+    if (on_shared_ && !newest.erased && !other.erased &&
+        newest.part.step == other.part.step) {
+      CKPTDB_RETURN_IF_ERROR(on_shared_(static_cast<int64_t>(position.id),
+                                        newest.part, other.part));
+    }
     CKPTDB_RETURN_IF_ERROR(Advance(1));
   }
   return absl::OkStatus();
@@ -186,7 +194,7 @@ absl::Status RunMerge::Run(MergeSink* sink) {
     CKPTDB_RETURN_IF_ERROR(Emit(first, count, sink));
     const RowPosition last = positions[first->at + count - 1];
     CKPTDB_RETURN_IF_ERROR(Advance(count));
-    if (tie) CKPTDB_RETURN_IF_ERROR(SkipOlder(last));
+    if (tie) CKPTDB_RETURN_IF_ERROR(SkipOlder(last, *first));
   }
   return absl::OkStatus();
 }

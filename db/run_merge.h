@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,6 +40,13 @@ class RunMerge {
            const ReadOptions& options,
            const std::function<bool(int64_t)>& wanted);
 
+  // Called of an id that two runs of one version upsert, where no newer version
+  // has it; an error ends the merge. To be set before Run. Default: one of the
+  // rows is handed out.
+  using OnShared = std::function<absl::Status(int64_t id, const RankItem& a,
+                                              const RankItem& b)>;
+  void set_on_shared(OnShared on_shared) { on_shared_ = std::move(on_shared); }
+
   absl::Status Run(MergeSink* sink);
 
   // Read of each run, by its position in the group: rows and erased ids.
@@ -54,10 +62,12 @@ class RunMerge {
            absl::Span<const size_t> slots, const SliceRange& slices,
            const ReadOptions& options, uint16_t id_slot, size_t number)
         : cursor(step, item, slots, slices, options, id_slot),
+          part(item),
           erased(id_slot == kErasedSlot),
           run(number) {}
 
     RunCursor cursor;
+    RankItem part;
     uint32_t rank = 0;  // the lower, the newer
     bool erased;
     size_t run;  // position in the group
@@ -81,13 +91,14 @@ class RunMerge {
   static bool After(const Head& a, const Head& b);
   void SiftDown();
   absl::Status Advance(size_t count);
-  absl::Status SkipOlder(const RowPosition& position);
+  absl::Status SkipOlder(const RowPosition& position, const Source& newest);
   const Head* Second() const;
   absl::Status Emit(Source* source, size_t count, MergeSink* sink);
   absl::Status EmitPart(Source* source, size_t begin, size_t end,
                         MergeSink* sink);
 
   const std::function<bool(int64_t)>& wanted_;
+  OnShared on_shared_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<Head> heap_;  // the smallest first
   std::vector<Count> counts_;

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/db/consistency.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/rocks_status.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/names.h"
 #include "ckptdb/schema/page.h"
@@ -154,17 +156,87 @@ std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
   return "the parent has no such table";
 }
 
+// Of a table by slices: those of the ticket, which the table's own bounds must
+// not contradict.
+absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
+                                  const TableItem& table) {
+  const TableSharding& sharding = table.sharding;
+  if (!ticket.slices.has_value()) {
+    if (ticket.world_size == 1) return OwnRows();
+    return BadTable(
+        table, absl::StrCat("is sharded by slices among ", ticket.world_size,
+                            " ranks, and SaveSpec::slice_bounds is "
+                            "empty"));
+  }
+  const auto is_of_ticket = [&](const std::vector<uint32_t>& bounds) {
+    return SliceRange{bounds[ticket.rank], bounds[ticket.rank + size_t{1}]} ==
+           *ticket.slices;
+  };
+  if (!sharding.bounds().empty() && !is_of_ticket(sharding.bounds())) {
+    return BadTable(
+        table,
+        absl::StrCat(
+            "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
+            "] are not SaveSpec::slice_bounds, which give rank ", ticket.rank,
+            " slices [", ticket.slices->begin, ", ", ticket.slices->end, ")"));
+  }
+  // Bounds say which rank has the id of an error.
+  std::vector<uint32_t> bounds = sharding.bounds();
+  if (bounds.empty()) bounds = EvenSliceBounds(ticket.world_size);
+  if (!is_of_ticket(bounds)) {
+    return OwnRows(*ticket.slices, table.slice_hash, ticket.rank,
+                   ticket.world_size);
+  }
+  return OwnRows(TableSharding::BySlices(std::move(bounds)), table.slice_hash,
+                 ticket.rank, ticket.world_size);
+}
+
+// What the table declares, or the save for it, and the rows that this rank may
+// have by that.
+absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
+                                        const TableItem& table, Item* item) {
+  const TableSharding& sharding = table.sharding;
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckSharding(sharding, ticket.world_size),
+                                  absl::StrCat("table \"", table.name, "\"")));
+  item->sharding = sharding.kind();
+  item->sharding_name = sharding.name();
+  if (!sharding.declared() && ticket.slices.has_value()) {
+    item->sharding = ShardingKind::kBySlices;
+  }
+  if (item->sharding == ShardingKind::kBySlices)
+    return OwnSlices(ticket, table);
+  if (item->sharding != ShardingKind::kUndeclared) {
+    return OwnRows(sharding, table.slice_hash, ticket.rank, ticket.world_size);
+  }
+  if (!sharding.declared() && ticket.world_size > 1) {
+    return BadTable(
+        table, absl::StrCat("it declares no sharding among ", ticket.world_size,
+                            " ranks; give it ", kShardingChoices,
+                            ", or the save SaveSpec::slice_bounds"));
+  }
+  if (ticket.slices.has_value()) {
+    return BadTable(table,
+                    "is TableSharding::Unchecked() in a save that has "
+                    "SaveSpec::slice_bounds; leave one of them out");
+  }
+  return OwnRows();
+}
+
+// Rank 0 has all rows of a replicated table, and others none.
+bool SavesNoRows(const Ticket& ticket, const Item& item) {
+  return item.sharding == ShardingKind::kReplicated && ticket.rank != 0;
+}
+
 // Rows by their ids alone.
-absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const Ticket& ticket,
-                                                      const TableItem& table,
+absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
+                                                      const OwnRows& own,
                                                       int threads) {
   const ArrayRowSource ids(table.changes->erased, {});
   TableItem erased;
   erased.name = table.name;
   erased.rows = &ids;
   erased.slice_hash = table.slice_hash;
-  return Annotate(RowOrder::Build(erased, ticket.slices, threads),
-                  "erased ids");
+  return Annotate(RowOrder::Build(erased, own, threads), "erased ids");
 }
 
 // No id is both upserted and erased.
@@ -209,7 +281,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
 
 // Of all rows, or of the changes.
 absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
-                       int threads, StagedItem* staged) {
+                       const OwnRows& own, int threads, StagedItem* staged) {
   Item& item = staged->item;
   TableItem source = table;
   const ArrayRowSource none({}, {});
@@ -217,13 +289,16 @@ absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
     source.rows =
         table.changes->upserted != nullptr ? table.changes->upserted : &none;
   }
-  CKPTDB_ASSIGN_OR_RETURN(staged->order,
-                          RowOrder::Build(source, ticket.slices, threads));
+  if (SavesNoRows(ticket, item)) {
+    source.rows = &none;
+    if (source.changes.has_value()) source.changes.emplace();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(staged->order, RowOrder::Build(source, own, threads));
   item.rows = staged->order->rows();
   if (item.run == RunKind::kBase) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(ticket, table, threads));
+  CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(source, own, threads));
   item.erased = staged->erased->rows();
-  return CheckApart(table, staged->order.get(), staged->erased.get());
+  return CheckApart(source, staged->order.get(), staged->erased.get());
 }
 
 absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
@@ -241,10 +316,13 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
   item.slots = table.slots;
   item.slice_hash = table.slice_hash;
   item.rows_per_page = RowsPerPage(table);
+  CKPTDB_ASSIGN_OR_RETURN(const OwnRows own,
+                          ResolveSharding(ticket, table, &item));
   if (table.changes.has_value()) {
     item.base_reason = WhyBase(parent_tables, table);
     if (item.base_reason.empty()) item.run = RunKind::kDelta;
-    if (!item.base_reason.empty() && table.rows == nullptr) {
+    if (!item.base_reason.empty() && table.rows == nullptr &&
+        !SavesNoRows(ticket, item)) {
       return absl::FailedPreconditionError(
           absl::StrCat("table \"", table.name,
                        "\" has no source of all rows, and cannot be "
@@ -252,7 +330,7 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
                        item.base_reason));
     }
   }
-  CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, threads, &staged));
+  CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
   AddRowStreams(ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
                 &staged);
   for (const auto& stream : staged.streams) {

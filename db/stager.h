@@ -31,7 +31,8 @@ namespace ckptdb {
 // a worker, plus at most InlineShareBytes.
 //
 // Errors: InvalidArgument for anything wrong with `state` (a name, a shape, a
-// limit, an id that is there twice or in another rank's slices);
+// limit, an id that is there twice, a table of several ranks that declares no
+// sharding, an id that belongs to another rank by the declared one);
 // ResourceExhausted, with bytes needed and free, when the disk has no room;
 // Unavailable for other I/O errors. After an error the files of this rank are
 // gone or will be with the attempt: see Store::Abandon.

@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/sharding.h"
 #include "ckptdb/schema/codec.h"
 #include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/records.h"
@@ -175,6 +176,9 @@ struct TableItem {
   // Why `changes` will not do although they are given, such as a tracker that
   // ran over its bound; empty: they do.
   std::string base_reason = {};
+  // How its rows are divided among ranks, which staging checks row by row. To
+  // be declared in a save of several ranks, unless SaveSpec::slice_bounds do.
+  TableSharding sharding = {};
 };
 struct BlobItem {
   std::string name;
@@ -191,8 +195,11 @@ class RankState {
   // A slot's codec counts for its pages; ids are stored under kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
-                SliceHash slice_hash = SliceHash::kModulo) {
-    tables_.push_back({std::move(name), std::move(slots), rows, slice_hash});
+                SliceHash slice_hash = SliceHash::kModulo,
+                TableSharding sharding = {}) {
+    TableItem table{std::move(name), std::move(slots), rows, slice_hash};
+    table.sharding = std::move(sharding);
+    tables_.push_back(std::move(table));
   }
   // Of a table with the changes since SaveSpec::parent, only those are written:
   // a delta run. Where they do not do, because the save has no parent, or the

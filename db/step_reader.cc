@@ -98,6 +98,8 @@ absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
   TableSpec spec;
   spec.slots = parts[0].item->slots;
   spec.slice_hash = parts[0].item->slice_hash;
+  spec.sharding = parts[0].item->sharding;
+  spec.sharding_name = parts[0].item->sharding_name;
   spec.exact = parts[0].item->run == RunKind::kBase;
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           internal::RunsOf(*impl_, name));

@@ -43,6 +43,12 @@ struct TensorSpec {
 struct TableSpec {
   std::vector<Slot> slots;
   SliceHash slice_hash = SliceHash::kModulo;
+  // How the ranks that saved the step divided its rows. Undeclared in steps of
+  // before it was recorded, of one rank that declared nothing, and where
+  // TableSharding::Unchecked was declared; these are by slices all the same
+  // where the step has slice bounds.
+  ShardingKind sharding = ShardingKind::kUndeclared;
+  std::string sharding_name;  // of the function, of kCustom alone
   // Of a delta step at most so many: rows that were written over or erased
   // count as often as they were written.
   uint64_t rows = 0;
@@ -156,7 +162,10 @@ class StepReader {
                             const ScanOptions& options, LiveTable* live) const;
 
   // Reads everything that the step needs, the runs of its chain too, and
-  // checks it against the digests of its records. Tables of a version in
+  // checks it against the digests of its records. Also DataLoss, naming the
+  // table, the id and both ranks, when two ranks of a version have saved the
+  // row of an id that no newer version of the chain has: one of the rows would
+  // win, or a scan hand out both. Tables of a version in
   // *verified are passed over, and versions found good are added to it: so
   // that those of a chain are read once when all its steps are verified.
   absl::Status Verify(const ReadOptions& options = {},

@@ -25,10 +25,17 @@ struct RankItem {
   const Item* item = nullptr;
   const StepRecord* step = nullptr;
 
+  // Whether ranks held the table by the slice bounds of the step. Steps of
+  // before tables declared it did wherever they have any.
+  bool by_slices() const {
+    return !step->slice_bounds.empty() &&
+           (item->sharding == ShardingKind::kUndeclared ||
+            item->sharding == ShardingKind::kBySlices);
+  }
   // The slices whose rows the rank held; of all, when it may be any.
   SliceRange slices() const {
+    if (!by_slices()) return {};
     const std::vector<uint32_t>& bounds = step->slice_bounds;
-    if (bounds.empty()) return {};
     return {bounds[rank], bounds[rank + size_t{1}]};
   }
 };

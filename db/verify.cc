@@ -11,6 +11,7 @@
 #include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/run_cursor.h"
+#include "ckptdb/db/shared_ids.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/db/table_runs.h"
 #include "ckptdb/schema/limits.h"
@@ -188,20 +189,26 @@ absl::Status VerifyStep(const StepReader::Impl& step,
   };
   verifier.AddOwn(/*with_tables=*/!known(step.record().version));
   std::map<Version, std::set<std::string>> read;
+  std::vector<std::vector<RankItem>> tables;
   for (const std::string& table : TablesOf(step.chain().back())) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
-                            RunsOf(step, table));
-    for (const RankItem& run : runs) {
+    CKPTDB_ASSIGN_OR_RETURN(tables.emplace_back(), RunsOf(step, table));
+    for (const RankItem& run : tables.back()) {
       read[run.step->version].insert(table);
       if (run.step == &step.record() || known(run.step->version)) continue;
       verifier.Add(run);
     }
   }
   CKPTDB_RETURN_IF_ERROR(verifier.Run());
+  std::set<Version> hidden;
+  for (const std::vector<RankItem>& runs : tables) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckNoSharedIds(step, runs, known, options, &hidden));
+  }
   if (verified == nullptr) return absl::OkStatus();
   verified->insert(step.record().version);
   for (const ChainMember& member : step.chain()) {
     const Version& version = member.record.version;
+    if (hidden.contains(version)) continue;
     if (read[version] == TablesOf(member)) verified->insert(version);
   }
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "ckptdb/db/store_path.h"
 #include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/manager/policy_checks.h"
 #include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/printable.h"
@@ -15,7 +16,7 @@
 namespace ckptdb {
 namespace {
 
-absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
+absl::Status CheckOptions(const ManagerOptions& options) {
   constexpr char kWhere[] = "ManagerOptions";
   if (options.path.empty()) {
     return absl::InvalidArgumentError("ManagerOptions: path is empty");
@@ -48,12 +49,6 @@ absl::Status CheckOptions(const ManagerOptions& options, uint32_t world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         kWhere, ": poll_every is ", absl::FormatDuration(options.poll_every),
         "; it must be above 0"));
-  }
-  if (!options.slice_bounds.empty() &&
-      options.slice_bounds.size() != world_size + size_t{1}) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        kWhere, ": ", options.slice_bounds.size(), " slice_bounds for ",
-        world_size, " ranks; it must be one more"));
   }
   return absl::OkStatus();
 }
@@ -99,7 +94,13 @@ CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
 CheckpointManager::Impl::~Impl() { Settle(); }
 
 absl::Status CheckpointManager::Impl::Open() {
-  absl::Status status = CheckOptions(options_, world_size());
+  absl::Status status = CheckOptions(options_);
+  if (status.ok()) {
+    auto shardings =
+        internal::ResolveShardings(*model_, options_.sharding, world_size());
+    status = shardings.status();
+    if (shardings.ok()) shardings_ = *std::move(shardings);
+  }
   if (status.ok() && is_owner() && !options_.statistics_path.empty()) {
     status = internal::CheckStatisticsPath(options_.statistics_path);
   }
@@ -117,11 +118,28 @@ absl::Status CheckpointManager::Impl::Open() {
   }
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_.get(), "open", status, options_.deadline));
+  CKPTDB_RETURN_IF_ERROR(AgreeOnShardings());
   CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
   evaluation_ = std::make_unique<EvaluationState>(
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
   return absl::OkStatus();
+}
+
+// Else a row would be restored by two ranks, or by none.
+absl::Status CheckpointManager::Impl::AgreeOnShardings() {
+  if (world_size() == 1) return absl::OkStatus();
+  const std::string own = internal::DescribeShardings(*model_, shardings_);
+  const absl::StatusOr<std::vector<std::string>> all =
+      ranks_->Gather("shardings", own, options_.deadline);
+  absl::Status status = all.status();
+  for (size_t rank = 0; all.ok() && is_owner() && rank < all->size(); ++rank) {
+    if ((*all)[rank] == own) continue;
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("ranks declare other shardings: rank 0 ", own, ", rank ",
+                     rank, " ", (*all)[rank])));
+  }
+  return Agree(ranks_.get(), "shardings", status, options_.deadline);
 }
 
 ReaderOptions CheckpointManager::Impl::HowToRead() const {

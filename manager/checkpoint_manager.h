@@ -210,12 +210,13 @@ struct ManagerOptions {
   // For ranks to come together. Default: 30 minutes.
   absl::Duration deadline = absl::Minutes(30);
 
-  // As SaveSpec::slice_bounds. Empty, with more than one rank: ids are where
-  // `owns_row` says.
-  std::vector<uint32_t> slice_bounds = {};
-  // Whether a row is this rank's, for restores without slice_bounds. Called
-  // from several threads. Default: all rows are.
-  std::function<bool(int64_t id)> owns_row = {};
+  // How the rows of tables are divided among ranks, of those that declare
+  // nothing by themselves: see ModelState::AddTable. A save refuses an id that
+  // is on another rank, and a restore reads the rows of this rank. With more
+  // than one rank each table needs one, and the tables by slices have the same
+  // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
+  // none is declared.
+  TableSharding sharding = {};
   IoStateResize io_state_resize = IoStateResize::kError;
 
   // Since 1970, UTC. Default: the machine's clock.

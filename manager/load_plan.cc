@@ -6,9 +6,11 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/manager/load_cast.h"
+#include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/cast.h"
 #include "ckptdb/schema/dtype.h"
@@ -184,7 +186,8 @@ class LoadPlan::Maker {
     return absl::OkStatus();
   }
 
-  absl::Status Add(const ModelState::Table& table) {
+  absl::Status Add(const ModelState::Table& table,
+                   const TableSharding& sharding) {
     const std::vector<Slot> slots = ChosenSlots(table);
     if (slots.empty()) return absl::OkStatus();
     PlannedItem* const planned = Append(kSparse, table.name);
@@ -196,7 +199,21 @@ class LoadPlan::Maker {
     for (const Slot& slot : there) {
       planned->item.bytes += found->rows * slot.row_bytes();
     }
-    ScanOptions scan = OwnRows();
+    if (found->sharding == ShardingKind::kCustom &&
+        sharding.kind() == ShardingKind::kCustom &&
+        found->sharding_name != sharding.name()) {
+      return DoesNotFit(
+          absl::StrCat("its rows were divided among ranks by the function \"",
+                       absl::Utf8SafeCHexEscape(found->sharding_name),
+                       "\", and the model declares \"",
+                       absl::Utf8SafeCHexEscape(sharding.name()), "\""),
+          planned);
+    }
+    ScanOptions scan;
+    scan.read = options_.read;
+    const auto filter = std::make_shared<RowFilter>(
+        sharding, table.state->slice_hash(), place_.rank, place_.world_size);
+    filter->Apply(*found, &scan);
     for (const Slot& slot : slots) scan.slots.push_back(slot.name);
     const auto casts = CastsOf(there, slots);
     if (!casts.has_value() || (!casts->empty() && !rule_.cast)) {
@@ -220,13 +237,17 @@ class LoadPlan::Maker {
                      source = planned->item.source,
                      mode = rule_.hashtable_clear ? RestoreMode::kClear
                                                   : RestoreMode::kMerge,
-                     scan, live] {
+                     scan, filter, live]() -> absl::Status {
+      absl::Status status = absl::FailedPreconditionError("there are none");
       if (changes != nullptr) {
-        absl::Status status = changes->ScanTable(source, scan, live.get());
-        // It was saved whole on the way.
-        if (!absl::IsFailedPrecondition(status)) return status;
+        status = changes->ScanTable(source, scan, live.get());
       }
-      return this_step->RestoreTable(source, mode, scan, live.get());
+      // There are no changes, or it was saved whole on the way.
+      if (absl::IsFailedPrecondition(status)) {
+        status = this_step->RestoreTable(source, mode, scan, live.get());
+      }
+      CKPTDB_RETURN_IF_ERROR(status);
+      return Annotate(filter->status(), absl::StrCat("table \"", source, "\""));
     };
     return absl::OkStatus();
   }
@@ -339,18 +360,6 @@ class LoadPlan::Maker {
     return chosen;
   }
 
-  ScanOptions OwnRows() const {
-    ScanOptions scan;
-    scan.read = options_.read;
-    const std::vector<uint32_t>& bounds = options_.slice_bounds;
-    if (!bounds.empty()) {
-      scan.slices = {bounds[place_.rank], bounds[place_.rank + 1]};
-    } else {
-      scan.wanted = options_.owns_row;
-    }
-    return scan;
-  }
-
   static absl::Status NoBlob(uint32_t rank, absl::string_view blob) {
     return absl::NotFoundError(
         absl::StrCat("no blob \"", blob, "\" of rank ", rank));
@@ -376,12 +385,16 @@ class LoadPlan::Maker {
   std::vector<PlannedItem> items_;
 };
 
-absl::StatusOr<LoadPlan> LoadPlan::Make(const StepReader& step,
-                                        const ChangeReader* changes,
-                                        const ModelState& model,
-                                        const ManagerOptions& options,
-                                        const LoadPlace& place,
-                                        const LoadRule& rule) {
+absl::StatusOr<LoadPlan> LoadPlan::Make(
+    const StepReader& step, const ChangeReader* changes,
+    const ModelState& model, const ManagerOptions& options,
+    absl::Span<const TableSharding> shardings, const LoadPlace& place,
+    const LoadRule& rule) {
+  if (shardings.size() != model.tables().size()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the model has ", model.tables().size(), " tables, and had ",
+        shardings.size(), " when its manager was opened"));
+  }
   Maker maker(step, changes, options, place, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {
@@ -390,8 +403,8 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const StepReader& step,
   for (const auto& tensor : model.tensors()) {
     CKPTDB_RETURN_IF_ERROR(maker.Add(tensor));
   }
-  for (const auto& table : model.tables()) {
-    CKPTDB_RETURN_IF_ERROR(maker.Add(table));
+  for (size_t t = 0; t < shardings.size(); ++t) {
+    CKPTDB_RETURN_IF_ERROR(maker.Add(model.tables()[t], shardings[t]));
   }
   for (const auto& io : model.io_states()) {
     CKPTDB_RETURN_IF_ERROR(maker.Add(io));

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
@@ -32,14 +33,14 @@ struct LoadPlace {
 class LoadPlan {
  public:
   // Of what `rule` chooses of `model`. The step, the model and the options
-  // outlive it. The model is not touched. `changes` to the step from what the
+  // outlive it. The model is not touched. `shardings` as ResolveShardings gave
+  // them. `changes` to the step from what the
   // model holds, or null: tables are loaded by them alone where they can be.
-  static absl::StatusOr<LoadPlan> Make(const StepReader& step,
-                                       const ChangeReader* changes,
-                                       const ModelState& model,
-                                       const ManagerOptions& options,
-                                       const LoadPlace& place,
-                                       const LoadRule& rule);
+  static absl::StatusOr<LoadPlan> Make(
+      const StepReader& step, const ChangeReader* changes,
+      const ModelState& model, const ManagerOptions& options,
+      absl::Span<const TableSharding> shardings, const LoadPlace& place,
+      const LoadRule& rule);
 
   // NotFound naming all that is missing, FailedPrecondition for what does not
   // fit.

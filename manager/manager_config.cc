@@ -243,6 +243,11 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
                                {"owners", IoStateResize::kOwners},
                                {"reset", IoStateResize::kReset}},
                               &options->io_state_resize);
+  reader->Read<TableSharding>("sharding",
+                              {{"slices", TableSharding::BySlices()},
+                               {"modulo", TableSharding::ByModulo()},
+                               {"replicated", TableSharding::Replicated()}},
+                              &options->sharding);
   reader->Read("statistics_path", &options->statistics_path);
   reader->Read("background_sweep", &options->store.background_sweep);
   reader->Read("background_fold", &options->store.background_fold);

@@ -17,7 +17,8 @@
 //   max_delta_ratio, abandoned, user_metadata, store_metadata, async,
 //   arena_bytes, copy_threads, busy, tolerated_failures, retry_after_steps,
 //   warn_waiting, first_save, preemption_grace, deadline, poll_every,
-//   io_state_resize, statistics_path, background_sweep, background_fold
+//   io_state_resize, sharding, statistics_path, background_sweep,
+//   background_fold
 //
 // permanent, ephemeral: "initial", "preemption", {"every_steps": N},
 // {"steps": [N, ...]}, {"every_seconds": S}, {"continuous": S}, or of these
@@ -32,7 +33,8 @@
 // Names of enumerators are "wait", "skip", "coalesce", "fail" (busy); "keep",
 // "remove" (abandoned); "never", "ephemeral_only", "all_non_permanent"
 // (removal); "unless_restored", "always", "never" (first_save); "error",
-// "redistribute", "owners", "reset" (io_state_resize).
+// "redistribute", "owners", "reset" (io_state_resize); "slices", with even
+// bounds, "modulo", "replicated" (sharding).
 #ifndef CKPTDB_MANAGER_MANAGER_CONFIG_H_
 #define CKPTDB_MANAGER_MANAGER_CONFIG_H_
 

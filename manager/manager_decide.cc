@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/manager_impl.h"
+#include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -283,7 +284,7 @@ SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
   SaveSpec spec;
   spec.step = global_step_;
   spec.world_size = world_size();
-  spec.slice_bounds = options_.slice_bounds;
+  spec.slice_bounds = internal::SliceBoundsOf(shardings_);
   // One that was deleted by hand is no parent: the save is whole.
   const auto none = [](const StepRecord&) {};
   if (parent_ && store_->VisitStep(parent_->step, none)) spec.parent = parent_;

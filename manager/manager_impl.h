@@ -104,6 +104,8 @@ class CheckpointManager::Impl {
   // As its store: this one, and others that are restored from.
   ReaderOptions HowToRead() const;
   absl::Status OpenStore();
+  // InvalidArgument on all ranks when two declare other shardings.
+  absl::Status AgreeOnShardings();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
   // Of what keeps the store from giving space back, once each.
@@ -194,6 +196,7 @@ class CheckpointManager::Impl {
   std::unique_ptr<Store> store_;    // the owner's
   std::unique_ptr<Reader> reader_;  // of a manager that is read-only
   std::unique_ptr<EvaluationState> evaluation_;
+  std::vector<TableSharding> shardings_;  // of the model's tables
   std::unique_ptr<internal::ChangeFeed> feed_;
   internal::Arena arena_;
   internal::History history_;

@@ -127,8 +127,8 @@ absl::Status CheckpointManager::Impl::LoadByRule(const LoadRule& rule,
 absl::StatusOr<internal::LoadPlan> CheckpointManager::Impl::PlanFor(
     const OpenedStep& opened, const LoadRule& rule) const {
   return internal::LoadPlan::Make(opened.get(), opened.changes.get(), *model_,
-                                  options_, {ranks_->rank(), world_size()},
-                                  rule);
+                                  options_, shardings_,
+                                  {ranks_->rank(), world_size()}, rule);
 }
 
 // On the owner.

@@ -100,6 +100,7 @@ absl::Status CheckpointManager::Impl::Capture(Round* round) {
   internal::SnapshotSpec spec;
   spec.owner = is_owner();
   spec.bases = std::move(bases);
+  spec.shardings = shardings_;
   if (feed_ != nullptr) spec.changes = &round->changes;
   CKPTDB_ASSIGN_OR_RETURN(round->snapshot,
                           internal::Snapshot::Of(*model_, spec));
@@ -124,6 +125,11 @@ void CheckpointManager::Impl::LetTrainingGo(Round* round) {
 
 BaseReasons CheckpointManager::Impl::OwnBases(const Round& round) const {
   BaseReasons bases = internal::IncompleteTables(*model_, round.changes);
+  // Only the marks of the rank that saves a table say whether they do.
+  for (size_t t = 0; t < shardings_.size() && !is_owner(); ++t) {
+    if (shardings_[t].kind() != ShardingKind::kReplicated) continue;
+    bases.erase(model_->tables()[t].name);
+  }
   for (const ModelState::Table& table : model_->tables()) {
     if (round.announced.whole) {
       bases.emplace(table.name, "the save goes on from no step");

@@ -68,9 +68,10 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
   return absl::OkStatus();
 }
 
-absl::Status ModelState::AddTable(std::string name, TableState* table) {
+absl::Status ModelState::AddTable(std::string name, TableState* table,
+                                  TableSharding sharding) {
   CKPTDB_RETURN_IF_ERROR(Register(name, table == nullptr));
-  tables_.push_back({std::move(name), table});
+  tables_.push_back({std::move(name), table, std::move(sharding)});
   return absl::OkStatus();
 }
 

@@ -3,7 +3,8 @@
 //   ModelState model;
 //   CKPTDB_RETURN_IF_ERROR(
 //       model.AddTensor("mlp.0.weight", TensorState::Of(weights, {3, 4})));
-//   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
+//   CKPTDB_RETURN_IF_ERROR(
+//       model.AddTable("user", &user_table, TableSharding::BySlices()));
 //   CKPTDB_RETURN_IF_ERROR(model.AddIoState("reader", &reader));
 //   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
 //
@@ -28,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/row_tracker.h"
+#include "ckptdb/db/sharding.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
 
@@ -109,7 +111,10 @@ class SavedObject {
 class ModelState {
  public:
   absl::Status AddTensor(std::string name, TensorState tensor);
-  absl::Status AddTable(std::string name, TableState* table);
+  // `sharding` says which rank has which rows: in a world of several ranks it,
+  // or ManagerOptions::sharding for all tables, has to be declared.
+  absl::Status AddTable(std::string name, TableState* table,
+                        TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);
   absl::Status AddObject(std::string name, SavedObject* object);
   // The owner's is saved, and all ranks load it. NaN and all bytes of a string
@@ -125,6 +130,7 @@ class ModelState {
   struct Table {
     std::string name;
     TableState* state = nullptr;
+    TableSharding sharding = {};
   };
   struct Io {
     std::string name;

@@ -190,10 +190,12 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
   for (size_t t = 0; t < model.tables().size(); ++t) {
     const bool taken =
         spec.changes != nullptr && (*spec.changes)[t].has_value();
-    CKPTDB_RETURN_IF_ERROR(
-        Annotate(snapshot->AddTable(model.tables()[t], spec,
-                                    taken ? &*(*spec.changes)[t] : nullptr),
-                 absl::StrCat("table \"", model.tables()[t].name, "\"")));
+    CKPTDB_RETURN_IF_ERROR(Annotate(
+        snapshot->AddTable(
+            model.tables()[t], spec,
+            t < spec.shardings.size() ? spec.shardings[t] : TableSharding(),
+            taken ? &*(*spec.changes)[t] : nullptr),
+        absl::StrCat("table \"", model.tables()[t].name, "\"")));
   }
   for (const ModelState::Io& io : model.io_states()) {
     CKPTDB_RETURN_IF_ERROR(
@@ -207,22 +209,37 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
   return snapshot;
 }
 
+absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
+    const ModelState::Table& table, bool saves_rows, bool whole,
+    const RowChanges* changes) {
+  if (!saves_rows) {
+    return std::make_unique<ArrayRowSource>(absl::Span<const int64_t>(),
+                                            std::vector<SlotRows>());
+  }
+  return whole ? table.state->AllRows()
+               : table.state->RowsOf(changes->upserted);
+}
+
 absl::Status Snapshot::AddTable(const ModelState::Table& table,
                                 const SnapshotSpec& spec,
+                                const TableSharding& sharding,
                                 const RowChanges* changes) {
   Table& added = tables_.emplace_back();
   added.item.name = table.name;
   added.item.slots = table.state->slots();
   added.item.slice_hash = table.state->slice_hash();
+  added.item.sharding = sharding;
+  const bool saves_rows =
+      spec.owner || sharding.kind() != ShardingKind::kReplicated;
   const auto base = spec.bases.find(table.name);
-  added.whole = base != spec.bases.end() || changes == nullptr;
-  if (added.whole) {
-    CKPTDB_ASSIGN_OR_RETURN(added.rows, table.state->AllRows());
-    if (base != spec.bases.end()) added.item.base_reason = base->second;
-  } else {
-    CKPTDB_ASSIGN_OR_RETURN(added.rows, table.state->RowsOf(changes->upserted));
-    added.erased = changes->erased;
-  }
+  if (base != spec.bases.end()) added.item.base_reason = base->second;
+  // A rank that saves no rows does as the owner, whose reasons are in `bases`.
+  const bool has_changes =
+      saves_rows ? changes != nullptr : spec.changes != nullptr;
+  added.whole = base != spec.bases.end() || !has_changes;
+  CKPTDB_ASSIGN_OR_RETURN(added.rows,
+                          RowsOf(table, saves_rows, added.whole, changes));
+  if (saves_rows && !added.whole) added.erased = changes->erased;
   CKPTDB_RETURN_IF_ERROR(CutTable(&added));
   bytes_ += TableBytes(added.item.slots, added.row_count);
   return absl::OkStatus();

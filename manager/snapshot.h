@@ -22,6 +22,9 @@ struct SnapshotSpec {
   bool owner = true;  // saves what all ranks have in common, too
   // Tables that have none here are saved as their changes.
   BaseReasons bases;
+  // By table, in the order of the model's; empty: none is declared. Of a
+  // replicated table only the owner saves rows.
+  std::vector<TableSharding> shardings;
   // Outlive the snapshot.
   const ChangeSets* changes = nullptr;
 };
@@ -65,7 +68,11 @@ class Snapshot {
 
   static absl::Status CutTable(Table* table);
   absl::Status AddTable(const ModelState::Table& table,
-                        const SnapshotSpec& spec, const RowChanges* changes);
+                        const SnapshotSpec& spec, const TableSharding& sharding,
+                        const RowChanges* changes);
+  static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      const ModelState::Table& table, bool saves_rows, bool whole,
+      const RowChanges* changes);
   absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
 
   std::vector<TensorItem> tensors_;

@@ -47,6 +47,11 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
+  // Absent where there is none, as in records of before the field.
+  Offset<flatbuffers::String> sharding_name;
+  if (!item.sharding_name.empty()) {
+    sharding_name = AddString(item.sharding_name, builder);
+  }
   const fbs::Version data = ToFbs(item.data);
   fbs::ItemBuilder out(*builder);
   out.add_kind(static_cast<uint8_t>(item.kind));
@@ -69,6 +74,8 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_erased(item.erased);
   out.add_rows_per_page(item.rows_per_page);
   out.add_base_reason(reason);
+  out.add_sharding(static_cast<uint8_t>(item.sharding));
+  out.add_sharding_name(sharding_name);
   return out.Finish();
 }
 
@@ -171,6 +178,26 @@ absl::Status CheckRows(const Item& item) {
                          " erased ids of ", sizeof(int64_t)));
 }
 
+// Of tables alone, and a name of custom alone.
+absl::Status CheckSharding(const Item& item) {
+  const bool custom = item.sharding == ShardingKind::kCustom;
+  if (item.kind != ItemKind::kRows &&
+      item.sharding != ShardingKind::kUndeclared) {
+    return BadItem(
+        item, absl::StrCat("has sharding ", static_cast<int>(item.sharding),
+                           " and is no table"));
+  }
+  if (custom) {
+    return InItem(item, CheckName("sharding name", item.sharding_name));
+  }
+  if (item.sharding_name.empty()) return absl::OkStatus();
+  return BadItem(
+      item,
+      absl::StrCat("has the sharding name \"",
+                   absl::Utf8SafeCHexEscape(item.sharding_name),
+                   "\" and is sharded by ", ShardingKindName(item.sharding)));
+}
+
 // Rejects enum values out of range: a record in memory may have any.
 absl::Status CheckEnums(const Item& item) {
   const auto number = [](auto value) { return static_cast<int>(value); };
@@ -190,6 +217,10 @@ absl::Status CheckEnums(const Item& item) {
   if (item.run != RunKind::kBase && item.run != RunKind::kDelta) {
     return BadItem(
         item, absl::StrCat("has run ", number(static_cast<uint8_t>(item.run))));
+  }
+  if (static_cast<uint8_t>(item.sharding) >= kShardingKinds) {
+    return BadItem(
+        item, absl::StrCat("has sharding ", static_cast<int>(item.sharding)));
   }
   return absl::OkStatus();
 }
@@ -214,6 +245,7 @@ absl::Status CheckItem(const Item& item) {
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckNameField(RecordKind::kRank, "item name", item.name));
   CKPTDB_RETURN_IF_ERROR(CheckEnums(item));
+  CKPTDB_RETURN_IF_ERROR(CheckSharding(item));
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, item.slots.size()));
   CKPTDB_RETURN_IF_ERROR(
       InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
@@ -237,8 +269,9 @@ absl::Status CheckItem(const Item& item) {
 
 // What is copied out of an item; the slots are not too many.
 uint64_t CopiedBytes(const fbs::Item& from) {
-  uint64_t bytes =
-      ViewOf(from.name()).size() + ViewOf(from.base_reason()).size();
+  uint64_t bytes = ViewOf(from.name()).size() +
+                   ViewOf(from.base_reason()).size() +
+                   ViewOf(from.sharding_name()).size();
   for (const auto* numbers :
        {from.shape(), from.global_shape(), from.offset()}) {
     bytes += SizeOf(numbers) * sizeof(int64_t);
@@ -281,6 +314,8 @@ void ReadTableFields(const fbs::Item& from, Item* item) {
   item->erased = from.erased();
   item->rows_per_page = from.rows_per_page();
   item->base_reason = ToStd(from.base_reason());
+  item->sharding = static_cast<ShardingKind>(from.sharding());
+  item->sharding_name = ToStd(from.sharding_name());
 }
 
 absl::StatusOr<Item> ReadItem(const fbs::Item& from) {

@@ -23,6 +23,7 @@
 #include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/sharding.h"
 #include "ckptdb/schema/slice.h"
 
 namespace ckptdb {
@@ -146,6 +147,9 @@ struct Item {
   uint32_t rows_per_page = 0;
   // Of a base run, where the caller gave the changes: why they did not do.
   std::string base_reason;
+  // How the trainer's ranks divided the table's rows; the same on all ranks.
+  ShardingKind sharding = ShardingKind::kUndeclared;
+  std::string sharding_name;  // of kCustom, and of it alone
 
   bool operator==(const Item&) const = default;
 };

@@ -88,12 +88,18 @@ std::string ErasedText(const Item& item) {
   return delta ? FormatCount(item.erased) : "-";
 }
 
+std::string ShardingText(const Item& item) {
+  if (item.kind != ItemKind::kRows) return "-";
+  return DescribeSharding(item.sharding, item.sharding_name);
+}
+
 void PrintTable(const StepReader& step, const Filter& filter,
                 std::ostream* out) {
   TextTable table({{"RANK", TextTable::kRight},
                    {"KIND"},
                    {"NAME"},
                    {"LAYOUT"},
+                   {"SHARDING"},
                    {"RUN"},
                    {"ROWS", TextTable::kRight},
                    {"ERASED", TextTable::kRight},
@@ -106,8 +112,8 @@ void PrintTable(const StepReader& step, const Filter& filter,
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
       table.AddRow({absl::StrCat(rank.rank), Str(ItemKindName(item.kind)),
-                    Printable(item.name), LayoutText(item), RunText(item),
-                    RowsText(item), ErasedText(item),
+                    Printable(item.name), LayoutText(item), ShardingText(item),
+                    RunText(item), RowsText(item), ErasedText(item),
                     FormatBytes(item.raw_bytes), FormatBytes(item.stored_bytes),
                     CodecText(item), ToString(item.data),
                     Printable(item.base_reason)});

@@ -33,6 +33,7 @@ void SetTable(const Item& item, Json* json) {
       item.base_reason.empty() ? Json() : Json(item.base_reason);
   (*json)["slice_hash"] =
       item.slice_hash == SliceHash::kModulo ? "modulo" : "mix";
+  SetSharding(item.sharding, item.sharding_name, json);
   (*json)["rows_per_page"] = item.rows_per_page;
   (*json)["slots"] = Json::array();
   for (const Slot& slot : item.slots) {
@@ -47,6 +48,11 @@ Json VersionsJson(const std::vector<Version>& versions) {
 }
 
 }  // namespace
+
+void SetSharding(ShardingKind kind, const std::string& name, Json* json) {
+  (*json)["sharding"] = Str(ShardingKindName(kind));
+  (*json)["sharding_name"] = name.empty() ? Json() : Json(name);
+}
 
 Json ToJson(const Version& version) {
   return {{"step", version.step}, {"attempt", version.attempt}};

@@ -19,6 +19,8 @@ using Json = nlohmann::ordered_json;
 Json ToJson(const Version& version);
 Json ToJson(const Totals& totals);
 Json ToJson(const Item& item, const Version& version);
+// A table's "sharding" and "sharding_name", null where it has none.
+void SetSharding(ShardingKind kind, const std::string& name, Json* json);
 // An object of strings.
 Json MetadataJson(const UserMetadata& metadata);
 // All of a step record but its rank digests.

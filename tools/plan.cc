@@ -44,6 +44,8 @@ std::string ShardingName(Sharding sharding) {
       return "even";
     case Sharding::kOwn:
       return "own";
+    case Sharding::kReplicated:
+      return "replicated";
   }
   return "unknown";
 }
@@ -57,6 +59,8 @@ std::string ShardingText(Sharding sharding) {
     case Sharding::kOwn:
       return "which share rows in a way of their own: each reads the ids of "
              "all";
+    case Sharding::kReplicated:
+      return "each of which reads all rows";
   }
   return "unknown";
 }
@@ -109,6 +113,8 @@ std::string RanksText(const RestorePlan& plan) {
 std::string RankTablesText(const RestorePlan& plan) {
   TextTable table({{"RANK", TextTable::kRight},
                    {"TABLE"},
+                   {"SHARDING"},
+                   {"SLICES"},
                    {"BASES", TextTable::kRight},
                    {"DELTAS", TextTable::kRight},
                    {"ROWS", TextTable::kRight},
@@ -119,9 +125,11 @@ std::string RankTablesText(const RestorePlan& plan) {
     for (const PlannedTable& each : rank.tables) {
       const ScanEstimate& read = each.read;
       table.AddRow({absl::StrCat(rank.rank), Printable(each.name),
-                    FormatCount(read.base_runs), FormatCount(read.delta_runs),
-                    FormatCount(read.rows), FormatCount(read.rows_at_most),
-                    FormatCount(read.erased), FormatBytes(read.bytes)});
+                    DescribeSharding(each.sharding, each.sharding_name),
+                    SlicesText(each.slices), FormatCount(read.base_runs),
+                    FormatCount(read.delta_runs), FormatCount(read.rows),
+                    FormatCount(read.rows_at_most), FormatCount(read.erased),
+                    FormatBytes(read.bytes)});
     }
   }
   return table.ToString();
@@ -161,6 +169,8 @@ Json RankJson(const PlannedRank& rank) {
   json["tables"] = Json::array();
   for (const PlannedTable& table : rank.tables) {
     Json entry = {{"name", table.name}};
+    SetSharding(table.sharding, table.sharding_name, &entry);
+    entry["slices"] = {table.slices.begin, table.slices.end};
     entry.update(EstimateJson(table.read));
     entry["why_whole"] =
         table.why_whole.empty() ? Json() : Json(table.why_whole);

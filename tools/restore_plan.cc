@@ -104,10 +104,20 @@ Sharding ShardingOf(const StepRecord& step, uint32_t world_size) {
   return step.world_size == world_size ? Sharding::kAsSaved : Sharding::kEven;
 }
 
+// Whether a rank reads slices of the table. What one rank saved that said
+// nothing can be divided by them as well.
+bool IsBySlices(const StepRecord& step, const TableSpec& table) {
+  return table.sharding == ShardingKind::kBySlices ||
+         (table.sharding == ShardingKind::kUndeclared &&
+          (step.world_size == 1 || !step.slice_bounds.empty()));
+}
+
 std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
                                  Sharding sharding) {
   std::vector<SliceRange> slices(world_size);
-  if (sharding == Sharding::kOwn) return slices;
+  if (sharding == Sharding::kOwn || sharding == Sharding::kReplicated) {
+    return slices;
+  }
   const std::vector<uint32_t> bounds = sharding == Sharding::kAsSaved
                                            ? step.slice_bounds
                                            : EvenSliceBounds(world_size);
@@ -117,23 +127,41 @@ std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
   return slices;
 }
 
-std::set<std::string> TableNames(const StepReader& step) {
-  std::set<std::string> names;
+using Tables = std::map<std::string, TableSpec>;
+
+absl::StatusOr<Tables> TablesOf(const StepReader& step) {
+  Tables tables;
   for (const RankRecord& rank : step.ranks()) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) names.insert(item.name);
+      if (item.kind != ItemKind::kRows || tables.contains(item.name)) continue;
+      CKPTDB_ASSIGN_OR_RETURN(tables[item.name], step.FindTable(item.name));
     }
   }
-  return names;
+  return tables;
+}
+
+Sharding ShardingOf(const StepRecord& step, const Tables& tables,
+                    uint32_t world_size) {
+  bool all_replicated = true;
+  for (const auto& [name, table] : tables) {
+    if (IsBySlices(step, table)) return ShardingOf(step, world_size);
+    all_replicated &= table.sharding == ShardingKind::kReplicated;
+  }
+  if (tables.empty()) return ShardingOf(step, world_size);
+  return all_replicated ? Sharding::kReplicated : Sharding::kOwn;
 }
 
 // All rows, unless `changes` lead to them.
 absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
                                        const ChangeReader* changes,
                                        const std::string& name,
+                                       const TableSpec& spec,
                                        const SliceRange& slices) {
   PlannedTable table;
   table.name = name;
+  table.sharding = spec.sharding;
+  table.sharding_name = spec.sharding_name;
+  table.slices = slices;
   if (changes != nullptr) {
     const auto estimate = changes->EstimateScan(name, slices);
     if (!absl::IsFailedPrecondition(estimate.status())) {
@@ -159,18 +187,20 @@ absl::StatusOr<RestorePlan> Plan(const StepReader& step,
   std::vector<ItemName> changed;
   if (changes != nullptr) changed = changes->ChangedItems();
   const DenseItems dense(step, changes == nullptr ? nullptr : &changed);
-  const std::set<std::string> names = TableNames(step);
+  CKPTDB_ASSIGN_OR_RETURN(const Tables tables, TablesOf(step));
   const bool same_world = step.record().world_size == world_size;
   RestorePlan plan;
-  plan.sharding = ShardingOf(step.record(), world_size);
+  plan.sharding = ShardingOf(step.record(), tables, world_size);
   const auto slices = SlicesOf(step.record(), world_size, plan.sharding);
   for (uint32_t r = 0; r < world_size; ++r) {
     PlannedRank& rank = plan.ranks.emplace_back();
     rank.rank = r;
     rank.slices = slices[r];
-    for (const std::string& name : names) {
+    for (const auto& [name, table] : tables) {
+      const SliceRange read =
+          IsBySlices(step.record(), table) ? rank.slices : SliceRange();
       CKPTDB_ASSIGN_OR_RETURN(rank.tables.emplace_back(),
-                              PlanTable(step, changes, name, rank.slices));
+                              PlanTable(step, changes, name, table, read));
     }
     const auto saved_rank =
         same_world ? std::optional<uint32_t>(r) : std::nullopt;

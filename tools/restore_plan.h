@@ -4,9 +4,12 @@
 //   CKPTDB_ASSIGN_OR_RETURN(const RestorePlan plan,
 //                           PlanRestore(*step, /*world_size=*/8));
 //
-// Each rank reads the rows of its slices. A tensor is read whole, unless as
-// many ranks as saved it restore, and each its own part. Of blobs a rank reads
-// those that it saved, or all when other ranks did.
+// Each rank reads the rows of its slices of a table that the saving ranks
+// divided by slices; of one that they divided in another way the ids of all
+// rows, and the pages that have any of its own, or all when it is replicated. A
+// tensor is read whole, unless as many ranks as saved it restore, and each its
+// own part. Of blobs a rank reads those that it saved, or all when other ranks
+// did.
 #ifndef CKPTDB_TOOLS_RESTORE_PLAN_H_
 #define CKPTDB_TOOLS_RESTORE_PLAN_H_
 
@@ -23,6 +26,11 @@ namespace ckptdb::tool {
 
 struct PlannedTable {
   std::string name;
+  // As the step recorded it.
+  ShardingKind sharding = ShardingKind::kUndeclared;
+  std::string sharding_name;
+  // Those that the rank reads: all of a table that is not by slices.
+  SliceRange slices;
   ScanEstimate read;
   // Of an incremental restore: why all rows are read all the same; empty: they
   // are not.
@@ -45,12 +53,16 @@ struct PlannedRank {
   ScanEstimate all_tables() const;
 };
 
+// Of the tables by slices, if there are any.
 enum class Sharding {
   kAsSaved,
   kEven,
-  // The ranks that saved the step sharded in a way of their own: each rank
-  // reads the ids of all rows, and the pages that have any of its own.
+  // None is: the ranks that saved the step divided rows in a way of their own,
+  // and each rank reads the ids of all rows, and the pages that have any of its
+  // own.
   kOwn,
+  // All are replicated: each rank reads all rows.
+  kReplicated,
 };
 
 struct RestorePlan {

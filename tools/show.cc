@@ -1,4 +1,5 @@
 // ckptdb show: everything in the record of a step.
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -97,6 +98,27 @@ std::string KindsText(absl::Span<const RankRecord> ranks) {
   return table.ToString();
 }
 
+// By name, one run of each: that of the lowest rank.
+std::map<std::string, const Item*> ShownTables(const StepReader& step) {
+  std::map<std::string, const Item*> tables;
+  for (const RankRecord& rank : step.ranks()) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) tables.emplace(item.name, &item);
+    }
+  }
+  return tables;
+}
+
+std::string TablesText(const std::map<std::string, const Item*>& tables) {
+  TextTable table({{"TABLE"}, {"SHARDING"}, {"SLICE HASH"}}, 2);
+  for (const auto& [name, item] : tables) {
+    table.AddRow({Printable(name),
+                  DescribeSharding(item->sharding, item->sharding_name),
+                  item->slice_hash == SliceHash::kModulo ? "modulo" : "mix"});
+  }
+  return table.ToString();
+}
+
 std::string SlicesText(const StepRecord& record, size_t rank) {
   if (rank + 1 >= record.slice_bounds.size()) return "-";
   return absl::StrCat("[", record.slice_bounds[rank], ", ",
@@ -138,9 +160,10 @@ void PrintText(const StepReader& step, const UserMetadata& of_store,
   if (!of_store.empty()) {
     *context.out << "\nmetadata of the store\n" << MetadataText(of_store);
   }
-  *context.out << "\ncontents\n"
-               << KindsText(step.ranks()) << "\nranks\n"
-               << RanksText(step);
+  *context.out << "\ncontents\n" << KindsText(step.ranks());
+  const auto tables = ShownTables(step);
+  if (!tables.empty()) *context.out << "\ntables\n" << TablesText(tables);
+  *context.out << "\nranks\n" << RanksText(step);
 }
 
 Json ShownJson(const std::string& store, const StepReader& step) {
@@ -150,6 +173,12 @@ Json ShownJson(const std::string& store, const StepReader& step) {
   for (ItemKind kind : kItemKinds) {
     json["kinds"][Str(ItemKindName(kind))] =
         ToJson(TotalsOfKind(step.ranks(), kind));
+  }
+  json["tables"] = Json::array();
+  for (const auto& [name, item] : ShownTables(step)) {
+    Json table = {{"name", name}};
+    SetSharding(item->sharding, item->sharding_name, &table);
+    json["tables"].push_back(std::move(table));
   }
   json["ranks"] = Json::array();
   const std::vector<uint64_t>& digests = step.record().rank_digests;

@@ -90,7 +90,7 @@ absl::Status Own(const std::string& path, const StoreOptions& options) {
 absl::Status StageRank(const std::string& path, uint32_t rank) {
   const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
   CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, DecodeTicket(bytes));
-  const HeldState held(ChildContent(rank));
+  const HeldState held(ChildContent(rank), 100, AnyRank(ticket));
   CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
                           Stage(path, ticket, held.state()));
   Answer("ok");

@@ -120,7 +120,13 @@ absl::StatusOr<RowBlock> BlockRows::Block(uint64_t block) const {
   return RowBlock{memory.ids, memory.slots, memory.rows};
 }
 
-HeldState::HeldState(RankContent content, size_t rows_per_block)
+TableSharding AnyRank(const Ticket& ticket) {
+  return ticket.slices.has_value() ? TableSharding()
+                                   : TableSharding::Unchecked();
+}
+
+HeldState::HeldState(RankContent content, size_t rows_per_block,
+                     const TableSharding& sharding)
     : content_(std::move(content)) {
   for (const auto& [name, tensor] : content_.tensors) {
     state_.AddTensor(name, tensor.View(), tensor.codec);
@@ -130,7 +136,8 @@ HeldState::HeldState(RankContent content, size_t rows_per_block)
         table.slots,
         std::vector<BlockRows::Row>(table.rows.rbegin(), table.rows.rend()),
         rows_per_block));
-    state_.AddTable(name, table.slots, rows_.back().get(), table.hash);
+    state_.AddTable(name, table.slots, rows_.back().get(), table.hash,
+                    sharding);
   }
   for (const auto& [name, bytes] : content_.blobs) state_.AddBlob(name, bytes);
 }

@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
+#include "ckptdb/schema/staged.h"
 
 namespace ckptdb::testing {
 
@@ -95,10 +96,15 @@ class BlockRows : public RowSource {
   std::vector<std::unique_ptr<Memory>> blocks_;
 };
 
+// Of tables that tests put on any rank: by the slices of the ticket where it
+// has any.
+TableSharding AnyRank(const Ticket& ticket);
+
 // A RankState with the memory that it points to.
 class HeldState {
  public:
-  explicit HeldState(RankContent content, size_t rows_per_block = 100);
+  explicit HeldState(RankContent content, size_t rows_per_block = 100,
+                     const TableSharding& sharding = {});
 
   const RankState& state() const { return state_; }
 

@@ -48,7 +48,7 @@ Deltas ChangesBetween(const RankContent& before, const RankContent& after) {
 }
 
 HeldChanges::HeldChanges(RankContent content, Deltas deltas, bool whole,
-                         size_t rows_per_block)
+                         size_t rows_per_block, const TableSharding& sharding)
     : content_(std::move(content)), deltas_(std::move(deltas)) {
   for (const auto& [name, tensor] : content_.tensors) {
     state_.AddTensor(name, tensor.View(), tensor.codec);
@@ -59,6 +59,7 @@ HeldChanges::HeldChanges(RankContent content, Deltas deltas, bool whole,
     item.name = name;
     item.slots = table.slots;
     item.slice_hash = table.hash;
+    item.sharding = sharding;
     const auto delta = deltas_.find(name);
     if (delta != deltas_.end()) {
       item.changes = TableChanges{

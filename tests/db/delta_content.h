@@ -40,7 +40,7 @@ Deltas ChangesBetween(const RankContent& before, const RankContent& after);
 class HeldChanges {
  public:
   HeldChanges(RankContent content, Deltas deltas, bool whole = true,
-              size_t rows_per_block = 100);
+              size_t rows_per_block = 100, const TableSharding& sharding = {});
 
   const RankState& state() const { return state_; }
 

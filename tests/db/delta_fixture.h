@@ -79,7 +79,7 @@ class DeltaFixture : public StoreFixture {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const HeldChanges held(ranks[rank],
                              rank < deltas.size() ? deltas[rank] : Deltas(),
-                             /*whole=*/false);
+                             /*whole=*/false, 100, AnyRank(save.tickets[rank]));
       CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
                               Stage(path(), save.tickets[rank], held.state()));
     }

@@ -111,7 +111,7 @@ class DeltaModelTest : public ::testing::Test {
     for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
       const HeldChanges held(parts.contents[rank], parts.deltas[rank],
                              /*whole=*/!save.state.whole.empty() || OneIn(2),
-                             1 + Below(60));
+                             1 + Below(60), AnyRank(save.handle.tickets[rank]));
       CKPTDB_ASSIGN_OR_RETURN(save.ranks.emplace_back(),
                               Stage(SimStore::kPath, save.handle.tickets[rank],
                                     held.state(), sim_->stage_options()));

@@ -151,7 +151,7 @@ TEST_F(FullDiskTest, ReserveAtEachPhase) {
                                                 content.ranks.size())}));
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
-    const HeldState held(content.ranks[ticket.rank]);
+    const HeldState held(content.ranks[ticket.rank], 100, AnyRank(ticket));
     const auto stage = [&] {
       return Stage(SimStore::kPath, ticket, held.state(), sim->stage_options());
     };

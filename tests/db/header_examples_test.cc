@@ -142,6 +142,18 @@ absl::Status SaveOfEverything(Store* store, absl::Span<const int64_t> ids,
   return store->Save({.step = 1000}, state).status();
 }
 
+// db/sharding.h
+TEST_F(HeaderExamplesTest, TableDividedAmongRanks) {
+  const std::vector<Slot> slots = {{"embedding", DType::kF32, 16}};
+  const ArrayRowSource rows({}, {});
+  RankState state;
+  state.AddTable({.name = "user",
+                  .slots = slots,
+                  .rows = &rows,
+                  .sharding = TableSharding::ByModulo()});
+  EXPECT_EQ(state.tables().at(0).sharding.kind(), ShardingKind::kByModulo);
+}
+
 // db/step_reader.h
 absl::Status ReadSome(Store* store, CountRows* counted) {
   CountRows& sink = *counted;

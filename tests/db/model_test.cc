@@ -98,7 +98,8 @@ class ModelTest : public StoreFixture {
     CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const HeldState held(ranks[rank], 1 + Below(300));
+      const HeldState held(ranks[rank], 1 + Below(300),
+                           AnyRank(save.tickets[rank]));
       CKPTDB_ASSIGN_OR_RETURN(const StagedRank one,
                               Stage(path(), save.tickets[rank], held.state()));
       staged.push_back(one);
@@ -175,7 +176,7 @@ class ModelTest : public StoreFixture {
         store_->Begin(
             {.step = 78, .world_size = static_cast<uint32_t>(ranks.size())}));
     const size_t rank = Below(ranks.size());
-    const HeldState held(ranks[rank]);
+    const HeldState held(ranks[rank], 100, AnyRank(save.tickets[rank]));
     ASSERT_OK(Stage(path(), save.tickets[rank], held.state()));
     if (OneIn(2)) {
       ASSERT_OK(store_->Abandon(save.version));

@@ -60,7 +60,7 @@ TEST_F(PublishErrorsTest, StagedForAnotherStore) {
   ASSERT_OK_AND_ASSIGN(const auto other, Store::Open(dir_.path() + "/other"));
   ASSERT_OK_AND_ASSIGN(const SaveHandle foreign,
                        other->Begin({.step = 7, .world_size = 3}));
-  const HeldState held(contents_[0]);
+  const HeldState held(contents_[0], 100, AnyRank(foreign.tickets[0]));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(other->path(), foreign.tickets[0], held.state()));
   ExpectRefused({staged, staged_[1], staged_[2]},
@@ -89,7 +89,7 @@ TEST_F(PublishErrorsTest, PublishTwice) {
 
 TEST_F(PublishErrorsTest, StageForAStoreThatIsNotTheTickets) {
   ASSERT_OK_AND_ASSIGN(const auto other, Store::Open(dir_.path() + "/other"));
-  const HeldState held(BulkContent(1));
+  const HeldState held(BulkContent(1), 100, AnyRank(save_.tickets[0]));
   const auto staged = Stage(other->path(), save_.tickets[0], held.state());
   EXPECT_FALSE(staged.ok());
 }

@@ -234,7 +234,7 @@ absl::StatusOr<SaveHandle> SimStore::Begin(const SaveSpec& spec,
                                            std::vector<StagedRank>* staged) {
   CKPTDB_ASSIGN_OR_RETURN(SaveHandle save, store_->Begin(spec));
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
-    const HeldState held(step.ranks[rank]);
+    const HeldState held(step.ranks[rank], 100, AnyRank(save.tickets[rank]));
     absl::StatusOr<StagedRank> part =
         Stage(kPath, save.tickets[rank], held.state(), stage_options());
     if (!part.ok()) {

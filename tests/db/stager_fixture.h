@@ -20,7 +20,7 @@ class StagerFixture : public StoreFixture {
   }
   absl::StatusOr<StagedRank> StageRank(const Ticket& ticket,
                                        const RankContent& content) {
-    const HeldState held(content);
+    const HeldState held(content, 100, AnyRank(ticket));
     return Stage(path(), ticket, held.state());
   }
   // All ranks, one after the other.

@@ -594,8 +594,10 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options.copy_threads = 0;
   expect(options, "copy_threads is 0; it must be at least 1");
   options = options_;
-  options.slice_bounds = {0, 5, kSlices};
-  expect(options, "3 slice_bounds for 1 ranks; it must be one more");
+  options.sharding = TableSharding::BySlices({0, 5, kSlices});
+  expect(options,
+         "table \"user\": slice bounds [0, 5, 65536] do not rise from "
+         "0 to 65536 in 1 ranges");
   options = options_;
   options.warn_waiting = absl::Seconds(-1);
   expect(options, "warn_waiting is -1s; it must be at least 0");

@@ -232,6 +232,7 @@ class EvaluationRanksTest : public ::testing::Test {
     options_.path = dir_.path() + "/store";
     options_.store.background_sweep = false;
     options_.deadline = absl::Seconds(60);
+    options_.sharding = TableSharding::Replicated();
   }
 
   using Body = std::function<absl::Status(uint32_t rank, CheckpointManager*,

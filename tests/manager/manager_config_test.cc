@@ -27,7 +27,8 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
       "tolerated_failures": 4, "retry_after_steps": 5, "warn_waiting": 0.25, "first_save": "never",
       "preemption_grace": 30, "deadline": 60, "poll_every": 2,
-      "io_state_resize": "reset", "statistics_path": "s.jsonl",
+      "io_state_resize": "reset", "sharding": "modulo",
+      "statistics_path": "s.jsonl",
       "background_sweep": false, "background_fold": true})",
                               &options));
   EXPECT_EQ(options.path, "p");
@@ -58,6 +59,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.deadline, absl::Seconds(60));
   EXPECT_EQ(options.poll_every, absl::Seconds(2));
   EXPECT_EQ(options.io_state_resize, IoStateResize::kReset);
+  EXPECT_EQ(options.sharding.kind(), ShardingKind::kByModulo);
   EXPECT_EQ(options.statistics_path, "s.jsonl");
   EXPECT_FALSE(options.store.background_sweep);
   EXPECT_TRUE(options.store.background_fold);

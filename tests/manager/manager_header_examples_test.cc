@@ -129,7 +129,8 @@ absl::Status RegisterExample(float* weights, TableState& user_table,
   ModelState& model = *registered;
   CKPTDB_RETURN_IF_ERROR(
       model.AddTensor("mlp.0.weight", TensorState::Of(weights, {3, 4})));
-  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
+  CKPTDB_RETURN_IF_ERROR(
+      model.AddTable("user", &user_table, TableSharding::BySlices()));
   CKPTDB_RETURN_IF_ERROR(model.AddIoState("reader", &reader));
   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
   return absl::OkStatus();

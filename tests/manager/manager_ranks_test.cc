@@ -100,7 +100,7 @@ class ManagerRanksTest : public ::testing::Test {
     std::vector<Rank> ranks(world_size);
     std::vector<std::thread> threads;
     ManagerOptions options = options_;
-    options.slice_bounds = EvenSliceBounds(world_size);
+    options.sharding = TableSharding::BySlices();
     for (uint32_t r = 0; r < world_size; ++r) {
       threads.emplace_back([&, r] {
         Rank& rank = ranks[r];

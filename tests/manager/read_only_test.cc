@@ -404,6 +404,7 @@ TEST_F(ReadOnlyTest, RanksFollowTogether) {
   ManagerOptions options = ReadOnlyOptions();
   options.io_state_resize = IoStateResize::kOwners;
   options.deadline = absl::Minutes(1);
+  options.sharding = TableSharding::Replicated();  // each has all rows
   const auto follow = [&](uint32_t rank) -> absl::Status {
     TestModel model;
     CKPTDB_ASSIGN_OR_RETURN(

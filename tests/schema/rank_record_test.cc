@@ -55,6 +55,45 @@ TEST(RankRecord, RoundTripOfAllFields) {
   EXPECT_EQ(back, SampleRank());
 }
 
+TEST(RankRecord, Sharding) {
+  for (const ShardingKind kind :
+       {ShardingKind::kUndeclared, ShardingKind::kBySlices,
+        ShardingKind::kByModulo, ShardingKind::kReplicated}) {
+    ExpectGood(SampleTable(), [&](Item* i) { i->sharding = kind; });
+    ExpectBad(
+        SampleTable(),
+        [&](Item* i) {
+          i->sharding = kind;
+          i->sharding_name = "hash_v2";
+        },
+        "has the sharding name \"hash_v2\" and is sharded by ");
+  }
+  ExpectGood(SampleTable(), [](Item* i) {
+    i->sharding = ShardingKind::kCustom;
+    i->sharding_name = std::string(kMaxNameBytes, 'h');
+  });
+  ExpectBad(
+      SampleTable(),
+      [](Item* i) {
+        i->sharding = ShardingKind::kCustom;
+        i->sharding_name = std::string(kMaxNameBytes + 1, 'h');
+      },
+      "sharding name");
+  ExpectBad(
+      SampleTable(), [](Item* i) { i->sharding = ShardingKind::kCustom; },
+      "sharding name");
+  ExpectBad(
+      SampleTable(),
+      [](Item* i) { i->sharding = static_cast<ShardingKind>(5); },
+      "has sharding 5");
+  ExpectBad(
+      SampleTensor(), [](Item* i) { i->sharding = ShardingKind::kByModulo; },
+      "has sharding 2 and is no table");
+  ExpectBad(
+      SampleBlob(), [](Item* i) { i->sharding_name = "hash_v2"; },
+      "has the sharding name \"hash_v2\"");
+}
+
 TEST(RankRecord, RoundTripOfNoItems) {
   const RankRecord record{{0, 1}, 0, {}};
   ASSERT_OK_AND_ASSIGN(const RankRecord back, RoundTrip(record));

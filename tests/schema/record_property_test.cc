@@ -313,6 +313,18 @@ RuleChanges<RankRecord> RankChanges() {
           [](Item* i) { i->slice_hash = static_cast<SliceHash>(2); });
   in_item("run", SampleTable(), false,
           [](Item* i) { i->run = static_cast<RunKind>('X'); });
+  in_item("sharding", SampleTable(), false,
+          [](Item* i) { i->sharding = static_cast<ShardingKind>(5); });
+  in_item("sharding of a tensor", SampleTensor(), false,
+          [](Item* i) { i->sharding = ShardingKind::kByModulo; });
+  in_item("sharding without a name", SampleTable(), false,
+          [](Item* i) { i->sharding = ShardingKind::kCustom; });
+  in_item("sharding with a name", SampleTable(), true, [](Item* i) {
+    i->sharding = ShardingKind::kCustom;
+    i->sharding_name = "hash_v2";
+  });
+  in_item("sharding name of none", SampleTable(), false,
+          [](Item* i) { i->sharding_name = "hash_v2"; });
   in_item("dtype", SampleTensor(), false,
           [](Item* i) { i->dtype = static_cast<DType>(kDTypes); });
   in_item("codec", SampleTensor(), false,

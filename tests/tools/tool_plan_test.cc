@@ -135,7 +135,8 @@ TEST_F(ToolDeltaPlan, AsText) {
             ContainsRegex("\nfrom +step 200 attempt [0-9]+, by increments\n"),
             ContainsRegex("\nRANK  SLICES +BASES +DELTAS +ROWS +AT MOST"),
             ContainsRegex("\n +0  \\[0, 65536\\) +1 +3 +7 +7 .* 0 B +0 B\n"),
-            ContainsRegex("\n +0  user +0 +2 +2 +2 +1 +[0-9.]+ K?i?B\n"),
+            ContainsRegex("\n +0  user +undeclared +\\[0, 65536\\) +0 +2 +2 +2 "
+                          "+1 +[0-9.]+ K?i?B\n"),
             ContainsRegex("\nREAD WHOLE +WHY\nitem +table \"item\" cannot")));
   EXPECT_THAT(Run({"plan", "400"}).out,
               AllOf(Not(HasSubstr("\nfrom")), Not(HasSubstr("READ WHOLE")),
@@ -197,7 +198,10 @@ TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
     const std::vector<char> bytes(2);
     const ArrayRowSource rows(ids, {{bytes.data(), 1}});
     RankState state;
-    state.AddTable("t", {{"v", DType::kU8, 1}}, &rows);
+    state.AddTable("t", {{"v", DType::kU8, 1}}, &rows, SliceHash::kModulo,
+                   TableSharding::ByModulo());
+    state.AddTable("r", {{"v", DType::kU8, 1}}, &rows, SliceHash::kModulo,
+                   TableSharding::Replicated());
     ASSERT_OK_AND_ASSIGN(StagedRank one,
                          Stage(store_->path(), save.tickets[rank], state));
     staged.push_back(std::move(one));
@@ -206,7 +210,15 @@ TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
   const Json plan = RunJson({"plan", "400"});
   EXPECT_EQ(plan["sharding"], "own");
   EXPECT_EQ(plan["ranks"][1]["slices"], (Json{0, 65536}));
-  EXPECT_EQ(plan["ranks"][1]["all_tables"]["rows"], 4);
+  EXPECT_EQ(plan["ranks"][1]["all_tables"]["rows"], 2 + 4);
+  const Json tables = plan["ranks"][1]["tables"];
+  EXPECT_EQ(tables[0]["name"], "r");
+  EXPECT_EQ(tables[0]["sharding"], "replicated");
+  EXPECT_EQ(tables[0]["rows"], 2);
+  EXPECT_EQ(tables[1]["sharding"], "modulo");
+  EXPECT_EQ(tables[1]["sharding_name"], nullptr);
+  EXPECT_EQ(tables[1]["slices"], (Json{0, 65536}));
+  EXPECT_THAT(Run({"plan", "400", "-t"}).out, HasSubstr("replicated"));
   EXPECT_THAT(Run({"plan", "400"}).out, HasSubstr("in a way of their own"));
 }
 

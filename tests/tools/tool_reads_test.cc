@@ -186,10 +186,11 @@ TEST_F(ToolReads, ItemsAreFiltered) {
 TEST_F(ToolReads, ItemsAsTable) {
   const ToolResult items = Run({"items", "100"});
   EXPECT_EQ(items.code, 0);
-  EXPECT_THAT(items.out, ContainsRegex("\n   0  table +user +embedding:f32x16 "
-                                       "freq:u32 +base +1,000 +- "));
   EXPECT_THAT(items.out,
-              ContainsRegex("\n   0  blob +reader +- +- +- +- +11 B "));
+              ContainsRegex("\n   0  table +user +embedding:f32x16 "
+                            "freq:u32 +undeclared +base +1,000 +- "));
+  EXPECT_THAT(items.out,
+              ContainsRegex("\n   0  blob +reader +- +- +- +- +- +11 B "));
 }
 
 TEST_F(ToolReads, VerifyOfAWholeStore) {

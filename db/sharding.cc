@@ -1,0 +1,128 @@
+#include "ckptdb/db/sharding.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/names.h"
+
+namespace ckptdb {
+
+TableSharding::TableSharding(ShardingKind kind, std::string name,
+                             std::vector<uint32_t> bounds, RankOf rank_of)
+    : declared_(true),
+      kind_(kind),
+      name_(std::move(name)),
+      bounds_(std::move(bounds)),
+      rank_of_(std::move(rank_of)) {}
+
+TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
+  return {ShardingKind::kBySlices, "", std::move(bounds)};
+}
+TableSharding TableSharding::ByModulo() {
+  return TableSharding(ShardingKind::kByModulo);
+}
+TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
+  return {ShardingKind::kCustom, std::move(name), {}, std::move(rank_of)};
+}
+TableSharding TableSharding::Replicated() {
+  return TableSharding(ShardingKind::kReplicated);
+}
+TableSharding TableSharding::Unchecked() {
+  return TableSharding(ShardingKind::kUndeclared);
+}
+
+namespace internal {
+
+absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
+  if (sharding.kind() == ShardingKind::kCustom) {
+    if (absl::Status name = CheckName("sharding name", sharding.name());
+        !name.ok()) {
+      return name;
+    }
+    if (sharding.rank_of() != nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the function of sharding \"", sharding.name(), "\" is null"));
+  }
+  const std::vector<uint32_t>& bounds = sharding.bounds();
+  if (bounds.empty() || (bounds.size() == world_size + size_t{1} &&
+                         bounds.front() == 0 && bounds.back() == kSlices &&
+                         std::is_sorted(bounds.begin(), bounds.end()))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "slice bounds [", absl::StrJoin(bounds, ", "), "] do not rise from 0 to ",
+      kSlices, " in ", world_size, " ranges"));
+}
+
+OwnRows::OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,
+                 uint32_t world_size)
+    : kind_(sharding.kind()),
+      sharding_(std::move(sharding)),
+      hash_(hash),
+      rank_(rank),
+      world_size_(world_size),
+      modulo_(world_size) {
+  const std::vector<uint32_t>& bounds = sharding_.bounds();
+  if (kind_ == ShardingKind::kBySlices && !bounds.empty()) {
+    slices_ = {bounds[rank], bounds[rank + size_t{1}]};
+  }
+}
+
+OwnRows::OwnRows(const SliceRange& slices, SliceHash hash, uint32_t rank,
+                 uint32_t world_size)
+    : kind_(ShardingKind::kBySlices),
+      hash_(hash),
+      slices_(slices),
+      rank_(rank),
+      world_size_(world_size) {}
+
+std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
+  switch (kind_) {
+    case ShardingKind::kBySlices: {
+      const std::vector<uint32_t>& bounds = sharding_.bounds();
+      if (bounds.empty()) return std::nullopt;
+      // The last that begins at the slice or before: of empty ranges the end.
+      const auto after =
+          std::upper_bound(bounds.begin(), bounds.end(), SliceOf(id, hash_));
+      return static_cast<uint32_t>(after - bounds.begin() - 1);
+    }
+    case ShardingKind::kByModulo:
+      return modulo_(id);
+    case ShardingKind::kCustom:
+      return sharding_.rank_of()(id, world_size_);
+    case ShardingKind::kUndeclared:
+    case ShardingKind::kReplicated:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::string OwnRows::DescribeNoRank(int64_t id) const {
+  if (kind_ != ShardingKind::kCustom) return "";
+  const uint32_t rank = sharding_.rank_of()(id, world_size_);
+  if (rank < world_size_) return "";
+  return absl::StrCat("sharding \"", sharding_.name(), "\" gives id ", id,
+                      " to rank ", rank, " in a world of ", world_size_,
+                      "; it must be below");
+}
+
+std::string OwnRows::DescribeForeign(int64_t id) const {
+  const std::string no_rank = DescribeNoRank(id);
+  if (!no_rank.empty()) return no_rank;
+  const std::optional<uint32_t> other = RankOfId(id);
+  std::string text = absl::StrCat(
+      "id ", id, " belongs to ",
+      other.has_value() ? absl::StrCat("rank ", *other) : "another rank",
+      " of ", world_size_, " by ", DescribeSharding(kind_, sharding_.name()));
+  if (kind_ == ShardingKind::kBySlices) {
+    absl::StrAppend(&text, " (slice ", SliceOf(id, hash_), ", not in [",
+                    slices_.begin, ", ", slices_.end, "))");
+  }
+  absl::StrAppend(&text, ", and rank ", rank_, " has it");
+  return text;
+}
+
+}  // namespace internal
+}  // namespace ckptdb

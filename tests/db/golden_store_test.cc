@@ -1,0 +1,165 @@
+// Stores that older versions of the library have written, as they lie in
+// tests/golden.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/content.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+// See tests/golden/undeclared_sharding/README.md.
+class UndeclaredShardingTest : public StoreFixture {
+ protected:
+  static constexpr int64_t kIdStride = 7919;
+
+  void SetUp() override {
+    std::filesystem::copy(
+        std::filesystem::path(CKPTDB_GOLDEN) / "undeclared_sharding" / "store",
+        path(), std::filesystem::copy_options::recursive);
+    Reopen();
+  }
+
+  static std::string RowOf(int64_t id, int64_t step) {
+    std::string row;
+    for (int i = 0; i < 4; ++i) {
+      const float value = static_cast<float>(id) +
+                          static_cast<float>(step) / 4 + static_cast<float>(i);
+      row.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    }
+    return row.append(reinterpret_cast<const char*>(&step), sizeof(step));
+  }
+  // Writes rows k, k + every ... below `end`, in step `step`.
+  void Write(int64_t step, int64_t begin, int64_t end, int64_t every = 1) {
+    for (int64_t k = begin; k < end; k += every) {
+      expected_[k * kIdStride] = RowOf(k * kIdStride, step);
+    }
+  }
+  void Erase(const std::vector<int64_t>& ks) {
+    for (const int64_t k : ks) expected_.erase(k * kIdStride);
+  }
+  void ExpectHeld(int64_t step, ShardingKind sharding) {
+    SCOPED_TRACE(step);
+    ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "user"));
+    EXPECT_TRUE(rows == expected_) << rows.size() << " rows";
+    ASSERT_OK_AND_ASSIGN(const TableSpec table, reader->FindTable("user"));
+    EXPECT_EQ(table.sharding, sharding);
+    EXPECT_EQ(table.sharding_name, "");
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      ASSERT_OK_AND_ASSIGN(const std::string blob,
+                           reader->ReadBlob(rank, "reader"));
+      EXPECT_EQ(blob, absl::StrCat("step ", step, " rank ", rank));
+    }
+    EXPECT_OK(reader->Verify());
+  }
+  void ExpectAll() {
+    expected_.clear();
+    Write(10, -20, 40);
+    ExpectHeld(10, ShardingKind::kUndeclared);
+    Write(20, -10, 45, 5);
+    Erase({-20, -19, -18});
+    ExpectHeld(20, ShardingKind::kUndeclared);
+    Write(30, -7, 40, 7);
+    Erase({1, 2});
+    ExpectHeld(30, ShardingKind::kUndeclared);
+    Write(40, -1, 0);
+    Write(40, 50, 51);
+    Erase({40});
+    ExpectHeld(40, ShardingKind::kUndeclared);
+    expected_.clear();
+    Write(50, -20, 40);
+    ExpectHeld(50, ShardingKind::kUndeclared);
+    Write(60, 0, 5);
+    Erase({39});
+    ExpectHeld(60, ShardingKind::kUndeclared);
+  }
+
+  Rows expected_;
+};
+
+TEST_F(UndeclaredShardingTest, IsReadAsBefore) {
+  EXPECT_THAT(ListSteps(), ElementsAre(5, 6, 10, 20, 30, 40, 50, 60));
+  EXPECT_THAT(store_->user_metadata(), ElementsAre(Pair("run", "golden")));
+  ASSERT_OK_AND_ASSIGN(const StepRecord ten, store_->FindStep(10));
+  EXPECT_TRUE(ten.pinned);
+  EXPECT_THAT(ten.metrics, ElementsAre(Pair("auc", 0.75)));
+  ASSERT_OK_AND_ASSIGN(const StepRecord twenty, store_->FindStep(20));
+  EXPECT_TRUE(twenty.has_increment);
+  ASSERT_OK_AND_ASSIGN(const StepRecord sixty, store_->FindStep(60));
+  EXPECT_THAT(sixty.slice_bounds, ElementsAre(0, 21845, 43690, 65536));
+  ExpectAll();
+}
+
+TEST_F(UndeclaredShardingTest, SlicesWithBoundsAreReadByThemselves) {
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(60));
+  ASSERT_OK_AND_ASSIGN(const ScanEstimate estimate,
+                       step->EstimateScan("user", {0, 21845}));
+  EXPECT_EQ(estimate.base_runs, 1u);
+  EXPECT_EQ(estimate.delta_runs, 1u);
+}
+
+TEST_F(UndeclaredShardingTest, VerifyFindsTheIdsOnTwoRanks) {
+  ASSERT_OK_AND_ASSIGN(const auto five, store_->OpenStep(5));
+  EXPECT_THAT(five->Verify(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("step 5 table \"user\": id 2 is on ranks 0 "
+                                 "and 1")));
+  ASSERT_OK_AND_ASSIGN(const auto six, store_->OpenStep(6));
+  EXPECT_THAT(six->Verify(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("step 6 table \"user\": id 9 is on ranks 0 "
+                                 "and 2")));
+}
+
+// Saves with a declaration go on over it, and are folded with it.
+TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
+  ASSERT_OK_AND_ASSIGN(const StepRecord newest, store_->Latest());
+  ASSERT_OK_AND_ASSIGN(
+      const SaveHandle save,
+      store_->Begin({.step = 70, .world_size = 2, .parent = newest.version}));
+  std::vector<StagedRank> staged;
+  for (const Ticket& ticket : save.tickets) {
+    const int64_t id = ticket.rank + 100;
+    const std::string row = RowOf(id, 70);
+    const int64_t ids[1] = {id};
+    const ArrayRowSource rows(ids, {{row.data(), 16}, {row.data() + 16, 8}});
+    RankState state;
+    TableItem table;
+    table.name = "user";
+    table.slots = {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}};
+    table.slice_hash = SliceHash::kMix;
+    table.changes = TableChanges{&rows, {}};
+    table.sharding = TableSharding::ByModulo();
+    state.AddTable(table);
+    state.AddBlob("reader", "step 70");
+    ASSERT_OK_AND_ASSIGN(staged.emplace_back(), Stage(path(), ticket, state));
+    expected_[id] = row;
+  }
+  ASSERT_OK(store_->Publish(save.version, staged));
+  Write(50, -20, 40);
+  Write(60, 0, 5);
+  Erase({39});
+  for (const bool folded : {false, true}) {
+    if (folded) {
+      ASSERT_OK(store_->Fold(70));
+    }
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(70));
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+    EXPECT_TRUE(rows == expected_) << rows.size() << " rows";
+    ASSERT_OK_AND_ASSIGN(const TableSpec table, step->FindTable("user"));
+    EXPECT_EQ(table.sharding, ShardingKind::kByModulo);
+    EXPECT_OK(step->Verify());
+  }
+  ExpectAll();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

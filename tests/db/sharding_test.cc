@@ -1,0 +1,402 @@
+// What a table declares of how its rows are divided among ranks: checked when
+// it is staged, recorded, and an id on two ranks found by Verify.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "ckptdb/tests/db/delta_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TableSharding ByHash() {
+  return TableSharding::ByFunction("hash_v2", [](int64_t id, uint32_t world) {
+    return static_cast<uint32_t>(MixId(static_cast<uint64_t>(id)) % world);
+  });
+}
+
+auto IsInvalid(const std::string& words) {
+  return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
+}
+auto IsDamaged(const std::string& words) {
+  return StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words));
+}
+
+class ShardingTest : public DeltaFixture {
+ protected:
+  static constexpr uint32_t kRanks = 3;
+
+  // Rank r saves ids[r], with the sharding that it declares.
+  absl::StatusOr<StagedRank> StageIds(const Ticket& ticket,
+                                      const std::vector<int64_t>& ids,
+                                      const TableSharding& sharding,
+                                      const Deltas& deltas = {},
+                                      bool whole = false) {
+    const HeldChanges held(UserContent(ids), deltas, whole, 100, sharding);
+    return Stage(path(), ticket, held.state());
+  }
+  absl::StatusOr<SaveResult> SaveIds(
+      SaveSpec spec, const std::vector<std::vector<int64_t>>& ids,
+      const TableSharding& sharding, const std::vector<Deltas>& deltas = {}) {
+    spec.world_size = static_cast<uint32_t>(ids.size());
+    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+    std::vector<StagedRank> staged;
+    for (size_t r = 0; r < ids.size(); ++r) {
+      CKPTDB_ASSIGN_OR_RETURN(
+          staged.emplace_back(),
+          StageIds(save.tickets[r], ids[r], sharding,
+                   r < deltas.size() ? deltas[r] : Deltas()));
+    }
+    return store_->Publish(save.version, staged);
+  }
+  // What staging says of rank 1 with these ids.
+  absl::Status StageOnRank1(const std::vector<int64_t>& ids,
+                            const TableSharding& sharding,
+                            const std::vector<uint32_t>& bounds = {}) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const SaveHandle save,
+        store_->Begin(
+            {.step = 1, .world_size = kRanks, .slice_bounds = bounds}));
+    const absl::Status staged =
+        StageIds(save.tickets[1], ids, sharding).status();
+    CKPTDB_RETURN_IF_ERROR(store_->Abandon(save.version));
+    return staged;
+  }
+  absl::Status Verify(int64_t step, std::set<Version>* verified = nullptr) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto reader, store_->OpenStep(step));
+    return reader->Verify({}, nullptr, verified);
+  }
+  static std::vector<std::vector<int64_t>> Divide(
+      const TableSharding::RankOf& rank_of, int64_t begin = -50,
+      int64_t end = 50) {
+    std::vector<std::vector<int64_t>> ids(kRanks);
+    for (int64_t id = begin; id < end; ++id) {
+      ids[rank_of(id, kRanks)].push_back(id);
+    }
+    return ids;
+  }
+};
+
+TEST_F(ShardingTest, ATableOfSeveralRanksDeclaresIt) {
+  EXPECT_THAT(
+      StageOnRank1({1}, {}),
+      StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          AllOf(HasSubstr("table \"user\": it declares no sharding among 3 "
+                          "ranks"),
+                HasSubstr("BySlices(), ByModulo(), ByFunction(name, "
+                          "rank_of) or Replicated()"))));
+  EXPECT_OK(StageOnRank1({1}, TableSharding::ByModulo()));
+  ASSERT_OK(Save(5, UserContent({1, 2})));  // one rank has all
+}
+
+TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByModulo) {
+  const auto sharding = TableSharding::ByModulo();
+  // 2^64 - 5 and 2^64 - 2^63 are 2 modulo 3; -2^63 + 2 is 1.
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_OK(StageOnRank1({1, 4, -3, 1000, kLeast + 2}, sharding));
+  EXPECT_THAT(StageOnRank1({1, 5, 4}, sharding),
+              IsInvalid("table \"user\": id 5 belongs to rank 2 of 3 by "
+                        "modulo, and rank 1 has it"));
+  EXPECT_THAT(StageOnRank1({-1}, sharding),
+              IsInvalid("id -1 belongs to rank 0 of 3 by modulo"));
+  EXPECT_THAT(StageOnRank1({kLeast}, sharding),
+              IsInvalid("belongs to rank 2 of 3 by modulo"));
+}
+
+TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedAmongManyRows) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 200'000; ++i) ids.push_back(3 * i + 1);
+  ids[150'000] -= 1;
+  EXPECT_THAT(StageOnRank1(ids, TableSharding::ByModulo()),
+              IsInvalid("id 450000 belongs to rank 0 of 3 by modulo"));
+}
+
+TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByFunction) {
+  const auto ids = Divide(ByHash().rank_of());
+  EXPECT_OK(StageOnRank1(ids[1], ByHash()));
+  EXPECT_THAT(StageOnRank1({ids[2][0]}, ByHash()),
+              IsInvalid(absl::StrCat("id ", ids[2][0],
+                                     " belongs to rank 2 of 3 by "
+                                     "custom \"hash_v2\", and rank 1 has it")));
+}
+
+TEST_F(ShardingTest, AFunctionThatNamesNoRank) {
+  const auto beyond = [](int64_t, uint32_t world) { return world; };
+  EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("beyond", beyond)),
+              IsInvalid("table \"user\": sharding \"beyond\" gives id 7 to "
+                        "rank 3 in a world of 3"));
+  EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("none", nullptr)),
+              IsInvalid("the function of sharding \"none\" is null"));
+  EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("", beyond)),
+              IsInvalid("table \"user\": sharding name"));
+  EXPECT_THAT(
+      StageOnRank1({7}, TableSharding::ByFunction(
+                            std::string(kMaxNameBytes + 1, 'x'), beyond)),
+      IsInvalid("sharding name"));
+}
+
+TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedBySlices) {
+  const std::vector<uint32_t> bounds = {0, 10, 20, kSlices};
+  const auto sharding = TableSharding::BySlices(bounds);
+  EXPECT_OK(StageOnRank1({10, 19}, sharding, bounds));
+  EXPECT_THAT(StageOnRank1({30}, sharding, bounds),
+              IsInvalid("id 30 belongs to rank 2 of 3 by slices (slice 30, not "
+                        "in [10, 20)), and rank 1 has it"));
+  EXPECT_THAT(StageOnRank1({30}, {}, bounds),
+              IsInvalid("id 30 belongs to another rank of 3 by slices"));
+  EXPECT_THAT(StageOnRank1({10}, sharding),
+              IsInvalid("SaveSpec::slice_bounds is empty"));
+  EXPECT_THAT(
+      StageOnRank1({10}, TableSharding::BySlices({0, 9, 20, kSlices}), bounds),
+      IsInvalid("its slice bounds [0, 9, 20, 65536] are not "
+                "SaveSpec::slice_bounds"));
+  EXPECT_THAT(StageOnRank1({10}, TableSharding::BySlices({0, kSlices}), bounds),
+              IsInvalid("do not rise from 0 to 65536 in 3 ranges"));
+  EXPECT_THAT(StageOnRank1({10}, TableSharding::Unchecked(), bounds),
+              IsInvalid("is TableSharding::Unchecked() in a save that has "
+                        "SaveSpec::slice_bounds"));
+}
+
+TEST_F(ShardingTest, ChangesAreCheckedToo) {
+  const auto sharding = TableSharding::ByModulo();
+  ASSERT_OK_AND_ASSIGN(const SaveResult base,
+                       SaveIds({.step = 1}, {{0}, {1}, {2}}, sharding));
+  SaveSpec spec{.step = 2, .parent = base.version};
+  std::vector<Deltas> deltas(kRanks);
+  for (Deltas& delta : deltas) delta["user"];
+  deltas[2]["user"].upserted[4] = RowOf(4, 1);
+  EXPECT_THAT(SaveIds(spec, {{}, {}, {}}, sharding, deltas),
+              IsInvalid("id 4 belongs to rank 1 of 3 by modulo, and rank 2"));
+  deltas[2]["user"] = {{}, {1}};
+  EXPECT_THAT(SaveIds(spec, {{}, {}, {}}, sharding, deltas),
+              IsInvalid("erased ids: table \"user\": id 1 belongs to rank 1"));
+  deltas[2]["user"] = {{{5, RowOf(5, 1)}}, {2}};
+  ASSERT_OK(SaveIds(spec, {{}, {}, {}}, sharding, deltas));
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
+  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+  EXPECT_TRUE(rows ==
+              (Rows{{0, RowOf(0, 0)}, {1, RowOf(1, 0)}, {5, RowOf(5, 1)}}));
+}
+
+TEST_F(ShardingTest, IsRecordedAndComesBack) {
+  const std::vector<uint32_t> bounds = EvenSliceBounds(kRanks);
+  struct Case {
+    TableSharding sharding;
+    ShardingKind kind;
+    std::string name;
+    std::vector<uint32_t> bounds;
+  };
+  const std::vector<std::vector<int64_t>> modulo = {{0}, {1}, {2}};
+  const std::vector<Case> cases = {
+      {TableSharding::ByModulo(), ShardingKind::kByModulo, "", {}},
+      {ByHash(), ShardingKind::kCustom, "hash_v2", {}},
+      {TableSharding::Replicated(), ShardingKind::kReplicated, "", {}},
+      {TableSharding::Unchecked(), ShardingKind::kUndeclared, "", {}},
+      {{}, ShardingKind::kBySlices, "", bounds}};
+  int64_t step = 0;
+  for (const Case& each : cases) {
+    SaveSpec spec{.step = ++step, .slice_bounds = each.bounds};
+    const auto ids = each.kind == ShardingKind::kCustom
+                         ? Divide(each.sharding.rank_of(), 0, 30)
+                     : each.kind == ShardingKind::kBySlices
+                         ? std::vector<std::vector<int64_t>>{{0}, {30000}, {-1}}
+                         : modulo;
+    ASSERT_OK(SaveIds(spec, ids, each.sharding));
+    ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
+    ASSERT_OK_AND_ASSIGN(const TableSpec table, reader->FindTable("user"));
+    EXPECT_EQ(table.sharding, each.kind);
+    EXPECT_EQ(table.sharding_name, each.name);
+    EXPECT_OK(reader->Verify());
+  }
+}
+
+TEST_F(ShardingTest, RanksThatDeclareOthersDisagree) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+                       store_->Begin({.step = 1, .world_size = 2}));
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank zero,
+      StageIds(save.tickets[0], {0}, TableSharding::ByModulo()));
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank one,
+      StageIds(save.tickets[1], {1}, TableSharding::Replicated()));
+  EXPECT_THAT(store_->Publish(save.version, {zero, one}),
+              IsInvalid("table \"user\" of ranks 0 and 1: shardings modulo and "
+                        "replicated"));
+  const auto all_on_1 = [](int64_t, uint32_t) { return uint32_t{1}; };
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank custom,
+      StageIds(save.tickets[1], {1}, TableSharding::ByFunction("a", all_on_1)));
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank other,
+      StageIds(save.tickets[0], {}, TableSharding::ByFunction("b", all_on_1)));
+  EXPECT_THAT(store_->Publish(save.version, {other, custom}),
+              IsInvalid("shardings custom \"b\" and custom \"a\""));
+}
+
+TEST_F(ShardingTest, ReplicatedRowsAreThoseOfRank0) {
+  const auto sharding = TableSharding::Replicated();
+  const std::vector<int64_t> ids = {1, 2, 3, 40'000};
+  // Those of ranks 1 and 2 are not read.
+  ASSERT_OK_AND_ASSIGN(const SaveResult base,
+                       SaveIds({.step = 1}, {ids, ids, {7}}, sharding));
+  std::vector<Deltas> deltas(kRanks);
+  for (Deltas& delta : deltas) delta["user"] = {{{2, RowOf(2, 1)}}, {3}};
+  deltas[2]["user"] = {{{8, RowOf(8, 1)}}, {1}};
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                       SaveIds({.step = 2, .parent = base.version},
+                               {{}, {}, {}}, sharding, deltas));
+  EXPECT_EQ(saved.kind, StepKind::kDelta);
+  const Rows expected = {
+      {1, RowOf(1, 0)}, {2, RowOf(2, 1)}, {40'000, RowOf(40'000, 0)}};
+  for (const bool folded : {false, true}) {
+    if (folded) {
+      ASSERT_OK(store_->Fold(2));
+    }
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+    EXPECT_TRUE(rows == expected);
+    EXPECT_OK(step->Verify());
+    EXPECT_EQ(step->ranks()[0].items[0].sharding, ShardingKind::kReplicated);
+  }
+}
+
+TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+                       store_->Begin({.step = 1, .world_size = 2}));
+  ASSERT_OK_AND_ASSIGN(const StagedRank zero,
+                       Stage(path(), save.tickets[0], RankState()));
+  ASSERT_OK_AND_ASSIGN(StagedRank one, StageIds(save.tickets[1], {1, 2},
+                                                TableSharding::Replicated()));
+  EXPECT_THAT(store_->Publish(save.version, {zero, one}),
+              IsInvalid("table \"user\" is replicated, and rank 1 has it, but "
+                        "not rank 0"));
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank rows,
+      StageIds(save.tickets[0], {1, 2}, TableSharding::Replicated()));
+  ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
+  record.items[0].rows = 1;
+  record.items[0].raw_bytes = 28;
+  one.rank_record = EncodeRankRecord(record).value();
+  EXPECT_THAT(store_->Publish(save.version, {rows, one}),
+              IsInvalid("is replicated, and rank 1 has saved 1 rows and 0 "
+                        "erased ids of it"));
+}
+
+// Bounds of the step are those of its other tables.
+TEST_F(ShardingTest, ATableNotBySlicesBesideOneThatIs) {
+  const std::vector<uint32_t> bounds = EvenSliceBounds(2);
+  SaveSpec spec{.step = 1, .world_size = 2, .slice_bounds = bounds};
+  const auto stage = [&](const Ticket& ticket,
+                         const Deltas& deltas) -> absl::StatusOr<StagedRank> {
+    // Ids of both halves of the slices on each rank.
+    const int64_t rank = ticket.rank;
+    const HeldChanges modulo(UserContent({rank, 40'000 + rank}), deltas,
+                             /*whole=*/true, 100, TableSharding::ByModulo());
+    RankContent slices;
+    slices.tables["item"] = UserTable({rank * 40'000});
+    const HeldChanges by_slices(slices, {}, true, 100);
+    RankState state = modulo.state();
+    for (const TableItem& table : by_slices.state().tables()) {
+      state.AddTable(table);
+    }
+    return Stage(path(), ticket, state);
+  };
+  const auto save =
+      [&](const std::vector<Deltas>& deltas) -> absl::StatusOr<SaveResult> {
+    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle begun, store_->Begin(spec));
+    std::vector<StagedRank> staged;
+    for (const Ticket& ticket : begun.tickets) {
+      CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
+                              stage(ticket, deltas[ticket.rank]));
+    }
+    return store_->Publish(begun.version, staged);
+  };
+  ASSERT_OK_AND_ASSIGN(const SaveResult base, save({{}, {}}));
+  spec.step = 2;
+  spec.parent = base.version;
+  std::vector<Deltas> deltas(2);
+  deltas[0]["user"] = {{{40'000, RowOf(40'000, 1)}}, {}};
+  deltas[1]["user"] = {{{40'003, RowOf(40'003, 1)}}, {1}};
+  ASSERT_OK(save(deltas));
+  const Rows expected = {{0, RowOf(0, 0)},
+                         {40'000, RowOf(40'000, 1)},
+                         {40'001, RowOf(40'001, 0)},
+                         {40'003, RowOf(40'003, 1)}};
+  for (const bool folded : {false, true}) {
+    if (folded) {
+      ASSERT_OK(store_->Fold(2));
+    }
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+    EXPECT_TRUE(rows == expected);
+    ExpectLookups(*step, "user", {{}, {}, expected}, {0, 1, 40'000, 40'003});
+    EXPECT_OK(step->Verify());
+  }
+}
+
+TEST_F(ShardingTest, VerifyFindsAnIdOnTwoRanks) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult base,
+                       SaveIds({.step = 1}, {{1, 2}, {3, -7}, {-7, 4}},
+                               TableSharding::Unchecked()));
+  const auto twice = IsDamaged(
+      "step 1 table \"user\": id -7 is on ranks 1 "
+      "and 2");
+  EXPECT_THAT(Verify(1), twice);
+
+  // A chain in which it stays so.
+  std::vector<Deltas> deltas(kRanks);
+  for (Deltas& delta : deltas) delta["user"];
+  deltas[0]["user"].upserted[1] = RowOf(1, 1);
+  ASSERT_OK_AND_ASSIGN(
+      const SaveResult still,
+      SaveIds({.step = 2, .parent = base.version}, {{}, {}, {}},
+              TableSharding::Unchecked(), deltas));
+  EXPECT_THAT(Verify(2), twice);
+
+  // A newer version that says which it is: no scan is in doubt.
+  deltas[0]["user"].upserted.clear();
+  deltas[1]["user"].upserted[-7] = RowOf(-7, 1);
+  deltas[2]["user"].erased = {-7};
+  ASSERT_OK(SaveIds({.step = 3, .parent = still.version}, {{}, {}, {}},
+                    TableSharding::Unchecked(), deltas));
+  std::set<Version> verified;
+  EXPECT_OK(Verify(3, &verified));
+  // And which is no reason to pass over the one before.
+  EXPECT_THAT(Verify(1, &verified), twice);
+  EXPECT_THAT(Verify(2, &verified), twice);
+}
+
+TEST_F(ShardingTest, VerifyFindsAnIdThatTwoRanksHaveChanged) {
+  ASSERT_OK_AND_ASSIGN(
+      const SaveResult base,
+      SaveIds({.step = 1}, {{1}, {2}, {3}}, TableSharding::Unchecked()));
+  std::vector<Deltas> deltas(kRanks);
+  for (Deltas& delta : deltas) delta["user"];
+  deltas[0]["user"].upserted[9] = RowOf(9, 1);
+  deltas[2]["user"].upserted[9] = RowOf(9, 2);
+  ASSERT_OK(SaveIds({.step = 2, .parent = base.version}, {{}, {}, {}},
+                    TableSharding::Unchecked(), deltas));
+  std::set<Version> verified;
+  EXPECT_OK(Verify(1, &verified));
+  EXPECT_THAT(Verify(2, &verified),
+              IsDamaged("step 2 table \"user\": id 9 is on ranks 0 and 2"));
+}
+
+TEST_F(ShardingTest, VerifyFindsOneSharedIdAmongMany) {
+  std::vector<std::vector<int64_t>> ids(2);
+  for (int64_t id = 0; id < 300'000; ++id) {
+    ids[static_cast<size_t>(id % 2)].push_back(id);
+  }
+  ASSERT_OK(SaveIds({.step = 1}, ids, TableSharding::Unchecked()));
+  EXPECT_OK(Verify(1));
+  ids[0].push_back(177'777);
+  ASSERT_OK(SaveIds({.step = 2}, ids, TableSharding::Unchecked()));
+  EXPECT_THAT(Verify(2), IsDamaged("id 177777 is on ranks 0 and 1"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,436 @@
+// Tables that managers of several ranks divide among themselves.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/raw_table.h"
+#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+TableSharding ByHash(const std::string& name = "hash_v2") {
+  return TableSharding::ByFunction(name, [](int64_t id, uint32_t world) {
+    return static_cast<uint32_t>(MixId(static_cast<uint64_t>(id) + 1) % world);
+  });
+}
+
+// Whether a rank has an id of the test model's table, whose slice hash is mix.
+bool Owns(const TableSharding& sharding, int64_t id, uint32_t rank,
+          uint32_t world) {
+  switch (sharding.kind()) {
+    case ShardingKind::kBySlices: {
+      const std::vector<uint32_t> bounds = EvenSliceBounds(world);
+      const uint16_t slice = SliceOf(id, SliceHash::kMix);
+      return bounds[rank] <= slice && slice < bounds[rank + 1];
+    }
+    case ShardingKind::kByModulo:
+      return static_cast<uint64_t>(id) % world == rank;
+    case ShardingKind::kCustom:
+      return sharding.rank_of()(id, world) == rank;
+    case ShardingKind::kUndeclared:
+    case ShardingKind::kReplicated:
+      return true;
+  }
+  return true;
+}
+
+class ManagerShardingTest : public ::testing::Test {
+ protected:
+  struct Rank {
+    uint32_t rank = 0;
+    uint32_t world = 1;
+    TableSharding sharding;
+    std::unique_ptr<TestModel> model;
+    std::unique_ptr<CheckpointManager> manager;
+    absl::Status status;
+
+    absl::Status TrainTo(int64_t step) {
+      while (manager->global_step() < step) {
+        model->Train(manager->global_step() + 1);
+        CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+      }
+      return manager->WaitUntilFinished();
+    }
+    void ExpectTrained(int64_t step) const {
+      TestModel expected;
+      expected.owns = model->owns;
+      testing::TrainTo(step, &expected);
+      EXPECT_TRUE(model->users.rows() == expected.users.rows())
+          << "rank " << rank << " of " << world << " has "
+          << model->users.rows().size() << " rows, not "
+          << expected.users.rows().size();
+    }
+  };
+  using Body = std::function<absl::Status(Rank*)>;
+
+  void SetUp() override {
+    options_.path = dir_.path() + "/store";
+    options_.store.background_sweep = false;
+    options_.bounds.max_delta_ratio = 100;
+    options_.deadline = absl::Seconds(60);
+    options_.io_state_resize = IoStateResize::kReset;
+    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
+  }
+
+  // Runs `body` as each of so many ranks; what they end with.
+  std::vector<absl::Status> Run(uint32_t world, const TableSharding& sharding,
+                                const Body& body) {
+    ThreadGroup group(world);
+    std::vector<Rank> ranks(world);
+    std::vector<std::thread> threads;
+    ManagerOptions options = options_;
+    options.sharding = sharding;
+    for (uint32_t r = 0; r < world; ++r) {
+      threads.emplace_back([&, r] {
+        Rank& rank = ranks[r];
+        rank.rank = r;
+        rank.world = world;
+        rank.sharding = sharding;
+        rank.model = std::make_unique<TestModel>();
+        rank.model->owns = [=](int64_t id) {
+          return Owns(sharding, id, r, world);
+        };
+        auto manager =
+            CheckpointManager::Open(options, &rank.model->state, group.Join(r));
+        rank.status = manager.status();
+        if (!manager.ok()) return;
+        rank.manager = *std::move(manager);
+        rank.status = body(&rank);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::vector<absl::Status> statuses;
+    for (const Rank& rank : ranks) statuses.push_back(rank.status);
+    return statuses;
+  }
+  // Restores the newest step, which must be `step`, and trains on.
+  static absl::Status RestoreAndTrain(Rank* rank, int64_t step, int64_t to) {
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+                            rank->manager->Restore({.verify = true}));
+    EXPECT_EQ(report.version.step, step);
+    rank->ExpectTrained(step);
+    return rank->TrainTo(to);
+  }
+
+  TempDir dir_;
+  ManagerOptions options_;
+};
+
+TEST_F(ManagerShardingTest, TablesOfSeveralRanksDeclareIt) {
+  const auto nothing = [](Rank*) { return absl::OkStatus(); };
+  EXPECT_THAT(
+      Run(3, {}, nothing),
+      Each(StatusIs(
+          absl::StatusCode::kInvalidArgument,
+          AllOf(HasSubstr("table \"user\": it declares no sharding among 3 "
+                          "ranks"),
+                HasSubstr("TableSharding::BySlices(), ByModulo(), "
+                          "ByFunction(name, rank_of) or Replicated()")))));
+  EXPECT_THAT(Run(1, {}, nothing), Each(IsOk()));
+  EXPECT_THAT(Run(2, TableSharding::Unchecked(), nothing),
+              Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                            HasSubstr("a manager, which could not restore"))));
+  options_.read_only = true;
+  EXPECT_THAT(Run(2, {}, nothing),
+              Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                            HasSubstr("declares no sharding"))));
+}
+
+TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
+  TestTable a;
+  TestTable b;
+  TestTable c;
+  ModelState model;
+  ASSERT_OK(model.AddTable("a", &a, TableSharding::Replicated()));
+  ASSERT_OK(model.AddTable("b", &b, TableSharding::BySlices({0, 9, kSlices})));
+  ASSERT_OK(model.AddTable("c", &c));
+  ManagerOptions options = options_;
+  options.sharding = TableSharding::BySlices();
+  ThreadGroup group(2);
+  std::vector<absl::Status> statuses(2);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      options.deltas = false;
+      statuses[r] =
+          CheckpointManager::Open(options, &model, group.Join(r)).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(
+      statuses,
+      Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                    HasSubstr("table \"c\": its slice bounds [0, 32768, "
+                              "65536] are not the [0, 9, 65536] of "
+                              "table \"b\""))));
+}
+
+// Before a restore by one's rule has lost rows that are another's by theirs.
+TEST_F(ManagerShardingTest, RanksThatDeclareOthersDoNotOpen) {
+  const std::vector<TableSharding> shardings = {TableSharding::BySlices(),
+                                                TableSharding::ByModulo()};
+  for (const bool read_only : {false, true}) {
+    ThreadGroup group(2);
+    std::vector<absl::Status> statuses(2);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] {
+        TestModel model;
+        ManagerOptions options = options_;
+        options.read_only = read_only;
+        options.sharding = shardings[r];
+        statuses[r] =
+            CheckpointManager::Open(options, &model.state, group.Join(r))
+                .status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(
+        statuses,
+        Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                      HasSubstr("rank 0 table \"user\" by slices [0, 32768, "
+                                "65536], rank 1 table \"user\" by modulo"))));
+  }
+}
+
+// Every kind, from a world to others of more and fewer ranks.
+TEST_F(ManagerShardingTest, EachKindComesBackInAnyWorld) {
+  for (const TableSharding& sharding :
+       {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash(),
+        TableSharding::Replicated()}) {
+    SCOPED_TRACE(ShardingKindName(sharding.kind()));
+    options_.path =
+        absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
+    ASSERT_THAT(Run(3, sharding, [](Rank* rank) { return rank->TrainTo(5); }),
+                Each(IsOk()));
+    int64_t step = 4;
+    for (const uint32_t world : {3u, 2u, 5u, 1u, 4u}) {
+      ASSERT_THAT(Run(world, sharding,
+                      [=](Rank* rank) {
+                        return RestoreAndTrain(rank, step, step + 5);
+                      }),
+                  Each(IsOk()))
+          << world;
+      step += 4;
+    }
+    ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
+    ASSERT_OK_AND_ASSIGN(const auto newest, reader->OpenStep(step));
+    EXPECT_EQ(newest->record().kind, StepKind::kDelta);
+    ASSERT_OK_AND_ASSIGN(const TableSpec table, newest->FindTable("user"));
+    EXPECT_EQ(table.sharding, sharding.kind());
+    EXPECT_EQ(table.sharding_name, sharding.name());
+    EXPECT_EQ(newest->record().slice_bounds.empty(),
+              sharding.kind() != ShardingKind::kBySlices);
+  }
+}
+
+TEST_F(ManagerShardingTest, AnotherKindReadsTheRowsOfItsOwn) {
+  ASSERT_THAT(Run(3, TableSharding::BySlices(),
+                  [](Rank* rank) { return rank->TrainTo(5); }),
+              Each(IsOk()));
+  int64_t step = 4;
+  for (const TableSharding& sharding :
+       {TableSharding::ByModulo(), ByHash(), TableSharding::Replicated(),
+        TableSharding::BySlices()}) {
+    ASSERT_THAT(
+        Run(2, sharding,
+            [=](Rank* rank) { return RestoreAndTrain(rank, step, step + 5); }),
+        Each(IsOk()));
+    step += 4;
+  }
+}
+
+TEST_F(ManagerShardingTest, AnIdOnTheWrongRankFailsTheSave) {
+  for (const TableSharding& sharding :
+       {TableSharding::BySlices(), TableSharding::ByModulo(), ByHash()}) {
+    options_.path =
+        absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
+    int64_t foreign = 1000;
+    while (!Owns(sharding, foreign, 0, 3)) ++foreign;
+    const auto refused = StatusIs(
+        absl::StatusCode::kInvalidArgument,
+        AllOf(HasSubstr(absl::StrCat("table \"user\": id ", foreign,
+                                     " belongs to rank 0 of 3 by ",
+                                     ShardingKindName(sharding.kind()))),
+              HasSubstr("and rank 2 has it")));
+    ASSERT_THAT(Run(3, sharding,
+                    [&](Rank* rank) -> absl::Status {
+                      CKPTDB_RETURN_IF_ERROR(rank->TrainTo(2));
+                      if (rank->rank == 2) rank->model->users.Set(foreign, 1);
+                      EXPECT_THAT(rank->TrainTo(4), refused);
+                      return RestoreAndTrain(rank, 2, 6);
+                    }),
+                Each(IsOk()));
+    ASSERT_THAT(Run(3, sharding,
+                    [](Rank* rank) { return RestoreAndTrain(rank, 6, 6); }),
+                Each(IsOk()));
+  }
+}
+
+TEST_F(ManagerShardingTest, AFunctionOfAnotherNameDoesNotRestore) {
+  ASSERT_THAT(
+      Run(3, ByHash("hash_v1"), [](Rank* rank) { return rank->TrainTo(3); }),
+      Each(IsOk()));
+  EXPECT_THAT(
+      Run(2, ByHash("hash_v2"),
+          [](Rank* rank) { return rank->manager->Restore().status(); }),
+      Each(StatusIs(
+          absl::StatusCode::kFailedPrecondition,
+          AllOf(HasSubstr("sparse \"user\""),
+                HasSubstr("divided among ranks by the function \"hash_v1\", "
+                          "and the model declares \"hash_v2\"")))));
+  EXPECT_THAT(Run(2, ByHash("hash_v1"),
+                  [](Rank* rank) { return RestoreAndTrain(rank, 2, 3); }),
+              Each(IsOk()));
+}
+
+TEST_F(ManagerShardingTest, AFunctionThatNamesNoRankLosesNoRowInSilence) {
+  // Made for three ranks, whatever it is told.
+  const auto of_three =
+      TableSharding::ByFunction("of_three", [](int64_t id, uint32_t) {
+        return static_cast<uint32_t>(static_cast<uint64_t>(id) % 3);
+      });
+  ASSERT_THAT(Run(3, of_three, [](Rank* rank) { return rank->TrainTo(3); }),
+              Each(IsOk()));
+  EXPECT_THAT(Run(2, of_three,
+                  [](Rank* rank) { return rank->manager->Restore().status(); }),
+              Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                            AllOf(HasSubstr("sharding \"of_three\" gives id "),
+                                  HasSubstr("to rank 2 in a world of 2")))));
+}
+
+// Rows of ranks other than the first are not read, and neither their marks nor
+// that they have none say anything.
+TEST_F(ManagerShardingTest, OnlyRankZeroSavesAReplicatedTable) {
+  ASSERT_THAT(
+      Run(3, TableSharding::Replicated(),
+          [](Rank* rank) -> absl::Status {
+            if (rank->rank != 0) {
+              rank->model->users.FailWith(absl::InternalError("it was read"));
+            }
+            CKPTDB_RETURN_IF_ERROR(rank->TrainTo(2));
+            if (rank->rank == 1) rank->model->users.Set(77, 1);
+            CKPTDB_ASSIGN_OR_RETURN(const PendingSave save,
+                                    rank->manager->Save({.overwrite = true}));
+            CKPTDB_ASSIGN_OR_RETURN(const SaveResult result,
+                                    save.WaitCommitted());
+            EXPECT_EQ(result.kind, StepKind::kDelta);
+            return rank->manager->WaitUntilFinished();
+          }),
+      Each(IsOk()));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(2));
+  EXPECT_EQ(step->LookupRow("user", 77).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_OK(step->Verify());
+}
+
+TEST_F(ManagerShardingTest, MarksOfAReplicatedTableComeBackWhenASaveFails) {
+  ASSERT_THAT(
+      Run(2, TableSharding::Replicated(),
+          [](Rank* rank) -> absl::Status {
+            CKPTDB_RETURN_IF_ERROR(rank->TrainTo(2));
+            if (rank->rank == 0) {
+              rank->model->users.FailWith(absl::UnavailableError("no rows"));
+            }
+            EXPECT_THAT(
+                rank->TrainTo(4),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows")));
+            rank->model->users.FailWith(absl::OkStatus());
+            return rank->TrainTo(6);
+          }),
+      Each(IsOk()));
+  ASSERT_THAT(Run(2, TableSharding::Replicated(),
+                  [](Rank* rank) { return RestoreAndTrain(rank, 6, 6); }),
+              Each(IsOk()));
+}
+
+// A store of before tables declared it: see tests/golden.
+class OldStoreTest : public ::testing::Test {
+ protected:
+  static std::vector<Slot> Slots() {
+    return {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}};
+  }
+  static RawTable::Row RowOf(int64_t id, int64_t step) {
+    const auto first = static_cast<float>(id) + static_cast<float>(step) / 4;
+    return {RawBytes<float>({first, first + 1, first + 2, first + 3}),
+            RawBytes<int64_t>({step})};
+  }
+  // Of each rank of such a world that restores the step; then it saves one.
+  std::vector<std::map<int64_t, RawTable::Row>> Restore(
+      int64_t step, uint32_t world, const TableSharding& sharding) {
+    ThreadGroup group(world);
+    std::vector<std::map<int64_t, RawTable::Row>> rows(world);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < world; ++r) {
+      threads.emplace_back([&, r] {
+        RawTable table(Slots());
+        ModelState model;
+        ASSERT_OK(model.AddTable("user", &table, sharding));
+        ManagerOptions options;
+        options.path = path_;
+        ASSERT_OK_AND_ASSIGN(
+            const auto manager,
+            CheckpointManager::Open(options, &model, group.Join(r)));
+        ASSERT_OK(manager->Restore({.step = step}));
+        rows[r] = table.rows();
+        ASSERT_OK(manager->StepTo(step + 1));
+        ASSERT_OK(manager->Save());
+        ASSERT_OK(manager->Close());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return rows;
+  }
+  void SetUp() override {
+    std::filesystem::copy(
+        std::filesystem::path(CKPTDB_GOLDEN) / "undeclared_sharding" / "store",
+        path_, std::filesystem::copy_options::recursive);
+  }
+
+  TempDir dir_;
+  const std::string path_ = dir_.path() + "/store";
+};
+
+TEST_F(OldStoreTest, IsRestoredByTheRuleOfTheModel) {
+  std::map<int64_t, RawTable::Row> all;
+  for (int64_t k = -20; k < 40; ++k) all[k * 7919] = RowOf(k * 7919, 50);
+  for (int64_t k = 0; k < 5; ++k) all[k * 7919] = RowOf(k * 7919, 60);
+  all.erase(39 * 7919);
+  int64_t step = 60;
+  for (const uint32_t world : {3u, 2u}) {
+    for (const TableSharding& sharding :
+         {TableSharding::ByModulo(), ByHash(), TableSharding::Replicated(),
+          TableSharding::BySlices()}) {
+      SCOPED_TRACE(absl::StrCat(world, ShardingKindName(sharding.kind())));
+      const auto rows = Restore(step++, world, sharding);
+      const std::vector<uint32_t> bounds = EvenSliceBounds(world);
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        std::map<int64_t, RawTable::Row> expected;
+        for (const auto& row : all) {
+          // By the slices of the model's hash, which is not that of the step.
+          const uint16_t slice = SliceOf(row.first, SliceHash::kModulo);
+          const bool own =
+              sharding.kind() == ShardingKind::kBySlices
+                  ? bounds[rank] <= slice && slice < bounds[rank + 1]
+                  : Owns(sharding, row.first, rank, world);
+          if (own) expected.insert(row);
+        }
+        EXPECT_TRUE(rows[rank] == expected) << rank;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
