@@ -59,9 +59,15 @@ class Database {
       const FileModes& modes, bool direct_reads, const BadTables& bad,
       const OwnerLock& lock);
 
+  // As Close; what fails is lost. Once the process is exiting a database that
+  // was not closed stays as it is: RocksDB could not close it any more.
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
+
+  // Waits for background work, and lets go of all files. Nothing but Close and
+  // the destructor may follow.
+  absl::Status Close();
 
   rocksdb::DB* rocks() const { return rocks_.get(); }
   rocksdb::ColumnFamilyHandle* family(Family family) const {
@@ -111,6 +117,8 @@ class Database {
 
   // OK, or the I/O error after which the database was not used any more.
   absl::Status failure() const;
+  // An error puts the database out of use, as one of its own does. Returns it.
+  absl::Status FailOn(absl::Status status);
   // OK, or FailedPrecondition naming the I/O error after which the database
   // was not used any more.
   absl::Status status() const;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/fold_parts.h"
@@ -41,7 +42,7 @@ absl::StatusOr<Version> Store::Impl::BeginFold(const StepRecord& step) {
     catalog_.attempts[attempt.version.attempt] = attempt;
   }
   CKPTDB_RETURN_IF_ERROR(WriteAttempt(attempt, /*sync=*/true));
-  Pass(point::kBegun);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kBegun));
   return attempt.version;
 }
 
@@ -73,10 +74,10 @@ absl::StatusOr<FoldResult> Store::Impl::Fold(int64_t step,
         target.direct_writes,
         internal::TakesDirectWrites(target.files.get(), folder));
   }
-  Pass(point::kStaging);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
   internal::FoldParts parts(*impl, target, options);
   CKPTDB_RETURN_IF_ERROR(parts.Run());
-  Pass(point::kStaged);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kStaged));
   result.folded = true;
   result.parts = parts.count();
   result.parts_resumed = parts.resumed();
@@ -106,12 +107,13 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
   CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
       database_->files().get(), path_, internal::kBatchOverhead,
       options_.reserve_bytes));
-  Pass(point::kChecked);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kChecked));
   result.version = to;
   result.rows = commit.step.rows;
   result.stored_bytes = commit.step.stored_bytes;
   CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
-  Acknowledge(std::move(commit));
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(internal::CallGuarded(
+      "acknowledging a fold", [&] { Acknowledge(std::move(commit)); })));
   return result;
 }
 
