@@ -410,7 +410,7 @@ namespace {
 // A call of the caller's: none is made once the store is closed, and nothing is
 // thrown out of it.
 template <typename Impl, typename Function>
-auto Enter(Impl* impl, absl::string_view what, Function&& function)
+auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
     -> std::invoke_result_t<Function> {
   const internal::CallGate::Call call(&impl->gate());
   if (call.admitted()) {
@@ -422,8 +422,8 @@ auto Enter(Impl* impl, absl::string_view what, Function&& function)
 
 // The same for an answer that is no status: what it is of a closed store.
 template <typename Impl, typename Function>
-auto EnterOr(Impl* impl, std::invoke_result_t<Function> closed,
-             Function&& function) -> std::invoke_result_t<Function> {
+auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
+                  Function&& function) -> std::invoke_result_t<Function> {
   const internal::CallGate::Call call(&impl->gate());
   if (!call.admitted()) return closed;
   return std::forward<Function>(function)();
@@ -449,36 +449,36 @@ absl::Status Store::Close() { return impl_->Close(); }
 const std::string& Store::path() const { return impl_->path(); }
 const std::string& Store::uuid() const { return impl_->uuid(); }
 std::vector<std::string> Store::BadFiles() const {
-  return EnterOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
 }
 
 absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
-  return Enter(impl_.get(), "Store::Begin",
-               [&] { return impl_->Begin(spec, /*sync=*/true); });
+  return EnterStore(impl_.get(), "Store::Begin",
+                    [&] { return impl_->Begin(spec, /*sync=*/true); });
 }
 
 absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  return Enter(impl_.get(), "Store::Publish",
-               [&] { return impl_->Publish(version, ranks, spec); });
+  return EnterStore(impl_.get(), "Store::Publish",
+                    [&] { return impl_->Publish(version, ranks, spec); });
 }
 
 absl::Status Store::Abandon(const Version& version) {
-  return Enter(impl_.get(), "Store::Abandon",
-               [&] { return impl_->Abandon(version); });
+  return EnterStore(impl_.get(), "Store::Abandon",
+                    [&] { return impl_->Abandon(version); });
 }
 
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
                                        const RankState& state,
                                        const PublishSpec& publish,
                                        const StageOptions& stage) {
-  return Enter(impl_.get(), "Store::Save",
-               [&] { return impl_->Save(spec, state, publish, stage); });
+  return EnterStore(impl_.get(), "Store::Save",
+                    [&] { return impl_->Save(spec, state, publish, stage); });
 }
 
 std::vector<StepRecord> Store::Steps() const {
-  return EnterOr(impl_.get(), {}, [&] { return impl_->Steps(); });
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->Steps(); });
 }
 void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
   const internal::CallGate::Call call(&impl_->gate());
@@ -486,110 +486,114 @@ void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
 }
 bool Store::VisitStep(int64_t step,
                       absl::FunctionRef<void(const StepRecord&)> visit) const {
-  return EnterOr(impl_.get(), false,
-                 [&] { return impl_->VisitStep(step, visit); });
+  return EnterStoreOr(impl_.get(), false,
+                      [&] { return impl_->VisitStep(step, visit); });
 }
 StepChanges Store::ChangedSteps(uint64_t since) const {
-  return EnterOr(impl_.get(), {}, [&] { return impl_->ChangedSteps(since); });
+  return EnterStoreOr(impl_.get(), {},
+                      [&] { return impl_->ChangedSteps(since); });
 }
 absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
-  return Enter(impl_.get(), "Store::FindStep",
-               [&] { return impl_->FindStep(step); });
+  return EnterStore(impl_.get(), "Store::FindStep",
+                    [&] { return impl_->FindStep(step); });
 }
 
 absl::StatusOr<StepRecord> Store::Latest() const {
-  return Enter(impl_.get(), "Store::Latest", [&] { return impl_->Latest(); });
+  return EnterStore(impl_.get(), "Store::Latest",
+                    [&] { return impl_->Latest(); });
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
     int64_t step) const {
-  return Enter(impl_.get(), "Store::OpenStep",
-               [&] { return impl_->OpenStep(step); });
+  return EnterStore(impl_.get(), "Store::OpenStep",
+                    [&] { return impl_->OpenStep(step); });
 }
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
     const Version& from, int64_t to) const {
-  return Enter(impl_.get(), "Store::OpenChanges",
-               [&] { return impl_->OpenChanges(from, to); });
+  return EnterStore(impl_.get(), "Store::OpenChanges",
+                    [&] { return impl_->OpenChanges(from, to); });
 }
 
 absl::StatusOr<FoldResult> Store::Fold(int64_t step,
                                        const FoldOptions& options) {
-  return Enter(impl_.get(), "Store::Fold",
-               [&] { return impl_->Fold(step, options); });
+  return EnterStore(impl_.get(), "Store::Fold",
+                    [&] { return impl_->Fold(step, options); });
 }
 
 absl::Status Store::Delete(int64_t step) {
-  return Enter(impl_.get(), "Store::Delete",
-               [&] { return impl_->Delete(step); });
+  return EnterStore(impl_.get(), "Store::Delete",
+                    [&] { return impl_->Delete(step); });
 }
 absl::Status Store::Pin(int64_t step) {
-  return Enter(impl_.get(), "Store::Pin", [&] {
+  return EnterStore(impl_.get(), "Store::Pin", [&] {
     return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = true; });
   });
 }
 absl::Status Store::Unpin(int64_t step) {
-  return Enter(impl_.get(), "Store::Unpin", [&] {
+  return EnterStore(impl_.get(), "Store::Unpin", [&] {
     return impl_->ChangeRecord(step, [](StepRecord* r) { r->pinned = false; });
   });
 }
 absl::Status Store::Quarantine(int64_t step) {
-  return Enter(impl_.get(), "Store::Quarantine", [&] {
+  return EnterStore(impl_.get(), "Store::Quarantine", [&] {
     return impl_->ChangeRecord(step,
                                [](StepRecord* r) { r->quarantined = true; });
   });
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
-  return Enter(impl_.get(), "Store::SetEphemeral", [&] {
+  return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
     return impl_->ChangeRecord(
         step, [=](StepRecord* r) { r->ephemeral = ephemeral; });
   });
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
-  return Enter(impl_.get(), "Store::AddMetrics",
-               [&] { return impl_->AddMetrics(step, metrics); });
+  return EnterStore(impl_.get(), "Store::AddMetrics",
+                    [&] { return impl_->AddMetrics(step, metrics); });
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
-  return Enter(impl_.get(), "Store::SetUserMetadata",
-               [&] { return impl_->SetUserMetadata(metadata); });
+  return EnterStore(impl_.get(), "Store::SetUserMetadata",
+                    [&] { return impl_->SetUserMetadata(metadata); });
 }
 UserMetadata Store::user_metadata() const {
-  return EnterOr(impl_.get(), {}, [&] { return impl_->user_metadata(); });
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->user_metadata(); });
 }
 
 absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
                                    absl::string_view group,
                                    absl::Span<const EvaluationPart> ranks) {
-  return Enter(impl_.get(), "Store::SaveEvaluation", [&] {
+  return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
     return impl_->SaveEvaluation(step, evaluation, group, ranks);
   });
 }
 absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
-  return Enter(impl_.get(), "Store::FindEvaluation",
-               [&] { return impl_->FindEvaluation(step, evaluation, rank); });
+  return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
+    return impl_->FindEvaluation(step, evaluation, rank);
+  });
 }
 absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
     int64_t step) const {
-  return Enter(impl_.get(), "Store::ListEvaluations",
-               [&] { return impl_->ListEvaluations(step); });
+  return EnterStore(impl_.get(), "Store::ListEvaluations",
+                    [&] { return impl_->ListEvaluations(step); });
 }
 absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
-  return Enter(impl_.get(), "Store::DeleteEvaluations",
-               [&] { return impl_->DeleteEvaluations(steps); });
+  return EnterStore(impl_.get(), "Store::DeleteEvaluations",
+                    [&] { return impl_->DeleteEvaluations(steps); });
 }
 
 absl::StatusOr<SweepResult> Store::Sweep() {
-  return Enter(impl_.get(), "Store::Sweep", [&] { return impl_->Sweep(); });
+  return EnterStore(impl_.get(), "Store::Sweep",
+                    [&] { return impl_->Sweep(); });
 }
 absl::Status Store::sweep_status() const {
-  return Enter(impl_.get(), "Store::sweep_status",
-               [&] { return impl_->sweep_status(); });
+  return EnterStore(impl_.get(), "Store::sweep_status",
+                    [&] { return impl_->sweep_status(); });
 }
 absl::StatusOr<Usage> Store::GetUsage() const {
-  return Enter(impl_.get(), "Store::GetUsage",
-               [&] { return impl_->GetUsage(); });
+  return EnterStore(impl_.get(), "Store::GetUsage",
+                    [&] { return impl_->GetUsage(); });
 }
 
 }  // namespace ckptdb

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/manager/load_cast.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/cast.h"
@@ -427,7 +428,9 @@ absl::Status LoadPlan::CheckAll() const {
 absl::Status LoadPlan::Run() const {
   for (const PlannedItem& planned : items_) {
     if (planned.load == nullptr) continue;
-    CKPTDB_RETURN_IF_ERROR(planned.load());
+    const std::string what = absl::StrCat("loading ", planned.item.category,
+                                          " \"", planned.item.name, "\"");
+    CKPTDB_RETURN_IF_ERROR(CallGuarded(what, planned.load));
   }
   return absl::OkStatus();
 }

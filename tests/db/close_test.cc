@@ -8,6 +8,7 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/exit_folder.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -130,19 +131,21 @@ std::unique_ptr<StepReader> global_step;
 class ExitTest : public CloseTest {
  protected:
   void SetUp() override {
-    // Also in the process that the test runs again in.
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    folder_ = ExitFolder(dir_) + "/store";
   }
 
   // A store with a step, whose sweeper has work.
   std::unique_ptr<Store> Make() {
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(path());
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_);
     EXPECT_OK(store);
     const HeldState held(BulkContent(1));
     EXPECT_OK((*store)->Save({.step = 1}, held.state()));
     EXPECT_OK((*store)->Save({.step = 1, .overwrite = true}, held.state()));
     return *std::move(store);
   }
+
+  std::string folder_;
 };
 
 TEST_F(ExitTest, OfAGlobalStore) {
@@ -187,7 +190,7 @@ TEST_F(ExitTest, OfAGlobalReader) {
   EXPECT_EXIT(
       {
         Make().reset();
-        global_reader = *Reader::Open(path());
+        global_reader = *Reader::Open(folder_);
         global_step = *global_reader->OpenStep(1);
         std::exit(HasFailure() ? 1 : 0);
       },
@@ -213,6 +216,13 @@ TEST_F(ExitTest, WhileAThreadSaves) {
         std::exit(HasFailure() ? 1 : 0);
       },
       ExitedWithCode(0), "");
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(folder_));
+  for (const StepRecord& record : reader->Steps()) {
+    ASSERT_OK_AND_ASSIGN(const auto step,
+                         reader->OpenStep(record.version.step));
+    ExpectHolds(*step, {BulkContent(record.version.step == 1 ? 1 : 2)});
+  }
+  EXPECT_OK(reader->FindStep(3));
 }
 
 }  // namespace
