@@ -1,5 +1,16 @@
 #include "ckptdb/tests/support/no_threads.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+
+namespace ckptdb::testing {
+
+NoThreads::NoThreads(int /*first*/) {}
+NoThreads::~NoThreads() = default;
+
+}  // namespace ckptdb::testing
+
+#else
+
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -49,7 +60,6 @@ NoThreads::~NoThreads() { threads_left = kAll; }
 
 }  // namespace ckptdb::testing
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // Found before that of the C library, by all libraries of the program.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* options,
                               void* (*run)(void*), void* argument) {
@@ -69,4 +79,5 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* options,
   }
   return error;
 }
+
 #endif
