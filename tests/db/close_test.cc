@@ -210,7 +210,8 @@ TEST_F(ExitTest, WhileAThreadSaves) {
             if (!global_store->Save({.step = step}, held.state()).ok()) break;
             if (step == 3) saved.set_value();
           }
-          while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+          std::promise<void> never;
+          never.get_future().wait();
         }).detach();
         saved.get_future().wait();
         std::exit(HasFailure() ? 1 : 0);

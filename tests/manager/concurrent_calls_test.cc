@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <random>
 #include <set>
 #include <thread>
@@ -325,7 +326,8 @@ TEST_F(ConcurrentCallsTest, NoMarkOfATrackerIsLost) {
     });
   }
   while (std::chrono::steady_clock::now() < end && !HasFailure()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::promise<void> never;
+    never.get_future().wait_for(std::chrono::milliseconds(10));
   }
   StopThreads();
   std::set<int64_t> all;

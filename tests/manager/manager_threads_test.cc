@@ -19,6 +19,11 @@ using ::testing::HasSubstr;
 constexpr auto kCancelled = absl::StatusCode::kCancelled;
 constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
 
+void Pause(std::chrono::milliseconds time) {
+  std::promise<void> never;
+  never.get_future().wait_for(time);
+}
+
 class ManagerThreadsTest : public ManagerTest {
  protected:
   // A save of step 1 that stays in progress until the gate opens.
@@ -70,7 +75,7 @@ TEST_F(ManagerThreadsTest, WaitersAndTheTrainingWaitForTheSameSave) {
   PendingSave save = BeginSave();
   auto waiters = Wait(3);
   auto canceller = std::async(std::launch::async, [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Pause(std::chrono::milliseconds(20));
     save.Cancel();
     gate_.Open();
   });
@@ -279,8 +284,7 @@ TEST_F(ManagerThreadsTest, RanksCloseEachForItself) {
         ASSERT_OK(manager->Step());
       }
       // Whichever is first.
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(rank == 0 ? 100 : (rank == 1 ? 0 : 200)));
+      Pause(std::chrono::milliseconds(rank == 0 ? 100 : (rank == 1 ? 0 : 200)));
       EXPECT_OK(manager->Close());
       EXPECT_OK(manager->Close());
     });
@@ -360,7 +364,7 @@ TEST_F(ManagerExitTest, FromACallback) {
   EXPECT_EXIT(
       {
         StartSave().release();
-        std::this_thread::sleep_for(std::chrono::seconds(30));
+        Pause(std::chrono::seconds(30));
         std::abort();
       },
       ExitedWithCode(0), "");
