@@ -156,6 +156,9 @@ class CheckpointManager::Impl {
   void RunRound(Round* round);
   void Carry(Round* round);
   internal::Outcome Commit(Round* round, const std::vector<std::string>& parts);
+  absl::Status PlanAndPublish(Round& round,
+                              const std::vector<StagedRank>& staged,
+                              PublishSpec* publish, internal::Outcome* outcome);
   absl::StatusOr<std::vector<StagedRank>> CollectParts(
       const std::vector<std::string>& parts) const;
   std::vector<int64_t> StepsToRetire(const Round& round);

@@ -271,18 +271,14 @@ Outcome CheckpointManager::Impl::Commit(Round* round,
     publish.user_metadata[kSavedBecause] = round->announced.decision.why;
     publish.ephemeral = request.kind == SaveKind::kEphemeral;
     publish.bounds = options_.bounds;
-    const Clock::time_point begin = Clock::now();
-    absl::StatusOr<std::vector<int64_t>> retired =
-        CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros",
-                    [&] { return StepsToRetire(*round); });
-    outcome.status = retired.status();
-    if (retired.ok()) publish.retire = *std::move(retired);
-    round->report.planning_micros += MicrosSince(begin);
-    if (outcome.status.ok()) {
-      const absl::StatusOr<SaveResult> result =
-          store_->Publish(round->announced.version, *staged, publish);
-      outcome.status = result.status();
-      if (result.ok()) outcome.result = *result;
+    // Another thread may pin or delete a step that was to leave meanwhile: then
+    // nothing was published, and what leaves is planned anew.
+    constexpr int kTries = 10;
+    for (int i = 0; i < kTries; ++i) {
+      outcome.status = PlanAndPublish(*round, *staged, &publish, &outcome);
+      const bool changed = absl::IsFailedPrecondition(outcome.status) ||
+                           absl::IsNotFound(outcome.status);
+      if (!changed || publish.retire.empty()) break;
     }
     if (outcome.status.ok()) outcome.retired = publish.retire;
   }
@@ -290,6 +286,23 @@ Outcome CheckpointManager::Impl::Commit(Round* round,
     store_->Abandon(round->announced.version).IgnoreError();
   }
   return outcome;
+}
+
+absl::Status CheckpointManager::Impl::PlanAndPublish(
+    Round& round, const std::vector<StagedRank>& staged, PublishSpec* publish,
+    Outcome* outcome) {
+  publish->retire.clear();
+  const Clock::time_point begin = Clock::now();
+  absl::StatusOr<std::vector<int64_t>> retired =
+      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros",
+                  [&] { return StepsToRetire(round); });
+  round.report.planning_micros += MicrosSince(begin);
+  CKPTDB_RETURN_IF_ERROR(retired.status());
+  publish->retire = *std::move(retired);
+  CKPTDB_ASSIGN_OR_RETURN(
+      outcome->result,
+      store_->Publish(round.announced.version, staged, *publish));
+  return absl::OkStatus();
 }
 
 // The error of the lowest rank that has one.
