@@ -341,6 +341,8 @@ absl::StatusOr<std::string> Store::Impl::CompactAway(
 }
 
 absl::StatusOr<Usage> Store::Impl::GetUsage() {
+  // A sweep would remove records that the catalog, as it is now, speaks of.
+  const std::lock_guard<std::mutex> sweep(sweep_mutex_);
   internal::Catalog catalog;
   std::set<uint32_t> in_progress;
   {

@@ -78,6 +78,11 @@ class ConcurrentCallsTest : public ManagerTest {
     threads_.clear();
   }
 
+  // A fold whose step goes meanwhile writes on in a folder that a sweep
+  // removes: the next sweep does it.
+  static void ExpectSwept(const absl::Status& status) {
+    EXPECT_TRUE(IsOneOf(status, {absl::StatusCode::kUnavailable})) << status;
+  }
   // A step of the store, most often one that is there.
   int64_t AnyStep(std::mt19937_64* random) {
     const std::vector<StepRecord> steps = manager_->store()->Steps();
@@ -187,7 +192,7 @@ void ConcurrentCallsTest::ChangeRecords(std::mt19937_64* random) {
       expect(store->Fold(step).status());
       break;
     case 5:
-      EXPECT_OK(store->Sweep());
+      ExpectSwept(store->Sweep().status());
       break;
     default:
       expect(store->SetEphemeral(step, (*random)() % 2 == 0));
@@ -202,7 +207,7 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
     last = record.version.step;
   });
   EXPECT_OK(store->GetUsage());
-  EXPECT_OK(store->sweep_status());
+  ExpectSwept(store->sweep_status());
   const int64_t committed = committed_;
   const auto latest = store->Latest();
   if (committed > 0) {
