@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/consistency.h"
@@ -273,7 +274,9 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
         }
         CKPTDB_RETURN_IF_ERROR(batcher.Flush());
         const std::vector<int64_t> gone = ids.Gone();
-        return gone.empty() ? absl::OkStatus() : live->Erase(worker, gone);
+        if (gone.empty()) return absl::OkStatus();
+        return internal::CallGuarded("LiveTable::Erase",
+                                     [&] { return live->Erase(worker, gone); });
       });
 }
 
@@ -288,12 +291,16 @@ bool ChangeReader::forwards() const { return impl_->forwards(); }
 absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
-  return impl_->hold().Explain(impl_->ScanTable(table, options, live));
+  return internal::CallGuarded("ChangeReader::ScanTable", [&] {
+    return impl_->hold().Explain(impl_->ScanTable(table, options, live));
+  });
 }
 
 absl::StatusOr<ScanEstimate> ChangeReader::EstimateScan(
     absl::string_view table, const SliceRange& slices) const {
-  return impl_->EstimateScan(table, slices);
+  return internal::CallGuarded("ChangeReader::EstimateScan", [&] {
+    return impl_->EstimateScan(table, slices);
+  });
 }
 
 std::vector<ItemName> ChangeReader::ChangedItems() const {

@@ -18,8 +18,8 @@
 namespace ckptdb::internal {
 namespace {
 
-using Entry = std::pair<std::string, std::string>;
-using EntrySpan = absl::Span<const Entry* const>;
+using InlineEntry = std::pair<std::string, std::string>;
+using EntrySpan = absl::Span<const InlineEntry* const>;
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
@@ -39,7 +39,9 @@ absl::Status Missing(const Item& item, absl::string_view why) {
       absl::StrCat(NameOf(item), " is not complete: ", why));
 }
 
-bool KeyLess(const Entry* a, const Entry* b) { return a->first < b->first; }
+bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
+  return a->first < b->first;
+}
 
 // `entries` are those of the item, in the order of their keys.
 absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
@@ -49,7 +51,7 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
                                       EntriesOf(item)));
   }
   std::string hashes;
-  for (const Entry* entry : entries) {
+  for (const InlineEntry* entry : entries) {
     const absl::StatusOr<PageView> page = ParsePage(entry->second);
     if (!page.ok()) return Missing(item, page.status().message());
     hashes.append(reinterpret_cast<const char*>(&page->raw_hash),
@@ -60,21 +62,22 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
 }
 
 absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
-  std::vector<const Entry*> entries;
+  std::vector<const InlineEntry*> entries;
   entries.reserve(staged.inline_entries.size());
-  for (const Entry& entry : staged.inline_entries) entries.push_back(&entry);
+  for (const InlineEntry& entry : staged.inline_entries)
+    entries.push_back(&entry);
   std::sort(entries.begin(), entries.end(), KeyLess);
   size_t used = 0;
   for (const Item& item : record.items) {
     if (item.data != record.version || item.placement != Placement::kInline) {
       continue;
     }
-    const Entry prefix = {
+    const InlineEntry prefix = {
         ItemPrefix(record.version, record.rank, item.kind, item.name), ""};
     const auto begin =
         std::lower_bound(entries.begin(), entries.end(), &prefix, KeyLess);
     const auto end =
-        std::find_if_not(begin, entries.end(), [&](const Entry* entry) {
+        std::find_if_not(begin, entries.end(), [&](const InlineEntry* entry) {
           return absl::StartsWith(entry->first, prefix.first);
         });
     CKPTDB_RETURN_IF_ERROR(CheckInlineItem(

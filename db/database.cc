@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <random>
 #include <set>
 #include <thread>
@@ -14,6 +15,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
+#include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/fenced_file_system.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/info_log.h"
@@ -93,6 +96,46 @@ class StalePauses {
   int64_t waited_micros_ = 0;
 };
 
+// A database that is not closed, with all that its threads may use.
+struct OpenDatabase {
+  std::unique_ptr<rocksdb::DB> rocks;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::unique_ptr<rocksdb::Env> env;
+  std::shared_ptr<rocksdb::FileSystem> files;
+  std::shared_ptr<rocksdb::EventListener> listener;
+};
+
+void KeepForever(OpenDatabase database) {
+  static std::mutex* const kMutex = new std::mutex();
+  static auto* const kKept = new std::vector<OpenDatabase>();
+  const std::lock_guard<std::mutex> lock(*kMutex);
+  kKept->push_back(std::move(database));
+}
+
+// RocksDB throws where it cannot start a thread, and what it had begun stays as
+// it was: a folder that is locked until the process ends. So its threads are
+// started before it begins, and as many as it starts for a while are tried.
+absl::Status StartThreads(const rocksdb::DBOptions& options) {
+  constexpr char kWhat[] = "starting the threads of the database";
+  return CallGuarded(kWhat, [&] {
+    rocksdb::Env* const env = rocksdb::Env::Default();
+    env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
+                                      rocksdb::Env::HIGH);
+    env->IncBackgroundThreadsIfNeeded(options.max_background_compactions,
+                                      rocksdb::Env::LOW);
+    std::vector<std::future<void>> tried;
+    std::promise<void> all_started;  // or given up
+    const std::shared_future<void> end = all_started.get_future().share();
+    const absl::Status status = CallGuarded(kWhat, [&] {
+      for (int i = 0; i < options.max_file_opening_threads; ++i) {
+        tried.push_back(std::async(std::launch::async, [end] { end.wait(); }));
+      }
+    });
+    all_started.set_value();
+    return status;
+  });
+}
+
 }  // namespace
 
 std::string DatabasePath(absl::string_view store) {
@@ -168,12 +211,13 @@ class Database::Listener : public rocksdb::EventListener {
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
     const FileModes& modes, bool direct_reads, const BadTables& bad,
-    const OwnerLock& lock, const std::shared_ptr<Logger>& logger) {
+    const std::shared_ptr<const OwnerLock>& lock,
+    const std::shared_ptr<Logger>& logger) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
-  database->lock_ = &lock;
+  database->lock_ = lock;
   database->files_ = std::make_shared<GuardedFileSystem>(
-      std::make_shared<FencedFileSystem>(environment.file_system(), &lock),
+      std::make_shared<FencedFileSystem>(environment.file_system(), lock),
       modes);
   database->files_->set_staging(StagingPath(store));
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
@@ -266,6 +310,7 @@ absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
   options.create_missing_column_families = false;
   OpenAround(path, bad, &options);
   rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
   CKPTDB_RETURN_IF_ERROR(
       OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
                                              &handles_, &rocks),
@@ -285,9 +330,23 @@ absl::StatusOr<bool> Database::IsCurrent() const {
 }
 
 Database::~Database() {
+  if (rocks_ != nullptr && IsExiting()) {
+    KeepForever({std::move(rocks_), std::move(handles_), std::move(env_),
+                 files_, listener_});
+    return;
+  }
+  Close().IgnoreError();
+}
+
+absl::Status Database::Close() {
+  if (rocks_ == nullptr) return absl::OkStatus();
   for (rocksdb::ColumnFamilyHandle* handle : handles_) {
     rocks_->DestroyColumnFamilyHandle(handle);
   }
+  handles_.clear();
+  const rocksdb::Status closed = rocks_->Close();
+  rocks_.reset();
+  return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
 }
 
 // A folder that held a database must not be taken for a new one because its
@@ -339,6 +398,7 @@ absl::Status Database::Open(const std::string& path, const BadTables& bad) {
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, bad, &options);
   rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
   CKPTDB_RETURN_IF_ERROR(OpenError(
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
@@ -439,6 +499,11 @@ uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
 }
 
 absl::Status Database::failure() const { return listener_->status(); }
+
+absl::Status Database::FailOn(absl::Status status) {
+  if (!status.ok()) listener_->Fail(status);
+  return status;
+}
 
 absl::Status Database::status() const {
   const absl::Status first = failure();

@@ -55,21 +55,27 @@ class Database {
   // For writing; makes the database when there is none. Opening begins another
   // MANIFEST, and removes the files that it does not name: one that is there
   // is opened as a follower before, which tells whether it can be used and
-  // around what tables, `bad`, it is to be opened. Writes while `lock`, which
-  // outlives it, is held.
+  // around what tables, `bad`, it is to be opened. Writes while `lock` is held.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const Environment& environment,
       const FileModes& modes, bool direct_reads, const BadTables& bad,
-      const OwnerLock& lock, const std::shared_ptr<Logger>& logger = nullptr);
+      const std::shared_ptr<const OwnerLock>& lock,
+      const std::shared_ptr<Logger>& logger = nullptr);
 
   // What opening it for writing may write: NotFound is no error here. A file
   // system that has less would leave the opening half done.
   static absl::StatusOr<uint64_t> BytesToOpen(rocksdb::FileSystem* files,
                                               absl::string_view store);
 
+  // As Close; what fails is lost. Once the process is exiting a database that
+  // was not closed stays as it is: RocksDB could not close it any more.
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
+
+  // Waits for background work, and lets go of all files. Nothing but Close and
+  // the destructor may follow.
+  absl::Status Close();
 
   rocksdb::DB* rocks() const { return rocks_.get(); }
   rocksdb::ColumnFamilyHandle* family(Family family) const {
@@ -124,6 +130,8 @@ class Database {
 
   // OK, or the I/O error after which the database was not used any more.
   absl::Status failure() const;
+  // An error puts the database out of use, as one of its own does. Returns it.
+  absl::Status FailOn(absl::Status status);
   // OK, or FailedPrecondition naming the I/O error after which the database
   // was not used any more.
   absl::Status status() const;
@@ -163,8 +171,8 @@ class Database {
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
   std::string store_;
-  const OwnerLock* lock_ = nullptr;  // of an owner
-  FolderState followed_;             // follower: just before it was opened
+  std::shared_ptr<const OwnerLock> lock_;  // of an owner
+  FolderState followed_;  // follower: just before it was opened
   std::shared_ptr<GuardedFileSystem> files_;
   BadTables bad_tables_;
   std::unique_ptr<rocksdb::Env> env_;

@@ -27,10 +27,10 @@ IOStatus CheckLock(const OwnerLock& lock, const std::string& path) {
 class FencedFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   FencedFile(std::unique_ptr<rocksdb::FSWritableFile> file, std::string path,
-             const OwnerLock* lock)
+             std::shared_ptr<const OwnerLock> lock)
       : FSWritableFileOwnerWrapper(std::move(file)),
         path_(std::move(path)),
-        lock_(lock) {}
+        lock_(std::move(lock)) {}
 
   IOStatus Append(const rocksdb::Slice& bytes, const IOOptions& options,
                   IODebugContext* debug) override {
@@ -47,7 +47,7 @@ class FencedFile : public rocksdb::FSWritableFileOwnerWrapper {
 
  private:
   const std::string path_;
-  const OwnerLock* const lock_;
+  const std::shared_ptr<const OwnerLock> lock_;
 };
 
 }  // namespace

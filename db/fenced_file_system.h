@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "ckptdb/db/owner_lock.h"
 
@@ -22,10 +23,9 @@ namespace ckptdb::internal {
 // by nobody: the next owner begins other files.
 class FencedFileSystem : public rocksdb::FileSystemWrapper {
  public:
-  // `lock` outlives it.
   FencedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
-                   const OwnerLock* lock)
-      : FileSystemWrapper(std::move(base)), lock_(lock) {}
+                   std::shared_ptr<const OwnerLock> lock)
+      : FileSystemWrapper(std::move(base)), lock_(std::move(lock)) {}
 
   const char* Name() const override { return "ckptdb.FencedFileSystem"; }
 
@@ -69,7 +69,7 @@ class FencedFileSystem : public rocksdb::FileSystemWrapper {
                              rocksdb::IODebugContext* debug) override;
 
  private:
-  const OwnerLock* const lock_;
+  const std::shared_ptr<const OwnerLock> lock_;
 };
 
 }  // namespace ckptdb::internal

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/fold_parts.h"
@@ -44,7 +45,7 @@ absl::StatusOr<Version> Store::Impl::BeginFold(const StepRecord& step) {
     folding_ = attempt.version;
   }
   CKPTDB_RETURN_IF_ERROR(WriteAttempt(attempt, /*sync=*/true));
-  Pass(point::kBegun);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kBegun));
   return attempt.version;
 }
 
@@ -107,10 +108,10 @@ absl::StatusOr<FoldResult> Store::Impl::FoldOpened(const StepReader::Impl& step,
         target.direct_writes,
         internal::TakesDirectWrites(target.files.get(), folder));
   }
-  Pass(point::kStaging);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
   internal::FoldParts parts(step, target, options);
   CKPTDB_RETURN_IF_ERROR(parts.Run());
-  Pass(point::kStaged);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kStaged));
   result.folded = true;
   result.parts = parts.count();
   result.parts_resumed = parts.resumed();
@@ -134,12 +135,13 @@ absl::StatusOr<FoldResult> Store::Impl::PublishFold(
       database_->files().get(), path_,
       BatchBytes(commit) * internal::kBatchCopies + internal::kBatchOverhead,
       options_.reserve_bytes));
-  Pass(point::kChecked);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kChecked));
   result.version = to;
   result.rows = commit.step.rows;
   result.stored_bytes = commit.step.stored_bytes;
   CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
-  Acknowledge(std::move(commit));
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(internal::CallGuarded(
+      "acknowledging a fold", [&] { Acknowledge(std::move(commit)); })));
   return result;
 }
 

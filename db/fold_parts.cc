@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/rocks_status.h"
@@ -49,6 +50,13 @@ absl::Status Interrupted() {
   return absl::CancelledError("the fold was interrupted");
 }
 
+absl::Status CheckCancelled(const std::function<bool()>& cancelled) {
+  if (!cancelled) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const bool stop,
+                          CallGuarded("FoldOptions::cancelled", cancelled));
+  return stop ? Interrupted() : absl::OkStatus();
+}
+
 // Asks now and then whether to go on.
 class CancellableSink : public MergeSink {
  public:
@@ -57,9 +65,9 @@ class CancellableSink : public MergeSink {
   absl::Status Rows(const RowBatch& batch) override {
     constexpr uint64_t kRowsBetween = 4096;
     rows_ += batch.ids.size();
-    if (cancelled_ && rows_ >= kRowsBetween) {
+    if (rows_ >= kRowsBetween) {
       rows_ = 0;
-      if (cancelled_()) return Interrupted();
+      CKPTDB_RETURN_IF_ERROR(CheckCancelled(cancelled_));
     }
     return writer_->Rows(batch);
   }
@@ -171,11 +179,12 @@ std::optional<StagedRank> FoldParts::ReadNote(size_t part) const {
   return *std::move(staged);
 }
 
-void FoldParts::Advance(uint64_t bytes) {
-  if (!options_.progress) return;
+absl::Status FoldParts::Advance(uint64_t bytes) {
+  if (!options_.progress) return absl::OkStatus();
   const std::lock_guard<std::mutex> lock(mutex_);
   done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
-  options_.progress(done_bytes_, all_bytes_);
+  return CallGuarded("FoldOptions::progress",
+                     [&] { options_.progress(done_bytes_, all_bytes_); });
 }
 
 absl::Status FoldParts::MergePart(size_t index, RunWriter* writer) {
@@ -193,7 +202,7 @@ absl::Status FoldParts::MergePart(size_t index, RunWriter* writer) {
 }
 
 absl::Status FoldParts::DoPart(size_t index) {
-  if (options_.cancelled && options_.cancelled()) return Interrupted();
+  CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
   Part& part = parts_[index];
   const uint64_t bytes = EstimateRows(part.table->runs, part.group) *
                          RowBytes(*part.table->runs[0].item);
@@ -229,8 +238,7 @@ absl::Status FoldParts::DoPart(size_t index) {
                           EncodeStagedRank(part.staged));
   CKPTDB_RETURN_IF_ERROR(ReplaceFile(target_.files.get(), NotePath(index), note,
                                      /*sync=*/true));
-  Advance(bytes);
-  return absl::OkStatus();
+  return Advance(bytes);
 }
 
 absl::Status FoldParts::Run() {
@@ -251,7 +259,7 @@ absl::Status FoldParts::Run() {
     parts_[i].staged = *std::move(staged);
     parts_[i].item = std::move(record->items[0]);
     ++resumed_;
-    Advance(parts_[i].item.raw_bytes);
+    CKPTDB_RETURN_IF_ERROR(Advance(parts_[i].item.raw_bytes));
   }
   return ParallelFor(options_.threads, open.size(),
                      [&](int, uint64_t i) { return DoPart(open[i]); });

@@ -72,7 +72,7 @@ class FoldParts {
   bool HasFiles(const StagedRank& staged) const;
   absl::Status DoPart(size_t part);
   absl::Status MergePart(size_t index, class RunWriter* writer);
-  void Advance(uint64_t bytes);
+  absl::Status Advance(uint64_t bytes);
   Item ItemOf(const Table& table, uint32_t rank) const;
 
   const StepReader::Impl& step_;

@@ -1,4 +1,10 @@
 // What callers may choose. Every field says what it trades.
+//
+// Functions and objects of the caller's that the library calls should throw
+// nothing. Where one throws, on whatever thread, the call that it was part of
+// ends with Internal, which says what threw and the exception's own words;
+// std::bad_alloc is ResourceExhausted, as memory of the library's own is that
+// cannot be had. No exception leaves a call that returns a status.
 #ifndef CKPTDB_DB_OPTIONS_H_
 #define CKPTDB_DB_OPTIONS_H_
 
@@ -21,7 +27,10 @@ namespace ckptdb {
 class Environment;
 
 // Called with the name of each point that a save or a sweep passes, from the
-// thread that passes it: see db/crash_points.h. For tests and drills.
+// thread that passes it: see db/crash_points.h. For tests and drills. One that
+// throws ends the call with Internal; after the commit of a step the store is
+// out of use then, as after an I/O error, and has the step when it is opened
+// again.
 using PointHook = std::function<void(absl::string_view point)>;
 
 // How far deltas may go before a new base is due. The store says so in

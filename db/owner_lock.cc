@@ -55,14 +55,14 @@ absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<OwnerLock>> OwnerLock::Acquire(
+absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
     const std::shared_ptr<rocksdb::FileSystem>& files,
     const std::string& store) {
   rocksdb::FileLock* lock = nullptr;
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
   if (!status.ok()) return LockError(files.get(), store, status);
-  return std::unique_ptr<OwnerLock>(new OwnerLock(files, store, lock));
+  return std::shared_ptr<OwnerLock>(new OwnerLock(files, store, lock));
 }
 
 absl::Status OwnerLock::Announce() {
@@ -91,10 +91,14 @@ absl::Status OwnerLock::Check() const {
   return lost_;
 }
 
-OwnerLock::~OwnerLock() {
+void OwnerLock::Release() {
+  if (lock_ == nullptr) return;
   // The kernel lets go of it with the process at the latest.
   files_->UnlockFile(lock_, rocksdb::IOOptions(), nullptr)
       .PermitUncheckedError();
+  lock_ = nullptr;
 }
+
+OwnerLock::~OwnerLock() { Release(); }
 
 }  // namespace ckptdb::internal

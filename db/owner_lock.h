@@ -13,18 +13,21 @@
 
 namespace ckptdb::internal {
 
-// Held from Acquire to destruction, and given up by the kernel when the
-// process dies.
+// Held from Acquire to Release or destruction, and given up by the kernel when
+// the process dies.
 class OwnerLock {
  public:
   // Unavailable naming the holder's pid and host, also as
   // kHolderPayload, when there is one.
-  static absl::StatusOr<std::unique_ptr<OwnerLock>> Acquire(
+  static absl::StatusOr<std::shared_ptr<OwnerLock>> Acquire(
       const std::shared_ptr<rocksdb::FileSystem>& files,
       const std::string& store);
   ~OwnerLock();
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
+
+  // Lets go of it; nothing when it was let go of. The rest goes on to answer.
+  void Release();
 
   // Writes to OWNER who holds the lock. An earlier owner that is still there,
   // as on a file system that grants every lock, is fenced from then on.
@@ -40,8 +43,8 @@ class OwnerLock {
 
   const std::shared_ptr<rocksdb::FileSystem> files_;
   const std::string store_;
-  const std::string note_;  // what OWNER has while this is the owner
-  rocksdb::FileLock* const lock_;
+  const std::string note_;   // what OWNER has while this is the owner
+  rocksdb::FileLock* lock_;  // null when it was let go of
   mutable std::mutex mutex_;
   mutable absl::Status lost_;  // OK until another owner was seen
 };

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "ckptdb/db/call_guard.h"
+
 namespace ckptdb::internal {
 namespace {
 
@@ -21,7 +23,8 @@ class Tasks {
     while (!failed_) {
       const uint64_t i = next_++;
       if (i >= count_) return;
-      absl::Status status = task_(worker, i);
+      absl::Status status =
+          CallGuarded("a worker thread", [&] { return task_(worker, i); });
       if (!status.ok()) Fail(i, std::move(status));
     }
   }
@@ -54,6 +57,7 @@ absl::Status ParallelFor(
   const auto workers = static_cast<int>(
       std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), tasks));
   std::vector<std::thread> others;
+  others.reserve(static_cast<size_t>(std::max(workers, 1)));
   for (int worker = 1; worker < workers; ++worker) {
     // With fewer threads than asked for the work is done all the same.
     try {

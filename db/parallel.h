@@ -11,7 +11,8 @@ namespace ckptdb::internal {
 
 // Calls task(worker, i) for every i below `tasks`, in ascending order of
 // beginning, on at most `threads` workers numbered from 0; the calling thread
-// is one of them. After an error no further task is begun. Returns the error
+// is one of them, and does all the work where the machine gives it no other.
+// After an error, or an exception, no further task is begun. Returns the error
 // of the lowest i that failed.
 absl::Status ParallelFor(
     int threads, uint64_t tasks,

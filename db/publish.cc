@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lineage.h"
@@ -69,12 +70,11 @@ absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
       options_.reserve_bytes));
   CKPTDB_ASSIGN_OR_RETURN(const AttemptRecord attempt, StartProgress(spec));
   absl::StatusOr<SaveHandle> handle = RecordAttempt(attempt, spec, sync);
-  if (handle.ok()) {
-    Pass(point::kBegun);
-  } else {
-    DropProgress(attempt.version);
-  }
-  return handle;
+  absl::Status status = handle.status();
+  if (status.ok()) status = Pass(point::kBegun);
+  if (status.ok()) return handle;
+  DropProgress(attempt.version);
+  return status;
 }
 
 absl::StatusOr<AttemptRecord> Store::Impl::StartProgress(const SaveSpec& spec) {
@@ -207,7 +207,7 @@ absl::StatusOr<SaveResult> Store::Impl::Publish(
   }
   // 3a. Check.
   CKPTDB_ASSIGN_OR_RETURN(Commit commit, Check(version, progress, ranks, spec));
-  Pass(point::kChecked);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kChecked));
   CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
   SaveResult result;
   result.version = version;
@@ -221,7 +221,8 @@ absl::StatusOr<SaveResult> Store::Impl::Publish(
       result.reused_bytes += item.stored_bytes;
     }
   }
-  Acknowledge(std::move(commit));
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(internal::CallGuarded(
+      "acknowledging a step", [&] { Acknowledge(std::move(commit)); })));
   result.commit_micros = environment_->NowMicros() - started;
   return result;
 }
@@ -232,16 +233,17 @@ absl::Status Store::Impl::WriteOut(const Commit& commit) {
     CKPTDB_RETURN_IF_ERROR(database_->SyncLog());
     CKPTDB_RETURN_IF_ERROR(database_->Ingest(commit.files));
   }
-  Pass(point::kIngested);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kIngested));
   // 3c. The commit point: before it nothing of the step is visible, after it
   // all of it is.
   CKPTDB_RETURN_IF_ERROR(WriteCommit(commit));
-  Pass(point::kCommitted);
+  // From here on memory and disk differ until the end.
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(Pass(point::kCommitted)));
   // 3d. Flush: a byte that flips in the log must not take it back.
   std::vector<Family> families = {Family::kMeta};
   if (commit.inline_bytes > 0) families.push_back(Family::kInline);
   CKPTDB_RETURN_IF_ERROR(database_->Flush(families));
-  Pass(point::kFlushed);
+  CKPTDB_RETURN_IF_ERROR(database_->FailOn(Pass(point::kFlushed)));
   database_->NoteWatermark();
   return absl::OkStatus();
 }

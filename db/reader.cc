@@ -10,10 +10,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/evaluations.h"
+#include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/guarded_file_system.h"
 #include "ckptdb/db/lease.h"
@@ -132,6 +134,7 @@ class Reader::Impl {
   absl::StatusOr<TakenLease> TakeLease(int64_t step,
                                        const std::vector<Version>& versions);
   void Drop(const std::string& uuid);
+  void StopRenewing();
   void RenewLeases();
 
   const std::string path_;
@@ -150,6 +153,7 @@ class Reader::Impl {
   std::map<std::string, Lease> leases_;
   bool stop_ = false;
   std::thread renewer_;
+  std::unique_ptr<internal::ExitTask> exit_task_;
 };
 
 absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
@@ -168,16 +172,26 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
   }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
+  impl->exit_task_ = std::make_unique<internal::ExitTask>(
+      [raw = impl.get()] { raw->StopRenewing(); });
   return impl;
 }
 
 Reader::Impl::~Impl() {
+  exit_task_.reset();
+  StopRenewing();
+}
+
+// Leases taken from now on are not renewed.
+void Reader::Impl::StopRenewing() {
+  std::thread renewer;
   {
     const std::lock_guard<std::mutex> lock(lease_mutex_);
     stop_ = true;
+    renewer = std::move(renewer_);
   }
   lease_wakes_.notify_all();
-  if (renewer_.joinable()) renewer_.join();
+  if (renewer.joinable()) renewer.join();
 }
 
 absl::Status Reader::Impl::Refresh() {
@@ -375,15 +389,18 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
         absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
+  // It lets go of the lease when what follows fails, too.
+  // Not null, as that stands for none.
+  std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const std::lock_guard<std::mutex> lock(lease_mutex_);
   leases_[uuid] = std::move(lease);
-  if (!renewer_.joinable()) {
-    renewer_ = std::thread([this] { RenewLeases(); });
+  if (!renewer_.joinable() && !stop_) {
+    const absl::Status started = internal::CallGuarded(
+        "starting the thread that renews leases",
+        [&] { renewer_ = std::thread([this] { RenewLeases(); }); });
+    if (!started.ok()) return started;
   }
-  // Not null, as that stands for none.
-  return TakenLease{
-      std::shared_ptr<void>(this, [this, uuid](void*) { Drop(uuid); }),
-      absl::OkStatus()};
+  return TakenLease{std::move(taken), absl::OkStatus()};
 }
 
 void Reader::Impl::Drop(const std::string& uuid) {
@@ -412,38 +429,54 @@ Reader::~Reader() = default;
 
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
     absl::string_view path, const ReaderOptions& options) {
-  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
-                          Impl::Open(path, options));
-  return std::unique_ptr<Reader>(new Reader(std::move(impl)));
+  return internal::CallGuarded(
+      "Reader::Open", [&]() -> absl::StatusOr<std::unique_ptr<Reader>> {
+        CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                                Impl::Open(path, options));
+        return std::unique_ptr<Reader>(new Reader(std::move(impl)));
+      });
 }
 
 const std::string& Reader::path() const { return impl_->path(); }
 const std::string& Reader::uuid() const { return impl_->uuid(); }
 std::vector<std::string> Reader::BadFiles() const { return impl_->BadFiles(); }
-absl::Status Reader::Refresh() { return impl_->Refresh(); }
+absl::Status Reader::Refresh() {
+  return internal::CallGuarded("Reader::Refresh",
+                               [&] { return impl_->Refresh(); });
+}
 std::vector<StepRecord> Reader::Steps() const { return impl_->Steps(); }
 absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
-  return impl_->FindStep(step);
+  return internal::CallGuarded("Reader::FindStep",
+                               [&] { return impl_->FindStep(step); });
 }
-absl::StatusOr<StepRecord> Reader::Latest() const { return impl_->Latest(); }
+absl::StatusOr<StepRecord> Reader::Latest() const {
+  return internal::CallGuarded("Reader::Latest",
+                               [&] { return impl_->Latest(); });
+}
 UserMetadata Reader::user_metadata() const { return impl_->user_metadata(); }
 absl::StatusOr<Usage> Reader::GetUsage(const UsageOptions& options) const {
-  return impl_->GetUsage(options);
+  return internal::CallGuarded("Reader::GetUsage",
+                               [&] { return impl_->GetUsage(options); });
 }
 absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
-  return impl_->FindEvaluation(step, evaluation, rank);
+  return internal::CallGuarded("Reader::FindEvaluation", [&] {
+    return impl_->FindEvaluation(step, evaluation, rank);
+  });
 }
 absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
     int64_t step) const {
-  return impl_->ListEvaluations(step);
+  return internal::CallGuarded("Reader::ListEvaluations",
+                               [&] { return impl_->ListEvaluations(step); });
 }
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
-  return impl_->OpenStep(step);
+  return internal::CallGuarded("Reader::OpenStep",
+                               [&] { return impl_->OpenStep(step); });
 }
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
     const Version& from, int64_t to) {
-  return impl_->OpenChanges(from, to);
+  return internal::CallGuarded("Reader::OpenChanges",
+                               [&] { return impl_->OpenChanges(from, to); });
 }
 
 }  // namespace ckptdb

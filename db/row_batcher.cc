@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -30,7 +31,7 @@ RowBatcher::RowBatcher(int worker, std::vector<uint64_t> row_bytes,
 absl::Status RowBatcher::Rows(const RowBatch& batch) {
   const size_t count = batch.ids.size();
   if (count > kShort || count * all_row_bytes_ > kShortBytes) {
-    return sink_->Consume(worker_, batch);
+    return Consume(batch);
   }
   ids_.insert(ids_.end(), batch.ids.begin(), batch.ids.end());
   for (size_t i = 0; i < values_.size(); ++i) {
@@ -45,10 +46,15 @@ absl::Status RowBatcher::Erased(absl::Span<const int64_t> ids) {
   return erased_.size() < kErasedGathered ? absl::OkStatus() : FlushErased();
 }
 
+absl::Status RowBatcher::Consume(const RowBatch& batch) {
+  return CallGuarded("RowSink::Consume",
+                     [&] { return sink_->Consume(worker_, batch); });
+}
+
 absl::Status RowBatcher::FlushRows() {
   if (ids_.empty()) return absl::OkStatus();
   for (size_t i = 0; i < values_.size(); ++i) pointers_[i] = values_[i].data();
-  CKPTDB_RETURN_IF_ERROR(sink_->Consume(worker_, {ids_, pointers_}));
+  CKPTDB_RETURN_IF_ERROR(Consume({ids_, pointers_}));
   ids_.clear();
   for (std::string& values : values_) values.clear();
   return absl::OkStatus();
@@ -56,7 +62,8 @@ absl::Status RowBatcher::FlushRows() {
 
 absl::Status RowBatcher::FlushErased() {
   if (erased_.empty()) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(live_->Erase(worker_, erased_));
+  CKPTDB_RETURN_IF_ERROR(CallGuarded(
+      "LiveTable::Erase", [&] { return live_->Erase(worker_, erased_); }));
   erased_.clear();
   return absl::OkStatus();
 }

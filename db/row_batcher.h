@@ -28,6 +28,7 @@ class RowBatcher : public MergeSink {
   absl::Status Flush();
 
  private:
+  absl::Status Consume(const RowBatch& batch);
   absl::Status FlushRows();
   absl::Status FlushErased();
 

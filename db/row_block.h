@@ -9,11 +9,23 @@
 #include <type_traits>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/schema/records.h"
 
 namespace ckptdb::internal {
+
+// What a source answers. One that throws is Internal.
+inline absl::StatusOr<uint64_t> CountBlocks(const RowSource& rows) {
+  return CallGuarded("RowSource::block_count",
+                     [&] { return rows.block_count(); });
+}
+inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
+                                         uint64_t block) {
+  return CallGuarded("RowSource::Block", [&] { return rows.Block(block); });
+}
 
 // InvalidArgument naming the block's number, unless it has rows of `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,

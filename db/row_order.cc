@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/row_block.h"
 #include "ckptdb/schema/annotate.h"
@@ -58,14 +59,18 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
 
 absl::Status RowOrder::LoadBlocks() {
   if (table_.rows == nullptr) return Bad(table_, "has no source of rows");
-  const uint64_t count = table_.rows->block_count();
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
   if (count > kMaxBlocks) {
     return Bad(table_, absl::StrCat("has ", count, " blocks; the limit is ",
                                     kMaxBlocks));
   }
-  blocks_.reserve(count);
+  if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_.name, "\": no memory for the places of ", count,
+        " blocks, ", count * sizeof(RowBlock), " bytes"));
+  }
   for (uint64_t i = 0; i < count; ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, table_.rows->Block(i));
+    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
     CKPTDB_RETURN_IF_ERROR(
         Annotate(CheckRowBlock(i, block, table_.slots),
                  absl::StrCat("table \"", table_.name, "\"")));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/huge_page.h"
 #include "ckptdb/schema/status.h"
 
@@ -166,7 +167,9 @@ absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
   const absl::Span<const int64_t> ids = source->cursor.ids();
   for (size_t begin = source->at; begin < end;) {
     size_t to = begin;
-    while (to < end && wanted_(ids[to])) ++to;
+    CKPTDB_RETURN_IF_ERROR(CallGuarded("ScanOptions::wanted", [&] {
+      while (to < end && wanted_(ids[to])) ++to;
+    }));
     if (to > begin) CKPTDB_RETURN_IF_ERROR(EmitPart(source, begin, to, sink));
     begin = to + 1;
   }

@@ -1,5 +1,6 @@
 #include "ckptdb/db/stager.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/database.h"
 #include "ckptdb/db/environment.h"
@@ -18,8 +20,11 @@
 #include "ckptdb/db/segments.h"
 #include "ckptdb/db/staged_item.h"
 #include "ckptdb/db/store_path.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"
+#include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -48,6 +53,7 @@ class RankStager {
 
   absl::StatusOr<StagedRank> Run(const RankState& state) {
     CKPTDB_RETURN_IF_ERROR(CheckTicket());
+    CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,
                             internal::PrepareItems(ticket_, state, options_));
     CKPTDB_RETURN_IF_ERROR(ReuseParent());
@@ -64,8 +70,10 @@ class RankStager {
   }
 
  private:
-  void Pass(absl::string_view point) const {
-    if (options_.on_point) options_.on_point(point);
+  absl::Status Pass(absl::string_view point) const {
+    if (!options_.on_point) return absl::OkStatus();
+    return internal::CallGuarded("StageOptions::on_point",
+                                 [&] { options_.on_point(point); });
   }
 
   absl::Status CheckTicket() const {
@@ -90,6 +98,39 @@ class RankStager {
     return absl::NotFoundError(
         absl::StrCat("\"", store_, "\" has no attempt in progress for ",
                      ToString(ticket_.version)));
+  }
+
+  // Staging takes memory for the hash of every chunk. For tensors that no disk
+  // has room for it does not: most of them are a mistake in a shape.
+  absl::Status CheckHugeTensors(const RankState& state) const {
+    constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
+    for (const TensorItem& tensor : state.tensors()) {
+      // PrepareItems says what is wrong.
+      if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
+      const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
+      const absl::StatusOr<int64_t> elements =
+          ElementCount(tensor.view.shape, element_bytes);
+      if (!elements.ok()) continue;
+      const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
+      if (bytes < kHugeBytes || MayBorrow(tensor.name, bytes)) continue;
+      CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+          internal::CheckFreeBytes(files_.get(), store_, bytes,
+                                   options_.reserve_bytes),
+          absl::StrCat("tensor \"", tensor.name, "\" of ", bytes, " bytes")));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the parent may have the same tensor.
+  bool MayBorrow(const std::string& name, uint64_t bytes) const {
+    if (ticket_.parent.empty()) return false;
+    const absl::StatusOr<RankRecord> parent = DecodeRankRecord(ticket_.parent);
+    return parent.ok() &&
+           std::any_of(parent->items.begin(), parent->items.end(),
+                       [&](const Item& item) {
+                         return item.kind == ItemKind::kTensor &&
+                                item.name == name && item.raw_bytes == bytes;
+                       });
   }
 
   std::string Folder() const {
@@ -165,7 +206,7 @@ class RankStager {
   }
 
   absl::Status MakeEntries() {
-    Pass(point::kStaging);
+    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
     PageBuilder page;
     std::string key;
     for (StagedItem& staged : items_) {
@@ -223,7 +264,9 @@ class RankStager {
     return internal::ParallelFor(
         options_.threads, segments.size(),
         [&](int, uint64_t i) -> absl::Status {
-          if (first.exchange(false)) Pass(point::kStaging);
+          if (first.exchange(false)) {
+            CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
+          }
           const std::string name =
               absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
           CKPTDB_ASSIGN_OR_RETURN(
@@ -267,7 +310,7 @@ class RankStager {
     staged.files = std::move(staged_files_);
     staged.inline_entries = std::move(entries_);
     CKPTDB_ASSIGN_OR_RETURN(staged.rank_record, EncodeRankRecord(record));
-    Pass(point::kStaged);
+    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaged));
     return staged;
   }
 
@@ -298,10 +341,12 @@ absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
                                            const RankState& state,
                                            const StageOptions& options,
                                            const StageCopies& copies) {
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string resolved,
-      internal::ResolveStorePath(store_path, options.environment));
-  return RankStager(resolved, ticket, options, copies).Run(state);
+  return internal::CallGuarded("Stage", [&]() -> absl::StatusOr<StagedRank> {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string resolved,
+        internal::ResolveStorePath(store_path, options.environment));
+    return RankStager(resolved, ticket, options, copies).Run(state);
+  });
 }
 
 }  // namespace ckptdb

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/rocks_status.h"
@@ -130,8 +131,10 @@ absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
   CKPTDB_RETURN_IF_ERROR(
       CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
   if (elements == 0) return absl::OkStatus();
-  return impl_->hold().Explain(
-      internal::ReadBox(*impl_, shards, box, static_cast<char*>(out), options));
+  return internal::CallGuarded("StepReader::ReadTensorBox", [&] {
+    return impl_->hold().Explain(internal::ReadBox(
+        *impl_, shards, box, static_cast<char*>(out), options));
+  });
 }
 
 absl::StatusOr<std::string> StepReader::ReadBlob(
@@ -140,7 +143,14 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
                           impl_->Find(ItemKind::kBlob, name));
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
-    std::string bytes(blob.item->raw_bytes, '\0');
+    std::string bytes;
+    if (!internal::CallGuarded("", [&] {
+           bytes.resize(blob.item->raw_bytes);
+         }).ok()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(internal::PlaceOf(blob), ": no memory for its ",
+                       blob.item->raw_bytes, " bytes"));
+    }
     CKPTDB_RETURN_IF_ERROR(impl_->hold().Explain(internal::ForChunks(
         *impl_, blob, options,
         [&](internal::ChunkCursor* cursor, uint32_t chunk) {
@@ -155,14 +165,18 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
 
 absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
                                                 int64_t id) const {
-  return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
+  return internal::CallGuarded("StepReader::LookupRow", [&] {
+    return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
+  });
 }
 
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
-  return impl_->hold().Explain(
-      internal::ScanTable(*impl_, table, options, sink));
+  return internal::CallGuarded("StepReader::ScanTable", [&] {
+    return impl_->hold().Explain(
+        internal::ScanTable(*impl_, table, options, sink));
+  });
 }
 
 absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
@@ -177,15 +191,20 @@ absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
-  if (mode == RestoreMode::kClear) CKPTDB_RETURN_IF_ERROR(live->Clear());
+  if (mode == RestoreMode::kClear) {
+    CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
+        "LiveTable::Clear", [&] { return live->Clear(); }));
+  }
   return ScanTable(table, options, live);
 }
 
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 const Progress& progress,
                                 std::set<Version>* verified) const {
-  return impl_->hold().Explain(
-      internal::VerifyStep(*impl_, options, progress, verified));
+  return internal::CallGuarded("StepReader::Verify", [&] {
+    return impl_->hold().Explain(
+        internal::VerifyStep(*impl_, options, progress, verified));
+  });
 }
 
 }  // namespace ckptdb

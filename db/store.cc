@@ -1,9 +1,11 @@
 #include "ckptdb/db/store.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/change_reader_impl.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
@@ -41,21 +43,72 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   if (!opened.ok()) return impl->WhyNotOpen(opened);
   if (options.background_sweep) {
     impl->RequestSweep();
-    impl->sweeper_ =
-        std::thread([raw = impl.get()] { raw->SweepInBackground(); });
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CallGuarded("starting the thread that sweeps", [&] {
+          impl->sweeper_ =
+              std::thread([raw = impl.get()] { raw->SweepInBackground(); });
+        }));
   }
+  impl->exit_task_ = std::make_unique<internal::ExitTask>(
+      [raw = impl.get()] { raw->CloseAtExit(); });
   return impl;
 }
 
 Store::Impl::~Impl() {
+  exit_task_.reset();
+  if (gate_.Close()) ShutDown().IgnoreError();
+}
+
+absl::Status Store::Impl::Close() {
+  if (gate_.InCall()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Store::Close: the store \"", path_,
+        "\" cannot be closed by code that one of its calls has called"));
+  }
+  if (!gate_.Close()) return absl::OkStatus();
+  if (const size_t readers = OpenReaders(); readers > 0) {
+    gate_.Open();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Store::Close: of the store \"", path_, "\" ", readers,
+        " StepReader or ChangeReader objects are still there; destroy them "
+        "first"));
+  }
+  return ShutDown();
+}
+
+// Exit does not wait for calls that it is itself part of, nor takes away what
+// readers use.
+void Store::Impl::CloseAtExit() {
+  if (gate_.InCall()) return;
+  if (gate_.Close() && OpenReaders() == 0) {
+    ShutDown().IgnoreError();
+  } else {
+    StopSweeper();
+  }
+}
+
+size_t Store::Impl::OpenReaders() const {
+  const std::lock_guard<std::mutex> lock(catalog_mutex_);
+  return readers_;
+}
+
+void Store::Impl::StopSweeper() {
   {
     const std::lock_guard<std::mutex> lock(sweeper_mutex_);
     stop_ = true;
   }
   sweeper_wakes_.notify_all();
   if (sweeper_.joinable()) sweeper_.join();
-  // Its holds speak to the sweeper when they go.
+}
+
+absl::Status Store::Impl::ShutDown() {
+  StopSweeper();
   progress_.clear();
+  absl::Status closed;
+  if (database_ != nullptr) closed = database_->Close();
+  database_.reset();
+  if (lock_ != nullptr) lock_->Release();
+  return closed;
 }
 
 absl::Status Store::Impl::OpenFolder() {
@@ -120,7 +173,7 @@ absl::Status Store::Impl::OpenDatabase() {
                      path_, *environment_,
                      {options_.directory_mode, options_.file_mode,
                       environment_->on_disk()},
-                     options_.direct_reads, bad, *lock_, options_.logger));
+                     options_.direct_reads, bad, lock_, options_.logger));
   if (none) catalog = internal::LoadCatalog(*database_);
   if (absl::IsNotFound(catalog.status())) {
     CKPTDB_RETURN_IF_ERROR(CheckRoom(internal::kRecordOverhead));
@@ -199,8 +252,10 @@ absl::Status Store::Impl::WriteDurably(rocksdb::WriteBatch* batch) {
   return absl::OkStatus();
 }
 
-void Store::Impl::Pass(absl::string_view point) const {
-  if (options_.on_point) options_.on_point(point);
+absl::Status Store::Impl::Pass(absl::string_view point) const {
+  if (!options_.on_point) return absl::OkStatus();
+  return internal::CallGuarded("StoreOptions::on_point",
+                               [&] { options_.on_point(point); });
 }
 
 std::vector<StepRecord> Store::Impl::Steps() const {
@@ -239,10 +294,13 @@ absl::StatusOr<StepRecord> Store::Impl::Latest() const {
 }
 
 // Called with catalog_mutex_ held; what it returns takes it when it goes.
-std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions) {
+std::shared_ptr<void> Store::Impl::Hold(std::vector<Version> versions,
+                                        bool by_reader) {
   holds_.insert(versions.begin(), versions.end());
-  return {nullptr, [this, versions = std::move(versions)](void*) {
+  if (by_reader) ++readers_;
+  return {nullptr, [this, by_reader, versions = std::move(versions)](void*) {
             const std::lock_guard<std::mutex> lock(catalog_mutex_);
+            if (by_reader) --readers_;
             if (LetGo(versions)) RequestSweep();
           }};
 }
@@ -277,7 +335,7 @@ absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                             Annotate(catalog_.FindStep(step), path_));
     CKPTDB_ASSIGN_OR_RETURN(chain, internal::ChainOf(catalog_, record));
-    hold = Hold(internal::VersionsOf(record));
+    hold = Hold(internal::VersionsOf(record), /*by_reader=*/true);
   }
   return StepReader::Impl::Load(database_.get(), std::move(chain),
                                 std::move(hold), loaded);
@@ -292,7 +350,7 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Store::Impl::OpenChanges(
     absl::StatusOr<ChangePlan> planned = PlanChanges(catalog_, from, to);
     CKPTDB_RETURN_IF_ERROR(Annotate(planned.status(), path_));
     plan = *std::move(planned);
-    hold = Hold(plan.versions());
+    hold = Hold(plan.versions(), /*by_reader=*/true);
   }
   return ChangeReader::Impl::Load(database_.get(), std::move(plan),
                                   std::move(hold));
@@ -411,111 +469,198 @@ UserMetadata Store::Impl::user_metadata() const {
   return catalog_.root.user_metadata;
 }
 
+namespace {
+
+// A call of the caller's: none is made once the store is closed, and nothing is
+// thrown out of it.
+template <typename Impl, typename Function>
+auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  const internal::CallGate::Call call(&impl->gate());
+  if (call.admitted()) {
+    return internal::CallGuarded(what, std::forward<Function>(function));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": the store \"", impl->path(), "\" is closed"));
+}
+
+// The same for an answer that is no status: what it is of a closed store.
+template <typename Impl, typename Function>
+auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
+                  Function&& function) -> std::invoke_result_t<Function> {
+  const internal::CallGate::Call call(&impl->gate());
+  if (!call.admitted()) return closed;
+  return std::forward<Function>(function)();
+}
+
+}  // namespace
+
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::~Store() = default;
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(
     absl::string_view path, const StoreOptions& options) {
-  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
-                          Impl::Open(path, options));
-  return std::unique_ptr<Store>(new Store(std::move(impl)));
+  return internal::CallGuarded(
+      "Store::Open", [&]() -> absl::StatusOr<std::unique_ptr<Store>> {
+        CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                                Impl::Open(path, options));
+        return std::unique_ptr<Store>(new Store(std::move(impl)));
+      });
 }
+
+absl::Status Store::Close() { return impl_->Close(); }
 
 const std::string& Store::path() const { return impl_->path(); }
 const std::string& Store::uuid() const { return impl_->uuid(); }
-std::vector<std::string> Store::BadFiles() const { return impl_->BadFiles(); }
+std::vector<std::string> Store::BadFiles() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
+}
 
 absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
-  return impl_->Begin(spec, /*sync=*/true);
+  return EnterStore(impl_.get(), "Store::Begin",
+                    [&] { return impl_->Begin(spec, /*sync=*/true); });
 }
+
 absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  return impl_->Publish(version, ranks, spec);
+  return EnterStore(impl_.get(), "Store::Publish",
+                    [&] { return impl_->Publish(version, ranks, spec); });
 }
+
 absl::Status Store::Abandon(const Version& version) {
-  return impl_->Abandon(version);
+  return EnterStore(impl_.get(), "Store::Abandon",
+                    [&] { return impl_->Abandon(version); });
 }
+
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
                                        const RankState& state,
                                        const PublishSpec& publish,
                                        const StageOptions& stage) {
-  return impl_->Save(spec, state, publish, stage);
+  return EnterStore(impl_.get(), "Store::Save",
+                    [&] { return impl_->Save(spec, state, publish, stage); });
 }
 
-std::vector<StepRecord> Store::Steps() const { return impl_->Steps(); }
+std::vector<StepRecord> Store::Steps() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->Steps(); });
+}
 void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
-  impl_->VisitSteps(visit);
+  const internal::CallGate::Call call(&impl_->gate());
+  if (call.admitted()) impl_->VisitSteps(visit);
 }
 bool Store::VisitStep(int64_t step,
                       absl::FunctionRef<void(const StepRecord&)> visit) const {
-  return impl_->VisitStep(step, visit);
+  return EnterStoreOr(impl_.get(), false,
+                      [&] { return impl_->VisitStep(step, visit); });
 }
 StepChanges Store::ChangedSteps(uint64_t since) const {
-  return impl_->ChangedSteps(since);
+  return EnterStoreOr(impl_.get(), {},
+                      [&] { return impl_->ChangedSteps(since); });
 }
 absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
-  return impl_->FindStep(step);
+  return EnterStore(impl_.get(), "Store::FindStep",
+                    [&] { return impl_->FindStep(step); });
 }
-absl::StatusOr<StepRecord> Store::Latest() const { return impl_->Latest(); }
+
+absl::StatusOr<StepRecord> Store::Latest() const {
+  return EnterStore(impl_.get(), "Store::Latest",
+                    [&] { return impl_->Latest(); });
+}
+
 absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
     int64_t step) const {
-  return impl_->OpenStep(step);
+  return EnterStore(impl_.get(), "Store::OpenStep",
+                    [&] { return impl_->OpenStep(step); });
 }
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
     const Version& from, int64_t to) const {
-  return impl_->OpenChanges(from, to);
+  return EnterStore(impl_.get(), "Store::OpenChanges",
+                    [&] { return impl_->OpenChanges(from, to); });
 }
 
 absl::StatusOr<FoldResult> Store::Fold(int64_t step,
                                        const FoldOptions& options) {
-  return impl_->Fold(step, options);
+  return EnterStore(impl_.get(), "Store::Fold",
+                    [&] { return impl_->Fold(step, options); });
 }
 
-absl::Status Store::Delete(int64_t step) { return impl_->Delete(step); }
+absl::Status Store::Delete(int64_t step) {
+  return EnterStore(impl_.get(), "Store::Delete",
+                    [&] { return impl_->Delete(step); });
+}
 absl::Status Store::Pin(int64_t step) {
-  return impl_->SetFlag(step, &StepRecord::pinned, true);
+  return EnterStore(impl_.get(), "Store::Pin", [&] {
+    return impl_->SetFlag(step, &StepRecord::pinned, true);
+  });
 }
 absl::Status Store::Unpin(int64_t step) {
   // A pinned step is freed by two calls.
-  return impl_->SetFlag(step, &StepRecord::pinned, false, Impl::Spare::kUse);
+  return EnterStore(impl_.get(), "Store::Unpin", [&] {
+    return impl_->SetFlag(step, &StepRecord::pinned, false, Impl::Spare::kUse);
+  });
 }
 absl::Status Store::Quarantine(int64_t step) {
-  return impl_->SetFlag(step, &StepRecord::quarantined, true);
+  return EnterStore(impl_.get(), "Store::Quarantine", [&] {
+    return impl_->SetFlag(step, &StepRecord::quarantined, true);
+  });
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
-  return impl_->SetFlag(step, &StepRecord::ephemeral, ephemeral);
+  return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
+    return impl_->SetFlag(step, &StepRecord::ephemeral, ephemeral);
+  });
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
-  return impl_->AddMetrics(step, metrics);
+  return EnterStore(impl_.get(), "Store::AddMetrics",
+                    [&] { return impl_->AddMetrics(step, metrics); });
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
-  return impl_->SetUserMetadata(metadata);
+  return EnterStore(impl_.get(), "Store::SetUserMetadata",
+                    [&] { return impl_->SetUserMetadata(metadata); });
 }
-UserMetadata Store::user_metadata() const { return impl_->user_metadata(); }
+UserMetadata Store::user_metadata() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->user_metadata(); });
+}
 
 absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
                                    absl::string_view group,
                                    absl::Span<const EvaluationPart> ranks) {
-  return impl_->SaveEvaluation(step, evaluation, group, ranks);
+  return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
+    return impl_->SaveEvaluation(step, evaluation, group, ranks);
+  });
 }
 absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
-  return impl_->FindEvaluation(step, evaluation, rank);
+  return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
+    return impl_->FindEvaluation(step, evaluation, rank);
+  });
 }
 absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
     int64_t step) const {
-  return impl_->ListEvaluations(step);
+  return EnterStore(impl_.get(), "Store::ListEvaluations",
+                    [&] { return impl_->ListEvaluations(step); });
 }
 absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
-  return impl_->DeleteEvaluations(steps);
+  return EnterStore(impl_.get(), "Store::DeleteEvaluations",
+                    [&] { return impl_->DeleteEvaluations(steps); });
 }
 
-absl::StatusOr<SweepResult> Store::Sweep() { return impl_->Sweep(); }
-absl::Status Store::sweep_status() const { return impl_->sweep_status(); }
-std::vector<UnsweptEntry> Store::unswept() const { return impl_->unswept(); }
-absl::StatusOr<Usage> Store::GetUsage() const { return impl_->GetUsage(); }
+absl::StatusOr<SweepResult> Store::Sweep() {
+  return EnterStore(impl_.get(), "Store::Sweep",
+                    [&] { return impl_->Sweep(); });
+}
+absl::Status Store::sweep_status() const {
+  return EnterStore(impl_.get(), "Store::sweep_status",
+                    [&] { return impl_->sweep_status(); });
+}
+std::vector<UnsweptEntry> Store::unswept() const {
+  if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};
+  return impl_->unswept();
+}
+absl::StatusOr<Usage> Store::GetUsage() const {
+  return EnterStore(impl_.get(), "Store::GetUsage",
+                    [&] { return impl_->GetUsage(); });
+}
 
 }  // namespace ckptdb

@@ -110,11 +110,26 @@ class Store {
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
-  // Waits for the sweep in progress, and closes. Saves that were not published
-  // are swept when the store is opened next.
+  // As Close; what fails is lost. No call may be under way, and no reader be
+  // left.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
+
+  // Waits for the calls and the sweep in progress, and lets go of the store:
+  // when it returns another owner, of this process too, can open it. Saves that
+  // were not published are swept when the store is opened next. Returns what
+  // closing met; all that was acknowledged is durable whatever that is.
+  // FailedPrecondition, and nothing is closed, while a StepReader or
+  // ChangeReader of this store is there, or from within a hook that the store
+  // has called. OK when it is closed already.
+  //
+  // Of a closed store every call is FailedPrecondition, lists are empty, and
+  // path() and uuid() are what they were. A store that is open when exit() is
+  // called is closed then, so that one in a global variable, or one that is
+  // never destroyed, ends in order; a store with readers left stops its
+  // threads.
+  absl::Status Close();
 
   // Absolute, and without links.
   const std::string& path() const;

@@ -20,9 +20,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/borrowed.h"
+#include "ckptdb/db/call_gate.h"
 #include "ckptdb/db/catalog.h"
 #include "ckptdb/db/database.h"
 #include "ckptdb/db/environment.h"
+#include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/fold_parts.h"
 #include "ckptdb/db/owner_lock.h"
 #include "ckptdb/db/spare_space.h"
@@ -52,6 +54,10 @@ class Store::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
       absl::string_view path, const StoreOptions& options);
   ~Impl();
+
+  // Of the caller's calls, each of which goes through it.
+  internal::CallGate& gate() { return gate_; }
+  absl::Status Close();
 
   const std::string& path() const { return path_; }
   std::vector<std::string> BadFiles() const {
@@ -176,6 +182,11 @@ class Store::Impl {
       internal::BadTables* bad) const;
   absl::Status OpenDatabase();
   absl::Status WhyNotOpen(const absl::Status& status) const;
+  // With the gate closed. Nothing but the destructor may follow.
+  absl::Status ShutDown();
+  void CloseAtExit();
+  void StopSweeper();
+  size_t OpenReaders() const;
   absl::Status NewRoot();
   absl::Status WriteRoot(const RootRecord& root);
   // ResourceExhausted unless `needed` bytes are free.
@@ -186,10 +197,12 @@ class Store::Impl {
   void SetSpareAside() const;
   // Changes of records, durable on return, also if the log is damaged later.
   absl::Status WriteDurably(rocksdb::WriteBatch* batch);
-  void Pass(absl::string_view point) const;
+  // Internal when the hook throws.
+  absl::Status Pass(absl::string_view point) const;
 
   // Keeps these versions from the sweep until the result is gone.
-  std::shared_ptr<void> Hold(std::vector<Version> versions);
+  std::shared_ptr<void> Hold(std::vector<Version> versions,
+                             bool by_reader = false);
   bool LetGo(const std::vector<Version>& versions);
   absl::StatusOr<HeldStep> HoldStep(int64_t step);
   absl::Status Retire(const StepRecord& record, rocksdb::WriteBatch* batch);
@@ -277,7 +290,7 @@ class Store::Impl {
   const StoreOptions options_;
   const std::shared_ptr<Environment> environment_;
   const internal::SpareSpace spare_;
-  std::unique_ptr<internal::OwnerLock> lock_;
+  std::shared_ptr<internal::OwnerLock> lock_;
   std::unique_ptr<internal::Database> database_;
   std::string uuid_;
 
@@ -287,6 +300,7 @@ class Store::Impl {
   mutable std::mutex catalog_mutex_;
   internal::Catalog catalog_;
   std::multiset<Version> holds_;
+  size_t readers_ = 0;  // StepReaders and ChangeReaders that have some
   std::map<uint32_t, Progress> progress_;  // goes before holds_, it has some
   std::map<Version, std::vector<internal::BorrowedItem>> borrowed_;
   std::map<Version, std::shared_ptr<const TableRuns>> runs_;
@@ -308,6 +322,9 @@ class Store::Impl {
   absl::Status sweep_status_;
   std::vector<UnsweptEntry> unswept_;  // of the last sweep
   std::thread sweeper_;
+
+  internal::CallGate gate_;
+  std::unique_ptr<internal::ExitTask> exit_task_;
 };
 
 }  // namespace ckptdb

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
@@ -82,8 +83,13 @@ void Store::Impl::SweepInBackground() {
     if (stop_) return;
     sweep_requested_ = false;
     lock.unlock();
-    absl::Status status = SweepOnce(/*thorough=*/false).status();
-    if (options_.background_fold) status.Update(FoldNewest());
+    absl::Status status = internal::CallGuarded("the background sweep", [&] {
+      return SweepOnce(/*thorough=*/false).status();
+    });
+    if (options_.background_fold) {
+      status.Update(internal::CallGuarded("the background fold",
+                                          [&] { return FoldNewest(); }));
+    }
     lock.lock();
     sweep_status_ = status;
   }
@@ -110,13 +116,13 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   const std::lock_guard<std::mutex> sweep(sweep_mutex_);
   CKPTDB_RETURN_IF_ERROR(database_->status());
   CKPTDB_ASSIGN_OR_RETURN(Garbage garbage, Mark());
-  Pass(point::kSweepMarked);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kSweepMarked));
   std::map<Version, uint64_t> before = internal::BulkBytes(*database_);
   CKPTDB_RETURN_IF_ERROR(Free(garbage));
   CleanStaging(&garbage.unswept);
   CleanTemporaries("", IsTemporaryNote, &garbage.unswept);
   CleanTemporaries("db", IsTemporaryOptions, &garbage.unswept);
-  Pass(point::kSweepFreed);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kSweepFreed));
   SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Forget(garbage));
   if (thorough && !garbage.versions.empty()) {
@@ -124,7 +130,7 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   }
   SetSpareAside();
   CKPTDB_RETURN_IF_ERROR(database_->ResumeCompactions());
-  Pass(point::kSweepDone);
+  CKPTDB_RETURN_IF_ERROR(Pass(point::kSweepDone));
   {
     const std::lock_guard<std::mutex> lock(sweeper_mutex_);
     leased_garbage_ = garbage.leased;

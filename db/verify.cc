@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/chunk_reader.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/run_cursor.h"
@@ -74,11 +75,12 @@ class Verifier {
     std::string hashes;  // of the pages seen, as bytes
   };
 
-  void Advance(uint64_t bytes) {
-    if (!progress_) return;
+  absl::Status Advance(uint64_t bytes) {
+    if (!progress_) return absl::OkStatus();
     const std::lock_guard<std::mutex> lock(mutex_);
     done_bytes_ += bytes;
-    progress_(done_bytes_, all_bytes_);
+    return CallGuarded("the Progress of Verify",
+                       [&] { progress_(done_bytes_, all_bytes_); });
   }
 
   absl::Status CheckChunks(const Task& task) {
@@ -91,8 +93,7 @@ class Verifier {
                   [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
                     raw.resize(ChunkRawBytes(item, chunk));
                     CKPTDB_RETURN_IF_ERROR(cursor->Read(chunk, raw.data()));
-                    Advance(raw.size());
-                    return absl::OkStatus();
+                    return Advance(raw.size());
                   });
     CKPTDB_RETURN_IF_ERROR(all_read);
     const uint64_t digest =
@@ -121,7 +122,7 @@ class Verifier {
       const uint64_t hash = stream.raw_hash();
       task->hashes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
       rows += stream.rows();
-      Advance(stream.raw().size());
+      CKPTDB_RETURN_IF_ERROR(Advance(stream.raw().size()));
     }
     return CheckRows(*task, rows);
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/status.h"
 
@@ -28,11 +29,12 @@ absl::Status ChangeFeed::Join() {
 ChangeFeed::~ChangeFeed() {
   for (size_t t = 0; t < consumers_.size(); ++t) {
     if (!consumers_[t].has_value()) continue;
-    // Only an unknown consumer fails, and these are known.
-    model_.tables()[t]
-        .state->tracker()
-        ->RemoveConsumer(*consumers_[t])
-        .IgnoreError();
+    // Only an unknown consumer fails, and these are known. A table that throws
+    // keeps it.
+    CallGuarded("TableState::tracker", [&] {
+      return model_.tables()[t].state->tracker()->RemoveConsumer(
+          *consumers_[t]);
+    }).IgnoreError();
   }
 }
 

@@ -1,11 +1,14 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 
-#include <cstdio>
+#include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/store_path.h"
+#include "ckptdb/manager/guarded_coordinator.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/manager/policy_checks.h"
@@ -91,10 +94,16 @@ CheckpointManager::Impl::Impl(ManagerOptions options, ModelState* model,
       arena_(options_.arena_bytes),
       retirement_(options_.retention) {}
 
-CheckpointManager::Impl::~Impl() { Settle(); }
+CheckpointManager::Impl::~Impl() {
+  exit_task_.reset();
+  Settle();
+}
 
 absl::Status CheckpointManager::Impl::Open() {
   absl::Status status = CheckOptions(options_);
+  if (model_ == nullptr) {
+    status.Update(absl::InvalidArgumentError("the model is null"));
+  }
   if (status.ok()) {
     auto shardings =
         internal::ResolveShardings(*model_, options_.sharding, world_size());
@@ -104,22 +113,19 @@ absl::Status CheckpointManager::Impl::Open() {
   if (status.ok() && is_owner() && !options_.statistics_path.empty()) {
     status = internal::CheckStatisticsPath(options_.statistics_path);
   }
-  if (status.ok() && read_only()) {
-    absl::StatusOr<std::unique_ptr<Reader>> reader =
-        Reader::Open(options_.path, HowToRead());
-    status = reader.status();
-    if (reader.ok()) reader_ = *std::move(reader);
-  } else if (status.ok() && is_owner()) {
-    status = OpenStore();
-  }
-  if (status.ok() && options_.deltas) {
-    feed_ = std::make_unique<internal::ChangeFeed>(*model_);
-    status = feed_->Join();
+  if (status.ok()) {
+    status = internal::CallGuarded("opening a manager",
+                                   [this] { return OpenParts(); });
   }
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_.get(), "open", status, options_.deadline));
   CKPTDB_RETURN_IF_ERROR(AgreeOnShardings());
   CKPTDB_ASSIGN_OR_RETURN(background_ranks_, ranks_->Duplicate());
+  // After the store's, whose task is done after it.
+  if (!read_only()) {
+    exit_task_ = std::make_unique<internal::ExitTask>([this] { WaitAtExit(); });
+  }
+  NoteTrainingThread();
   evaluation_ = std::make_unique<EvaluationState>(
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
@@ -140,6 +146,18 @@ absl::Status CheckpointManager::Impl::AgreeOnShardings() {
                      rank, " ", (*all)[rank])));
   }
   return Agree(ranks_.get(), "shardings", status, options_.deadline);
+}
+
+// What this rank has to open for itself.
+absl::Status CheckpointManager::Impl::OpenParts() {
+  if (read_only()) {
+    CKPTDB_ASSIGN_OR_RETURN(reader_, Reader::Open(options_.path, HowToRead()));
+  } else if (is_owner()) {
+    CKPTDB_RETURN_IF_ERROR(OpenStore());
+  }
+  if (!options_.deltas) return absl::OkStatus();
+  feed_ = std::make_unique<internal::ChangeFeed>(*model_);
+  return feed_->Join();
 }
 
 ReaderOptions CheckpointManager::Impl::HowToRead() const {
@@ -167,14 +185,6 @@ absl::Status CheckpointManager::Impl::OpenStore() {
   return absl::OkStatus();
 }
 
-void CheckpointManager::Impl::Warn(const std::string& warning) const {
-  if (options_.on_warning) {
-    options_.on_warning(warning);
-  } else {
-    std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());
-  }
-}
-
 void CheckpointManager::Impl::WarnOfSweeps() {
   if (store_ == nullptr) return;
   const absl::Status status = store_->sweep_status();
@@ -199,25 +209,56 @@ int64_t CheckpointManager::Impl::NowMicros() const {
                              : absl::ToUnixMicros(absl::Now());
 }
 
+namespace {
+
+// A call of the caller's that any thread may make: none is made once the
+// manager is closed, and nothing is thrown out of it.
+template <typename Impl, typename Function>
+auto LookAtManager(Impl* impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  const internal::CallGate::Call call(&impl->gate());
+  if (!call.admitted()) return impl->ClosedError(what);
+  return internal::CallGuarded(what, std::forward<Function>(function));
+}
+
+// One of the training thread: nor is it made for code that the manager calls.
+template <typename Impl, typename Function>
+auto EnterManager(Impl* impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  if (impl->gate().InCall()) return impl->ReentryError(what);
+  const std::lock_guard<std::mutex> training(impl->training_mutex());
+  impl->NoteTrainingThread();
+  return LookAtManager(impl, what, std::forward<Function>(function));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(
     const ManagerOptions& options, ModelState* model,
     std::unique_ptr<Coordinator> ranks) {
-  auto impl = std::make_unique<Impl>(options, model, std::move(ranks));
-  CKPTDB_RETURN_IF_ERROR(impl->Open());
-  return std::unique_ptr<CheckpointManager>(
-      new CheckpointManager(std::move(impl)));
+  using Opened = absl::StatusOr<std::unique_ptr<CheckpointManager>>;
+  return internal::CallGuarded("CheckpointManager::Open", [&]() -> Opened {
+    CKPTDB_ASSIGN_OR_RETURN(ranks,
+                            internal::GuardCoordinator(std::move(ranks)));
+    auto impl = std::make_unique<Impl>(options, model, std::move(ranks));
+    CKPTDB_RETURN_IF_ERROR(impl->Open());
+    return std::unique_ptr<CheckpointManager>(
+        new CheckpointManager(std::move(impl)));
+  });
 }
 
 CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 CheckpointManager::~CheckpointManager() = default;
 
-absl::Status CheckpointManager::Close() { return impl_->WaitUntilFinished(); }
+absl::Status CheckpointManager::Close() { return impl_->Close(); }
 absl::Status CheckpointManager::StartTraining() {
-  return impl_->StartTraining();
+  return EnterManager(impl_.get(), "StartTraining",
+                      [&] { return impl_->StartTraining(); });
 }
 absl::Status CheckpointManager::FinishTraining() {
-  return impl_->FinishTraining();
+  return EnterManager(impl_.get(), "FinishTraining",
+                      [&] { return impl_->FinishTraining(); });
 }
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
 absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
@@ -225,26 +266,34 @@ absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
 }
 absl::StatusOr<StepOutcome> CheckpointManager::StepTo(int64_t step,
                                                       const Metrics& metrics) {
-  if (impl_->read_only()) return impl_->CountStep(step);
-  return impl_->StepTo(step, metrics);
+  return EnterManager(impl_.get(), "Step", [&] {
+    return impl_->read_only() ? impl_->CountStep(step)
+                              : impl_->StepTo(step, metrics);
+  });
 }
 absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {
-  if (impl_->read_only()) return impl_->ReadOnlyError("Save");
-  if (!impl_->saving()) return impl_->SavingOffError();
-  return impl_->Save(request);
+  using Saved = absl::StatusOr<PendingSave>;
+  return EnterManager(impl_.get(), "Save", [&]() -> Saved {
+    if (impl_->read_only()) return impl_->ReadOnlyError("Save");
+    if (!impl_->saving()) return impl_->SavingOffError();
+    return impl_->Save(request);
+  });
 }
 absl::StatusOr<RestoreReport> CheckpointManager::Restore(
     const RestoreRequest& request) {
-  return impl_->Restore(request);
+  return EnterManager(impl_.get(), "Restore",
+                      [&] { return impl_->Restore(request); });
 }
 absl::StatusOr<RestoreReport> CheckpointManager::WaitForStep(
     absl::Duration timeout) {
-  return impl_->WaitForStep(timeout);
+  return EnterManager(impl_.get(), "WaitForStep",
+                      [&] { return impl_->WaitForStep(timeout); });
 }
 absl::StatusOr<LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
-  return impl_->Load(rules, dry_run);
+  return EnterManager(impl_.get(), "Load",
+                      [&] { return impl_->Load(rules, dry_run); });
 }
 bool CheckpointManager::IsSavingInProgress() const {
   return impl_->IsSavingInProgress();
@@ -258,15 +307,22 @@ absl::Status CheckpointManager::WaitUntilFinished() {
   return impl_->WaitUntilFinished();
 }
 absl::StatusOr<StepStory> CheckpointManager::Explain(int64_t step) const {
-  if (impl_->read_only()) return impl_->ReadOnlyError("Explain");
-  return impl_->Explain(step);
+  return LookAtManager(impl_.get(), "Explain",
+                       [&]() -> absl::StatusOr<StepStory> {
+                         if (impl_->read_only())
+                           return impl_->ReadOnlyError("Explain");
+                         return impl_->Explain(step);
+                       });
 }
 absl::Status CheckpointManager::Delete(int64_t step) {
-  if (impl_->read_only()) return impl_->ReadOnlyError("Delete");
-  return impl_->Delete(step);
+  return EnterManager(impl_.get(), "Delete", [&] {
+    return impl_->read_only() ? impl_->ReadOnlyError("Delete")
+                              : impl_->Delete(step);
+  });
 }
 absl::StatusOr<StepRecord> CheckpointManager::BestStep() {
-  return impl_->BestStep();
+  return LookAtManager(impl_.get(), "BestStep",
+                       [&] { return impl_->BestStep(); });
 }
 EvaluationState* CheckpointManager::evaluation() { return impl_->evaluation(); }
 Store* CheckpointManager::store() { return impl_->store(); }

@@ -41,8 +41,28 @@
 //     evaluate(report.version.step);
 //   }
 //
-// Not thread-safe, but for what says so. Callbacks come from a thread of the
-// manager's.
+// Threads. One thread at a time makes the calls that train: the training
+// thread is the one that made the last of Open, StartTraining, FinishTraining,
+// Step, StepTo, Save, Restore, WaitForStep, Load, Delete and Close. What says
+// so is thread-safe, and may be called beside them, as may the Store and the
+// Reader. Destroy the manager when no call is under way.
+//
+// Callbacks come from a thread of the manager's, or from the training thread.
+// Code that the manager calls, callbacks, policies and the model's alike, must
+// not make a call of the training thread's or wait for the end of a save:
+// that is FailedPrecondition. What such code throws is an error, Internal with
+// its words: of a save the one that fails for it, of a restore its own. What a
+// callback (on_saved, on_restored, on_deleted, on_warning) throws changes
+// nothing of what was done, and is told by the next call of the training
+// thread, on all ranks.
+//
+// Who is told of a save that fails in the background, beyond what is tolerated:
+// 1. The training thread, once, by the first of its calls that takes note of
+//    it: Step, StepTo, Save, StartTraining, FinishTraining, Restore, Load and
+//    Close, and WaitUntilFinished and CheckForErrors when it makes them.
+// 2. Every other thread that waited for that save in WaitUntilFinished.
+// 3. Every other thread that calls WaitUntilFinished or CheckForErrors between
+//    the end of the save and 1. That takes nothing from the training thread.
 #ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 #define CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 
@@ -274,17 +294,29 @@ struct StepStory {
 class CheckpointManager {
  public:
   // `model` outlives the manager, and all of it is registered. InvalidArgument
-  // for options that cannot be, on all ranks.
+  // for options that cannot be, on all ranks, and for a null model or
+  // coordinator.
   static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(
       const ManagerOptions& options, ModelState* model,
       std::unique_ptr<Coordinator> ranks = SingleProcess());
 
-  // As Close; what fails is lost.
+  // As Close; what fails is lost. A save in progress when exit() is called is
+  // waited for, one of several ranks for a minute at most, so that a manager in
+  // a global variable, or one that is never destroyed, ends in order.
   ~CheckpointManager();
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  // Waits for the save in progress, and raises its error. No call may follow.
+  // Waits for the save in progress, and lets go of the store, which can be
+  // opened again at once, and of the trackers of the tables. Returns the error
+  // of that save, or else what closing met. Each rank closes for itself, and
+  // waits for none but in its own save. FailedPrecondition, and the manager
+  // stays open, while a StepReader or ChangeReader of store() is there.
+  //
+  // Then calls are FailedPrecondition, those of evaluation() too, no save is in
+  // progress, store() and reader() are null, and Close is OK. A Store that
+  // store() gave before is a closed one for as long as the manager is there; a
+  // Reader that reader() gave is gone.
   absl::Status Close();
 
   // To be called before the first step, and after restores: saves the step that
@@ -296,6 +328,7 @@ class CheckpointManager {
   absl::Status FinishTraining();
 
   // Steps trained: 0, or the step restored, and one more for each Step.
+  // Thread-safe.
   int64_t global_step() const;
 
   // A step was trained: decides whether it is saved, and begins the save. An
@@ -337,21 +370,26 @@ class CheckpointManager {
   void SetPreempted();
   bool preempted() const;
 
-  // Of this rank alone, too.
+  // Of this rank alone, and thread-safe, too.
+  //
+  // Whether a save has begun that is neither committed nor failed.
   bool IsSavingInProgress() const;
-  // Raises the error of the last save in the background if it was not raised
-  // yet.
+  // The error that is to be told, if there is one: see above.
   absl::Status CheckForErrors();
+  // The same after the end of the save that is in progress now, if one is, its
+  // callbacks included. Other threads than the training's are told of that
+  // save alone.
   absl::Status WaitUntilFinished();
 
-  // On the owner. NotFound for a step that this manager knows nothing of;
-  // FailedPrecondition for a manager that is read-only and decides nothing.
+  // On the owner, and thread-safe. NotFound for a step that this manager knows
+  // nothing of; FailedPrecondition for a manager that is read-only and decides
+  // nothing.
   absl::StatusOr<StepStory> Explain(int64_t step) const;
 
   // The step that is best by ManagerOptions::best, of those in the store now;
   // nothing is restored. On the owner, and on any rank of a manager that is
-  // read-only. NotFound when no step has the metric, FailedPrecondition when
-  // it was not said which is best.
+  // read-only. Thread-safe. NotFound when no step has the metric,
+  // FailedPrecondition when it was not said which is best.
   absl::StatusOr<StepRecord> BestStep();
 
   // Removes a step by hand, for good, and tells on_deleted and Explain: a step
@@ -365,9 +403,10 @@ class CheckpointManager {
   // all ranks, and never beside one of the manager's.
   EvaluationState* evaluation();
 
-  // The owner's; null on other ranks, and when the manager is read-only.
+  // The owner's; null on other ranks, when the manager is read-only, and after
+  // Close.
   Store* store();
-  // Of a read-only manager, on all ranks; else null.
+  // Of a read-only manager, on all ranks, until Close; else null.
   Reader* reader();
 
  private:

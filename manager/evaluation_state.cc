@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/manager/messages.h"
 #include "ckptdb/manager/status_bytes.h"
 #include "ckptdb/schema/annotate.h"
@@ -79,7 +80,21 @@ absl::StatusOr<SavedObject*> EvaluationState::FindGroup(
                    groups_.size(), ": ", absl::StrJoin(groups_, ", ", print)));
 }
 
+void EvaluationState::Close() {
+  closed_ = true;
+  store_.store = nullptr;
+  store_.reader = nullptr;
+}
+
+absl::Status EvaluationState::CheckOpen() const {
+  if (!closed_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the manager of store \"", store_.path,
+                   "\" is closed: no evaluation can be saved or loaded"));
+}
+
 absl::Status EvaluationState::CheckWritable() const {
+  CKPTDB_RETURN_IF_ERROR(CheckOpen());
   if (store_.reader == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("store \"", store_.path,
@@ -106,7 +121,9 @@ absl::StatusOr<EvaluationPart> EvaluationState::Dump(const EvaluationName& name,
 absl::Status EvaluationState::Save(const EvaluationName& name, IoState* loader,
                                    uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
-  const absl::StatusOr<EvaluationPart> own = Dump(name, loader, processed);
+  const absl::StatusOr<EvaluationPart> own =
+      internal::CallGuarded("saving meters and loader",
+                            [&] { return Dump(name, loader, processed); });
   StagedPart message;
   message.status = own.status();
   if (own.ok()) message.staged = internal::Encode(*own);
@@ -176,6 +193,7 @@ absl::Status EvaluationState::CheckFound(const EvaluationName& name,
 
 absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
                                                IoState* loader) {
+  CKPTDB_RETURN_IF_ERROR(CheckOpen());
   absl::Status status = CheckLoader(name, loader);
   const absl::StatusOr<SavedObject*> meters = FindGroup(name.group);
   status.Update(meters.status());
@@ -196,10 +214,15 @@ absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
   CKPTDB_RETURN_IF_ERROR(internal::Decode(message.staged, &parts));
   if (parts.empty()) return 0;
   const EvaluationPart& part = parts[ranks_->rank()];
-  status = internal::Annotate((*meters)->Load(part.meters),
-                              absl::StrCat("meters of \"", name.group, "\""));
+  status = internal::Annotate(
+      internal::CallGuarded("SavedObject::Load",
+                            [&] { return (*meters)->Load(part.meters); }),
+      absl::StrCat("meters of \"", name.group, "\""));
   if (status.ok()) {
-    status = internal::Annotate(loader->Load(part.loader), "the loader");
+    status = internal::Annotate(
+        internal::CallGuarded("IoState::Load",
+                              [&] { return loader->Load(part.loader); }),
+        "the loader");
   }
   CKPTDB_RETURN_IF_ERROR(Agree(ranks_, TagOf("load", name), status, deadline_));
   return part.processed;

@@ -85,6 +85,10 @@ class EvaluationState {
   absl::Status Cleanup(int64_t step);
   absl::Status CleanupAll(std::optional<int64_t> except = std::nullopt);
 
+  // Lets go of the store: calls that need it are FailedPrecondition from then
+  // on. CheckpointManager::Close does it.
+  void Close();
+
  private:
   absl::StatusOr<SavedObject*> FindGroup(const std::string& group) const;
   absl::StatusOr<EvaluationPart> Dump(const EvaluationName& name,
@@ -98,9 +102,11 @@ class EvaluationState {
   absl::Status CheckFound(const EvaluationName& name,
                           const EvaluationRecord& found) const;
   absl::Status Remove(absl::string_view tag, const std::vector<int64_t>& steps);
+  absl::Status CheckOpen() const;
   absl::Status CheckWritable() const;
 
-  const EvaluationStore store_;
+  EvaluationStore store_;
+  bool closed_ = false;
   Coordinator* const ranks_;
   const absl::Duration deadline_;
   std::map<std::string, SavedObject*> groups_;

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/manager/load_cast.h"
 #include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/schema/annotate.h"
@@ -440,7 +441,9 @@ absl::Status LoadPlan::CheckAll() const {
 absl::Status LoadPlan::Run() const {
   for (const PlannedItem& planned : items_) {
     if (planned.load == nullptr) continue;
-    CKPTDB_RETURN_IF_ERROR(planned.load());
+    const std::string what = absl::StrCat("loading ", planned.item.category,
+                                          " \"", planned.item.name, "\"");
+    CKPTDB_RETURN_IF_ERROR(CallGuarded(what, planned.load));
   }
   return absl::OkStatus();
 }

@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/model_sharding.h"
+#include "ckptdb/manager/status_bytes.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -19,7 +22,7 @@ using internal::Announcement;
 absl::Status CheckpointManager::Impl::CheckAfterLast(int64_t step) const {
   if (step > global_step_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "step ", step, " is not after step ", global_step_, ", the last one"));
+      "step ", step, " is not after step ", global_step(), ", the last one"));
 }
 
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
@@ -53,13 +56,16 @@ absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   Settle();  // it may be about to retire the same step
   CKPTDB_RETURN_IF_ERROR(store_->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
-  if (options_.on_deleted) options_.on_deleted(step);
+  if (options_.on_deleted) {
+    NoteCallback(internal::CallGuarded("ManagerOptions::on_deleted",
+                                       [&] { options_.on_deleted(step); }));
+  }
   return absl::OkStatus();
 }
 
 absl::Status CheckpointManager::Impl::SavingOffError() const {
   return absl::FailedPreconditionError(
-      absl::StrCat("Save: step ", global_step_, " of store \"", options_.path,
+      absl::StrCat("Save: step ", global_step(), " of store \"", options_.path,
                    "\" is not saved: ", kSavingOff));
 }
 
@@ -76,7 +82,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!saving()) return absl::OkStatus();
-  absl::Status status = WaitUntilFinished();
+  absl::Status status = SettleAndTell();
   if (global_step_ == 0 || IsSaved(global_step_)) return status;
   SaveRequest request;
   request.why = "the training ends with it";
@@ -84,21 +90,32 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   status.Update(save.status());
   // Here no failure is tolerated.
   if (save.ok()) status.Update(save->WaitCommitted().status());
-  status.Update(WaitUntilFinished());
+  status.Update(SettleAndTell());
   return status;
 }
 
-// Whether any rank is; the owner learns of it.
-absl::Status CheckpointManager::Impl::GatherPreempted() {
-  if (world_size() == 1) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::vector<std::string> flags,
-      ranks_->Gather(absl::StrCat("preempted at step ", global_step_),
-                     preempted_ ? "1" : "", options_.deadline));
-  for (const std::string& flag : flags) {
-    if (!flag.empty()) preempted_ = true;
+// Whether any rank is preempted, and what the callbacks of any have thrown; the
+// owner learns of it.
+absl::Status CheckpointManager::Impl::GatherNotices() {
+  if (world_size() == 1) return TakeCallbackError();
+  const absl::Status own = TakeCallbackError();
+  const auto notices = ranks_->Gather(
+      absl::StrCat("notices at step ", global_step()),
+      absl::StrCat(preempted_ ? "1" : "0", internal::EncodeStatus(own)),
+      options_.deadline);
+  if (!notices.ok()) {
+    NoteCallback(own);  // nobody was told
+    return notices.status();
   }
-  return absl::OkStatus();
+  absl::Status thrown;
+  for (size_t rank = 0; rank < notices->size(); ++rank) {
+    const absl::string_view notice = (*notices)[rank];
+    if (!notice.empty() && notice[0] == '1') preempted_ = true;
+    if (notice.size() < 2) continue;
+    thrown.Update(internal::Annotate(internal::DecodeStatus(notice.substr(1)),
+                                     absl::StrCat("rank ", rank)));
+  }
+  return thrown;
 }
 
 // The owner's announcement, to all ranks and through all of them.
@@ -107,12 +124,12 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
   called_ = Clock::now();
   waited_micros_.reset();
   Announcement own;
-  own.error = GatherPreempted();
+  own.error = GatherNotices();
   if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
   // Nobody else is to be told.
   if (world_size() == 1) return Follow(std::move(own), request);
   const absl::StatusOr<std::string> bytes =
-      ranks_->Broadcast(absl::StrCat("step ", global_step_), Encode(own),
+      ranks_->Broadcast(absl::StrCat("step ", global_step()), Encode(own),
                         AfterGather(*ranks_, options_.deadline));
   if (!bytes.ok()) {
     if (own.decision.kind != SaveKind::kNone) {
@@ -126,34 +143,49 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
   return Follow(std::move(announced), request);
 }
 
-// On the owner.
+// On the owner. Policies of the trainer's are called here.
 Announcement CheckpointManager::Impl::Announce(
     std::optional<SaveDecision> wanted, const SaveRequest& request) {
   Announcement announced;
   announced.step = global_step_;
   announced.preempted = preempted_;
+  announced.error.Update(internal::CallGuarded("deciding on a save", [&] {
+    return DecideAndBegin(std::move(wanted), request, &announced);
+  }));
+  NoteDecision(announced);
+  if (!announced.error.ok()) {
+    announced.decision.kind = SaveKind::kNone;
+    if (announced.version.attempt != 0) {
+      store_->Abandon(announced.version).IgnoreError();
+    }
+  }
+  return announced;
+}
+
+absl::Status CheckpointManager::Impl::DecideAndBegin(
+    std::optional<SaveDecision> wanted, const SaveRequest& request,
+    Announcement* announced) {
   bool busy = IsSavingInProgress();
   // A decision knows of the save that has ended.
   if (!busy) Settle();
   const Clock::time_point begin = Clock::now();
-  announced.decision =
+  announced->decision =
       wanted.has_value() ? *wanted : DecideStep(busy, request.metrics);
   planning_micros_ = MicrosSince(begin);
-  if (busy && announced.decision.kind != SaveKind::kNone) {
-    announced.error = WhenBusy(&announced.decision, &busy);
+  if (busy && announced->decision.kind != SaveKind::kNone) {
+    CKPTDB_RETURN_IF_ERROR(WhenBusy(&announced->decision, &busy));
   }
-  announced.settle = !busy;
-  if (announced.settle) Settle();
-  announced.error.Update(TakeError());
-  if (!wanted.has_value() && announced.error.ok()) {
-    announced.error = PromoteWhenPreempted(&announced.decision);
+  // What a save that is not settled has met is told when it is, on all ranks.
+  announced->settle = !busy;
+  if (announced->settle) {
+    Settle();
+    CKPTDB_RETURN_IF_ERROR(TakeSaveError());
   }
-  if (announced.error.ok() && announced.decision.kind != SaveKind::kNone) {
-    announced.error = Begin(request, &announced);
+  if (!wanted.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(PromoteWhenPreempted(&announced->decision));
   }
-  NoteDecision(announced);
-  if (!announced.error.ok()) announced.decision.kind = SaveKind::kNone;
-  return announced;
+  if (announced->decision.kind == SaveKind::kNone) return absl::OkStatus();
+  return Begin(request, announced);
 }
 
 void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
@@ -250,15 +282,15 @@ absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
       *decision = {SaveKind::kNone, absl::StrCat(decision->why, ", but ", why)};
       return absl::OkStatus();
     case BusyPolicy::kCoalesce:
-      owed_ = {global_step_,
+      owed_ = {global_step(),
                {decision->kind,
-                absl::StrCat("step ", global_step_, " was not saved, as ", why,
+                absl::StrCat("step ", global_step(), " was not saved, as ", why,
                              ", although ", decision->why)}};
       *decision = {SaveKind::kNone, owed_->decision.why};
       return absl::OkStatus();
     case BusyPolicy::kFail:
       return absl::FailedPreconditionError(
-          absl::StrCat("step ", global_step_, " cannot be saved: ", why));
+          absl::StrCat("step ", global_step(), " cannot be saved: ", why));
   }
   return absl::InternalError("no such busy policy");
 }

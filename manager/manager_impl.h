@@ -8,6 +8,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/call_gate.h"
 #include "ckptdb/db/change_reader.h"
+#include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/arena.h"
@@ -49,6 +52,14 @@ class CheckpointManager::Impl {
   absl::Status Delete(int64_t step);
 
   int64_t global_step() const { return global_step_; }
+  // Of the calls of the caller's and of the thread of a save.
+  internal::CallGate& gate() { return gate_; }
+  // Held by each call that only the training thread may make.
+  std::mutex& training_mutex() { return training_mutex_; }
+  void NoteTrainingThread() { training_thread_ = std::this_thread::get_id(); }
+  absl::Status Close();
+  absl::Status ClosedError(absl::string_view what) const;
+  absl::Status ReentryError(absl::string_view what) const;
   bool IsSavingInProgress() const;
   void SetPreempted() { preempted_ = true; }
   bool preempted() const { return preempted_; }
@@ -67,7 +78,8 @@ class CheckpointManager::Impl {
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
 
   EvaluationState* evaluation() { return evaluation_.get(); }
-  Store* store() { return store_.get(); }
+  // A store that is closed stays, for those who have a pointer to it.
+  Store* store() { return gate_.closed() ? nullptr : store_.get(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -92,6 +104,7 @@ class CheckpointManager::Impl {
     internal::StagedPart part;
     internal::Outcome outcome;
     SaveReport report;
+    bool tolerated = false;  // or it succeeded
     Clock::time_point begin;
     // Of the owner, when the round began.
     std::set<int64_t> abandoned;
@@ -103,6 +116,7 @@ class CheckpointManager::Impl {
   uint32_t world_size() const { return ranks_->world_size(); }
   // As its store: this one, and others that are restored from.
   ReaderOptions HowToRead() const;
+  absl::Status OpenParts();
   absl::Status OpenStore();
   // InvalidArgument on all ranks when two declare other shardings.
   absl::Status AgreeOnShardings();
@@ -126,7 +140,10 @@ class CheckpointManager::Impl {
   std::string BaseReason() const;
   absl::StatusOr<StepOutcome> Share(std::optional<SaveDecision> wanted,
                                     const SaveRequest& request);
-  absl::Status GatherPreempted();
+  absl::Status GatherNotices();
+  absl::Status DecideAndBegin(std::optional<SaveDecision> wanted,
+                              const SaveRequest& request,
+                              internal::Announcement* announced);
   absl::Status PromoteWhenPreempted(SaveDecision* decision);
 
   // Saving: manager_save.cc.
@@ -135,21 +152,39 @@ class CheckpointManager::Impl {
   void WarnOfWaiting(const SaveReport& report) const;
   bool StartRound(Round* round);
   absl::Status Capture(Round* round);
+  absl::Status TakeSnapshot(internal::BaseReasons bases, Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;
   void LetTrainingGo(Round* round);
   absl::StatusOr<std::string> StageState(Round* round);
   void RunRound(Round* round);
+  void Carry(Round* round);
   internal::Outcome Commit(Round* round, const std::vector<std::string>& parts);
+  absl::Status PlanAndPublish(Round& round,
+                              const std::vector<StagedRank>& staged,
+                              PublishSpec* publish, internal::Outcome* outcome);
   absl::StatusOr<std::vector<StagedRank>> CollectParts(
       const std::vector<std::string>& parts) const;
   std::vector<int64_t> StepsToRetire(const Round& round);
   std::string WhyKept(int64_t step) const;
-  void Report(Round* round);
+
+  // The end of a save: manager_finish.cc.
+  std::shared_ptr<PendingSave::State> NewPending(int64_t step);
+  // The save begun last; null when there was none.
+  std::shared_ptr<PendingSave::State> current() const;
+  void Finish(Round* round);
+  void Report(const SaveReport& report);
   // Takes note of the end of the round, and waits for it.
   void Settle();
+  absl::Status SettleAndTell();
   void Adopt(const Round& round);
+  void NoteCallback(const absl::Status& status) const;
+  absl::Status TakeSaveError();
+  absl::Status TakeCallbackError();
   absl::Status TakeError();
+  absl::Status UntoldError() const;
+  std::unique_lock<std::mutex> TryTraining();
+  void WaitAtExit() const;
 
   // Restoring: manager_restore.cc.
   // A step, or the changes that lead to it, and the reader that these are of
@@ -190,7 +225,7 @@ class CheckpointManager::Impl {
 
   const ManagerOptions options_;
   ModelState* const model_;
-  const std::unique_ptr<Coordinator> ranks_;
+  std::unique_ptr<Coordinator> ranks_;
   // For the thread of a round.
   std::unique_ptr<Coordinator> background_ranks_;
   std::unique_ptr<Store> store_;    // the owner's
@@ -203,15 +238,23 @@ class CheckpointManager::Impl {
   internal::Retirement retirement_;
   std::atomic<bool> preempted_ = false;
 
-  int64_t global_step_ = 0;
+  internal::CallGate gate_;
+  std::mutex training_mutex_;
+  std::atomic<std::thread::id> training_thread_;
+  // Of what follows, which any thread may look at.
+  mutable std::mutex told_mutex_;
+  std::shared_ptr<PendingSave::State> current_;
+  absl::Status save_error_;              // not yet told to the training thread
+  mutable absl::Status callback_error_;  // the same, of what a callback threw
+
+  std::atomic<int64_t> global_step_ = 0;
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
   Clock::time_point called_;  // Step or Save, last
   // Since then, for the round before; none when there was none to wait for.
   std::optional<int64_t> waited_micros_;
-  int64_t planning_micros_ = 0;  // since then, whether to save
-  absl::Status error_;           // of the background, not yet raised
-  int64_t failures_in_a_row_ = 0;
+  int64_t planning_micros_ = 0;    // since then, whether to save
+  int64_t failures_in_a_row_ = 0;  // of the round's thread, while it runs
   // What could not be saved when it was to be, and from which step on it is.
   struct Owed {
     int64_t from_step = 0;
@@ -238,6 +281,7 @@ class CheckpointManager::Impl {
   bool restored_ = false;
   // The step restored, until a step was saved after it.
   std::optional<int64_t> source_;
+  std::unique_ptr<internal::ExitTask> exit_task_;
 };
 
 }  // namespace ckptdb

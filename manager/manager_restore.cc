@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/store_path.h"
 #include "ckptdb/manager/manager_impl.h"
@@ -62,7 +63,9 @@ void CheckpointManager::Impl::Report(Clock::time_point begin,
                                      RestoreReport* report) const {
   report->finished_micros = MicrosSince(begin);
   if (is_owner()) internal::AppendStatistics(options_.statistics_path, *report);
-  if (options_.on_restored) options_.on_restored(*report);
+  if (!options_.on_restored) return;
+  NoteCallback(internal::CallGuarded("ManagerOptions::on_restored",
+                                     [&] { options_.on_restored(*report); }));
 }
 
 absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
@@ -126,9 +129,11 @@ absl::Status CheckpointManager::Impl::LoadByRule(const LoadRule& rule,
 
 absl::StatusOr<internal::LoadPlan> CheckpointManager::Impl::PlanFor(
     const OpenedStep& opened, const LoadRule& rule) const {
-  return internal::LoadPlan::Make(opened.get(), opened.changes.get(), *model_,
-                                  options_, shardings_,
-                                  {ranks_->rank(), world_size()}, rule);
+  return internal::CallGuarded("ModelState", [&] {
+    return internal::LoadPlan::Make(opened.get(), opened.changes.get(), *model_,
+                                    options_, shardings_,
+                                    {ranks_->rank(), world_size()}, rule);
+  });
 }
 
 // On the owner.

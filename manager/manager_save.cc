@@ -1,13 +1,13 @@
 // How a manager saves what was announced: copied while the training waits,
 // staged and published beside it.
 #include <algorithm>
-#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/manager/manager_impl.h"
-#include "ckptdb/manager/statistics.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/staged.h"
 #include "ckptdb/schema/status.h"
@@ -17,6 +17,7 @@ namespace {
 
 using internal::Announcement;
 using internal::BaseReasons;
+using internal::CallGuarded;
 using internal::Outcome;
 using internal::StagedPart;
 
@@ -31,7 +32,8 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   if (announced.settle) Settle();
   if (announced.preempted) preempted_ = true;
   if (!announced.error.ok()) {
-    error_ = absl::OkStatus();
+    // Of a save that is settled it is this rank's own, too.
+    if (announced.settle) TakeSaveError().IgnoreError();
     return announced.error;
   }
   StepOutcome outcome{announced.step, announced.decision, std::nullopt};
@@ -42,7 +44,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   round->request = request;
   round->request.kind = announced.decision.kind;
   round->announced = std::move(announced);
-  round->pending = std::make_shared<PendingSave::State>(round->announced.step);
+  round->pending = NewPending(round->announced.step);
   round->begin =
       called_ + std::chrono::microseconds(waited_micros_.value_or(0));
   round->abandoned = abandoned_steps_;
@@ -64,7 +66,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   }
   RunRound(round);
   Settle();
-  CKPTDB_RETURN_IF_ERROR(TakeError());
+  CKPTDB_RETURN_IF_ERROR(TakeSaveError());
   return outcome;
 }
 
@@ -77,26 +79,32 @@ void CheckpointManager::Impl::WarnOfWaiting(const SaveReport& report) const {
 
 // False when the machine has no thread for it.
 bool CheckpointManager::Impl::StartRound(Round* round) {
-  try {
-    round->thread = std::thread([this, round] { RunRound(round); });
-    return true;
-  } catch (const std::system_error&) {
-    return false;
-  }
+  return CallGuarded("starting the thread of a save",
+                     [&] {
+                       round->thread =
+                           std::thread([this, round] { RunRound(round); });
+                     })
+      .ok();
 }
 
 // The model as it is now: copied, or else staged, so that it may change.
 absl::Status CheckpointManager::Impl::Capture(Round* round) {
   absl::Status taken;
   if (feed_ != nullptr) {
-    absl::StatusOr<internal::ChangeSets> sets = feed_->Take();
+    absl::StatusOr<internal::ChangeSets> sets = CallGuarded(
+        "taking the changed rows", [this] { return feed_->Take(); });
     taken = sets.status();
     if (sets.ok()) round->changes = *std::move(sets);
   }
   // All ranks come to it, also those that have failed.
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, AgreeOnBases(*round));
   CKPTDB_RETURN_IF_ERROR(taken);
+  return CallGuarded("copying the model",
+                     [&] { return TakeSnapshot(std::move(bases), round); });
+}
 
+absl::Status CheckpointManager::Impl::TakeSnapshot(BaseReasons bases,
+                                                   Round* round) {
   internal::SnapshotSpec spec;
   spec.owner = is_owner();
   spec.bases = std::move(bases);
@@ -152,8 +160,10 @@ BaseReasons CheckpointManager::Impl::OwnBases(const Round& round) const {
 absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
     const Round& round) {
   if (feed_ == nullptr) return BaseReasons();
-  BaseReasons bases = OwnBases(round);
-  if (world_size() == 1 || round.announced.whole) return bases;
+  const absl::StatusOr<BaseReasons> own =
+      CallGuarded("TableState", [&] { return OwnBases(round); });
+  if (world_size() == 1 || round.announced.whole) return own;
+  BaseReasons bases = own.value_or(BaseReasons());
   const std::string tag =
       absl::StrCat("bases of attempt ", round.announced.version.attempt);
   CKPTDB_ASSIGN_OR_RETURN(
@@ -170,6 +180,7 @@ absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
                         AfterGather(*ranks_, options_.deadline)));
   bases.clear();
   CKPTDB_RETURN_IF_ERROR(internal::Decode(all, &bases));
+  CKPTDB_RETURN_IF_ERROR(own.status());
   return bases;
 }
 
@@ -198,9 +209,23 @@ absl::StatusOr<std::string> CheckpointManager::Impl::StageState(Round* round) {
 }
 
 // From the copy to the end of the save: beside the training, or instead of it.
+// What it calls of the trainer's must not call the manager.
 void CheckpointManager::Impl::RunRound(Round* round) {
+  const internal::CallGate::Call call(&gate_);
+  const absl::Status saved = CallGuarded("saving", [&] { Carry(round); });
+  if (!saved.ok() && round->outcome.status.ok()) {
+    round->outcome.status = saved;
+  }
+  if (round->part.status.ok()) round->part.status = saved;
+  LetTrainingGo(round);
+  Finish(round);
+}
+
+// Stages, and commits with all ranks.
+void CheckpointManager::Impl::Carry(Round* round) {
   if (round->part.status.ok() && !round->pending->cancelled()) {
-    absl::StatusOr<std::string> staged = StageState(round);
+    absl::StatusOr<std::string> staged =
+        CallGuarded("staging", [&] { return StageState(round); });
     round->part.status = staged.status();
     if (staged.ok()) round->part.staged = *std::move(staged);
     round->report.staged_micros = MicrosSince(round->begin);
@@ -234,7 +259,6 @@ void CheckpointManager::Impl::RunRound(Round* round) {
       round->outcome.status.Update(Decode(*all, &round->outcome));
     }
   }
-  Report(round);
 }
 
 Outcome CheckpointManager::Impl::Commit(Round* round,
@@ -253,21 +277,38 @@ Outcome CheckpointManager::Impl::Commit(Round* round,
     publish.user_metadata[kSavedBecause] = round->announced.decision.why;
     publish.ephemeral = request.kind == SaveKind::kEphemeral;
     publish.bounds = options_.bounds;
-    const Clock::time_point begin = Clock::now();
-    publish.retire = StepsToRetire(*round);
-    round->report.planning_micros += MicrosSince(begin);
-    const absl::StatusOr<SaveResult> result =
-        store_->Publish(round->announced.version, *staged, publish);
-    outcome.status = result.status();
-    if (result.ok()) {
-      outcome.result = *result;
-      outcome.retired = publish.retire;
+    // Another thread may pin or delete a step that was to leave meanwhile: then
+    // nothing was published, and what leaves is planned anew.
+    constexpr int kTries = 10;
+    for (int i = 0; i < kTries; ++i) {
+      outcome.status = PlanAndPublish(*round, *staged, &publish, &outcome);
+      const bool changed = absl::IsFailedPrecondition(outcome.status) ||
+                           absl::IsNotFound(outcome.status);
+      if (!changed || publish.retire.empty()) break;
     }
+    if (outcome.status.ok()) outcome.retired = publish.retire;
   }
   if (!outcome.status.ok()) {
     store_->Abandon(round->announced.version).IgnoreError();
   }
   return outcome;
+}
+
+absl::Status CheckpointManager::Impl::PlanAndPublish(
+    Round& round, const std::vector<StagedRank>& staged, PublishSpec* publish,
+    Outcome* outcome) {
+  publish->retire.clear();
+  const Clock::time_point begin = Clock::now();
+  absl::StatusOr<std::vector<int64_t>> retired =
+      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros",
+                  [&] { return StepsToRetire(round); });
+  round.report.planning_micros += MicrosSince(begin);
+  CKPTDB_RETURN_IF_ERROR(retired.status());
+  publish->retire = *std::move(retired);
+  CKPTDB_ASSIGN_OR_RETURN(
+      outcome->result,
+      store_->Publish(round.announced.version, staged, *publish));
+  return absl::OkStatus();
 }
 
 // The error of the lowest rank that has one.
@@ -303,100 +344,6 @@ std::vector<int64_t> CheckpointManager::Impl::StepsToRetire(
     history_.NoteKept(fate.step, absl::StrCat("removed: ", fate.keep.why));
   }
   return retired;
-}
-
-void CheckpointManager::Impl::Report(Round* round) {
-  SaveReport& report = round->report;
-  report.status = round->outcome.status;
-  report.result = round->outcome.result;
-  report.retired = round->outcome.retired;
-  report.finished_micros = MicrosSince(round->begin);
-  if (!options_.async) {
-    report.blocking_micros = report.waited_micros + report.finished_micros;
-  }
-  if (!report.status.ok()) {
-    round->pending->Finish(report.status);
-  } else {
-    round->pending->Finish(report.result);
-  }
-  if (is_owner() && !report.status.ok()) {
-    history_.NoteSaved(report.step,
-                       absl::StrCat("not saved, although ", report.why, ": ",
-                                    report.status.ToString()));
-  }
-  if (is_owner()) {
-    report.sweep_status = store_->sweep_status();
-    report.unswept = store_->unswept().size();
-  }
-  if (is_owner()) internal::AppendStatistics(options_.statistics_path, report);
-  if (options_.on_saved) options_.on_saved(report);
-}
-
-void CheckpointManager::Impl::Settle() {
-  if (round_ == nullptr) return;
-  const Clock::time_point begin = Clock::now();
-  if (round_->thread.joinable()) {
-    round_->thread.join();
-    waited_micros_ = waited_micros_.value_or(0) + MicrosSince(begin);
-  }
-  const std::unique_ptr<Round> round = std::move(round_);
-  const absl::Status& status = round->outcome.status;
-  last_save_micros_ = round->report.finished_micros;
-  const std::string warning = retirement_.TakeWarning();
-  if (!warning.empty()) Warn(warning);
-  WarnOfSweeps();
-  if (status.ok()) {
-    failures_in_a_row_ = 0;
-    return Adopt(*round);
-  }
-  absl::Status failure = status;
-  if (feed_ != nullptr) {
-    failure.Update(feed_->Return(std::move(round->changes)));
-  }
-  if (++failures_in_a_row_ > options_.tolerated_failures) {
-    error_.Update(failure);
-    return;
-  }
-  if (options_.retry_after_steps > 0) {
-    owed_ = {global_step_ + options_.retry_after_steps,
-             {round->request.kind,
-              absl::StrCat("the save of step ", round->announced.step,
-                           " failed, and is tried again")}};
-  }
-  Warn(absl::StrCat("the save of step ", round->announced.step, " failed, ",
-                    failures_in_a_row_, " in a row of ",
-                    options_.tolerated_failures,
-                    " that are tolerated; what it had to save is in the next "
-                    "one: ",
-                    failure.ToString()));
-}
-
-void CheckpointManager::Impl::Adopt(const Round& round) {
-  const SaveResult& result = round.outcome.result;
-  parent_ = result.version;
-  parent_columns_ = round.columns;
-  deltas_ = result.deltas;
-  base_due_ = result.base_due;
-  if (options_.abandoned == AbandonedBranch::kRemove) abandoned_steps_.clear();
-  source_.reset();
-}
-
-bool CheckpointManager::Impl::IsSavingInProgress() const {
-  return round_ != nullptr && !round_->pending->finished();
-}
-
-absl::Status CheckpointManager::Impl::TakeError() {
-  return std::exchange(error_, absl::OkStatus());
-}
-
-absl::Status CheckpointManager::Impl::CheckForErrors() {
-  if (!IsSavingInProgress()) Settle();
-  return TakeError();
-}
-
-absl::Status CheckpointManager::Impl::WaitUntilFinished() {
-  Settle();
-  return TakeError();
 }
 
 // Of a step that is there.

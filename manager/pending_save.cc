@@ -20,6 +20,12 @@ void PendingSave::State::Finish(const absl::StatusOr<SaveResult>& result) {
   changed_.notify_all();
 }
 
+void PendingSave::State::End(const absl::Status& error) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  end_ = error;
+  changed_.notify_all();
+}
+
 absl::Status PendingSave::State::WaitFor(std::unique_lock<std::mutex>* lock,
                                          absl::Duration timeout,
                                          const char* what,
@@ -57,6 +63,18 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
 bool PendingSave::State::finished() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return result_.has_value();
+}
+
+absl::Status PendingSave::State::WaitEnded(absl::Duration timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  CKPTDB_RETURN_IF_ERROR(
+      WaitFor(&lock, timeout, "saved", [&] { return end_.has_value(); }));
+  return *end_;
+}
+
+bool PendingSave::State::ended() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return end_.has_value();
 }
 
 int64_t PendingSave::step() const { return state_->step(); }

@@ -1,4 +1,5 @@
-// The two futures of a save; internal to manager/.
+// A save as all threads may see it: its two futures and its end; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_PENDING_SAVE_STATE_H_
 #define CKPTDB_MANAGER_PENDING_SAVE_STATE_H_
 
@@ -25,9 +26,17 @@ class PendingSave::State {
   // Of a save that failed before it was staged, that too.
   void Finish(const absl::StatusOr<SaveResult>& result);
 
+  // The last thing of all: nothing of the save runs on this rank any more, no
+  // callback either. `error` is what the save leaves to be told: OK for one
+  // that succeeded, or whose failure is tolerated.
+  void End(const absl::Status& error);
+
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
   bool finished();
+  // DeadlineExceeded when it has not ended by then; else the error of End.
+  absl::Status WaitEnded(absl::Duration timeout);
+  bool ended();
 
   void Cancel() { cancelled_ = true; }
   bool cancelled() const { return cancelled_; }
@@ -43,6 +52,7 @@ class PendingSave::State {
   std::condition_variable changed_;
   std::optional<absl::Status> staged_;
   std::optional<absl::StatusOr<SaveResult>> result_;
+  std::optional<absl::Status> end_;
 };
 
 }  // namespace ckptdb

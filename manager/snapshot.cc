@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/row_block.h"
 #include "ckptdb/schema/annotate.h"
@@ -153,7 +154,7 @@ absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
   constexpr uint64_t kAhead = 8;
   std::array<RowBlock, kAhead> blocks;
   const auto ask = [&](uint64_t block) -> absl::Status {
-    CKPTDB_ASSIGN_OR_RETURN(blocks[block % kAhead], from.Block(block));
+    CKPTDB_ASSIGN_OR_RETURN(blocks[block % kAhead], GetBlock(from, block));
     Prefetch(blocks[block % kAhead], to);
     return absl::OkStatus();
   };
@@ -190,21 +191,26 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
   for (size_t t = 0; t < model.tables().size(); ++t) {
     const bool taken =
         spec.changes != nullptr && (*spec.changes)[t].has_value();
-    CKPTDB_RETURN_IF_ERROR(Annotate(
-        snapshot->AddTable(
-            model.tables()[t], spec,
-            t < spec.shardings.size() ? spec.shardings[t] : TableSharding(),
-            taken ? &*(*spec.changes)[t] : nullptr),
-        absl::StrCat("table \"", model.tables()[t].name, "\"")));
+    const TableSharding sharding =
+        t < spec.shardings.size() ? spec.shardings[t] : TableSharding();
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CallGuarded("TableState",
+                             [&] {
+                               return snapshot->AddTable(
+                                   model.tables()[t], spec, sharding,
+                                   taken ? &*(*spec.changes)[t] : nullptr);
+                             }),
+                 absl::StrCat("table \"", model.tables()[t].name, "\"")));
   }
   for (const ModelState::Io& io : model.io_states()) {
-    CKPTDB_RETURN_IF_ERROR(
-        snapshot->AddBlob(IoStateBlob(io.name), io.state->Dump()));
+    CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(
+        IoStateBlob(io.name),
+        CallGuarded("IoState::Dump", [&] { return io.state->Dump(); })));
   }
   for (const ModelState::Extra& extra : model.extras()) {
     if (!spec.owner) continue;
-    CKPTDB_RETURN_IF_ERROR(
-        snapshot->AddBlob(ExtraBlob(extra.name), extra.save()));
+    CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(ExtraBlob(extra.name),
+                                             CallGuarded("Save", extra.save)));
   }
   return snapshot;
 }
@@ -249,9 +255,9 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
 absl::Status Snapshot::CutTable(Table* table) {
   const uint64_t most =
       std::max<uint64_t>(1, kTaskBytes / RowBytes(table->item.slots));
-  const uint64_t blocks = table->rows->block_count();
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(*table->rows));
   for (uint64_t b = 0; b < blocks; ++b) {
-    CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, table->rows->Block(b));
+    CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(*table->rows, b));
     CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, table->item.slots));
     for (uint64_t skipped = 0; skipped < block.ids.size();) {
       if (table->parts.empty() || table->parts.back().rows == most) {

@@ -35,6 +35,10 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
     *out << "inline bytes stay where they are: " << Printable(swept.damage)
          << '\n';
   }
+  if (!swept.postponed.empty()) {
+    *out << "inline bytes come back with a later sweep: "
+         << Printable(swept.postponed) << '\n';
+  }
   PrintUnswept(swept.unswept, out);
 }
 
@@ -61,10 +65,6 @@ void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json) {
     (*json)["unswept"].push_back({{"path", entry.path},
                                   {"reason", entry.reason},
                                   {"foreign", entry.foreign}});
-  }
-  if (!swept.postponed.empty()) {
-    *out << "inline bytes come back with a later sweep: " << swept.postponed
-         << '\n';
   }
 }
 

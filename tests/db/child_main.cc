@@ -186,9 +186,9 @@ absl::Status Run(std::vector<std::string> arguments) {
         arguments.at(5) == "bulk" ? BulkContent(seed) : SmallContent(seed));
   }
   if (command == "lease") {
-    ReaderOptions options;
-    options.leases = LeaseMode::kRequired;
-    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), options);
+    ReaderOptions required;
+    required.leases = LeaseMode::kRequired;
+    return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), required);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));
 }

@@ -291,8 +291,7 @@ TEST_F(UnsweptTest, UsageAccountsForEachByte) {
   EXPECT_EQ(usage.staging_bytes, 1000u);
   EXPECT_EQ(usage.foreign_bytes, 100u);
   EXPECT_EQ(usage.database_bytes + usage.staging_bytes + usage.note_bytes +
-                usage.spare_bytes +
-                usage.foreign_bytes,
+                usage.spare_bytes + usage.foreign_bytes,
             usage.disk_bytes);
   uint64_t known = 0;
   for (const StepUsage& step : usage.steps) known += step.own_bytes;

@@ -235,7 +235,7 @@ TEST_F(BusyTest, Skips) {
   EXPECT_EQ(outcome.decision.why,
             "step 4 is a multiple of 2, but step 2 is being saved");
   TrainTo(5);
-  ASSERT_OK(manager_->Close());
+  ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2));
   ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(4));
   EXPECT_EQ(story.saved, "not saved: " + outcome.decision.why);
@@ -247,7 +247,7 @@ TEST_F(BusyTest, Coalesces) {
   EXPECT_FALSE(outcome.save.has_value());
   ASSERT_OK(manager_->WaitUntilFinished());
   TrainTo(5);
-  ASSERT_OK(manager_->Close());
+  ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
   ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(5));
@@ -268,7 +268,7 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
   ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
   Start();
   TrainTo(8);
-  ASSERT_OK(manager_->Close());
+  ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   EXPECT_THAT(reports_.back().retired, ElementsAre(4));
   ASSERT_OK_AND_ASSIGN(const StepStory gone, manager_->Explain(4));
@@ -463,7 +463,7 @@ class PreemptedTest : public ManagerTest {
     EXPECT_FALSE(manager_->preempted());
     manager_->SetPreempted();
     auto outcome = TrainStep();
-    EXPECT_OK(manager_->Close());
+    EXPECT_OK(manager_->WaitUntilFinished());
     return outcome;
   }
 };
@@ -494,7 +494,7 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
   ASSERT_OK(manager_->WaitUntilFinished());
   model_->users.FailWith(absl::UnavailableError("no \"rows\""));
   TrainTo(4);
-  EXPECT_FALSE(manager_->Close().ok());
+  EXPECT_FALSE(manager_->WaitUntilFinished().ok());
   std::ifstream log(options_.statistics_path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 TEST_F(ManagerTest, AStoreMayBeMoved) {
   Start();
   TrainTo(4);
-  ASSERT_OK(manager_->Close());
+  ASSERT_OK(manager_->WaitUntilFinished());
   const std::string uuid = manager_->store()->uuid();
   manager_.reset();
   const std::string before = options_.path;

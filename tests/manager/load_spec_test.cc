@@ -240,7 +240,7 @@ TEST_F(LoadTest, TheNextSaveIsWhole) {
   ASSERT_OK(manager_->Load({From("base")}));
   ASSERT_OK(manager_->StepTo(5));
   ASSERT_OK(manager_->Save());
-  ASSERT_OK(manager_->Close());
+  ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(5));
   EXPECT_EQ(saved.kind, StepKind::kFull);
   ASSERT_OK_AND_ASSIGN(const auto step, manager_->store()->OpenStep(5));

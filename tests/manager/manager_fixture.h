@@ -85,9 +85,21 @@ class ManagerTest : public ::testing::Test {
     testing::TrainTo(step, &expected);
     ExpectSame(loaded, expected);
   }
+  ReaderOptions HowToRead() const {
+    ReaderOptions options;
+    options.environment = options_.store.environment;
+    return options;
+  }
+  // The records of all steps, also of a manager that is closed.
+  std::vector<StepRecord> Records() {
+    if (manager_->store() != nullptr) return manager_->store()->Steps();
+    const auto reader = Reader::Open(options_.path, HowToRead());
+    EXPECT_OK(reader);
+    return reader.ok() ? (*reader)->Steps() : std::vector<StepRecord>();
+  }
   std::vector<int64_t> Steps() {
     std::vector<int64_t> steps;
-    for (const StepRecord& record : manager_->store()->Steps()) {
+    for (const StepRecord& record : Records()) {
       steps.push_back(record.version.step);
     }
     return steps;

@@ -1,0 +1,76 @@
+// A machine without threads to give.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/no_threads.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NoThreadsTest : public StoreFixture {
+ protected:
+  void SetUp() override {
+    if (!NoThreads::kWorks) GTEST_SKIP() << "of a sanitizer's build";
+    StoreFixture::SetUp();
+  }
+
+  size_t Leases() const {
+    const std::filesystem::directory_iterator files(path() + "/leases");
+    return static_cast<size_t>(std::distance(begin(files), end(files)));
+  }
+};
+
+// Wherever in opening the threads run out; RocksDB's of the process are there
+// from the first opening on.
+TEST_F(NoThreadsTest, AStoreIsNotOpened) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  int first = 0;
+  for (; first < 100; ++first) {
+    SCOPED_TRACE(first);
+    {
+      const NoThreads none(first);
+      const auto opened = Store::Open(path(), options_);
+      if (opened.ok()) break;
+      EXPECT_THAT(opened, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("starting the thread")));
+    }
+    // Nothing is left locked.
+    Reopen();
+    ExpectStep(1, {SmallContent(1)});
+    store_.reset();
+  }
+  EXPECT_GT(first, 2);
+  EXPECT_LT(first, 100);
+}
+
+TEST_F(NoThreadsTest, SavesAndReadsGoOnWithoutWorkers) {
+  RankContent content = BulkContent(1);
+  const NoThreads none;
+  ASSERT_OK(Save(1, content));
+  ExpectStep(1, {content});
+}
+
+TEST_F(NoThreadsTest, AReaderGivesBackALeaseThatNobodyRenews) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  {
+    // Nothing was written since, so that nothing is opened again.
+    const NoThreads none;
+    EXPECT_THAT(reader->OpenStep(1),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("thread that renews leases")));
+  }
+  EXPECT_EQ(Leases(), 0U);
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  EXPECT_EQ(Leases(), 1U);
+  ExpectHolds(*step, {SmallContent(1)});
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

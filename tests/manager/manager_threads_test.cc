@@ -1,0 +1,374 @@
+// Calls of a manager beside those of the training thread, and after its end.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/exit_folder.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+
+constexpr auto kCancelled = absl::StatusCode::kCancelled;
+constexpr auto kRefused = absl::StatusCode::kFailedPrecondition;
+
+void Pause(std::chrono::milliseconds time) {
+  std::promise<void> never;
+  never.get_future().wait_for(time);
+}
+
+class ManagerThreadsTest : public ManagerTest {
+ protected:
+  // A save of step 1 that stays in progress until the gate opens.
+  PendingSave BeginSave() {
+    gate_.Close();
+    EXPECT_OK(TrainStep());
+    absl::StatusOr<PendingSave> save = manager_->Save();
+    EXPECT_OK(save);
+    return *std::move(save);
+  }
+  // Calls of other threads, that have begun.
+  std::vector<std::future<absl::Status>> Wait(int threads) {
+    std::vector<std::future<absl::Status>> waiters;
+    for (int i = 0; i < threads; ++i) {
+      waiters.push_back(std::async(std::launch::async, [this] {
+        return manager_->WaitUntilFinished();
+      }));
+    }
+    for (auto& waiter : waiters) {
+      EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(50)),
+                std::future_status::timeout);
+    }
+    return waiters;
+  }
+  template <typename Function>
+  static auto OnAnotherThread(Function&& function) {
+    return std::async(std::launch::async, std::forward<Function>(function))
+        .get();
+  }
+};
+
+TEST_F(ManagerThreadsTest, EachWaiterIsToldOfTheSaveThatFails) {
+  Start();
+  PendingSave save = BeginSave();
+  auto waiters = Wait(4);
+  save.Cancel();
+  gate_.Open();
+  for (auto& waiter : waiters) {
+    EXPECT_THAT(waiter.get(), StatusIs(kCancelled, HasSubstr("step 1")));
+  }
+  // Nor is it lost to the training, once.
+  EXPECT_THAT(manager_->Step(), StatusIs(kCancelled, HasSubstr("step 1")));
+  EXPECT_OK(manager_->CheckForErrors());
+  EXPECT_OK(OnAnotherThread([&] { return manager_->WaitUntilFinished(); }));
+}
+
+TEST_F(ManagerThreadsTest, WaitersAndTheTrainingWaitForTheSameSave) {
+  Start();
+  PendingSave save = BeginSave();
+  auto waiters = Wait(3);
+  auto canceller = std::async(std::launch::async, [&] {
+    Pause(std::chrono::milliseconds(20));
+    save.Cancel();
+    gate_.Open();
+  });
+  EXPECT_THAT(manager_->WaitUntilFinished(),
+              StatusIs(kCancelled, HasSubstr("step 1")));
+  for (auto& waiter : waiters) {
+    EXPECT_THAT(waiter.get(), StatusIs(kCancelled, HasSubstr("step 1")));
+  }
+  EXPECT_OK(manager_->WaitUntilFinished());
+  EXPECT_OK(manager_->Close());
+}
+
+TEST_F(ManagerThreadsTest, ALookOfAnotherThreadTakesNothing) {
+  Start();
+  PendingSave save = BeginSave();
+  EXPECT_OK(OnAnotherThread([&] { return manager_->CheckForErrors(); }));
+  save.Cancel();
+  gate_.Open();
+  EXPECT_FALSE(save.WaitCommitted().ok());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(OnAnotherThread([&] { return manager_->CheckForErrors(); }),
+                StatusIs(kCancelled, HasSubstr("step 1")));
+    EXPECT_THAT(OnAnotherThread([&] { return manager_->WaitUntilFinished(); }),
+                StatusIs(kCancelled, HasSubstr("step 1")));
+  }
+  EXPECT_THAT(manager_->Close(), StatusIs(kCancelled, HasSubstr("step 1")));
+}
+
+TEST_F(ManagerThreadsTest, AToleratedFailureIsNoError) {
+  options_.tolerated_failures = 1;
+  options_.on_warning = [](const std::string&) {};
+  Start();
+  PendingSave save = BeginSave();
+  auto waiters = Wait(2);
+  save.Cancel();
+  gate_.Open();
+  for (auto& waiter : waiters) EXPECT_OK(waiter.get());
+  EXPECT_OK(manager_->Close());
+}
+
+// Of a save whose Step does not return before its end.
+TEST_F(ManagerThreadsTest, WaitsBesideASaveThatIsNotAsync) {
+  options_.async = false;
+  Start();
+  gate_.Close();
+  auto training = std::async(std::launch::async, [&] {
+    EXPECT_OK(TrainStep());
+    return TrainStep().status();
+  });
+  while (!manager_->IsSavingInProgress()) std::this_thread::yield();
+  auto waiters = Wait(2);
+  gate_.Open();
+  EXPECT_OK(training.get());
+  for (auto& waiter : waiters) EXPECT_OK(waiter.get());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+}
+
+// The callbacks of a save are part of it.
+TEST_F(ManagerThreadsTest, WaitsForTheCallbackToo) {
+  std::promise<void> in_callback;
+  std::promise<void> go;
+  options_.on_saved = [&](const SaveReport&) {
+    in_callback.set_value();
+    go.get_future().wait();
+  };
+  Start();
+  ASSERT_OK(TrainStep());
+  ASSERT_OK_AND_ASSIGN(const PendingSave save, manager_->Save());
+  in_callback.get_future().wait();
+  EXPECT_OK(save.WaitCommitted());
+  auto waiters = Wait(2);
+  go.set_value();
+  for (auto& waiter : waiters) EXPECT_OK(waiter.get());
+}
+
+TEST_F(ManagerThreadsTest, ACallbackCannotWaitForItsOwnSave) {
+  for (const bool async : {true, false}) {
+    SCOPED_TRACE(async);
+    std::vector<absl::Status> refused;
+    options_.path = dir_.path() + (async ? "/async" : "/sync");
+    options_.async = async;
+    options_.on_saved = [&](const SaveReport& report) {
+      EXPECT_OK(report.status);
+      refused = {manager_->WaitUntilFinished(),
+                 manager_->Step().status(),
+                 manager_->Save().status(),
+                 manager_->Restore().status(),
+                 manager_->Load({}).status(),
+                 manager_->Delete(1),
+                 manager_->StartTraining(),
+                 manager_->FinishTraining(),
+                 manager_->WaitForStep(absl::Seconds(1)).status(),
+                 manager_->Close()};
+      // What any thread may ask for.
+      EXPECT_OK(manager_->CheckForErrors());
+      EXPECT_FALSE(manager_->IsSavingInProgress());
+      EXPECT_EQ(manager_->global_step(), 2);
+      EXPECT_OK(manager_->Explain(2));
+      EXPECT_OK(manager_->store()->Pin(2));
+    };
+    Start();
+    TrainTo(2);
+    ASSERT_OK(manager_->WaitUntilFinished());
+    ASSERT_EQ(refused.size(), 10U);
+    for (const absl::Status& status : refused) {
+      EXPECT_THAT(status, StatusIs(kRefused, HasSubstr("such as on_saved")));
+    }
+    options_.on_saved = nullptr;
+    ASSERT_OK(manager_->Close());
+    EXPECT_THAT(Steps(), ElementsAre(2));
+  }
+}
+
+TEST_F(ManagerThreadsTest, AClosedManagerRefusesEveryCall) {
+  Start();
+  TrainTo(2);
+  Store* const store = manager_->store();
+  EvaluationState* const evaluation = manager_->evaluation();
+  ASSERT_OK(manager_->Close());
+  EXPECT_OK(manager_->Close());
+  const auto is_closed = StatusIs(
+      kRefused, AllOf(HasSubstr(options_.path), HasSubstr("is closed")));
+  EXPECT_THAT(manager_->Step(), is_closed);
+  EXPECT_THAT(manager_->StepTo(9), is_closed);
+  EXPECT_THAT(manager_->Save(), is_closed);
+  EXPECT_THAT(manager_->StartTraining(), is_closed);
+  EXPECT_THAT(manager_->FinishTraining(), is_closed);
+  EXPECT_THAT(manager_->Restore(), is_closed);
+  EXPECT_THAT(manager_->WaitForStep(absl::Seconds(1)), is_closed);
+  EXPECT_THAT(manager_->Load({}), is_closed);
+  EXPECT_THAT(manager_->Explain(2), is_closed);
+  EXPECT_THAT(manager_->BestStep(), is_closed);
+  EXPECT_THAT(manager_->Delete(2), is_closed);
+  EXPECT_THAT(manager_->CheckForErrors(), is_closed);
+  EXPECT_THAT(manager_->WaitUntilFinished(), is_closed);
+  EXPECT_FALSE(manager_->IsSavingInProgress());
+  EXPECT_EQ(manager_->store(), nullptr);
+  EXPECT_EQ(manager_->reader(), nullptr);
+  EXPECT_EQ(manager_->global_step(), 2);
+  EXPECT_THAT(store->Latest(), is_closed);
+  EXPECT_THAT(evaluation->Cleanup(2), is_closed);
+  EXPECT_THAT(evaluation->CleanupAll(), is_closed);
+}
+
+// By another manager of the same model, and as a store.
+TEST_F(ManagerThreadsTest, AClosedManagersStoreCanBeOpenedAtOnce) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+    EXPECT_OK(store->Latest());
+  }
+  ASSERT_OK_AND_ASSIGN(const auto next,
+                       CheckpointManager::Open(options_, &model_->state));
+  ASSERT_OK(next->Restore());
+  EXPECT_EQ(next->global_step(), 2);
+  manager_.reset();
+  ASSERT_OK(next->Step());
+  ASSERT_OK(next->Save());
+  EXPECT_OK(next->Close());
+}
+
+TEST_F(ManagerThreadsTest, StaysOpenWhileItsStoreHasAReader) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK_AND_ASSIGN(auto step, manager_->store()->OpenStep(2));
+  EXPECT_THAT(manager_->Close(), StatusIs(kRefused, HasSubstr("StepReader")));
+  TrainTo(4);
+  step.reset();
+  EXPECT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+}
+
+TEST_F(ManagerThreadsTest, ClosingTellsTheWaiters) {
+  Start();
+  PendingSave save = BeginSave();
+  auto waiters = Wait(2);
+  save.Cancel();
+  gate_.Open();
+  EXPECT_THAT(manager_->Close(), StatusIs(kCancelled, HasSubstr("step 1")));
+  for (auto& waiter : waiters) {
+    EXPECT_THAT(waiter.get(), StatusIs(kCancelled, HasSubstr("step 1")));
+  }
+  EXPECT_OK(manager_->Close());
+}
+
+// One rank closes long before the others; none waits for it.
+TEST_F(ManagerThreadsTest, RanksCloseEachForItself) {
+  constexpr uint32_t kRanks = 3;
+  options_.deadline = absl::Seconds(30);
+  options_.store.on_point = nullptr;
+  const auto begin = std::chrono::steady_clock::now();
+  ThreadGroup group(kRanks);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      TestModel model;
+      model.owns = [=](int64_t id) { return id % kRanks == rank; };
+      ASSERT_OK_AND_ASSIGN(
+          const auto manager,
+          CheckpointManager::Open(options_, &model.state, group.Join(rank)));
+      for (int64_t step = 1; step <= 2; ++step) {
+        model.Train(step);
+        ASSERT_OK(manager->Step());
+      }
+      // Whichever is first.
+      Pause(std::chrono::milliseconds(rank == 0 ? 100 : (rank == 1 ? 0 : 200)));
+      EXPECT_OK(manager->Close());
+      EXPECT_OK(manager->Close());
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+  EXPECT_OK(store->FindStep(2));
+}
+
+// The ends of processes, each in one of its own.
+std::unique_ptr<CheckpointManager> global_manager;
+
+class ManagerExitTest : public ManagerThreadsTest {
+ protected:
+  void SetUp() override {
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    ManagerThreadsTest::SetUp();
+    options_.path = ExitFolder(dir_) + "/store";
+    options_.stage.on_point = nullptr;
+    options_.on_saved = nullptr;
+    options_.store.background_sweep = true;
+  }
+  // A save is in progress.
+  std::unique_ptr<CheckpointManager> StartSave() {
+    Start();
+    TrainTo(1);
+    EXPECT_OK(manager_->Save());
+    model_.release();
+    return std::move(manager_);
+  }
+};
+
+TEST_F(ManagerExitTest, OfAGlobalManager) {
+  EXPECT_EXIT(
+      {
+        global_manager = StartSave();
+        std::exit(HasFailure() ? 1 : 0);
+      },
+      ExitedWithCode(0), "");
+}
+
+TEST_F(ManagerExitTest, OfAGlobalManagerThatWasClosed) {
+  EXPECT_EXIT(
+      {
+        global_manager = StartSave();
+        const bool closed = global_manager->Close().ok();
+        std::exit(closed && !HasFailure() ? 0 : 1);
+      },
+      ExitedWithCode(0), "");
+}
+
+TEST_F(ManagerExitTest, OfAManagerThatIsNeverDestroyed) {
+  EXPECT_EXIT(
+      {
+        StartSave().release();
+        std::exit(HasFailure() ? 1 : 0);
+      },
+      ExitedWithCode(0), "");
+}
+
+// The save in progress is not lost by it.
+TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
+  EXPECT_EXIT(
+      {
+        StartSave().release();
+        std::exit(HasFailure() ? 1 : 0);
+      },
+      ExitedWithCode(0), "");
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
+  EXPECT_OK(reader->FindStep(1));
+}
+
+// A callback that ends the process does not wait for itself.
+TEST_F(ManagerExitTest, FromACallback) {
+  options_.on_saved = [](const SaveReport&) { std::exit(0); };
+  EXPECT_EXIT(
+      {
+        StartSave().release();
+        Pause(std::chrono::seconds(30));
+        std::abort();
+      },
+      ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

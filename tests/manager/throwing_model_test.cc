@@ -1,0 +1,323 @@
+// Code of the trainer's that throws: the call or the save that it was part of
+// fails, and the training goes on.
+#include <gmock/gmock.h>
+
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/no_threads.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+[[noreturn]] void Throw() { throw std::runtime_error("the trainer is broken"); }
+
+auto Threw(const std::string& where) {
+  return StatusIs(
+      absl::StatusCode::kInternal,
+      AllOf(HasSubstr(where), HasSubstr("threw: the trainer is broken")));
+}
+
+class ThrowingSource : public RowSource {
+ public:
+  uint64_t block_count() const override { return 1; }
+  absl::StatusOr<RowBlock> Block(uint64_t) const override { Throw(); }
+};
+
+// Throws where it is told to.
+class ThrowingTable : public TestTable {
+ public:
+  explicit ThrowingTable(const std::string* at) : at_(*at) {}
+
+  std::vector<Slot> slots() const override {
+    Check("slots");
+    return TestTable::slots();
+  }
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
+    Check("AllRows");
+    if (at_ == "Block") return std::make_unique<ThrowingSource>();
+    return TestTable::AllRows();
+  }
+  LiveTable* Live(absl::Span<const std::string> slots) override {
+    Check("Live");
+    return TestTable::Live(slots);
+  }
+  absl::Status Clear() override {
+    Check("Clear");
+    return TestTable::Clear();
+  }
+  absl::Status Consume(int worker, const RowBatch& batch) override {
+    Check("Consume");
+    return TestTable::Consume(worker, batch);
+  }
+
+ private:
+  void Check(const char* call) const {
+    if (at_ == call) Throw();
+  }
+  const std::string& at_;
+};
+
+class ThrowingIo : public IoState {
+ public:
+  explicit ThrowingIo(const std::string* at) : at_(*at) {}
+  absl::StatusOr<std::string> Dump() override {
+    if (at_ == "Dump") Throw();
+    if (at_ == "memory") throw std::bad_alloc();
+    return "";
+  }
+  absl::Status Load(absl::string_view) override {
+    if (at_ == "Load") Throw();
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string& at_;
+};
+
+class ThrowingModelTest : public ManagerTest {
+ protected:
+  void StartThrowing() {
+    Start();
+    manager_.reset();
+    at_.clear();
+    table_ = std::make_unique<ThrowingTable>(&at_);
+    ASSERT_OK(model_->state.AddTable("item", table_.get()));
+    ASSERT_OK(model_->state.AddIoState("throwing", &io_));
+    ASSERT_OK_AND_ASSIGN(manager_,
+                         CheckpointManager::Open(options_, &model_->state));
+    table_->Set(1, 1.5f);
+  }
+
+  std::string at_;
+  std::unique_ptr<ThrowingTable> table_;
+  ThrowingIo io_{&at_};
+};
+
+TEST_F(ThrowingModelTest, WhileItIsSaved) {
+  for (const bool async : {true, false}) {
+    SCOPED_TRACE(async);
+    options_.async = async;
+    options_.path = dir_.path() + (async ? "/async" : "/sync");
+    StartThrowing();
+    int64_t step = 1;
+    const std::vector<std::pair<std::string, std::string>> places = {
+        {"slots", "TableState"},
+        {"AllRows", "TableState"},
+        {"Block", "RowSource::Block"},
+        {"Dump", "IoState::Dump"}};
+    for (const auto& [at, where] : places) {
+      SCOPED_TRACE(at);
+      at_ = at;
+      ASSERT_TRUE(manager_->StepTo(step).ok());
+      // The first one to hear of it is told.
+      absl::Status status = manager_->Save().status();
+      status.Update(manager_->WaitUntilFinished());
+      EXPECT_THAT(status, Threw(where));
+      EXPECT_OK(manager_->CheckForErrors());
+      step += 2;
+    }
+    at_ = "memory";
+    ASSERT_TRUE(manager_->StepTo(step).ok());
+    absl::Status status = manager_->Save().status();
+    status.Update(manager_->WaitUntilFinished());
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("IoState::Dump")));
+    at_.clear();
+    ASSERT_OK(manager_->Save());
+    ASSERT_OK(manager_->Close());
+    EXPECT_THAT(Steps(), ElementsAre(step));
+  }
+}
+
+TEST_F(ThrowingModelTest, WhileItIsRestored) {
+  StartThrowing();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  const std::vector<std::pair<std::string, std::string>> places = {
+      {"Live", "ModelState"},
+      {"Clear", "LiveTable::Clear"},
+      {"Consume", "RowSink::Consume"},
+      {"Load", "io_state \"throwing\""}};
+  for (const auto& [at, where] : places) {
+    SCOPED_TRACE(at);
+    at_ = at;
+    EXPECT_THAT(manager_->Restore(), Threw(where));
+  }
+  at_.clear();
+  ASSERT_OK(manager_->Restore());
+  EXPECT_EQ(table_->rows().size(), 1U);
+  TrainTo(4);
+  EXPECT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+}
+
+// What they throw changes nothing of what was done, and is told once.
+TEST_F(ThrowingModelTest, Callbacks) {
+  for (const bool async : {true, false}) {
+    SCOPED_TRACE(async);
+    options_.async = async;
+    options_.path = dir_.path() + (async ? "/async" : "/sync");
+    options_.on_saved = [](const SaveReport&) { Throw(); };
+    options_.on_restored = [](const RestoreReport&) { Throw(); };
+    options_.on_deleted = [](int64_t) { Throw(); };
+    Start();
+    TrainTo(2);
+    EXPECT_THAT(manager_->WaitUntilFinished(),
+                Threw("ManagerOptions::on_saved"));
+    EXPECT_OK(manager_->CheckForErrors());
+    EXPECT_OK(manager_->Restore());
+    EXPECT_THAT(manager_->Step(), Threw("ManagerOptions::on_restored"));
+    EXPECT_EQ(manager_->global_step(), 3);
+    EXPECT_OK(manager_->Delete(2));
+    EXPECT_THAT(manager_->Close(), Threw("ManagerOptions::on_deleted"));
+    EXPECT_THAT(Steps(), ElementsAre());
+  }
+}
+
+TEST_F(ThrowingModelTest, AWarning) {
+  options_.tolerated_failures = 1;
+  options_.on_warning = [](const std::string&) { Throw(); };
+  Start();
+  gate_.Close();
+  TrainTo(1);
+  ASSERT_OK_AND_ASSIGN(PendingSave save, manager_->Save());
+  save.Cancel();
+  gate_.Open();
+  EXPECT_THAT(manager_->WaitUntilFinished(),
+              Threw("ManagerOptions::on_warning"));
+  TrainTo(2);
+  EXPECT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+}
+
+TEST_F(ThrowingModelTest, TheClock) {
+  bool broken = false;
+  options_.now_micros = [&]() -> int64_t {
+    if (broken) Throw();
+    return 1;
+  };
+  Start();
+  TrainTo(1);
+  broken = true;
+  EXPECT_THAT(TrainStep(), Threw("deciding on a save"));
+  // Save asks for the time when it commits.
+  ASSERT_OK(manager_->Save());
+  EXPECT_THAT(manager_->WaitUntilFinished(), Threw("now_micros"));
+  broken = false;
+  TrainTo(4);
+  EXPECT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(4));
+}
+
+class ThrowingRanks : public Coordinator {
+ public:
+  ThrowingRanks(std::unique_ptr<Coordinator> ranks, std::string at)
+      : ranks_(std::move(ranks)), at_(std::move(at)) {}
+  uint32_t rank() const override { return ranks_->rank(); }
+  uint32_t world_size() const override { return ranks_->world_size(); }
+  absl::Status Barrier(absl::string_view tag, absl::Duration wait) override {
+    return ranks_->Barrier(tag, wait);
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration wait) override {
+    if (absl::StartsWith(tag, at_)) Throw();
+    return ranks_->Broadcast(tag, std::move(value), wait);
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value, absl::Duration wait) override {
+    if (absl::StartsWith(tag, at_)) Throw();
+    return ranks_->Gather(tag, std::move(value), wait);
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    if (at_ == "duplicate") Throw();
+    CKPTDB_ASSIGN_OR_RETURN(auto other, ranks_->Duplicate());
+    return std::make_unique<ThrowingRanks>(std::move(other), at_);
+  }
+
+ private:
+  const std::unique_ptr<Coordinator> ranks_;
+  const std::string at_;
+};
+
+TEST_F(ThrowingModelTest, ACoordinator) {
+  TestModel model;
+  EXPECT_THAT(CheckpointManager::Open(options_, &model.state,
+                                      std::make_unique<ThrowingRanks>(
+                                          SingleProcess(), "duplicate")),
+              Threw("Coordinator::Duplicate"));
+  EXPECT_THAT(CheckpointManager::Open(options_, &model.state, nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the coordinator is null")));
+  EXPECT_THAT(CheckpointManager::Open(options_, nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the model is null")));
+  // In the thread of a save, where nobody could catch it.
+  ASSERT_OK_AND_ASSIGN(
+      const auto manager,
+      CheckpointManager::Open(
+          options_, &model.state,
+          std::make_unique<ThrowingRanks>(SingleProcess(), "attempt")));
+  ASSERT_OK(manager->Step());
+  ASSERT_OK(manager->Save());
+  EXPECT_THAT(manager->WaitUntilFinished(), Threw("Coordinator::Gather"));
+}
+
+// All ranks are told of what the callback of one has thrown.
+TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
+  options_.on_saved = nullptr;
+  options_.deadline = absl::Seconds(30);
+  ThreadGroup group(2);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      TestModel model;
+      model.owns = [=](int64_t id) { return id % 2 == rank; };
+      ManagerOptions options = options_;
+      if (rank == 1) options.on_saved = [](const SaveReport&) { Throw(); };
+      ASSERT_OK_AND_ASSIGN(
+          const auto manager,
+          CheckpointManager::Open(options, &model.state, group.Join(rank)));
+      model.Train(1);
+      ASSERT_OK(manager->Step());
+      model.Train(2);
+      ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
+      ASSERT_TRUE(saved.save.has_value());
+      ASSERT_OK(saved.save->WaitCommitted());
+      // Another save waits for the end of the first.
+      absl::Status told = manager->Save().status();
+      if (told.ok() || absl::IsAlreadyExists(told)) {
+        told = manager->StepTo(3).status();
+      }
+      EXPECT_THAT(told, Threw("rank 1: ManagerOptions::on_saved"));
+      EXPECT_OK(manager->StepTo(5));
+      EXPECT_OK(manager->Close());
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST_F(ThrowingModelTest, WithoutThreadsASaveIsMadeAtOnce) {
+  if (!NoThreads::kWorks) GTEST_SKIP() << "of a sanitizer's build";
+  Start();
+  {
+    const NoThreads none;
+    TrainTo(2);
+    EXPECT_FALSE(manager_->IsSavingInProgress());
+  }
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  ExpectStepHolds(2);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,33 @@
+// The folder of a test that runs again in a child, by EXPECT_EXIT in the style
+// "threadsafe": the child ends without destroying its TempDir.
+#ifndef CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_
+#define CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+
+// That of the test's own process: in the child it is the parent's, and the
+// child's own is removed.
+inline std::string ExitFolder(const TempDir& own) {
+  constexpr char kVariable[] = "CKPTDB_EXIT_TEST_FOLDER";
+  if (!::testing::internal::InDeathTestChild()) {
+    setenv(kVariable, own.path().c_str(), /*overwrite=*/1);
+    return own.path();
+  }
+  std::error_code ignored;
+  std::filesystem::remove(own.path(), ignored);
+  const char* const folder = std::getenv(kVariable);
+  return folder != nullptr ? folder : own.path();
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_SUPPORT_EXIT_FOLDER_H_
