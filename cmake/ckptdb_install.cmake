@@ -7,6 +7,7 @@ include(CMakePackageConfigHelpers)
 set(CKPTDB_PUBLIC_HEADERS
     db/change_reader.h
     db/crash_points.h
+    db/logger.h
     db/options.h
     db/reader.h
     db/row_tracker.h

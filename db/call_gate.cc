@@ -1,5 +1,7 @@
 #include "ckptdb/db/call_gate.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace ckptdb::internal {
 namespace {
 
@@ -9,6 +11,10 @@ thread_local const CallGate::Call* innermost_call = nullptr;
 }  // namespace
 
 CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
+  if (gate->home_.IsForked()) {
+    gate_ = nullptr;
+    return;
+  }
   const std::lock_guard<std::mutex> lock(gate->mutex_);
   if (gate->closed_) {
     gate_ = nullptr;
@@ -21,8 +27,17 @@ CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
 CallGate::Call::~Call() {
   if (gate_ == nullptr) return;
   innermost_call = outer_;
+  if (gate_->home_.IsForked()) return;
   const std::lock_guard<std::mutex> lock(gate_->mutex_);
   if (--gate_->calls_ == 0) gate_->idle_.notify_all();
+}
+
+absl::Status CallGate::Refusal(absl::string_view what,
+                               absl::string_view name) const {
+  absl::Status status = home_.Check(what);
+  if (!status.ok()) return status;
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": ", name, " is closed"));
 }
 
 bool CallGate::InCall() const {

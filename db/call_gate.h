@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <mutex>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/home_process.h"
+
 namespace ckptdb::internal {
 
 // Lets calls in until it is closed. Thread-safe.
@@ -21,7 +25,8 @@ class CallGate {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // False when the gate was closed: the call must not be made.
+    // False when the gate was closed, or is another process's: the call must
+    // not be made.
     bool admitted() const { return gate_ != nullptr; }
 
    private:
@@ -34,6 +39,11 @@ class CallGate {
   CallGate(const CallGate&) = delete;
   CallGate& operator=(const CallGate&) = delete;
 
+  const HomeProcess& home() const { return home_; }
+  // The error of a call of `what` that was not admitted; `name` names the
+  // object: "the store \"/a\"".
+  absl::Status Refusal(absl::string_view what, absl::string_view name) const;
+
   // Whether this thread is in a call, as code of the caller's is that a call
   // has called.
   bool InCall() const;
@@ -45,6 +55,7 @@ class CallGate {
   void Open();
 
  private:
+  const HomeProcess home_;
   mutable std::mutex mutex_;
   std::condition_variable idle_;
   uint64_t calls_ = 0;

@@ -282,7 +282,9 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
 
 ChangeReader::ChangeReader(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
-ChangeReader::~ChangeReader() = default;
+ChangeReader::~ChangeReader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
 
 const StepRecord& ChangeReader::from() const { return impl_->from().record; }
 const StepReader& ChangeReader::to() const { return impl_->to(); }
@@ -291,6 +293,7 @@ bool ChangeReader::forwards() const { return impl_->forwards(); }
 absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("ChangeReader::ScanTable"));
   return internal::CallGuarded("ChangeReader::ScanTable", [&] {
     return impl_->hold().Explain(impl_->ScanTable(table, options, live));
   });

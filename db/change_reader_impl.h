@@ -33,6 +33,7 @@ class ChangeReader::Impl {
   const ChainMember& from() const { return from_; }
   const StepReader& to() const { return *to_; }
   bool forwards() const { return undo_.empty(); }
+  const internal::HomeProcess& home() const { return to_impl_->home(); }
   const ReadHold& hold() const { return to_impl_->hold(); }
 
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,

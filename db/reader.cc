@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/guarded_file_system.h"
+#include "ckptdb/db/home_process.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/db/lineage.h"
 #include "ckptdb/db/measure_usage.h"
@@ -48,6 +50,7 @@ class Reader::Impl {
 
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
+  const internal::HomeProcess& home() const { return home_; }
 
   absl::Status Refresh();
   std::vector<std::string> BadFiles() const {
@@ -137,6 +140,7 @@ class Reader::Impl {
   void StopRenewing();
   void RenewLeases();
 
+  const internal::HomeProcess home_;
   const std::string path_;
   const ReaderOptions options_;
   const std::shared_ptr<Environment> environment_;
@@ -424,13 +428,29 @@ void Reader::Impl::RenewLeases() {
   }
 }
 
+namespace {
+
+// Calls `function`, and returns what it throws as a status. Not in a forked
+// child.
+template <typename Impl, typename Function>
+auto CallReader(const Impl& impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  CKPTDB_RETURN_IF_ERROR(impl.home().Check(what));
+  return internal::CallGuarded(what, std::forward<Function>(function));
+}
+
+}  // namespace
+
 Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Reader::~Reader() = default;
+Reader::~Reader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
 
 absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
     absl::string_view path, const ReaderOptions& options) {
   return internal::CallGuarded(
       "Reader::Open", [&]() -> absl::StatusOr<std::unique_ptr<Reader>> {
+        CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Reader::Open"));
         CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
                                 Impl::Open(path, options));
         return std::unique_ptr<Reader>(new Reader(std::move(impl)));
@@ -439,44 +459,52 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
 
 const std::string& Reader::path() const { return impl_->path(); }
 const std::string& Reader::uuid() const { return impl_->uuid(); }
-std::vector<std::string> Reader::BadFiles() const { return impl_->BadFiles(); }
-absl::Status Reader::Refresh() {
-  return internal::CallGuarded("Reader::Refresh",
-                               [&] { return impl_->Refresh(); });
+std::vector<std::string> Reader::BadFiles() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->BadFiles();
 }
-std::vector<StepRecord> Reader::Steps() const { return impl_->Steps(); }
+absl::Status Reader::Refresh() {
+  return CallReader(*impl_, "Reader::Refresh",
+                    [&] { return impl_->Refresh(); });
+}
+std::vector<StepRecord> Reader::Steps() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->Steps();
+}
 absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
-  return internal::CallGuarded("Reader::FindStep",
-                               [&] { return impl_->FindStep(step); });
+  return CallReader(*impl_, "Reader::FindStep",
+                    [&] { return impl_->FindStep(step); });
 }
 absl::StatusOr<StepRecord> Reader::Latest() const {
-  return internal::CallGuarded("Reader::Latest",
-                               [&] { return impl_->Latest(); });
+  return CallReader(*impl_, "Reader::Latest", [&] { return impl_->Latest(); });
 }
-UserMetadata Reader::user_metadata() const { return impl_->user_metadata(); }
+UserMetadata Reader::user_metadata() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->user_metadata();
+}
 absl::StatusOr<Usage> Reader::GetUsage(const UsageOptions& options) const {
-  return internal::CallGuarded("Reader::GetUsage",
-                               [&] { return impl_->GetUsage(options); });
+  return CallReader(*impl_, "Reader::GetUsage",
+                    [&] { return impl_->GetUsage(options); });
 }
 absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
-  return internal::CallGuarded("Reader::FindEvaluation", [&] {
+  return CallReader(*impl_, "Reader::FindEvaluation", [&] {
     return impl_->FindEvaluation(step, evaluation, rank);
   });
 }
 absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
     int64_t step) const {
-  return internal::CallGuarded("Reader::ListEvaluations",
-                               [&] { return impl_->ListEvaluations(step); });
+  return CallReader(*impl_, "Reader::ListEvaluations",
+                    [&] { return impl_->ListEvaluations(step); });
 }
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
-  return internal::CallGuarded("Reader::OpenStep",
-                               [&] { return impl_->OpenStep(step); });
+  return CallReader(*impl_, "Reader::OpenStep",
+                    [&] { return impl_->OpenStep(step); });
 }
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
     const Version& from, int64_t to) {
-  return internal::CallGuarded("Reader::OpenChanges",
-                               [&] { return impl_->OpenChanges(from, to); });
+  return CallReader(*impl_, "Reader::OpenChanges",
+                    [&] { return impl_->OpenChanges(from, to); });
 }
 
 }  // namespace ckptdb

@@ -6,7 +6,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
 //
-// Thread-safe.
+// Thread-safe. In a forked child of a process that has opened one: see
+// db/store.h.
 #ifndef CKPTDB_DB_READER_H_
 #define CKPTDB_DB_READER_H_
 

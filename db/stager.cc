@@ -15,6 +15,7 @@
 #include "ckptdb/db/environment.h"
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/guarded_file_system.h"
+#include "ckptdb/db/home_process.h"
 #include "ckptdb/db/parallel.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/segments.h"
@@ -342,6 +343,7 @@ absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
                                            const StageOptions& options,
                                            const StageCopies& copies) {
   return internal::CallGuarded("Stage", [&]() -> absl::StatusOr<StagedRank> {
+    CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Stage"));
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string resolved,
         internal::ResolveStorePath(store_path, options.environment));

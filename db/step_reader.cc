@@ -73,7 +73,9 @@ absl::Status CheckBytes(absl::string_view name, uint64_t given,
 }  // namespace
 
 StepReader::StepReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-StepReader::~StepReader() = default;
+StepReader::~StepReader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
 
 const StepRecord& StepReader::record() const { return impl_->record(); }
 const std::vector<RankRecord>& StepReader::ranks() const {
@@ -119,6 +121,7 @@ absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
 absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
                                        void* out, uint64_t bytes,
                                        const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadTensorBox"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
                           impl_->Find(ItemKind::kTensor, name));
   const Item& item = *shards[0].item;
@@ -139,6 +142,7 @@ absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
 
 absl::StatusOr<std::string> StepReader::ReadBlob(
     uint32_t rank, absl::string_view name, const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadBlob"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
                           impl_->Find(ItemKind::kBlob, name));
   for (const RankItem& blob : all) {
@@ -165,6 +169,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
 
 absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
                                                 int64_t id) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::LookupRow"));
   return internal::CallGuarded("StepReader::LookupRow", [&] {
     return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
   });
@@ -173,6 +178,7 @@ absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ScanTable"));
   return internal::CallGuarded("StepReader::ScanTable", [&] {
     return impl_->hold().Explain(
         internal::ScanTable(*impl_, table, options, sink));
@@ -190,6 +196,7 @@ absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
 absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::RestoreTable"));
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
   if (mode == RestoreMode::kClear) {
     CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
@@ -201,6 +208,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 const Progress& progress,
                                 std::set<Version>* verified) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::Verify"));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
         internal::VerifyStep(*impl_, options, progress, verified));

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/database.h"
+#include "ckptdb/db/home_process.h"
 #include "ckptdb/db/step_reader.h"
 
 namespace ckptdb {
@@ -83,6 +84,7 @@ class StepReader::Impl {
   // Base first, the step itself last.
   const std::vector<ChainMember>& chain() const { return chain_; }
 
+  const internal::HomeProcess& home() const { return home_; }
   const ReadHold& hold() const { return hold_; }
 
   // An item of all ranks that have it, by rank; NotFound when none has.
@@ -96,6 +98,7 @@ class StepReader::Impl {
   const internal::Database* database_ = nullptr;
   std::vector<ChainMember> chain_;
   std::map<std::pair<ItemKind, std::string>, std::vector<RankItem>> items_;
+  const internal::HomeProcess home_;
   const ReadHold hold_;
 };
 

@@ -480,8 +480,8 @@ auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
   if (call.admitted()) {
     return internal::CallGuarded(what, std::forward<Function>(function));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(what, ": the store \"", impl->path(), "\" is closed"));
+  return impl->gate().Refusal(what,
+                              absl::StrCat("the store \"", impl->path(), "\""));
 }
 
 // The same for an answer that is no status: what it is of a closed store.
@@ -496,19 +496,25 @@ auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
 }  // namespace
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Store::~Store() = default;
+Store::~Store() {
+  if (impl_ != nullptr) impl_->gate().home().KeepInChild(&impl_);
+}
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(
     absl::string_view path, const StoreOptions& options) {
   return internal::CallGuarded(
       "Store::Open", [&]() -> absl::StatusOr<std::unique_ptr<Store>> {
+        CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Store::Open"));
         CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
                                 Impl::Open(path, options));
         return std::unique_ptr<Store>(new Store(std::move(impl)));
       });
 }
 
-absl::Status Store::Close() { return impl_->Close(); }
+absl::Status Store::Close() {
+  CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::Close"));
+  return impl_->Close();
+}
 
 const std::string& Store::path() const { return impl_->path(); }
 const std::string& Store::uuid() const { return impl_->uuid(); }

@@ -27,6 +27,12 @@
 //    FailedPrecondition naming that error, until the store is opened again.
 //
 // Thread-safe; changes are made one at a time.
+//
+// In a child that was forked while the store was open every call is
+// FailedPrecondition, lists are empty, and the destructor does nothing: the
+// store is the parent's, whose threads the child does not have. That goes for
+// readers, and for opening any store or staging, in a child of a process that
+// has opened one: call exec() first, or fork before.
 #ifndef CKPTDB_DB_STORE_H_
 #define CKPTDB_DB_STORE_H_
 

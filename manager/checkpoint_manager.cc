@@ -225,6 +225,7 @@ auto LookAtManager(Impl* impl, absl::string_view what, Function&& function)
 template <typename Impl, typename Function>
 auto EnterManager(Impl* impl, absl::string_view what, Function&& function)
     -> std::invoke_result_t<Function> {
+  CKPTDB_RETURN_IF_ERROR(impl->gate().home().Check(what));
   if (impl->gate().InCall()) return impl->ReentryError(what);
   const std::lock_guard<std::mutex> training(impl->training_mutex());
   impl->NoteTrainingThread();
@@ -249,7 +250,9 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(
 
 CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
-CheckpointManager::~CheckpointManager() = default;
+CheckpointManager::~CheckpointManager() {
+  if (impl_ != nullptr) impl_->gate().home().KeepInChild(&impl_);
+}
 
 absl::Status CheckpointManager::Close() { return impl_->Close(); }
 absl::Status CheckpointManager::StartTraining() {
@@ -296,6 +299,7 @@ absl::StatusOr<LoadSummary> CheckpointManager::Load(
                       [&] { return impl_->Load(rules, dry_run); });
 }
 bool CheckpointManager::IsSavingInProgress() const {
+  if (impl_->gate().home().IsForked()) return false;
   return impl_->IsSavingInProgress();
 }
 void CheckpointManager::SetPreempted() { impl_->SetPreempted(); }

@@ -47,6 +47,9 @@
 // so is thread-safe, and may be called beside them, as may the Store and the
 // Reader. Destroy the manager when no call is under way.
 //
+// In a child that was forked while a manager is there (a data loader's, say)
+// every call is FailedPrecondition, and its destructor does nothing.
+//
 // Callbacks come from a thread of the manager's, or from the training thread.
 // Code that the manager calls, callbacks, policies and the model's alike, must
 // not make a call of the training thread's or wait for the end of a save:

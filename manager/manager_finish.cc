@@ -167,6 +167,8 @@ std::unique_lock<std::mutex> CheckpointManager::Impl::TryTraining() {
 }
 
 absl::Status CheckpointManager::Impl::CheckForErrors() {
+  CKPTDB_RETURN_IF_ERROR(
+      gate_.home().Check("CheckpointManager::CheckForErrors"));
   if (gate_.InCall()) return UntoldError();
   const internal::CallGate::Call call(&gate_);
   if (!call.admitted()) return ClosedError("CheckForErrors");
@@ -178,6 +180,8 @@ absl::Status CheckpointManager::Impl::CheckForErrors() {
 }
 
 absl::Status CheckpointManager::Impl::WaitUntilFinished() {
+  CKPTDB_RETURN_IF_ERROR(
+      gate_.home().Check("CheckpointManager::WaitUntilFinished"));
   if (gate_.InCall()) return ReentryError("WaitUntilFinished");
   const internal::CallGate::Call call(&gate_);
   if (!call.admitted()) return ClosedError("WaitUntilFinished");
@@ -195,8 +199,8 @@ absl::Status CheckpointManager::Impl::SettleAndTell() {
 
 absl::Status CheckpointManager::Impl::ClosedError(
     absl::string_view what) const {
-  return absl::FailedPreconditionError(absl::StrCat(
-      what, ": the manager of store \"", options_.path, "\" is closed"));
+  return gate_.Refusal(
+      what, absl::StrCat("the manager of store \"", options_.path, "\""));
 }
 
 absl::Status CheckpointManager::Impl::ReentryError(
@@ -209,6 +213,7 @@ absl::Status CheckpointManager::Impl::ReentryError(
 
 // Nobody is waited for: each rank has only its own save to end.
 absl::Status CheckpointManager::Impl::Close() {
+  CKPTDB_RETURN_IF_ERROR(gate_.home().Check("CheckpointManager::Close"));
   if (gate_.InCall()) return ReentryError("CheckpointManager::Close");
   const std::lock_guard<std::mutex> training(training_mutex_);
   if (gate_.closed()) return absl::OkStatus();

@@ -2,6 +2,8 @@
 // it goes on until its input ends.
 //
 //   db_child hold STORE...         opens the store, then the others
+//   db_child orphan STORE          opens the store, and forks a process that
+//                                  lives until the input ends
 //   db_child own STORE             opens the store; for each line of input
 //                                  saves, removes, pins and unpins, or sweeps:
 //                                  "save 7", "rm 7", "touch 7", "gc"
@@ -58,6 +60,15 @@ absl::Status Hold(const std::vector<std::string>& paths) {
   while (std::getline(std::cin, ignored)) {
   }
   return absl::OkStatus();
+}
+
+absl::Status LeaveOrphan(const std::string& path) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto store, Store::Open(path));
+  if (fork() != 0) return Hold({path + ".other"});
+  std::string ignored;
+  while (std::getline(std::cin, ignored)) {
+  }
+  _exit(0);
 }
 
 absl::Status Obey(const std::string& command, int64_t step, Store* store) {
@@ -172,6 +183,7 @@ absl::Status Run(std::vector<std::string> arguments) {
   if (command == "hold") {
     return Hold({arguments.begin() + 1, arguments.end()});
   }
+  if (command == "orphan") return LeaveOrphan(arguments.at(1));
   if (command == "own") return Own(arguments.at(1), options);
   if (command == "fill") return FillVolume(arguments.at(1), arguments.at(2));
   if (command == "steps") return ListSteps(arguments.at(1));

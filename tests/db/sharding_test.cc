@@ -277,9 +277,11 @@ TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
   ASSERT_OK_AND_ASSIGN(
       const StagedRank rows,
       StageIds(save.tickets[0], {1, 2}, TableSharding::Replicated()));
+  // Rows that no stager of a replicated table makes.
+  ASSERT_OK_AND_ASSIGN(
+      one, StageIds(save.tickets[1], {7}, TableSharding::Unchecked()));
   ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
-  record.items[0].rows = 1;
-  record.items[0].raw_bytes = 28;
+  record.items[0].sharding = ShardingKind::kReplicated;
   one.rank_record = EncodeRankRecord(record).value();
   EXPECT_THAT(store_->Publish(save.version, {rows, one}),
               IsInvalid("is replicated, and rank 1 has saved 1 rows and 0 "

@@ -90,15 +90,16 @@ void DamageFile(const std::filesystem::path& file) {
   WriteFile(file, bytes);
 }
 
+// Besides what it sets aside for a full disk.
 TEST_F(SmallStoreTest, TakesNoRoomInAdvance) {
-  constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
+  const uint64_t max_bytes = options_.spare_bytes + (uint64_t{1} << 20);
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK(store_->Pin(1));
-  EXPECT_LE(AllocatedBytes(), kMaxBytes);
+  EXPECT_LE(AllocatedBytes(), max_bytes);
   ASSERT_OK(store_->Unpin(1));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
-  EXPECT_LE(AllocatedBytes(), kMaxBytes);
+  EXPECT_LE(AllocatedBytes(), max_bytes);
 }
 
 // A descriptor is held for each file. However late the compactions are, RocksDB

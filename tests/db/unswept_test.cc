@@ -85,7 +85,7 @@ class UnsweptTest : public StoreFixture {
   // Step 1 was saved and deleted.
   void ExpectGone(const SweepResult& swept) const {
     EXPECT_EQ(swept.removed.size(), 1u);
-    EXPECT_LT(DiskBytes(), uint64_t{4} << 20);
+    EXPECT_LT(DiskBytes(), options_.spare_bytes + (uint64_t{4} << 20));
     EXPECT_OK(store_->sweep_status());
   }
 };

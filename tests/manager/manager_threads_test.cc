@@ -268,6 +268,7 @@ TEST_F(ManagerThreadsTest, ClosingTellsTheWaiters) {
 TEST_F(ManagerThreadsTest, RanksCloseEachForItself) {
   constexpr uint32_t kRanks = 3;
   options_.deadline = absl::Seconds(30);
+  options_.sharding = TableSharding::ByModulo();
   options_.store.on_point = nullptr;
   const auto begin = std::chrono::steady_clock::now();
   ThreadGroup group(kRanks);

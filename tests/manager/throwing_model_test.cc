@@ -283,6 +283,7 @@ TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
       TestModel model;
       model.owns = [=](int64_t id) { return id % 2 == rank; };
       ManagerOptions options = options_;
+      options.sharding = TableSharding::ByModulo();
       if (rank == 1) options.on_saved = [](const SaveReport&) { Throw(); };
       ASSERT_OK_AND_ASSIGN(
           const auto manager,

@@ -43,19 +43,19 @@ class ToolLatest : public ToolFixture {
 };
 
 TEST_F(ToolLatest, VerifyBesideATrainer) {
-  RunBesideATrainer({"verify", "latest"}, 60);
+  RunBesideATrainer({"verify", "latest"}, 12);
 }
 
 TEST_F(ToolLatest, DiffBesideATrainer) {
-  RunBesideATrainer({"diff", "100", "latest"}, 20);
+  RunBesideATrainer({"diff", "100", "latest"}, 5);
 }
 
 TEST_F(ToolLatest, PlanBesideATrainer) {
-  RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
+  RunBesideATrainer({"plan", "latest", "--from", "100"}, 5);
 }
 
 TEST_F(ToolLatest, ShowBesideATrainer) {
-  RunBesideATrainer({"show", "latest"}, 20);
+  RunBesideATrainer({"show", "latest"}, 5);
 }
 
 TEST(RetryLatest, EndsAndSaysHowOften) {
