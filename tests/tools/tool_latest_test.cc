@@ -1,6 +1,9 @@
 // "latest" beside a trainer that retires each step as it saves the next.
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,45 +20,57 @@ using ::testing::HasSubstr;
 
 class ToolLatest : public ToolFixture {
  protected:
-  // Saves and retires until `done`.
-  void Train(const std::atomic<bool>& done) {
+  // Saves and retires until the end, a few times while a command opens the
+  // store.
+  void Train() {
     const std::vector<float> weights(1000, 1);
-    for (int64_t step = 1000; !done; ++step) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (int64_t step = 1000; !done_; ++step) {
       RankState state;
       state.AddTensor("w", TensorView::Of(weights.data(), {1000}));
       PublishSpec publish;
       if (step > 1000) publish.retire = {step - 1};
       ASSERT_OK(store_->Save({.step = step}, state, publish));
       ASSERT_OK(store_->Sweep());
+      changed_.wait_for(lock, std::chrono::milliseconds(10),
+                        [this] { return done_; });
     }
   }
   void RunBesideATrainer(const std::vector<std::string>& arguments, int runs) {
     Own();
-    std::atomic<bool> done = false;
-    std::thread trainer([&] { Train(done); });
+    std::thread trainer([this] { Train(); });
     for (int i = 0; i < runs; ++i) {
       const ToolResult result = Run(arguments);
       EXPECT_EQ(result.code, 0) << result.err;
     }
-    done = true;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
     trainer.join();
   }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
 };
 
 TEST_F(ToolLatest, VerifyBesideATrainer) {
-  RunBesideATrainer({"verify", "latest"}, 12);
+  RunBesideATrainer({"verify", "latest"}, 60);
 }
 
 TEST_F(ToolLatest, DiffBesideATrainer) {
-  RunBesideATrainer({"diff", "100", "latest"}, 5);
+  RunBesideATrainer({"diff", "100", "latest"}, 20);
 }
 
 TEST_F(ToolLatest, PlanBesideATrainer) {
-  RunBesideATrainer({"plan", "latest", "--from", "100"}, 5);
+  RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
 }
 
 TEST_F(ToolLatest, ShowBesideATrainer) {
-  RunBesideATrainer({"show", "latest"}, 5);
+  RunBesideATrainer({"show", "latest"}, 20);
 }
 
 TEST(RetryLatest, EndsAndSaysHowOften) {
