@@ -126,7 +126,7 @@ absl::Status StartThreads(const rocksdb::DBOptions& options) {
     std::vector<std::future<void>> tried;
     std::promise<void> all_started;  // or given up
     const std::shared_future<void> end = all_started.get_future().share();
-    const absl::Status status = CallGuarded(kWhat, [&] {
+    absl::Status status = CallGuarded(kWhat, [&] {
       for (int i = 0; i < options.max_file_opening_threads; ++i) {
         tried.push_back(std::async(std::launch::async, [end] { end.wait(); }));
       }

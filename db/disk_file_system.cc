@@ -169,8 +169,9 @@ const char* EntryKindName(EntryKind kind) {
   return "unknown";
 }
 
-DiskFileSystem::DiskFileSystem(std::shared_ptr<rocksdb::FileSystem> posix)
-    : FileSystemWrapper(std::move(posix)) {}
+DiskFileSystem::DiskFileSystem(
+    const std::shared_ptr<rocksdb::FileSystem>& posix)
+    : FileSystemWrapper(posix) {}
 
 IOStatus DiskFileSystem::LookAt(const std::string& path, Entry* entry) {
   DiskPlace place;
@@ -331,6 +332,8 @@ IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
 IOStatus DiskFileSystem::GetChildrenFileAttributes(
     const std::string& path, const IOOptions& options,
     std::vector<rocksdb::FileAttributes>* files, IODebugContext* debug) {
+  // By the calls of this class, one by one.
+  // NOLINTNEXTLINE(bugprone-parent-virtual-call): not by the target's
   return FileSystem::GetChildrenFileAttributes(path, options, files, debug);
 }
 

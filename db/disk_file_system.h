@@ -57,8 +57,9 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   using IODebugContext = rocksdb::IODebugContext;
 
   // `posix`: RocksDB's.
-  explicit DiskFileSystem(std::shared_ptr<rocksdb::FileSystem> posix);
+  explicit DiskFileSystem(const std::shared_ptr<rocksdb::FileSystem>& posix);
 
+  // NOLINTNEXTLINE(readability-identifier-naming): RocksDB's name for it
   static const char* kClassName() { return "ckptdb.DiskFileSystem"; }
   const char* Name() const override { return kClassName(); }
 

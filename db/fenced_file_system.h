@@ -23,9 +23,9 @@ namespace ckptdb::internal {
 // by nobody: the next owner begins other files.
 class FencedFileSystem : public rocksdb::FileSystemWrapper {
  public:
-  FencedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
+  FencedFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,
                    std::shared_ptr<const OwnerLock> lock)
-      : FileSystemWrapper(std::move(base)), lock_(std::move(lock)) {}
+      : FileSystemWrapper(base), lock_(std::move(lock)) {}
 
   const char* Name() const override { return "ckptdb.FencedFileSystem"; }
 

@@ -202,7 +202,7 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
       removed.Update(RemoveTree(files, absl::StrCat(path, "/", name)));
     }
     CKPTDB_RETURN_IF_ERROR(removed);
-    const absl::Status last =
+    absl::Status last =
         FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
                   absl::StrCat("removing folder \"", path, "\""));
     if (last.ok() || absl::IsNotFound(last)) return absl::OkStatus();

@@ -18,13 +18,14 @@ TableSharding::TableSharding(ShardingKind kind, std::string name,
       rank_of_(std::move(rank_of)) {}
 
 TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
-  return {ShardingKind::kBySlices, "", std::move(bounds)};
+  return TableSharding(ShardingKind::kBySlices, "", std::move(bounds));
 }
 TableSharding TableSharding::ByModulo() {
   return TableSharding(ShardingKind::kByModulo);
 }
 TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
-  return {ShardingKind::kCustom, std::move(name), {}, std::move(rank_of)};
+  return TableSharding(ShardingKind::kCustom, std::move(name), {},
+                       std::move(rank_of));
 }
 TableSharding TableSharding::Replicated() {
   return TableSharding(ShardingKind::kReplicated);
@@ -109,7 +110,7 @@ std::string OwnRows::DescribeNoRank(int64_t id) const {
 }
 
 std::string OwnRows::DescribeForeign(int64_t id) const {
-  const std::string no_rank = DescribeNoRank(id);
+  std::string no_rank = DescribeNoRank(id);
   if (!no_rank.empty()) return no_rank;
   const std::optional<uint32_t> other = RankOfId(id);
   std::string text = absl::StrCat(

@@ -71,8 +71,9 @@ class TableSharding {
   const RankOf& rank_of() const { return rank_of_; }
 
  private:
-  TableSharding(ShardingKind kind, std::string name = {},
-                std::vector<uint32_t> bounds = {}, RankOf rank_of = {});
+  explicit TableSharding(ShardingKind kind, std::string name = {},
+                         std::vector<uint32_t> bounds = {},
+                         RankOf rank_of = {});
 
   bool declared_ = false;
   ShardingKind kind_ = ShardingKind::kUndeclared;

@@ -138,7 +138,7 @@ absl::Status Store::Impl::OpenFolder() {
 absl::Status Store::Impl::CheckRoomToOpen(rocksdb::FileSystem* files) const {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t needed,
                           internal::Database::BytesToOpen(files, path_));
-  const absl::Status status =
+  absl::Status status =
       internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
   if (!absl::IsResourceExhausted(status) || !spare_.Release()) return status;
   return internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
@@ -218,7 +218,7 @@ absl::Status Store::Impl::NewRoot() {
 // next write (RocksDB 7.8): never write without room.
 absl::Status Store::Impl::CheckRoom(uint64_t needed, Spare spare) const {
   rocksdb::FileSystem* const files = database_->files().get();
-  const absl::Status status =
+  absl::Status status =
       internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
   if (spare == Spare::kKeep || !absl::IsResourceExhausted(status)) {
     return status;

@@ -160,7 +160,7 @@ BaseReasons CheckpointManager::Impl::OwnBases(const Round& round) const {
 absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
     const Round& round) {
   if (feed_ == nullptr) return BaseReasons();
-  const absl::StatusOr<BaseReasons> own =
+  absl::StatusOr<BaseReasons> own =
       CallGuarded("TableState", [&] { return OwnBases(round); });
   if (world_size() == 1 || round.announced.whole) return own;
   BaseReasons bases = own.value_or(BaseReasons());

@@ -80,14 +80,14 @@ TEST_F(InfoLogTest, FollowsNoLink) {
 class Recorder : public Logger {
  public:
   void Log(LogSeverity severity, absl::string_view message) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    severities_.push_back(severity);
-    messages_.emplace_back(message);
+    const std::lock_guard<std::mutex> lock(mutex);
+    severities.push_back(severity);
+    messages.emplace_back(message);
     throw std::runtime_error("a logger of bad manners");
   }
-  std::mutex mutex_;
-  std::vector<LogSeverity> severities_;
-  std::vector<std::string> messages_;
+  std::mutex mutex;
+  std::vector<LogSeverity> severities;
+  std::vector<std::string> messages;
 };
 
 TEST_F(InfoLogTest, GoesToTheCallersLogger) {
@@ -95,8 +95,8 @@ TEST_F(InfoLogTest, GoesToTheCallersLogger) {
   const auto log = internal::ForwardInfoLog(recorder);
   rocksdb::Warn(log.get(), "warning %d", 3);
   rocksdb::Error(log.get(), "error %d", 4);
-  EXPECT_THAT(recorder->messages_, ElementsAre("warning 3", "error 4"));
-  EXPECT_THAT(recorder->severities_,
+  EXPECT_THAT(recorder->messages, ElementsAre("warning 3", "error 4"));
+  EXPECT_THAT(recorder->severities,
               ElementsAre(LogSeverity::kWarning, LogSeverity::kError));
   options_.logger = recorder;
   Reopen();
