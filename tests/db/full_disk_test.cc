@@ -118,6 +118,28 @@ TEST_F(FullDiskTest, OverwriteAndRetire) {
 
 TEST_F(FullDiskTest, Flag) { FillUpEverywhere(PinAction(10)); }
 
+// A record may have a megabyte of the user's own, which goes to the log and to
+// a table.
+TEST_F(FullDiskTest, RoomIsForWhatTheRecordHasInIt) {
+  constexpr uint64_t kMetadataBytes = uint64_t{900} << 10;
+  const std::unique_ptr<SimStore> sim = OpenCopy(/*reserve_bytes=*/0);
+  PublishSpec publish;
+  publish.user_metadata["notes"] = std::string(kMetadataBytes, 'n');
+  ASSERT_OK(sim->Save({.step = 30}, InlineStep(3), publish));
+  sim->files()->SetReportedFreeSpace(2 * kMetadataBytes);
+  const size_t operations = sim->files()->operations();
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               HasSubstr(absl::StrCat(2 * kMetadataBytes, " are free")));
+  EXPECT_THAT(sim->store()->Pin(30), is_refused);
+  EXPECT_THAT(sim->store()->Delete(30), is_refused);
+  EXPECT_EQ(sim->files()->operations(), operations);
+  sim->files()->SetReportedFreeSpace(3 * kMetadataBytes);
+  EXPECT_OK(sim->store()->Pin(30));
+  EXPECT_OK(sim->store()->Unpin(30));
+  EXPECT_OK(sim->store()->Delete(30));
+}
+
 // What is asked for and what is free are in the error, and nothing was tried.
 TEST_F(FullDiskTest, RefusedBeforeItStarts) {
   constexpr uint64_t kReserve = uint64_t{64} << 20;
