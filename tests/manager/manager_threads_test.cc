@@ -298,6 +298,9 @@ TEST_F(ManagerThreadsTest, RanksCloseEachForItself) {
 
 // The ends of processes, each in one of its own.
 std::unique_ptr<CheckpointManager> global_manager;
+// What is never destroyed, where a leak checker finds it.
+CheckpointManager* leaked_manager = nullptr;
+TestModel* leaked_model = nullptr;
 
 class ManagerExitTest : public ManagerThreadsTest {
  protected:
@@ -314,7 +317,7 @@ class ManagerExitTest : public ManagerThreadsTest {
     Start();
     TrainTo(1);
     EXPECT_OK(manager_->Save());
-    model_.release();
+    leaked_model = model_.release();
     return std::move(manager_);
   }
 };
@@ -341,7 +344,7 @@ TEST_F(ManagerExitTest, OfAGlobalManagerThatWasClosed) {
 TEST_F(ManagerExitTest, OfAManagerThatIsNeverDestroyed) {
   EXPECT_EXIT(
       {
-        StartSave().release();
+        leaked_manager = StartSave().release();
         std::exit(HasFailure() ? 1 : 0);
       },
       ExitedWithCode(0), "");
@@ -351,7 +354,7 @@ TEST_F(ManagerExitTest, OfAManagerThatIsNeverDestroyed) {
 TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
   EXPECT_EXIT(
       {
-        StartSave().release();
+        leaked_manager = StartSave().release();
         std::exit(HasFailure() ? 1 : 0);
       },
       ExitedWithCode(0), "");
@@ -364,7 +367,7 @@ TEST_F(ManagerExitTest, FromACallback) {
   options_.on_saved = [](const SaveReport&) { std::exit(0); };
   EXPECT_EXIT(
       {
-        StartSave().release();
+        leaked_manager = StartSave().release();
         Pause(std::chrono::seconds(30));
         std::abort();
       },

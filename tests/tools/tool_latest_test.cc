@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 #include "ckptdb/tools/open_store.h"
 
@@ -32,7 +33,7 @@ class ToolLatest : public ToolFixture {
       if (step > 1000) publish.retire = {step - 1};
       ASSERT_OK(store_->Save({.step = step}, state, publish));
       ASSERT_OK(store_->Sweep());
-      changed_.wait_for(lock, std::chrono::milliseconds(10),
+      changed_.wait_for(lock, std::chrono::milliseconds(kSanitized ? 100 : 10),
                         [this] { return done_; });
     }
   }
