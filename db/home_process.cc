@@ -1,20 +1,38 @@
 #include "ckptdb/db/home_process.h"
 
+#include <pthread.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "absl/strings/str_cat.h"
 
 namespace ckptdb::internal {
+namespace {
 
-HomeProcess::HomeProcess() : process_(getpid()) {}
+// How often this process, or one that it comes from, was forked off since the
+// first object was made. Asked for in each call, so without the system's help.
+std::atomic<uint64_t> forks = 0;
 
-bool HomeProcess::IsForked() const { return getpid() != process_; }
+uint64_t WatchForks() {
+  static const int kWatched = pthread_atfork(
+      nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(kWatched);
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+HomeProcess::HomeProcess() : process_(getpid()), forks_(WatchForks()) {}
+
+bool HomeProcess::IsForked() const {
+  return forks.load(std::memory_order_relaxed) != forks_;
+}
 
 absl::Status HomeProcess::Check(absl::string_view what) const {
-  const pid_t now = getpid();
-  if (now == process_) return absl::OkStatus();
+  if (!IsForked()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      what, ": process ", now, " was forked from process ", process_,
+      what, ": process ", getpid(), " was forked from process ", process_,
       ", which has opened the store; call exec() in the child, or start it "
       "before the store is opened"));
 }

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -36,7 +37,8 @@ class HomeProcess {
   }
 
  private:
-  pid_t process_;
+  const pid_t process_;
+  const uint64_t forks_;
 };
 
 // To be called before a store is opened or staged into. FailedPrecondition in a
