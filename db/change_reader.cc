@@ -294,6 +294,8 @@ absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("ChangeReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   return internal::CallGuarded("ChangeReader::ScanTable", [&] {
     return impl_->hold().Explain(impl_->ScanTable(table, options, live));
   });

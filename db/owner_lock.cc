@@ -39,6 +39,20 @@ absl::string_view NameOf(absl::string_view note) {
   return note.substr(0, note.find('\n'));
 }
 
+// RocksDB's own lock, which an owner holds as well. LOCK may have been removed
+// by hand beside an owner; it would be fenced by an opening that then fails.
+rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
+                                  const std::string& store) {
+  const std::string path = DatabasePath(store) + "/LOCK";
+  const rocksdb::IOOptions io;
+  if (!files->FileExists(path, io, nullptr).ok()) {
+    return rocksdb::IOStatus::OK();
+  }
+  rocksdb::FileLock* lock = nullptr;
+  rocksdb::IOStatus status = files->LockFile(path, io, &lock, nullptr);
+  return status.ok() ? files->UnlockFile(lock, io, nullptr) : status;
+}
+
 // Who holds it, if anyone, is in the file beside it.
 absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
                        const rocksdb::IOStatus& status) {
@@ -62,7 +76,10 @@ absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
   if (!status.ok()) return LockError(files.get(), store, status);
-  return std::shared_ptr<OwnerLock>(new OwnerLock(files, store, lock));
+  std::shared_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
+  const rocksdb::IOStatus unused = TryDatabaseLock(files.get(), store);
+  if (!unused.ok()) return LockError(files.get(), store, unused);
+  return owner;
 }
 
 absl::Status OwnerLock::Announce() {

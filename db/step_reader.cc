@@ -72,6 +72,12 @@ absl::Status CheckBytes(absl::string_view name, uint64_t given,
 
 }  // namespace
 
+absl::Status internal::CheckTarget(const void* target, absl::string_view name) {
+  if (target != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is read into a null pointer"));
+}
+
 StepReader::StepReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StepReader::~StepReader() {
   if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
@@ -134,6 +140,8 @@ absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
   CKPTDB_RETURN_IF_ERROR(
       CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
   if (elements == 0) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(out, absl::StrCat("tensor \"", name, "\"")));
   return internal::CallGuarded("StepReader::ReadTensorBox", [&] {
     return impl_->hold().Explain(internal::ReadBox(
         *impl_, shards, box, static_cast<char*>(out), options));
@@ -179,6 +187,8 @@ absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(sink, absl::StrCat("table \"", table, "\"")));
   return internal::CallGuarded("StepReader::ScanTable", [&] {
     return impl_->hold().Explain(
         internal::ScanTable(*impl_, table, options, sink));
@@ -197,6 +207,8 @@ absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::RestoreTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
   if (mode == RestoreMode::kClear) {
     CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(

@@ -132,7 +132,8 @@ class StepReader {
   absl::StatusOr<TableSpec> FindTable(absl::string_view name) const;
 
   // The whole tensor, row-major, into `bytes` bytes at `out`: exactly as many
-  // as it has. InvalidArgument otherwise. DataLoss when shards leave a gap.
+  // as it has. InvalidArgument otherwise, and when `out` is null. DataLoss when
+  // shards leave a gap.
   absl::Status ReadTensor(absl::string_view name, void* out, uint64_t bytes,
                           const ReadOptions& options = {}) const;
   // The part of it that `box` says, in the same way.
@@ -151,7 +152,8 @@ class StepReader {
   // All rows of a table, of all ranks, each once, in batches of any order: of
   // a delta step the runs of its chain are merged, newest first. Memory: a
   // window and a page of each stream of each run, for each thread; a chain so
-  // long that these could be over 1 GiB has fewer threads.
+  // long that these could be over 1 GiB has fewer threads. InvalidArgument when
+  // the sink is null.
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          RowSink* sink) const;
   // Of such a scan of all slots. Errors as ScanTable, before the first row.

@@ -113,6 +113,9 @@ absl::Status ReadBox(const StepReader::Impl& step,
                      const std::vector<RankItem>& shards, const Box& box,
                      char* out, const ReadOptions& options);
 
+// InvalidArgument when what `name`, "table "user"", is read into is null.
+absl::Status CheckTarget(const void* target, absl::string_view name);
+
 // table_scan.cc
 // The errors of a scan that are found before it begins.
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,

@@ -104,6 +104,9 @@ TEST_F(ChangeTest, SameStep) {
   LiveRows live(TableAt(1).slots);
   EXPECT_THAT(changes->ScanTable("item", {}, &live),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"item\"")));
+  EXPECT_THAT(
+      changes->ScanTable("user", {}, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"user\"")));
 }
 
 TEST_F(ChangeTest, AcrossBranches) {

@@ -254,6 +254,18 @@ TEST_F(TableTest, UnknownTablesAndSlots) {
                AllOf(HasSubstr("\"momentum\""), HasSubstr("\"user\""))));
 }
 
+TEST_F(TableTest, RowsAreNotReadIntoNull) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const auto step = Open(1);
+  const auto is_null =
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("\"user\""), HasSubstr("null")));
+  EXPECT_THAT(step->ScanTable("user", {}, nullptr), is_null);
+  for (const RestoreMode mode : {RestoreMode::kClear, RestoreMode::kMerge}) {
+    EXPECT_THAT(step->RestoreTable("user", mode, {}, nullptr), is_null);
+  }
+}
+
 TEST_F(TableTest, BadScanOptions) {
   ASSERT_OK(Save(1, SmallContent(1)));
   const auto step = Open(1);

@@ -153,6 +153,14 @@ TEST_F(TensorTest, SizeOfTheReadIsChecked) {
   }
 }
 
+TEST_F(TensorTest, NothingIsReadIntoNull) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  EXPECT_THAT(step->ReadTensor("w", nullptr, 24),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"w\""), HasSubstr("null"))));
+}
+
 TEST_F(TensorTest, BoxIsChecked) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));

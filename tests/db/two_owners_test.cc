@@ -4,6 +4,7 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <set>
@@ -57,6 +58,26 @@ TEST_F(TwoOwnersTest, AnErrorOfTheLockHasNoHolder) {
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
                                AllOf(HasSubstr(path()), HasSubstr("lock"))));
   EXPECT_FALSE(status.GetPayload(kHolderPayload).has_value());
+}
+
+// By whoever takes it for left over from a crash.
+TEST_F(TwoOwnersTest, AnOwnerWhoseLockFileWasRemovedStaysTheOwner) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  for (const bool replaced : {false, true}) {
+    ASSERT_TRUE(std::filesystem::remove(path() + "/LOCK"));
+    if (replaced) std::ofstream(path() + "/LOCK") << "pid 1\n";
+    const absl::Status second = Store::Open(path()).status();
+    EXPECT_THAT(second, StatusIs(absl::StatusCode::kUnavailable,
+                                 HasSubstr(std::to_string(getpid()))));
+    EXPECT_TRUE(second.GetPayload(kHolderPayload).has_value());
+    Child child({"hold", path()});
+    EXPECT_THAT(child.ReadLine(), HasSubstr("UNAVAILABLE"));
+    EXPECT_EQ(child.Wait(), 1);
+    ASSERT_OK(Save(replaced ? 3 : 2, SmallContent(2)));
+  }
+  Reopen();
+  ExpectStep(1, {SmallContent(1)});
+  ExpectStep(3, {SmallContent(2)});
 }
 
 // The lock is the folder's, whatever it is called.
