@@ -18,13 +18,17 @@
 namespace ckptdb::soak {
 namespace {
 
-int Spawn(std::vector<std::string>* arguments, int output, pid_t* pid) {
+int Spawn(std::vector<std::string>* arguments, int output, bool with_errors,
+          pid_t* pid) {
   std::vector<char*> argv;
   for (std::string& argument : *arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  if (with_errors) {
+    posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  }
   const int error =
       posix_spawn(pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -38,13 +42,13 @@ std::string Ending::ToString() const {
 }
 
 absl::StatusOr<std::unique_ptr<Child>> Child::Start(
-    std::vector<std::string> arguments) {
+    std::vector<std::string> arguments, bool with_errors) {
   std::array<int, 2> out{};
   if (pipe2(out.data(), O_CLOEXEC) != 0) {
     return absl::UnavailableError(absl::StrCat("pipe: ", std::strerror(errno)));
   }
   pid_t pid = -1;
-  const int error = Spawn(&arguments, out[1], &pid);
+  const int error = Spawn(&arguments, out[1], with_errors, &pid);
   close(out[1]);
   if (error == 0) return std::unique_ptr<Child>(new Child(pid, out[0]));
   close(out[0]);

@@ -25,9 +25,10 @@ struct Ending {
 
 class Child {
  public:
-  // The first argument is the program. Its standard output is read here.
+  // The first argument is the program. Its standard output is read here, with
+  // `with_errors` also its standard error.
   static absl::StatusOr<std::unique_ptr<Child>> Start(
-      std::vector<std::string> arguments);
+      std::vector<std::string> arguments, bool with_errors = false);
   // Kills it when it is still there.
   ~Child();
   Child(const Child&) = delete;

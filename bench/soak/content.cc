@@ -92,7 +92,8 @@ std::string Content::Meters(int64_t step, uint64_t processed,
 }
 
 double Content::Metric(int64_t step) const {
-  return ToFloat(Draw(seed_, DrawKind::kMetricValue, static_cast<uint64_t>(step)));
+  return ToFloat(
+      Draw(seed_, DrawKind::kMetricValue, static_cast<uint64_t>(step)));
 }
 
 }  // namespace ckptdb::soak

@@ -33,6 +33,7 @@ uint64_t Driver::Draw(DrawKind kind, uint64_t number) const {
 absl::Status Driver::Run() {
   constexpr uint64_t kFirstFill = 30;
   fill_at_save_ = kFirstFill;
+  follower_ = std::make_unique<Follower>(volume_->store(), content_);
   while (counts_.saves < options_.saves) {
     CKPTDB_RETURN_IF_ERROR(internal::Annotate(
         Live(), absl::StrCat("life ", lives_, " of the writer, after ",
@@ -40,6 +41,10 @@ absl::Status Driver::Run() {
     CKPTDB_RETURN_IF_ERROR(internal::Annotate(
         CheckStore(), absl::StrCat("after kill ", counts_.kills, " and ",
                                    counts_.saves, " saves")));
+    if (commands_ == nullptr) {
+      commands_ = std::make_unique<Commands>(volume_, options_.seed);
+    }
+    CKPTDB_RETURN_IF_ERROR(RunCommands());
   }
   return figures_.CheckBounds();
 }
@@ -72,6 +77,7 @@ absl::Status Driver::ReadUntilKill(Child* writer, uint64_t saves) {
   constexpr uint64_t kLongestDelayMicros = 20'000;
   std::optional<int64_t> kill_at;
   while (true) {
+    CKPTDB_RETURN_IF_ERROR(StatusBeside());
     CKPTDB_RETURN_IF_ERROR(FillOrFree());
     const int64_t now = SteadyMicros();
     if (!kill_at && counts_.saves >= saves) {
@@ -147,18 +153,20 @@ void Driver::NoteSave(const Event& event) {
   if (absl::EndsWith(event.text, "ephemeral")) ++counts_.ephemeral;
   counts_.retired += event.steps.size();
   ledger_.Saved(event.step, event.steps);
-  if (event.began_micros > freed_at_micros_) recovering_ = false;
+  if (!volume_->WasFull(event.began_micros)) recovering_ = false;
 }
 
-bool Driver::MayFail() const { return filling_ || recovering_; }
+bool Driver::MayFail(int64_t began_micros) const {
+  return recovering_ || volume_->WasFull(began_micros);
+}
 
 absl::Status Driver::NoteFailure(const Event& event) {
-  saving_ = false;
   ++counts_.failed_for_room;
   if (absl::StartsWith(event.text, "RESOURCE_EXHAUSTED")) {
+    saving_ = false;
     ledger_.Refused(event.step);
   }
-  if (MayFail()) return absl::OkStatus();
+  if (MayFail(event.began_micros)) return absl::OkStatus();
   return absl::InternalError("failed although the disk was not full");
 }
 
@@ -173,7 +181,6 @@ absl::Status Driver::FillOrFree() {
   if (filling_ && now >= free_at_micros_) {
     CKPTDB_RETURN_IF_ERROR(volume_->Free());
     filling_ = false;
-    freed_at_micros_ = SteadyMicros();
     fill_at_save_ =
         counts_.saves + kFewestSaves + Next(DrawKind::kFill) % kMostSaves;
   } else if (!filling_ && counts_.saves >= fill_at_save_) {
@@ -218,6 +225,66 @@ absl::Status Driver::CheckStore() {
     if (needed) needed_bytes_ += held.bytes;
   }
   return absl::OkStatus();
+}
+
+Counts Driver::counts() const {
+  Counts counts = counts_;
+  if (follower_ != nullptr) {
+    counts.followed_by_changes = follower_->by_changes();
+    counts.followed_whole = follower_->whole();
+  }
+  if (commands_ != nullptr) {
+    counts.commands += commands_->run();
+    counts.busy_commands += commands_->busy();
+  }
+  return counts;
+}
+
+absl::Status Driver::StatusBeside() const {
+  CKPTDB_RETURN_IF_ERROR(follower_->status());
+  return commands_ == nullptr ? absl::OkStatus() : commands_->status();
+}
+
+absl::StatusOr<CommandResult> Driver::Command(
+    const std::vector<std::string>& words) {
+  const auto result = RunCommand(*volume_, words);
+  ++counts_.commands;
+  if (result.ok() && *result == CommandResult::kBusy) ++counts_.busy_commands;
+  return result;
+}
+
+absl::Status Driver::Pin() {
+  const int64_t step = *ledger_.steps().rbegin();
+  CKPTDB_ASSIGN_OR_RETURN(const CommandResult result,
+                          Command({"pin", absl::StrCat(step)}));
+  if (result != CommandResult::kDone) return absl::OkStatus();
+  ++counts_.pins;
+  ledger_.Pinned(step);
+  return absl::OkStatus();
+}
+
+absl::Status Driver::Unpin() {
+  const int64_t step = *ledger_.pinned().begin();
+  CKPTDB_ASSIGN_OR_RETURN(const CommandResult result,
+                          Command({"unpin", absl::StrCat(step)}));
+  if (result == CommandResult::kDone) ledger_.Unpinned(step);
+  return absl::OkStatus();
+}
+
+absl::Status Driver::RunCommands() {
+  constexpr size_t kMostPins = 3;
+  const uint64_t drawn = Next(DrawKind::kBetween);
+  if (drawn % 3 == 0) {
+    CKPTDB_RETURN_IF_ERROR(ledger_.pinned().size() < kMostPins ? Pin()
+                                                               : Unpin());
+  }
+  if (drawn / 3 % 4 == 0) {
+    CKPTDB_RETURN_IF_ERROR(Command({"fold", "latest"}).status());
+  }
+  if (drawn / 12 % 4 == 0) {
+    CKPTDB_RETURN_IF_ERROR(Command({"verify"}).status());
+  }
+  return drawn / 48 % 2 == 0 ? Command({"gc"}).status() : absl::OkStatus();
 }
 
 }  // namespace ckptdb::soak

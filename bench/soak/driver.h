@@ -6,13 +6,17 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "ckptdb/bench/soak/child.h"
+#include "ckptdb/bench/soak/command.h"
 #include "ckptdb/bench/soak/content.h"
 #include "ckptdb/bench/soak/draw.h"
 #include "ckptdb/bench/soak/event.h"
 #include "ckptdb/bench/soak/figures.h"
+#include "ckptdb/bench/soak/follower.h"
 #include "ckptdb/bench/soak/ledger.h"
 #include "ckptdb/bench/soak/volume.h"
 
@@ -33,7 +37,7 @@ class Driver {
   // that is not as it should be.
   absl::Status Run();
 
-  const Counts& counts() const { return counts_; }
+  Counts counts() const;
   const Figures& figures() const { return figures_; }
 
  private:
@@ -45,12 +49,19 @@ class Driver {
   absl::Status Note(const Event& event);
   absl::Status NoteFailure(const Event& event);
   void NoteSave(const Event& event);
-  // Whether a failure that is told now may come from a full disk.
-  bool MayFail() const;
+  // Whether what began then may have failed because the disk was full.
+  bool MayFail(int64_t began_micros) const;
   absl::Status FillOrFree();
   void TakeSample(int64_t writer);
   // After a kill, of the store that is left.
   absl::Status CheckStore();
+  // What a person does between two lives: pins, folds, sweeps.
+  absl::Status RunCommands();
+  absl::Status Pin();
+  absl::Status Unpin();
+  absl::StatusOr<CommandResult> Command(const std::vector<std::string>& words);
+  // The error of a follower or a command beside.
+  absl::Status StatusBeside() const;
   uint64_t Next(DrawKind kind) { return Draw(kind, ++draws_); }
   uint64_t Draw(DrawKind kind, uint64_t number) const;
 
@@ -60,6 +71,8 @@ class Driver {
   Ledger ledger_;
   Counts counts_;
   Figures figures_;
+  std::unique_ptr<Follower> follower_;
+  std::unique_ptr<Commands> commands_;
   uint64_t draws_ = 0;
   uint64_t lives_ = 0;
   uint64_t needed_bytes_ = 0;
@@ -68,7 +81,6 @@ class Driver {
   uint64_t fill_at_save_ = 0;
   bool filling_ = false;
   int64_t free_at_micros_ = 0;
-  int64_t freed_at_micros_ = 0;
   // No save that began after the filler went was acknowledged yet.
   bool recovering_ = false;
 };

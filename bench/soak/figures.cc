@@ -110,6 +110,8 @@ std::string Report(const Counts& counts, const Figures& figures) {
   add("fillings of the disk", counts.fillings);
   add("failures for room", counts.failed_for_room);
   add("steps compared", counts.steps_checked);
+  add("followed by changes", counts.followed_by_changes);
+  add("followed whole", counts.followed_whole);
   add("commands", counts.commands);
   add("  busy", counts.busy_commands);
   add("pins", counts.pins);

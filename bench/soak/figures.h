@@ -32,6 +32,8 @@ struct Counts {
   uint64_t fillings = 0;
   uint64_t failed_for_room = 0;
   uint64_t steps_checked = 0;
+  uint64_t followed_by_changes = 0;
+  uint64_t followed_whole = 0;
   uint64_t commands = 0;
   uint64_t busy_commands = 0;
   uint64_t pins = 0;

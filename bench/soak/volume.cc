@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/bench/disk.h"
+#include "ckptdb/bench/soak/event.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/support/name_space.h"
 
@@ -42,6 +43,7 @@ Volume::~Volume() {
 }
 
 absl::Status Volume::Fill(uint64_t room) {
+  full_ = true;
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, bench::FreeBytes(folder_));
   if (free <= room) return absl::OkStatus();
   const int fd = open(filler().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -55,7 +57,16 @@ absl::Status Volume::Fill(uint64_t room) {
   return absl::OkStatus();
 }
 
-absl::Status Volume::Free() { return bench::Remove(filler()); }
+absl::Status Volume::Free() {
+  CKPTDB_RETURN_IF_ERROR(bench::Remove(filler()));
+  freed_at_micros_ = SteadyMicros();
+  full_ = false;
+  return absl::OkStatus();
+}
+
+bool Volume::WasFull(int64_t since_micros) const {
+  return full_ || freed_at_micros_ >= since_micros;
+}
 
 FolderSize MeasureFolder(const std::string& folder) {
   constexpr uint64_t kBlockBytes = 512;  // the unit of st_blocks

@@ -3,6 +3,7 @@
 #ifndef CKPTDB_BENCH_SOAK_VOLUME_H_
 #define CKPTDB_BENCH_SOAK_VOLUME_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -30,12 +31,16 @@ class Volume {
   // Takes all space but `room` bytes. Only of a volume that is mounted.
   absl::Status Fill(uint64_t room);
   absl::Status Free();
+  // Whether it was filled at any time since then, by SteadyMicros. Thread-safe.
+  bool WasFull(int64_t since_micros) const;
 
  private:
   std::string filler() const { return folder_ + "/filler"; }
 
   const std::string folder_;
   absl::Status why_not_mounted_;
+  std::atomic<bool> full_ = false;
+  std::atomic<int64_t> freed_at_micros_ = 0;
 };
 
 // What is below a folder, of files that stay while it is looked at.
