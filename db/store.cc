@@ -335,7 +335,8 @@ absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                             Annotate(catalog_.FindStep(step), path_));
     CKPTDB_ASSIGN_OR_RETURN(chain, internal::ChainOf(catalog_, record));
-    hold = Hold(internal::VersionsOf(record), /*by_reader=*/true);
+    hold = Hold(internal::VersionsOf(record),
+                /*by_reader=*/loaded == nullptr);
   }
   return StepReader::Impl::Load(database_.get(), std::move(chain),
                                 std::move(hold), loaded);

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <mutex>
+#include <thread>
 
 #include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/reader.h"
@@ -334,6 +336,35 @@ TEST_F(FoldTest, InTheBackground) {
   ASSERT_OK(store_->sweep_status());
   ExpectStates();
   store_.reset();
+}
+
+TEST_F(FoldTest, CloseWaitsForTheOneInTheBackground) {
+  std::promise<void> folding;
+  std::promise<void> go;
+  options_.background_fold = true;
+  options_.fold_bounds.max_deltas = 3;
+  options_.on_point =
+      [&, saves = std::this_thread::get_id()](absl::string_view at) {
+        if (at != point::kChecked || std::this_thread::get_id() == saves)
+          return;
+        folding.set_value();
+        go.get_future().wait();
+      };
+  Reopen();
+  TestTable table;
+  SaveChain(&table, 3);
+  folding.get_future().wait();
+  auto closing =
+      std::async(std::launch::async, [&] { return store_->Close(); });
+  EXPECT_EQ(closing.wait_for(std::chrono::milliseconds(50)),
+            std::future_status::timeout);
+  go.set_value();
+  EXPECT_OK(closing.get());
+  options_.on_point = nullptr;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_EQ(record.kind, StepKind::kFull);
+  ExpectStates();
 }
 
 TEST_F(FoldTest, FlagsAndMetadataStay) {

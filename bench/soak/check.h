@@ -1,0 +1,36 @@
+// Whether what a store holds is what was saved.
+#ifndef CKPTDB_BENCH_SOAK_CHECK_H_
+#define CKPTDB_BENCH_SOAK_CHECK_H_
+
+#include <cstdint>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/bench/soak/content.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb::soak {
+
+// Compares rows, tensors and io states of all ranks, each element. DataLoss
+// that names the step and the first difference.
+absl::Status CheckStep(const StepReader& step, const Content& content);
+// The same of one tensor.
+absl::Status CheckTensor(const StepReader& step, const Content& content,
+                         absl::string_view name);
+
+// Compares all parts of the evaluations of a step. How many batches the one of
+// kEvaluation has done; 0 when there is none.
+absl::StatusOr<uint64_t> CheckEvaluation(const Reader& reader, int64_t step,
+                                         const Content& content);
+
+// All steps of a store, with their evaluations: by step what CheckEvaluation
+// says.
+absl::StatusOr<std::map<int64_t, uint64_t>> CheckAllSteps(
+    Reader* reader, const Content& content);
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_CHECK_H_

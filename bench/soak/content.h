@@ -1,0 +1,87 @@
+// What each step of a soak holds, as a function of a seed and the step alone:
+// so any process can tell what it has to find, however training came there.
+//
+//   const Content content(/*seed=*/7);
+//   Rows expected = content.RowsAt(/*step=*/1200);
+#ifndef CKPTDB_BENCH_SOAK_CONTENT_H_
+#define CKPTDB_BENCH_SOAK_CONTENT_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ckptdb::soak {
+
+inline constexpr char kTable[] = "user";
+inline constexpr char kEmbeddingSlot[] = "embedding";
+inline constexpr char kSumSlot[] = "adagrad_sum";
+inline constexpr char kDenseTensor[] = "dense";
+inline constexpr char kFrozenTensor[] = "frozen";
+inline constexpr char kReader[] = "reader";
+inline constexpr char kMetric[] = "auc";
+inline constexpr char kEvaluation[] = "day";
+inline constexpr char kMeters[] = "meters";
+
+// Elements of the tensor that all ranks share out, f32, new in each step.
+inline constexpr int64_t kDenseElements = 4096;
+// Elements of the tensor that the owner saves, i64. It is new in one step of
+// kFrozenSteps, and larger than what a rank may store inline: so that save
+// writes files, and those after it refer to them.
+inline constexpr int64_t kFrozenElements = 576 << 10;
+inline constexpr int64_t kFrozenSteps = 40;
+
+inline constexpr size_t kEmbeddingElements = 8;
+
+struct Row {
+  std::array<float, kEmbeddingElements> embedding{};
+  float adagrad_sum = 0;
+
+  bool operator==(const Row&) const = default;
+};
+using Rows = std::map<int64_t, Row>;
+
+// From one step to the next.
+struct RowChange {
+  Rows upserted;
+  std::vector<int64_t> erased;
+};
+
+class Content {
+ public:
+  explicit Content(uint64_t seed) : seed_(seed) {}
+
+  // Of all ranks. About 3,750 rows, of which about 95 change in a step; ids go
+  // and new ones come, so that after some hundred steps most are others.
+  Rows RowsAt(int64_t step) const;
+  // From `step - 1` to `step`.
+  RowChange ChangesOf(int64_t step) const;
+
+  std::vector<float> Dense(int64_t step) const;
+  std::vector<int64_t> Frozen(int64_t step) const;
+  // The io state of a rank.
+  std::string Position(int64_t step, uint32_t rank) const;
+  // Of an evaluation of a step after so many batches.
+  std::string Meters(int64_t step, uint64_t processed, uint32_t rank) const;
+  // In [0, 1), in no order.
+  double Metric(int64_t step) const;
+
+ private:
+  // A place has at most one row at a time.
+  struct Tenant {
+    bool there = false;
+    int64_t id = 0;
+    uint64_t change = 0;  // how often the place has changed by then
+
+    bool operator==(const Tenant&) const = default;
+  };
+  Tenant TenantOf(uint64_t place, int64_t step) const;
+  Row RowOf(const Tenant& tenant) const;
+
+  const uint64_t seed_;
+};
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_CONTENT_H_

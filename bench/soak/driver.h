@@ -1,0 +1,90 @@
+// The process that starts the writer, kills it, fills its disk, and looks
+// whether all that was acknowledged is there.
+#ifndef CKPTDB_BENCH_SOAK_DRIVER_H_
+#define CKPTDB_BENCH_SOAK_DRIVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/bench/soak/child.h"
+#include "ckptdb/bench/soak/command.h"
+#include "ckptdb/bench/soak/content.h"
+#include "ckptdb/bench/soak/draw.h"
+#include "ckptdb/bench/soak/event.h"
+#include "ckptdb/bench/soak/figures.h"
+#include "ckptdb/bench/soak/follower.h"
+#include "ckptdb/bench/soak/ledger.h"
+#include "ckptdb/bench/soak/volume.h"
+
+namespace ckptdb::soak {
+
+struct DriverOptions {
+  std::string program;  // of the writer: this one
+  uint64_t saves = 0;
+  uint64_t seed = 0;
+};
+
+class Driver {
+ public:
+  // Of a store on `volume`, which outlives this.
+  Driver(const DriverOptions& options, Volume* volume);
+
+  // Lives of the writer until so many saves were acknowledged. The first thing
+  // that is not as it should be.
+  absl::Status Run();
+
+  Counts counts() const;
+  const Figures& figures() const { return figures_; }
+
+ private:
+  // From a start of the writer to its SIGKILL.
+  absl::Status Live();
+  absl::Status ReadUntilKill(Child* writer, uint64_t saves);
+  absl::Status ReadRest(Child* writer);
+  absl::Status NoteLine(const std::string& line);
+  absl::Status Note(const Event& event);
+  absl::Status NoteFailure(const Event& event);
+  void NoteSave(const Event& event);
+  // Whether what began then may have failed because the disk was full.
+  bool MayFail(int64_t began_micros) const;
+  absl::Status FillOrFree();
+  void TakeSample(int64_t writer);
+  // After a kill, of the store that is left.
+  absl::Status CheckStore();
+  // What a person does between two lives: pins, folds, sweeps.
+  absl::Status RunCommands();
+  absl::Status Pin();
+  absl::Status Unpin();
+  absl::StatusOr<CommandResult> Command(const std::vector<std::string>& words);
+  // The error of a follower or a command beside.
+  absl::Status StatusBeside() const;
+  uint64_t Next(DrawKind kind) { return Draw(kind, ++draws_); }
+  uint64_t Draw(DrawKind kind, uint64_t number) const;
+
+  const DriverOptions options_;
+  Volume* const volume_;
+  const Content content_;
+  Ledger ledger_;
+  Counts counts_;
+  Figures figures_;
+  std::unique_ptr<Follower> follower_;
+  std::unique_ptr<Commands> commands_;
+  uint64_t draws_ = 0;
+  uint64_t lives_ = 0;
+  uint64_t needed_bytes_ = 0;
+  bool saving_ = false;  // a save began, and was not told to have ended
+  // Of the filler: when it comes next, by saves; until when it stays.
+  uint64_t fill_at_save_ = 0;
+  bool filling_ = false;
+  int64_t free_at_micros_ = 0;
+  // No save that began after the filler went was acknowledged yet.
+  bool recovering_ = false;
+};
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_DRIVER_H_

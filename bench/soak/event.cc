@@ -1,0 +1,67 @@
+#include "ckptdb/bench/soak/event.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace ckptdb::soak {
+namespace {
+
+constexpr std::array<absl::string_view, 7> kNames = {
+    "opened", "began", "saved", "evaluated", "folded", "failed", "closed"};
+
+bool ParseSteps(absl::string_view text, std::vector<int64_t>* steps) {
+  for (const absl::string_view one :
+       absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    steps->emplace_back();
+    if (!absl::SimpleAtoi(one, &steps->back())) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int64_t SteadyMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string EncodeEvent(const Event& event) {
+  return absl::StrCat(kNames[static_cast<size_t>(event.kind)], "\t", event.step,
+                      "\t", event.count, "\t", event.began_micros, "\t",
+                      StepList(event.steps), "\t",
+                      absl::StrReplaceAll(event.text, {{"\n", " "}}), "\n");
+}
+
+absl::StatusOr<Event> DecodeEvent(absl::string_view line) {
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(line, absl::MaxSplits('\t', 5));
+  Event event;
+  const auto name = std::find(kNames.begin(), kNames.end(), fields[0]);
+  const bool ok = name != kNames.end() && fields.size() == 6 &&
+                  absl::SimpleAtoi(fields[1], &event.step) &&
+                  absl::SimpleAtoi(fields[2], &event.count) &&
+                  absl::SimpleAtoi(fields[3], &event.began_micros) &&
+                  ParseSteps(fields[4], &event.steps);
+  if (!ok) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the writer said \"", line, "\""));
+  }
+  event.kind = static_cast<Event::Kind>(name - kNames.begin());
+  event.text = std::string(fields[5]);
+  return event;
+}
+
+std::string StepList(absl::Span<const int64_t> steps) {
+  return absl::StrJoin(steps, ",");
+}
+
+}  // namespace ckptdb::soak

@@ -1,0 +1,59 @@
+// What a store has acknowledged, and so what it must hold.
+//
+//   ledger.Began(7);
+//   ledger.Saved(7, /*retired=*/{3});
+//   CKPTDB_RETURN_IF_ERROR(ledger.Settle({5, 6, 7}, /*latest=*/7));
+#ifndef CKPTDB_BENCH_SOAK_LEDGER_H_
+#define CKPTDB_BENCH_SOAK_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace ckptdb::soak {
+
+class Ledger {
+ public:
+  // A save was asked for, which may or may not happen.
+  void Began(int64_t step) { in_doubt_.insert(step); }
+  void Saved(int64_t step, absl::Span<const int64_t> retired);
+  // It did not happen, and says so.
+  void Refused(int64_t step) { in_doubt_.erase(step); }
+  void Evaluated(int64_t step, uint64_t batches) { batches_[step] = batches; }
+  void Pinned(int64_t step) { pinned_.insert(step); }
+  void Unpinned(int64_t step) { pinned_.erase(step); }
+
+  // Compares with the steps that a store lists, and knows from then on what
+  // became of saves in doubt. DataLoss naming the step that is missing or
+  // should not be there: without a save in doubt that happened there are
+  // exactly those that were acknowledged and not retired; with one, those that
+  // it retired may be gone, but none that is pinned.
+  absl::Status Settle(const std::set<int64_t>& found,
+                      std::optional<int64_t> latest);
+  // By step, batches of its evaluation that a store has. DataLoss when there
+  // are less than were acknowledged.
+  absl::Status SettleEvaluations(const std::map<int64_t, uint64_t>& found);
+
+  const std::set<int64_t>& steps() const { return steps_; }
+  const std::set<int64_t>& pinned() const { return pinned_; }
+
+ private:
+  absl::Status CheckMissing(const std::set<int64_t>& found,
+                            bool may_retire) const;
+  void Forget(int64_t step);
+
+  std::set<int64_t> steps_;
+  std::set<int64_t> pinned_;
+  std::set<int64_t> in_doubt_;
+  std::optional<int64_t> latest_;
+  std::map<int64_t, uint64_t> batches_;
+};
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_LEDGER_H_

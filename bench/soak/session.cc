@@ -1,0 +1,284 @@
+#include "ckptdb/bench/soak/session.h"
+
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/bench/soak/draw.h"
+#include "ckptdb/bench/soak/rank_model.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::soak {
+namespace {
+
+constexpr int64_t kPermanentSteps = 5;  // each is permanent, others ephemeral
+constexpr int64_t kKeptLatest = 4;
+constexpr int64_t kKeptBest = 2;
+constexpr int64_t kKeptEphemeral = 2;
+constexpr uint64_t kMaxDeltas = 20;
+constexpr uint64_t kEvaluatedSteps = 16;  // one step in so many is evaluated
+constexpr uint64_t kEvaluatedBatches = 2;
+constexpr uint64_t kFoldedSteps = 60;
+
+// What all ranks of a session do alike.
+struct Plan {
+  uint32_t world_size = 2;
+  uint64_t steps = 0;
+  bool async = true;
+  bool background_fold = false;
+  uint64_t reserve_bytes = 0;
+};
+
+Plan MakePlan(const SessionOptions& options) {
+  const auto draw = [&](DrawKind kind) {
+    return Draw(options.seed, kind, options.number);
+  };
+  constexpr uint64_t kLeastSteps = 10;
+  constexpr uint64_t kDoublings = 7;
+  Plan plan;
+  plan.world_size = static_cast<uint32_t>(2 + draw(DrawKind::kWorld) % 3);
+  plan.steps = DrawSpan(draw(DrawKind::kSteps), kLeastSteps, kDoublings);
+  plan.async = draw(DrawKind::kAsync) % 4 != 0;
+  plan.background_fold = draw(DrawKind::kBackgroundFold) % 2 == 0;
+  plan.reserve_bytes = (draw(DrawKind::kReserve) % 3) << 20;
+  return plan;
+}
+
+absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
+                                                  const Plan& plan) {
+  ManagerOptions options;
+  options.path = session.store;
+  options.store.background_fold = plan.background_fold;
+  options.store.reserve_bytes = plan.reserve_bytes;
+  options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
+  options.stage.reserve_bytes = plan.reserve_bytes;
+  options.stage.threads = 2;
+  CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent,
+                          FixedInterval(kPermanentSteps));
+  CKPTDB_ASSIGN_OR_RETURN(options.schedule.ephemeral, FixedInterval(1));
+  CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(kKeptLatest));
+  CKPTDB_ASSIGN_OR_RETURN(auto best,
+                          BestN({.count = kKeptBest, .metric = kMetric}));
+  CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, AnyKeep({latest, best}));
+  options.retention.keep_ephemeral = kKeptEphemeral;
+  options.bounds.max_deltas = kMaxDeltas;
+  options.async = plan.async;
+  // Each failure is told to the driver, which knows whether it may be.
+  options.tolerated_failures = INT64_MAX;
+  options.on_warning = [](const std::string&) {};
+  options.io_state_resize = IoStateResize::kRedistribute;
+  options.deadline = absl::Minutes(5);
+  return options;
+}
+
+bool IsOutOfRoom(const absl::Status& status) {
+  return absl::IsResourceExhausted(status);
+}
+
+// One rank of a session.
+class RankSession {
+ public:
+  RankSession(const SessionOptions& options, const Plan& plan, uint32_t rank)
+      : options_(options),
+        plan_(plan),
+        rank_(rank),
+        content_(options.seed),
+        model_(content_, rank, plan.world_size) {}
+
+  absl::Status Run(std::unique_ptr<Coordinator> ranks);
+
+ private:
+  absl::Status Open(std::unique_ptr<Coordinator> ranks);
+  absl::Status Restore();
+  absl::Status TrainAndSave();
+  absl::Status SaveStep();
+  absl::Status Evaluate();
+  void StartFold();
+  void FinishFold();
+  // Goes on after what failed for room; returns any other error.
+  absl::Status TellFailure(const absl::Status& status, int64_t began_micros);
+  void Tell(Event event) const;
+  bool IsDue(DrawKind kind, uint64_t one_in) const {
+    return Draw(options_.seed, kind, options_.number,
+                static_cast<uint64_t>(step_)) %
+               one_in ==
+           0;
+  }
+
+  const SessionOptions& options_;
+  const Plan& plan_;
+  const uint32_t rank_;
+  const Content content_;
+  RankModel model_;
+  Text loader_;
+  Text meters_;
+  int64_t step_ = 0;
+  std::mutex mutex_;
+  SaveReport report_;  // of the last save; under mutex_
+  std::unique_ptr<CheckpointManager> manager_;
+  std::future<void> fold_;
+};
+
+void RankSession::Tell(Event event) const {
+  if (rank_ == kOwnerRank) options_.tell(event);
+}
+
+absl::Status RankSession::TellFailure(const absl::Status& status,
+                                      int64_t began_micros) {
+  if (status.ok()) return status;
+  Tell({.kind = Event::Kind::kFailed,
+        .step = step_,
+        .began_micros = began_micros,
+        .text = status.ToString()});
+  return IsOutOfRoom(status) ? absl::OkStatus() : status;
+}
+
+absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
+  CKPTDB_RETURN_IF_ERROR(model_.Register());
+  CKPTDB_ASSIGN_OR_RETURN(ManagerOptions options,
+                          MakeManagerOptions(options_, plan_));
+  options.on_saved = [this](const SaveReport& report) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    report_ = report;
+  };
+  CKPTDB_ASSIGN_OR_RETURN(
+      manager_,
+      CheckpointManager::Open(options, model_.state(), std::move(ranks)));
+  return manager_->evaluation()->AddGroup(kMeters, &meters_);
+}
+
+absl::Status RankSession::Restore() {
+  const auto restored = manager_->Restore();
+  if (absl::IsNotFound(restored.status())) {
+    Tell({.kind = Event::Kind::kOpened});
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(restored.status());
+  step_ = restored->version.step;
+  const bool resized = restored->record.world_size != plan_.world_size;
+  CKPTDB_RETURN_IF_ERROR(model_.Check(step_, resized));
+  if (rank_ != kOwnerRank) return absl::OkStatus();
+  Event event = {.kind = Event::Kind::kOpened, .step = step_};
+  for (const StepRecord& record : manager_->store()->Steps()) {
+    event.steps.push_back(record.version.step);
+  }
+  Tell(event);
+  return absl::OkStatus();
+}
+
+absl::Status RankSession::SaveStep() {
+  const int64_t began = SteadyMicros();
+  Tell({.kind = Event::Kind::kBegan, .step = step_, .began_micros = began});
+  const auto outcome =
+      manager_->StepTo(step_, {{kMetric, content_.Metric(step_)}});
+  // What was copied may change while it is saved.
+  model_.Train(step_ + 1);
+  CKPTDB_RETURN_IF_ERROR(TellFailure(outcome.status(), began));
+  if (!outcome.ok()) return absl::OkStatus();
+  if (!outcome->save.has_value()) {
+    return absl::InternalError(
+        absl::StrCat("step ", step_, " is not saved: ", outcome->decision.why));
+  }
+  const auto saved = outcome->save->WaitCommitted();
+  CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
+  CKPTDB_RETURN_IF_ERROR(TellFailure(saved.status(), began));
+  if (!saved.ok()) return absl::OkStatus();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Tell({.kind = Event::Kind::kSaved,
+          .step = step_,
+          .began_micros = began,
+          .steps = report_.retired,
+          .text = absl::StrCat(StepKindName(saved->kind), " ",
+                               SaveKindName(report_.kind))});
+  }
+  if (IsDue(DrawKind::kFold, kFoldedSteps)) StartFold();
+  return IsDue(DrawKind::kEvaluate, kEvaluatedSteps) ? Evaluate()
+                                                     : absl::OkStatus();
+}
+
+absl::Status RankSession::Evaluate() {
+  for (uint64_t batch = 1; batch <= kEvaluatedBatches; ++batch) {
+    const int64_t began = SteadyMicros();
+    meters_.text = loader_.text = content_.Meters(step_, batch, rank_);
+    const absl::Status saved = manager_->evaluation()->Save(
+        {step_, kEvaluation, kMeters}, &loader_, batch);
+    CKPTDB_RETURN_IF_ERROR(TellFailure(saved, began));
+    if (!saved.ok()) return absl::OkStatus();
+    Tell({.kind = Event::Kind::kEvaluated, .step = step_, .count = batch});
+  }
+  return absl::OkStatus();
+}
+
+// Folds the step beside the saves that follow it.
+void RankSession::StartFold() {
+  if (rank_ != kOwnerRank) return;
+  FinishFold();
+  fold_ = std::async(std::launch::async, [this, step = step_] {
+    const int64_t began = SteadyMicros();
+    const auto folded = manager_->store()->Fold(step);
+    // Retention may take the step meanwhile.
+    const bool gone =
+        absl::IsNotFound(folded.status()) || absl::IsAborted(folded.status());
+    if (gone) return;
+    Event event = {.step = step, .began_micros = began};
+    if (folded.ok()) {
+      event.kind = Event::Kind::kFolded;
+      event.count = folded->rows;
+    } else {
+      event.kind = Event::Kind::kFailed;
+      event.text = absl::StrCat("fold: ", folded.status().ToString());
+    }
+    Tell(event);
+  });
+}
+
+void RankSession::FinishFold() {
+  if (fold_.valid()) fold_.wait();
+}
+
+absl::Status RankSession::TrainAndSave() {
+  model_.Train(step_ + 1);
+  for (uint64_t i = 0; i < plan_.steps; ++i) {
+    ++step_;
+    CKPTDB_RETURN_IF_ERROR(SaveStep());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankSession::Run(std::unique_ptr<Coordinator> ranks) {
+  CKPTDB_RETURN_IF_ERROR(Open(std::move(ranks)));
+  absl::Status status = Restore();
+  if (status.ok()) status = TrainAndSave();
+  FinishFold();
+  status.Update(manager_->Close());
+  return status;
+}
+
+}  // namespace
+
+absl::Status RunSession(const SessionOptions& options) {
+  const Plan plan = MakePlan(options);
+  ThreadGroup group(plan.world_size);
+  std::vector<absl::Status> statuses(plan.world_size);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < plan.world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankSession session(options, plan, rank);
+      statuses[rank] = session.Run(group.Join(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) {
+    CKPTDB_RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::soak

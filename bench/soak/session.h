@@ -1,0 +1,30 @@
+// One opening of the store by the writer, with all its ranks.
+#ifndef CKPTDB_BENCH_SOAK_SESSION_H_
+#define CKPTDB_BENCH_SOAK_SESSION_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "ckptdb/bench/soak/content.h"
+#include "ckptdb/bench/soak/event.h"
+
+namespace ckptdb::soak {
+
+struct SessionOptions {
+  std::string store;
+  uint64_t seed = 0;    // of the content
+  uint64_t number = 0;  // what is drawn for it
+  // From any thread, one call at a time.
+  std::function<void(const Event& event)> tell;
+};
+
+// Opens the store, restores the step saved last, checks it, trains and saves
+// for as many steps as are drawn, and closes. Saves that fail for room are told
+// and passed over. Returns the error that ended it.
+absl::Status RunSession(const SessionOptions& options);
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_SESSION_H_

@@ -1,0 +1,59 @@
+// The disk of a soak: a file system of its own where this process may mount
+// one, which another program fills now and then.
+#ifndef CKPTDB_BENCH_SOAK_VOLUME_H_
+#define CKPTDB_BENCH_SOAK_VOLUME_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace ckptdb::soak {
+
+class Volume {
+ public:
+  // Mounts a tmpfs of so many bytes at `folder`, which this process and those
+  // that it starts see alone. Before any thread is started. Where it may not
+  // mount, why_not_mounted() says why, and the folder is as it is.
+  Volume(std::string folder, uint64_t bytes);
+
+  // With all that is on it.
+  ~Volume();
+  Volume(const Volume&) = delete;
+  Volume& operator=(const Volume&) = delete;
+
+  bool mounted() const { return why_not_mounted_.ok(); }
+  const absl::Status& why_not_mounted() const { return why_not_mounted_; }
+  std::string store() const { return folder_ + "/store"; }
+
+  // Takes all space but `room` bytes. Only of a volume that is mounted.
+  absl::Status Fill(uint64_t room);
+  absl::Status Free();
+  // Whether it was filled at any time since then, by SteadyMicros. Thread-safe.
+  bool WasFull(int64_t since_micros) const;
+
+ private:
+  std::string filler() const { return folder_ + "/filler"; }
+
+  const std::string folder_;
+  absl::Status why_not_mounted_;
+  std::atomic<bool> full_ = false;
+  std::atomic<int64_t> freed_at_micros_ = 0;
+};
+
+// What is below a folder, of files that stay while it is looked at.
+struct FolderSize {
+  uint64_t disk_bytes = 0;  // as allocated, of names of one file once
+  uint64_t files = 0;
+  uint64_t manifest_bytes = 0;  // of the largest MANIFEST
+};
+FolderSize MeasureFolder(const std::string& folder);
+
+// VmRSS of a process; 0 when there is none.
+uint64_t ResidentBytes(int64_t pid);
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_VOLUME_H_

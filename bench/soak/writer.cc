@@ -1,0 +1,64 @@
+#include "ckptdb/bench/soak/writer.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "ckptdb/bench/soak/session.h"
+#include "ckptdb/db/options.h"
+
+namespace ckptdb::soak {
+namespace {
+
+// One write a line: a process that is killed has told all of it or nothing.
+void TellDriver(const Event& event) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const std::string line = EncodeEvent(event);
+  if (write(STDOUT_FILENO, line.data(), line.size()) !=
+      static_cast<ssize_t>(line.size())) {
+    _exit(1);  // nobody listens any more
+  }
+}
+
+// Another process has the store: a command, for a moment.
+bool IsBusy(const absl::Status& status) {
+  return status.GetPayload(kHolderPayload).has_value();
+}
+
+// What ends a session and not the writer. FailedPrecondition is a store that is
+// out of use after an I/O error, until it is opened again.
+bool CanGoOn(const absl::Status& status) {
+  return status.ok() || IsBusy(status) || absl::IsResourceExhausted(status) ||
+         absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
+}
+
+}  // namespace
+
+absl::Status RunWriter(const WriterOptions& options) {
+  constexpr uint64_t kSessionsOfALife = 1'000'000;
+  constexpr int kPauseMs = 10;
+  SessionOptions session = {.store = options.store,
+                            .seed = options.seed,
+                            .number = options.life * kSessionsOfALife,
+                            .tell = TellDriver};
+  while (true) {
+    const int64_t began = SteadyMicros();
+    const absl::Status status = RunSession(session);
+    ++session.number;
+    if (!CanGoOn(status)) return status;
+    if (status.ok()) {
+      TellDriver({.kind = Event::Kind::kClosed});
+      continue;
+    }
+    if (!IsBusy(status)) {
+      TellDriver({.kind = Event::Kind::kFailed,
+                  .began_micros = began,
+                  .text = status.ToString()});
+    }
+    poll(nullptr, 0, kPauseMs);
+  }
+}
+
+}  // namespace ckptdb::soak

@@ -1,0 +1,26 @@
+// The process that trains and saves, until it is killed.
+#ifndef CKPTDB_BENCH_SOAK_WRITER_H_
+#define CKPTDB_BENCH_SOAK_WRITER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ckptdb::soak {
+
+struct WriterOptions {
+  std::string store;
+  uint64_t seed = 0;  // of the content
+  uint64_t life = 0;  // how often a writer was started before
+};
+
+// Sessions one after the other, each on another number of ranks: opens the
+// store, restores, trains and saves for a while, closes. Tells each event on
+// standard output. Returns only with an error that no full disk and no other
+// owner explains.
+absl::Status RunWriter(const WriterOptions& options);
+
+}  // namespace ckptdb::soak
+
+#endif  // CKPTDB_BENCH_SOAK_WRITER_H_

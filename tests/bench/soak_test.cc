@@ -1,0 +1,85 @@
+// The soak as a whole, for a few seconds, or with CKPTDB_LONG for some minutes;
+// and that it sees a store that is not what it should be.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/bench/soak/child.h"
+#include "ckptdb/tests/support/long_run.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::soak {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kLineTimeoutMs = 60'000;
+
+struct Ended {
+  std::string output;
+  Ending ending;
+};
+
+Ended RunSoak(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), CKPTDB_SOAK);
+  Ended ended;
+  const auto child = Child::Start(arguments, /*with_errors=*/true);
+  EXPECT_OK(child);
+  if (!child.ok()) return ended;
+  ended.output = (*child)->ReadAll();
+  ended.ending = (*child)->Wait();
+  return ended;
+}
+
+TEST(SoakTest, NothingIsLostAndNothingGrows) {
+  constexpr int kSaves = 150;
+  constexpr int kLongSaves = 4000;
+  const int saves = ckptdb::testing::IsLongRun() ? kLongSaves : kSaves;
+  const ckptdb::testing::TempDir dir;
+  const Ended soak =
+      RunSoak({"--dir", dir.path(), "--saves", absl::StrCat(saves), "--seed",
+               absl::StrCat(ckptdb::testing::TestSeed())});
+  EXPECT_EQ(soak.ending.ToString(), "exit 0") << soak.output;
+  EXPECT_THAT(soak.output, HasSubstr(absl::StrCat("seed ")));
+  EXPECT_THAT(soak.output, HasSubstr(absl::StrCat(" ", saves, "\n")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(SoakTest, ChecksAStoreAgainstItsSeed) {
+  const ckptdb::testing::TempDir dir;
+  const std::string store = dir.path() + "/store";
+  ASSERT_OK_AND_ASSIGN(const auto writer,
+                       Child::Start({CKPTDB_SOAK, "write", store, "--seed", "7",
+                                     "--life", "1"}));
+  for (int saves = 0; saves < 8;) {
+    ASSERT_OK_AND_ASSIGN(const std::string line,
+                         writer->ReadLine(kLineTimeoutMs));
+    if (absl::StartsWith(line, "saved")) ++saves;
+  }
+  writer->Kill();
+  EXPECT_EQ(writer->Wait().ToString(), "signal 9");
+  const Ended same = RunSoak({"check", store, "--seed", "7"});
+  EXPECT_EQ(same.ending.ToString(), "exit 0") << same.output;
+  EXPECT_THAT(same.output, HasSubstr("steps are as they should be"));
+  const Ended other = RunSoak({"check", store, "--seed", "8"});
+  EXPECT_EQ(other.ending.ToString(), "exit 1");
+  EXPECT_THAT(other.output, HasSubstr("table \"user\", id "));
+}
+
+TEST(SoakTest, BadArgumentsAreAnError) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"--saves", "0"}, {"--volume-mib", "1"}, {"write"}, {"listen"}}) {
+    EXPECT_EQ(RunSoak(arguments).ending.ToString(), "exit 2");
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::soak
