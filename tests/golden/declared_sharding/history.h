@@ -1,0 +1,53 @@
+// What the store of tests/golden/declared_sharding holds, by formula: see
+// README.md beside this file. Nothing here asks the library for a value.
+//
+//   const GoldenStep step = GoldenStepOf(110);
+//   step.tables.at("by_slices").rows.at(7919)  // the bytes of its slots
+#ifndef CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_HISTORY_H_
+#define CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_HISTORY_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptdb/db/sharding.h"
+#include "ckptdb/tests/db/content.h"
+#include "ckptdb/tests/db/delta_content.h"
+
+namespace ckptdb::testing {
+
+struct GoldenPlan {
+  int64_t step = 0;
+  std::optional<int64_t> parent;
+  uint32_t world_size = 1;
+  std::vector<uint32_t> slice_bounds;
+};
+
+// In the order in which they were saved.
+const std::vector<GoldenPlan>& GoldenPlans();
+const GoldenPlan& GoldenPlanOf(int64_t step);
+
+// The state of all ranks together.
+struct GoldenStep {
+  GoldenPlan plan;
+  std::map<std::string, TableContent> tables;
+  Deltas changes;  // of the tables since the parent; empty without one
+  std::map<std::string, TensorContent> tensors;           // whole
+  std::vector<std::map<std::string, std::string>> blobs;  // by rank
+};
+GoldenStep GoldenStepOf(int64_t step);
+
+TableSharding GoldenSharding(const std::string& table);
+// False of the rows that another rank saves.
+bool GoldenRankSaves(const GoldenStep& step, const std::string& table,
+                     int64_t id, uint32_t rank);
+// What this rank saves of a tensor: all of it, a shard, or nothing.
+std::optional<TensorContent> GoldenShard(const GoldenStep& step,
+                                         const std::string& tensor,
+                                         uint32_t rank);
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_GOLDEN_DECLARED_SHARDING_HISTORY_H_
