@@ -13,8 +13,10 @@
 //   }
 //   while (manager->global_step() < steps) {
 //     train();
-//     CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+//     CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+//     if (outcome.preempted) break;
 //   }
+//   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
 //   CKPTDB_RETURN_IF_ERROR(manager->Close());
 //
 // Every rank has a manager, made with its Coordinator; the owner's has the
@@ -228,7 +230,8 @@ struct ManagerOptions {
   FirstSave first_save = FirstSave::kUnlessRestored;
   // What is left of a machine once it is preempted. When the last save took
   // longer, and the newest step is ephemeral, that one becomes permanent
-  // instead of another save. Default: without end.
+  // instead of another save, and FinishTraining saves none either. Default:
+  // without end.
   absl::Duration preemption_grace = absl::InfiniteDuration();
   // For ranks to come together. Default: 30 minutes.
   absl::Duration deadline = absl::Minutes(30);
@@ -259,6 +262,13 @@ struct StepOutcome {
   int64_t step = 0;
   SaveDecision decision;
   std::optional<PendingSave> save;  // when it is saved
+  // SetPreempted was called on some rank: the training should end with this
+  // step. The same on all ranks, so that all leave their loops at the same
+  // step. Each step says so until one of them is saved, or the newest step
+  // became permanent instead; then the preemption is over, and another can
+  // come. When that save fails, it is not over. A manager that is read-only
+  // asks no other rank: there it is preempted().
+  bool preempted = false;
 };
 
 struct SaveRequest {
@@ -327,7 +337,8 @@ class CheckpointManager {
   absl::Status StartTraining();
   // To be called after the last step: saves it unless it is saved, and waits
   // until it is durable. An error of an earlier save does not prevent that, and
-  // is returned. Does nothing where no step was trained.
+  // is returned. Does nothing where no step was trained, or where the last one
+  // found no time for a save: see ManagerOptions::preemption_grace.
   absl::Status FinishTraining();
 
   // Steps trained: 0, or the step restored, and one more for each Step.
@@ -366,11 +377,14 @@ class CheckpointManager {
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run = false);
 
-  // Thread-safe, and of this rank alone: no other rank need call them. This
-  // machine will soon be taken away: policies hear of it with the next step,
-  // whichever rank it is, and then all ranks say so. SetPreempted may be called
-  // by a signal handler.
+  // Thread-safe, and of this rank alone: no other rank need call it. This
+  // machine will soon be taken away: with the next step the policies and all
+  // ranks hear of it, by StepOutcome::preempted. May be called by a signal
+  // handler, and again for the next preemption.
   void SetPreempted();
+  // Whether this rank was told since its last step, or that step said so. Ranks
+  // turn true at different steps: with more than one, a loop that ends by this
+  // and not by the outcome of a step loses its last save.
   bool preempted() const;
 
   // Of this rank alone, and thread-safe, too.

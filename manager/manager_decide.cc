@@ -31,7 +31,9 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
   global_step_ = step;
   SaveRequest request;
   request.metrics = metrics;
-  return Share(std::nullopt, request);
+  CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome, Share(std::nullopt, request));
+  step_preempted_ = outcome.preempted;
+  return outcome;
 }
 
 absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
@@ -84,6 +86,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!saving()) return absl::OkStatus();
   absl::Status status = SettleAndTell();
   if (global_step_ == 0 || IsSaved(global_step_)) return status;
+  if (promoted_at_ == global_step()) return status;  // no time for a save
   SaveRequest request;
   request.why = "the training ends with it";
   const absl::StatusOr<PendingSave> save = Save(request);
@@ -95,13 +98,16 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
 }
 
 // Whether any rank is preempted, and what the callbacks of any have thrown; the
-// owner learns of it.
-absl::Status CheckpointManager::Impl::GatherNotices() {
+// owner learns of it. Only a step tells its caller of a preemption, so nothing
+// else takes note of one.
+absl::Status CheckpointManager::Impl::GatherNotices(bool of_a_step,
+                                                    bool* preempted) {
+  *preempted = of_a_step && (asked_to_end_ || preemption_open_);
   if (world_size() == 1) return TakeCallbackError();
   const absl::Status own = TakeCallbackError();
   const auto notices = ranks_->Gather(
       absl::StrCat("notices at step ", global_step()),
-      absl::StrCat(preempted_ ? "1" : "0", internal::EncodeStatus(own)),
+      absl::StrCat(*preempted ? "1" : "0", internal::EncodeStatus(own)),
       options_.deadline);
   if (!notices.ok()) {
     NoteCallback(own);  // nobody was told
@@ -110,12 +116,25 @@ absl::Status CheckpointManager::Impl::GatherNotices() {
   absl::Status thrown;
   for (size_t rank = 0; rank < notices->size(); ++rank) {
     const absl::string_view notice = (*notices)[rank];
-    if (!notice.empty() && notice[0] == '1') preempted_ = true;
+    if (!notice.empty() && notice[0] == '1') *preempted = true;
     if (notice.size() < 2) continue;
     thrown.Update(internal::Annotate(internal::DecodeStatus(notice.substr(1)),
                                      absl::StrCat("rank ", rank)));
   }
   return thrown;
+}
+
+// Of a step that all ranks now say the same of.
+void CheckpointManager::Impl::NotePreemption(const Announcement& announced) {
+  if (announced.preempted) {
+    preemption_open_ = true;
+    step_preempted_ = true;  // first, so that preempted() stays true
+    asked_to_end_ = false;
+  }
+  if (announced.promoted) {
+    preemption_open_ = false;
+    promoted_at_ = announced.step;
+  }
 }
 
 // The owner's announcement, to all ranks and through all of them.
@@ -124,8 +143,10 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
   called_ = Clock::now();
   waited_micros_.reset();
   Announcement own;
-  own.error = GatherNotices();
-  if (own.error.ok() && is_owner()) own = Announce(std::move(wanted), request);
+  own.error = GatherNotices(!wanted.has_value(), &own.preempted);
+  if (own.error.ok() && is_owner()) {
+    Announce(std::move(wanted), request, &own);
+  }
   // Nobody else is to be told.
   if (world_size() == 1) return Follow(std::move(own), request);
   const absl::StatusOr<std::string> bytes =
@@ -144,22 +165,19 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
 }
 
 // On the owner. Policies of the trainer's are called here.
-Announcement CheckpointManager::Impl::Announce(
-    std::optional<SaveDecision> wanted, const SaveRequest& request) {
-  Announcement announced;
-  announced.step = global_step_;
-  announced.preempted = preempted_;
-  announced.error.Update(internal::CallGuarded("deciding on a save", [&] {
-    return DecideAndBegin(std::move(wanted), request, &announced);
+void CheckpointManager::Impl::Announce(std::optional<SaveDecision> wanted,
+                                       const SaveRequest& request,
+                                       Announcement* announced) {
+  announced->step = global_step_;
+  announced->error.Update(internal::CallGuarded("deciding on a save", [&] {
+    return DecideAndBegin(std::move(wanted), request, announced);
   }));
-  NoteDecision(announced);
-  if (!announced.error.ok()) {
-    announced.decision.kind = SaveKind::kNone;
-    if (announced.version.attempt != 0) {
-      store_->Abandon(announced.version).IgnoreError();
-    }
+  NoteDecision(*announced);
+  if (announced->error.ok()) return;
+  announced->decision.kind = SaveKind::kNone;
+  if (announced->version.attempt != 0) {
+    store_->Abandon(announced->version).IgnoreError();
   }
-  return announced;
 }
 
 absl::Status CheckpointManager::Impl::DecideAndBegin(
@@ -170,7 +188,9 @@ absl::Status CheckpointManager::Impl::DecideAndBegin(
   if (!busy) Settle();
   const Clock::time_point begin = Clock::now();
   announced->decision =
-      wanted.has_value() ? *wanted : DecideStep(busy, request.metrics);
+      wanted.has_value()
+          ? *wanted
+          : DecideStep(busy, announced->preempted, request.metrics);
   planning_micros_ = MicrosSince(begin);
   if (busy && announced->decision.kind != SaveKind::kNone) {
     CKPTDB_RETURN_IF_ERROR(WhenBusy(&announced->decision, &busy));
@@ -181,9 +201,7 @@ absl::Status CheckpointManager::Impl::DecideAndBegin(
     Settle();
     CKPTDB_RETURN_IF_ERROR(TakeSaveError());
   }
-  if (!wanted.has_value()) {
-    CKPTDB_RETURN_IF_ERROR(PromoteWhenPreempted(&announced->decision));
-  }
+  CKPTDB_RETURN_IF_ERROR(PromoteWhenPreempted(announced));
   if (announced->decision.kind == SaveKind::kNone) return absl::OkStatus();
   return Begin(request, announced);
 }
@@ -200,14 +218,14 @@ void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
   }
 }
 
-SaveDecision CheckpointManager::Impl::DecideStep(bool busy,
+SaveDecision CheckpointManager::Impl::DecideStep(bool busy, bool preempted,
                                                  const Metrics& metrics) {
   if (!saving()) return {SaveKind::kNone, kSavingOff};
   SaveContext context;
   context.step = global_step_;
   context.now_micros = NowMicros();
   context.saving = busy;
-  context.preempted = preempted_;
+  context.preempted = preempted;
   context.metrics = metrics;
   context.history = [this] { return CommittedSteps(); };
   if (busy) {
@@ -251,14 +269,16 @@ std::vector<StepInfo> CheckpointManager::Impl::CommittedSteps() const {
 
 // A step that is there is better than one that will not be in time.
 absl::Status CheckpointManager::Impl::PromoteWhenPreempted(
-    SaveDecision* decision) {
-  if (!preempted_ || decision->kind == SaveKind::kNone || !parent_ ||
+    Announcement* announced) {
+  SaveDecision* const decision = &announced->decision;
+  if (!announced->preempted || decision->kind == SaveKind::kNone || !parent_ ||
       absl::Microseconds(last_save_micros_) <= options_.preemption_grace) {
     return absl::OkStatus();
   }
   const absl::StatusOr<StepRecord> newest = store_->FindStep(parent_->step);
   if (!newest.ok() || !newest->ephemeral) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(parent_->step, false));
+  announced->promoted = true;
   *decision = {
       SaveKind::kNone,
       absl::StrCat("preempted; step ", parent_->step,

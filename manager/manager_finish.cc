@@ -84,6 +84,7 @@ void CheckpointManager::Impl::Settle() {
   if (!warning.empty()) Warn(warning);
   WarnOfSweeps();
   if (status.ok()) return Adopt(*round);
+  if (round->answers_preemption) preemption_open_ = true;
   absl::Status failure = status;
   if (feed_ != nullptr) {
     failure.Update(CallGuarded("returning the changed rows", [&] {

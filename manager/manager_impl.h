@@ -61,8 +61,8 @@ class CheckpointManager::Impl {
   absl::Status ClosedError(absl::string_view what) const;
   absl::Status ReentryError(absl::string_view what) const;
   bool IsSavingInProgress() const;
-  void SetPreempted() { preempted_ = true; }
-  bool preempted() const { return preempted_; }
+  void SetPreempted() { asked_to_end_ = true; }
+  bool preempted() const { return asked_to_end_ || step_preempted_; }
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
   bool read_only() const { return options_.read_only; }
@@ -105,6 +105,7 @@ class CheckpointManager::Impl {
     internal::Outcome outcome;
     SaveReport report;
     bool tolerated = false;  // or it succeeded
+    bool answers_preemption = false;
     Clock::time_point begin;
     // Of the owner, when the round began.
     std::set<int64_t> abandoned;
@@ -127,9 +128,9 @@ class CheckpointManager::Impl {
 
   // Deciding, and telling all ranks: manager_decide.cc.
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
-  internal::Announcement Announce(std::optional<SaveDecision> wanted,
-                                  const SaveRequest& request);
-  SaveDecision DecideStep(bool busy, const Metrics& metrics);
+  void Announce(std::optional<SaveDecision> wanted, const SaveRequest& request,
+                internal::Announcement* announced);
+  SaveDecision DecideStep(bool busy, bool preempted, const Metrics& metrics);
   std::optional<StepInfo> Newest() const;
   std::vector<StepInfo> CommittedSteps() const;
   void NoteDecision(const internal::Announcement& announced);
@@ -140,11 +141,12 @@ class CheckpointManager::Impl {
   std::string BaseReason() const;
   absl::StatusOr<StepOutcome> Share(std::optional<SaveDecision> wanted,
                                     const SaveRequest& request);
-  absl::Status GatherNotices();
+  absl::Status GatherNotices(bool of_a_step, bool* preempted);
+  void NotePreemption(const internal::Announcement& announced);
   absl::Status DecideAndBegin(std::optional<SaveDecision> wanted,
                               const SaveRequest& request,
                               internal::Announcement* announced);
-  absl::Status PromoteWhenPreempted(SaveDecision* decision);
+  absl::Status PromoteWhenPreempted(internal::Announcement* announced);
 
   // Saving: manager_save.cc.
   absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
@@ -236,7 +238,15 @@ class CheckpointManager::Impl {
   internal::Arena arena_;
   internal::History history_;
   internal::Retirement retirement_;
-  std::atomic<bool> preempted_ = false;
+  // A preemption, from SetPreempted to the step that is saved for it:
+  // 1. this rank was told, and no step has said so;
+  // 2. a step has said so on all ranks, and none was saved since;
+  // 3. the step trained last has said so.
+  std::atomic<bool> asked_to_end_ = false;
+  bool preemption_open_ = false;
+  std::atomic<bool> step_preempted_ = false;
+  // The step at which the newest became permanent instead of a save.
+  std::optional<int64_t> promoted_at_;
 
   internal::CallGate gate_;
   std::mutex training_mutex_;

@@ -32,7 +32,8 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
   base_due_ = "the model was trained";
   return StepOutcome{step,
                      {SaveKind::kNone, "not saved: the manager is read-only"},
-                     std::nullopt};
+                     std::nullopt,
+                     preempted()};
 }
 
 // By attempts, which only grow: training may have gone back to an older step.

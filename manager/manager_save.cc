@@ -30,13 +30,14 @@ constexpr char kSavedBecause[] = "ckptdb.saved_because";
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
     Announcement announced, const SaveRequest& request) {
   if (announced.settle) Settle();
-  if (announced.preempted) preempted_ = true;
   if (!announced.error.ok()) {
     // Of a save that is settled it is this rank's own, too.
     if (announced.settle) TakeSaveError().IgnoreError();
     return announced.error;
   }
-  StepOutcome outcome{announced.step, announced.decision, std::nullopt};
+  NotePreemption(announced);
+  StepOutcome outcome{announced.step, announced.decision, std::nullopt,
+                      announced.preempted};
   if (announced.decision.kind == SaveKind::kNone) return outcome;
 
   round_ = std::make_unique<Round>();
@@ -49,6 +50,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
       called_ + std::chrono::microseconds(waited_micros_.value_or(0));
   round->abandoned = abandoned_steps_;
   round->source = source_;
+  round->answers_preemption = std::exchange(preemption_open_, false);
   outcome.save = PendingSave(round->pending);
   SaveReport& report = round->report;
   report.step = round->announced.step;

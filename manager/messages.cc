@@ -70,6 +70,7 @@ std::string Encode(const Announcement& message) {
   return ToBytes({{"error", ToJson(message.error)},
                   {"settle", message.settle},
                   {"preempted", message.preempted},
+                  {"promoted", message.promoted},
                   {"step", message.step},
                   {"kind", static_cast<int>(message.decision.kind)},
                   {"why", message.decision.why},
@@ -83,6 +84,7 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
     message->error = StatusFrom(json.at("error"));
     json.at("settle").get_to(message->settle);
     json.at("preempted").get_to(message->preempted);
+    json.at("promoted").get_to(message->promoted);
     json.at("step").get_to(message->step);
     message->decision.kind = static_cast<SaveKind>(json.at("kind").get<int>());
     json.at("why").get_to(message->decision.why);

@@ -24,6 +24,8 @@ struct Announcement {
   // The save before this one is over, and each rank takes note of its end.
   bool settle = false;
   bool preempted = false;  // some rank's machine will be taken away
+  // Instead of a save the newest step became permanent.
+  bool promoted = false;
   int64_t step = 0;
   SaveDecision decision;
   // When it is saved:

@@ -100,12 +100,13 @@ absl::Status Checkpoints::StartTraining() {
   return manager_->StartTraining();
 }
 
-absl::Status Checkpoints::AfterStep(double train_loss) {
+absl::StatusOr<ckptdb::StepOutcome> Checkpoints::AfterStep(double train_loss) {
   options_.crash_drill->Arm(trainer_->step());
   CKPTDB_ASSIGN_OR_RETURN(
-      const ckptdb::StepOutcome outcome,
+      ckptdb::StepOutcome outcome,
       manager_->StepTo(trainer_->step(), {{"train_loss", train_loss}}));
-  return EndDrill(outcome.save.has_value());
+  CKPTDB_RETURN_IF_ERROR(EndDrill(outcome.save.has_value()));
+  return outcome;
 }
 
 absl::Status Checkpoints::Save(double train_loss) {

@@ -86,10 +86,11 @@ class Checkpoints {
   // What the configuration says of loading, and the save of the first step.
   absl::Status StartTraining();
 
-  // The trainer has done a step: saves it if it is time to. An error may be of
-  // an earlier save. After an error the trainer may go on, and a later save has
-  // all that the failed one had.
-  absl::Status AfterStep(double train_loss);
+  // The trainer has done a step: saves it if it is time to, and says whether
+  // the training is to end with it. An error may be of an earlier save. After
+  // an error the trainer may go on, and a later save has all that the failed
+  // one had.
+  absl::StatusOr<ckptdb::StepOutcome> AfterStep(double train_loss);
   // Saves the trainer's step.
   absl::Status Save(double train_loss);
   // Saves the last step if it is not saved, waits until it is durable, and
@@ -104,7 +105,6 @@ class Checkpoints {
 
   // This process will soon be ended. Thread-safe.
   void SetPreempted() { manager_->SetPreempted(); }
-  bool preempted() const { return manager_->preempted(); }
 
   // Of the saves that were committed since it was called last.
   std::vector<SaveReport> TakeReports();

@@ -138,7 +138,7 @@ absl::Status Job::Evaluate() {
 
 absl::Status Job::Train() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->StartTraining());
-  while (trainer_->step() < options_.steps && !checkpoints_->preempted()) {
+  while (trainer_->step() < options_.steps && !report_.preempted) {
     CKPTDB_ASSIGN_OR_RETURN(const double loss, trainer_->Step());
     CKPTDB_RETURN_IF_ERROR(AfterStep(loss));
   }
@@ -149,9 +149,11 @@ absl::Status Job::AfterStep(double train_loss) {
   const int64_t step = trainer_->step();
   crash_drill_->Trained(step);
   if (stopped_) checkpoints_->SetPreempted();
-  CKPTDB_RETURN_IF_ERROR(checkpoints_->AfterStep(train_loss));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepOutcome outcome,
+                          checkpoints_->AfterStep(train_loss));
+  report_.preempted = outcome.preempted;
   TakeReports();
-  const bool last = step == options_.steps || checkpoints_->preempted();
+  const bool last = step == options_.steps || report_.preempted;
   if (last || options_.eval_every == 0 || step % options_.eval_every != 0) {
     return absl::OkStatus();
   }
@@ -168,7 +170,6 @@ void Job::TakeReports() {
 absl::StatusOr<JobReport> Job::Finish() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
   TakeReports();
-  report_.preempted = checkpoints_->preempted();
   // There is no time for it then.
   if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
   report_.step = trainer_->step();

@@ -151,8 +151,10 @@ absl::Status ManagerExample(const std::string& path, int64_t steps,
   }
   while (manager->global_step() < steps) {
     train();
-    CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+    CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+    if (outcome.preempted) break;
   }
+  CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
   CKPTDB_RETURN_IF_ERROR(manager->Close());
   return absl::OkStatus();
 }
@@ -223,12 +225,12 @@ TEST(HeaderExamples, CheckpointManager) {
   const auto train = [&] { ++trained; };
   ASSERT_OK(ManagerExample(dir.path() + "/store", 2001, train, model));
   ASSERT_OK(ManagerExample(dir.path() + "/store", 2002, train, model));
-  EXPECT_EQ(trained, 2003) << "the second run begins at step 2000";
+  EXPECT_EQ(trained, 2002) << "the second run begins at step 2001";
   int64_t followed = 0;
   ASSERT_OK(FollowExample(
       dir.path() + "/store", model, [&] { return followed == 0; },
       [&](int64_t step) { followed = step; }));
-  EXPECT_EQ(followed, 2000);
+  EXPECT_EQ(followed, 2002);
   ManagerOptions options;
   options.path = dir.path() + "/another";
   ASSERT_OK_AND_ASSIGN(const auto manager,
@@ -250,7 +252,7 @@ TEST(HeaderExamples, CheckpointManager) {
       const LoadSummary dry,
       LoadSpecExample(absl::StrReplaceAll(spec, {{"$", dir.path()}}),
                       manager.get()));
-  EXPECT_EQ(dry.rules[0].step, 2000);
+  EXPECT_EQ(dry.rules[0].step, 2002);
   EXPECT_EQ(dry.rules[1].items[0].outcome, LoadedItem::Outcome::kMissing);
 }
 
