@@ -122,6 +122,9 @@ class CheckpointManager::Impl {
   absl::Status AgreeOnShardings();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
+  void WarnOfNoSchedule() const;
+  // Of metrics that a rank gives which are not the step's, once.
+  void WarnOfMetrics(const Metrics& metrics);
   // Of what keeps the store from giving space back, once each.
   void WarnOfSweeps();
 
