@@ -109,6 +109,10 @@ std::string LoadSummary::ToString() const {
       if (!item.detail.empty()) absl::StrAppend(&text, ": ", item.detail);
       absl::StrAppend(&text, "\n");
     }
+    for (const UnmatchedPattern& each : rule.unmatched) {
+      absl::StrAppend(&text, "  matches nothing: load pattern \"", each.pattern,
+                      "\"; is \"", each.nearest, "\" meant?\n");
+    }
     for (const std::string& name : rule.unexpected) {
       absl::StrAppend(&text, "  unexpected: ", name, "\n");
     }
