@@ -217,11 +217,13 @@ struct ManagerOptions {
   // by the schedule. At least 0; 0: no retry. Default: 0.
   int64_t retry_after_steps = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated, on each rank; on the owner of
-  // each of Store::BadFiles, and, once each, of what the policy of retention
-  // warns of, of sweeps that fail, and of each of Store::unswept, after the
-  // save during which that came up. By the thread that calls the manager.
-  // Default: a line on stderr.
+  // it, and of one that failed and was tolerated, on each rank; once on each
+  // other rank that gives metrics, as those of the owner are the step's; on the
+  // owner of a schedule that has no policy, by Open, of each of
+  // Store::BadFiles, and, once each, of what the policy of retention warns of,
+  // of sweeps that fail, and of each of Store::unswept, after the save during
+  // which that came up. By the thread that calls the manager. Default: a line
+  // on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.
@@ -336,6 +338,8 @@ class CheckpointManager {
 
   // A step was trained: decides whether it is saved, and begins the save. An
   // error is of an earlier save, which is raised once, or of this one's begin.
+  // The metrics of the owner are those of the step; those of other ranks do not
+  // count, which is warned of once.
   absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {});
   // The same for a trainer that counts by itself: `step` was trained last.
   // InvalidArgument unless it is after global_step().

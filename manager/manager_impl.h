@@ -265,6 +265,7 @@ class CheckpointManager::Impl {
   };
   std::optional<Owed> owed_;
 
+  bool warned_of_metrics_ = false;
   // What WarnOfSweeps has told.
   std::set<std::string> told_of_sweeps_;
 

@@ -66,5 +66,47 @@ TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+// The metrics of the owner are those of the step.
+TEST_F(ManagerToldTest, MetricsOfAnotherRankAreWarnedOfOnce) {
+  constexpr uint32_t kRanks = 2;
+  ThreadGroup group(kRanks);
+  std::vector<std::vector<std::string>> told(kRanks);
+  options_.on_saved = nullptr;
+  options_.sharding = TableSharding::ByModulo();
+  const auto train = [&](uint32_t rank) {
+    ManagerOptions options = options_;
+    options.on_warning = [&told, rank](const std::string& warning) {
+      told[rank].push_back(warning);
+    };
+    TestModel model;
+    model.owns = [rank](int64_t id) { return id % kRanks == rank; };
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(options, &model.state, group.Join(rank)));
+    for (int64_t step = 1; step <= 4; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step({{"auc", rank + 0.25}}));
+    }
+    SaveRequest request;
+    request.metrics = {{"auc", rank + 0.5}};
+    request.overwrite = true;
+    ASSERT_OK(manager->Save(request));
+    ASSERT_OK(manager->WaitUntilFinished());
+    if (rank == kOwnerRank) {
+      ASSERT_OK_AND_ASSIGN(const StepRecord step,
+                           manager->store()->FindStep(4));
+      EXPECT_EQ(step.metrics.at("auc"), 0.5);
+    }
+    ASSERT_OK(manager->Close());
+  };
+  std::thread other(train, 1);
+  train(kOwnerRank);
+  other.join();
+  EXPECT_THAT(told[0], IsEmpty());
+  EXPECT_THAT(told[1],
+              ElementsAre(AllOf(HasSubstr("metrics of rank 1 are not saved"),
+                                HasSubstr("those of rank 0 are"))));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
