@@ -59,10 +59,12 @@
 // nothing of what was done, and is told by the next call of the training
 // thread, on all ranks.
 //
-// Who is told of a save that fails in the background, beyond what is tolerated:
+// Who is told of a save that fails in the background, beyond what is tolerated,
+// as "save of step 4000: ...":
 // 1. The training thread, once, by the first of its calls that takes note of
 //    it: Step, StepTo, Save, StartTraining, FinishTraining, Restore, Load and
-//    Close, and WaitUntilFinished and CheckForErrors when it makes them.
+//    Close, and WaitUntilFinished and CheckForErrors when it makes them. When
+//    PendingSave::WaitCommitted gave it the error it has been told.
 // 2. Every other thread that waited for that save in WaitUntilFinished.
 // 3. Every other thread that calls WaitUntilFinished or CheckForErrors between
 //    the end of the save and 1. That takes nothing from the training thread.

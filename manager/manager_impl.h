@@ -176,6 +176,7 @@ class CheckpointManager::Impl {
   // The save begun last; null when there was none.
   std::shared_ptr<PendingSave::State> current() const;
   void Finish(Round* round);
+  absl::Status NoteSaveError(const Round& round);
   void Report(const SaveReport& report);
   // Takes note of the end of the round, and waits for it.
   void Settle();
@@ -185,7 +186,7 @@ class CheckpointManager::Impl {
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeError();
-  absl::Status UntoldError() const;
+  absl::Status PeekError() const;
   std::unique_lock<std::mutex> TryTraining();
   void WaitAtExit() const;
 
@@ -247,7 +248,12 @@ class CheckpointManager::Impl {
   // Of what follows, which any thread may look at.
   mutable std::mutex told_mutex_;
   std::shared_ptr<PendingSave::State> current_;
-  absl::Status save_error_;              // not yet told to the training thread
+  // The error of a save, unless the training thread was told of it.
+  struct UntoldError {
+    std::shared_ptr<PendingSave::State> save;
+    absl::Status error;
+  };
+  UntoldError save_error_;
   mutable absl::Status callback_error_;  // the same, of what a callback threw
 
   std::atomic<int64_t> global_step_ = 0;

@@ -108,5 +108,77 @@ TEST_F(ManagerToldTest, MetricsOfAnotherRankAreWarnedOfOnce) {
                                 HasSubstr("those of rank 0 are"))));
 }
 
+TEST_F(ManagerToldTest, AnErrorOfAnEarlierSaveNamesItsStep) {
+  Start();
+  FailSaves();
+  TrainTo(2);
+  FailNoSaves();
+  gate_.Open();
+  EXPECT_THAT(manager_->WaitUntilFinished(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("save of step 2: table \"user\"")));
+  ASSERT_OK(manager_->CheckForErrors()) << "it is told once";
+  FailSaves();
+  TrainTo(4);
+  FailNoSaves();
+  while (manager_->IsSavingInProgress()) std::this_thread::yield();
+  EXPECT_THAT(TrainStep().status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("save of step 4: table \"user\"")));
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(6));
+}
+
+// The one that is saved by the call is known by the call.
+TEST_F(ManagerToldTest, AnErrorOfTheSaveItselfDoesNot) {
+  options_.async = false;
+  Start();
+  FailSaves();
+  ASSERT_OK(TrainStep());
+  EXPECT_THAT(TrainStep().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                             AllOf(HasSubstr("table \"user\""),
+                                                   Not(HasSubstr("save of")))));
+}
+
+TEST_F(ManagerToldTest, WhoWaitedForTheSaveHasBeenTold) {
+  Start();
+  for (const int64_t step : {2, 4, 6}) {
+    SCOPED_TRACE(step);
+    FailSaves();
+    TrainTo(step - 1);
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    FailNoSaves();
+    ASSERT_TRUE(outcome.save.has_value());
+    EXPECT_THAT(
+        outcome.save->WaitCommitted().status(),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
+    if (step == 2) {
+      ASSERT_OK(manager_->CheckForErrors());
+      ASSERT_OK(manager_->WaitUntilFinished());
+    }
+  }
+  // The next save, and the end, are no place to say it again.
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(8));
+}
+
+// It has no way to hear of it but from the manager.
+TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
+  Start();
+  FailSaves();
+  TrainTo(1);
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  FailNoSaves();
+  std::thread([&] {
+    EXPECT_THAT(outcome.save->WaitCommitted().status(),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows")));
+  }).join();
+  EXPECT_THAT(
+      manager_->WaitUntilFinished(),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("save of step 2: ")));
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
