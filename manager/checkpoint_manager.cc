@@ -69,6 +69,10 @@ ManagerOptions Effective(ManagerOptions options) {
   options.path = Resolved(options.path, options.store.environment);
   options.statistics_path = Resolved(options.statistics_path, nullptr);
   if (options.read_only) options.saving = false;
+  if (!options.io_state_resize.has_value()) {
+    options.io_state_resize =
+        options.read_only ? IoStateResize::kReset : IoStateResize::kError;
+  }
   if (!options.saving) {
     options.deltas = false;  // nobody would take what is marked
     options.store_metadata.clear();

@@ -244,7 +244,9 @@ struct ManagerOptions {
   // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
   // none is declared.
   TableSharding sharding = {};
-  IoStateResize io_state_resize = IoStateResize::kError;
+  // Default: kError; of a read-only manager kReset, as it trains nothing that
+  // would go on from them, and restores with any number of ranks.
+  std::optional<IoStateResize> io_state_resize = std::nullopt;
 
   // Since 1970, UTC. Default: the machine's clock.
   std::function<int64_t()> now_micros = {};

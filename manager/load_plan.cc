@@ -308,7 +308,8 @@ class LoadPlan::Maker {
     if (planned == nullptr) return absl::OkStatus();
     const uint32_t saved = step_.record().world_size;
     const bool same_world = saved == place_.world_size;
-    const IoStateResize resize = options_.io_state_resize;
+    const IoStateResize resize =
+        options_.io_state_resize.value_or(IoStateResize::kError);
     if (!same_world && resize == IoStateResize::kError) {
       return DoesNotFit(
           Misfit(absl::StrCat("that of ", place_.world_size, " ranks"),

@@ -237,12 +237,13 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("read_only", &options->read_only);
   reader->Read("poll_every", &options->poll_every);
   reader->Read("deadline", &options->deadline);
-  reader->Read<IoStateResize>("io_state_resize",
-                              {{"error", IoStateResize::kError},
-                               {"redistribute", IoStateResize::kRedistribute},
-                               {"owners", IoStateResize::kOwners},
-                               {"reset", IoStateResize::kReset}},
-                              &options->io_state_resize);
+  reader->Read<std::optional<IoStateResize>>(
+      "io_state_resize",
+      {{"error", IoStateResize::kError},
+       {"redistribute", IoStateResize::kRedistribute},
+       {"owners", IoStateResize::kOwners},
+       {"reset", IoStateResize::kReset}},
+      &options->io_state_resize);
   reader->Read<TableSharding>("sharding",
                               {{"slices", TableSharding::BySlices()},
                                {"modulo", TableSharding::ByModulo()},

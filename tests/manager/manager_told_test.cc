@@ -180,5 +180,64 @@ TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
       StatusIs(absl::StatusCode::kUnavailable, HasSubstr("save of step 2: ")));
 }
 
+// Ranks evaluate with models of their own, and have nothing to go on with.
+TEST_F(ManagerToldTest, AnEvaluatorHasAnyNumberOfRanks) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  constexpr uint32_t kRanks = 2;
+  ThreadGroup group(kRanks);
+  ManagerOptions options;
+  options.path = options_.path;
+  options.read_only = true;
+  options.sharding = TableSharding::Replicated();
+  const auto evaluate = [&](uint32_t rank) {
+    TestModel copy;
+    copy.reader.position = "its own";
+    ASSERT_OK_AND_ASSIGN(
+        const auto follower,
+        CheckpointManager::Open(options, &copy.state, group.Join(rank)));
+    ASSERT_OK(follower->Restore());
+    TestModel expected;
+    testing::TrainTo(4, &expected);
+    EXPECT_EQ(copy.weights, expected.weights);
+    EXPECT_TRUE(copy.users.rows() == expected.users.rows());
+    EXPECT_EQ(copy.reader.position, "its own");
+  };
+  std::thread other(evaluate, 1);
+  evaluate(kOwnerRank);
+  other.join();
+}
+
+// Who asks for the error gets it; a trainer gets it as ever.
+TEST_F(ManagerToldTest, WhoAsksForTheirIoStatesIsTold) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  constexpr uint32_t kRanks = 2;
+  for (const bool read_only : {true, false}) {
+    SCOPED_TRACE(read_only);
+    ThreadGroup group(kRanks);
+    ManagerOptions options;
+    options.path = options_.path;
+    options.on_warning = [](const std::string&) {};
+    options.read_only = read_only;
+    options.sharding = TableSharding::Replicated();
+    if (read_only) options.io_state_resize = IoStateResize::kError;
+    const auto evaluate = [&](uint32_t rank) {
+      TestModel copy;
+      ASSERT_OK_AND_ASSIGN(
+          const auto follower,
+          CheckpointManager::Open(options, &copy.state, group.Join(rank)));
+      EXPECT_THAT(follower->Restore().status(),
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           HasSubstr("that of 1 ranks")));
+    };
+    std::thread other(evaluate, 1);
+    evaluate(kOwnerRank);
+    other.join();
+  }
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
