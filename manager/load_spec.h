@@ -64,8 +64,8 @@ struct LoadRule {
   bool skip = false;            // the rule does nothing
 };
 
-// InvalidArgument naming the rule, the key and what is wrong with it; for an
-// unknown key, with the one that may have been meant.
+// InvalidArgument naming the rule, the key, what is wrong with it, line and
+// column; for an unknown key, with the one that may have been meant.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 // What has another dtype in the step than it gets.

@@ -45,8 +45,8 @@
 namespace ckptdb {
 
 // Sets the options that `json` names, and leaves the others. InvalidArgument
-// with the place and the value for what cannot be, and with the nearest key for
-// one that there is not; the options are as they were then.
+// with the place, the value, line and column for what cannot be, and with the
+// nearest key for one that there is not; the options are as they were then.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb
