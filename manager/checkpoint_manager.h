@@ -190,6 +190,13 @@ struct ManagerOptions {
 
   // Tables with a tracker are saved as their changes. Default: true.
   bool deltas = true;
+  // Looks for missed marks, while a training is tried out: each row that a save
+  // of changes leaves out is compared with the step that it goes on from, and
+  // one that differs fails the save with FailedPrecondition, naming the table,
+  // the lowest such id, the slot and the mark that was missed. The training
+  // waits while all tables of that step are read, and it takes 24 bytes a row.
+  // Default: false.
+  bool audit_deltas = false;
   // Every so many saves are whole all the same; 0: only those of which
   // `bounds` says so. Default: 0.
   int64_t base_every = 0;

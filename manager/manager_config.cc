@@ -222,6 +222,7 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
 void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("saving", &options->saving);
   reader->Read("deltas", &options->deltas);
+  reader->Read("audit_deltas", &options->audit_deltas);
   reader->Read("base_every", &options->base_every);
   reader->Read("max_deltas", &options->bounds.max_deltas);
   reader->Read("max_delta_ratio", &options->bounds.max_delta_ratio);

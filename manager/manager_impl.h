@@ -155,6 +155,8 @@ class CheckpointManager::Impl {
   void WarnOfWaiting(const SaveReport& report) const;
   bool StartRound(Round* round);
   absl::Status Capture(Round* round);
+  absl::Status AuditDeltas(const internal::BaseReasons& bases,
+                           const Round& round) const;
   absl::Status TakeSnapshot(internal::BaseReasons bases, Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;

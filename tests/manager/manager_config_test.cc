@@ -20,7 +20,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "path": "p", "read_only": true, "saving": false,
       "ephemeral_cooldown_steps": 7,
       "keep_ephemeral": 2, "removal": "ephemeral_only",
-      "best": {"metric": "auc", "better": "min"}, "deltas": false,
+      "best": {"metric": "auc", "better": "min"}, "deltas": false, "audit_deltas": true,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
       "abandoned": "keep", "user_metadata": {"run": "a"},
       "store_metadata": {"owner": "b"}, "async": false,
@@ -41,6 +41,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.best->metric, "auc");
   EXPECT_EQ(options.best->better, Better::kMin);
   EXPECT_FALSE(options.deltas);
+  EXPECT_TRUE(options.audit_deltas);
   EXPECT_EQ(options.base_every, 9);
   EXPECT_EQ(options.bounds.max_deltas, 11U);
   EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
