@@ -69,6 +69,10 @@ ManagerOptions Effective(ManagerOptions options) {
   options.path = Resolved(options.path, options.store.environment);
   options.statistics_path = Resolved(options.statistics_path, nullptr);
   if (options.read_only) options.saving = false;
+  if (!options.io_state_resize.has_value()) {
+    options.io_state_resize =
+        options.read_only ? IoStateResize::kReset : IoStateResize::kError;
+  }
   if (!options.saving) {
     options.deltas = false;  // nobody would take what is marked
     options.store_metadata.clear();
@@ -129,7 +133,20 @@ absl::Status CheckpointManager::Impl::Open() {
   evaluation_ = std::make_unique<EvaluationState>(
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
+  WarnOfNoSchedule();
   return absl::OkStatus();
+}
+
+// Else a training of days would end with nothing saved.
+void CheckpointManager::Impl::WarnOfNoSchedule() const {
+  const SaveSchedule& schedule = options_.schedule;
+  if (!is_owner() || !saving()) return;
+  if (schedule.permanent != nullptr || schedule.ephemeral != nullptr) return;
+  Warn(absl::StrCat("store \"", options_.path,
+                    "\": ManagerOptions::schedule is empty: Step saves "
+                    "nothing, only Save, StartTraining and FinishTraining do; "
+                    "set schedule.permanent, to SpecificSteps({}) where no "
+                    "step is to be saved by itself"));
 }
 
 // Else a row would be restored by two ranks, or by none.

@@ -61,10 +61,12 @@
 // nothing of what was done, and is told by the next call of the training
 // thread, on all ranks.
 //
-// Who is told of a save that fails in the background, beyond what is tolerated:
+// Who is told of a save that fails in the background, beyond what is tolerated,
+// as "save of step 4000: ...":
 // 1. The training thread, once, by the first of its calls that takes note of
 //    it: Step, StepTo, Save, StartTraining, FinishTraining, Restore, Load and
-//    Close, and WaitUntilFinished and CheckForErrors when it makes them.
+//    Close, and WaitUntilFinished and CheckForErrors when it makes them. When
+//    PendingSave::WaitCommitted gave it the error it has been told.
 // 2. Every other thread that waited for that save in WaitUntilFinished.
 // 3. Every other thread that calls WaitUntilFinished or CheckForErrors between
 //    the end of the save and 1. That takes nothing from the training thread.
@@ -190,6 +192,13 @@ struct ManagerOptions {
 
   // Tables with a tracker are saved as their changes. Default: true.
   bool deltas = true;
+  // Looks for missed marks, while a training is tried out: each row that a save
+  // of changes leaves out is compared with the step that it goes on from, and
+  // one that differs fails the save with FailedPrecondition, naming the table,
+  // the lowest such id, the slot and the mark that was missed. The training
+  // waits while all tables of that step are read, and it takes 24 bytes a row.
+  // Default: false.
+  bool audit_deltas = false;
   // Every so many saves are whole all the same; 0: only those of which
   // `bounds` says so. Default: 0.
   int64_t base_every = 0;
@@ -219,11 +228,13 @@ struct ManagerOptions {
   // by the schedule. At least 0; 0: no retry. Default: 0.
   int64_t retry_after_steps = 0;
   // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated, on each rank; on the owner of
-  // each of Store::BadFiles, and, once each, of what the policy of retention
-  // warns of, of sweeps that fail, and of each of Store::unswept, after the
-  // save during which that came up. By the thread that calls the manager.
-  // Default: a line on stderr.
+  // it, and of one that failed and was tolerated, on each rank; once on each
+  // other rank that gives metrics, as those of the owner are the step's; on the
+  // owner of a schedule that has no policy, by Open, of each of
+  // Store::BadFiles, and, once each, of what the policy of retention warns of,
+  // of sweeps that fail, and of each of Store::unswept, after the save during
+  // which that came up. By the thread that calls the manager. Default: a line
+  // on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.
@@ -243,7 +254,9 @@ struct ManagerOptions {
   // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
   // none is declared.
   TableSharding sharding = {};
-  IoStateResize io_state_resize = IoStateResize::kError;
+  // Default: kError; of a read-only manager kReset, as it trains nothing that
+  // would go on from them, and restores with any number of ranks.
+  std::optional<IoStateResize> io_state_resize = std::nullopt;
 
   // Since 1970, UTC. Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
@@ -347,6 +360,8 @@ class CheckpointManager {
 
   // A step was trained: decides whether it is saved, and begins the save. An
   // error is of an earlier save, which is raised once, or of this one's begin.
+  // The metrics of the owner are those of the step; those of other ranks do not
+  // count, which is warned of once.
   absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {});
   // The same for a trainer that counts by itself: `step` was trained last.
   // InvalidArgument unless it is after global_step().

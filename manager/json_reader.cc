@@ -44,14 +44,6 @@ std::optional<int64_t> CountIn(const Json& json) {
 
 }  // namespace
 
-absl::StatusOr<Json> ParseJson(absl::string_view place,
-                               absl::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr,
-                          /*allow_exceptions=*/false);
-  if (!json.is_discarded()) return json;
-  return absl::InvalidArgumentError(absl::StrCat(place, ": it is not JSON"));
-}
-
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names) {
   return *std::min_element(names.begin(), names.end(),
@@ -63,8 +55,9 @@ absl::string_view Nearest(absl::string_view name,
 ObjectReader::ObjectReader(std::string place, const Json& json)
     : place_(std::move(place)), json_(json) {
   if (json_.is_object()) return;
-  status_ = absl::InvalidArgumentError(
-      absl::StrCat(place_, ": it is no object, but ", Text(json_)));
+  status_ =
+      AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
+                            place_, ": it is no object, but ", Text(json_))));
 }
 
 void ObjectReader::Read(const char* key, std::string* value) {
@@ -167,9 +160,10 @@ absl::Status ObjectReader::Finish() {
   if (!json_.is_object()) return status_;
   for (const auto& [key, value] : json_.items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    status_.Update(absl::InvalidArgumentError(
-        absl::StrCat(place_, ": no key \"", key, "\"; is \"",
-                     Nearest(key, known_), "\" meant?")));
+    status_.Update(
+        AboutValue(value, absl::InvalidArgumentError(absl::StrCat(
+                              place_, ": no key \"", key, "\"; is \"",
+                              Nearest(key, known_), "\" meant?"))));
   }
   return status_;
 }
@@ -205,8 +199,9 @@ std::optional<int64_t> ObjectReader::FindCount(const char* key) {
 
 void ObjectReader::Fail(const char* key, const Json& value,
                         absl::string_view what) {
-  status_.Update(absl::InvalidArgumentError(absl::StrCat(
-      place_, ": \"", key, "\" is ", Text(value), ", not ", what)));
+  status_.Update(AboutValue(
+      value, absl::InvalidArgumentError(absl::StrCat(
+                 place_, ": \"", key, "\" is ", Text(value), ", not ", what))));
 }
 
 }  // namespace ckptdb::internal

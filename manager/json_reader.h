@@ -7,13 +7,13 @@
 //   CKPTDB_RETURN_IF_ERROR(reader.Finish());
 //
 // A key that is not there leaves its value as it is. The first error stays:
-// InvalidArgument with the place, the key and the value.
+// InvalidArgument with the place, the key and the value, which JsonText::Locate
+// finds.
 #ifndef CKPTDB_MANAGER_JSON_READER_H_
 #define CKPTDB_MANAGER_JSON_READER_H_
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,13 +23,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "ckptdb/manager/json_text.h"
 
 namespace ckptdb::internal {
-
-using Json = nlohmann::json;
-
-// InvalidArgument at `place` when it is not JSON.
-absl::StatusOr<Json> ParseJson(absl::string_view place, absl::string_view text);
 
 // Of `names`, which are some, the one that is spelled most like `name`.
 absl::string_view Nearest(absl::string_view name,

@@ -121,6 +121,14 @@ std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
   size_t without = 0;
   for (size_t at = 0; at + 1 < steps; ++at) without += !ranking.HasMetric(at);
   if (without == 0) return "";
+  const bool none = without + 1 == steps && !ranking.HasMetric(without);
+  if (none && options.keep_without_metric) {
+    return absl::StrCat("BestN: none of ", steps, " steps has a metric \"",
+                        options.metric,
+                        "\", and all of them stay; give Step or AddMetrics the "
+                        "metric, name another one, or set keep_without_metric "
+                        "to false");
+  }
   return absl::StrCat("BestN: ", without, " of ", steps,
                       " steps have no metric \"", options.metric, "\", and ",
                       options.keep_without_metric ? "stay" : "go");

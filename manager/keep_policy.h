@@ -64,7 +64,8 @@ struct BestOptions {
   std::string metric = {};
   Better better = Better::kMax;
   // Keep steps that have no such metric, beside the best. Metrics may come
-  // late. Default: true.
+  // late; where none ever comes all steps are kept, which BestN warns of.
+  // Default: true.
   bool keep_without_metric = true;
 };
 

@@ -1,6 +1,7 @@
 #include "ckptdb/manager/load_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/call_guard.h"
+#include "ckptdb/manager/json_reader.h"
 #include "ckptdb/manager/load_cast.h"
 #include "ckptdb/manager/model_sharding.h"
 #include "ckptdb/schema/annotate.h"
@@ -27,8 +29,11 @@ constexpr char kDense[] = "dense";
 constexpr char kExtra[] = "extra";
 constexpr char kIoState[] = "io_state";
 
+constexpr const char* kCategories[] = {kSparse, kSparseOpt, kDense, kExtra,
+                                       kIoState};
+
 bool IsCategory(absl::string_view pattern) {
-  for (const char* each : {kSparse, kSparseOpt, kDense, kExtra, kIoState}) {
+  for (const char* each : kCategories) {
     if (pattern == each) return true;
   }
   return false;
@@ -79,6 +84,35 @@ std::vector<Slot> SlotsThere(const TableSpec& table,
     if (same != table.slots.end()) there.push_back(*same);
   }
   return there;
+}
+
+std::vector<std::string> RegisteredNames(const ModelState& model) {
+  std::vector<std::string> names;
+  for (const auto& tensor : model.tensors()) names.push_back(tensor.name);
+  for (const auto& table : model.tables()) names.push_back(table.name);
+  for (const auto& extra : model.extras()) names.push_back(extra.name);
+  for (const auto& io : model.io_states()) names.push_back(io.name);
+  return names;
+}
+
+// Patterns that choose nothing whatever the step has. A model may have nothing
+// of a category.
+std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
+                                            const ModelState& model) {
+  const std::vector<std::string> names = RegisteredNames(model);
+  std::vector<std::string> meant = names;
+  meant.insert(meant.end(), std::begin(kCategories), std::end(kCategories));
+  std::vector<UnmatchedPattern> unmatched;
+  for (const std::string& pattern : rule.load) {
+    const bool matches =
+        pattern == "*" || IsCategory(pattern) ||
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return GlobMatches(pattern, name);
+        });
+    if (matches) continue;
+    unmatched.push_back({pattern, std::string(Nearest(pattern, meant))});
+  }
+  return unmatched;
 }
 
 // What makes the slots that are there those that are wanted; null when nothing
@@ -274,7 +308,8 @@ class LoadPlan::Maker {
     if (planned == nullptr) return absl::OkStatus();
     const uint32_t saved = step_.record().world_size;
     const bool same_world = saved == place_.world_size;
-    const IoStateResize resize = options_.io_state_resize;
+    const IoStateResize resize =
+        options_.io_state_resize.value_or(IoStateResize::kError);
     if (!same_world && resize == IoStateResize::kError) {
       return DoesNotFit(
           Misfit(absl::StrCat("that of ", place_.world_size, " ranks"),
@@ -413,11 +448,18 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(
   LoadPlan plan;
   plan.step_ = step.record().version.step;
   plan.unexpected_ = maker.Unexpected();
+  plan.unmatched_ = FindUnmatched(rule, model);
   plan.items_ = maker.TakeItems();
   return plan;
 }
 
 absl::Status LoadPlan::CheckAll() const {
+  if (!unmatched_.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("load pattern \"", unmatched_[0].pattern,
+                     "\" matches nothing that is registered; is \"",
+                     unmatched_[0].nearest, "\" meant?"));
+  }
   std::vector<std::string> missing;
   std::vector<std::string> misfits;
   for (const PlannedItem& planned : items_) {
@@ -453,6 +495,7 @@ LoadedRule LoadPlan::Describe() const {
   rule.step = step_;
   for (const PlannedItem& planned : items_) rule.items.push_back(planned.item);
   rule.unexpected = unexpected_;
+  rule.unmatched = unmatched_;
   return rule;
 }
 

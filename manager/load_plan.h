@@ -42,8 +42,8 @@ class LoadPlan {
       absl::Span<const TableSharding> shardings, const LoadPlace& place,
       const LoadRule& rule);
 
-  // NotFound naming all that is missing, FailedPrecondition for what does not
-  // fit.
+  // InvalidArgument for a pattern that matches nothing registered, NotFound
+  // naming all that is missing, FailedPrecondition for what does not fit.
   absl::Status CheckAll() const;
   // Loads what is there and fits.
   absl::Status Run() const;
@@ -56,6 +56,7 @@ class LoadPlan {
   int64_t step_ = 0;
   std::vector<PlannedItem> items_;
   std::vector<std::string> unexpected_;
+  std::vector<UnmatchedPattern> unmatched_;
 };
 
 // Whether "*" and "?" of the pattern can stand for something so that it is

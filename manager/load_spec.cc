@@ -1,13 +1,17 @@
 #include "ckptdb/manager/load_spec.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/json_reader.h"
+#include "ckptdb/manager/json_text.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
 
 using internal::Json;
+using internal::JsonText;
 
 constexpr char kPlace[] = "load specification";
 
@@ -65,14 +69,18 @@ uint64_t SumAll(const std::vector<LoadedRule>& rules,
 }  // namespace
 
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
-  CKPTDB_ASSIGN_OR_RETURN(const Json parsed, internal::ParseJson(kPlace, json));
-  if (!parsed.is_array()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kPlace, ": it is no list of rules"));
+  CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kPlace, json));
+  const Json& list = text.json();
+  if (!list.is_array()) {
+    return text.Locate(
+        internal::AboutValue(list, absl::InvalidArgumentError(absl::StrCat(
+                                       kPlace, ": it is no list of rules"))));
   }
   std::vector<LoadRule> rules;
-  for (size_t i = 0; i < parsed.size(); ++i) {
-    CKPTDB_ASSIGN_OR_RETURN(rules.emplace_back(), ReadRule(i, parsed[i]));
+  for (size_t i = 0; i < list.size(); ++i) {
+    absl::StatusOr<LoadRule> rule = ReadRule(i, list[i]);
+    if (!rule.ok()) return text.Locate(rule.status());
+    rules.push_back(*std::move(rule));
   }
   return rules;
 }
@@ -108,6 +116,10 @@ std::string LoadSummary::ToString() const {
       }
       if (!item.detail.empty()) absl::StrAppend(&text, ": ", item.detail);
       absl::StrAppend(&text, "\n");
+    }
+    for (const UnmatchedPattern& each : rule.unmatched) {
+      absl::StrAppend(&text, "  matches nothing: load pattern \"", each.pattern,
+                      "\"; is \"", each.nearest, "\" meant?\n");
     }
     for (const std::string& name : rule.unexpected) {
       absl::StrAppend(&text, "  unexpected: ", name, "\n");

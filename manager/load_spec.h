@@ -54,7 +54,9 @@ struct LoadRule {
   std::vector<std::string> exclude = {};  // of what `load` chooses
   // By registered name, the name in the step.
   std::map<std::string, std::string> oname = {};
-  bool strict = true;           // what is missing or does not fit is an error
+  // What is missing or does not fit is an error, and so is a pattern of `load`
+  // that is no category, and matches nothing registered.
+  bool strict = true;
   bool hashtable_clear = true;  // else rows are merged into the tables
   bool cast = false;            // another dtype is converted, where it can be
   bool is_dynamic = true;       // off: only while the own store has no step
@@ -62,8 +64,8 @@ struct LoadRule {
   bool skip = false;            // the rule does nothing
 };
 
-// InvalidArgument naming the rule, the key and what is wrong with it; for an
-// unknown key, with the one that may have been meant.
+// InvalidArgument naming the rule, the key, what is wrong with it, line and
+// column; for an unknown key, with the one that may have been meant.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 // What has another dtype in the step than it gets.
@@ -86,12 +88,19 @@ struct LoadedItem {
   std::vector<DTypeCast> casts = {};
 };
 
+// A pattern of LoadRule::load that chooses nothing of what is registered.
+struct UnmatchedPattern {
+  std::string pattern;
+  std::string nearest;  // what may have been meant: a name or a category
+};
+
 // What became of a rule.
 struct LoadedRule {
   std::string path;
   std::optional<int64_t> step;  // none: skipped, or not there
   std::vector<LoadedItem> items;
   std::vector<std::string> unexpected;  // in the step, and nobody's
+  std::vector<UnmatchedPattern> unmatched;
   // Why nothing was loaded, or the error that was ignored; empty: neither.
   std::string note;
 

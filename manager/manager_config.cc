@@ -7,18 +7,35 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/json_reader.h"
+#include "ckptdb/manager/json_text.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
 
+using internal::AboutValue;
 using internal::Json;
+using internal::JsonText;
 using internal::ObjectReader;
 
 constexpr char kManager[] = "manager";
 // Of policies within policies.
 constexpr int kMaxDepth = 32;
+
+absl::Status Error(const std::string& place, const Json& json,
+                   absl::string_view what) {
+  return AboutValue(
+      json, absl::InvalidArgumentError(absl::StrCat(place, ": ", what)));
+}
+
+// Of a policy that could not be made of `json`.
+template <typename Policy>
+absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
+                               absl::StatusOr<Policy> made) {
+  if (made.ok()) return made;
+  return AboutValue(json, internal::Annotate(made.status(), place));
+}
 
 // What the policies of saving and those of keeping have in common.
 template <typename Policy>
@@ -44,17 +61,14 @@ absl::StatusOr<Policy> ReadPolicies(
     const PolicyKind<Policy>& kind,
     typename PolicyKind<Policy>::Compose compose, const std::string& place,
     const Json& json, int depth) {
-  if (!json.is_array()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": it is no list of policies"));
-  }
+  if (!json.is_array()) return Error(place, json, "it is no list of policies");
   std::vector<Policy> policies;
   for (size_t i = 0; i < json.size(); ++i) {
     CKPTDB_ASSIGN_OR_RETURN(
         policies.emplace_back(),
         ReadPolicy(kind, absl::StrCat(place, "[", i, "]"), json[i], depth));
   }
-  return internal::Annotate(compose(std::move(policies)), place);
+  return AtPlace(place, json, compose(std::move(policies)));
 }
 
 template <typename Policy>
@@ -74,14 +88,14 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                                   const std::string& place, const Json& json,
                                   int depth) {
   if (depth > kMaxDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": policies are more than ", kMaxDepth, " deep"));
+    return Error(place, json,
+                 absl::StrCat("policies are more than ", kMaxDepth, " deep"));
   }
   if (json.is_string()) return ReadNamed(kind, place, json);
   ObjectReader reader(place, json);
   if (json.is_object() && json.size() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": a policy has one key, not ", json.size()));
+    return Error(place, json,
+                 absl::StrCat("a policy has one key, not ", json.size()));
   }
   if (const Json* found = reader.Find("any")) {
     return ReadPolicies(kind, kind.any, reader.PlaceOf("any"), *found,
@@ -100,7 +114,7 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
   absl::StatusOr<Policy> leaf = kind.leaf(&reader);
   // What is wrong with the value, before what a policy of none would be.
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  return internal::Annotate(std::move(leaf), place);
+  return AtPlace(place, json, std::move(leaf));
 }
 
 absl::StatusOr<SavePolicyPtr> ReadSaveLeaf(ObjectReader* reader) {
@@ -208,6 +222,7 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
 void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("saving", &options->saving);
   reader->Read("deltas", &options->deltas);
+  reader->Read("audit_deltas", &options->audit_deltas);
   reader->Read("base_every", &options->base_every);
   reader->Read("max_deltas", &options->bounds.max_deltas);
   reader->Read("max_delta_ratio", &options->bounds.max_delta_ratio);
@@ -237,12 +252,13 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("read_only", &options->read_only);
   reader->Read("poll_every", &options->poll_every);
   reader->Read("deadline", &options->deadline);
-  reader->Read<IoStateResize>("io_state_resize",
-                              {{"error", IoStateResize::kError},
-                               {"redistribute", IoStateResize::kRedistribute},
-                               {"owners", IoStateResize::kOwners},
-                               {"reset", IoStateResize::kReset}},
-                              &options->io_state_resize);
+  reader->Read<std::optional<IoStateResize>>(
+      "io_state_resize",
+      {{"error", IoStateResize::kError},
+       {"redistribute", IoStateResize::kRedistribute},
+       {"owners", IoStateResize::kOwners},
+       {"reset", IoStateResize::kReset}},
+      &options->io_state_resize);
   reader->Read<TableSharding>("sharding",
                               {{"slices", TableSharding::BySlices()},
                                {"modulo", TableSharding::ByModulo()},
@@ -257,14 +273,13 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
 
 absl::Status ReadManagerConfig(absl::string_view json,
                                ManagerOptions* options) {
-  CKPTDB_ASSIGN_OR_RETURN(const Json parsed,
-                          internal::ParseJson(kManager, json));
+  CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kManager, json));
   ManagerOptions read = *options;
-  ObjectReader reader(kManager, parsed);
+  ObjectReader reader(kManager, text.json());
   ReadDeciding(&reader, &read);
   ReadSaving(&reader, &read);
   ReadRest(&reader, &read);
-  CKPTDB_RETURN_IF_ERROR(reader.Finish());
+  CKPTDB_RETURN_IF_ERROR(text.Locate(reader.Finish()));
   *options = std::move(read);
   return absl::OkStatus();
 }

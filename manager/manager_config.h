@@ -13,11 +13,11 @@
 // retention; times are seconds:
 //
 //   path, read_only, saving, permanent, ephemeral, ephemeral_cooldown_steps,
-//   keep, keep_ephemeral, removal, best, deltas, base_every, max_deltas,
-//   max_delta_ratio, abandoned, user_metadata, store_metadata, async,
-//   arena_bytes, copy_threads, busy, tolerated_failures, retry_after_steps,
-//   warn_waiting, first_save, preemption_grace, deadline, poll_every,
-//   io_state_resize, sharding, statistics_path, background_sweep,
+//   keep, keep_ephemeral, removal, best, deltas, audit_deltas, base_every,
+//   max_deltas, max_delta_ratio, abandoned, user_metadata, store_metadata,
+//   async, arena_bytes, copy_threads, busy, tolerated_failures,
+//   retry_after_steps, warn_waiting, first_save, preemption_grace, deadline,
+//   poll_every, io_state_resize, sharding, statistics_path, background_sweep,
 //   background_fold
 //
 // permanent, ephemeral: "initial", "preemption", {"every_steps": N},
@@ -45,8 +45,8 @@
 namespace ckptdb {
 
 // Sets the options that `json` names, and leaves the others. InvalidArgument
-// with the place and the value for what cannot be, and with the nearest key for
-// one that there is not; the options are as they were then.
+// with the place, the value, line and column for what cannot be, and with the
+// nearest key for one that there is not; the options are as they were then.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

@@ -142,6 +142,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
     std::optional<SaveDecision> wanted, const SaveRequest& request) {
   called_ = Clock::now();
   waited_micros_.reset();
+  WarnOfMetrics(request.metrics);
   Announcement own;
   own.error = GatherNotices(!wanted.has_value(), &own.preempted);
   if (own.error.ok() && is_owner()) {
@@ -162,6 +163,15 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Share(
   Announcement announced;
   CKPTDB_RETURN_IF_ERROR(Decode(*bytes, &announced));
   return Follow(std::move(announced), request);
+}
+
+void CheckpointManager::Impl::WarnOfMetrics(const Metrics& metrics) {
+  if (is_owner() || !saving() || metrics.empty()) return;
+  if (std::exchange(warned_of_metrics_, true)) return;
+  Warn(absl::StrCat("metrics of rank ", ranks_->rank(),
+                    " are not saved, those of rank ", kOwnerRank,
+                    " are: bring them together before Step, and give them "
+                    "there"));
 }
 
 // On the owner. Policies of the trainer's are called here.

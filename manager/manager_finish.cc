@@ -6,6 +6,7 @@
 #include "ckptdb/db/call_guard.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/manager/statistics.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/printable.h"
 #include "ckptdb/schema/status.h"
 
@@ -39,12 +40,7 @@ void CheckpointManager::Impl::Finish(Round* round) {
   }
   failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
   round->tolerated = failures_in_a_row_ <= options_.tolerated_failures;
-  absl::Status error;
-  if (!round->tolerated) error = report.status;
-  {
-    const std::lock_guard<std::mutex> lock(told_mutex_);
-    save_error_.Update(error);
-  }
+  const absl::Status error = NoteSaveError(*round);
   if (!report.status.ok()) {
     round->pending->Finish(report.status);
   } else {
@@ -56,6 +52,22 @@ void CheckpointManager::Impl::Finish(Round* round) {
   }
   NoteCallback(CallGuarded("reporting a save", [&] { Report(report); }));
   round->pending->End(error);
+}
+
+// What the save leaves to be told. Who is told of it by a later call must learn
+// which save it was of.
+absl::Status CheckpointManager::Impl::NoteSaveError(const Round& round) {
+  if (round.tolerated || round.report.status.ok()) return absl::OkStatus();
+  absl::Status error = round.report.status;
+  if (options_.async) {
+    error = internal::Annotate(
+        error, absl::StrCat("save of step ", round.report.step));
+  }
+  const std::lock_guard<std::mutex> lock(told_mutex_);
+  if (save_error_.error.ok() || save_error_.save->told()) {
+    save_error_ = {round.pending, error};
+  }
+  return error;
 }
 
 void CheckpointManager::Impl::Report(const SaveReport& report) {
@@ -139,7 +151,9 @@ bool CheckpointManager::Impl::IsSavingInProgress() const {
 // Of saves that are settled: the other ranks are told of the same.
 absl::Status CheckpointManager::Impl::TakeSaveError() {
   const std::lock_guard<std::mutex> lock(told_mutex_);
-  return std::exchange(save_error_, absl::OkStatus());
+  const UntoldError taken = std::exchange(save_error_, UntoldError());
+  if (taken.save != nullptr && taken.save->told()) return absl::OkStatus();
+  return taken.error;
 }
 
 absl::Status CheckpointManager::Impl::TakeCallbackError() {
@@ -153,9 +167,12 @@ absl::Status CheckpointManager::Impl::TakeError() {
   return error;
 }
 
-absl::Status CheckpointManager::Impl::UntoldError() const {
+absl::Status CheckpointManager::Impl::PeekError() const {
   const std::lock_guard<std::mutex> lock(told_mutex_);
-  absl::Status error = save_error_;
+  absl::Status error;
+  if (save_error_.save != nullptr && !save_error_.save->told()) {
+    error = save_error_.error;
+  }
   error.Update(callback_error_);
   return error;
 }
@@ -170,11 +187,11 @@ std::unique_lock<std::mutex> CheckpointManager::Impl::TryTraining() {
 absl::Status CheckpointManager::Impl::CheckForErrors() {
   CKPTDB_RETURN_IF_ERROR(
       gate_.home().Check("CheckpointManager::CheckForErrors"));
-  if (gate_.InCall()) return UntoldError();
+  if (gate_.InCall()) return PeekError();
   const internal::CallGate::Call call(&gate_);
   if (!call.admitted()) return ClosedError("CheckForErrors");
   const std::unique_lock<std::mutex> training = TryTraining();
-  if (!training.owns_lock()) return UntoldError();
+  if (!training.owns_lock()) return PeekError();
   if (IsSavingInProgress()) return absl::OkStatus();
   Settle();
   return TakeError();
@@ -189,7 +206,7 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   const std::unique_lock<std::mutex> training = TryTraining();
   if (training.owns_lock()) return SettleAndTell();
   const std::shared_ptr<PendingSave::State> save = current();
-  if (save == nullptr || save->ended()) return UntoldError();
+  if (save == nullptr || save->ended()) return PeekError();
   return save->WaitEnded(absl::InfiniteDuration());
 }
 

@@ -123,6 +123,9 @@ class CheckpointManager::Impl {
   absl::Status AgreeOnShardings();
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
+  void WarnOfNoSchedule() const;
+  // Of metrics that a rank gives which are not the step's, once.
+  void WarnOfMetrics(const Metrics& metrics);
   // Of what keeps the store from giving space back, once each.
   void WarnOfSweeps();
 
@@ -154,6 +157,8 @@ class CheckpointManager::Impl {
   void WarnOfWaiting(const SaveReport& report) const;
   bool StartRound(Round* round);
   absl::Status Capture(Round* round);
+  absl::Status AuditDeltas(const internal::BaseReasons& bases,
+                           const Round& round) const;
   absl::Status TakeSnapshot(internal::BaseReasons bases, Round* round);
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;
@@ -175,6 +180,7 @@ class CheckpointManager::Impl {
   // The save begun last; null when there was none.
   std::shared_ptr<PendingSave::State> current() const;
   void Finish(Round* round);
+  absl::Status NoteSaveError(const Round& round);
   void Report(const SaveReport& report);
   // Takes note of the end of the round, and waits for it.
   void Settle();
@@ -184,7 +190,7 @@ class CheckpointManager::Impl {
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeError();
-  absl::Status UntoldError() const;
+  absl::Status PeekError() const;
   std::unique_lock<std::mutex> TryTraining();
   void WaitAtExit() const;
 
@@ -254,7 +260,12 @@ class CheckpointManager::Impl {
   // Of what follows, which any thread may look at.
   mutable std::mutex told_mutex_;
   std::shared_ptr<PendingSave::State> current_;
-  absl::Status save_error_;              // not yet told to the training thread
+  // The error of a save, unless the training thread was told of it.
+  struct UntoldError {
+    std::shared_ptr<PendingSave::State> save;
+    absl::Status error;
+  };
+  UntoldError save_error_;
   mutable absl::Status callback_error_;  // the same, of what a callback threw
 
   std::atomic<int64_t> global_step_ = 0;
@@ -272,6 +283,7 @@ class CheckpointManager::Impl {
   };
   std::optional<Owed> owed_;
 
+  bool warned_of_metrics_ = false;
   // What WarnOfSweeps has told.
   std::set<std::string> told_of_sweeps_;
 

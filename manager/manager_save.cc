@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/call_guard.h"
 #include "ckptdb/db/stager.h"
+#include "ckptdb/manager/delta_audit.h"
 #include "ckptdb/manager/manager_impl.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/staged.h"
@@ -101,8 +102,37 @@ absl::Status CheckpointManager::Impl::Capture(Round* round) {
   // All ranks come to it, also those that have failed.
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, AgreeOnBases(*round));
   CKPTDB_RETURN_IF_ERROR(taken);
+  CKPTDB_RETURN_IF_ERROR(CallGuarded(
+      "auditing the changes", [&] { return AuditDeltas(bases, *round); }));
   return CallGuarded("copying the model",
                      [&] { return TakeSnapshot(std::move(bases), round); });
+}
+
+// Of the tables of which only changes are saved, and the rows of this rank.
+absl::Status CheckpointManager::Impl::AuditDeltas(const BaseReasons& bases,
+                                                  const Round& round) const {
+  if (!options_.audit_deltas || feed_ == nullptr || round.announced.whole) {
+    return absl::OkStatus();
+  }
+  std::unique_ptr<Reader> reader;  // goes after what it has opened
+  std::unique_ptr<StepReader> parent;
+  if (is_owner()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent, store_->OpenStep(parent_->step));
+  } else {
+    CKPTDB_ASSIGN_OR_RETURN(reader, Reader::Open(options_.path, HowToRead()));
+    CKPTDB_ASSIGN_OR_RETURN(parent, reader->OpenStep(parent_->step));
+  }
+  for (size_t t = 0; t < round.changes.size(); ++t) {
+    const ModelState::Table& table = model_->tables()[t];
+    if (!round.changes[t].has_value() || bases.contains(table.name)) continue;
+    // The owner's rows and marks are those that are saved.
+    const bool replicated = shardings_[t].kind() == ShardingKind::kReplicated;
+    if (replicated && !is_owner()) continue;
+    CKPTDB_RETURN_IF_ERROR(
+        internal::AuditTable(*parent, table, shardings_[t], *round.changes[t],
+                             ranks_->rank(), world_size(), options_.read));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckpointManager::Impl::TakeSnapshot(BaseReasons bases,

@@ -57,6 +57,7 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
   std::unique_lock<std::mutex> lock(mutex_);
   CKPTDB_RETURN_IF_ERROR(WaitFor(&lock, timeout, "committed",
                                  [&] { return result_.has_value(); }));
+  if (!result_->ok() && std::this_thread::get_id() == trainer_) told_ = true;
   return *result_;
 }
 

@@ -32,7 +32,9 @@ class PendingSave {
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
   // Until the step is durable on all ranks' behalf, or has failed, which is the
-  // same error on all ranks. The result is that of the owner, on all ranks.
+  // same error on all ranks. The result is that of the owner, on all ranks. On
+  // the thread that began the save the error counts as told: no call of the
+  // manager says it again on this rank, unless another rank was not told.
   absl::StatusOr<SaveResult> WaitCommitted(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 

@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "ckptdb/manager/pending_save.h"
 
@@ -17,7 +18,9 @@ namespace ckptdb {
 // Thread-safe.
 class PendingSave::State {
  public:
-  explicit State(int64_t step) : step_(step) {}
+  // On the thread that trains.
+  explicit State(int64_t step)
+      : step_(step), trainer_(std::this_thread::get_id()) {}
 
   int64_t step() const { return step_; }
 
@@ -33,6 +36,8 @@ class PendingSave::State {
 
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
+  // Whether the thread that trains has got the error of WaitFinished.
+  bool told() const { return told_; }
   bool finished();
   // DeadlineExceeded when it has not ended by then; else the error of End.
   absl::Status WaitEnded(absl::Duration timeout);
@@ -47,7 +52,9 @@ class PendingSave::State {
                        const std::function<bool()>& done);
 
   const int64_t step_;
+  const std::thread::id trainer_;
   std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> told_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<absl::Status> staged_;

@@ -249,8 +249,16 @@ void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   }
   if (!outcome->save.has_value() || (*random)() % 4 != 0) return;
   EXPECT_EQ(cancelled_, 0) << "a save was cancelled, and nobody was told";
-  outcome->save->Cancel();
-  const bool failed = !outcome->save->WaitCommitted().ok();
+  PendingSave save = *outcome->save;
+  save.Cancel();
+  if ((*random)() % 2 == 0) {
+    const absl::Status told = save.WaitCommitted().status();
+    EXPECT_TRUE(IsOneOf(told, {absl::StatusCode::kCancelled})) << told;
+    EXPECT_OK(manager_->WaitUntilFinished()) << "it was told before";
+    return;
+  }
+  const auto wait = [&] { return save.WaitCommitted().status(); };
+  const bool failed = !std::async(std::launch::async, wait).get().ok();
   if (failed) cancelled_ = step;
   // Whoever is told of it besides, the training is.
   if (failed && (*random)() % 2 == 0) {

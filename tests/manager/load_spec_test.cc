@@ -44,6 +44,9 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
 TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
       {"[", "it is not JSON"},
+      {"[{},\n {\"path\": \"p\",}]", "it is not JSON (line 2, column 15)"},
+      {"[{},\n  3]", "rule 1: it is no object, but 3 (line 2, column 3)"},
+      {"[{},\n {\"step\":\n   -1}]", "0 to 2^63 - 1 (line 3, column 4)"},
       {"{}", "it is no list of rules"},
       {"[3]", "rule 0: it is no object"},
       {R"([{}, {"patch": "p"}])",
@@ -189,6 +192,48 @@ TEST_F(LoadTest, MissingIsAnErrorUnlessAllowed) {
   ASSERT_OK(manager_->Load({rule}));
   EXPECT_EQ(model_.epoch, 1);
   EXPECT_EQ(model_.weights[0], 0);
+}
+
+TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
+  SaveIn("base", 3);
+  Start();
+  LoadRule rule = From("base");
+  rule.load = {"user", "wv"};
+  EXPECT_THAT(manager_->Load({rule}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("load pattern \"wv\" matches nothing that is "
+                                 "registered; is \"w\" meant?")));
+  EXPECT_THAT(model_.users.rows(), IsEmpty());
+  // A category with a letter too few is a name.
+  rule.load = {"spars"};
+  EXPECT_THAT(manager_->Load({rule}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("is \"sparse\" meant?")));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+                       manager_->Load({rule}, /*dry_run=*/true));
+  EXPECT_THAT(dry.ToString(), HasSubstr("  matches nothing: load pattern "
+                                        "\"spars\"; is \"sparse\" meant?\n"));
+  rule.load = {"user", "wv"};
+  rule.strict = false;
+  ASSERT_OK(manager_->Load({rule}));
+  EXPECT_FALSE(model_.users.rows().empty());
+}
+
+// A model may have nothing of a category, or nothing at all.
+TEST_F(LoadTest, ACategoryMayBeEmpty) {
+  SaveIn("base", 3);
+  ManagerOptions options;
+  options.path = Path("own");
+  float weight = 0;
+  ModelState model;
+  ASSERT_OK_AND_ASSIGN(const auto empty,
+                       CheckpointManager::Open(options, &model));
+  LoadRule rule = From("base");
+  ASSERT_OK(empty->Load({rule}));
+  ASSERT_OK(model.AddTensor("weight", TensorState::Of(&weight, {})));
+  rule.load = {"sparse", "dense", "extra", "io_state", "sparse_opt"};
+  rule.exclude = {"*"};
+  ASSERT_OK(empty->Load({rule}));
 }
 
 TEST_F(LoadTest, TheOptimizerIsLeftOut) {

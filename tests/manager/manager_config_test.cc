@@ -20,7 +20,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "path": "p", "read_only": true, "saving": false,
       "ephemeral_cooldown_steps": 7,
       "keep_ephemeral": 2, "removal": "ephemeral_only",
-      "best": {"metric": "auc", "better": "min"}, "deltas": false,
+      "best": {"metric": "auc", "better": "min"}, "deltas": false, "audit_deltas": true,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
       "abandoned": "keep", "user_metadata": {"run": "a"},
       "store_metadata": {"owner": "b"}, "async": false,
@@ -41,6 +41,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.best->metric, "auc");
   EXPECT_EQ(options.best->better, Better::kMin);
   EXPECT_FALSE(options.deltas);
+  EXPECT_TRUE(options.audit_deltas);
   EXPECT_EQ(options.base_every, 9);
   EXPECT_EQ(options.bounds.max_deltas, 11U);
   EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
@@ -177,6 +178,52 @@ TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
     EXPECT_EQ(options.base_every, 5);
     EXPECT_EQ(options.schedule.permanent, nullptr);
   }
+}
+
+TEST(ManagerConfigTest, SaysOnWhichLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\n  \"busy\": }", "manager: it is not JSON (line 2, column 11)"},
+      {"{\"busy\": \"wait\"\n", "manager: it is not JSON (line 2, column 1)"},
+      {"", "manager: it is not JSON (line 1, column 1)"},
+      {"  []", "manager: it is no object, but [] (line 1, column 3)"},
+      {"{\n  \"busy\": \"wait\",\n  \"bussy\": 1}",
+       "no key \"bussy\"; is \"busy\" meant? (line 3, column 12)"},
+      {"{\"busy\":\n\n\t\"wit\"}", "is \"wait\" meant? (line 3, column 2)"},
+      {"{\"keep\": {\"any\": [\"all\",\n {\"latest\": 1,\n  \"best\": 2}]}}",
+       "any[1]: a policy has one key, not 2 (line 2, column 2)"},
+      {"{\"keep\": {\"any\": [\"all\", {\"not\":\n\n  {\"latest\": -1}}]}}",
+       "0 to 2^63 - 1 (line 3, column 14)"},
+      {"{\"permanent\":\n  {\"every_steps\": 0}}", "(line 2, column 3)"},
+      {"{\"keep\": {\"any\":\n []}}", "(line 2, column 2)"},
+      {"{\"keep\": {\"any\":\n {}}}",
+       "it is no list of policies (line 2, column 2)"},
+      {"{\"sharding\":\n \"slice\"}", "(line 2, column 2)"},
+      // What is before it may hold anything.
+      {"{\"path\": \"a\\\"{[\\\\\", \"user_metadata\": {\"k,\": \"}\"},\n"
+       " \"b\\u0065st\": {\"metric\": \"m\",\n     \"count\": \"x\"}}",
+       "0 to 2^63 - 1 (line 3, column 15)"},
+      {"\xef\xbb\xbf{\"async\":\n 1}", "not a boolean (line 2, column 2)"},
+      // The last of a key that is there twice counts.
+      {"{\"async\": {\"a\": [1, 2]},\n \"async\": 1}",
+       "not a boolean (line 2, column 11)"}};
+  for (const auto& [json, what] : cases) {
+    ManagerOptions options;
+    EXPECT_THAT(ReadManagerConfig(json, &options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+  }
+}
+
+// Wherever a parser, or whoever prints what it read, would go down with it.
+TEST(ManagerConfigTest, DeepValuesAreAnError) {
+  constexpr int kDeep = 1'000'000;
+  ManagerOptions options;
+  EXPECT_THAT(
+      ReadManagerConfig(absl::StrCat("{\"busy\": ", std::string(kDeep, '['),
+                                     std::string(kDeep, ']'), "}"),
+                        &options),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("more than 2000 deep")));
 }
 
 TEST(ManagerConfigTest, DeepPoliciesAreAnError) {

@@ -94,7 +94,8 @@ TEST_F(ManagerThreadsTest, ALookOfAnotherThreadTakesNothing) {
   EXPECT_OK(OnAnotherThread([&] { return manager_->CheckForErrors(); }));
   save.Cancel();
   gate_.Open();
-  EXPECT_FALSE(save.WaitCommitted().ok());
+  EXPECT_THAT(OnAnotherThread([&] { return save.WaitCommitted().status(); }),
+              StatusIs(kCancelled, HasSubstr("step 1")));
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(OnAnotherThread([&] { return manager_->CheckForErrors(); }),
                 StatusIs(kCancelled, HasSubstr("step 1")));

@@ -40,6 +40,9 @@ class TestTable : public TableState, public LiveTable {
     rows_.erase(id);
     tracker_.MarkErased({id});
   }
+  // Changes that nobody marks.
+  void SetUnmarked(int64_t id, const TestRow& row) { rows_[id] = row; }
+  void EraseUnmarked(int64_t id) { rows_.erase(id); }
   const TestRows& rows() const { return rows_; }
   // What AllRows and RowsOf then say.
   void FailWith(absl::Status status) { failure_ = std::move(status); }

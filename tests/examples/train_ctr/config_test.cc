@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ckptdb/db/reader.h"
 #include "ckptdb/tests/examples/train_ctr/program.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
@@ -16,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ConfigTest : public ::testing::Test {
  protected:
@@ -63,6 +65,50 @@ TEST_F(ConfigTest, SaysWhatIsSaved) {
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   // The first step and the last one, besides.
   EXPECT_THAT(SavedSteps(result), ElementsAre(0, 4, 9, 12));
+}
+
+// The first block of JSON after a heading of the document.
+std::string SampleOf(const std::string& document, const std::string& heading) {
+  const std::string text = ReadFile(document);
+  const std::string begin = "```json\n";
+  const size_t section = text.find("\n## " + heading + "\n");
+  const size_t at = text.find(begin, section);
+  if (section == std::string::npos || at == std::string::npos) {
+    ADD_FAILURE() << "no sample under " << heading << " in " << document;
+    return "";
+  }
+  const size_t from = at + begin.size();
+  return text.substr(from, text.find("```", from) - from);
+}
+
+// As it stands there but for a path, for so long that its retention has
+// something to remove.
+TEST_F(ConfigTest, TheSampleOfTheDocumentKeepsWhatItSays) {
+  std::string sample = SampleOf(MANAGER_DOCUMENT, "Configuration files");
+  const std::string statistics = dir_.path() + "/saves.jsonl";
+  const std::string relative = "\"saves.jsonl\"";
+  const size_t at = sample.find(relative);
+  ASSERT_NE(at, std::string::npos);
+  sample.replace(at, relative.size(), "\"" + statistics + "\"");
+  const auto json = nlohmann::json::parse(sample, nullptr, false);
+  ASSERT_TRUE(json.is_object()) << sample;
+  constexpr int kSaves = 12;
+  const int every = json["permanent"]["any"][0]["every_steps"];
+  const ProgramResult result = TrainWith("store", every * kSaves, sample);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("BestN")));
+  EXPECT_GE(SavedSteps(result).size(), size_t{kSaves});
+  const auto reader = ckptdb::Reader::Open(StorePath("store"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  int permanent = 0;
+  for (const ckptdb::StepRecord& step : (*reader)->Steps()) {
+    permanent += !step.ephemeral;
+  }
+  const int latest = json["keep"]["any"][0]["latest"];
+  const int best = json["keep"]["any"][1]["best"]["count"];
+  EXPECT_GE(permanent, latest);
+  EXPECT_LE(permanent, latest + best);
+  EXPECT_FALSE(ReadFile(statistics).empty());
 }
 
 // Neither by the schedule nor at the end, although the flags ask for it.

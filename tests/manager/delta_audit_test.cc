@@ -1,0 +1,153 @@
+// ManagerOptions::audit_deltas: a row that changed without a mark is found when
+// it is left out.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class DeltaAuditTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.audit_deltas = true;
+    options_.async = false;
+  }
+  // Trains to step 6, and makes the change before it is saved.
+  absl::Status SaveWith(const std::function<void(TestTable*)>& change) {
+    TrainTo(5);
+    model_->Train(6);
+    change(&model_->users);
+    return manager_->Step().status();
+  }
+  static auto Found(const std::string& what) {
+    return StatusIs(
+        absl::StatusCode::kFailedPrecondition,
+        AllOf(HasSubstr("table \"user\": audit_deltas: "), HasSubstr(what)));
+  }
+};
+
+TEST_F(DeltaAuditTest, WhatIsMarkedIsSaved) {
+  Start();
+  TrainTo(12);
+  for (const StepRecord& record : Records()) {
+    const bool first = record.version.step == 2;
+    EXPECT_EQ(record.kind, first ? StepKind::kFull : StepKind::kDelta);
+  }
+  ASSERT_OK(manager_->Close());
+  ExpectStepHolds(12);
+}
+
+TEST_F(DeltaAuditTest, NamesTheFirstRowThatChangedWithoutAMark) {
+  Start();
+  EXPECT_THAT(SaveWith([](TestTable* users) {
+                users->SetUnmarked(42, {{1, 2}, 3});
+                users->SetUnmarked(31, {{1, 2}, 3});
+              }),
+              Found("row 31 differs from step 4 in slot \"embedding\", and was "
+                    "not marked; call MarkUpserted"));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  // Once they are marked; a row that is written as it was has not changed.
+  model_->users.Set(31, 3);
+  model_->users.Set(42, 4);
+  const TestRow as_before = model_->users.rows().at(11);
+  model_->users.SetUnmarked(11, as_before);
+  TrainTo(8);
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 8));
+}
+
+TEST_F(DeltaAuditTest, NamesTheSlot) {
+  Start();
+  EXPECT_THAT(SaveWith([](TestTable* users) {
+                TestRow row = users->rows().at(31);
+                row.state += 1;
+                users->SetUnmarked(31, row);
+              }),
+              Found("row 31 differs from step 4 in slot \"adagrad_sum\""));
+}
+
+TEST_F(DeltaAuditTest, NamesARowThatWentWithoutAMark) {
+  Start();
+  EXPECT_THAT(SaveWith([](TestTable* users) { users->EraseUnmarked(31); }),
+              Found("row 31 of step 4 is gone, and was not marked; call "
+                    "MarkErased"));
+}
+
+TEST_F(DeltaAuditTest, NamesARowThatCameWithoutAMark) {
+  Start();
+  EXPECT_THAT(SaveWith([](TestTable* users) { users->SetUnmarked(-3, {}); }),
+              Found("row -3 is not in step 4, and was not marked; call "
+                    "MarkUpserted"));
+}
+
+TEST_F(DeltaAuditTest, NamesARowThatWasMarkedAsErasedAndIsThere) {
+  Start();
+  EXPECT_THAT(SaveWith([](TestTable* users) {
+                const TestRow row = users->rows().at(31);
+                users->Erase(31);
+                users->SetUnmarked(31, row);
+              }),
+              Found("row 31 was marked as erased, and is still there"));
+}
+
+// Off, it is left out, as nobody looks.
+TEST_F(DeltaAuditTest, IsAsked) {
+  options_.audit_deltas = false;
+  Start();
+  EXPECT_OK(SaveWith([](TestTable* users) {
+    users->SetUnmarked(31, {{1, 2}, 3});
+  }));
+}
+
+// What is saved whole leaves no row out.
+TEST_F(DeltaAuditTest, AWholeSaveIsNotAudited) {
+  options_.base_every = 1;
+  Start();
+  EXPECT_OK(SaveWith([](TestTable* users) {
+    users->SetUnmarked(31, {{1, 2}, 3});
+  }));
+}
+
+// Of a world of another size: each rank compares the rows that are its own.
+TEST_F(DeltaAuditTest, OnOneOfSeveralRanks) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  constexpr uint32_t kRanks = 2;
+  ThreadGroup group(kRanks);
+  options_.sharding = TableSharding::ByModulo();
+  options_.io_state_resize = IoStateResize::kReset;
+  options_.on_saved = nullptr;
+  const auto train = [&](uint32_t rank) {
+    TestModel model;
+    model.owns = [rank](int64_t id) { return id % kRanks == rank; };
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(options_, &model.state, group.Join(rank)));
+    ASSERT_OK(manager->Restore());
+    for (int64_t step = 5; step <= 8; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+    }
+    if (rank == 1) model.users.SetUnmarked(33, {{1, 2}, 3});
+    ASSERT_OK(manager->Step());
+    EXPECT_THAT(manager->Step().status(),
+                Found("row 33 differs from step 8 in slot \"embedding\""));
+    ASSERT_OK(manager->Close());
+  };
+  std::thread other(train, 1);
+  train(kOwnerRank);
+  other.join();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,243 @@
+// What a manager tells a user who would not notice it otherwise.
+#include <gmock/gmock.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class ManagerToldTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+  }
+  void FailSaves() {
+    model_->users.FailWith(absl::UnavailableError("no rows today"));
+  }
+  void FailNoSaves() { model_->users.FailWith(absl::OkStatus()); }
+
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(ManagerToldTest, AManagerWithoutAScheduleWarns) {
+  Start();
+  EXPECT_THAT(warnings_, IsEmpty());
+  options_.schedule = {};
+  Start();
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr(options_.path),
+                                HasSubstr("ManagerOptions::schedule is empty"),
+                                HasSubstr("Step saves nothing"))));
+}
+
+TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
+  Start();
+  options_.schedule = {};
+  options_.saving = false;
+  Start();
+  manager_.reset();
+  options_.saving = true;
+  ASSERT_OK_AND_ASSIGN(options_.schedule.ephemeral, FixedInterval(5));
+  Start();
+  manager_.reset();
+  options_.schedule = {};
+  options_.read_only = true;
+  Start();
+  // Whoever saves by hand alone says so.
+  manager_.reset();
+  options_.read_only = false;
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, SpecificSteps({}));
+  Start();
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// The metrics of the owner are those of the step.
+TEST_F(ManagerToldTest, MetricsOfAnotherRankAreWarnedOfOnce) {
+  constexpr uint32_t kRanks = 2;
+  ThreadGroup group(kRanks);
+  std::vector<std::vector<std::string>> told(kRanks);
+  options_.on_saved = nullptr;
+  options_.sharding = TableSharding::ByModulo();
+  const auto train = [&](uint32_t rank) {
+    ManagerOptions options = options_;
+    options.on_warning = [&told, rank](const std::string& warning) {
+      told[rank].push_back(warning);
+    };
+    TestModel model;
+    model.owns = [rank](int64_t id) { return id % kRanks == rank; };
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(options, &model.state, group.Join(rank)));
+    for (int64_t step = 1; step <= 4; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step({{"auc", rank + 0.25}}));
+    }
+    SaveRequest request;
+    request.metrics = {{"auc", rank + 0.5}};
+    request.overwrite = true;
+    ASSERT_OK(manager->Save(request));
+    ASSERT_OK(manager->WaitUntilFinished());
+    if (rank == kOwnerRank) {
+      ASSERT_OK_AND_ASSIGN(const StepRecord step,
+                           manager->store()->FindStep(4));
+      EXPECT_EQ(step.metrics.at("auc"), 0.5);
+    }
+    ASSERT_OK(manager->Close());
+  };
+  std::thread other(train, 1);
+  train(kOwnerRank);
+  other.join();
+  EXPECT_THAT(told[0], IsEmpty());
+  EXPECT_THAT(told[1],
+              ElementsAre(AllOf(HasSubstr("metrics of rank 1 are not saved"),
+                                HasSubstr("those of rank 0 are"))));
+}
+
+TEST_F(ManagerToldTest, AnErrorOfAnEarlierSaveNamesItsStep) {
+  Start();
+  FailSaves();
+  TrainTo(2);
+  FailNoSaves();
+  gate_.Open();
+  EXPECT_THAT(manager_->WaitUntilFinished(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("save of step 2: table \"user\"")));
+  ASSERT_OK(manager_->CheckForErrors()) << "it is told once";
+  FailSaves();
+  TrainTo(4);
+  FailNoSaves();
+  while (manager_->IsSavingInProgress()) std::this_thread::yield();
+  EXPECT_THAT(TrainStep().status(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("save of step 4: table \"user\"")));
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(6));
+}
+
+// The one that is saved by the call is known by the call.
+TEST_F(ManagerToldTest, AnErrorOfTheSaveItselfDoesNot) {
+  options_.async = false;
+  Start();
+  FailSaves();
+  ASSERT_OK(TrainStep());
+  EXPECT_THAT(TrainStep().status(), StatusIs(absl::StatusCode::kUnavailable,
+                                             AllOf(HasSubstr("table \"user\""),
+                                                   Not(HasSubstr("save of")))));
+}
+
+TEST_F(ManagerToldTest, WhoWaitedForTheSaveHasBeenTold) {
+  Start();
+  for (const int64_t step : {2, 4, 6}) {
+    SCOPED_TRACE(step);
+    FailSaves();
+    TrainTo(step - 1);
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    FailNoSaves();
+    ASSERT_TRUE(outcome.save.has_value());
+    EXPECT_THAT(
+        outcome.save->WaitCommitted().status(),
+        StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows today")));
+    if (step == 2) {
+      ASSERT_OK(manager_->CheckForErrors());
+      ASSERT_OK(manager_->WaitUntilFinished());
+    }
+  }
+  // The next save, and the end, are no place to say it again.
+  TrainTo(8);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(8));
+}
+
+// It has no way to hear of it but from the manager.
+TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
+  Start();
+  FailSaves();
+  TrainTo(1);
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  FailNoSaves();
+  std::thread([&] {
+    EXPECT_THAT(outcome.save->WaitCommitted().status(),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no rows")));
+  }).join();
+  EXPECT_THAT(
+      manager_->WaitUntilFinished(),
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("save of step 2: ")));
+}
+
+// Ranks evaluate with models of their own, and have nothing to go on with.
+TEST_F(ManagerToldTest, AnEvaluatorHasAnyNumberOfRanks) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  constexpr uint32_t kRanks = 2;
+  ThreadGroup group(kRanks);
+  ManagerOptions options;
+  options.path = options_.path;
+  options.read_only = true;
+  options.sharding = TableSharding::Replicated();
+  const auto evaluate = [&](uint32_t rank) {
+    TestModel copy;
+    copy.reader.position = "its own";
+    ASSERT_OK_AND_ASSIGN(
+        const auto follower,
+        CheckpointManager::Open(options, &copy.state, group.Join(rank)));
+    ASSERT_OK(follower->Restore());
+    TestModel expected;
+    testing::TrainTo(4, &expected);
+    EXPECT_EQ(copy.weights, expected.weights);
+    EXPECT_TRUE(copy.users.rows() == expected.users.rows());
+    EXPECT_EQ(copy.reader.position, "its own");
+  };
+  std::thread other(evaluate, 1);
+  evaluate(kOwnerRank);
+  other.join();
+}
+
+// Who asks for the error gets it; a trainer gets it as ever.
+TEST_F(ManagerToldTest, WhoAsksForTheirIoStatesIsTold) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  constexpr uint32_t kRanks = 2;
+  for (const bool read_only : {true, false}) {
+    SCOPED_TRACE(read_only);
+    ThreadGroup group(kRanks);
+    ManagerOptions options;
+    options.path = options_.path;
+    options.on_warning = [](const std::string&) {};
+    options.read_only = read_only;
+    options.sharding = TableSharding::Replicated();
+    if (read_only) options.io_state_resize = IoStateResize::kError;
+    const auto evaluate = [&](uint32_t rank) {
+      TestModel copy;
+      ASSERT_OK_AND_ASSIGN(
+          const auto follower,
+          CheckpointManager::Open(options, &copy.state, group.Join(rank)));
+      EXPECT_THAT(follower->Restore().status(),
+                  StatusIs(absl::StatusCode::kFailedPrecondition,
+                           HasSubstr("that of 1 ranks")));
+    };
+    std::thread other(evaluate, 1);
+    evaluate(kOwnerRank);
+    other.join();
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
