@@ -160,9 +160,9 @@ class Database::Listener : public rocksdb::EventListener {
   void OnCompactionCompleted(rocksdb::DB*,
                              const rocksdb::CompactionJobInfo& job) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (HoldsData(job.cf_name) &&
-        (IsDamage(job.status) || job.status.IsNoSpace())) {
-      if (IsDamage(job.status)) met_damage_ = true;
+    const bool damage = HoldsData(job.cf_name) && IsDamage(job.status);
+    if (damage || job.status.IsNoSpace()) {
+      if (damage) met_damage_ = true;
       given_up_.insert(std::this_thread::get_id());
     } else {
       given_up_.erase(std::this_thread::get_id());
@@ -631,11 +631,10 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
   return Changed(status, "compacting");
 }
 
-absl::Status Database::SetCompactions(bool on) {
-  return Changed(
-      rocks_->SetOptions(family(Family::kInline),
-                         {{"disable_auto_compactions", on ? "false" : "true"}}),
-      on ? "resuming compactions" : "holding compactions");
+absl::Status Database::SetCompactions(Family of, bool on) {
+  return Changed(rocks_->SetOptions(family(of), {{"disable_auto_compactions",
+                                                  on ? "false" : "true"}}),
+                 on ? "resuming compactions" : "holding compactions");
 }
 
 // RocksDB tries again each second, and has writes wait for its success when
@@ -643,15 +642,20 @@ absl::Status Database::SetCompactions(bool on) {
 absl::Status Database::HoldCompactions() {
   if (!listener_->TakeGivenUp()) return absl::OkStatus();
   held_ = true;
-  return SetCompactions(false);
+  CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, false));
+  return SetCompactions(Family::kInline, false);
 }
 
 absl::Status Database::ResumeCompactions() {
-  if (!held_ || listener_->met_damage()) return absl::OkStatus();
+  if (!held_) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
-  if (free / 2 < TableBytes(Family::kInline)) return absl::OkStatus();
+  if (free / 2 < TableBytes(Family::kInline) + TableBytes(Family::kMeta)) {
+    return absl::OkStatus();
+  }
   held_ = false;
-  return SetCompactions(true);
+  CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, true));
+  if (listener_->met_damage()) return absl::OkStatus();
+  return SetCompactions(Family::kInline, true);
 }
 
 uint64_t Database::TableBytes(Family of) const {

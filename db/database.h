@@ -119,8 +119,9 @@ class Database {
   // family is compacted until the database is opened again.
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
-  // Compactions of small saves stop when one finds the disk full, which it
-  // fills itself while it runs. They begin again when there is room.
+  // Compactions of records and of small saves stop when one finds the disk
+  // full, which it fills itself while it runs. They begin again when there is
+  // room.
   absl::Status ResumeCompactions();
   // Of all tables of a family.
   uint64_t TableBytes(Family family) const;
@@ -166,7 +167,7 @@ class Database {
   absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
   // FailedPrecondition, from then on, when the store is another one's.
   absl::Status CheckOwner();
-  absl::Status SetCompactions(bool on);
+  absl::Status SetCompactions(Family family, bool on);
   absl::Status HoldCompactions();
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
@@ -181,7 +182,7 @@ class Database {
   std::unique_ptr<rocksdb::DB> rocks_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   std::atomic<uint64_t> synced_sequence_ = 0;
-  std::atomic<bool> held_ = false;  // compactions of small saves
+  std::atomic<bool> held_ = false;  // compactions
 };
 
 }  // namespace ckptdb::internal

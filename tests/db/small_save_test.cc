@@ -1,10 +1,13 @@
 // What a small save asks of the disk: few syncs, and little more room than its
 // bytes take.
+#include <gmock/gmock.h>
+#include <pthread.h>
+#include <rocksdb/file_system.h>
 #include <sys/stat.h>
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -68,6 +71,13 @@ class SmallStoreTest : public StoreFixture {
     return bytes;
   }
 
+  int64_t TableFiles() const {
+    return std::count_if(
+        std::filesystem::directory_iterator(path() + "/db"),
+        std::filesystem::directory_iterator(),
+        [](const auto& entry) { return entry.path().extension() == ".sst"; });
+  }
+
   // By age. The files of small saves say which keys they have.
   std::vector<std::filesystem::path> FilesOfSaves() const {
     std::vector<std::filesystem::path> files;
@@ -110,14 +120,8 @@ TEST_F(SmallStoreTest, HasFewFilesForManySteps) {
   for (int64_t step = 0; step < kSteps; ++step) {
     ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
   }
-  const auto tables = [&] {
-    return std::count_if(
-        std::filesystem::directory_iterator(path() + "/db"),
-        std::filesystem::directory_iterator(),
-        [](const auto& entry) { return entry.path().extension() == ".sst"; });
-  };
   Reopen();
-  EXPECT_LE(tables(), kMaxFiles);
+  EXPECT_LE(TableFiles(), kMaxFiles);
   for (const int64_t step : {int64_t{0}, kSteps / 2, kSteps - 1}) {
     ExpectStep(step, {SmallContent(static_cast<uint64_t>(step))});
   }
@@ -191,6 +195,56 @@ TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
   }
   ASSERT_OK(store_->Delete(kDamaged));
   ASSERT_OK(store_->Sweep());
+}
+
+// The disk is full for RocksDB's threads that compact, and for nobody else.
+class NoRoomToCompact : public rocksdb::FileSystemWrapper {
+ public:
+  using FileSystemWrapper::FileSystemWrapper;
+  const char* Name() const override { return "NoRoomToCompact"; }
+  rocksdb::IOStatus NewWritableFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* made,
+      rocksdb::IODebugContext* debug) override {
+    std::array<char, 16> thread{};
+    pthread_getname_np(pthread_self(), thread.data(), thread.size());
+    if (full && absl::EndsWith(path, ".sst") &&
+        absl::StartsWith(thread.data(), "rocksdb:low")) {
+      ++refused;
+      return rocksdb::IOStatus::NoSpace(path);
+    }
+    return FileSystemWrapper::NewWritableFile(path, options, made, debug);
+  }
+
+  std::atomic<bool> full = true;
+  std::atomic<int> refused = 0;
+};
+
+TEST_F(SmallStoreTest, GoesOnWhenThereIsNoRoomToCompact) {
+  const std::shared_ptr<Environment> machine = Environment::Default();
+  const auto files = std::make_shared<NoRoomToCompact>(machine->file_system());
+  options_.environment = std::make_shared<Environment>(
+      files, [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
+  options_.background_sweep = false;
+  Reopen();
+  constexpr int64_t kSteps = 24;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+    ASSERT_OK(store_->Pin(step));
+    ASSERT_OK(store_->Unpin(step));
+  }
+  EXPECT_GT(files->refused, 0);
+  const auto most = TableFiles();
+  files->full = false;
+  ASSERT_OK(store_->Sweep());
+  for (int64_t step = kSteps; step < 2 * kSteps; ++step) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+  }
+  Reopen();
+  EXPECT_LT(TableFiles(), most);
+  for (const int64_t step : {int64_t{0}, kSteps - 1, 2 * kSteps - 1}) {
+    ExpectStep(step, {SmallContent(static_cast<uint64_t>(step))});
+  }
 }
 
 }  // namespace
