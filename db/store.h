@@ -134,7 +134,8 @@ class Store {
   // path() and uuid() are what they were. A store that is open when exit() is
   // called is closed then, so that one in a global variable, or one that is
   // never destroyed, ends in order; a store with readers left stops its
-  // threads.
+  // threads. Threads that use a store up to the end of the process need one
+  // that is never destroyed.
   absl::Status Close();
 
   // Absolute, and without links.

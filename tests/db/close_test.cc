@@ -199,16 +199,16 @@ TEST_F(ExitTest, OfAGlobalReader) {
 }
 
 // A save that another thread makes while the process exits is whole or is not
-// there.
+// there. The store is never destroyed: no object may be while it is used.
 TEST_F(ExitTest, WhileAThreadSaves) {
   EXPECT_EXIT(
       {
-        global_store = Make();
+        leaked_store = Make().release();
         std::promise<void> saved;
         std::thread([&saved] {
           const HeldState held(BulkContent(2));
           for (int64_t step = 2;; ++step) {
-            if (!global_store->Save({.step = step}, held.state()).ok()) break;
+            if (!leaked_store->Save({.step = step}, held.state()).ok()) break;
             if (step == 3) saved.set_value();
           }
           std::promise<void> never;
