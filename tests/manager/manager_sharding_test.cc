@@ -156,12 +156,12 @@ TEST_F(ManagerShardingTest, OneSetOfSliceBoundsForAllTables) {
   ASSERT_OK(model.AddTable("c", &c));
   ManagerOptions options = options_;
   options.sharding = TableSharding::BySlices();
+  options.deltas = false;
   ThreadGroup group(2);
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
-      options.deltas = false;
       statuses[r] =
           CheckpointManager::Open(options, &model, group.Join(r)).status();
     });
