@@ -102,11 +102,13 @@ Summary CpuSecondsOf(const Outcome& outcome) {
   return SummarizeField(outcome, &Sample::cpu_seconds);
 }
 
+uint64_t ResidentBytes() { return StatusLineBytes("VmRSS:"); }
+
 void PeakMemory::Start() {
   // What the allocator kept from work before would hide what is asked for now.
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
-  resident_bytes_ = StatusLineBytes("VmRSS:");
+  resident_bytes_ = ResidentBytes();
 }
 
 uint64_t PeakMemory::BytesAboveStart() const {

@@ -56,6 +56,9 @@ Summary Summarize(std::vector<double> values);
 Summary SecondsOf(const Outcome& outcome);
 Summary CpuSecondsOf(const Outcome& outcome);
 
+// Memory that this process has resident now.
+uint64_t ResidentBytes();
+
 // Memory that this process has resident beyond what it had at the start.
 class PeakMemory {
  public:

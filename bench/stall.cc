@@ -1,10 +1,7 @@
 // Saves of a manager beside a training: how long it stands still, and whether
 // memory grows.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,14 +28,6 @@ constexpr int kFirstSaves = 20;  // after which nothing grows any more
 constexpr double kMaxGrowthBytes = 16 << 20;
 // The model of the many saves is smaller by this.
 constexpr uint64_t kSmaller = 64;
-
-double ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  double all = 0;
-  double resident = 0;
-  statm >> all >> resident;
-  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
 
 // A copy of the bytes that a save copies, by as many threads, into memory that
 // was used before: memcpy of the tensors, and of each changed row where the
@@ -174,10 +163,10 @@ absl::Status RunManySaves(const BenchOptions& options, Report* report) {
   Outcome raw{"memcpy", {}};
   double first_bytes = 0;
   for (int i = 0; i < kSaves; ++i) {
-    if (i == kFirstSaves) first_bytes = ResidentBytes();
+    if (i == kFirstSaves) first_bytes = static_cast<double>(ResidentBytes());
     CKPTDB_RETURN_IF_ERROR(training->Turn(&ours, &raw));
   }
-  const double last_bytes = ResidentBytes();
+  const auto last_bytes = static_cast<double>(ResidentBytes());
   CaseResult result = Compare("stall/saves", training->bytes(), {ours, raw});
   result.figures = {{"saves", kSaves},
                     {"resident_bytes_at_first", first_bytes},

@@ -85,8 +85,8 @@ void CheckpointManager::Impl::Report(const SaveReport& report) {
 void CheckpointManager::Impl::Settle() {
   if (round_ == nullptr) return;
   const Clock::time_point begin = Clock::now();
-  if (round_->thread.joinable()) {
-    round_->thread.join();
+  if (round_->beside) {
+    save_thread_.Wait();
     waited_micros_ = waited_micros_.value_or(0) + MicrosSince(begin);
   }
   const std::unique_ptr<Round> round = std::move(round_);
@@ -236,6 +236,7 @@ absl::Status CheckpointManager::Impl::Close() {
   const std::lock_guard<std::mutex> training(training_mutex_);
   if (gate_.closed()) return absl::OkStatus();
   Settle();
+  save_thread_.Stop();
   gate_.Close();  // waits for who waits for that save
   absl::Status closed;
   if (store_ != nullptr) closed = store_->Close();

@@ -29,6 +29,7 @@
 #include "ckptdb/manager/messages.h"
 #include "ckptdb/manager/pending_save_state.h"
 #include "ckptdb/manager/retirement.h"
+#include "ckptdb/manager/save_thread.h"
 #include "ckptdb/manager/snapshot.h"
 
 namespace ckptdb {
@@ -89,7 +90,7 @@ class CheckpointManager::Impl {
         .count();
   }
 
-  // A save, from its announcement to its end. What a thread of its own works
+  // A save, from its announcement to its end. What the thread of saves works
   // on while it runs.
   struct Round {
     internal::Announcement announced;
@@ -101,7 +102,7 @@ class CheckpointManager::Impl {
     bool copied = false;  // or else it points to the model
     bool model_read = false;
     std::promise<void> model_is_read;
-    internal::StagedPart part;
+    internal::SavePart part;
     internal::Outcome outcome;
     SaveReport report;
     bool tolerated = false;  // or it succeeded
@@ -110,7 +111,7 @@ class CheckpointManager::Impl {
     // Of the owner, when the round began.
     std::set<int64_t> abandoned;
     std::optional<int64_t> source;
-    std::thread thread;
+    bool beside = false;  // it runs on the thread of saves
   };
 
   bool is_owner() const { return ranks_->rank() == kOwnerRank; }
@@ -163,15 +164,18 @@ class CheckpointManager::Impl {
   absl::StatusOr<internal::BaseReasons> AgreeOnBases(const Round& round);
   internal::BaseReasons OwnBases(const Round& round) const;
   void LetTrainingGo(Round* round);
-  absl::StatusOr<std::string> StageState(Round* round);
+  absl::StatusOr<StagedRank> StageState(Round* round);
   void RunRound(Round* round);
   void Carry(Round* round);
-  internal::Outcome Commit(Round* round, const std::vector<std::string>& parts);
+  void CarryWithAll(Round* round);
+  void StagePart(Round* round);
+  internal::Outcome Commit(
+      Round* round, const absl::StatusOr<std::vector<StagedRank>>& staged);
   absl::Status PlanAndPublish(Round& round,
                               const std::vector<StagedRank>& staged,
                               PublishSpec* publish, internal::Outcome* outcome);
-  absl::StatusOr<std::vector<StagedRank>> CollectParts(
-      const std::vector<std::string>& parts) const;
+  static absl::StatusOr<std::vector<StagedRank>> CollectParts(
+      const std::vector<std::string>& parts, Round* round);
   std::vector<int64_t> StepsToRetire(const Round& round);
   std::string WhyKept(int64_t step) const;
 
@@ -234,7 +238,7 @@ class CheckpointManager::Impl {
   const ManagerOptions options_;
   ModelState* const model_;
   std::unique_ptr<Coordinator> ranks_;
-  // For the thread of a round.
+  // For the thread of saves.
   std::unique_ptr<Coordinator> background_ranks_;
   std::unique_ptr<Store> store_;    // the owner's
   std::unique_ptr<Reader> reader_;  // of a manager that is read-only
@@ -275,7 +279,7 @@ class CheckpointManager::Impl {
   // Since then, for the round before; none when there was none to wait for.
   std::optional<int64_t> waited_micros_;
   int64_t planning_micros_ = 0;    // since then, whether to save
-  int64_t failures_in_a_row_ = 0;  // of the round's thread, while it runs
+  int64_t failures_in_a_row_ = 0;  // of the thread of saves, while it runs
   // What could not be saved when it was to be, and from which step on it is.
   struct Owed {
     int64_t from_step = 0;
@@ -304,6 +308,7 @@ class CheckpointManager::Impl {
   // The step restored, until a step was saved after it.
   std::optional<int64_t> source_;
   std::unique_ptr<internal::ExitTask> exit_task_;
+  internal::SaveThread save_thread_;
 };
 
 }  // namespace ckptdb

@@ -1,7 +1,6 @@
 // How a manager saves what was announced: copied while the training waits,
 // staged and published beside it.
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +19,7 @@ using internal::Announcement;
 using internal::BaseReasons;
 using internal::CallGuarded;
 using internal::Outcome;
-using internal::StagedPart;
+using internal::SavePart;
 
 // Why a step was saved, in its record.
 constexpr char kSavedBecause[] = "ckptdb.saved_because";
@@ -82,12 +81,10 @@ void CheckpointManager::Impl::WarnOfWaiting(const SaveReport& report) const {
 
 // False when the machine has no thread for it.
 bool CheckpointManager::Impl::StartRound(Round* round) {
-  return CallGuarded("starting the thread of a save",
-                     [&] {
-                       round->thread =
-                           std::thread([this, round] { RunRound(round); });
-                     })
-      .ok();
+  round->beside = CallGuarded("starting the thread of saves", [&] {
+                    save_thread_.Run([this, round] { RunRound(round); });
+                  }).ok();
+  return round->beside;
 }
 
 // The model as it is now: copied, or else staged, so that it may change.
@@ -218,7 +215,7 @@ absl::StatusOr<BaseReasons> CheckpointManager::Impl::AgreeOnBases(
 
 // What was not copied as a whole is copied as far as there is memory, and the
 // rest is read while the training waits.
-absl::StatusOr<std::string> CheckpointManager::Impl::StageState(Round* round) {
+absl::StatusOr<StagedRank> CheckpointManager::Impl::StageState(Round* round) {
   CKPTDB_ASSIGN_OR_RETURN(
       const Ticket ticket,
       DecodeTicket(round->announced.tickets[ranks_->rank()]));
@@ -233,11 +230,8 @@ absl::StatusOr<std::string> CheckpointManager::Impl::StageState(Round* round) {
       LetTrainingGo(round);
     };
   }
-  CKPTDB_ASSIGN_OR_RETURN(
-      const StagedRank staged,
-      StageWithCopies(options_.path, ticket, round->snapshot->state(),
-                      options_.stage, copies));
-  return EncodeStagedRank(staged);
+  return StageWithCopies(options_.path, ticket, round->snapshot->state(),
+                         options_.stage, copies);
 }
 
 // From the copy to the end of the save: beside the training, or instead of it.
@@ -255,8 +249,15 @@ void CheckpointManager::Impl::RunRound(Round* round) {
 
 // Stages, and commits with all ranks.
 void CheckpointManager::Impl::Carry(Round* round) {
+  StagePart(round);
+  LetTrainingGo(round);
+  if (world_size() > 1) return CarryWithAll(round);
+  round->outcome = Commit(round, CollectParts({""}, round));
+}
+
+void CheckpointManager::Impl::StagePart(Round* round) {
   if (round->part.status.ok() && !round->pending->cancelled()) {
-    absl::StatusOr<std::string> staged =
+    absl::StatusOr<StagedRank> staged =
         CallGuarded("staging", [&] { return StageState(round); });
     round->part.status = staged.status();
     if (staged.ok()) round->part.staged = *std::move(staged);
@@ -266,16 +267,24 @@ void CheckpointManager::Impl::Carry(Round* round) {
     round->part.status.Update(absl::CancelledError(absl::StrCat(
         "the save of step ", round->announced.step, " was cancelled")));
   }
-  LetTrainingGo(round);
+}
+
+// The owner's own part goes nowhere.
+void CheckpointManager::Impl::CarryWithAll(Round* round) {
   const std::string tag =
       absl::StrCat("attempt ", round->announced.version.attempt);
+  std::string own_part;
+  if (!is_owner()) {
+    own_part =
+        Encode(SavePart{round->part.status, std::move(round->part.staged)});
+  }
   const auto parts =
-      background_ranks_->Gather(tag, Encode(round->part), options_.deadline);
+      background_ranks_->Gather(tag, std::move(own_part), options_.deadline);
   Outcome own;
   own.status = parts.status();
   if (is_owner()) {
     if (parts.ok()) {
-      own = Commit(round, *parts);
+      own = Commit(round, CollectParts(*parts, round));
     } else {
       // Swept, whether or not this succeeds.
       store_->Abandon(round->announced.version).IgnoreError();
@@ -293,11 +302,10 @@ void CheckpointManager::Impl::Carry(Round* round) {
   }
 }
 
-Outcome CheckpointManager::Impl::Commit(Round* round,
-                                        const std::vector<std::string>& parts) {
+Outcome CheckpointManager::Impl::Commit(
+    Round* round, const absl::StatusOr<std::vector<StagedRank>>& staged) {
   Outcome outcome;
   const SaveRequest& request = round->request;
-  const absl::StatusOr<std::vector<StagedRank>> staged = CollectParts(parts);
   outcome.status = staged.status();
   if (staged.ok()) {
     PublishSpec publish;
@@ -343,19 +351,23 @@ absl::Status CheckpointManager::Impl::PlanAndPublish(
   return absl::OkStatus();
 }
 
-// The error of the lowest rank that has one.
+// The owner's own part, and those that the other ranks have sent; or the error
+// of the lowest rank that has one.
 absl::StatusOr<std::vector<StagedRank>> CheckpointManager::Impl::CollectParts(
-    const std::vector<std::string>& parts) const {
+    const std::vector<std::string>& parts, Round* round) {
   std::vector<StagedRank> staged;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    StagedPart part;
-    CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
-    if (!part.status.ok() && world_size() > 1) {
+    SavePart part;
+    if (rank == kOwnerRank) {
+      part = {round->part.status, std::move(round->part.staged)};
+    } else {
+      CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
+    }
+    if (!part.status.ok() && parts.size() > 1) {
       return internal::Annotate(part.status, absl::StrCat("rank ", rank));
     }
     CKPTDB_RETURN_IF_ERROR(part.status);
-    CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
-                            DecodeStagedRank(part.staged));
+    staged.push_back(std::move(part.staged));
   }
   return staged;
 }

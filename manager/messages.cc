@@ -1,9 +1,12 @@
 #include "ckptdb/manager/messages.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/status_bytes.h"
+#include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -51,6 +54,11 @@ SaveResult ResultFrom(const Json& json) {
   return result;
 }
 
+absl::Status NoMessage(size_t bytes, absl::string_view why) {
+  return absl::InternalError(absl::StrCat(
+      "a message of ", bytes, " bytes from another rank is none: ", why));
+}
+
 // The json library throws; nothing of it leaves this file.
 template <typename Read>
 absl::Status Parse(absl::string_view bytes, Read read) {
@@ -58,10 +66,65 @@ absl::Status Parse(absl::string_view bytes, Read read) {
     read(Json::from_cbor(bytes.begin(), bytes.end()));
     return absl::OkStatus();
   } catch (const Json::exception& error) {
-    return absl::InternalError(
-        absl::StrCat("a message of ", bytes.size(),
-                     " bytes from another rank is none: ", error.what()));
+    return NoMessage(bytes.size(), error.what());
   }
+}
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+void AppendSize(uint64_t size, std::string* bytes) {
+  bytes->append(reinterpret_cast<const char*>(&size), sizeof(size));
+}
+
+void AppendSized(absl::string_view part, std::string* bytes) {
+  AppendSize(part.size(), bytes);
+  bytes->append(part.data(), part.size());
+}
+
+// These take what is at the beginning of *bytes; false when it is cut.
+bool TakeSize(absl::string_view* bytes, uint64_t* size) {
+  if (bytes->size() < sizeof(*size)) return false;
+  std::memcpy(size, bytes->data(), sizeof(*size));
+  bytes->remove_prefix(sizeof(*size));
+  return true;
+}
+bool TakeSized(absl::string_view* bytes, absl::string_view* part) {
+  uint64_t size = 0;
+  if (!TakeSize(bytes, &size) || bytes->size() < size) return false;
+  *part = bytes->substr(0, size);
+  bytes->remove_prefix(size);
+  return true;
+}
+
+uint64_t SizeOf(const Entries& entries) {
+  uint64_t bytes = 0;
+  for (const auto& [key, value] : entries) {
+    bytes += 2 * sizeof(uint64_t) + key.size() + value.size();
+  }
+  return bytes;
+}
+
+absl::Status CheckEntries(absl::string_view bytes, uint64_t hash) {
+  const uint64_t found = HashBytes(bytes);
+  if (found == hash) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "the hash of the ", bytes.size(),
+      " bytes of a staged rank's entries for the write batch is 0x",
+      absl::Hex(found), ", and was 0x", absl::Hex(hash),
+      " when they were sent"));
+}
+
+absl::Status TakeEntries(absl::string_view bytes, Entries* entries) {
+  while (!bytes.empty()) {
+    absl::string_view key;
+    absl::string_view value;
+    if (!TakeSized(&bytes, &key) || !TakeSized(&bytes, &value)) {
+      return absl::InternalError(
+          "an entry of a staged rank for the write batch is cut");
+    }
+    entries->emplace_back(key, value);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -106,6 +169,49 @@ absl::Status Decode(absl::string_view bytes, Outcome* message) {
     message->result = ResultFrom(json.at("result"));
     json.at("retired").get_to(message->retired);
   });
+}
+
+// The hash of the entries, the message proper, and the entries.
+std::string Encode(SavePart message) {
+  Entries entries = std::exchange(message.staged.inline_entries, {});
+  std::string staged;
+  if (message.status.ok()) {
+    absl::StatusOr<std::string> encoded = EncodeStagedRank(message.staged);
+    message.status = encoded.status();
+    if (encoded.ok()) staged = *std::move(encoded);
+  }
+  if (!message.status.ok()) entries.clear();
+  const std::string proper =
+      ToBytes({{"status", ToJson(message.status)}, {"staged", staged}});
+  std::string bytes;
+  bytes.reserve(2 * sizeof(uint64_t) + proper.size() + SizeOf(entries));
+  AppendSize(0, &bytes);  // where the hash goes
+  AppendSized(proper, &bytes);
+  const size_t begin = bytes.size();
+  for (const auto& [key, value] : entries) {
+    AppendSized(key, &bytes);
+    AppendSized(value, &bytes);
+  }
+  const uint64_t hash = HashBytes(absl::string_view(bytes).substr(begin));
+  std::memcpy(bytes.data(), &hash, sizeof(hash));
+  return bytes;
+}
+absl::Status Decode(absl::string_view bytes, SavePart* message) {
+  absl::string_view proper;
+  uint64_t hash = 0;
+  absl::string_view entries = bytes;
+  if (!TakeSize(&entries, &hash) || !TakeSized(&entries, &proper)) {
+    return NoMessage(bytes.size(), "it is cut");
+  }
+  std::string staged;
+  CKPTDB_RETURN_IF_ERROR(Parse(proper, [&](const Json& json) {
+    message->status = StatusFrom(json.at("status"));
+    json.at("staged").get_to(staged);
+  }));
+  if (!message->status.ok()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(CheckEntries(entries, hash));
+  CKPTDB_ASSIGN_OR_RETURN(message->staged, DecodeStagedRank(staged));
+  return TakeEntries(entries, &message->staged.inline_entries);
 }
 
 std::string Encode(const StagedPart& message) {

@@ -14,6 +14,7 @@
 #include "ckptdb/manager/change_sets.h"
 #include "ckptdb/manager/save_schedule.h"
 #include "ckptdb/schema/evaluation.h"
+#include "ckptdb/schema/staged.h"
 
 namespace ckptdb::internal {
 
@@ -42,10 +43,16 @@ struct Outcome {
   std::vector<int64_t> retired;
 };
 
-// What a rank has staged, or why it has not.
+// What a rank has staged of a save, or why it has not.
+struct SavePart {
+  absl::Status status;
+  StagedRank staged;
+};
+
+// The same of an evaluation.
 struct StagedPart {
   absl::Status status;
-  std::string staged;  // EncodeStagedRank, or Encode of an EvaluationPart
+  std::string staged;  // Encode of EvaluationParts
 };
 
 // The step that all ranks restore.
@@ -56,15 +63,20 @@ struct RestoreTarget {
 
 std::string Encode(const Announcement& message);
 std::string Encode(const Outcome& message);
+// Entries for the write batch follow the message as they are, and are copied
+// once: what is staged is taken.
+std::string Encode(SavePart message);
 std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
 std::string Encode(const BaseReasons& message);
 std::string Encode(const EvaluationPart& message);
 std::string Encode(const std::vector<EvaluationPart>& message);
 
-// Internal for what is no such message.
+// Internal for what is no such message. DataLoss for a SavePart whose entries
+// are not those that were sent.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);
+absl::Status Decode(absl::string_view bytes, SavePart* message);
 absl::Status Decode(absl::string_view bytes, StagedPart* message);
 absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);

@@ -32,14 +32,17 @@ class ThreadGroup::Meeting {
     return duplicates_[number];
   }
 
+  // Which values a rank has of a round. All go to one rank at most, which takes
+  // them away.
+  enum class Take { kNone, kOwners, kAll };
+
   // Brings a value to the next round of `rank`. Waits for all ranks when
-  // `wait`, else for none. The values of all, by rank, or of those that are
-  // there when it does not wait.
+  // `wait`, else for none.
   absl::StatusOr<std::vector<std::string>> Bring(uint32_t rank,
                                                  const std::string& tag,
                                                  std::string value,
                                                  absl::Duration deadline,
-                                                 bool wait) {
+                                                 bool wait, Take take) {
     const absl::Time end = absl::Now() + deadline;
     std::unique_lock<std::mutex> lock(mutex_);
     const uint64_t number = rounds_of_[rank]++;
@@ -54,7 +57,7 @@ class ThreadGroup::Meeting {
         changed_.notify_all();
       }
     }
-    return Leave(number, &round);
+    return Leave(number, take, &round);
   }
 
  private:
@@ -96,12 +99,15 @@ class ThreadGroup::Meeting {
         " did not come to \"", round.tag, "\" in time"));
   }
 
-  absl::StatusOr<std::vector<std::string>> Leave(uint64_t number,
+  absl::StatusOr<std::vector<std::string>> Leave(uint64_t number, Take take,
                                                  Round* round) {
     const absl::Status status = round->status;
     std::vector<std::string> values;
-    for (const auto& value : round->values)
-      values.push_back(value.value_or(""));
+    if (status.ok() && take == Take::kOwners) {
+      values = {*round->values[kOwnerRank]};
+    } else if (status.ok() && take == Take::kAll) {
+      for (auto& value : round->values) values.push_back(*std::move(value));
+    }
     // The last one of all clears the table.
     if (++round->left == rounds_of_.size()) rounds_.erase(number);
     if (!status.ok()) return status;
@@ -116,6 +122,8 @@ class ThreadGroup::Meeting {
 };
 
 class ThreadGroup::Member : public Coordinator {
+  using Take = Meeting::Take;
+
  public:
   Member(std::shared_ptr<Meeting> meeting, uint32_t rank)
       : meeting_(std::move(meeting)), rank_(rank) {}
@@ -125,7 +133,8 @@ class ThreadGroup::Member : public Coordinator {
 
   absl::Status Barrier(absl::string_view tag,
                        absl::Duration deadline) override {
-    return Bring("barrier ", tag, "", deadline, /*wait=*/true).status();
+    return Bring("barrier ", tag, "", deadline, /*wait=*/true, Take::kNone)
+        .status();
   }
 
   absl::StatusOr<std::string> Broadcast(absl::string_view tag,
@@ -133,18 +142,16 @@ class ThreadGroup::Member : public Coordinator {
                                         absl::Duration deadline) override {
     CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
                             Bring("broadcast ", tag, std::move(value), deadline,
-                                  /*wait=*/true));
-    return std::move(values[kOwnerRank]);
+                                  /*wait=*/true, Take::kOwners));
+    return std::move(values.front());
   }
 
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
-    CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
-                            Bring("gather ", tag, std::move(value), deadline,
-                                  /*wait=*/rank_ == kOwnerRank));
-    if (rank_ != kOwnerRank) values.clear();
-    return values;
+    const bool owner = rank_ == kOwnerRank;
+    return Bring("gather ", tag, std::move(value), deadline, /*wait=*/owner,
+                 owner ? Take::kAll : Take::kNone);
   }
 
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
@@ -156,9 +163,9 @@ class ThreadGroup::Member : public Coordinator {
                                                  absl::string_view tag,
                                                  std::string value,
                                                  absl::Duration deadline,
-                                                 bool wait) {
+                                                 bool wait, Take take) {
     return meeting_->Bring(rank_, absl::StrCat(call, tag), std::move(value),
-                           deadline, wait);
+                           deadline, wait, take);
   }
 
   const std::shared_ptr<Meeting> meeting_;

@@ -17,6 +17,7 @@
 #include "ckptdb/db/database.h"
 #include "ckptdb/db/late_tables.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/schema/limits.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "gmock/gmock.h"
 
@@ -257,7 +258,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   const auto content = [](int64_t step) {
     RankContent small;
     small.tensors["small"] =
-        BulkTensor(static_cast<uint64_t>(step), size_t{7} << 20);
+        BulkTensor(static_cast<uint64_t>(step), kInlineBytes / 8 * 7);
     return small;
   };
   for (int64_t step = 0; step < kOld; ++step) {
@@ -266,7 +267,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   ASSERT_OK(store_->Delete(kOld - 1));
   ASSERT_OK(store_->Sweep());
   store_.reset();
-  constexpr uintmax_t kMerged = uintmax_t{50} << 20;
+  constexpr uintmax_t kMerged = kInlineBytes * 25 / 4;
   std::vector<std::filesystem::path> merged;
   for (const auto& table : Tables()) {
     if (std::filesystem::file_size(table) > kMerged) merged.push_back(table);

@@ -1,8 +1,10 @@
 // Calls of a manager beside those of the training thread, and after its end.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "ckptdb/tests/manager/manager_fixture.h"
@@ -115,6 +117,20 @@ TEST_F(ManagerThreadsTest, AToleratedFailureIsNoError) {
   gate_.Open();
   for (auto& waiter : waiters) EXPECT_OK(waiter.get());
   EXPECT_OK(manager_->Close());
+}
+
+// Each thread that is new to the C library costs memory of its own.
+TEST_F(ManagerThreadsTest, OneThreadMakesAllSaves) {
+  std::set<pid_t> threads;
+  options_.on_saved = [&](const SaveReport&) { threads.insert(gettid()); };
+  Start();
+  for (int i = 0; i < 5; ++i) {
+    TrainTo(manager_->global_step() + 2);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(threads.size(), 1U);
+  EXPECT_FALSE(threads.contains(gettid()));
 }
 
 // Of a save whose Step does not return before its end.

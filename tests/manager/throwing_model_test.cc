@@ -261,15 +261,30 @@ TEST_F(ThrowingModelTest, ACoordinator) {
   EXPECT_THAT(CheckpointManager::Open(options_, nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("the model is null")));
-  // In the thread of a save, where nobody could catch it.
-  ASSERT_OK_AND_ASSIGN(
-      const auto manager,
-      CheckpointManager::Open(
-          options_, &model.state,
-          std::make_unique<ThrowingRanks>(SingleProcess(), "attempt")));
-  ASSERT_OK(manager->Step());
-  ASSERT_OK(manager->Save());
-  EXPECT_THAT(manager->WaitUntilFinished(), Threw("Coordinator::Gather"));
+}
+
+// On the thread of saves, where nobody could catch it.
+TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
+  options_.on_saved = nullptr;
+  options_.sharding = TableSharding::ByModulo();
+  ThreadGroup group(2);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      TestModel model;
+      ASSERT_OK_AND_ASSIGN(
+          const auto manager,
+          CheckpointManager::Open(
+              options_, &model.state,
+              std::make_unique<ThrowingRanks>(group.Join(rank), "attempt")));
+      ASSERT_OK(manager->Step());
+      ASSERT_OK(manager->Save());
+      EXPECT_THAT(manager->WaitUntilFinished(),
+                  Threw(rank == kOwnerRank ? "Coordinator::Gather"
+                                           : "Coordinator::Broadcast"));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 // All ranks are told of what the callback of one has thrown.

@@ -1,0 +1,128 @@
+// The memory that a manager asks for when it saves little.
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/tests/support/allocated_bytes.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+// The first saves ask for memory that those after them use again.
+constexpr uint64_t kFirstSaves = 8;
+constexpr uint64_t kSaves = 40;
+// Into files of their own, and into the write batch.
+constexpr uint64_t kSavedBytes = 5'000'000;
+static_assert(kSavedBytes > kInlineBytes);
+constexpr uint64_t kInBatchBytes = kInlineBytes / 8 * 5;
+
+// A rank's shard of a tensor, another one before each save.
+class SmallTrainer {
+ public:
+  SmallTrainer(uint64_t bytes, const Coordinator& ranks)
+      : shard_(bytes / sizeof(float)) {
+    const auto elements = static_cast<int64_t>(shard_.size());
+    TensorState tensor = TensorState::Of(shard_.data(), {elements});
+    tensor.global_shape = {elements * ranks.world_size()};
+    tensor.offset = {elements * ranks.rank()};
+    EXPECT_OK(model_.AddTensor("weights", tensor));
+  }
+
+  ModelState* model() { return &model_; }
+  void Train() { shard_[0] += 1; }
+
+ private:
+  std::vector<float> shard_;
+  ModelState model_;
+};
+
+class SaveMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kCountsAllocations) GTEST_SKIP() << "of a sanitizer's build";
+    options_.path = dir_.path() + "/store";
+    ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  }
+
+  // Saves so many bytes of all ranks, again and again. How many bytes were
+  // allocated for each of them, once all is warm.
+  double AllocatedForEachByte(uint64_t bytes, uint32_t world_size) {
+    ThreadGroup group(world_size);
+    std::vector<std::thread> ranks;
+    for (uint32_t rank = 0; rank < world_size; ++rank) {
+      ranks.emplace_back(
+          [&, rank] { RunRank(bytes / world_size, group.Join(rank)); });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    const double times = static_cast<double>(allocated_bytes_) /
+                         static_cast<double>(kSaves * bytes);
+    std::cout << "allocated " << times << " times what was saved" << std::endl;
+    return times;
+  }
+
+  void RunRank(uint64_t bytes, std::unique_ptr<Coordinator> ranks) {
+    const uint32_t rank = ranks->rank();
+    SmallTrainer trainer(bytes, *ranks);
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(options_, trainer.model(), std::move(ranks)));
+    uint64_t before = 0;
+    for (uint64_t i = 0; i < kFirstSaves + kSaves; ++i) {
+      if (i == kFirstSaves) before = AllocatedBytes();
+      trainer.Train();
+      ASSERT_OK(manager->Step());
+      ASSERT_OK(manager->Save());
+      ASSERT_OK(manager->WaitUntilFinished());
+    }
+    if (rank == kOwnerRank) allocated_bytes_ = AllocatedBytes() - before;
+  }
+
+  TempDir dir_;
+  ManagerOptions options_;
+  uint64_t allocated_bytes_ = 0;
+};
+
+// Nothing is encoded for ranks that are not there.
+TEST_F(SaveMemoryTest, OneRankAllocatesAtMostThriceWhatItSaves) {
+  constexpr double kMost = 3;
+  const double allocated = AllocatedForEachByte(kSavedBytes, 1);
+  EXPECT_GT(allocated, 1);
+  EXPECT_LE(allocated, kMost);
+}
+
+// Each has the buffers of a file of its own.
+TEST_F(SaveMemoryTest, SeveralRanksAllocateAtMostFourTimesWhatTheySave) {
+  constexpr double kMost = 4;
+  const double allocated = AllocatedForEachByte(kSavedBytes, 4);
+  EXPECT_GT(allocated, 1);
+  EXPECT_LE(allocated, kMost);
+}
+
+// What is staged, the batch, the log's buffer, the memtable, the table that it
+// is flushed to, and the compactions of those before it.
+TEST_F(SaveMemoryTest, TheWriteBatchTakesAtMostTenTimesWhatItHas) {
+  constexpr double kMost = 10;
+  const double allocated = AllocatedForEachByte(kInBatchBytes, 1);
+  EXPECT_GT(allocated, 1);
+  EXPECT_LE(allocated, kMost);
+}
+
+// And the messages, and what the owner takes out of them.
+TEST_F(SaveMemoryTest, TheWriteBatchOfSeveralRanksTakesAtMostTwiceMore) {
+  constexpr double kMost = 12;
+  const double allocated = AllocatedForEachByte(kInBatchBytes, 4);
+  EXPECT_GT(allocated, 1);
+  EXPECT_LE(allocated, kMost);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
