@@ -22,6 +22,7 @@ enum class DrawKind : uint64_t {
   kWorld,
   kSteps,
   kAsync,
+  kPace,
   kReserve,
   kBackgroundFold,
   kFold,

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iostream>
 #include <optional>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/bench/soak/check.h"
 #include "ckptdb/bench/soak/draw.h"
 #include "ckptdb/db/reader.h"
@@ -20,6 +22,7 @@ constexpr int64_t kMicrosPerMs = 1000;
 // Longer than any save takes, beside all that goes on.
 constexpr int64_t kStandstillMs = 120'000;
 constexpr uint64_t kSavesPerSample = 20;
+constexpr uint64_t kSavesPerLine = 1000;
 
 }  // namespace
 
@@ -52,15 +55,20 @@ absl::Status Driver::Run() {
 absl::Status Driver::Live() {
   constexpr uint64_t kLeastSaves = 5;
   constexpr uint64_t kDoublings = 8;
-  const uint64_t saves =
-      std::min(DrawSpan(Next(DrawKind::kLife), kLeastSaves, kDoublings),
-               options_.saves - counts_.saves);
-  CKPTDB_ASSIGN_OR_RETURN(
-      const auto writer,
-      Child::Start({options_.program, "write", volume_->store(), "--seed",
-                    absl::StrCat(options_.seed), "--life",
-                    absl::StrCat(++lives_)}));
-  saving_ = false;
+  const uint64_t left = options_.saves - counts_.saves;
+  const uint64_t drawn =
+      DrawSpan(Next(DrawKind::kLife), kLeastSaves, kDoublings);
+  const uint64_t saves = options_.steady ? left : std::min(drawn, left);
+  std::vector<std::string> words = {options_.program,
+                                    "write",
+                                    volume_->store(),
+                                    "--seed",
+                                    absl::StrCat(options_.seed),
+                                    "--life",
+                                    absl::StrCat(++lives_)};
+  if (options_.steady) words.emplace_back("--steady");
+  CKPTDB_ASSIGN_OR_RETURN(const auto writer, Child::Start(words));
+  saving_.reset();
   CKPTDB_RETURN_IF_ERROR(ReadUntilKill(writer.get(), counts_.saves + saves));
   writer->Kill();
   ++counts_.kills;
@@ -112,6 +120,9 @@ absl::Status Driver::ReadRest(Child* writer) {
 }
 
 absl::Status Driver::NoteLine(const std::string& line) {
+  constexpr size_t kLines = 30;
+  lines_.push_back(line);
+  if (lines_.size() > kLines) lines_.pop_front();
   CKPTDB_ASSIGN_OR_RETURN(const Event event, DecodeEvent(line));
   return internal::Annotate(Note(event), "told \"" + line + "\"");
 }
@@ -125,7 +136,7 @@ absl::Status Driver::Note(const Event& event) {
       return ledger_.Settle({event.steps.begin(), event.steps.end()}, latest);
     }
     case Event::Kind::kBegan:
-      saving_ = true;
+      saving_ = event.step;
       ledger_.Began(event.step);
       return absl::OkStatus();
     case Event::Kind::kSaved:
@@ -147,8 +158,12 @@ absl::Status Driver::Note(const Event& event) {
 }
 
 void Driver::NoteSave(const Event& event) {
-  saving_ = false;
+  saving_.reset();
   ++counts_.saves;
+  if (counts_.saves % kSavesPerLine == 0) {
+    std::cerr << counts_.saves << " saves, " << counts_.kills << " kills"
+              << std::endl;
+  }
   if (absl::StartsWith(event.text, "full")) ++counts_.full;
   if (absl::EndsWith(event.text, "ephemeral")) ++counts_.ephemeral;
   counts_.retired += event.steps.size();
@@ -162,9 +177,12 @@ bool Driver::MayFail(int64_t began_micros) const {
 
 absl::Status Driver::NoteFailure(const Event& event) {
   ++counts_.failed_for_room;
-  if (absl::StartsWith(event.text, "RESOURCE_EXHAUSTED")) {
-    saving_ = false;
-    ledger_.Refused(event.step);
+  // An evaluation or a fold fails as well.
+  if (saving_ == event.step) {
+    saving_.reset();
+    if (absl::StartsWith(event.text, "RESOURCE_EXHAUSTED")) {
+      ledger_.Failed(event.step);
+    }
   }
   if (MayFail(event.began_micros)) return absl::OkStatus();
   return absl::InternalError("failed although the disk was not full");
@@ -227,11 +245,16 @@ absl::Status Driver::CheckStore() {
   return absl::OkStatus();
 }
 
+std::string Driver::LastLines() const {
+  return absl::StrCat(absl::StrJoin(lines_, "\n"), "\n");
+}
+
 Counts Driver::counts() const {
   Counts counts = counts_;
   if (follower_ != nullptr) {
     counts.followed_by_changes = follower_->by_changes();
     counts.followed_whole = follower_->whole();
+    counts.overtaken = follower_->overtaken();
   }
   if (commands_ != nullptr) {
     counts.commands += commands_->run();

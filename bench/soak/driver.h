@@ -4,7 +4,9 @@
 #define CKPTDB_BENCH_SOAK_DRIVER_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,9 @@ struct DriverOptions {
   std::string program;  // of the writer: this one
   uint64_t saves = 0;
   uint64_t seed = 0;
+  // One writer makes all saves with the store open, and is killed at the end:
+  // for what grows until a store is closed.
+  bool steady = false;
 };
 
 class Driver {
@@ -38,6 +43,8 @@ class Driver {
   absl::Status Run();
 
   Counts counts() const;
+  // What the writer told last, for an error.
+  std::string LastLines() const;
   const Figures& figures() const { return figures_; }
 
  private:
@@ -71,12 +78,13 @@ class Driver {
   Ledger ledger_;
   Counts counts_;
   Figures figures_;
+  std::deque<std::string> lines_;  // told last
   std::unique_ptr<Follower> follower_;
   std::unique_ptr<Commands> commands_;
   uint64_t draws_ = 0;
   uint64_t lives_ = 0;
   uint64_t needed_bytes_ = 0;
-  bool saving_ = false;  // a save began, and was not told to have ended
+  std::optional<int64_t> saving_;  // began, and was not told to have ended
   // Of the filler: when it comes next, by saves; until when it stays.
   uint64_t fill_at_save_ = 0;
   bool filling_ = false;

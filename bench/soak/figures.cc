@@ -112,6 +112,7 @@ std::string Report(const Counts& counts, const Figures& figures) {
   add("steps compared", counts.steps_checked);
   add("followed by changes", counts.followed_by_changes);
   add("followed whole", counts.followed_whole);
+  add("  overtaken", counts.overtaken);
   add("commands", counts.commands);
   add("  busy", counts.busy_commands);
   add("pins", counts.pins);

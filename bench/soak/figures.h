@@ -34,12 +34,13 @@ struct Counts {
   uint64_t steps_checked = 0;
   uint64_t followed_by_changes = 0;
   uint64_t followed_whole = 0;
+  uint64_t overtaken = 0;
   uint64_t commands = 0;
   uint64_t busy_commands = 0;
   uint64_t pins = 0;
 };
 
-// The least and the most of a figure, in each half of the saves.
+// The most of a figure in each half of the saves.
 struct Range {
   uint64_t first_half = 0;
   uint64_t second_half = 0;

@@ -48,7 +48,11 @@ bool Follower::Pause() {
 void Follower::Follow() {
   while (Pause()) {
     const absl::Status status = CatchUp();
-    if (status.ok() || IsOvertaken(status)) continue;
+    if (status.ok()) continue;
+    if (IsOvertaken(status)) {
+      ++overtaken_;
+      continue;
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     status_ = internal::Annotate(status, "follower");
     return;

@@ -32,6 +32,9 @@ class Follower {
   absl::Status status() const;
   uint64_t by_changes() const { return by_changes_; }
   uint64_t whole() const { return whole_; }
+  // How often the step was gone before it was read, or the writer left no
+  // moment to look at the store.
+  uint64_t overtaken() const { return overtaken_; }
 
  private:
   void Follow();
@@ -51,6 +54,7 @@ class Follower {
   std::optional<Version> held_;
   std::atomic<uint64_t> by_changes_ = 0;
   std::atomic<uint64_t> whole_ = 0;
+  std::atomic<uint64_t> overtaken_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable stops_;
   bool stopped_ = false;  // under mutex_, and so is status_

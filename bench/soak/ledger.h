@@ -22,8 +22,10 @@ class Ledger {
   // A save was asked for, which may or may not happen.
   void Began(int64_t step) { in_doubt_.insert(step); }
   void Saved(int64_t step, absl::Span<const int64_t> retired);
-  // It did not happen, and says so.
-  void Refused(int64_t step) { in_doubt_.erase(step); }
+  // It failed for room, and those before it did not happen. Whether it did is
+  // known when another one is acknowledged or the store opened again: it may be
+  // the one after which the store is out of use, see guarantee 4 of db/store.h.
+  void Failed(int64_t step) { in_doubt_ = {step}; }
   void Evaluated(int64_t step, uint64_t batches) { batches_[step] = batches; }
   void Pinned(int64_t step) { pinned_.insert(step); }
   void Unpinned(int64_t step) { pinned_.erase(step); }

@@ -32,6 +32,7 @@ struct Arguments {
   uint64_t volume_mib = 256;
   std::string store;
   uint64_t life = 0;
+  bool steady = false;
 };
 
 // For a person to look at.
@@ -58,10 +59,14 @@ absl::Status Soak(const Arguments& arguments) {
   }
   Driver driver({.program = "/proc/self/exe",
                  .saves = arguments.saves,
-                 .seed = arguments.seed},
+                 .seed = arguments.seed,
+                 .steady = arguments.steady},
                 &volume);
   absl::Status status = driver.Run();
-  if (!status.ok()) KeepStore(volume, arguments);
+  if (!status.ok()) {
+    std::cerr << "the writer told last:\n" << driver.LastLines();
+    KeepStore(volume, arguments);
+  }
   std::cout << Report(driver.counts(), driver.figures());
   return status;
 }
@@ -97,6 +102,8 @@ int Main(int argc, char** argv) {
                  "Of the file system that the store is on")
       ->check(CLI::Range(128, 1 << 20))
       ->capture_default_str();
+  app.add_flag("--steady", arguments.steady,
+               "One writer with the store open, killed at the end");
   CLI::App* const write =
       app.add_subcommand("write", "Be the writer of a store, until killed");
   CLI::App* const check =
@@ -106,13 +113,15 @@ int Main(int argc, char** argv) {
     one->add_option("--seed", arguments.seed)->required();
   }
   write->add_option("--life", arguments.life)->required();
+  write->add_flag("--steady", arguments.steady);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (write->parsed()) {
-    return Exit(RunWriter({arguments.store, arguments.seed, arguments.life}));
+    return Exit(RunWriter(
+        {arguments.store, arguments.seed, arguments.life, arguments.steady}));
   }
   return Exit(check->parsed() ? Check(arguments) : Soak(arguments));
 }

@@ -1,5 +1,7 @@
 #include "ckptdb/bench/soak/session.h"
 
+#include <poll.h>
+
 #include <future>
 #include <memory>
 #include <mutex>
@@ -33,6 +35,7 @@ struct Plan {
   bool async = true;
   bool background_fold = false;
   uint64_t reserve_bytes = 0;
+  int step_ms = 0;  // that the training of a step takes, beside its save
 };
 
 Plan MakePlan(const SessionOptions& options) {
@@ -44,8 +47,11 @@ Plan MakePlan(const SessionOptions& options) {
   Plan plan;
   plan.world_size = static_cast<uint32_t>(2 + draw(DrawKind::kWorld) % 3);
   plan.steps = DrawSpan(draw(DrawKind::kSteps), kLeastSteps, kDoublings);
+  if (options.steady) plan.steps = UINT64_MAX;
   plan.async = draw(DrawKind::kAsync) % 4 != 0;
   plan.background_fold = draw(DrawKind::kBackgroundFold) % 2 == 0;
+  constexpr int kSlowStepMs = 20;
+  if (draw(DrawKind::kPace) % 4 == 0) plan.step_ms = kSlowStepMs;
   plan.reserve_bytes = (draw(DrawKind::kReserve) % 3) << 20;
   return plan;
 }
@@ -179,6 +185,7 @@ absl::Status RankSession::SaveStep() {
       manager_->StepTo(step_, {{kMetric, content_.Metric(step_)}});
   // What was copied may change while it is saved.
   model_.Train(step_ + 1);
+  poll(nullptr, 0, plan_.step_ms);
   CKPTDB_RETURN_IF_ERROR(TellFailure(outcome.status(), began));
   if (!outcome.ok()) return absl::OkStatus();
   if (!outcome->save.has_value()) {

@@ -5,8 +5,8 @@
 
 #include <mutex>
 
+#include "absl/strings/match.h"
 #include "ckptdb/bench/soak/session.h"
-#include "ckptdb/db/options.h"
 
 namespace ckptdb::soak {
 namespace {
@@ -22,16 +22,18 @@ void TellDriver(const Event& event) {
   }
 }
 
-// Another process has the store: a command, for a moment.
+// Another process has the store: a command, for a moment. What ranks agree on
+// has the words of an error, and no payload.
 bool IsBusy(const absl::Status& status) {
-  return status.GetPayload(kHolderPayload).has_value();
+  return absl::IsUnavailable(status) &&
+         absl::StrContains(status.message(), "cannot be locked for writing");
 }
 
 // What ends a session and not the writer. FailedPrecondition is a store that is
 // out of use after an I/O error, until it is opened again.
 bool CanGoOn(const absl::Status& status) {
   return status.ok() || IsBusy(status) || absl::IsResourceExhausted(status) ||
-         absl::IsFailedPrecondition(status) || absl::IsUnavailable(status);
+         absl::IsFailedPrecondition(status);
 }
 
 }  // namespace
@@ -42,6 +44,7 @@ absl::Status RunWriter(const WriterOptions& options) {
   SessionOptions session = {.store = options.store,
                             .seed = options.seed,
                             .number = options.life * kSessionsOfALife,
+                            .steady = options.steady,
                             .tell = TellDriver};
   while (true) {
     const int64_t began = SteadyMicros();

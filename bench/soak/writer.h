@@ -11,8 +11,9 @@ namespace ckptdb::soak {
 
 struct WriterOptions {
   std::string store;
-  uint64_t seed = 0;  // of the content
-  uint64_t life = 0;  // how often a writer was started before
+  uint64_t seed = 0;    // of the content
+  uint64_t life = 0;    // how often a writer was started before
+  bool steady = false;  // one session alone, as long as nothing fails
 };
 
 // Sessions one after the other, each on another number of ranks: opens the

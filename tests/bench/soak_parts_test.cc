@@ -98,13 +98,19 @@ TEST(SoakLedger, ASaveInDoubtHappenedOrDidNot) {
   EXPECT_THAT(happened.Settle({1, 2}, 2), StatusIs(kLoss, HasSubstr("step 1")));
 }
 
-TEST(SoakLedger, ARefusedSaveMustNotBeThere) {
+TEST(SoakLedger, OnlyTheLastFailedSaveIsInDoubt) {
   Ledger ledger;
   ledger.Saved(1, {});
   ledger.Began(2);
-  ledger.Refused(2);
+  ledger.Failed(2);
+  ledger.Began(3);
+  ledger.Failed(3);
+  Ledger acknowledged = ledger;
+  acknowledged.Saved(4, {});
   EXPECT_THAT(ledger.Settle({1, 2}, 2), StatusIs(kLoss, HasSubstr("step 2")));
-  EXPECT_OK(ledger.Settle({1}, 1));
+  EXPECT_OK(ledger.Settle({1, 3}, 3));
+  EXPECT_THAT(acknowledged.Settle({1, 3, 4}, 4),
+              StatusIs(kLoss, HasSubstr("step 3 should not be there")));
 }
 
 TEST(SoakLedger, EvaluationsMayBeAheadAndNotBehind) {
