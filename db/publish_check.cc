@@ -141,8 +141,9 @@ absl::Status Store::Impl::AddRank(const StagedRank& staged,
   }
   uint64_t inline_bytes = 0;
   for (const auto& [key, value] : staged.inline_entries) {
-    CKPTDB_ASSIGN_OR_RETURN(const DataKey parsed, ParseDataKey(key));
-    if (parsed.version != staged.version || parsed.rank != staged.rank) {
+    const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
+    CKPTDB_RETURN_IF_ERROR(internal::Annotate(parsed.status(), place));
+    if (parsed->version != staged.version || parsed->rank != staged.rank) {
       return Bad(
           absl::StrCat(place, " has an entry of ", DescribeDataKey(key)));
     }

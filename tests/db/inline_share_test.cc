@@ -200,6 +200,17 @@ TEST_F(IncompletePartTest, FilesThatWereRemovedFromTheList) {
   cut[0].files.clear();
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0", "tensor \"a\""});
+  // The last file once more: no entry is out of place, and some are too many.
+  cut = whole;
+  cut[0].files.push_back(cut[0].files.back());
+  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
+                     {"staged rank 0"});
+  // One file instead of another with as many entries.
+  cut = whole;
+  ASSERT_EQ(cut[0].files[0].entries, cut[0].files[1].entries);
+  cut[0].files[1] = cut[0].files[0];
+  ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
+                     {"staged rank 0", "tensor \"a\""});
   cut = whole;
   cut[0].files.push_back(cut[0].files.front());
   ExpectIncomplete(save, whole, cut, {"staged rank 0"});

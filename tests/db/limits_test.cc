@@ -159,6 +159,25 @@ TEST_F(PublishLimitsTest, Metrics) {
   }
 }
 
+// Before anything of the ranks is looked at, in the words of the call.
+TEST_F(PublishLimitsTest, WhatIsWrongIsSaidOfTheSpec) {
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  const auto expect = [&](const PublishSpec& publish,
+                          const std::string& words) {
+    EXPECT_THAT(store_->Publish(save.version, {}, publish),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  };
+  PublishSpec publish;
+  for (size_t m = 0; m <= kMaxMetrics; ++m) {
+    publish.metrics["m" + std::to_string(m)] = 0;
+  }
+  expect(publish, "4097 metrics; the limit is 4096");
+  expect({.metrics = {{"", 1.0}}}, "metric name");
+  expect({.user_metadata = {{"", "v"}}}, "metadata name");
+  expect({.user_metadata = {{"a", std::string(kMaxMetadataBytes, 'x')}}},
+         "user metadata of 1048577 bytes; the limit is 1048576");
+}
+
 TEST_F(PublishLimitsTest, MetricNameBytes) {
   for (const size_t bytes :
        {kMaxNameBytes - 1, kMaxNameBytes, kMaxNameBytes + 1}) {

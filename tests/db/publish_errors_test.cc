@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <optional>
 
+#include "absl/strings/escaping.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/db/stager_fixture.h"
 
 namespace ckptdb::testing {
@@ -47,7 +51,35 @@ TEST_F(PublishErrorsTest, RankTwice) {
 TEST_F(PublishErrorsTest, RankOutOfRange) {
   std::vector<StagedRank> ranks = staged_;
   ranks[2].rank = 3;
-  ExpectRefused(ranks, {"rank 3"});
+  ExpectRefused(ranks, {"staged rank 3 is not below the world size 3"});
+}
+
+TEST_F(PublishErrorsTest, RankRecordOfAnotherRank) {
+  std::vector<StagedRank> ranks = staged_;
+  ranks[1].rank_record = staged_[2].rank_record;
+  ExpectRefused(ranks, {"staged rank 1 has the record of " +
+                        ToString(save_.version) + " rank 2"});
+}
+
+TEST_F(PublishErrorsTest, RankRecordOfAnotherAttempt) {
+  const SaveHandle stale = Begin({.step = 7, .world_size = 3});
+  ASSERT_OK_AND_ASSIGN(const StagedRank staged,
+                       StageRank(stale.tickets[1], contents_[1]));
+  std::vector<StagedRank> ranks = staged_;
+  ranks[1].rank_record = staged.rank_record;
+  ExpectRefused(ranks, {"staged rank 1 has the record of " +
+                        ToString(stale.version) + " rank 1"});
+}
+
+TEST_F(PublishErrorsTest, RankRecordThatIsDamaged) {
+  const std::string& record = staged_[1].rank_record;
+  for (size_t at = 0; at < record.size(); at += 7) {
+    std::vector<StagedRank> ranks = staged_;
+    ranks[1].rank_record[at] = static_cast<char>(record[at] ^ 4);
+    ExpectPublishFails(save_.version, ranks, absl::StatusCode::kDataLoss,
+                       {"staged rank 1: rank record"});
+  }
+  EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
 TEST_F(PublishErrorsTest, WorldSizeOfAnother) {
@@ -78,6 +110,13 @@ TEST_F(PublishErrorsTest, StagedForAnotherAttempt) {
 TEST_F(PublishErrorsTest, UnknownAttempt) {
   ExpectPublishFails({7, 999}, staged_, absl::StatusCode::kNotFound,
                      {"step 7 attempt 999"});
+  // The attempt is that of another step.
+  const Version other = {8, save_.version.attempt};
+  ExpectPublishFails(other, staged_, absl::StatusCode::kNotFound,
+                     {ToString(other)});
+  EXPECT_THAT(store_->Abandon(other), StatusIs(absl::StatusCode::kNotFound,
+                                               HasSubstr(ToString(other))));
+  ASSERT_OK(store_->Publish(save_.version, staged_));
 }
 
 TEST_F(PublishErrorsTest, PublishTwice) {
@@ -191,6 +230,14 @@ TEST_F(StagedBytesTest, FileOutsideOfStaging) {
     ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
                        {outside});
   }
+  // Up again from the right folder, to a file that has the right bytes.
+  std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
+  const std::string inside = staged[0].files[0].path;
+  std::filesystem::copy(path() + "/" + inside, path() + "/copy");
+  staged[0].files[0].path =
+      inside.substr(0, inside.rfind('/')) + "/../../../copy";
+  ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
+                     {staged[0].files[0].path});
   EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
@@ -214,6 +261,93 @@ TEST_F(StagedBytesTest, InlineEntryOfAnotherVersion) {
   ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
                      {"rank 0"});
   EXPECT_THAT(store_->Steps(), IsEmpty());
+}
+
+TEST_F(StagedBytesTest, InlineEntryOfAnotherRank) {
+  const SaveHandle save = Begin({.step = 1});
+  std::vector<StagedRank> staged = StageAll(save, {SmallContent(1)});
+  constexpr size_t kLastOfRank = 15;  // of the 16 bytes of version and rank
+  staged[0].inline_entries.at(0).first[kLastOfRank] ^= 1;
+  ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
+                     {"staged rank 0 has an entry of", "rank 1"});
+  EXPECT_THAT(store_->Steps(), IsEmpty());
+}
+
+TEST_F(StagedBytesTest, InlineEntryUnderNoKey) {
+  const SaveHandle save = Begin({.step = 1});
+  std::vector<StagedRank> staged = StageAll(save, {SmallContent(1)});
+  std::string& key = staged[0].inline_entries.at(0).first;
+  key.pop_back();
+  ExpectPublishFails(save.version, staged, absl::StatusCode::kDataLoss,
+                     {"staged rank 0", absl::BytesToHexString(key)});
+  EXPECT_THAT(store_->Steps(), IsEmpty());
+}
+
+// Runs of changes that a stager was led to write by the ticket of another save.
+class ForeignChangesTest : public StagerFixture {
+ protected:
+  // Saves rows 1 and 2 whole.
+  SaveResult SaveTable(int64_t step, const std::string& name,
+                       const Slot& slot) {
+    RankContent content;
+    TableContent& table = content.tables[name];
+    table.slots = {slot};
+    for (const int64_t id : {1, 2}) {
+      table.rows[id] = std::string(slot.row_bytes(), 'x');
+    }
+    const auto saved = Save(step, content);
+    EXPECT_OK(saved);
+    return saved.ok() ? *saved : SaveResult();
+  }
+  // Row 1 of table "user", whose slot is `slot_`, with the tables of a save
+  // over `told` for those of the parent.
+  absl::Status PublishOver(const std::optional<Version>& parent,
+                           const Version& told) {
+    SaveSpec spec{.step = 9, .parent = parent};
+    spec.abandoned = AbandonedBranch::kKeep;
+    const SaveHandle save = Begin(spec);
+    spec.parent = told;
+    const SaveHandle other = Begin(spec);
+    Ticket ticket = save.tickets.at(0);
+    ticket.parent_tables = other.tickets.at(0).parent_tables;
+    const std::string row(slot_.row_bytes(), 'y');
+    RankContent content;
+    content.tables["user"] = {{slot_}, SliceHash::kModulo, {{1, row}}};
+    const HeldChanges held(content, {{"user", {{{1, row}}, {}}}},
+                           /*whole=*/false);
+    CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
+                            Stage(path(), ticket, held.state()));
+    return store_->Publish(save.version, {staged}).status();
+  }
+
+  const Slot slot_{"v", DType::kU8, 3};
+};
+
+TEST_F(ForeignChangesTest, OverNoParent) {
+  const SaveResult user = SaveTable(1, "user", slot_);
+  EXPECT_THAT(PublishOver(std::nullopt, user.version),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("delta runs in a save that goes on from no "
+                                 "step")));
+}
+
+TEST_F(ForeignChangesTest, OverAParentWithoutTheTable) {
+  const SaveResult user = SaveTable(1, "user", slot_);
+  const SaveResult item = SaveTable(2, "item", slot_);
+  EXPECT_THAT(
+      PublishOver(item.version, user.version),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("changes of table \"user\" over parent " +
+                         ToString(item.version) + ": it has no such table")));
+}
+
+TEST_F(ForeignChangesTest, OverAParentWithOtherSlots) {
+  const SaveResult user = SaveTable(1, "user", slot_);
+  const SaveResult wider = SaveTable(2, "user", {"v", DType::kU8, 4});
+  EXPECT_THAT(PublishOver(wider.version, user.version),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("its slots or slice hash are others")));
+  EXPECT_OK(PublishOver(user.version, user.version));
 }
 
 }  // namespace

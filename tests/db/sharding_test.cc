@@ -288,6 +288,28 @@ TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
                         "erased ids of it"));
 }
 
+TEST_F(ShardingTest, OtherRanksEraseNothingOfAReplicatedTable) {
+  ASSERT_OK_AND_ASSIGN(
+      const SaveResult base,
+      SaveIds({.step = 1}, {{1, 2}, {}}, TableSharding::Replicated()));
+  ASSERT_OK_AND_ASSIGN(
+      const SaveHandle save,
+      store_->Begin({.step = 2, .world_size = 2, .parent = base.version}));
+  const Deltas erased = {{"user", {{}, {1}}}};
+  ASSERT_OK_AND_ASSIGN(
+      const StagedRank zero,
+      StageIds(save.tickets[0], {}, TableSharding::Replicated(), erased));
+  ASSERT_OK_AND_ASSIGN(
+      StagedRank one,
+      StageIds(save.tickets[1], {}, TableSharding::Unchecked(), erased));
+  ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
+  record.items[0].sharding = ShardingKind::kReplicated;
+  one.rank_record = EncodeRankRecord(record).value();
+  EXPECT_THAT(store_->Publish(save.version, {zero, one}),
+              IsInvalid("is replicated, and rank 1 has saved 0 rows and 1 "
+                        "erased ids of it"));
+}
+
 // Bounds of the step are those of its other tables.
 TEST_F(ShardingTest, ATableNotBySlicesBesideOneThatIs) {
   const std::vector<uint32_t> bounds = EvenSliceBounds(2);

@@ -354,6 +354,9 @@ TEST_F(BadSpecTest, BeginRefuses) {
          "bounds");
   expect({.step = 1, .world_size = 3, .slice_bounds = {0, 9, 8, 65536}},
          "bounds");
+  // None of them was begun: the first attempt is still to come.
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  EXPECT_EQ(save.version.attempt, 1U);
 }
 
 TEST_F(BadSpecTest, SaveOfOneRankOnly) {
