@@ -38,6 +38,7 @@ set(CKPTDB_PUBLIC_HEADERS
     schema/evaluation.h
     schema/keys.h
     schema/limits.h
+    schema/printable.h
     schema/records.h
     schema/shape.h
     schema/sharding.h

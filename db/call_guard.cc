@@ -9,7 +9,9 @@
 
 namespace ckptdb::internal {
 
-absl::Status StatusOfException(absl::string_view what) {
+namespace {
+
+absl::Status Describe(absl::string_view what) {
   try {
     throw;
   } catch (const std::bad_alloc&) {
@@ -25,6 +27,17 @@ absl::Status StatusOfException(absl::string_view what) {
   } catch (...) {
     return absl::InternalError(
         absl::StrCat(what, " threw something that is no std::exception"));
+  }
+}
+
+}  // namespace
+
+absl::Status StatusOfException(absl::string_view what) {
+  try {
+    return Describe(what);
+  } catch (...) {
+    // A status without a text takes no memory.
+    return {absl::StatusCode::kResourceExhausted, ""};
   }
 }
 

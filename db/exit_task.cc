@@ -1,10 +1,13 @@
 #include "ckptdb/db/exit_task.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -14,6 +17,14 @@ namespace ckptdb::internal {
 namespace {
 
 std::atomic<bool> exiting = false;
+std::atomic<int> child_status = 0;  // that a forked child gave to exit()
+
+// The next to be destroyed are RocksDB's static objects, which would wait for
+// ever for threads of the parent.
+void EndChild() {
+  std::fflush(nullptr);
+  _exit(child_status);
+}
 
 }  // namespace
 
@@ -34,7 +45,7 @@ class ExitTasks {
 
   void RunAll() {
     exiting = true;
-    if (getpid() != process_) return;
+    if (getpid() != process_) EndChild();
     std::unique_lock<std::mutex> lock(mutex_);
     runner_ = std::this_thread::get_id();
     while (!tasks_.empty()) {
@@ -67,6 +78,11 @@ ExitTasks& AllTasks() {
 
 // Destroyed before RocksDB's static objects, as it is made after them.
 struct Hook {
+  Hook() {
+    pthread_atfork(nullptr, nullptr, [] {
+      on_exit([](int status, void*) { child_status = status; }, nullptr);
+    });
+  }
   ~Hook() { AllTasks().RunAll(); }
 };
 

@@ -15,7 +15,9 @@ namespace ckptdb::internal {
 
 // A task for exit(), as long as the object lives: run once, by the thread that
 // calls exit(), the task made last first. In a process that was forked off no
-// task is run: the threads that it would wait for are its parent's.
+// task is run: the threads that it would wait for are its parent's. For the
+// same reason such a process ends there, with what it has written to its
+// streams, and without its older exit handlers and static objects.
 class ExitTask {
  public:
   // After the first database of the process was opened.

@@ -136,7 +136,14 @@ IOStatus UnlockMachineFile(rocksdb::FileLock* lock) {
   const std::optional<int> fd =
       HeldLocks::Get().Remove(machine->id(), machine->fd());
   delete machine;
-  if (fd.has_value()) ::close(*fd);
+  if (!fd.has_value()) return IOStatus::OK();
+  // A child that was forked just now has the description too, until it has
+  // closed it.
+  struct flock whole {};
+  whole.l_type = F_UNLCK;
+  whole.l_whence = SEEK_SET;
+  ::fcntl(*fd, F_OFD_SETLK, &whole);
+  ::close(*fd);
   return IOStatus::OK();
 }
 

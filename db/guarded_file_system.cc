@@ -210,7 +210,13 @@ IOStatus GuardedFileSystem::LockFile(const std::string& path,
                                      rocksdb::FileLock** lock,
                                      IODebugContext* debug) {
   IOStatus status = target()->LockFile(path, options, lock, debug);
-  return status.ok() ? SetMode(path, modes_.file) : status;
+  if (!status.ok()) return status;
+  // It may have been there, and its other name may be anybody's.
+  uint64_t names = 0;
+  if (!NumFileLinks(path, options, &names, debug).ok() || names != 1) {
+    return status;
+  }
+  return SetMode(path, modes_.file);
 }
 
 IOStatus GuardedFileSystem::NewLogger(const std::string& path,

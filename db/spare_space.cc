@@ -24,6 +24,16 @@ void SyncFolderOf(const std::string& path) {
   ::close(fd);
 }
 
+// The same goes for what is cut off.
+bool Cut(const std::string& path, uint64_t bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  const bool cut =
+      ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 && ::fsync(fd) == 0;
+  ::close(fd);
+  return cut;
+}
+
 }  // namespace
 
 bool SpareSpace::IsSetAside() const {
@@ -47,11 +57,16 @@ void SpareSpace::SetAside(uint64_t free_bytes) const {
   if (!made) ::unlink(path_.c_str());
 }
 
-bool SpareSpace::Release() const {
+bool SpareSpace::Release(uint64_t bytes) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   struct stat file {};
   if (::lstat(path_.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
     return false;
+  }
+  constexpr uint64_t kMore = uint64_t{256} << 10;  // the file system's own
+  const auto held = static_cast<uint64_t>(file.st_size);
+  if (held > bytes + kMore && file.st_nlink == 1) {
+    return Cut(path_, held - bytes - kMore);
   }
   if (::unlink(path_.c_str()) != 0) return false;
   SyncFolderOf(path_);

@@ -27,8 +27,10 @@ class SpareSpace {
   // free. Best effort: without it a full disk takes somebody who frees some.
   void SetAside(uint64_t free_bytes) const;
 
-  // Gives the space back to the file system; false when none was set aside.
-  bool Release() const;
+  // Gives so much of the space, and a little more, back to the file system, and
+  // keeps the rest: whoever fills the disk takes what is given. False when none
+  // was left.
+  bool Release(uint64_t bytes) const;
 
  private:
   const std::string path_;

@@ -140,7 +140,9 @@ absl::Status Store::Impl::CheckRoomToOpen(rocksdb::FileSystem* files) const {
                           internal::Database::BytesToOpen(files, path_));
   absl::Status status =
       internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
-  if (!absl::IsResourceExhausted(status) || !spare_.Release()) return status;
+  if (!absl::IsResourceExhausted(status) || !spare_.Release(needed)) {
+    return status;
+  }
   return internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
 }
 
@@ -225,7 +227,7 @@ absl::Status Store::Impl::CheckRoom(uint64_t needed, Spare spare) const {
   }
   // What another owner has set aside is not this one's to give.
   CKPTDB_RETURN_IF_ERROR(lock_->Check());
-  if (!spare_.Release()) return status;
+  if (!spare_.Release(needed)) return status;
   return internal::CheckFreeBytes(files, path_, needed, /*reserve=*/0);
 }
 
@@ -658,8 +660,8 @@ absl::StatusOr<SweepResult> Store::Sweep() {
                     [&] { return impl_->Sweep(); });
 }
 absl::Status Store::sweep_status() const {
-  return EnterStore(impl_.get(), "Store::sweep_status",
-                    [&] { return impl_->sweep_status(); });
+  CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
+  return impl_->sweep_status();
 }
 std::vector<UnsweptEntry> Store::unswept() const {
   if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};

@@ -131,10 +131,10 @@ class Store {
   // has called. OK when it is closed already.
   //
   // Of a closed store every call is FailedPrecondition, lists are empty, and
-  // path() and uuid() are what they were. A store that is open when exit() is
-  // called is closed then, so that one in a global variable, or one that is
-  // never destroyed, ends in order; a store with readers left stops its
-  // threads. Threads that use a store up to the end of the process need one
+  // path(), uuid() and sweep_status() are what they were. A store that is open
+  // when exit() is called is closed then, so that one in a global variable, or
+  // one that is never destroyed, ends in order; a store with readers left stops
+  // its threads. Threads that use a store up to the end of the process need one
   // that is never destroyed.
   absl::Status Close();
 

@@ -28,6 +28,10 @@ absl::Status CheckOptions(const ManagerOptions& options) {
       internal::ResolveStorePath(options.path, options.store.environment)
           .status());
   CKPTDB_RETURN_IF_ERROR(CheckSchedule(options.schedule));
+  if (options.retention.keep == nullptr) {
+    return absl::InvalidArgumentError(
+        "ManagerOptions: retention.keep is null; KeepAll() keeps every step");
+  }
   CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(
       kWhere, "keep_ephemeral", options.retention.keep_ephemeral, 0));
   CKPTDB_RETURN_IF_ERROR(

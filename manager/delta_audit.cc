@@ -149,6 +149,10 @@ absl::Status AuditTable(const StepReader& parent,
   RowAudit audit(changes, table.state->slots(), parent.record().version.step);
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           Annotate(table.state->AllRows(), place));
+  if (rows == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": TableState::AllRows has returned null"));
+  }
   CKPTDB_RETURN_IF_ERROR(Annotate(audit.AddRows(*rows), place));
   RowFilter filter(sharding, table.state->slice_hash(), rank, world_size);
   ScanOptions scan;

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ask_whole.h"
 #include "ckptdb/manager/policy_checks.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
 
+using internal::AskWhole;
 using internal::CheckAtLeast;
 using internal::CheckParts;
 using internal::CheckPolicyName;
@@ -213,7 +215,7 @@ KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
     answer.keep.assign(steps.size(), !decisive);
     for (const KeepPolicyPtr& policy : policies) {
       const KeepAnswer& part =
-          parts->emplace_back(policy->Ask(steps, now_micros));
+          parts->emplace_back(AskWhole(policy.get(), steps, now_micros));
       for (size_t at = 0; at < steps.size(); ++at) {
         if (part.keep[at] == decisive) answer.keep[at] = decisive;
       }
@@ -233,7 +235,7 @@ KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
 }  // namespace
 
 std::vector<Verdict> KeepPolicy::Decide(Steps steps, int64_t now_micros) const {
-  const KeepAnswer answer = Ask(steps, now_micros);
+  const KeepAnswer answer = AskWhole(this, steps, now_micros);
   std::vector<Verdict> verdicts;
   verdicts.reserve(steps.size());
   for (size_t at = 0; at < steps.size(); ++at) {
@@ -380,7 +382,7 @@ absl::StatusOr<KeepPolicyPtr> NotKeep(KeepPolicyPtr policy) {
       CheckParts("NotKeep", std::vector<KeepPolicyPtr>{policy}));
   return MakeKeep(
       [policy = std::move(policy)](Steps steps, int64_t now_micros) {
-        KeepAnswer answer = policy->Ask(steps, now_micros);
+        KeepAnswer answer = AskWhole(policy.get(), steps, now_micros);
         answer.keep.flip();
         return answer;
       });

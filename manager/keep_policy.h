@@ -35,9 +35,11 @@ namespace ckptdb {
 // Reasons are written when they are asked for: with ten thousand steps they
 // take longer than all the rest.
 struct KeepAnswer {
-  std::vector<bool> keep;  // of each step
-  // Why the step at this place is kept or not. As long as the policy and the
-  // steps are there; not thread-safe.
+  // Of each step. Where a policy has answered for another number of steps than
+  // it was asked about, all are kept.
+  std::vector<bool> keep;
+  // Why the step at this place is kept or not; may be null. As long as the
+  // policy and the steps are there; not thread-safe.
   std::function<std::string(size_t at)> why;
   // What is wrong with the steps rather than with one of them, for a log; empty
   // when nothing is.

@@ -76,7 +76,10 @@ void CheckpointManager::Impl::Report(const SaveReport& report) {
                        absl::StrCat("not saved, although ", report.why, ": ",
                                     report.status.ToString()));
   }
-  if (is_owner()) internal::AppendStatistics(options_.statistics_path, report);
+  if (is_owner()) {
+    NoteStatistics(
+        internal::AppendStatistics(options_.statistics_path, report));
+  }
   if (!options_.on_saved) return;
   NoteCallback(CallGuarded("ManagerOptions::on_saved",
                            [&] { options_.on_saved(report); }));
@@ -95,6 +98,7 @@ void CheckpointManager::Impl::Settle() {
   const std::string warning = retirement_.TakeWarning();
   if (!warning.empty()) Warn(warning);
   WarnOfSweeps();
+  WarnOfStatistics();
   if (status.ok()) return Adopt(*round);
   if (round->answers_preemption) preemption_open_ = true;
   absl::Status failure = status;
@@ -135,6 +139,22 @@ void CheckpointManager::Impl::Warn(const std::string& warning) const {
   } else {
     std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());
   }
+}
+
+void CheckpointManager::Impl::NoteStatistics(const absl::Status& status) const {
+  const std::lock_guard<std::mutex> lock(told_mutex_);
+  statistics_error_.Update(status);
+}
+
+void CheckpointManager::Impl::WarnOfStatistics() {
+  absl::Status error;
+  {
+    const std::lock_guard<std::mutex> lock(told_mutex_);
+    std::swap(error, statistics_error_);
+  }
+  if (error.ok() || told_of_statistics_) return;
+  told_of_statistics_ = true;
+  Warn(absl::StrCat(error.message(), "; so may be others that follow"));
 }
 
 // What a callback throws changes nothing of what was done.

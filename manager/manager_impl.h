@@ -191,6 +191,9 @@ class CheckpointManager::Impl {
   absl::Status SettleAndTell();
   void Adopt(const Round& round);
   void NoteCallback(const absl::Status& status) const;
+  void NoteStatistics(const absl::Status& status) const;
+  // Once: a disk that is full stays so for a while.
+  void WarnOfStatistics();
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeError();
@@ -271,6 +274,8 @@ class CheckpointManager::Impl {
   };
   UntoldError save_error_;
   mutable absl::Status callback_error_;  // the same, of what a callback threw
+  mutable absl::Status statistics_error_;
+  bool told_of_statistics_ = false;
 
   std::atomic<int64_t> global_step_ = 0;
   std::unique_ptr<Round> round_;

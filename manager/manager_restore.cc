@@ -62,7 +62,10 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
 void CheckpointManager::Impl::Report(Clock::time_point begin,
                                      RestoreReport* report) const {
   report->finished_micros = MicrosSince(begin);
-  if (is_owner()) internal::AppendStatistics(options_.statistics_path, *report);
+  if (is_owner()) {
+    NoteStatistics(
+        internal::AppendStatistics(options_.statistics_path, *report));
+  }
   if (!options_.on_restored) return;
   NoteCallback(internal::CallGuarded("ManagerOptions::on_restored",
                                      [&] { options_.on_restored(*report); }));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ask_whole.h"
 
 namespace ckptdb {
 namespace {
@@ -35,8 +36,9 @@ class Plan {
         if (!step.ephemeral) permanent_.push_back(step);
       }
     }
-    answer_ = options.keep->Ask(ephemeral_ > 0 ? permanent_ : state.steps,
-                                state.now_micros);
+    answer_ = internal::AskWhole(options.keep.get(),
+                                 ephemeral_ > 0 ? permanent_ : state.steps,
+                                 state.now_micros);
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

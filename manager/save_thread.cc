@@ -11,13 +11,19 @@ void SaveThread::Run(std::function<void()> work) {
   changed_.notify_all();
 }
 
+bool SaveThread::IsCurrent() const {
+  return thread_.get_id() == std::this_thread::get_id();
+}
+
 void SaveThread::Wait() {
+  if (IsCurrent()) return;
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return work_ == nullptr; });
 }
 
 void SaveThread::Stop() {
   if (!thread_.joinable()) return;
+  if (IsCurrent()) return thread_.detach();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;

@@ -25,13 +25,15 @@ class SaveThread {
   // must have been waited for. Throws what std::thread does when the machine
   // has no thread to give: nothing is run then.
   void Run(std::function<void()> work);
-  // Returns when what was run has ended.
+  // Returns when what was run has ended. At once within that itself, which is
+  // when it has called exit().
   void Wait();
   // The same, and ends the thread; the next Run starts another one.
   void Stop();
 
  private:
   void Serve();
+  bool IsCurrent() const;
 
   std::mutex mutex_;
   std::condition_variable changed_;

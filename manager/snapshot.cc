@@ -222,8 +222,13 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
     return std::make_unique<ArrayRowSource>(absl::Span<const int64_t>(),
                                             std::vector<SlotRows>());
   }
-  return whole ? table.state->AllRows()
-               : table.state->RowsOf(changes->upserted);
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<RowSource> rows,
+      whole ? table.state->AllRows() : table.state->RowsOf(changes->upserted));
+  if (rows != nullptr) return rows;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table \"", table.name, "\": TableState::", whole ? "AllRows" : "RowsOf",
+      " has returned null"));
 }
 
 absl::Status Snapshot::AddTable(const ModelState::Table& table,

@@ -1,6 +1,10 @@
 #include "ckptdb/manager/statistics.h"
 
-#include <fstream>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +18,13 @@ using JsonLine = nlohmann::ordered_json;
 std::string OneLine(const JsonLine& json) {
   return PrintableJson(json.dump(-1, ' ', /*ensure_ascii=*/false,
                                  JsonLine::error_handler_t::replace));
+}
+
+// Waits for no reader of a pipe.
+int OpenToAppend(const std::string& path) {
+  constexpr mode_t kMode = 0666;  // less the umask
+  return ::open(path.c_str(),
+                O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
 }
 
 }  // namespace
@@ -65,10 +76,28 @@ std::string StatisticsLine(const RestoreReport& report) {
                   {"finished_micros", report.finished_micros}});
 }
 
+absl::Status AppendLine(const std::string& path, std::string line) {
+  line += '\n';
+  const int fd = OpenToAppend(path);
+  const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) ==
+                                      static_cast<ssize_t>(line.size());
+  const int error = written ? 0 : errno;
+  if (fd >= 0) ::close(fd);
+  if (written) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("statistics_path \"", path,
+                   "\": a line is lost: ", std::strerror(error)));
+}
+
 absl::Status CheckStatisticsPath(const std::string& path) {
-  if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("statistics_path \"", path, "\" cannot be written"));
+  const int fd = OpenToAppend(path);
+  if (fd < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("statistics_path \"", path,
+                     "\" cannot be written: ", std::strerror(errno)));
+  }
+  ::close(fd);
+  return absl::OkStatus();
 }
 
 }  // namespace ckptdb::internal

@@ -2,7 +2,6 @@
 #ifndef CKPTDB_MANAGER_STATISTICS_H_
 #define CKPTDB_MANAGER_STATISTICS_H_
 
-#include <fstream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,12 +20,16 @@ std::string StatisticsLine(const RestoreReport& report);
 // InvalidArgument when nothing can be appended to the file.
 absl::Status CheckStatisticsPath(const std::string& path);
 
+// Unavailable, naming the file, when the line is not there as a whole. Waits
+// for nobody who reads a pipe.
+absl::Status AppendLine(const std::string& path, std::string line);
+
 // Appends a line to a file, if there is to be one. A log that cannot be written
-// is no reason to fail: what is missing there is in the report.
+// is no reason to fail a save: what is missing there is in the report.
 template <typename Report>
-void AppendStatistics(const std::string& path, const Report& report) {
-  if (path.empty()) return;
-  std::ofstream(path, std::ios::app) << StatisticsLine(report) << '\n';
+absl::Status AppendStatistics(const std::string& path, const Report& report) {
+  if (path.empty()) return absl::OkStatus();
+  return AppendLine(path, StatisticsLine(report));
 }
 
 }  // namespace ckptdb::internal

@@ -1,10 +1,14 @@
 // A forked child has its parent's objects and none of its threads: it is
 // refused, and takes nothing from its parent.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/stager.h"
@@ -16,6 +20,40 @@ namespace ckptdb::testing {
 namespace {
 
 class ForkTest : public StoreFixture {};
+
+// RocksDB's static objects would wait for threads that the child has not.
+TEST_F(ForkTest, AChildThatCallsExitEnds) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  constexpr int kStatus = 7;
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);
+    std::exit(kStatus);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), kStatus);
+  EXPECT_OK(Save(2, SmallContent(2)));
+}
+
+// A child has its parent's descriptions until it has closed them.
+TEST_F(ForkTest, ACloseBesideAForkLetsGoOfTheStore) {
+  for (int i = 0; i < 20; ++i) {
+    std::thread forks([] {
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      int status = 0;
+      EXPECT_EQ(waitpid(child, &status, 0), child);
+    });
+    EXPECT_OK(store_->Close());
+    EXPECT_OK(Store::Open(path()));
+    forks.join();
+    Reopen();
+  }
+}
 
 TEST_F(ForkTest, AChildIsRefusedAndDestroysNothing) {
   ASSERT_OK(Save(1, BulkContent(1)));

@@ -256,6 +256,24 @@ TEST_F(HostileStoreTest, AHardLinkIsReplaced) {
   ExpectOutsideAsItWas();
 }
 
+// Nor is who may read it changed.
+TEST_F(HostileStoreTest, ALockThatIsAHardLinkKeepsItsMode) {
+  store_.reset();
+  const fs::perms before =
+      fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read;
+  fs::permissions(victim(), before);
+  for (const std::string& name : {"LOCK", "db/LOCK"}) {
+    fs::remove(In(name));
+    fs::create_hard_link(victim(), In(name));
+    Reopen();
+    ASSERT_OK(store_->Pin(1));
+    store_.reset();
+    fs::remove(In(name));
+    EXPECT_EQ(fs::status(victim()).permissions(), before) << name;
+  }
+  ExpectOutsideAsItWas();
+}
+
 TEST_F(HostileStoreTest, AStoreIsOpenedByAPathThatLeadsThroughLinks) {
   store_.reset();
   fs::create_directory_symlink(dir_.path(), dir_.path() + "/way");

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "ckptdb/db/spare_space.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -118,6 +119,30 @@ TEST_F(InfoLogTest, AStoreSetsSpaceAside) {
   Reopen();
   ASSERT_OK(store_->Sweep());
   EXPECT_FALSE(fs::exists(spare));
+}
+
+// Whoever fills the disk takes what is given back.
+TEST_F(InfoLogTest, ItIsGivenBackInParts) {
+  constexpr uint64_t kSpare = uint64_t{8} << 20;
+  const std::string file = path() + "/spare";
+  const internal::SpareSpace spare(file, kSpare, /*mode=*/0600);
+  EXPECT_FALSE(spare.Release(1));
+  spare.SetAside(2 * kSpare);
+  ASSERT_EQ(fs::file_size(file), kSpare);
+  uint64_t left = kSpare;
+  int given = 0;
+  for (; fs::exists(file); ++given) {
+    EXPECT_TRUE(spare.Release(100'000));
+    if (!fs::exists(file)) break;
+    EXPECT_LE(fs::file_size(file), left - 100'000);
+    left = fs::file_size(file);
+    EXPECT_FALSE(spare.IsSetAside());
+  }
+  EXPECT_GE(given, 10);
+  spare.SetAside(2 * kSpare);
+  EXPECT_TRUE(spare.IsSetAside());
+  EXPECT_TRUE(spare.Release(2 * kSpare));
+  EXPECT_FALSE(fs::exists(file));
 }
 
 }  // namespace

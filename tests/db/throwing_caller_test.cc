@@ -40,6 +40,10 @@ TEST(CallGuardTest, SaysWhatWasThrown) {
   EXPECT_THAT(CallGuarded("f", [] { throw std::bad_alloc(); }),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "f: the machine has no memory for it"));
+  // Nor for the text of the error.
+  const absl::string_view endless("f", size_t{1} << 62);
+  EXPECT_THAT(CallGuarded(endless, [] { throw std::bad_alloc(); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, ""));
 }
 
 TEST(CallGuardTest, AWorkerThatThrowsEndsTheWork) {

@@ -2,6 +2,7 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -607,6 +608,12 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options = options_;
   options.statistics_path = dir_.path() + "/missing/statistics";
   expect(options, "/missing/statistics\" cannot be written");
+  options.statistics_path = dir_.path() + "/pipe";
+  ASSERT_EQ(mkfifo(options.statistics_path.c_str(), 0600), 0);
+  expect(options, "/pipe\" cannot be written");
+  options = options_;
+  options.retention.keep = nullptr;
+  expect(options, "retention.keep is null");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 

@@ -45,6 +45,34 @@ TEST_F(ManagerToldTest, AManagerWithoutAScheduleWarns) {
                                 HasSubstr("Step saves nothing"))));
 }
 
+TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
+  options_.statistics_path = "/dev/full";
+  Start();
+  TrainTo(3);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("\"/dev/full\""),
+                                           HasSubstr("a line is lost"))));
+}
+
+// A policy of the user's own that forgets steps removes none.
+TEST_F(ManagerToldTest, APolicyThatAnswersForTooFewStepsKeepsAll) {
+  class Forgetful : public KeepPolicy {
+   public:
+    KeepAnswer Ask(absl::Span<const StepInfo>, int64_t) const override {
+      return {};
+    }
+  };
+  options_.retention.keep = std::make_shared<Forgetful>();
+  Start();
+  TrainTo(3);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(warnings_,
+              ::testing::Contains(HasSubstr("answered for 0 of 1 steps")));
+}
+
 TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
   Start();
   options_.schedule = {};

@@ -44,6 +44,7 @@ class ThrowingTable : public TestTable {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override {
     Check("AllRows");
     if (at_ == "Block") return std::make_unique<ThrowingSource>();
+    if (at_ == "null") return std::unique_ptr<RowSource>();
     return TestTable::AllRows();
   }
   LiveTable* Live(absl::Span<const std::string> slots) override {
@@ -131,6 +132,15 @@ TEST_F(ThrowingModelTest, WhileItIsSaved) {
     status.Update(manager_->WaitUntilFinished());
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
                                  HasSubstr("IoState::Dump")));
+    at_ = "null";
+    step += 2;
+    ASSERT_TRUE(manager_->StepTo(step).ok());
+    status = manager_->Save().status();
+    status.Update(manager_->WaitUntilFinished());
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("\"item\""),
+                               HasSubstr("AllRows has returned null"))));
     at_.clear();
     ASSERT_OK(manager_->Save());
     ASSERT_OK(manager_->Close());
