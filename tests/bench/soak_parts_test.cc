@@ -25,7 +25,7 @@ constexpr auto kLoss = absl::StatusCode::kDataLoss;
 TEST(SoakContent, ChangesLeadFromEachStepToTheNext) {
   const Content content(7);
   Rows rows = content.RowsAt(0);
-  for (int64_t step = 1; step <= 300; ++step) {
+  for (int64_t step = 1; step <= 100; ++step) {
     const RowChange change = content.ChangesOf(step);
     for (const int64_t id : change.erased) EXPECT_EQ(rows.erase(id), 1u);
     for (const auto& [id, row] : change.upserted) rows[id] = row;
