@@ -232,6 +232,20 @@ TEST_F(ChainDamageTest, AStepOfAnotherStore) {
   ExpectFound({Name(4) + " is of store " + uuid});
 }
 
+// Nothing is saved over a chain that does not go back to all rows.
+TEST_F(ChainDamageTest, AChainWithoutItsBase) {
+  Edit(StepKey(4),
+       [](StepRecord* record) { record->chain.erase(record->chain.begin()); });
+  Reopen();
+  SaveSpec spec{.step = 60, .parent = versions_[4]};
+  spec.abandoned = AbandonedBranch::kKeep;
+  EXPECT_THAT(SaveOver(spec, last_, last_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("changes of table \"user\" over parent " +
+                                 Name(4) + ": there is no base run")));
+  EXPECT_THAT(ListSteps(), ElementsAre(4, 40, 50));
+}
+
 TEST_F(ChainDamageTest, AMemberTwice) {
   Edit(StepKey(4), [&](StepRecord* record) {
     record->chain.insert(record->chain.begin() + 1, record->chain[1]);

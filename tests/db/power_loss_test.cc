@@ -42,6 +42,8 @@ class Workload {
   const SimFileSystem& files() const { return *files_; }
   // How many operations it takes to make the store.
   size_t made_at() const { return moments_[1].operations; }
+  // How many it takes up to the last action.
+  size_t last_at() const { return moments_[moments_.size() - 2].operations; }
 
   // The last moment that was acknowledged at operation `k`.
   size_t MomentAt(size_t k) const {
@@ -123,8 +125,21 @@ class PowerLossTest : public ::testing::Test {
   // One image in so many loses power a second time.
   static constexpr uint64_t kSecondLosses = 8;
 
-  // From the making of the store on, or only after it.
-  enum class From { kMaking, kMade };
+  // From the making of the store on, or only after it, or after each operation
+  // of the last action.
+  enum class From { kMaking, kMade, kLast };
+
+  static size_t FirstOperation(const Workload& workload, From from) {
+    switch (from) {
+      case From::kMaking:
+        return 0;
+      case From::kMade:
+        return workload.made_at();
+      case From::kLast:
+        return workload.last_at();
+    }
+    return 0;
+  }
 
   void LosePowerEverywhere(const std::vector<Action>& actions,
                            From from = From::kMade) {
@@ -135,9 +150,10 @@ class PowerLossTest : public ::testing::Test {
     // The same bytes mean more when more was acknowledged.
     std::set<std::pair<uint64_t, size_t>> seen;
     const size_t operations = workload.files().operations();
-    const size_t first = from == From::kMade ? workload.made_at() : 0;
-    for (size_t k = first + FirstCase(Stride());
-         k <= operations && !HasFailure(); k += Stride()) {
+    const size_t first = FirstOperation(workload, from);
+    const uint64_t stride = from == From::kLast ? 1 : Stride();
+    for (size_t k = first + FirstCase(stride); k <= operations && !HasFailure();
+         k += stride) {
       for (const PowerLoss variant : kAllPowerLosses) {
         const auto image = workload.files().CrashAfter(k, variant);
         const size_t moment = workload.MomentAt(k);
@@ -167,6 +183,35 @@ TEST_F(PowerLossTest, SaveInline) {
 TEST_F(PowerLossTest, SaveBulk) {
   LosePowerEverywhere(
       {SaveAction(10, BulkStep(1)), SaveAction(20, BulkStep(2))});
+}
+
+// Store::Save does not sync the record of the attempt when it begins, but
+// before the files of the attempt are in the database.
+TEST_F(PowerLossTest, EachMomentOfASaveInOneCall) {
+  constexpr size_t kElements = size_t{9} << 18;  // in files
+  ModelStep content{std::vector<RankContent>(1), 1, false, false};
+  TensorContent& zeros = content.ranks[0].tensors["zeros"];
+  zeros = TensorContent::Of<float>({static_cast<int64_t>(kElements)},
+                                   std::vector<float>(kElements));
+  zeros.codec = Codec::kLz4;
+  const auto run = [&](SimStore* sim) {
+    const HeldState held(content.ranks[0]);
+    PublishSpec publish;
+    publish.metrics["serial"] = content.serial;
+    return sim->store()
+        ->Save({.step = 10}, held.state(), publish, sim->stage_options())
+        .status();
+  };
+  const auto apply = [&](StoreModel* model) { (*model)[10] = content; };
+  LosePowerEverywhere({{"save in one call", run, apply}}, From::kLast);
+}
+
+// One batch makes the new step, and ends the old ones.
+TEST_F(PowerLossTest, EachMomentOfACommit) {
+  LosePowerEverywhere(
+      {SaveAction(10, InlineStep(1)), SaveAction(20, InlineStep(2)),
+       SaveAction(20, InlineStep(3), {10})},
+      From::kLast);
 }
 
 TEST_F(PowerLossTest, Overwrite) {
@@ -227,6 +272,22 @@ TEST_F(PowerLossTest, UnfinishedSaveAndReopening) {
   LosePowerEverywhere({UnfinishedAction(10, BulkStep(1)), ReopenAction(),
                        SweepAction(), UnfinishedAction(20, InlineStep(2)),
                        SaveAction(20, InlineStep(3)), ReopenAction()});
+}
+
+// A stager in another process may still write to the folder of its number.
+TEST_F(PowerLossTest, AnAttemptThatHasBegunIsNotUsedAgain) {
+  const auto files = std::make_shared<SimFileSystem>();
+  SimStore sim(files);
+  ASSERT_OK(sim.Open());
+  const SaveSpec spec{.step = 10, .world_size = 2};
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, sim.store()->Begin(spec));
+  for (const PowerLoss variant : kAllPowerLosses) {
+    SCOPED_TRACE(PowerLossName(variant));
+    SimStore after(files->CrashAfter(files->operations(), variant));
+    ASSERT_OK(after.Open());
+    ASSERT_OK_AND_ASSIGN(const SaveHandle next, after.store()->Begin(spec));
+    EXPECT_GT(next.version.attempt, save.version.attempt);
+  }
 }
 
 // All kinds of changes, one after the other: CKPTDB_LONG=1 runs it.

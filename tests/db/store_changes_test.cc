@@ -1,6 +1,12 @@
 // Overwriting, deleting, pinning, quarantining, retiring, sweeping.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+
+#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -184,6 +190,80 @@ TEST_F(StoreChangesTest, BackgroundSweepComesToTheSame) {
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_THAT(usage.others, IsEmpty());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
+}
+
+// Counts the sweeps of a store.
+class SweepCount {
+ public:
+  PointHook hook() {
+    return [this](absl::string_view passed) {
+      if (passed != point::kSweepDone) return;
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++count_;
+      grew_.notify_all();
+    };
+  }
+  // Whether it comes to `count` in half a minute.
+  bool WaitFor(int count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return grew_.wait_for(lock, std::chrono::seconds(30),
+                          [&] { return count_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable grew_;
+  int count_ = 0;
+};
+
+TEST_F(StoreChangesTest, ACommitIsSweptInTheBackground) {
+  SweepCount sweeps;
+  options_.background_sweep = true;
+  options_.on_point = sweeps.hook();
+  Reopen();
+  int count = 1;  // that of the opening
+  ASSERT_TRUE(sweeps.WaitFor(count));
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_TRUE(sweeps.WaitFor(++count));
+  ASSERT_OK(Overwrite(1, BulkContent(2)));
+  while (true) {
+    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+    if (usage.others.empty()) break;
+    ASSERT_TRUE(sweeps.WaitFor(++count)) << usage.others.size();
+  }
+  store_.reset();  // the hook goes with `sweeps`
+}
+
+// A store that was closed between the two knows as much.
+TEST_F(StoreChangesTest, WhatACommitRetiresIsSweptAfterReopen) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, BulkContent(1)));
+  ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, BulkContent(2)));
+  ASSERT_OK(Overwrite(2, BulkContent(3), {.retire = {1}}));
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(first.version, second.version));
+  EXPECT_THAT(swept.quarantined, IsEmpty());
+  ExpectStep(2, {BulkContent(3)});
+}
+
+TEST_F(StoreChangesTest, ABeginThatFailedIsNotInProgress) {
+  bool fail = false;
+  options_.on_point = [&](absl::string_view passed) {
+    if (fail && passed == point::kBegun) throw std::runtime_error("drill");
+  };
+  Reopen();
+  fail = true;
+  EXPECT_THAT(store_->Begin({.step = 1}),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("drill")));
+  fail = false;
+  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  EXPECT_EQ(save.version.attempt, 2U);  // the first one is in the log
+  const Version failed = {1, 1};
+  EXPECT_THAT(store_->Abandon(failed), StatusIs(absl::StatusCode::kNotFound,
+                                                HasSubstr(ToString(failed))));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(failed));
+  store_.reset();  // the hook goes with `fail`
 }
 
 TEST_F(StoreChangesTest, UsageOfAStepIsItsOwnAndItsParents) {

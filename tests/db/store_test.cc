@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <limits>
 
 #include "ckptdb/schema/limits.h"
@@ -191,6 +192,32 @@ TEST_F(StoreTest, AttemptsAreNeverUsedTwice) {
   Reopen();
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(1, SmallContent(1)));
   EXPECT_GT(second.version.attempt, first.version.attempt);
+  // Nor when nothing is left of it.
+  ASSERT_OK_AND_ASSIGN(const SaveHandle third, store_->Begin({.step = 3}));
+  ASSERT_OK(store_->Abandon(third.version));
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const SaveHandle fourth, store_->Begin({.step = 3}));
+  EXPECT_GT(fourth.version.attempt, third.version.attempt);
+}
+
+// What was acknowledged is in files that are named by the MANIFEST: a log that
+// is damaged, or gone, takes nothing of it back.
+TEST_F(StoreTest, TheLogHasNothingThatWasAcknowledged) {
+  for (const bool bulk : {false, true}) {
+    const int64_t step = bulk ? 2 : 1;
+    const RankContent content = bulk ? BulkContent(2) : SmallContent(1);
+    ASSERT_OK(Save(step, content));
+    store_.reset();
+    for (const auto& file :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      if (file.path().extension() == ".log") {
+        std::filesystem::resize_file(file.path(), 0);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(Reopen());
+    ExpectStep(step, {content});
+  }
 }
 
 TEST_F(StoreTest, BlobsOfAnySize) {
