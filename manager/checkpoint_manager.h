@@ -245,7 +245,9 @@ struct ManagerOptions {
   TableSharding sharding = {};
   IoStateResize io_state_resize = IoStateResize::kError;
 
-  // Since 1970, UTC. Default: the machine's clock.
+  // Since 1970, UTC, at least 0: what policies are told, and what records have.
+  // The owner's counts. Called by the training thread and by that of a save.
+  // Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
   std::function<void(const SaveReport& report)> on_saved = {};
   // A file to which the owner appends each report, of saves and of restores, a

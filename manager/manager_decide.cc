@@ -229,7 +229,7 @@ SaveDecision CheckpointManager::Impl::DecideStep(bool busy, bool preempted,
   context.metrics = metrics;
   context.history = [this] { return CommittedSteps(); };
   if (busy) {
-    context.last = StepInfo{round_->announced.step, context.now_micros,
+    context.last = StepInfo{round_->announced.step, round_->begun_at_micros,
                             round_->request.kind == SaveKind::kEphemeral,
                             round_->request.metrics};
   } else {
@@ -317,6 +317,7 @@ absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
 
 absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
                                             Announcement* announced) {
+  begun_at_micros_ = NowMicros();
   const SaveSpec spec = NextSpec(request);
   CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
   owed_.reset();
@@ -336,6 +337,7 @@ SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
   SaveSpec spec;
   spec.step = global_step_;
   spec.world_size = world_size();
+  spec.begun_at_micros = begun_at_micros_;
   spec.slice_bounds = internal::SliceBoundsOf(shardings_);
   // One that was deleted by hand is no parent: the save is whole.
   const auto none = [](const StepRecord&) {};

@@ -107,6 +107,7 @@ class CheckpointManager::Impl {
     bool tolerated = false;  // or it succeeded
     bool answers_preemption = false;
     Clock::time_point begin;
+    int64_t begun_at_micros = 0;  // by NowMicros, of the owner
     // Of the owner, when the round began.
     std::set<int64_t> abandoned;
     std::optional<int64_t> source;
@@ -167,7 +168,7 @@ class CheckpointManager::Impl {
                               PublishSpec* publish, internal::Outcome* outcome);
   absl::StatusOr<std::vector<StagedRank>> CollectParts(
       const std::vector<std::string>& parts) const;
-  std::vector<int64_t> StepsToRetire(const Round& round);
+  std::vector<int64_t> StepsToRetire(const Round& round, int64_t now_micros);
   std::string WhyKept(int64_t step) const;
 
   // The end of a save: manager_finish.cc.
@@ -260,7 +261,8 @@ class CheckpointManager::Impl {
   std::atomic<int64_t> global_step_ = 0;
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
-  Clock::time_point called_;  // Step or Save, last
+  Clock::time_point called_;      // Step or Save, last
+  int64_t begun_at_micros_ = 0;  // the last save, by NowMicros, of the owner
   // Since then, for the round before; none when there was none to wait for.
   std::optional<int64_t> waited_micros_;
   int64_t planning_micros_ = 0;    // since then, whether to save
