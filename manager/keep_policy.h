@@ -76,6 +76,10 @@ using KeepFunction = std::function<std::vector<bool>(
 KeepPolicyPtr KeepAll();
 // The `count` highest steps; at least 0.
 absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count);
+// The `count` highest of the steps that `policy` keeps; at least 0.
+absl::StatusOr<KeepPolicyPtr> LatestOf(KeepPolicyPtr policy, int64_t count);
+// These steps, each at least 0.
+absl::StatusOr<KeepPolicyPtr> KeepSteps(std::vector<int64_t> steps);
 // Multiples of `steps`, which is at least 1.
 absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
 // For each multiple of `steps`, which is at least 1, the step nearest to it; of

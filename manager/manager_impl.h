@@ -40,7 +40,9 @@ class CheckpointManager::Impl {
   ~Impl();
 
   absl::Status Open();
-  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics);
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics,
+                                     const UserMetadata& user_metadata);
+  absl::StatusOr<SaveDecision> ShouldSave(int64_t step, const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
   absl::Status StartTraining();
   absl::Status FinishTraining();
@@ -71,8 +73,9 @@ class CheckpointManager::Impl {
   absl::Status SavingOffError() const;
   Reader* reader() { return reader_.get(); }
   // manager_read_only.cc
-  absl::Status CheckAfterLast(int64_t step) const;
+  absl::Status Count(int64_t step);
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
+  SaveDecision ReadOnlyDecision() const;
   // FailedPrecondition: `what` is not for a manager that is read-only.
   absl::Status ReadOnlyError(absl::string_view what) const;
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
@@ -131,11 +134,15 @@ class CheckpointManager::Impl {
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
   void Announce(std::optional<SaveDecision> wanted, const SaveRequest& request,
                 internal::Announcement* announced);
-  SaveDecision DecideStep(bool busy, bool preempted, const Metrics& metrics);
+  SaveDecision DecideStep(int64_t step, bool busy, bool preempted,
+                          const Metrics& metrics);
+  absl::StatusOr<SaveDecision> Foresee(int64_t step, bool busy, bool preempted,
+                                       const Metrics& metrics);
   std::optional<StepInfo> Newest() const;
   std::vector<StepInfo> CommittedSteps() const;
   void NoteDecision(const internal::Announcement& announced);
-  absl::Status WhenBusy(SaveDecision* decision, bool* busy);
+  absl::StatusOr<SaveDecision> WhenBusy(int64_t step,
+                                        const SaveDecision& decision) const;
   absl::Status Begin(const SaveRequest& request,
                      internal::Announcement* announced);
   SaveSpec NextSpec(const SaveRequest& request) const;
@@ -148,6 +155,8 @@ class CheckpointManager::Impl {
                               const SaveRequest& request,
                               internal::Announcement* announced);
   absl::Status PromoteWhenPreempted(internal::Announcement* announced);
+  std::optional<SaveDecision> PromotionInstead(
+      bool preempted, const SaveDecision& decision) const;
 
   // Saving: manager_save.cc.
   absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
@@ -259,9 +268,12 @@ class CheckpointManager::Impl {
   mutable absl::Status callback_error_;  // the same, of what a callback threw
 
   std::atomic<int64_t> global_step_ = 0;
+  // No step was counted, saved or restored: the first one may be step 0.
+  bool before_first_step_ = true;
+  bool trained_ = false;  // a step was counted
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
-  Clock::time_point called_;      // Step or Save, last
+  Clock::time_point called_;     // Step or Save, last
   int64_t begun_at_micros_ = 0;  // the last save, by NowMicros, of the owner
   // Since then, for the round before; none when there was none to wait for.
   std::optional<int64_t> waited_micros_;

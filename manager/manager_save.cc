@@ -40,6 +40,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
                       announced.preempted};
   if (announced.decision.kind == SaveKind::kNone) return outcome;
 
+  before_first_step_ = false;
   round_ = std::make_unique<Round>();
   Round* const round = round_.get();
   round->request = request;
