@@ -178,6 +178,10 @@ struct SaveSpec {
   // tables are saved whole. Default: unset.
   std::optional<Version> parent = std::nullopt;
   AbandonedBranch abandoned = AbandonedBranch::kRefuse;
+
+  // When the save began, since 1970, UTC, at least 0: the record's save_micros
+  // count from then. Default: the clock of the store, at Begin.
+  std::optional<int64_t> begun_at_micros = std::nullopt;
 };
 
 // What is known when all ranks have staged.
@@ -193,6 +197,10 @@ struct PublishSpec {
   // so. Unknown ones are NotFound, pinned ones FailedPrecondition, and then
   // nothing is published.
   std::vector<int64_t> retire = {};
+
+  // What the record has as its committed_at_micros, since 1970, UTC, at least
+  // 0. Default: the clock of the store, at Publish.
+  std::optional<int64_t> committed_at_micros = std::nullopt;
 };
 
 struct ReadOptions {

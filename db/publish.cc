@@ -79,7 +79,8 @@ absl::StatusOr<SaveHandle> Store::Impl::Begin(const SaveSpec& spec, bool sync) {
 
 absl::StatusOr<AttemptRecord> Store::Impl::StartProgress(const SaveSpec& spec) {
   AttemptRecord attempt;
-  attempt.begun_at_micros = environment_->NowMicros();
+  attempt.begun_at_micros =
+      spec.begun_at_micros.value_or(environment_->NowMicros());
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
   absl::StatusOr<StepRecord> parent = internal::FindParent(catalog_, spec);
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(parent.status(), path_));

@@ -1,5 +1,6 @@
 // The checks of a save: what Begin is asked for, and what Publish is given.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -63,11 +64,17 @@ absl::Status CheckBounds(const SaveSpec& spec) {
                           spec.world_size, " ranges"));
 }
 
+absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {
+  if (micros.value_or(0) >= 0) return absl::OkStatus();
+  return Bad(absl::StrCat(what, " ", *micros, " is below 0"));
+}
+
 }  // namespace
 
 absl::Status Store::Impl::CheckSpec(const SaveSpec& spec) const {
   if (spec.step < 0)
     return Bad(absl::StrCat("step ", spec.step, " is below 0"));
+  CKPTDB_RETURN_IF_ERROR(CheckTime("begun_at_micros", spec.begun_at_micros));
   if (spec.world_size == 0 || spec.world_size > kMaxWorldSize) {
     return Bad(absl::StrCat("world size ", spec.world_size, " is not in 1 to ",
                             kMaxWorldSize));
@@ -220,7 +227,8 @@ void Store::Impl::FillStep(const Version& version, const Progress& progress,
   }
   step.world_size = progress.spec.world_size;
   step.slice_bounds = progress.spec.slice_bounds;
-  step.committed_at_micros = environment_->NowMicros();
+  step.committed_at_micros =
+      spec.committed_at_micros.value_or(environment_->NowMicros());
   step.save_micros = step.committed_at_micros - progress.begun_at_micros;
   step.ephemeral = spec.ephemeral;
   step.metrics = spec.metrics;
@@ -252,6 +260,8 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
     absl::Span<const StagedRank> ranks, const PublishSpec& spec) {
   CKPTDB_RETURN_IF_ERROR(CheckFree(progress.spec));
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(spec.metrics));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckTime("committed_at_micros", spec.committed_at_micros));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUserMetadata(spec.user_metadata));
   const uint32_t world_size = progress.spec.world_size;
   Commit commit;

@@ -285,15 +285,21 @@ absl::Status CheckpointManager::FinishTraining() {
                       [&] { return impl_->FinishTraining(); });
 }
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
-absl::StatusOr<StepOutcome> CheckpointManager::Step(const Metrics& metrics) {
-  return StepTo(impl_->global_step() + 1, metrics);
+absl::StatusOr<StepOutcome> CheckpointManager::Step(
+    const Metrics& metrics, const UserMetadata& user_metadata) {
+  return StepTo(impl_->global_step() + 1, metrics, user_metadata);
 }
-absl::StatusOr<StepOutcome> CheckpointManager::StepTo(int64_t step,
-                                                      const Metrics& metrics) {
+absl::StatusOr<StepOutcome> CheckpointManager::StepTo(
+    int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   return EnterManager(impl_.get(), "Step", [&] {
     return impl_->read_only() ? impl_->CountStep(step)
-                              : impl_->StepTo(step, metrics);
+                              : impl_->StepTo(step, metrics, user_metadata);
   });
+}
+absl::StatusOr<SaveDecision> CheckpointManager::ShouldSave(
+    int64_t step, const Metrics& metrics) {
+  return EnterManager(impl_.get(), "ShouldSave",
+                      [&] { return impl_->ShouldSave(step, metrics); });
 }
 absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {

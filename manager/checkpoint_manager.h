@@ -258,7 +258,9 @@ struct ManagerOptions {
   // would go on from them, and restores with any number of ranks.
   std::optional<IoStateResize> io_state_resize = std::nullopt;
 
-  // Since 1970, UTC. Default: the machine's clock.
+  // Since 1970, UTC, at least 0: what policies are told, and what records have.
+  // The owner's counts. Called by the training thread and by that of a save.
+  // Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
   std::function<void(const SaveReport& report)> on_saved = {};
   // A file to which the owner appends each report, of saves and of restores, a
@@ -354,18 +356,31 @@ class CheckpointManager {
   // found no time for a save: see ManagerOptions::preemption_grace.
   absl::Status FinishTraining();
 
-  // Steps trained: 0, or the step restored, and one more for each Step.
-  // Thread-safe.
+  // The step that was trained last: 0, or the step restored, and one more for
+  // each Step. Thread-safe.
   int64_t global_step() const;
 
   // A step was trained: decides whether it is saved, and begins the save. An
   // error is of an earlier save, which is raised once, or of this one's begin.
   // The metrics of the owner are those of the step; those of other ranks do not
-  // count, which is warned of once.
-  absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {});
+  // count, which is warned of once. `user_metadata` is kept in that step, on
+  // top of that of the options; the owner's counts.
+  absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {},
+                                   const UserMetadata& user_metadata = {});
   // The same for a trainer that counts by itself: `step` was trained last.
-  // InvalidArgument unless it is after global_step().
-  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {});
+  // InvalidArgument unless it is after global_step(). A trainer whose first
+  // step is 0 says so once, before all others: after a restore or a save of
+  // step 0 that is InvalidArgument, too.
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {},
+                                     const UserMetadata& user_metadata = {});
+  // Whether StepTo would save that step if it was called now, and why. Nothing
+  // is counted or saved, Explain does not hear of it, and no error of an
+  // earlier save is told. All ranks call it, and get the same answer. A policy
+  // that goes by the time may answer otherwise a moment later.
+  // FailedPrecondition when BusyPolicy::kFail would fail the step,
+  // InvalidArgument for one below 0.
+  absl::StatusOr<SaveDecision> ShouldSave(int64_t step,
+                                          const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says.
   // AlreadyExists when it is there; FailedPrecondition with
   // ManagerOptions::saving off, as what was asked for is not done.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -206,6 +207,26 @@ KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   return answer;
 }
 
+// Of the steps that a policy has kept, those before the latest go, too.
+KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
+  KeepAnswer latest;
+  latest.keep.assign(all.keep.size(), false);
+  latest.warning = all.warning;
+  int64_t left = count;
+  for (size_t at = all.keep.size(); at-- > 0 && left > 0;) {
+    if (!all.keep[at]) continue;
+    latest.keep[at] = true;
+    --left;
+  }
+  latest.why = [all = std::move(all), keep = latest.keep,
+                count](size_t at) -> std::string {
+    if (!all.keep[at]) return all.why(at);
+    return absl::StrCat(keep[at] ? "one" : "none", " of the latest ", count,
+                        " of these: ", all.why(at));
+  };
+  return latest;
+}
+
 // Of a step, kept when one policy says `decisive`, or else when none does.
 KeepPolicyPtr ComposeKeep(std::vector<KeepPolicyPtr> policies, bool decisive) {
   return MakeKeep([policies = std::move(policies), decisive](
@@ -264,6 +285,29 @@ absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count) {
     };
     return answer;
   });
+}
+
+absl::StatusOr<KeepPolicyPtr> LatestOf(KeepPolicyPtr policy, int64_t count) {
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("LatestOf", "count", count, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckParts("LatestOf", std::vector<KeepPolicyPtr>{policy}));
+  return MakeKeep(
+      [policy = std::move(policy), count](Steps steps, int64_t now_micros) {
+        return KeepLatestOf(policy->Ask(steps, now_micros), count);
+      });
+}
+
+absl::StatusOr<KeepPolicyPtr> KeepSteps(std::vector<int64_t> steps) {
+  for (const int64_t step : steps) {
+    CKPTDB_RETURN_IF_ERROR(CheckAtLeast("KeepSteps", "step", step, 0));
+  }
+  return MakeOfEach(
+      [all = std::set<int64_t>(steps.begin(), steps.end())](
+          const StepInfo& step, int64_t) { return all.contains(step.step); },
+      [](const StepInfo&, int64_t, bool yes) {
+        return absl::StrCat(yes ? "one" : "none",
+                            " of the steps that were asked for");
+      });
 }
 
 absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps) {

@@ -79,6 +79,10 @@ using KeepFunction = std::function<std::vector<bool>(
 KeepPolicyPtr KeepAll();
 // The `count` highest steps; at least 0.
 absl::StatusOr<KeepPolicyPtr> LatestN(int64_t count);
+// The `count` highest of the steps that `policy` keeps; at least 0.
+absl::StatusOr<KeepPolicyPtr> LatestOf(KeepPolicyPtr policy, int64_t count);
+// These steps, each at least 0.
+absl::StatusOr<KeepPolicyPtr> KeepSteps(std::vector<int64_t> steps);
 // Multiples of `steps`, which is at least 1.
 absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
 // For each multiple of `steps`, which is at least 1, the step nearest to it; of
@@ -86,9 +90,9 @@ absl::StatusOr<KeepPolicyPtr> EveryNSteps(int64_t steps);
 // `steps` steps. The first step and the last always do: nothing is nearer to
 // what is before and after them.
 absl::StatusOr<KeepPolicyPtr> NearestToEveryNSteps(int64_t steps);
-// The first step, and then each that was committed `seconds` or more after the
-// last one that is kept so. A clock that went back counts as passed. `seconds`
-// is above 0.
+// The first step, and then each whose save began `seconds` or more after that
+// of the last one that is kept so. A clock that went back counts as passed.
+// `seconds` is above 0.
 absl::StatusOr<KeepPolicyPtr> KeepEveryNSeconds(double seconds);
 // Warns when a step other than the last has no such metric.
 absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options);
@@ -96,8 +100,8 @@ absl::StatusOr<KeepPolicyPtr> BestN(BestOptions options);
 // a quarantined one is none. NotFound when no step has the metric.
 absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
                                     const BestOptions& options);
-// Steps not older than `seconds`, which is at least 0; one from the future is
-// not older.
+// Steps whose save began no longer than `seconds` ago, at least 0; one from the
+// future is not older.
 absl::StatusOr<KeepPolicyPtr> TimeToLive(double seconds);
 // Steps to which the predicate says yes; `name` stands in the reasons.
 absl::StatusOr<KeepPolicyPtr> KeepIf(std::string name, KeepPredicate predicate);

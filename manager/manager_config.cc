@@ -47,8 +47,8 @@ struct PolicyKind {
   Compose any = nullptr;
   Compose all = nullptr;
   Made (*negated)(Policy) = nullptr;
-  // Of one key; null when it is none of a policy's.
-  std::function<Made(ObjectReader* reader)> leaf;
+  // Of one key; `depth` is that of the policies in it.
+  std::function<Made(ObjectReader* reader, int depth)> leaf;
 };
 
 template <typename Policy>
@@ -111,22 +111,28 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
         ReadPolicy(kind, reader.PlaceOf("not"), *found, depth + 1));
     return kind.negated(std::move(negated));
   }
-  absl::StatusOr<Policy> leaf = kind.leaf(&reader);
+  absl::StatusOr<Policy> leaf = kind.leaf(&reader, depth + 1);
   // What is wrong with the value, before what a policy of none would be.
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
   return AtPlace(place, json, std::move(leaf));
 }
 
-absl::StatusOr<SavePolicyPtr> ReadSaveLeaf(ObjectReader* reader) {
+absl::StatusOr<SavePolicyPtr> ReadSaveLeaf(ObjectReader* reader,
+                                           int /*depth*/) {
   int64_t every_steps = 0;
+  int64_t at_or_after_every_steps = 0;
   std::vector<int64_t> steps;
   double every_seconds = 0;
   double continuous = 0;
   reader->Read("every_steps", &every_steps);
+  reader->Read("at_or_after_every_steps", &at_or_after_every_steps);
   reader->Read("steps", &steps);
   reader->Read("every_seconds", &every_seconds);
   reader->Read("continuous", &continuous);
   if (reader->Find("every_steps")) return FixedInterval(every_steps);
+  if (reader->Find("at_or_after_every_steps")) {
+    return AtOrAfterEveryNSteps(at_or_after_every_steps);
+  }
   if (reader->Find("steps")) return SpecificSteps(std::move(steps));
   if (reader->Find("every_seconds")) return EveryNSeconds(every_seconds);
   return Continuous(continuous);
@@ -153,13 +159,34 @@ absl::StatusOr<BestOptions> ReadBest(const std::string& place,
   return best;
 }
 
-absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader) {
+PolicyKind<KeepPolicyPtr> KeepPolicies();
+
+absl::StatusOr<KeepPolicyPtr> ReadLatestOf(const std::string& place,
+                                           const Json& json, int depth) {
+  int64_t count = 0;
+  ObjectReader reader(place, json);
+  reader.Read("count", &count);
+  const Json* const policy = reader.Find("policy");
+  CKPTDB_RETURN_IF_ERROR(reader.Finish());
+  if (policy == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": \"policy\" is missing"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      KeepPolicyPtr kept,
+      ReadPolicy(KeepPolicies(), reader.PlaceOf("policy"), *policy, depth));
+  return LatestOf(std::move(kept), count);
+}
+
+absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader, int depth) {
   int64_t latest = 0;
+  std::vector<int64_t> steps;
   int64_t every_steps = 0;
   int64_t nearest_to_every_steps = 0;
   double every_seconds = 0;
   double time_to_live = 0;
   reader->Read("latest", &latest);
+  reader->Read("steps", &steps);
   reader->Read("every_steps", &every_steps);
   reader->Read("nearest_to_every_steps", &nearest_to_every_steps);
   reader->Read("every_seconds", &every_seconds);
@@ -169,7 +196,11 @@ absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader) {
                             ReadBest(reader->PlaceOf("best"), *found));
     return BestN(std::move(best));
   }
+  if (const Json* found = reader->Find("latest_of")) {
+    return ReadLatestOf(reader->PlaceOf("latest_of"), *found, depth);
+  }
   if (reader->Find("latest")) return LatestN(latest);
+  if (reader->Find("steps")) return KeepSteps(std::move(steps));
   if (reader->Find("every_steps")) return EveryNSteps(every_steps);
   if (reader->Find("nearest_to_every_steps")) {
     return NearestToEveryNSteps(nearest_to_every_steps);

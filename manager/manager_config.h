@@ -21,10 +21,11 @@
 //   background_fold
 //
 // permanent, ephemeral: "initial", "preemption", {"every_steps": N},
-// {"steps": [N, ...]}, {"every_seconds": S}, {"continuous": S}, or of these
-// {"any": [...]}, {"all": [...]}, {"not": ...}.
+// {"at_or_after_every_steps": N}, {"steps": [N, ...]}, {"every_seconds": S},
+// {"continuous": S}, or of these {"any": [...]}, {"all": [...]}, {"not": ...}.
 //
-// keep: "all", {"latest": N}, {"every_steps": N},
+// keep: "all", {"latest": N}, {"latest_of": {"count": N, "policy": ...}},
+// {"steps": [N, ...]}, {"every_steps": N},
 // {"nearest_to_every_steps": N}, {"every_seconds": S}, {"best": {"metric":
 // NAME, "count": N, "better": "max" or "min", "keep_without_metric": true or
 // false}},

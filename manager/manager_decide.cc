@@ -19,21 +19,69 @@ constexpr char kSavingOff[] = "ManagerOptions::saving is off";
 
 using internal::Announcement;
 
-absl::Status CheckpointManager::Impl::CheckAfterLast(int64_t step) const {
-  if (step > global_step_) return absl::OkStatus();
+// Takes note of a step that was trained.
+absl::Status CheckpointManager::Impl::Count(int64_t step) {
+  if (step > global_step_ || (step == 0 && before_first_step_)) {
+    global_step_ = step;
+    before_first_step_ = false;
+    trained_ = true;
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "step ", step, " is not after step ", global_step(), ", the last one"));
 }
 
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
-    int64_t step, const Metrics& metrics) {
-  CKPTDB_RETURN_IF_ERROR(CheckAfterLast(step));
-  global_step_ = step;
+    int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
+  CKPTDB_RETURN_IF_ERROR(Count(step));
   SaveRequest request;
   request.metrics = metrics;
+  request.user_metadata = user_metadata;
   CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome, Share(std::nullopt, request));
   step_preempted_ = outcome.preempted;
   return outcome;
+}
+
+// All ranks take note of the end of the save before, as with a step.
+absl::StatusOr<SaveDecision> CheckpointManager::Impl::ShouldSave(
+    int64_t step, const Metrics& metrics) {
+  if (step < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ShouldSave: step ", step, " is below 0"));
+  }
+  if (read_only()) return ReadOnlyDecision();
+  Announcement own;
+  own.error = GatherNotices(/*of_a_step=*/true, &own.preempted);
+  if (own.error.ok() && is_owner()) {
+    const bool busy = IsSavingInProgress();
+    own.settle = !busy;
+    if (own.settle) Settle();
+    absl::StatusOr<SaveDecision> decision = internal::CallGuarded(
+        "deciding on a save",
+        [&] { return Foresee(step, busy, own.preempted, metrics); });
+    own.error = decision.status();
+    if (decision.ok()) own.decision = *std::move(decision);
+  }
+  if (world_size() > 1) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        ranks_->Broadcast(absl::StrCat("whether step ", step, " is saved"),
+                          Encode(own),
+                          AfterGather(*ranks_, options_.deadline)));
+    CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
+    if (own.settle) Settle();
+  }
+  CKPTDB_RETURN_IF_ERROR(own.error);
+  return own.decision;
+}
+
+// What StepTo would come to, on the owner.
+absl::StatusOr<SaveDecision> CheckpointManager::Impl::Foresee(
+    int64_t step, bool busy, bool preempted, const Metrics& metrics) {
+  SaveDecision decision = DecideStep(step, busy, preempted, metrics);
+  if (decision.kind == SaveKind::kNone) return decision;
+  if (busy) return WhenBusy(step, decision);
+  return PromotionInstead(preempted, decision).value_or(decision);
 }
 
 absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
@@ -85,7 +133,8 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!saving()) return absl::OkStatus();
   absl::Status status = SettleAndTell();
-  if (global_step_ == 0 || IsSaved(global_step_)) return status;
+  const bool trained = trained_ || global_step_ > 0;
+  if (!trained || IsSaved(global_step_)) return status;
   if (promoted_at_ == global_step()) return status;  // no time for a save
   SaveRequest request;
   request.why = "the training ends with it";
@@ -197,13 +246,19 @@ absl::Status CheckpointManager::Impl::DecideAndBegin(
   // A decision knows of the save that has ended.
   if (!busy) Settle();
   const Clock::time_point begin = Clock::now();
-  announced->decision =
-      wanted.has_value()
-          ? *wanted
-          : DecideStep(busy, announced->preempted, request.metrics);
+  announced->decision = wanted.has_value()
+                            ? *wanted
+                            : DecideStep(global_step_, busy,
+                                         announced->preempted, request.metrics);
   planning_micros_ = MicrosSince(begin);
   if (busy && announced->decision.kind != SaveKind::kNone) {
-    CKPTDB_RETURN_IF_ERROR(WhenBusy(&announced->decision, &busy));
+    CKPTDB_ASSIGN_OR_RETURN(SaveDecision now,
+                            WhenBusy(global_step(), announced->decision));
+    busy = now.kind == SaveKind::kNone;
+    if (busy && options_.busy == BusyPolicy::kCoalesce) {
+      owed_ = {global_step(), {announced->decision.kind, now.why}};
+    }
+    announced->decision = std::move(now);
   }
   // What a save that is not settled has met is told when it is, on all ranks.
   announced->settle = !busy;
@@ -228,18 +283,19 @@ void CheckpointManager::Impl::NoteDecision(const Announcement& announced) {
   }
 }
 
-SaveDecision CheckpointManager::Impl::DecideStep(bool busy, bool preempted,
+SaveDecision CheckpointManager::Impl::DecideStep(int64_t step, bool busy,
+                                                 bool preempted,
                                                  const Metrics& metrics) {
   if (!saving()) return {SaveKind::kNone, kSavingOff};
   SaveContext context;
-  context.step = global_step_;
+  context.step = step;
   context.now_micros = NowMicros();
   context.saving = busy;
   context.preempted = preempted;
   context.metrics = metrics;
   context.history = [this] { return CommittedSteps(); };
   if (busy) {
-    context.last = StepInfo{round_->announced.step, context.now_micros,
+    context.last = StepInfo{round_->announced.step, round_->begun_at_micros,
                             round_->request.kind == SaveKind::kEphemeral,
                             round_->request.metrics};
   } else {
@@ -247,7 +303,7 @@ SaveDecision CheckpointManager::Impl::DecideStep(bool busy, bool preempted,
   }
   SaveDecision decision = Decide(options_.schedule, context);
   if (decision.kind == SaveKind::kNone && !busy && owed_.has_value() &&
-      global_step_ >= owed_->from_step) {
+      step >= owed_->from_step) {
     decision = owed_->decision;
   }
   return decision;
@@ -278,55 +334,59 @@ std::vector<StepInfo> CheckpointManager::Impl::CommittedSteps() const {
 }
 
 // A step that is there is better than one that will not be in time.
-absl::Status CheckpointManager::Impl::PromoteWhenPreempted(
-    Announcement* announced) {
-  SaveDecision* const decision = &announced->decision;
-  if (!announced->preempted || decision->kind == SaveKind::kNone || !parent_ ||
+std::optional<SaveDecision> CheckpointManager::Impl::PromotionInstead(
+    bool preempted, const SaveDecision& decision) const {
+  if (!preempted || decision.kind == SaveKind::kNone || !parent_ ||
       absl::Microseconds(last_save_micros_) <= options_.preemption_grace) {
-    return absl::OkStatus();
+    return std::nullopt;
   }
   const absl::StatusOr<StepRecord> newest = store_->FindStep(parent_->step);
-  if (!newest.ok() || !newest->ephemeral) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(parent_->step, false));
-  announced->promoted = true;
-  *decision = {
+  if (!newest.ok() || !newest->ephemeral) return std::nullopt;
+  return SaveDecision{
       SaveKind::kNone,
       absl::StrCat("preempted; step ", parent_->step,
                    " is permanent now instead, as the save before took ",
                    absl::FormatDuration(absl::Microseconds(last_save_micros_)),
                    ", and ", absl::FormatDuration(options_.preemption_grace),
                    " are left")};
+}
+
+absl::Status CheckpointManager::Impl::PromoteWhenPreempted(
+    Announcement* announced) {
+  std::optional<SaveDecision> instead =
+      PromotionInstead(announced->preempted, announced->decision);
+  if (!instead.has_value()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(parent_->step, false));
+  announced->promoted = true;
+  announced->decision = *std::move(instead);
   return absl::OkStatus();
 }
 
 // What becomes of a decision to save while a save is in progress.
-absl::Status CheckpointManager::Impl::WhenBusy(SaveDecision* decision,
-                                               bool* busy) {
+absl::StatusOr<SaveDecision> CheckpointManager::Impl::WhenBusy(
+    int64_t step, const SaveDecision& decision) const {
   const std::string why =
       absl::StrCat("step ", round_->announced.step, " is being saved");
   switch (options_.busy) {
     case BusyPolicy::kWait:
-      *busy = false;
-      return absl::OkStatus();
+      return decision;
     case BusyPolicy::kSkip:
-      *decision = {SaveKind::kNone, absl::StrCat(decision->why, ", but ", why)};
-      return absl::OkStatus();
+      return SaveDecision{SaveKind::kNone,
+                          absl::StrCat(decision.why, ", but ", why)};
     case BusyPolicy::kCoalesce:
-      owed_ = {global_step(),
-               {decision->kind,
-                absl::StrCat("step ", global_step(), " was not saved, as ", why,
-                             ", although ", decision->why)}};
-      *decision = {SaveKind::kNone, owed_->decision.why};
-      return absl::OkStatus();
+      return SaveDecision{SaveKind::kNone,
+                          absl::StrCat("step ", step, " was not saved, as ",
+                                       why, ", although ", decision.why)};
     case BusyPolicy::kFail:
       return absl::FailedPreconditionError(
-          absl::StrCat("step ", global_step(), " cannot be saved: ", why));
+          absl::StrCat("step ", step, " cannot be saved: ", why));
   }
   return absl::InternalError("no such busy policy");
 }
 
 absl::Status CheckpointManager::Impl::Begin(const SaveRequest& request,
                                             Announcement* announced) {
+  begun_at_micros_ = NowMicros();
   const SaveSpec spec = NextSpec(request);
   CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
   owed_.reset();
@@ -346,6 +406,7 @@ SaveSpec CheckpointManager::Impl::NextSpec(const SaveRequest& request) const {
   SaveSpec spec;
   spec.step = global_step_;
   spec.world_size = world_size();
+  spec.begun_at_micros = begun_at_micros_;
   spec.slice_bounds = internal::SliceBoundsOf(shardings_);
   // One that was deleted by hand is no parent: the save is whole.
   const auto none = [](const StepRecord&) {};

@@ -41,7 +41,9 @@ class CheckpointManager::Impl {
   ~Impl();
 
   absl::Status Open();
-  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics);
+  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics,
+                                     const UserMetadata& user_metadata);
+  absl::StatusOr<SaveDecision> ShouldSave(int64_t step, const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
   absl::Status StartTraining();
   absl::Status FinishTraining();
@@ -72,8 +74,9 @@ class CheckpointManager::Impl {
   absl::Status SavingOffError() const;
   Reader* reader() { return reader_.get(); }
   // manager_read_only.cc
-  absl::Status CheckAfterLast(int64_t step) const;
+  absl::Status Count(int64_t step);
   absl::StatusOr<StepOutcome> CountStep(int64_t step);
+  SaveDecision ReadOnlyDecision() const;
   // FailedPrecondition: `what` is not for a manager that is read-only.
   absl::Status ReadOnlyError(absl::string_view what) const;
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
@@ -108,6 +111,7 @@ class CheckpointManager::Impl {
     bool tolerated = false;  // or it succeeded
     bool answers_preemption = false;
     Clock::time_point begin;
+    int64_t begun_at_micros = 0;  // by NowMicros, of the owner
     // Of the owner, when the round began.
     std::set<int64_t> abandoned;
     std::optional<int64_t> source;
@@ -134,11 +138,15 @@ class CheckpointManager::Impl {
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
   void Announce(std::optional<SaveDecision> wanted, const SaveRequest& request,
                 internal::Announcement* announced);
-  SaveDecision DecideStep(bool busy, bool preempted, const Metrics& metrics);
+  SaveDecision DecideStep(int64_t step, bool busy, bool preempted,
+                          const Metrics& metrics);
+  absl::StatusOr<SaveDecision> Foresee(int64_t step, bool busy, bool preempted,
+                                       const Metrics& metrics);
   std::optional<StepInfo> Newest() const;
   std::vector<StepInfo> CommittedSteps() const;
   void NoteDecision(const internal::Announcement& announced);
-  absl::Status WhenBusy(SaveDecision* decision, bool* busy);
+  absl::StatusOr<SaveDecision> WhenBusy(int64_t step,
+                                        const SaveDecision& decision) const;
   absl::Status Begin(const SaveRequest& request,
                      internal::Announcement* announced);
   SaveSpec NextSpec(const SaveRequest& request) const;
@@ -151,6 +159,8 @@ class CheckpointManager::Impl {
                               const SaveRequest& request,
                               internal::Announcement* announced);
   absl::Status PromoteWhenPreempted(internal::Announcement* announced);
+  std::optional<SaveDecision> PromotionInstead(
+      bool preempted, const SaveDecision& decision) const;
 
   // Saving: manager_save.cc.
   absl::StatusOr<StepOutcome> Follow(internal::Announcement announced,
@@ -176,7 +186,7 @@ class CheckpointManager::Impl {
                               PublishSpec* publish, internal::Outcome* outcome);
   static absl::StatusOr<std::vector<StagedRank>> CollectParts(
       const std::vector<std::string>& parts, Round* round);
-  std::vector<int64_t> StepsToRetire(const Round& round);
+  std::vector<int64_t> StepsToRetire(const Round& round, int64_t now_micros);
   std::string WhyKept(int64_t step) const;
 
   // The end of a save: manager_finish.cc.
@@ -278,9 +288,13 @@ class CheckpointManager::Impl {
   bool told_of_statistics_ = false;
 
   std::atomic<int64_t> global_step_ = 0;
+  // No step was counted, saved or restored: the first one may be step 0.
+  bool before_first_step_ = true;
+  bool trained_ = false;  // a step was counted
   std::unique_ptr<Round> round_;
   int64_t last_save_micros_ = 0;
-  Clock::time_point called_;  // Step or Save, last
+  Clock::time_point called_;     // Step or Save, last
+  int64_t begun_at_micros_ = 0;  // the last save, by NowMicros, of the owner
   // Since then, for the round before; none when there was none to wait for.
   std::optional<int64_t> waited_micros_;
   int64_t planning_micros_ = 0;    // since then, whether to save

@@ -26,14 +26,14 @@ absl::Status CheckpointManager::Impl::ReadOnlyError(
       what, ": the manager of store \"", options_.path, "\" is read-only"));
 }
 
+SaveDecision CheckpointManager::Impl::ReadOnlyDecision() const {
+  return {SaveKind::kNone, "not saved: the manager is read-only"};
+}
+
 absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
-  CKPTDB_RETURN_IF_ERROR(CheckAfterLast(step));
-  global_step_ = step;
+  CKPTDB_RETURN_IF_ERROR(Count(step));
   base_due_ = "the model was trained";
-  return StepOutcome{step,
-                     {SaveKind::kNone, "not saved: the manager is read-only"},
-                     std::nullopt,
-                     preempted()};
+  return StepOutcome{step, ReadOnlyDecision(), std::nullopt, preempted()};
 }
 
 // By attempts, which only grow: training may have gone back to an older step.

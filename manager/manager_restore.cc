@@ -291,6 +291,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   report.bytes = report.loaded.bytes();
   report.rows = report.loaded.rows();
   restored_ = true;
+  before_first_step_ = false;
   if (IsOwn(request.path)) {
     CKPTDB_RETURN_IF_ERROR(GoOnFrom(step));
     // Rows that were there besides are not in the step.

@@ -40,6 +40,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
                       announced.preempted};
   if (announced.decision.kind == SaveKind::kNone) return outcome;
 
+  before_first_step_ = false;
   round_ = std::make_unique<Round>();
   Round* const round = round_.get();
   round->request = request;
@@ -48,6 +49,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
   round->pending = NewPending(round->announced.step);
   round->begin =
       called_ + std::chrono::microseconds(waited_micros_.value_or(0));
+  round->begun_at_micros = begun_at_micros_;
   round->abandoned = abandoned_steps_;
   round->source = source_;
   round->answers_preemption = std::exchange(preemption_open_, false);
@@ -340,8 +342,10 @@ absl::Status CheckpointManager::Impl::PlanAndPublish(
   publish->retire.clear();
   const Clock::time_point begin = Clock::now();
   absl::StatusOr<std::vector<int64_t>> retired =
-      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros",
-                  [&] { return StepsToRetire(round); });
+      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
+        publish->committed_at_micros = NowMicros();
+        return StepsToRetire(round, *publish->committed_at_micros);
+      });
   round.report.planning_micros += MicrosSince(begin);
   CKPTDB_RETURN_IF_ERROR(retired.status());
   publish->retire = *std::move(retired);
@@ -373,9 +377,10 @@ absl::StatusOr<std::vector<StagedRank>> CheckpointManager::Impl::CollectParts(
 }
 
 std::vector<int64_t> CheckpointManager::Impl::StepsToRetire(
-    const Round& round) {
+    const Round& round, int64_t now_micros) {
   internal::Retirement::Commit commit;
-  commit.saved = {round.announced.step, NowMicros(),
+  commit.now_micros = now_micros;
+  commit.saved = {round.announced.step, round.begun_at_micros,
                   round.request.kind == SaveKind::kEphemeral,
                   round.request.metrics};
   if (options_.abandoned == AbandonedBranch::kRemove) {

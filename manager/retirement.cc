@@ -13,7 +13,7 @@ std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
   assumed_ = commit.abandoned;
   assumed_.insert(commit.saved.step);
   state_.newest = commit.saved.step;
-  state_.now_micros = commit.saved.time_micros;
+  state_.now_micros = commit.now_micros;
   state_.held.clear();
   for (const int64_t step : pinned_) state_.held[step] = "pinned";
   if (commit.source.has_value()) {

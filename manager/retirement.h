@@ -22,6 +22,7 @@ class Retirement {
 
   struct Commit {
     StepInfo saved;
+    int64_t now_micros = 0;
     // Steps that leave by themselves.
     std::set<int64_t> abandoned;
     // That the training began from.

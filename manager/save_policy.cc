@@ -64,6 +64,21 @@ absl::StatusOr<SavePolicyPtr> FixedInterval(int64_t steps) {
   });
 }
 
+absl::StatusOr<SavePolicyPtr> AtOrAfterEveryNSteps(int64_t steps) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast("AtOrAfterEveryNSteps", "interval", steps, 1));
+  return MakeSave([steps](const SaveContext& context) -> Verdict {
+    const int64_t last = context.last.has_value() ? context.last->step : 0;
+    const int64_t multiple = context.step / steps * steps;
+    const bool yes =
+        multiple > last || (context.step == 0 && !context.last.has_value());
+    return {yes,
+            yes ? absl::StrCat("step ", context.step,
+                               " is the first at or after ", multiple)
+                : absl::StrCat("no multiple of ", steps, " since step ", last)};
+  });
+}
+
 absl::StatusOr<SavePolicyPtr> SpecificSteps(std::vector<int64_t> steps) {
   for (const int64_t step : steps) {
     CKPTDB_RETURN_IF_ERROR(CheckAtLeast("SpecificSteps", "step", step, 0));

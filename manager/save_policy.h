@@ -53,13 +53,17 @@ using SaveFunction = std::function<bool(const SaveContext& context)>;
 
 // Multiples of `steps`, which is at least 1.
 absl::StatusOr<SavePolicyPtr> FixedInterval(int64_t steps);
+// When a multiple of `steps`, which is at least 1, was reached since the newest
+// step: for a trainer that counts several steps at a time and hits no multiple.
+// Before any step is saved, step 0 and those from `steps` on.
+absl::StatusOr<SavePolicyPtr> AtOrAfterEveryNSteps(int64_t steps);
 // These steps, each at least 0.
 absl::StatusOr<SavePolicyPtr> SpecificSteps(std::vector<int64_t> steps);
-// When `seconds` have passed since the newest step, and when there is none.
-// A clock that went back counts as passed. `seconds` is above 0.
+// When `seconds` have passed since the save of the newest step began, and when
+// there is none. A clock that went back counts as passed. `seconds` is above 0.
 absl::StatusOr<SavePolicyPtr> EveryNSeconds(double seconds);
-// As soon as the save before is done, but not sooner than `seconds` after the
-// newest step; at least 0.
+// As soon as the save before is done, but not sooner than `seconds` after it
+// began; at least 0.
 absl::StatusOr<SavePolicyPtr> Continuous(double seconds);
 // When there is no step yet.
 SavePolicyPtr InitialSave();

@@ -176,6 +176,35 @@ TEST_F(StoreTest, RecordSaysWhatWasSaved) {
   EXPECT_EQ(again, found);
 }
 
+TEST_F(StoreTest, RecordsTheTimesThatItIsGiven) {
+  SaveSpec spec;
+  spec.step = 3;
+  spec.begun_at_micros = 5'000'000;
+  PublishSpec publish;
+  publish.committed_at_micros = 7'500'000;
+  ASSERT_OK(store_->Save(spec, RankState(), publish));
+  ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
+  EXPECT_EQ(record.committed_at_micros, 7'500'000);
+  EXPECT_EQ(record.save_micros, 2'500'000);
+
+  spec.step = 4;
+  publish.committed_at_micros = 0;  // the clock went back
+  ASSERT_OK(store_->Save(spec, RankState(), publish));
+  ASSERT_OK_AND_ASSIGN(const StepRecord back, store_->FindStep(4));
+  EXPECT_EQ(back.committed_at_micros, 0);
+  EXPECT_EQ(back.save_micros, -5'000'000);
+
+  spec.step = 5;
+  publish.committed_at_micros = -1;
+  EXPECT_THAT(store_->Save(spec, RankState(), publish),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("committed_at_micros -1 is below 0")));
+  spec.begun_at_micros = -1;
+  EXPECT_THAT(store_->Save(spec, RankState()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("begun_at_micros -1 is below 0")));
+}
+
 TEST_F(StoreTest, ResultCountsBytes) {
   RankContent content;
   content.tensors["w"] = TensorContent::Of<float>({4}, {1, 2, 3, 4});

@@ -87,6 +87,40 @@ TEST(KeepPolicy, LatestN) {
   ExpectInvalid(LatestN(-1), "LatestN: count is -1; it must be at least 0");
 }
 
+TEST(KeepPolicy, LatestOf) {
+  const KeepPolicyPtr grid = *EveryNSteps(20);
+  EXPECT_THAT(Kept(LatestOf(grid, 0), Steps(7)), IsEmpty());
+  EXPECT_THAT(Kept(LatestOf(grid, 2), Steps(7)), ElementsAre(40, 60));
+  EXPECT_THAT(Kept(LatestOf(grid, 3), Steps(7)), ElementsAre(20, 40, 60));
+  EXPECT_THAT(
+      Kept(LatestOf(grid, std::numeric_limits<int64_t>::max()), Steps(7)),
+      ElementsAre(20, 40, 60));
+  EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 0), "no multiple of 20");
+  EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 1),
+            "none of the latest 2 of these: a multiple of 20");
+  EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 3),
+            "one of the latest 2 of these: a multiple of 20");
+  ExpectInvalid(LatestOf(grid, -1), "LatestOf: count is -1");
+  ExpectInvalid(LatestOf(nullptr, 1), "LatestOf: policy 0 is null");
+}
+
+TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
+  const auto best = BestN({.metric = "auc"});
+  ASSERT_OK_AND_ASSIGN(const auto latest, LatestOf(*best, 1));
+  EXPECT_THAT(latest->Ask(Steps(3), kStart).warning,
+              HasSubstr("2 of 3 steps have no metric \"auc\""));
+}
+
+TEST(KeepPolicy, KeepSteps) {
+  EXPECT_THAT(Kept(KeepSteps({}), Steps(3)), IsEmpty());
+  EXPECT_THAT(Kept(KeepSteps({30, 10, 99}), Steps(4)), ElementsAre(10, 30));
+  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 2),
+            "one of the steps that were asked for");
+  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 0),
+            "none of the steps that were asked for");
+  ExpectInvalid(KeepSteps({3, -2}), "KeepSteps: step is -2");
+}
+
 TEST(KeepPolicy, EveryNSteps) {
   EXPECT_THAT(Kept(EveryNSteps(20), Steps(5)), ElementsAre(20, 40));
   EXPECT_THAT(Kept(EveryNSteps(1), Steps(2)), ElementsAre(10, 20));

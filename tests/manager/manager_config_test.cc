@@ -98,6 +98,7 @@ TEST(ManagerConfigTest, SavePolicies) {
   EXPECT_EQ(SavedBy(R"("initial")"), "0 ");
   EXPECT_EQ(SavedBy(R"("preemption")"), "30 ");
   EXPECT_EQ(SavedBy(R"({"every_steps": 20})"), "0 20 40 ");
+  EXPECT_EQ(SavedBy(R"({"at_or_after_every_steps": 15})"), "0 20 30 ");
   EXPECT_EQ(SavedBy(R"({"steps": [10, 40]})"), "10 40 ");
   EXPECT_EQ(SavedBy(R"({"every_seconds": 15})"), "0 20 40 ");
   EXPECT_EQ(SavedBy(R"({"continuous": 30})"), "0 30 ");
@@ -130,6 +131,13 @@ TEST(ManagerConfigTest, KeepPolicies) {
   EXPECT_EQ(KeptBy(R"("all")"), "10 20 30 40 ");
   EXPECT_EQ(KeptBy(R"({"latest": 2})"), "30 40 ");
   EXPECT_EQ(KeptBy(R"({"every_steps": 20})"), "20 40 ");
+  EXPECT_EQ(KeptBy(R"({"steps": [30, 10, 70]})"), "10 30 ");
+  EXPECT_EQ(KeptBy(R"({"latest_of": {"count": 1,
+                                     "policy": {"every_steps": 10}}})"),
+            "40 ");
+  EXPECT_EQ(KeptBy(R"({"latest_of": {"policy": {"not": {"latest": 1}},
+                                     "count": 2}})"),
+            "20 30 ");
   EXPECT_EQ(KeptBy(R"({"nearest_to_every_steps": 25})"), "10 20 40 ");
   EXPECT_EQ(KeptBy(R"({"every_seconds": 20})"), "10 30 ");
   EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc"}})"), "10 20 ");
@@ -168,6 +176,15 @@ TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
       {R"({"keep": {"latest": 1, "every_steps": 2}})", "one key, not 2"},
       {R"({"keep": {"best": {"metrics": "a"}}})", R"(is "metric" meant?)"},
       {R"({"best": {"better": "maximum"}})", R"(is "max" meant?)"},
+      {R"({"permanent": {"at_or_after_every_steps": 0}})",
+       "manager.permanent: AtOrAfterEveryNSteps: interval is 0"},
+      {R"({"keep": {"steps": [-1]}})", "not a list of numbers, 0 to"},
+      {R"({"keep": {"latest_of": {"count": 1}}})",
+       R"(manager.keep.latest_of: "policy" is missing)"},
+      {R"({"keep": {"latest_of": {"policy": "all", "cuont": 1}}})",
+       R"(is "count" meant?)"},
+      {R"({"keep": {"latest_of": {"policy": {"a": 1}, "count": 1}}})",
+       "manager.keep.latest_of.policy: "},
   };
   for (const auto& [json, what] : cases) {
     ManagerOptions options;
@@ -224,6 +241,21 @@ TEST(ManagerConfigTest, DeepValuesAreAnError) {
                         &options),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("more than 2000 deep")));
+}
+
+TEST(ManagerConfigTest, DeepPoliciesOfStepsToKeepAreAnError) {
+  std::string policy = "\"all\"";
+  for (int i = 0; i <= 1000; ++i) {
+    policy = absl::StrCat(R"({"latest_of":{"count":1,"policy":)", policy, "}}");
+    if (i == 31) {
+      EXPECT_EQ(KeptBy(policy), "40 ");
+    }
+  }
+  ManagerOptions options;
+  EXPECT_THAT(
+      ReadManagerConfig(absl::StrCat("{\"keep\":", policy, "}"), &options),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("more than 32 deep")));
 }
 
 TEST(ManagerConfigTest, DeepPoliciesAreAnError) {

@@ -43,6 +43,7 @@ class RetirementTest : public ::testing::Test {
     internal::Retirement::Commit commit;
     commit.saved.step = ++step_;
     commit.saved.time_micros = step_;
+    commit.now_micros = step_;
     commit.saved.ephemeral = OneIn(3);
     if (OneIn(2)) commit.saved.metrics["auc"] = Auc();
     if (OneIn(5)) commit.abandoned.insert(step_ - 1);

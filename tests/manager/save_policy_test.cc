@@ -71,6 +71,32 @@ TEST(SavePolicy, FixedIntervalRefusesWhatIsNoInterval) {
   }
 }
 
+TEST(SavePolicy, AtOrAfterEveryNSteps) {
+  const auto policy = AtOrAfterEveryNSteps(100);
+  const auto after = [](int64_t last, int64_t step) {
+    SaveContext context = At(step);
+    context.last = StepInfo{last, kNow, false, {}};
+    return context;
+  };
+  ExpectVerdict(policy, After(0), false, "no multiple of 100 since step 10");
+  ExpectVerdict(policy, after(97, 99), false,
+                "no multiple of 100 since step 97");
+  ExpectVerdict(policy, after(97, 100), true,
+                "step 100 is the first at or after 100");
+  ExpectVerdict(policy, after(97, 103), true,
+                "step 103 is the first at or after 100");
+  ExpectVerdict(policy, after(100, 103), false,
+                "no multiple of 100 since step 100");
+  ExpectVerdict(policy, after(103, 345), true,
+                "step 345 is the first at or after 300");
+  // Before any step is saved.
+  ExpectVerdict(policy, At(0), true, "step 0 is the first at or after 0");
+  ExpectVerdict(policy, At(1), false, "no multiple of 100 since step 0");
+  ExpectVerdict(policy, At(107), true, "step 107 is the first at or after 100");
+  ExpectNoPolicy(AtOrAfterEveryNSteps(0),
+                 "AtOrAfterEveryNSteps: interval is 0; it must be at least 1");
+}
+
 TEST(SavePolicy, SpecificSteps) {
   ExpectVerdict(SpecificSteps({3, 0}), At(3), true,
                 "step 3 is one of those that were asked for");

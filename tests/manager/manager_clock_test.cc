@@ -1,0 +1,106 @@
+// The manager's clock: ManagerOptions::now_micros plans and is recorded, and
+// intervals are between the begins of saves.
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kClockSecond = 1'000'000;
+constexpr int64_t kClockHour = 3600 * kClockSecond;
+
+class ManagerClockTest : public ManagerTest {
+ protected:
+  // Trains a step at that second, and waits for its save.
+  void TrainAt(double second) {
+    now_micros_ = static_cast<int64_t>(second * kClockSecond);
+    ASSERT_OK(TrainStep());
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+};
+
+TEST_F(ManagerClockTest, HourlySavesStayEveryThreeHours) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  ASSERT_OK_AND_ASSIGN(const auto latest, LatestN(2));
+  ASSERT_OK_AND_ASSIGN(const auto spaced, KeepEveryNSeconds(3 * 3600));
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({latest, spaced}));
+  Start();
+  for (int64_t hour = 1; hour <= 10; ++hour) {
+    if (hour == 6) {  // and in the next process
+      Start();
+      ASSERT_OK(manager_->Restore());
+    }
+    now_micros_ = hour * kClockHour;
+    TrainTo(hour);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  EXPECT_THAT(Steps(), ElementsAre(1, 4, 7, 9, 10));
+  for (const StepRecord& record : Records()) {
+    EXPECT_EQ(record.committed_at_micros, record.version.step * kClockHour);
+    EXPECT_EQ(record.save_micros, 0);
+  }
+}
+
+// Step 1 is begun at second 10 and durable at 11.5.
+TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, EveryNSeconds(2));
+  Start();
+  gate_.Close();
+  now_micros_ = 10 * kClockSecond;
+  ASSERT_OK(TrainStep());
+  now_micros_ += 3 * kClockSecond / 2;
+  gate_.Open();
+  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAt(11.9);
+  TrainAt(12);
+  TrainAt(13.9);
+  TrainAt(14);
+  EXPECT_THAT(Steps(), ElementsAre(1, 3, 5));
+  ASSERT_OK_AND_ASSIGN(const StepRecord first, manager_->store()->FindStep(1));
+  EXPECT_EQ(first.committed_at_micros, 11 * kClockSecond + kClockSecond / 2);
+  EXPECT_EQ(first.save_micros, 3 * kClockSecond / 2);
+}
+
+TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, EveryNSeconds(2));
+  options_.busy = BusyPolicy::kSkip;
+  Start();
+  gate_.Close();
+  now_micros_ = 10 * kClockSecond;
+  ASSERT_OK(TrainStep());
+  now_micros_ = 12 * kClockSecond - 1;
+  ASSERT_OK_AND_ASSIGN(const StepOutcome early, TrainStep());
+  EXPECT_EQ(early.decision.why, "not yet 2 seconds after step 1");
+  now_micros_ = 12 * kClockSecond;
+  ASSERT_OK_AND_ASSIGN(const StepOutcome due, TrainStep());
+  EXPECT_EQ(due.decision.why,
+            "2 seconds after step 1, but step 1 is being saved");
+  gate_.Open();
+  ASSERT_OK(manager_->Close());
+}
+
+// Steps 1 and 2 are begun 3 seconds apart, and durable 2.5 seconds apart.
+TEST_F(ManagerClockTest, RetentionCountsFromBeginToBegin) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, KeepEveryNSeconds(3));
+  Start();
+  gate_.Close();
+  now_micros_ = 10 * kClockSecond;
+  ASSERT_OK(TrainStep());
+  now_micros_ += kClockSecond / 2;
+  gate_.Open();
+  ASSERT_OK(manager_->WaitUntilFinished());
+  TrainAt(13);
+  TrainAt(14);
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3));
+  TrainAt(15);
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 4));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,267 @@
+// ShouldSave, loops that begin with step 0, and what Step is given.
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ShouldSaveTest : public ManagerTest {
+ protected:
+  SaveDecision Ask(int64_t step, const Metrics& metrics = {}) {
+    const auto decision = manager_->ShouldSave(step, metrics);
+    EXPECT_OK(decision);
+    return decision.value_or(SaveDecision());
+  }
+  // The save of step 2 is in progress.
+  void BeginSave() {
+    gate_.Close();
+    Start();
+    TrainTo(2);
+  }
+};
+
+TEST_F(ShouldSaveTest, IsWhatTheStepComesToAndCountsNothing) {
+  Start();
+  for (int64_t step = 1; step <= 6; ++step) {
+    const SaveDecision before = Ask(step);
+    EXPECT_EQ(manager_->global_step(), step - 1);
+    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    EXPECT_EQ(before, outcome.decision);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+  EXPECT_EQ(Ask(8).kind, SaveKind::kPermanent);
+  EXPECT_THAT(manager_->Explain(8),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 8")));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+}
+
+TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       SaveIf("better", [](const SaveContext& context) {
+                         return !context.last.has_value() ||
+                                context.metrics.at("auc") >
+                                    context.last->metrics.at("auc");
+                       }));
+  Start();
+  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep({{"auc", 0.6}}));
+  ASSERT_OK(first.save->WaitCommitted().status());
+  EXPECT_EQ(Ask(2, {{"auc", 0.5}}).why, "better said no");
+  EXPECT_EQ(Ask(2, {{"auc", 0.7}}).why, "better said yes");
+  EXPECT_THAT(Ask(1, {{"auc", 0.7}}).why, HasSubstr("not after step 1"));
+}
+
+TEST_F(ShouldSaveTest, WaitsForTheSaveInProgressAsTheStepWould) {
+  BeginSave();
+  EXPECT_EQ(Ask(4).kind, SaveKind::kPermanent);
+  gate_.Open();
+  ASSERT_OK(manager_->Close());
+}
+
+TEST_F(ShouldSaveTest, PassesOverWhatTheStepWould) {
+  for (const BusyPolicy busy : {BusyPolicy::kSkip, BusyPolicy::kCoalesce}) {
+    options_.path += "+";
+    options_.busy = busy;
+    BeginSave();
+    const SaveDecision decision = Ask(4);
+    EXPECT_EQ(decision.kind, SaveKind::kNone);
+    EXPECT_THAT(decision.why, HasSubstr("step 2 is being saved"));
+    gate_.Open();
+    ASSERT_OK(manager_->WaitUntilFinished());
+    EXPECT_EQ(Ask(3).kind, SaveKind::kNone) << "nothing is owed";
+    ASSERT_OK(manager_->Close());
+  }
+}
+
+TEST_F(ShouldSaveTest, FailsAsTheStepWould) {
+  options_.busy = BusyPolicy::kFail;
+  BeginSave();
+  EXPECT_THAT(manager_->ShouldSave(4),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("step 4 cannot be saved: step 2 is being")));
+  EXPECT_OK(manager_->ShouldSave(5).status());
+  gate_.Open();
+  ASSERT_OK(manager_->Close());
+}
+
+TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
+  ASSERT_OK_AND_ASSIGN(const auto every, FixedInterval(2));
+  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
+                       AnySave({every, OnPreemption()}));
+  Start();
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(2);
+  manager_->SetPreempted();
+  EXPECT_EQ(Ask(3).why, "preempted");
+  EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kUnavailable,
+                                    HasSubstr("no rows today")));
+  model_->users.FailWith(absl::OkStatus());
+  EXPECT_TRUE(manager_->preempted());
+  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  ASSERT_OK(manager_->Close());
+}
+
+TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
+  ASSERT_OK_AND_ASSIGN(options_.schedule.ephemeral, FixedInterval(2));
+  options_.schedule.permanent = OnPreemption();
+  options_.preemption_grace = absl::ZeroDuration();
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  manager_->SetPreempted();
+  const SaveDecision decision = Ask(3);
+  EXPECT_EQ(decision.kind, SaveKind::kNone);
+  EXPECT_THAT(decision.why, HasSubstr("step 2 is permanent now instead"));
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
+  EXPECT_TRUE(saved.ephemeral);
+}
+
+TEST_F(ShouldSaveTest, IsNoWhereNothingIsSaved) {
+  Start();
+  EXPECT_THAT(manager_->ShouldSave(-1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("ShouldSave: step -1 is below 0")));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(
+      manager_->ShouldSave(2),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ShouldSave")));
+  options_.saving = false;
+  Start();
+  EXPECT_EQ(Ask(2),
+            (SaveDecision{SaveKind::kNone, "ManagerOptions::saving is off"}));
+  options_.saving = true;
+  options_.read_only = true;
+  Start();
+  EXPECT_EQ(Ask(2), (SaveDecision{SaveKind::kNone,
+                                  "not saved: the manager is read-only"}));
+}
+
+TEST_F(ShouldSaveTest, AllRanksGetTheAnswerOfTheOwner) {
+  constexpr uint32_t kRanks = 3;
+  ThreadGroup group(kRanks);
+  std::vector<std::string> answers(kRanks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      int64_t epoch = 0;
+      ModelState model;
+      EXPECT_OK(model.AddValue("epoch", &epoch));
+      ManagerOptions options;
+      options.path = options_.path;
+      const auto policy =
+          SaveIf("the owner", [rank](const SaveContext& context) {
+            return rank == 0 && context.step == 3;
+          });
+      EXPECT_OK(policy);
+      options.schedule.permanent = *policy;
+      const auto manager =
+          CheckpointManager::Open(options, &model, group.Join(rank));
+      EXPECT_OK(manager);
+      if (!manager.ok()) return;
+      for (int64_t step = 1; step <= 4; ++step) {
+        const auto decision = (*manager)->ShouldSave(step);
+        ASSERT_OK(decision);
+        absl::StrAppend(&answers[rank], SaveKindName(decision->kind));
+        EXPECT_OK((*manager)->Step());
+      }
+      EXPECT_OK((*manager)->Close());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& answer : answers) {
+    EXPECT_EQ(answer, "nonenonepermanentnone");
+  }
+}
+
+class StepZeroTest : public ManagerTest {
+ protected:
+  void TrainFromZero(int64_t step) {
+    for (int64_t at = 0; at <= step; ++at) {
+      model_->Train(at);
+      ASSERT_OK(manager_->StepTo(at));
+    }
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+};
+
+TEST_F(StepZeroTest, ALoopFromZeroSavesIt) {
+  Start();
+  ASSERT_NO_FATAL_FAILURE(TrainFromZero(4));
+  EXPECT_THAT(Steps(), ElementsAre(0, 2, 4));
+  EXPECT_EQ(manager_->global_step(), 4);
+}
+
+TEST_F(StepZeroTest, ItIsTrainedOnce) {
+  Start();
+  ASSERT_NO_FATAL_FAILURE(TrainFromZero(0));
+  const auto again = StatusIs(absl::StatusCode::kInvalidArgument,
+                              HasSubstr("step 0 is not after step 0"));
+  EXPECT_THAT(manager_->StepTo(0), again);
+  // Nor after it was restored.
+  Start();
+  ASSERT_OK(manager_->Restore());
+  EXPECT_THAT(manager_->StepTo(0), again);
+  ASSERT_OK(manager_->StepTo(1));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(0));
+}
+
+TEST_F(StepZeroTest, IsNotTheOneThatTheTrainingBeganWith) {
+  Start();
+  ASSERT_OK(manager_->StartTraining());
+  EXPECT_THAT(manager_->StepTo(0),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("step 0 is not after step 0")));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(0));
+}
+
+TEST_F(StepZeroTest, TheEndOfTheTrainingSavesIt) {
+  options_.schedule.permanent = nullptr;
+  Start();
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), IsEmpty()) << "no step was trained";
+  ASSERT_NO_FATAL_FAILURE(TrainFromZero(0));
+  ASSERT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(0));
+}
+
+TEST_F(StepZeroTest, AReadOnlyManagerCountsIt) {
+  Start();
+  options_.read_only = true;
+  Start();
+  ASSERT_OK(manager_->StepTo(0));
+  EXPECT_THAT(manager_->StepTo(0),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("step 0 is not after step 0")));
+}
+
+TEST_F(ManagerTest, AStepHasTheMetadataThatStepWasGiven) {
+  options_.user_metadata = {{"run", "a"}, {"shard", "none"}};
+  Start();
+  TrainTo(1);
+  ASSERT_OK(manager_->Step({{"auc", 0.5}}, {{"shard", "day 7"}}));
+  ASSERT_OK(manager_->StepTo(4, {}, {{"file", "x"}}));
+  ASSERT_OK(manager_->Close());
+  const std::vector<StepRecord> records = Records();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].metrics.at("auc"), 0.5);
+  EXPECT_EQ(records[0].user_metadata.at("run"), "a");
+  EXPECT_EQ(records[0].user_metadata.at("shard"), "day 7");
+  EXPECT_EQ(records[1].user_metadata.at("shard"), "none");
+  EXPECT_EQ(records[1].user_metadata.at("file"), "x");
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
