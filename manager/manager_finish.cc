@@ -95,6 +95,7 @@ void CheckpointManager::Impl::Settle() {
   const std::string warning = retirement_.TakeWarning();
   if (!warning.empty()) Warn(warning);
   WarnOfSweeps();
+  WarnOfPosts();
   if (status.ok()) return Adopt(*round);
   absl::Status failure = status;
   if (feed_ != nullptr) {
