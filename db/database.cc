@@ -147,6 +147,9 @@ std::string StagingPath(absl::string_view store) {
 std::string LeasesPath(absl::string_view store) {
   return absl::StrCat(store, "/leases");
 }
+std::string PostsPath(absl::string_view store) {
+  return absl::StrCat(store, "/posts");
+}
 std::string StagingOf(uint32_t attempt) {
   return absl::StrCat("staging/", attempt);
 }

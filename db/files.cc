@@ -32,17 +32,6 @@ absl::Status WriteFile(FileSystem* files, const std::string& path,
   return FromRocks(status, absl::StrCat("writing \"", path, "\""));
 }
 
-absl::Status SyncFolder(FileSystem* files, const std::string& path) {
-  std::unique_ptr<rocksdb::FSDirectory> folder;
-  rocksdb::IOStatus status =
-      files->NewDirectory(path, IOOptions(), &folder, nullptr);
-  if (status.ok()) {
-    status = folder->FsyncWithDirOptions(IOOptions(), nullptr,
-                                         rocksdb::DirFsyncOptions());
-  }
-  return FromRocks(status, absl::StrCat("syncing \"", path, "\""));
-}
-
 absl::StatusOr<bool> IsFolder(FileSystem* files, const std::string& path) {
   bool folder = false;
   CKPTDB_RETURN_IF_ERROR(
@@ -94,6 +83,17 @@ absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
     bytes.append(part.data(), part.size());
   }
   return FromRocks(status, absl::StrCat("reading \"", path, "\""));
+}
+
+absl::Status SyncFolder(FileSystem* files, const std::string& path) {
+  std::unique_ptr<rocksdb::FSDirectory> folder;
+  rocksdb::IOStatus status =
+      files->NewDirectory(path, IOOptions(), &folder, nullptr);
+  if (status.ok()) {
+    status = folder->FsyncWithDirOptions(IOOptions(), nullptr,
+                                         rocksdb::DirFsyncOptions());
+  }
+  return FromRocks(status, absl::StrCat("syncing \"", path, "\""));
 }
 
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,

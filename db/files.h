@@ -40,6 +40,9 @@ absl::StatusOr<std::string> ReadFile(rocksdb::FileSystem* files,
 absl::Status ReplaceFile(rocksdb::FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync);
 
+// Makes the names in a folder durable.
+absl::Status SyncFolder(rocksdb::FileSystem* files, const std::string& path);
+
 // Whether ReplaceFile gives a temporary file a name like this.
 bool IsTemporaryName(absl::string_view name);
 

@@ -95,7 +95,7 @@ class FolderMeasurer {
         return &usage_->staging_bytes;
       }
     }
-    if (top == "leases" &&
+    if ((top == "leases" || top == "posts") &&
         (name.empty() || IsLeaseName(name.substr(0, name.find('.'))))) {
       return &usage_->note_bytes;
     }

@@ -194,6 +194,8 @@ absl::Status Store::Impl::NotInProgress(const Version& version) const {
 absl::StatusOr<SaveResult> Store::Impl::Publish(
     const Version& version, absl::Span<const StagedRank> ranks,
     const PublishSpec& spec) {
+  // What goes wrong is told by posts_passed_over, and does not end a save.
+  TakePosts().IgnoreError();
   const std::lock_guard<std::mutex> change(change_mutex_);
   const int64_t started = environment_->NowMicros();
   CKPTDB_RETURN_IF_ERROR(database_->status());

@@ -23,6 +23,7 @@
 #include "ckptdb/db/lease.h"
 #include "ckptdb/db/lineage.h"
 #include "ckptdb/db/measure_usage.h"
+#include "ckptdb/db/posts.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/step_reader_impl.h"
 #include "ckptdb/db/store_path.h"
@@ -88,6 +89,8 @@ class Reader::Impl {
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
+  absl::Status PostMetrics(int64_t step, const Metrics& metrics);
+  absl::Status RequestPin(int64_t step);
 
  private:
   Impl(absl::string_view path, const ReaderOptions& options)
@@ -116,6 +119,9 @@ class Reader::Impl {
                             Annotate(catalog_.FindStep(step), path_));
     return FoundStep{std::move(record), database_};
   }
+
+  int64_t NextPostMicros();
+  absl::Status WritePost(int64_t step, Post post);
 
   struct TakenLease;
   template <typename Plan>
@@ -151,6 +157,7 @@ class Reader::Impl {
   mutable std::mutex mutex_;  // of the database, and of what is in it
   std::shared_ptr<const internal::Database> database_;
   internal::Catalog catalog_;
+  int64_t last_post_micros_ = 0;
 
   std::mutex lease_mutex_;
   std::condition_variable lease_wakes_;
@@ -372,6 +379,37 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
                                   std::move(secured->hold));
 }
 
+absl::Status Reader::Impl::PostMetrics(int64_t step, const Metrics& metrics) {
+  if (metrics.empty()) return absl::OkStatus();
+  Post post;
+  post.metrics = metrics;
+  return WritePost(step, std::move(post));
+}
+
+absl::Status Reader::Impl::RequestPin(int64_t step) {
+  Post post;
+  post.pin = true;
+  return WritePost(step, std::move(post));
+}
+
+// The later of two posts has the later time, whatever the clock says.
+int64_t Reader::Impl::NextPostMicros() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  last_post_micros_ =
+      std::max(environment_->NowMicros(), last_post_micros_ + 1);
+  return last_post_micros_;
+}
+
+absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
+  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+  post.uuid = internal::NewUuid();
+  post.store_uuid = uuid_;
+  post.version = StateOf(record);
+  post.posted_at_micros = NextPostMicros();
+  return internal::WritePost(lease_files_.get(), path_, post);
+}
+
 absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
     int64_t step, const std::vector<Version>& versions) {
   if (options_.leases == LeaseMode::kNone) return TakenLease();
@@ -500,6 +538,14 @@ absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
   return CallReader(*impl_, "Reader::OpenStep",
                     [&] { return impl_->OpenStep(step); });
+}
+absl::Status Reader::PostMetrics(int64_t step, const Metrics& metrics) {
+  return CallReader(*impl_, "Reader::PostMetrics",
+                    [&] { return impl_->PostMetrics(step, metrics); });
+}
+absl::Status Reader::RequestPin(int64_t step) {
+  return CallReader(*impl_, "Reader::RequestPin",
+                    [&] { return impl_->RequestPin(step); });
 }
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
     const Version& from, int64_t to) {

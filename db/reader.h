@@ -1,10 +1,13 @@
 // A follower's handle of a store, beside its owner or without one: list and
-// read. It changes nothing but leases, and needs none where it cannot write.
+// read. It changes nothing but leases, and needs none where it cannot write. It
+// can post metrics and wishes for the owner to take in.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
 //   CKPTDB_RETURN_IF_ERROR(reader->Refresh());
 //   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
+//   const Metrics metrics = {{"auc", Evaluate(*step)}};
+//   CKPTDB_RETURN_IF_ERROR(reader->PostMetrics(latest.version.step, metrics));
 //
 // Thread-safe. In a forked child of a process that has opened one: see
 // db/store.h.
@@ -71,6 +74,22 @@ class Reader {
   // As in Store, with a lease on all that it reads.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
+
+  // Metrics of a step, for an evaluator that is another process than the owner:
+  // beside those that it has, or instead of those of the same name. Durable on
+  // return, as a file in the store's folder `posts`; the owner takes it in with
+  // its next save or when it opens the store, before retention is asked, and
+  // Steps() shows it after the next Refresh. Of several posts the later one
+  // counts. The step is not kept for it: a post of one that has gone, or was
+  // written over, is passed over. Does nothing without metrics.
+  // NotFound for a step that is not there, InvalidArgument for more than
+  // kMaxMetrics, names that cannot be stored and more than 1 MiB together,
+  // PermissionDenied where the folder cannot be written.
+  absl::Status PostMetrics(int64_t step, const Metrics& metrics);
+  // Asks in the same way for a pin: from then on no retention removes the step.
+  // It may go until the owner has taken the post in; OpenStep keeps it that
+  // long.
+  absl::Status RequestPin(int64_t step);
 
  private:
   class Impl;

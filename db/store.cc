@@ -41,6 +41,8 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
   const absl::Status opened = impl->OpenDatabase();
   if (!opened.ok()) return impl->WhyNotOpen(opened);
+  // What goes wrong is told by posts_passed_over, and is tried again.
+  impl->TakePosts().IgnoreError();
   if (options.background_sweep) {
     impl->RequestSweep();
     CKPTDB_RETURN_IF_ERROR(
@@ -128,7 +130,7 @@ absl::Status Store::Impl::OpenFolder() {
   CKPTDB_RETURN_IF_ERROR(lock_->Announce());
   for (const std::string& folder :
        {internal::DatabasePath(path_), internal::StagingPath(path_),
-        internal::LeasesPath(path_)}) {
+        internal::LeasesPath(path_), internal::PostsPath(path_)}) {
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files.get(), folder));
   }
   return absl::OkStatus();
@@ -622,6 +624,15 @@ absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return EnterStore(impl_.get(), "Store::AddMetrics",
                     [&] { return impl_->AddMetrics(step, metrics); });
+}
+
+absl::Status Store::TakePosts() {
+  return EnterStore(impl_.get(), "Store::TakePosts",
+                    [&] { return impl_->TakePosts(); });
+}
+std::vector<UnsweptEntry> Store::posts_passed_over() const {
+  return EnterStoreOr(impl_.get(), {},
+                      [&] { return impl_->posts_passed_over(); });
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {

@@ -223,6 +223,18 @@ class Store {
   // be more than kMaxMetrics.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
+  // Takes in what readers have posted since: see Reader::PostMetrics. Opening
+  // the store and each Publish do so, too, where an error does not matter. A
+  // post is noted durably before its file goes, and those of a reader in the
+  // order in which it made them. One that cannot be used is passed over and
+  // removed: a damaged one, one of another store, of a step that is gone or was
+  // written over, or one that would make more than kMaxMetrics. An error is of
+  // the database or of the folder; posts that were not taken stay.
+  absl::Status TakePosts();
+  // What was passed over since the store was opened, and why: the path below
+  // the store, "posts/UUID". The last 100.
+  std::vector<UnsweptEntry> posts_passed_over() const;
+
   // Metadata of the store, whatever its steps: the run that it is of, say. It
   // may be set again, and then all of it is replaced. Empty at first. At most
   // kMaxMetadataBytes, InvalidArgument naming both numbers; it is written with
@@ -256,9 +268,10 @@ class Store {
   // succeeds.
   absl::Status sweep_status() const;
   // What the last sweep has passed over, in the background or not: entries of
-  // staging/ and leases/ that are nothing of the store's, which stay, and those
-  // that could not be removed, which the next sweep tries again. Neither keeps
-  // a sweep from removing all else, and neither is in sweep_status.
+  // staging/, leases/ and posts/ that are nothing of the store's, which stay,
+  // and those that could not be removed, which the next sweep tries again.
+  // Neither keeps a sweep from removing all else, and neither is in
+  // sweep_status.
   std::vector<UnsweptEntry> unswept() const;
 
   // As of the moment of the call: steps that are deleted meanwhile are in it.

@@ -27,6 +27,7 @@
 #include "ckptdb/db/exit_task.h"
 #include "ckptdb/db/fold_parts.h"
 #include "ckptdb/db/owner_lock.h"
+#include "ckptdb/db/posts.h"
 #include "ckptdb/db/spare_space.h"
 #include "ckptdb/db/store.h"
 
@@ -105,6 +106,10 @@ class Store::Impl {
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
+
+  // take_posts.cc
+  absl::Status TakePosts();
+  std::vector<UnsweptEntry> posts_passed_over() const;
 
   // evaluations.cc
   absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
@@ -211,6 +216,11 @@ class Store::Impl {
   // Of what only memory knows of a version that is no step any more.
   void NoteRetired(const StepRecord& record);
 
+  // take_posts.cc
+  void PassOver(const std::string& path, absl::string_view reason);
+  absl::Status TakePost(const Post& post);
+  absl::Status TakeFound(const internal::FoundPost& found);
+
   // publish.cc
   absl::Status CheckSpec(const SaveSpec& spec) const;
   absl::Status CheckFree(const SaveSpec& spec) const;
@@ -311,6 +321,9 @@ class Store::Impl {
   // The attempt of the fold that is writing, its step deleted or not.
   std::optional<Version> folding_;
 
+  // One look at posts at a time; taken before change_mutex_.
+  mutable std::mutex posts_mutex_;
+  std::vector<UnsweptEntry> passed_over_;
   // One fold at a time; taken before all others.
   std::mutex fold_mutex_;
   // One sweep at a time; taken before the others.

@@ -14,6 +14,7 @@
 #include "ckptdb/db/files.h"
 #include "ckptdb/db/lease.h"
 #include "ckptdb/db/measure_usage.h"
+#include "ckptdb/db/posts.h"
 #include "ckptdb/db/rocks_status.h"
 #include "ckptdb/db/store_impl.h"
 #include "ckptdb/schema/status.h"
@@ -120,6 +121,8 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   std::map<Version, uint64_t> before = internal::BulkBytes(*database_);
   CKPTDB_RETURN_IF_ERROR(Free(garbage));
   CleanStaging(&garbage.unswept);
+  internal::CleanPosts(database_->files().get(), path_,
+                       environment_->NowMicros(), &garbage.unswept);
   CleanTemporaries("", IsTemporaryNote, &garbage.unswept);
   CleanTemporaries("db", IsTemporaryOptions, &garbage.unswept);
   CKPTDB_RETURN_IF_ERROR(Pass(point::kSweepFreed));

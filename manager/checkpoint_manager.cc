@@ -138,6 +138,7 @@ absl::Status CheckpointManager::Impl::Open() {
       EvaluationStore{options_.path, store_.get(), reader_.get()}, ranks_.get(),
       options_.deadline);
   WarnOfNoSchedule();
+  WarnOfPosts();
   return absl::OkStatus();
 }
 
@@ -222,6 +223,15 @@ void CheckpointManager::Impl::WarnOfSweeps() {
                       entry.foreign ? " is not the store's, and stays: "
                                     : " cannot be removed: ",
                       entry.reason));
+  }
+}
+
+void CheckpointManager::Impl::WarnOfPosts() {
+  if (store_ == nullptr) return;
+  for (const UnsweptEntry& post : store_->posts_passed_over()) {
+    if (!told_of_posts_.insert(post.path + "\n" + post.reason).second) continue;
+    Warn(absl::StrCat("store \"", options_.path, "\": ", post.path,
+                      " was passed over: ", post.reason));
   }
 }
 

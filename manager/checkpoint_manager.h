@@ -232,9 +232,9 @@ struct ManagerOptions {
   // other rank that gives metrics, as those of the owner are the step's; on the
   // owner of a schedule that has no policy, by Open, of each of
   // Store::BadFiles, and, once each, of what the policy of retention warns of,
-  // of sweeps that fail, and of each of Store::unswept, after the save during
-  // which that came up. By the thread that calls the manager. Default: a line
-  // on stderr.
+  // of sweeps that fail, and of each of Store::unswept and
+  // Store::posts_passed_over, after the save during which that came up. By the
+  // thread that calls the manager. Default: a line on stderr.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.

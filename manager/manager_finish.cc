@@ -99,6 +99,7 @@ void CheckpointManager::Impl::Settle() {
   if (!warning.empty()) Warn(warning);
   WarnOfSweeps();
   WarnOfStatistics();
+  WarnOfPosts();
   if (status.ok()) return Adopt(*round);
   if (round->answers_preemption) preemption_open_ = true;
   absl::Status failure = status;

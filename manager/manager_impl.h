@@ -133,6 +133,8 @@ class CheckpointManager::Impl {
   void WarnOfMetrics(const Metrics& metrics);
   // Of what keeps the store from giving space back, once each.
   void WarnOfSweeps();
+  // Of posts that could not be used, once each.
+  void WarnOfPosts();
 
   // Deciding, and telling all ranks: manager_decide.cc.
   bool IsSaved(int64_t step) const { return parent_ && parent_->step == step; }
@@ -309,6 +311,7 @@ class CheckpointManager::Impl {
   bool warned_of_metrics_ = false;
   // What WarnOfSweeps has told.
   std::set<std::string> told_of_sweeps_;
+  std::set<std::string> told_of_posts_;
 
   // The step that was saved last by an earlier manager.
   std::optional<int64_t> newest_at_open_;

@@ -341,6 +341,9 @@ absl::Status CheckpointManager::Impl::PlanAndPublish(
     Outcome* outcome) {
   publish->retire.clear();
   const Clock::time_point begin = Clock::now();
+  // Retention asks for metrics and pins. What goes wrong with a post is told by
+  // WarnOfPosts, and does not end a save.
+  store_->TakePosts().IgnoreError();
   absl::StatusOr<std::vector<int64_t>> retired =
       CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
         publish->committed_at_micros = NowMicros();

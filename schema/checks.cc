@@ -106,4 +106,8 @@ absl::Status CheckPath(RecordKind kind, absl::string_view field,
       absl::StrCat("\"", absl::CHexEscape(path.substr(0, kShown)), "\" ", why));
 }
 
+std::string Twice(absl::string_view name) {
+  return absl::StrCat("have \"", absl::Utf8SafeCHexEscape(name), "\" twice");
+}
+
 }  // namespace ckptdb::internal

@@ -4,6 +4,7 @@
 #define CKPTDB_SCHEMA_CHECKS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -37,6 +38,9 @@ absl::Status AsInvalid(const absl::Status& checked);
 // What CheckName of names.h says.
 absl::Status CheckNameField(RecordKind kind, absl::string_view field,
                             absl::string_view name);
+
+// Of what must be there once: `have "name" twice`.
+std::string Twice(absl::string_view name);
 
 // A path that stays below the folder it is relative to: not empty, not
 // absolute, without NUL and without "..".

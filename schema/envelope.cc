@@ -67,6 +67,8 @@ absl::string_view RecordName(RecordKind kind) {
       return "staged rank";
     case RecordKind::kEvaluation:
       return "evaluation record";
+    case RecordKind::kPost:
+      return "post";
   }
   return "record";
 }

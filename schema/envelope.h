@@ -23,6 +23,7 @@ enum class RecordKind : uint16_t {
   kTicket = 6,
   kStagedRank = 7,
   kEvaluation = 8,
+  kPost = 9,
 };
 
 inline constexpr size_t kEnvelopeBytes = 16;

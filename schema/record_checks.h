@@ -13,6 +13,7 @@
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/envelope.h"
 #include "ckptdb/schema/evaluation.h"
+#include "ckptdb/schema/post.h"
 #include "ckptdb/schema/records.h"
 #include "ckptdb/schema/staged.h"
 #include "ckptdb/schema/status.h"
@@ -26,6 +27,7 @@ absl::Status Check(const AttemptRecord& record);
 absl::Status Check(const RootRecord& record);
 absl::Status Check(const Lease& lease);
 absl::Status Check(const EvaluationRecord& record);
+absl::Status Check(const Post& post);
 absl::Status Check(const Ticket& ticket);
 absl::Status Check(const StagedRank& staged);
 
@@ -37,6 +39,7 @@ uint64_t LeastBytes(const AttemptRecord& record);
 uint64_t LeastBytes(const RootRecord& record);
 uint64_t LeastBytes(const Lease& lease);
 uint64_t LeastBytes(const EvaluationRecord& record);
+uint64_t LeastBytes(const Post& post);
 uint64_t LeastBytes(const Ticket& ticket);
 uint64_t LeastBytes(const StagedRank& staged);
 
@@ -47,6 +50,7 @@ std::string EncodeUnchecked(const AttemptRecord& record);
 std::string EncodeUnchecked(const RootRecord& record);
 std::string EncodeUnchecked(const Lease& lease);
 std::string EncodeUnchecked(const EvaluationRecord& record);
+std::string EncodeUnchecked(const Post& post);
 std::string EncodeUnchecked(const Ticket& ticket);
 std::string EncodeUnchecked(const StagedRank& staged);
 

@@ -12,6 +12,7 @@
 #include "ckptdb/schema/checks.h"
 #include "ckptdb/schema/flat.h"
 #include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/metrics.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/record_checks.h"
 #include "ckptdb/schema/status.h"
@@ -32,6 +33,7 @@ using internal::Seal;
 using internal::SizeOf;
 using internal::ToFbs;
 using internal::ToStd;
+using internal::Twice;
 using internal::ViewOf;
 
 enum StepFlags : uint32_t {
@@ -66,10 +68,6 @@ auto AddStructs(const std::vector<T>& values, FlatBufferBuilder* builder) {
   structs.reserve(values.size());
   for (const T& value : values) structs.push_back(ToFbs(value));
   return builder->CreateVectorOfStructs(structs);
-}
-
-std::string Twice(absl::string_view name) {
-  return absl::StrCat("have \"", absl::Utf8SafeCHexEscape(name), "\" twice");
 }
 
 Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
@@ -115,45 +113,6 @@ absl::StatusOr<UserMetadata> ReadMetadata(
     }
   }
   return metadata;
-}
-
-Offset<Vector<Offset<fbs::Metric>>> AddMetrics(const Metrics& metrics,
-                                               FlatBufferBuilder* builder) {
-  std::vector<Offset<fbs::Metric>> entries;
-  for (const auto& [name, value] : metrics) {
-    const auto added = AddString(name, builder);
-    entries.push_back(fbs::CreateMetric(*builder, added, value));
-  }
-  return builder->CreateVector(entries);
-}
-
-absl::Status CheckMetricCount(size_t count) {
-  if (count <= kMaxMetrics) return absl::OkStatus();
-  return BadField(RecordKind::kStep, "metrics",
-                  absl::StrCat("are ", count, "; the limit is ", kMaxMetrics));
-}
-
-absl::Status CheckMetrics(const Metrics& metrics) {
-  CKPTDB_RETURN_IF_ERROR(CheckMetricCount(metrics.size()));
-  for (const auto& [name, value] : metrics) {
-    CKPTDB_RETURN_IF_ERROR(
-        internal::CheckNameField(RecordKind::kStep, "name of a metric", name));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Metrics> ReadMetrics(
-    const Vector<Offset<fbs::Metric>>* entries) {
-  Metrics metrics;
-  CKPTDB_RETURN_IF_ERROR(CheckMetricCount(SizeOf(entries)));
-  if (entries == nullptr) return metrics;
-  for (const fbs::Metric* entry : *entries) {
-    const std::string name = ToStd(entry->name());
-    if (!metrics.emplace(name, entry->value()).second) {
-      return BadField(RecordKind::kStep, "metrics", Twice(name));
-    }
-  }
-  return metrics;
 }
 
 absl::Status CheckVersions(RecordKind kind, absl::string_view field,
@@ -284,7 +243,7 @@ absl::Status CheckRankDigests(const StepRecord& record) {
 absl::Status internal::Check(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(CheckKind(record.kind));
-  CKPTDB_RETURN_IF_ERROR(CheckMetrics(record.metrics));
+  CKPTDB_RETURN_IF_ERROR(CheckMetrics(RecordKind::kStep, record.metrics));
   CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.store_uuid));
@@ -365,7 +324,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   const auto chain = AddStructs(record.chain, &builder);
   const auto references = AddStructs(record.references, &builder);
   const auto bounds = builder.CreateVector(record.slice_bounds);
-  const auto metrics = AddMetrics(record.metrics, &builder);
+  const auto metrics = internal::AddMetrics(record.metrics, &builder);
   const auto metadata = AddMetadata(record.user_metadata, &builder);
   const auto digests = builder.CreateVector(record.rank_digests);
   const auto library = AddString(record.library_version, &builder);
@@ -434,7 +393,9 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.ephemeral = (from->flags() & kEphemeral) != 0;
   record.pinned = (from->flags() & kPinned) != 0;
   record.quarantined = (from->flags() & kQuarantined) != 0;
-  CKPTDB_ASSIGN_OR_RETURN(record.metrics, ReadMetrics(from->metrics()));
+  CKPTDB_ASSIGN_OR_RETURN(
+      record.metrics,
+      internal::ReadMetrics(RecordKind::kStep, from->metrics()));
   CKPTDB_ASSIGN_OR_RETURN(
       record.user_metadata,
       ReadMetadata(RecordKind::kStep, from->user_metadata()));

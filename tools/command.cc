@@ -25,6 +25,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewGc());
   commands.push_back(NewPin());
   commands.push_back(NewUnpin());
+  commands.push_back(NewMetrics());
   return commands;
 }
 

@@ -66,6 +66,7 @@ std::unique_ptr<Command> NewRm();
 std::unique_ptr<Command> NewGc();
 std::unique_ptr<Command> NewPin();
 std::unique_ptr<Command> NewUnpin();
+std::unique_ptr<Command> NewMetrics();
 
 // All of them, in the order of the help.
 std::vector<std::unique_ptr<Command>> AllCommands();

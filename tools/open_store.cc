@@ -68,6 +68,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
                      held ? store.status() : ReadingStatus(store.status()));
   }
   WarnOf((*store)->BadFiles(), context);
+  for (const UnsweptEntry& post : (*store)->posts_passed_over()) {
+    context.PrintError(absl::NotFoundError(
+        absl::StrCat(post.path, " was passed over: ", post.reason)));
+  }
   return store;
 }
 

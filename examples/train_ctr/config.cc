@@ -21,11 +21,12 @@ absl::StatusOr<Config> ReadConfig(const std::string& path) {
         absl::StrCat("--config \"", path, "\" is no JSON object"));
   }
   Config config;
+  config.manager = text;  // so that errors name its lines
   if (json.contains("load")) {
     config.load = json["load"].dump();
     json.erase("load");
+    config.manager = json.dump();
   }
-  config.manager = json.dump();
   return config;
 }
 

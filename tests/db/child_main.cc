@@ -17,6 +17,8 @@
 //   db_child crash STORE POINT STEP SEED inline|bulk
 //                                  saves (or overwrites) and sweeps, killing
 //                                  itself at the point
+//   db_child post STORE STEP NAME VALUE
+//                                  posts a metric, and a wish for a pin
 //   db_child steps STORE           a reader; for each line of input refreshes
 //                                  it, answering the steps
 //
@@ -153,6 +155,15 @@ absl::Status ListSteps(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status PostTo(const std::string& path, int64_t step,
+                    const Metrics& metrics) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(path));
+  CKPTDB_RETURN_IF_ERROR(reader->PostMetrics(step, metrics));
+  CKPTDB_RETURN_IF_ERROR(reader->RequestPin(step));
+  Answer("ok");
+  return absl::OkStatus();
+}
+
 absl::Status GiveUpRights() {
   constexpr uid_t kNobody = 65534;
   if (geteuid() != 0) return absl::OkStatus();
@@ -196,6 +207,10 @@ absl::Status Run(std::vector<std::string> arguments) {
     return CrashAt(
         arguments.at(1), arguments.at(2), std::stoll(arguments.at(3)),
         arguments.at(5) == "bulk" ? BulkContent(seed) : SmallContent(seed));
+  }
+  if (command == "post") {
+    return PostTo(arguments.at(1), std::stoll(arguments.at(2)),
+                  {{arguments.at(3), std::stod(arguments.at(4))}});
   }
   if (command == "lease") {
     ReaderOptions required;

@@ -164,12 +164,18 @@ absl::Status ReadSome(Store* store, CountRows* counted) {
   return absl::OkStatus();
 }
 
+double Evaluate(const StepReader& step) {
+  return step.record().world_size == 1 ? 0.75 : 0;
+}
+
 // db/reader.h
 absl::Status FollowLatest(int64_t* opened) {
   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
   CKPTDB_RETURN_IF_ERROR(reader->Refresh());
   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, reader->Latest());
   CKPTDB_ASSIGN_OR_RETURN(auto step, reader->OpenStep(latest.version.step));
+  const Metrics metrics = {{"auc", Evaluate(*step)}};
+  CKPTDB_RETURN_IF_ERROR(reader->PostMetrics(latest.version.step, metrics));
   *opened = step->record().version.step;
   return absl::OkStatus();
 }
@@ -185,6 +191,9 @@ TEST_F(HeaderExamplesTest, StateStepReaderAndReader) {
   int64_t opened = 0;
   ASSERT_OK(FollowLatest(&opened));
   EXPECT_EQ(opened, 1000);
+  ASSERT_OK(store->TakePosts());
+  ASSERT_OK_AND_ASSIGN(const StepRecord posted, store->FindStep(1000));
+  EXPECT_EQ(posted.metrics.at("auc"), 0.75);
 }
 
 // db/row_tracker.h

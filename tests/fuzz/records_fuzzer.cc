@@ -3,6 +3,7 @@
 #include "ckptdb/schema/records.h"
 
 #include "ckptdb/schema/evaluation.h"
+#include "ckptdb/schema/post.h"
 #include "ckptdb/tests/fuzz/record_round_trip.h"
 
 namespace ckptdb {
@@ -12,7 +13,7 @@ using internal::RecordKind;
 using testing::CheckRecord;
 
 void CheckRecords(absl::string_view input) {
-  switch (testing::TakeByte(&input) % 6) {
+  switch (testing::TakeByte(&input) % 7) {
     case 0:
       return CheckRecord(RecordKind::kStep, DecodeStepRecord, EncodeStepRecord,
                          input);
@@ -27,9 +28,11 @@ void CheckRecords(absl::string_view input) {
                          input);
     case 4:
       return CheckRecord(RecordKind::kLease, DecodeLease, EncodeLease, input);
-    default:
+    case 5:
       return CheckRecord(RecordKind::kEvaluation, DecodeEvaluationRecord,
                          EncodeEvaluationRecord, input);
+    default:
+      return CheckRecord(RecordKind::kPost, DecodePost, EncodePost, input);
   }
 }
 

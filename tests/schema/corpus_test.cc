@@ -51,6 +51,7 @@ Corpus RecordCorpus() {
   AddRecord(4, "lease", EncodeLease(SampleLease()).value(), &corpus);
   AddRecord(5, "evaluation", EncodeEvaluationRecord(SampleEvaluation()).value(),
             &corpus);
+  AddRecord(6, "post", EncodePost(SamplePost()).value(), &corpus);
   RankRecord one = SampleRank();
   for (Item& item : one.items) {
     const std::string kind(ItemKindName(item.kind));

@@ -54,7 +54,9 @@ std::vector<Kind> Kinds() {
        [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
       {RecordKind::kEvaluation, "evaluation record",
        EncodeEvaluationRecord(SampleEvaluation()).value(),
-       [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }}};
+       [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }},
+      {RecordKind::kPost, "post", EncodePost(SamplePost()).value(),
+       [](auto bytes) { return DecodePost(bytes).status(); }}};
 }
 
 auto IsLoss(const std::string& record, const std::string& words) {

@@ -429,6 +429,33 @@ TEST(RecordProperty, EvaluationEncodesIfItDecodes) {
                    {testing::SampleEvaluation()}, changes);
 }
 
+TEST(RecordProperty, PostEncodesIfItDecodes) {
+  RuleChanges<Post> changes;
+  AddVersions(&changes);
+  AddUuids(&changes, &Post::uuid);
+  AddUuids(&changes, &Post::store_uuid);
+  AddNames<Post>(
+      "metric",
+      [](Post* p, std::string name) {
+        p->metrics = {{std::move(name), 1}};
+      },
+      &changes);
+  AddAround<Post>(
+      "metrics", kMaxMetrics,
+      [](Post* p, uint64_t count) {
+        p->metrics.clear();
+        for (uint64_t i = 0; i < count; ++i) {
+          p->metrics["m" + std::to_string(i)] = 1;
+        }
+      },
+      &changes);
+  changes.push_back({"nothing", false, [](Post* p) {
+                       p->metrics.clear();
+                       p->pin = false;
+                     }});
+  CheckAll<Post>({EncodePost, DecodePost}, {testing::SamplePost()}, changes);
+}
+
 template <typename Record>
 void AddPaths(const std::function<void(Record*, std::string)>& apply,
               RuleChanges<Record>* changes) {
@@ -501,7 +528,7 @@ TEST(RecordProperty, BytesOfARecordAreLimited) {
   for (const RecordKind kind :
        {RecordKind::kStep, RecordKind::kRank, RecordKind::kAttempt,
         RecordKind::kRoot, RecordKind::kLease, RecordKind::kEvaluation,
-        RecordKind::kTicket, RecordKind::kStagedRank}) {
+        RecordKind::kPost, RecordKind::kTicket, RecordKind::kStagedRank}) {
     const bool carries =
         kind == RecordKind::kTicket || kind == RecordKind::kStagedRank;
     const uint64_t limit = carries ? kMaxTransferBytes : kMaxRecordBytes;

@@ -6,6 +6,7 @@
 
 #include "ckptdb/schema/evaluation.h"
 #include "ckptdb/schema/page.h"
+#include "ckptdb/schema/post.h"
 #include "ckptdb/schema/records.h"
 #include "ckptdb/schema/staged.h"
 
@@ -119,6 +120,15 @@ inline EvaluationRecord SampleEvaluation() {
   return {{30, 9},    "test/day_7",
           "eval/ctr", 1,
           2,          {1234, std::string("\0\xff", 2), "line 7"}};
+}
+
+inline Post SamplePost() {
+  return {"0f8fad5b-d9cb-469f-a165-70867728950e",
+          kSampleUuid,
+          {30, 9},
+          1700000000000003,
+          true,
+          {{"auc", 0.75}, {"loss", -1}}};
 }
 
 inline Ticket SampleTicket() {

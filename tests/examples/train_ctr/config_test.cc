@@ -129,6 +129,7 @@ TEST_F(ConfigTest, WrongOptionsAreErrors) {
       {"[", "no JSON object"},
       {R"({"permanant": "initial"})", R"(is "permanent" meant?)"},
       {R"({"busy": "wat"})", R"(is "wait" meant?)"},
+      {"{\n  \"busy\": \"wat\"}", "(line 2, column 11)"},
       {R"({"path": "elsewhere"})", R"("elsewhere", but --store)"},
       {R"({"read_only": true})", "read_only"},
       {R"({"load": [{"patch": "p"}]})", R"(is "path" meant?)"}};

@@ -1,0 +1,27 @@
+// Metrics within records; internal to schema/.
+#ifndef CKPTDB_SCHEMA_METRICS_H_
+#define CKPTDB_SCHEMA_METRICS_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/schema/envelope.h"
+#include "ckptdb/schema/flat.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+using FlatMetrics = flatbuffers::Vector<flatbuffers::Offset<fbs::Metric>>;
+
+flatbuffers::Offset<FlatMetrics> AddMetrics(
+    const Metrics& metrics, flatbuffers::FlatBufferBuilder* builder);
+
+// DataLoss for more than kMaxMetrics and for what is no name.
+absl::Status CheckMetrics(RecordKind kind, const Metrics& metrics);
+
+// None for null. DataLoss for too many, and for one that is there twice.
+absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
+                                    const FlatMetrics* entries);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_SCHEMA_METRICS_H_

@@ -1,0 +1,72 @@
+// Power is lost after every change to the disk while a reader posts and the
+// owner takes in: what was acknowledged comes in, and nothing older comes back.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/support/long_run.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+constexpr int64_t kPostedStep = 10;
+
+TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
+  const auto files = std::make_shared<SimFileSystem>();
+  SimStore sim(files);
+  ASSERT_OK(sim.Open());
+  ASSERT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
+  ReaderOptions options;
+  options.environment = sim.environment();
+  ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(SimStore::kPath, options));
+  const size_t first = files->operations();
+  // By which operation each post was acknowledged, and what it said.
+  std::vector<std::pair<size_t, double>> posted;
+  double auc = 0;
+  const auto post = [&] {
+    auc += 1;
+    ASSERT_OK(reader->PostMetrics(kPostedStep, {{"auc", auc}}));
+    posted.emplace_back(files->operations(), auc);
+  };
+  post();
+  ASSERT_OK(reader->RequestPin(kPostedStep));
+  const size_t pinned = files->operations();
+  post();
+  ASSERT_OK(sim.store()->TakePosts());
+  post();
+  ASSERT_OK(sim.store()->TakePosts());
+  reader.reset();
+  const size_t last = files->operations();
+  sim.Close();
+  size_t images = 0;
+  for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
+    for (const PowerLoss variant : kAllPowerLosses) {
+      SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
+                   std::to_string(k) + ", next is: " + files->OperationText(k));
+      SimStore after(files->CrashAfter(k, variant));
+      ASSERT_OK(after.Open());
+      ASSERT_OK_AND_ASSIGN(const StepRecord step,
+                           after.store()->FindStep(kPostedStep));
+      double least = 0;
+      for (const auto& [operation, value] : posted) {
+        if (operation <= k) least = value;
+      }
+      const auto metric = step.metrics.find("auc");
+      EXPECT_GE(metric == step.metrics.end() ? 0 : metric->second, least);
+      if (k >= pinned) {
+        EXPECT_TRUE(step.pinned);
+      }
+      for (const UnsweptEntry& entry : after.store()->posts_passed_over()) {
+        ADD_FAILURE() << entry.path << ": " << entry.reason;
+      }
+      ++images;
+    }
+  }
+  EXPECT_GT(images, 10U);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

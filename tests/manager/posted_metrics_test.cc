@@ -1,0 +1,116 @@
+// An evaluator beside the trainer posts metrics, by which the trainer keeps the
+// best steps.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class PostedMetricsTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.best = BestOptions{.metric = "auc"};
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+    ASSERT_OK_AND_ASSIGN(
+        auto best, BestN({.metric = "auc", .keep_without_metric = false}));
+    ASSERT_OK_AND_ASSIGN(auto latest, LatestN(1));
+    ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({best, latest}));
+  }
+  // A manager that is read-only, with a model of its own.
+  void Evaluate() {
+    ManagerOptions options;
+    options.path = options_.path;
+    options.read_only = true;
+    copy_ = std::make_unique<TestModel>();
+    ASSERT_OK_AND_ASSIGN(evaluator_,
+                         CheckpointManager::Open(options, &copy_->state));
+  }
+  void PostOf(int64_t step, double auc) {
+    ASSERT_OK(evaluator_->WaitForStep(absl::Minutes(1)));
+    ASSERT_EQ(evaluator_->global_step(), step);
+    ASSERT_OK(evaluator_->reader()->PostMetrics(step, {{"auc", auc}}));
+  }
+  void TrainAndWait(int64_t step) {
+    TrainTo(step);
+    ASSERT_OK(manager_->WaitUntilFinished());
+  }
+
+  std::vector<std::string> warnings_;
+  std::unique_ptr<TestModel> copy_;
+  std::unique_ptr<CheckpointManager> evaluator_;
+};
+
+TEST_F(PostedMetricsTest, TheBestStaysByWhatTheEvaluatorPosts) {
+  Start();
+  TrainAndWait(2);
+  Evaluate();
+  PostOf(2, 0.5);
+  TrainAndWait(4);
+  PostOf(4, 0.75);
+  TrainAndWait(6);
+  EXPECT_THAT(Steps(), ElementsAre(4, 6));
+  PostOf(6, 0.25);
+  TrainAndWait(8);
+  EXPECT_THAT(Steps(), ElementsAre(4, 8));
+  ASSERT_OK_AND_ASSIGN(const StepRecord best, manager_->BestStep());
+  EXPECT_EQ(best.version.step, 4);
+  EXPECT_EQ(best.metrics.at("auc"), 0.75);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+// The step before the save that would have removed it.
+TEST_F(PostedMetricsTest, APinThatWasAskedForKeepsTheStep) {
+  Start();
+  TrainAndWait(2);
+  Evaluate();
+  ASSERT_OK(evaluator_->reader()->RequestPin(2));
+  TrainAndWait(6);
+  EXPECT_THAT(Steps(), ElementsAre(2, 6));
+}
+
+// What was posted while no trainer was there counts for its first restore.
+TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(3));
+  Start();
+  TrainAndWait(4);
+  ASSERT_OK(manager_->Close());
+  Evaluate();
+  ASSERT_OK(evaluator_->reader()->PostMetrics(2, {{"auc", 0.75}}));
+  ASSERT_OK(evaluator_->reader()->PostMetrics(4, {{"auc", 0.5}}));
+  Start();
+  RestoreRequest best;
+  best.best = true;
+  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(best));
+  EXPECT_EQ(report.version.step, 2);
+}
+
+TEST_F(PostedMetricsTest, WarnsOnceOfAPostThatIsPassedOver) {
+  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  Start();
+  TrainAndWait(2);
+  const std::string name = "01234567-89ab-cdef-0123-456789abcdef";
+  std::ofstream(options_.path + "/posts/" + name) << "no post";
+  TrainAndWait(8);
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr("posts/" + name),
+                                HasSubstr(" was passed over: post: size 7"))));
+  EXPECT_THAT(Steps(), ElementsAre(8));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

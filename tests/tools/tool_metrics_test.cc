@@ -1,0 +1,88 @@
+// ckptdb metrics: by itself, and beside an owner.
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "ckptdb/tests/tools/tool_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ToolMetrics : public ToolFixture {
+ protected:
+  // A step that is there.
+  int64_t AnyStep() const { return Steps().at(0); }
+  std::string Text() const { return std::to_string(AnyStep()); }
+  nlohmann::json MetricsOf(const std::string& step) const {
+    return RunJson({"show", step})["metrics"];
+  }
+};
+
+TEST_F(ToolMetrics, AddsThemToAStep) {
+  const ToolResult added =
+      Run({"metrics", Text(), "tool/auc=0.75", "a=b=-1e3"});
+  EXPECT_EQ(added.code, 0) << added.err;
+  EXPECT_EQ(added.out, "added a=b -1000 to step " + Text() +
+                           "\nadded tool/auc 0.75 to step " + Text() + "\n");
+  const nlohmann::json json =
+      RunJson({"metrics", "latest", "tool/auc=0.5", "worst=nan"});
+  EXPECT_EQ(json["posted"], false);
+  EXPECT_EQ(json["step"], RunJson({"show", "latest"})["step"]);
+  EXPECT_EQ(json["metrics"]["tool/auc"], 0.5);
+  EXPECT_EQ(json["metrics"]["worst"], "nan");
+  EXPECT_EQ(MetricsOf(Text())["tool/auc"], 0.75);
+  EXPECT_EQ(MetricsOf(Text())["a=b"], -1000);
+}
+
+TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
+  const std::string step = Text();
+  Own();
+  const ToolResult posted = Run({"metrics", step, "tool/auc=0.75"});
+  EXPECT_EQ(posted.code, 0) << posted.err;
+  EXPECT_EQ(posted.out,
+            "posted tool/auc 0.75 for step " + step +
+                "\nthe store is open elsewhere, which takes them in with its "
+                "next save\n");
+  EXPECT_EQ(RunJson({"metrics", step, "tool/loss=2"})["posted"], true);
+  EXPECT_FALSE(MetricsOf(step).contains("tool/auc"));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(MetricsOf(step)["tool/auc"], 0.75);
+  EXPECT_EQ(MetricsOf(step)["tool/loss"], 2);
+  Disown();
+}
+
+// Whatever command has the store to itself takes in what was posted.
+TEST_F(ToolMetrics, ACommandTakesInWhatTheOwnerHasNot) {
+  const std::string step = Text();
+  Own();
+  EXPECT_EQ(Run({"metrics", step, "tool/auc=0.75"}).code, 0);
+  Disown();
+  std::ofstream(path() + "/posts/01234567-89ab-cdef-0123-456789abcdef") << "x";
+  const ToolResult gc = Run({"gc"});
+  EXPECT_EQ(gc.code, 0);
+  EXPECT_THAT(gc.err,
+              HasSubstr("posts/01234567-89ab-cdef-0123-456789abcdef was passed "
+                        "over: post: size 1"));
+  EXPECT_EQ(MetricsOf(step)["tool/auc"], 0.75);
+}
+
+TEST_F(ToolMetrics, WrongArgumentsAreErrorsOfUse) {
+  for (const char* metric : {"auc", "auc=", "=1", "auc=x"}) {
+    const ToolResult result = Run({"metrics", Text(), metric});
+    EXPECT_EQ(result.code, 1) << metric;
+    EXPECT_THAT(result.err, HasSubstr("is not NAME=VALUE")) << metric;
+  }
+  EXPECT_EQ(Run({"metrics", Text()}).code, 1);
+  const ToolResult twice = Run({"metrics", Text(), "auc=1", "auc=2"});
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_THAT(twice.err, HasSubstr("\"auc\" is given twice"));
+  EXPECT_EQ(Run({"metrics", "987654", "auc=1"}).code, 2);
+  Own();
+  EXPECT_EQ(Run({"metrics", "987654", "auc=1"}).code, 2);
+  Disown();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

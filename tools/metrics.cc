@@ -1,0 +1,146 @@
+// ckptdb metrics: adds metrics to a step, or posts them to who has the store
+// open.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/command.h"
+#include "ckptdb/tools/format.h"
+#include "ckptdb/tools/json.h"
+#include "ckptdb/tools/open_store.h"
+#include "ckptdb/tools/step_argument.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr char kForm[] = "NAME=VALUE";
+
+// A name may have a "=", a value has none.
+bool ParseMetric(const std::string& text, std::string* name, double* value) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) return false;
+  *name = text.substr(0, equals);
+  return absl::SimpleAtod(text.substr(equals + 1), value);
+}
+
+std::string CheckMetric(const std::string& text) {
+  std::string name;
+  double value = 0;
+  if (ParseMetric(text, &name, &value)) return "";
+  return absl::StrCat("\"", text, "\" is not ", kForm, " with a number");
+}
+
+class MetricsCommand : public Command {
+ public:
+  std::string name() const override { return "metrics"; }
+  std::string summary() const override {
+    return "Add metrics to a step, also beside its trainer";
+  }
+  std::string notes() const override {
+    return "A metric of the same name is replaced. While another process has "
+           "the store\nopen they are posted: it takes them in with its next "
+           "save.\n";
+  }
+  std::string examples() const override {
+    return "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
+           "  ckptdb metrics latest auc=0.731 loss=0.42 -s /checkpoints/ctr\n";
+  }
+  void AddArguments(CLI::App* app) override {
+    AddStep(app, &step_);
+    app->add_option("metrics", metrics_, "metrics, each as NAME=VALUE")
+        ->required()
+        ->type_name(kForm)
+        ->check(CheckMetric);
+  }
+  absl::Status Run(const Context& context) override;
+
+ private:
+  absl::StatusOr<Metrics> Parse() const;
+
+  std::string step_;
+  std::vector<std::string> metrics_;
+};
+
+absl::StatusOr<Metrics> MetricsCommand::Parse() const {
+  Metrics metrics;
+  for (const std::string& text : metrics_) {
+    std::string name;
+    double value = 0;
+    if (!ParseMetric(text, &name, &value)) {
+      return absl::InvalidArgumentError(CheckMetric(text));
+    }
+    if (!metrics.emplace(name, value).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("metric \"", name, "\" is given twice"));
+    }
+  }
+  return metrics;
+}
+
+// By who has the store to itself.
+absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
+                               const std::string& step,
+                               const Metrics& metrics) {
+  auto record = ResolveStep(*store, step);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  const absl::Status added = store->AddMetrics(record->version.step, metrics);
+  if (added.ok()) return record;
+  return WithPlace(ReadingStatus(added), StepName(record->version.step));
+}
+
+absl::StatusOr<StepRecord> PostTo(const Context& context,
+                                  const std::string& step,
+                                  const Metrics& metrics) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+  auto record = ResolveStep(*reader, step);
+  if (!record.ok()) return WithPlace(record.status(), context.store);
+  const absl::Status posted =
+      reader->PostMetrics(record->version.step, metrics);
+  if (posted.ok()) return record;
+  return WithPlace(ReadingStatus(posted), StepName(record->version.step));
+}
+
+absl::Status MetricsCommand::Run(const Context& context) {
+  CKPTDB_ASSIGN_OR_RETURN(const Metrics metrics, Parse());
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
+  const bool posted = absl::IsUnavailable(store.status());
+  if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                          posted ? PostTo(context, step_, metrics)
+                                 : Add(context, store->get(), step_, metrics));
+  const int64_t step = record.version.step;
+  if (context.json) {
+    Json document = {{"store", context.store},
+                     {"step", step},
+                     {"posted", posted},
+                     {"metrics", Json::object()}};
+    for (const auto& [name, value] : metrics) {
+      document["metrics"][name] = NumberJson(value);
+    }
+    PrintJson(document, context.out);
+    return absl::OkStatus();
+  }
+  for (const auto& [name, value] : metrics) {
+    *context.out << (posted ? "posted " : "added ") << Printable(name) << " "
+                 << absl::StrCat(value) << (posted ? " for " : " to ")
+                 << "step " << step << '\n';
+  }
+  if (posted) {
+    *context.out << "the store is open elsewhere, which takes them in with its "
+                    "next save\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<Command> NewMetrics() {
+  return std::make_unique<MetricsCommand>();
+}
+
+}  // namespace ckptdb::tool
