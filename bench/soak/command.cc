@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/bench/soak/child.h"
@@ -14,6 +15,8 @@ namespace {
 
 constexpr int kBusyCode = 4;
 constexpr int kOtherCode = 5;
+// How a reader says that it gave up looking at a store that is written to.
+constexpr char kEachTime[] = "times that it was opened";
 
 using Words = std::vector<std::string>;
 
@@ -48,6 +51,9 @@ absl::StatusOr<CommandResult> RunCommand(const Volume& volume,
     if (ending.code == kBusyCode) return CommandResult::kBusy;
     if (ending.code == kOtherCode && volume.WasFull(began)) {
       return CommandResult::kNoRoom;
+    }
+    if (ending.code == kOtherCode && absl::StrContains(output, kEachTime)) {
+      return CommandResult::kOvertaken;
     }
   }
   return absl::InternalError(absl::StrCat("ckptdb ",
@@ -93,6 +99,7 @@ void Commands::Run() {
     }
     ++run_;
     if (*result == CommandResult::kBusy) ++busy_;
+    if (*result == CommandResult::kOvertaken) ++overtaken_;
   }
 }
 

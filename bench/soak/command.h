@@ -21,6 +21,8 @@ enum class CommandResult {
   kDone,    // 0
   kBusy,    // 4: of those that need the store for themselves
   kNoRoom,  // 5, while the disk was full
+  // 5, as the writer left no moment to open the store in: see Reader::Open
+  kOvertaken,
 };
 
 // Runs `ckptdb -s STORE ARGUMENTS`. Internal with what it printed for another
@@ -42,6 +44,7 @@ class Commands {
   absl::Status status() const;
   uint64_t run() const { return run_; }
   uint64_t busy() const { return busy_; }
+  uint64_t overtaken() const { return overtaken_; }
 
  private:
   void Run();
@@ -51,6 +54,7 @@ class Commands {
   const uint64_t seed_;
   std::atomic<uint64_t> run_ = 0;
   std::atomic<uint64_t> busy_ = 0;
+  std::atomic<uint64_t> overtaken_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable stops_;
   bool stopped_ = false;  // under mutex_, and so is status_

@@ -259,6 +259,7 @@ Counts Driver::counts() const {
   if (commands_ != nullptr) {
     counts.commands += commands_->run();
     counts.busy_commands += commands_->busy();
+    counts.overtaken_commands += commands_->overtaken();
   }
   return counts;
 }

@@ -115,6 +115,7 @@ std::string Report(const Counts& counts, const Figures& figures) {
   add("  overtaken", counts.overtaken);
   add("commands", counts.commands);
   add("  busy", counts.busy_commands);
+  add("  overtaken", counts.overtaken_commands);
   add("pins", counts.pins);
   absl::StrAppendFormat(&text, "\n%-24s %14s %14s\n", "at most", "first half",
                         "second half");

@@ -37,6 +37,7 @@ struct Counts {
   uint64_t overtaken = 0;
   uint64_t commands = 0;
   uint64_t busy_commands = 0;
+  uint64_t overtaken_commands = 0;
   uint64_t pins = 0;
 };
 
