@@ -1,7 +1,5 @@
 // What an owner makes of the posts of its readers.
-#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
