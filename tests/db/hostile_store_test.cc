@@ -262,7 +262,7 @@ TEST_F(HostileStoreTest, ALockThatIsAHardLinkKeepsItsMode) {
   const fs::perms before =
       fs::perms::owner_read | fs::perms::owner_write | fs::perms::others_read;
   fs::permissions(victim(), before);
-  for (const std::string& name : {"LOCK", "db/LOCK"}) {
+  for (const std::string name : {"LOCK", "db/LOCK"}) {
     fs::remove(In(name));
     fs::create_hard_link(victim(), In(name));
     Reopen();
