@@ -267,7 +267,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   ASSERT_OK(store_->Delete(kOld - 1));
   ASSERT_OK(store_->Sweep());
   store_.reset();
-  constexpr uintmax_t kMerged = kInlineBytes * 25 / 4;
+  constexpr uintmax_t kMerged = kInlineBytes * 5 / 4;
   std::vector<std::filesystem::path> merged;
   for (const auto& table : Tables()) {
     if (std::filesystem::file_size(table) > kMerged) merged.push_back(table);

@@ -124,7 +124,7 @@ TEST_F(InfoLogTest, AStoreSetsSpaceAside) {
 // Whoever fills the disk takes what is given back.
 TEST_F(InfoLogTest, ItIsGivenBackInParts) {
   constexpr uint64_t kSpare = uint64_t{8} << 20;
-  const std::string file = path() + "/spare";
+  const std::string file = dir_.path() + "/spare";
   const internal::SpareSpace spare(file, kSpare, /*mode=*/0600);
   EXPECT_FALSE(spare.Release(1));
   spare.SetAside(2 * kSpare);

@@ -41,9 +41,11 @@ class FailingDiskTest : public ManagerTest,
       fails_at_.clear();
       // Before the database is changed OWNER is opened and read to its end.
       constexpr uint64_t kOwnerCalls = 3;
+      // And before that posts are looked for, twice, which fails no save.
+      constexpr uint64_t kPostsCalls = 2;
       const bool publishes = absl::StartsWith(point, "publish:");
       disk_.files()->FailOperation(
-          disk_.files()->calls() + (publishes ? kOwnerCalls : 0),
+          disk_.files()->calls() + (publishes ? kOwnerCalls : kPostsCalls),
           IOStatus::IOError("injected"), sticky_);
     };
     options_.store.on_point = fail;

@@ -108,7 +108,7 @@ TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
   const auto best = BestN({.metric = "auc"});
   ASSERT_OK_AND_ASSIGN(const auto latest, LatestOf(*best, 1));
   EXPECT_THAT(latest->Ask(Steps(3), kStart).warning,
-              HasSubstr("2 of 3 steps have no metric \"auc\""));
+              HasSubstr("none of 3 steps has a metric \"auc\""));
 }
 
 TEST(KeepPolicy, KeepSteps) {
