@@ -5,6 +5,7 @@
 #include "ckptdb/db/block_pool.h"
 #include "ckptdb/db/file_bounds.h"
 #include "ckptdb/db/info_log.h"
+#include "ckptdb/schema/limits.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -14,13 +15,16 @@ constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
 // A scan holds one of each stream.
 constexpr size_t kBlockBytes = size_t{64} << 10;
+// In files, room for the largest entry with its header and key: a block that
+// grows is allocated twice more, each time larger than it is.
+constexpr size_t kBulkBlockBytes = kPageBytes + (size_t{4} << 10);
 // Each small save has a log and memtables of its own, which take 1 MiB each by
 // default however little is in them. What is larger passes by.
 constexpr size_t kSmallBufferBytes = size_t{64} << 10;
 
-rocksdb::BlockBasedTableOptions TableOptions() {
+rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
   rocksdb::BlockBasedTableOptions table;
-  table.block_size = kBlockBytes;
+  table.block_size = block_bytes;
   table.format_version = 5;
   // Debian's RocksDB has an XXH3 that keeps its sums in memory: half the
   // speed of its XXH64.
@@ -33,12 +37,12 @@ rocksdb::BlockBasedTableOptions TableOptions() {
   return table;
 }
 
-rocksdb::ColumnFamilyOptions FamilyOptions() {
+rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
   rocksdb::ColumnFamilyOptions options;
   options.compression = rocksdb::kNoCompression;
   options.arena_block_size = kSmallBufferBytes;
   options.table_factory.reset(
-      rocksdb::NewBlockBasedTableFactory(TableOptions()));
+      rocksdb::NewBlockBasedTableFactory(TableOptions(block_bytes)));
   options.ttl = 0;
   options.periodic_compaction_seconds = 0;
   // A save waits for no compaction: one that meets damage never comes to an
@@ -54,7 +58,7 @@ rocksdb::ColumnFamilyOptions FamilyOptions() {
 // Small saves have keys side by side. Compaction by levels would only move
 // their files, and keep one for each save for ever.
 rocksdb::ColumnFamilyOptions InlineOptions() {
-  rocksdb::ColumnFamilyOptions options = FamilyOptions();
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(kBlockBytes);
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
   options.table_properties_collector_factories.push_back(NotesBounds());
   return options;
@@ -63,7 +67,7 @@ rocksdb::ColumnFamilyOptions InlineOptions() {
 // Files come by ingestion and go as a whole; a compaction would only rewrite
 // them.
 rocksdb::ColumnFamilyOptions BulkOptions() {
-  rocksdb::ColumnFamilyOptions options = FamilyOptions();
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(kBulkBlockBytes);
   options.disable_auto_compactions = true;
   return options;
 }
@@ -100,8 +104,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
 }
 
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors() {
-  return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions()},
-          {"meta", FamilyOptions()},
+  return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions(kBlockBytes)},
+          {"meta", FamilyOptions(kBlockBytes)},
           {kInlineName, InlineOptions()},
           {kBulkName, BulkOptions()}};
 }

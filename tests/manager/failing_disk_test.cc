@@ -43,10 +43,11 @@ class FailingDiskTest : public ManagerTest,
       constexpr uint64_t kOwnerCalls = 3;
       // And before that posts are looked for, twice, which fails no save.
       constexpr uint64_t kPostsCalls = 2;
-      const bool publishes = absl::StartsWith(point, "publish:");
-      disk_.files()->FailOperation(
-          disk_.files()->calls() + (publishes ? kOwnerCalls : kPostsCalls),
-          IOStatus::IOError("injected"), sticky_);
+      uint64_t calls = disk_.files()->calls();
+      if (absl::StartsWith(point, "publish:")) calls += kOwnerCalls;
+      if (absl::StartsWith(point, "stage:")) calls += kPostsCalls;
+      disk_.files()->FailOperation(calls, IOStatus::IOError("injected"),
+                                   sticky_);
     };
     options_.store.on_point = fail;
     options_.stage.on_point = fail;
