@@ -18,7 +18,6 @@ namespace {
 using ::ckptdb::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr auto kLoss = absl::StatusCode::kDataLoss;
 

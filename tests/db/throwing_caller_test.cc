@@ -2,6 +2,7 @@
 // whatever thread they happen.
 #include <gmock/gmock.h>
 
+#include <cstddef>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -41,7 +42,7 @@ TEST(CallGuardTest, SaysWhatWasThrown) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "f: the machine has no memory for it"));
   // Nor for the text of the error, here as no string is as long.
-  const absl::string_view endless("f", size_t{3} << 62);
+  const absl::string_view endless("f", std::numeric_limits<ptrdiff_t>::max());
   EXPECT_THAT(CallGuarded(endless, [] { throw std::bad_alloc(); }),
               StatusIs(absl::StatusCode::kResourceExhausted, ""));
 }
