@@ -61,8 +61,7 @@ absl::Status Store::Impl::TakePost(const Post& post) {
 absl::Status Store::Impl::TakeFound(const internal::FoundPost& found) {
   const std::string path = absl::StrCat("posts/", found.name);
   const bool readable = found.post.ok();
-  absl::Status taken =
-      readable ? TakePost(*found.post) : found.post.status();
+  absl::Status taken = readable ? TakePost(*found.post) : found.post.status();
   if (!taken.ok()) PassOver(path, taken.message());
   const bool useless =
       absl::IsNotFound(taken) || absl::IsInvalidArgument(taken);

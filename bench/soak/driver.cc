@@ -271,7 +271,7 @@ absl::Status Driver::StatusBeside() const {
 
 absl::StatusOr<CommandResult> Driver::Command(
     const std::vector<std::string>& words) {
-  const auto result = RunCommand(*volume_, words);
+  auto result = RunCommand(*volume_, words);
   ++counts_.commands;
   if (result.ok() && *result == CommandResult::kBusy) ++counts_.busy_commands;
   return result;

@@ -67,7 +67,7 @@ absl::Status Follower::CatchUp() {
   }
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord latest, reader_->Latest());
   if (held_ == latest.version) return absl::OkStatus();
-  const absl::Status status = GoTo(latest.version);
+  absl::Status status = GoTo(latest.version);
   // Some rows may be those of the step that it did not come to.
   if (!status.ok()) held_.reset();
   return status;

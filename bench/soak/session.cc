@@ -109,7 +109,7 @@ class RankSession {
   void FinishFold();
   // Goes on after what failed for room; returns any other error.
   absl::Status TellFailure(const absl::Status& status, int64_t began_micros);
-  void Tell(Event event) const;
+  void Tell(const Event& event) const;
   bool IsDue(DrawKind kind, uint64_t one_in) const {
     return Draw(options_.seed, kind, options_.number,
                 static_cast<uint64_t>(step_)) %
@@ -131,7 +131,7 @@ class RankSession {
   std::future<void> fold_;
 };
 
-void RankSession::Tell(Event event) const {
+void RankSession::Tell(const Event& event) const {
   if (rank_ == kOwnerRank) options_.tell(event);
 }
 

@@ -48,7 +48,7 @@ absl::Status RunWriter(const WriterOptions& options) {
                             .tell = TellDriver};
   while (true) {
     const int64_t began = SteadyMicros();
-    const absl::Status status = RunSession(session);
+    absl::Status status = RunSession(session);
     ++session.number;
     if (!CanGoOn(status)) return status;
     if (status.ok()) {
