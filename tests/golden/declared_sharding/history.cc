@@ -36,7 +36,7 @@ std::vector<Slot> ThreeSlots(uint8_t first_dtype) {
 
 // Their slots have all dtypes between them; rows of "wide" are 64 KiB.
 const std::vector<Layout>& Layouts() {
-  static const auto* const layouts = new std::vector<Layout>{
+  static const auto* const kLayouts = new std::vector<Layout>{
       {"by_slices", SliceHash::kMix, ThreeSlots(0)},
       {"by_modulo", SliceHash::kModulo, ThreeSlots(3)},
       {"by_function", SliceHash::kMix, ThreeSlots(6)},
@@ -45,7 +45,7 @@ const std::vector<Layout>& Layouts() {
       {"wide",
        SliceHash::kMix,
        {{"pixels", DType::kU8, uint32_t{1} << 16, Codec::kLz4}}}};
-  return *layouts;
+  return *kLayouts;
 }
 
 // A save by slices has the tables by slices, one without slices the table that
@@ -220,7 +220,7 @@ bool IsSharded(const std::string& tensor) {
 }  // namespace
 
 const std::vector<GoldenPlan>& GoldenPlans() {
-  static const auto* const plans = [] {
+  static const auto* const kPlans = [] {
     const std::vector<uint32_t> three = {0, 10000, 40000, kSlices};
     const std::vector<uint32_t> two = {0, 50000, kSlices};
     return new std::vector<GoldenPlan>{
@@ -232,7 +232,7 @@ const std::vector<GoldenPlan>& GoldenPlans() {
         {170, 140, 2, two},        {180, 170, 2, two},
         {190, 170, 3, three},      {200, 190, 2, two}};
   }();
-  return *plans;
+  return *kPlans;
 }
 
 const GoldenPlan& GoldenPlanOf(int64_t step) {
