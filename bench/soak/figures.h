@@ -61,7 +61,7 @@ class Figures {
 
   // ResourceExhausted naming a figure that is over its bound, its value and the
   // bound: disk and memory by what the steps need, and each by its maximum in
-  // the first half of the saves.
+  // the first half of the saves, when they were at least 1,000.
   absl::Status CheckBounds() const;
 
  private:

@@ -130,7 +130,7 @@ Figures Growing(uint64_t disk, uint64_t files, uint64_t manifest,
                 uint64_t memory) {
   Figures figures;
   for (uint64_t i = 1; i <= 10; ++i) {
-    figures.Add({.saves = i,
+    figures.Add({.saves = i * 1000,
                  .folder = {.disk_bytes = (uint64_t{40} << 20) + i * disk,
                             .files = 50 + i * files,
                             .manifest_bytes = i * manifest},
