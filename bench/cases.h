@@ -28,7 +28,7 @@ struct BenchOptions {
   // of `stall` have when they are opened.
   uint64_t retention_bytes = uint64_t{1} << 30;
   uint64_t steps = 10'000;
-  // In a row, of `small`.
+  // Number of consecutive saves that the case `small` makes.
   uint64_t saves = 3000;
   uint64_t seed = 1;
 };

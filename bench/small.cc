@@ -25,7 +25,7 @@ constexpr uint64_t kBatchBytes = kInlineBytes - kMargin;
 constexpr uint64_t kFileBytes = kInlineBytes + kMargin;
 constexpr uint64_t kLargerBytes = 5'000'000;
 constexpr uint64_t kSavesPerFileSave = 10;
-// After which nothing grows any more.
+// Saves before memory is first measured; it may grow until then.
 constexpr uint64_t kWarmUpSaves = 100;
 constexpr double kMaxGrowthOfSaves = 16 << 20;
 constexpr double kMaxTimesFiles = 1;

@@ -17,7 +17,8 @@
 
 namespace ckptdb::internal {
 
-// Of one look into the folder. Others wait for the next.
+// The most posts that one listing of the folder reads; others wait for the
+// next.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 
 // Durable on return, its name too. InvalidArgument when it would be larger than
@@ -33,8 +34,8 @@ struct FoundPost {
   std::string name;
   absl::StatusOr<Post> post;  // or why it is none
 };
-// At most kMaxPostsAtOnce, in the order in which they were posted. What is no
-// regular file is no post, and not followed.
+// Reads at most kMaxPostsAtOnce posts, in the order in which they were posted.
+// What is no regular file is no post, and not followed.
 absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
                                                  const std::string& store);
 

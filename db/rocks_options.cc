@@ -15,8 +15,8 @@ constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
 // A scan holds one of each stream.
 constexpr size_t kBlockBytes = size_t{64} << 10;
-// In files, room for the largest entry with its header and key: a block that
-// grows is allocated twice more, each time larger than it is.
+// Bulk blocks have room for the largest entry with its header and key: a block
+// that grows is allocated twice more, each time larger than it is.
 constexpr size_t kBulkBlockBytes = kPageBytes + (size_t{4} << 10);
 // Each small save has a log and memtables of its own, which take 1 MiB each by
 // default however little is in them. What is larger passes by.

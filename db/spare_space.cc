@@ -24,7 +24,7 @@ void SyncFolderOf(const std::string& path) {
   ::close(fd);
 }
 
-// The same goes for what is cut off.
+// Blocks that are cut off are also free only when the change is durable.
 bool Cut(const std::string& path, uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;

@@ -86,9 +86,9 @@ class Store::Impl {
                  absl::FunctionRef<void(const StepRecord&)> visit) const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
-  // With `loaded`, which is set to what the result wraps, for a call of the
-  // store's own: closing waits for the end of that call, and is not refused as
-  // it is for a caller's reader.
+  // `loaded`, when not null, is set to the reader that the result wraps. It is
+  // for calls of the store itself: closing waits for the end of that call, and
+  // is not refused as it is for a caller's reader.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(
       int64_t step, const StepReader::Impl** loaded = nullptr);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,

@@ -29,7 +29,7 @@ std::string LineAndColumn(absl::string_view text, size_t at) {
                       ", column ", before.size() - line_begin + 1, ")");
 }
 
-// Of brackets outside of strings, whether or not the text is JSON.
+// Counts brackets outside of strings, whether or not the text is valid JSON.
 bool IsTooDeep(absl::string_view text) {
   int depth = 0;
   bool in_string = false;

@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 
 using Json = nlohmann::json;
 
-// Of values in values. Deeper ones could not be printed without a deep stack.
+// The deepest nesting of values. The JSON library recurses when it prints one.
 inline constexpr int kMaxJsonDepth = 2000;
 
 // Notes in an error which value of a JsonText it is about, unless it has one.

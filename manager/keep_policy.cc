@@ -207,7 +207,7 @@ KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   return answer;
 }
 
-// Of the steps that a policy has kept, those before the latest go, too.
+// Keeps only the latest `count` of the steps that a policy has kept.
 KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   KeepAnswer latest;
   latest.keep.assign(all.keep.size(), false);

@@ -35,8 +35,8 @@ namespace ckptdb {
 // Reasons are written when they are asked for: with ten thousand steps they
 // take longer than all the rest.
 struct KeepAnswer {
-  // Of each step. Where a policy has answered for another number of steps than
-  // it was asked about, all are kept.
+  // Whether each step is kept. All steps are kept when the policy has answered
+  // for another number of steps than it was asked about.
   std::vector<bool> keep;
   // Why the step at this place is kept or not; may be null. As long as the
   // policy and the steps are there; not thread-safe.

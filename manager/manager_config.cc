@@ -29,7 +29,7 @@ absl::Status Error(const std::string& place, const Json& json,
       json, absl::InvalidArgumentError(absl::StrCat(place, ": ", what)));
 }
 
-// Of a policy that could not be made of `json`.
+// Adds the place of `json` to the error of a policy made from it.
 template <typename Policy>
 absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
                                absl::StatusOr<Policy> made) {
@@ -47,7 +47,7 @@ struct PolicyKind {
   Compose any = nullptr;
   Compose all = nullptr;
   Made (*negated)(Policy) = nullptr;
-  // Of one key; `depth` is that of the policies in it.
+  // Makes a policy of one key; `depth` is the nesting of policies so far.
   std::function<Made(ObjectReader* reader, int depth)> leaf;
 };
 

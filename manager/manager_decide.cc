@@ -173,7 +173,7 @@ absl::Status CheckpointManager::Impl::GatherNotices(bool of_a_step,
   return thrown;
 }
 
-// Of a step that all ranks now say the same of.
+// Called when all ranks have agreed on whether the step is preempted.
 void CheckpointManager::Impl::NotePreemption(const Announcement& announced) {
   if (announced.preempted) {
     preemption_open_ = true;

@@ -129,11 +129,11 @@ class CheckpointManager::Impl {
   int64_t NowMicros() const;
   void Warn(const std::string& warning) const;
   void WarnOfNoSchedule() const;
-  // Of metrics that a rank gives which are not the step's, once.
+  // Warns once when a rank other than the owner gives metrics.
   void WarnOfMetrics(const Metrics& metrics);
-  // Of what keeps the store from giving space back, once each.
+  // Warns once of each reason why the store cannot give space back.
   void WarnOfSweeps();
-  // Of posts that could not be used, once each.
+  // Warns once of each post that could not be used.
   void WarnOfPosts();
 
   // Deciding, and telling all ranks: manager_decide.cc.
@@ -253,7 +253,7 @@ class CheckpointManager::Impl {
   const ManagerOptions options_;
   ModelState* const model_;
   std::unique_ptr<Coordinator> ranks_;
-  // For the thread of saves.
+  // Used by the thread that saves.
   std::unique_ptr<Coordinator> background_ranks_;
   std::unique_ptr<Store> store_;    // the owner's
   std::unique_ptr<Reader> reader_;  // of a manager that is read-only

@@ -107,7 +107,7 @@ absl::Status CheckpointManager::Impl::Capture(Round* round) {
                      [&] { return TakeSnapshot(std::move(bases), round); });
 }
 
-// Of the tables of which only changes are saved, and the rows of this rank.
+// Audits the tables that are saved as deltas, each rank its own rows.
 absl::Status CheckpointManager::Impl::AuditDeltas(const BaseReasons& bases,
                                                   const Round& round) const {
   if (!options_.audit_deltas || feed_ == nullptr || round.announced.whole) {

@@ -49,7 +49,7 @@ struct SavePart {
   StagedRank staged;
 };
 
-// The same of an evaluation.
+// The part that a rank sends when an evaluation is saved.
 struct StagedPart {
   absl::Status status;
   std::string staged;  // Encode of EvaluationParts

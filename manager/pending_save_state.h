@@ -18,7 +18,7 @@ namespace ckptdb {
 // Thread-safe.
 class PendingSave::State {
  public:
-  // On the thread that trains.
+  // Called on the training thread.
   explicit State(int64_t step)
       : step_(step), trainer_(std::this_thread::get_id()) {}
 

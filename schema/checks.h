@@ -39,7 +39,7 @@ absl::Status AsInvalid(const absl::Status& checked);
 absl::Status CheckNameField(RecordKind kind, absl::string_view field,
                             absl::string_view name);
 
-// Of what must be there once: `have "name" twice`.
+// Returns `have "name" twice`, the error of a duplicate name.
 std::string Twice(absl::string_view name);
 
 // A path that stays below the folder it is relative to: not empty, not

@@ -1,7 +1,7 @@
 // The record of a post: what a reader asks the owner of a store to note of a
 // step; internal to the library.
 //
-// In the envelope of records.h, and checked in the same way.
+// Posts have the envelope of records.h and are checked in the same way.
 #ifndef CKPTDB_SCHEMA_POST_H_
 #define CKPTDB_SCHEMA_POST_H_
 

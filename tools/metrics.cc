@@ -82,7 +82,7 @@ absl::StatusOr<Metrics> MetricsCommand::Parse() const {
   return metrics;
 }
 
-// By who has the store to itself.
+// Adds the metrics at once; the caller owns the store.
 absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
                                const std::string& step,
                                const Metrics& metrics) {

@@ -17,7 +17,7 @@ namespace ckptdb::soak {
 // Compares rows, tensors and io states of all ranks, each element. DataLoss
 // that names the step and the first difference.
 absl::Status CheckStep(const StepReader& step, const Content& content);
-// The same of one tensor.
+// Compares one tensor in the same way.
 absl::Status CheckTensor(const StepReader& step, const Content& content,
                          absl::string_view name);
 

@@ -42,7 +42,7 @@ struct Row {
 };
 using Rows = std::map<int64_t, Row>;
 
-// From one step to the next.
+// The rows that differ between a step and the one before.
 struct RowChange {
   Rows upserted;
   std::vector<int64_t> erased;
@@ -52,19 +52,20 @@ class Content {
  public:
   explicit Content(uint64_t seed) : seed_(seed) {}
 
-  // Of all ranks. About 3,750 rows, of which about 95 change in a step; ids go
-  // and new ones come, so that after some hundred steps most are others.
+  // Returns the rows of all ranks: about 3,750, of which about 95 change in
+  // each step. Ids are erased and new ones added, so that most of them have
+  // been replaced after a few hundred steps.
   Rows RowsAt(int64_t step) const;
-  // From `step - 1` to `step`.
+  // Returns the rows that change from `step - 1` to `step`.
   RowChange ChangesOf(int64_t step) const;
 
   std::vector<float> Dense(int64_t step) const;
   std::vector<int64_t> Frozen(int64_t step) const;
   // The io state of a rank.
   std::string Position(int64_t step, uint32_t rank) const;
-  // Of an evaluation of a step after so many batches.
+  // Returns the meters of an evaluation after `processed` batches.
   std::string Meters(int64_t step, uint64_t processed, uint32_t rank) const;
-  // In [0, 1), in no order.
+  // Returns a value in [0, 1) that does not rise or fall with the step.
   double Metric(int64_t step) const;
 
  private:

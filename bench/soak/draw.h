@@ -11,14 +11,14 @@ namespace ckptdb::soak {
 
 // What is drawn, so that no two draws are alike.
 enum class DrawKind : uint64_t {
-  // Of the content.
+  // Drawn by Content.
   kPlace,
   kAbsent,
   kRow,
   kDense,
   kFrozen,
   kMetricValue,
-  // Of a session.
+  // Drawn by a session of the writer.
   kWorld,
   kSteps,
   kAsync,
@@ -27,7 +27,7 @@ enum class DrawKind : uint64_t {
   kBackgroundFold,
   kFold,
   kEvaluate,
-  // Of the driver.
+  // Drawn by the driver.
   kLife,
   kKill,
   kFill,

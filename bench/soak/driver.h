@@ -35,7 +35,7 @@ struct DriverOptions {
 
 class Driver {
  public:
-  // Of a store on `volume`, which outlives this.
+  // The store is on `volume`, which must outlive the driver.
   Driver(const DriverOptions& options, Volume* volume);
 
   // Lives of the writer until so many saves were acknowledged. The first thing
@@ -48,7 +48,7 @@ class Driver {
   const Figures& figures() const { return figures_; }
 
  private:
-  // From a start of the writer to its SIGKILL.
+  // Starts the writer and runs it until its SIGKILL.
   absl::Status Live();
   absl::Status ReadUntilKill(Child* writer, uint64_t saves);
   absl::Status ReadRest(Child* writer);
@@ -60,7 +60,7 @@ class Driver {
   bool MayFail(int64_t began_micros) const;
   absl::Status FillOrFree();
   void TakeSample(int64_t writer);
-  // After a kill, of the store that is left.
+  // Compares the store that a killed writer has left with the content.
   absl::Status CheckStore();
   // What a person does between two lives: pins, folds, sweeps.
   absl::Status RunCommands();
@@ -85,7 +85,8 @@ class Driver {
   uint64_t lives_ = 0;
   uint64_t needed_bytes_ = 0;
   std::optional<int64_t> saving_;  // began, and was not told to have ended
-  // Of the filler: when it comes next, by saves; until when it stays.
+  // The filler takes the free space at this number of saves, and gives it back
+  // at free_at_micros_.
   uint64_t fill_at_save_ = 0;
   bool filling_ = false;
   int64_t free_at_micros_ = 0;

@@ -25,7 +25,7 @@ struct Event {
   Kind kind = Kind::kOpened;
   int64_t step = -1;
   uint64_t count = 0;
-  // By SteadyMicros, which all processes share.
+  // Time by SteadyMicros, a clock that all processes share.
   int64_t began_micros = 0;
   std::vector<int64_t> steps = {};
   std::string text = {};  // a code and a message; "full" or "delta" of a save

@@ -18,7 +18,7 @@ constexpr uint64_t kDiskFactor = 3;
 // What differs between halves by what is drawn.
 // In a short run one half may have two ranks only, the other one four.
 constexpr uint64_t kRankBytes = 160 * kMiB;
-// Before so many the halves differ by what was drawn for them.
+// In a shorter run the halves differ by what was drawn for each.
 constexpr uint64_t kGrowthSaves = 1000;
 constexpr double kHalvesFactor = 1.5;
 

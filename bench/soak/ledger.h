@@ -37,8 +37,8 @@ class Ledger {
   // it retired may be gone, but none that is pinned.
   absl::Status Settle(const std::set<int64_t>& found,
                       std::optional<int64_t> latest);
-  // By step, batches of its evaluation that a store has. DataLoss when there
-  // are less than were acknowledged.
+  // `found` has, for each step, how many batches of its evaluation the store
+  // has. DataLoss when there are less than were acknowledged.
   absl::Status SettleEvaluations(const std::map<int64_t, uint64_t>& found);
 
   const std::set<int64_t>& steps() const { return steps_; }

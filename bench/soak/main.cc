@@ -35,7 +35,7 @@ struct Arguments {
   bool steady = false;
 };
 
-// For a person to look at.
+// Copies the store out of the volume, so that the failure can be examined.
 void KeepStore(const Volume& volume, const Arguments& arguments) {
   const std::string kept =
       absl::StrCat(arguments.dir, "/ckptdb_soak.failed.", arguments.seed);

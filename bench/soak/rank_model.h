@@ -21,7 +21,7 @@ namespace ckptdb::soak {
 // The rows of one rank, which marks what it changes.
 class TrainedTable : public TableState {
  public:
-  // Of a change of all ranks' rows, what is this rank's.
+  // Applies the part of `change` whose ids are in this rank's slices.
   void Apply(const RowChange& change, const SliceRange& own);
   const Rows& rows() const { return held_.rows(); }
 
@@ -46,8 +46,8 @@ class Text : public IoState, public SavedObject {
   absl::StatusOr<std::string> Dump() override { return text; }
   absl::StatusOr<std::string> Save() override { return text; }
   absl::Status Load(absl::string_view bytes) override;
-  // Of ranks of another world each would have a part of all; here the step
-  // before tells the position by itself.
+  // The position follows from the step, so the parts of another world size are
+  // not needed.
   absl::Status Redistribute(absl::Span<const std::string> parts) override;
 };
 

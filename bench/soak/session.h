@@ -17,7 +17,7 @@ struct SessionOptions {
   uint64_t seed = 0;    // of the content
   uint64_t number = 0;  // what is drawn for it
   bool steady = false;  // the store stays open until the end of the process
-  // From any thread, one call at a time.
+  // Called by any thread, one call at a time.
   std::function<void(const Event& event)> tell;
 };
 

@@ -19,7 +19,7 @@ class Volume {
   // mount, why_not_mounted() says why, and the folder is as it is.
   Volume(std::string folder, uint64_t bytes);
 
-  // With all that is on it.
+  // Unmounts the tmpfs; everything on it is lost.
   ~Volume();
   Volume(const Volume&) = delete;
   Volume& operator=(const Volume&) = delete;

@@ -41,7 +41,7 @@ Ended RunSoak(std::vector<std::string> arguments) {
   return ended;
 }
 
-// Of the report's line "saves   123".
+// Returns the number in the report's line "saves   123".
 int SavesOf(absl::string_view output) {
   for (const absl::string_view line : absl::StrSplit(output, '\n')) {
     const std::vector<absl::string_view> words =

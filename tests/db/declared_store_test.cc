@@ -308,7 +308,7 @@ TEST_P(DeclaredStoreTest, HasItsEvaluations) {
                                2,
                                {10, std::string("\0\xff", 2), "line 10"}};
   EXPECT_THAT(*store_->FindEvaluation(150, "test/day_7", 0), Optional(first));
-  // Of the version that the step was folded from.
+  // The evaluation was saved with the version that the step was folded from.
   const EvaluationRecord folded{
       Find(140).increment,    "test/day_6", "eval/ctr", 0, 1,
       {7, "meters", "line 7"}};
@@ -356,7 +356,7 @@ TEST_P(DeclaredStoreTest, IsGoneOnWith) {
   Reopen();
   ExpectGolden(left);
   ExpectFollows(190, 200, /*forwards=*/true);
-  // Of what was left under way nothing is there any more.
+  // Nothing is left of the save that was in progress.
   using Why = HeldVersion::Why;
   EXPECT_THAT(Others(), Each(Pair(::testing::_, Why::kReferenced)));
   EXPECT_FALSE(Others().contains(210));

@@ -256,7 +256,7 @@ TEST_F(HostileStoreTest, AHardLinkIsReplaced) {
   ExpectOutsideAsItWas();
 }
 
-// Nor is who may read it changed.
+// A file that has another name keeps its mode.
 TEST_F(HostileStoreTest, ALockThatIsAHardLinkKeepsItsMode) {
   store_.reset();
   const fs::perms before =

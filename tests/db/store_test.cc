@@ -221,7 +221,7 @@ TEST_F(StoreTest, AttemptsAreNeverUsedTwice) {
   Reopen();
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(1, SmallContent(1)));
   EXPECT_GT(second.version.attempt, first.version.attempt);
-  // Nor when nothing is left of it.
+  // The number is not used again even when nothing is left of the attempt.
   ASSERT_OK_AND_ASSIGN(const SaveHandle third, store_->Begin({.step = 3}));
   ASSERT_OK(store_->Abandon(third.version));
   ASSERT_OK(store_->Sweep());

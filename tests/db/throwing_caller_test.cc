@@ -41,7 +41,7 @@ TEST(CallGuardTest, SaysWhatWasThrown) {
   EXPECT_THAT(CallGuarded("f", [] { throw std::bad_alloc(); }),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        "f: the machine has no memory for it"));
-  // Nor for the text of the error, here as no string is as long.
+  // There may be no memory for the message either; here no string is as long.
   const absl::string_view endless("f", std::numeric_limits<ptrdiff_t>::max());
   EXPECT_THAT(CallGuarded(endless, [] { throw std::bad_alloc(); }),
               StatusIs(absl::StatusCode::kResourceExhausted, ""));

@@ -60,7 +60,7 @@ TEST_F(TwoOwnersTest, AnErrorOfTheLockHasNoHolder) {
   EXPECT_FALSE(status.GetPayload(kHolderPayload).has_value());
 }
 
-// By whoever takes it for left over from a crash.
+// Somebody may take LOCK for left over from a crash.
 TEST_F(TwoOwnersTest, AnOwnerWhoseLockFileWasRemovedStaysTheOwner) {
   ASSERT_OK(Save(1, SmallContent(1)));
   for (const bool replaced : {false, true}) {

@@ -56,7 +56,8 @@ TEST_F(DeltaAuditTest, NamesTheFirstRowThatChangedWithoutAMark) {
               Found("row 31 differs from step 4 in slot \"embedding\", and was "
                     "not marked; call MarkUpserted"));
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  // Once they are marked; a row that is written as it was has not changed.
+  // The audit passes once they are marked. A row rewritten with the same bytes
+  // has not changed.
   model_->users.Set(31, 3);
   model_->users.Set(42, 4);
   const TestRow as_before = model_->users.rows().at(11);
@@ -117,7 +118,7 @@ TEST_F(DeltaAuditTest, AWholeSaveIsNotAudited) {
   }));
 }
 
-// Of a world of another size: each rank compares the rows that are its own.
+// Each of several ranks compares the rows that it owns.
 TEST_F(DeltaAuditTest, OnOneOfSeveralRanks) {
   Start();
   TrainTo(4);

@@ -41,7 +41,7 @@ class FailingDiskTest : public ManagerTest,
       fails_at_.clear();
       // Before the database is changed OWNER is opened and read to its end.
       constexpr uint64_t kOwnerCalls = 3;
-      // And before that posts are looked for, twice, which fails no save.
+      // The folder of posts is listed twice before; that cannot fail a save.
       constexpr uint64_t kPostsCalls = 2;
       uint64_t calls = disk_.files()->calls();
       if (absl::StartsWith(point, "publish:")) calls += kOwnerCalls;

@@ -340,7 +340,7 @@ class ManagerExitTest : public ManagerThreadsTest {
 };
 
 TEST_F(ManagerExitTest, OfAGlobalManager) {
-  // With nothing to say of sweeps by a store that is closed by then.
+  // The store is closed by then, which must not be reported as a failed sweep.
   EXPECT_EXIT(
       {
         global_manager = StartSave();
@@ -392,7 +392,7 @@ TEST_F(ManagerExitTest, FromACallback) {
       ExitedWithCode(0), "");
 }
 
-// Nor does one whose manager is then destroyed on its own thread.
+// exit() then destroys the manager on the thread that saves.
 TEST_F(ManagerExitTest, FromACallbackOfAGlobalManager) {
   options_.on_saved = [](const SaveReport&) { std::exit(0); };
   EXPECT_EXIT(

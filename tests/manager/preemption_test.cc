@@ -48,7 +48,7 @@ TEST_F(PreemptionTest, IsOverAfterItsSaveAndComesAgain) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
 }
 
-// Of a trainer that goes on beside that save.
+// The trainer goes on while that save is in progress.
 TEST_F(PreemptionTest, IsNotSaidAgainWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();

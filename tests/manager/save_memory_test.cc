@@ -116,7 +116,7 @@ TEST_F(SaveMemoryTest, TheWriteBatchTakesAtMostFourteenTimesWhatItHas) {
   EXPECT_LE(allocated, kMost);
 }
 
-// And the messages, and what the owner takes out of them.
+// Several ranks also need the messages, and the entries copied out of them.
 TEST_F(SaveMemoryTest, TheWriteBatchOfSeveralRanksTakesTheirMessagesToo) {
   constexpr double kMost = 18;
   const double allocated = AllocatedForEachByte(kInBatchBytes, 4);

@@ -89,7 +89,7 @@ TEST(SavePolicy, AtOrAfterEveryNSteps) {
                 "no multiple of 100 since step 100");
   ExpectVerdict(policy, after(103, 345), true,
                 "step 345 is the first at or after 300");
-  // Before any step is saved.
+  // No step has been saved yet.
   ExpectVerdict(policy, At(0), true, "step 0 is the first at or after 0");
   ExpectVerdict(policy, At(1), false, "no multiple of 100 since step 0");
   ExpectVerdict(policy, At(107), true, "step 107 is the first at or after 100");

@@ -208,7 +208,7 @@ TEST_F(StepZeroTest, ItIsTrainedOnce) {
   const auto again = StatusIs(absl::StatusCode::kInvalidArgument,
                               HasSubstr("step 0 is not after step 0"));
   EXPECT_THAT(manager_->StepTo(0), again);
-  // Nor after it was restored.
+  // It is not allowed after a restore either.
   Start();
   ASSERT_OK(manager_->Restore());
   EXPECT_THAT(manager_->StepTo(0), again);

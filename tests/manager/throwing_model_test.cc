@@ -272,7 +272,7 @@ TEST_F(ThrowingModelTest, ACoordinator) {
                        HasSubstr("the model is null")));
 }
 
-// On the thread of saves, where nobody could catch it.
+// Thrown on the thread that saves, where nobody could catch it.
 TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
   options_.on_saved = nullptr;
   options_.sharding = TableSharding::ByModulo();

@@ -12,8 +12,8 @@
 
 namespace ckptdb::testing {
 
-// Of all calls of operator new so far, on all threads and of all libraries,
-// whatever was freed since. Memory that is used again is not counted again.
+// Returns the bytes that all calls of operator new have asked for so far, on
+// all threads and by all libraries, whatever was freed since.
 uint64_t AllocatedBytes();
 
 // Sanitizers have an operator new of their own.

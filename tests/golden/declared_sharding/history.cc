@@ -165,7 +165,7 @@ TensorContent Tensor(DType dtype, const Shape& shape, Codec codec,
   return tensor;
 }
 
-// Of this many bytes and of few values, so that it is small when stored.
+// Makes a tensor of `rows` rows of few values, so that it compresses well.
 TensorContent Large(int64_t rows, int64_t step, Codec codec) {
   TensorContent tensor{DType::kF32, {rows, 1024}, {}, codec, {}, {}};
   for (int64_t row = 0; row < rows; ++row) {

@@ -25,7 +25,7 @@ struct GoldenPlan {
   std::vector<uint32_t> slice_bounds;
 };
 
-// In the order in which they were saved.
+// The plans are in the order in which the steps were saved.
 const std::vector<GoldenPlan>& GoldenPlans();
 const GoldenPlan& GoldenPlanOf(int64_t step);
 

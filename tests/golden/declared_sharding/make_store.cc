@@ -146,7 +146,7 @@ absl::Status LeaveFold(Store* store, int64_t step) {
   return status.ok() ? absl::InternalError("the fold came to an end") : status;
 }
 
-// As a reader that is killed leaves it.
+// Leaves a lease as a killed reader does.
 absl::Status LeaveLease(const std::string& path, int64_t step) {
   const fs::path leases = fs::path(path) / "leases";
   const fs::path aside = fs::path(path) / "aside";

@@ -17,7 +17,7 @@ absl::Status MakeDeclaredShardingStore(const std::string& path);
 struct GoldenSave {
   bool overwrite = false;
   AbandonedBranch abandoned = AbandonedBranch::kRefuse;
-  // Of all tables; empty: a delta over the parent.
+  // The base_reason of all tables; empty for a delta over the parent.
   std::string base_reason = {};
   PublishSpec publish = {};
 };
