@@ -149,7 +149,7 @@ TEST(SoakFigures, WhatGrowsIsOverItsBound) {
   EXPECT_THAT(Growing(20 * kMiB, 0, 0, 0).CheckBounds(), is_over("disk"));
   EXPECT_THAT(Growing(0, 100, 0, 0).CheckBounds(), is_over("files"));
   EXPECT_THAT(Growing(0, 0, kMiB, 0).CheckBounds(), is_over("MANIFEST"));
-  EXPECT_THAT(Growing(0, 0, 0, 500 * kMiB).CheckBounds(), is_over("resident"));
+  EXPECT_THAT(Growing(0, 0, 0, 50 * kMiB).CheckBounds(), is_over("resident"));
 }
 
 TEST(SoakFigures, ReportHasBothHalves) {
