@@ -41,6 +41,8 @@ std::string StagingOf(uint32_t attempt);
 // [begin, end) each.
 using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 
+class DatabaseListener;
+
 // Thread-safe.
 class Database {
  public:
@@ -146,7 +148,6 @@ class Database {
   void NoteWatermark();
 
  private:
-  class Listener;
   Database() = default;
 
   absl::Status Open(const std::string& path, const BadTables& bad);
@@ -178,7 +179,7 @@ class Database {
   std::shared_ptr<GuardedFileSystem> files_;
   BadTables bad_tables_;
   std::unique_ptr<rocksdb::Env> env_;
-  std::shared_ptr<Listener> listener_;
+  std::shared_ptr<DatabaseListener> listener_;
   std::shared_ptr<rocksdb::Logger> info_log_;  // of an owner
   std::unique_ptr<rocksdb::DB> rocks_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;

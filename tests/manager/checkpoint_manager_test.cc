@@ -203,68 +203,6 @@ TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
   EXPECT_EQ(reports_.size(), 3U);
 }
 
-class BusyTest : public ManagerTest {
- protected:
-  // Steps 1 to 4 are trained; the save of step 2 ends after step 4, or during
-  // it when it waits.
-  absl::StatusOr<StepOutcome> FourSteps(BusyPolicy busy) {
-    options_.busy = busy;
-    Start();
-    gate_.Close();
-    TrainTo(3);
-    std::future<void> opened;
-    if (busy == BusyPolicy::kWait) {
-      opened = std::async(std::launch::async, [this] { gate_.Open(); });
-    }
-    const auto outcome = TrainStep();
-    gate_.Open();
-    return outcome;
-  }
-};
-
-TEST_F(BusyTest, Waits) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, FourSteps(BusyPolicy::kWait));
-  EXPECT_TRUE(outcome.save.has_value());
-  ASSERT_OK(manager_->Close());
-  EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  ExpectStepHolds(4);
-}
-
-TEST_F(BusyTest, Skips) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, FourSteps(BusyPolicy::kSkip));
-  EXPECT_FALSE(outcome.save.has_value());
-  EXPECT_EQ(outcome.decision.why,
-            "step 4 is a multiple of 2, but step 2 is being saved");
-  TrainTo(5);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_THAT(Steps(), ElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(4));
-  EXPECT_EQ(story.saved, "not saved: " + outcome.decision.why);
-}
-
-TEST_F(BusyTest, Coalesces) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
-                       FourSteps(BusyPolicy::kCoalesce));
-  EXPECT_FALSE(outcome.save.has_value());
-  ASSERT_OK(manager_->WaitUntilFinished());
-  TrainTo(5);
-  ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_THAT(Steps(), ElementsAre(2, 5));
-  ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(5));
-  EXPECT_THAT(story.saved, HasSubstr("step 4 was not saved, as step 2 is"));
-}
-
-TEST_F(BusyTest, Fails) {
-  EXPECT_THAT(FourSteps(BusyPolicy::kFail),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 4 cannot be saved: step 2 is being")));
-  ASSERT_OK(manager_->WaitUntilFinished());
-  TrainTo(6);
-  ASSERT_OK(manager_->Close());
-  EXPECT_THAT(Steps(), ElementsAre(2, 6));
-}
-
 TEST_F(ManagerTest, RetiresWithTheCommit) {
   ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
   Start();
@@ -418,24 +356,6 @@ TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
                                   ElementsAre(1, 3), ElementsAre(1, 3, 4),
                                   ElementsAre(1)))
       << "neither the quarantined step nor the one given up";
-}
-
-// The metrics of a save that nobody waited for are known, too.
-TEST_F(BusyTest, DecidesByTheMetricsOfTheSaveInProgress) {
-  Metrics last;
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("first", [&](const SaveContext& context) {
-                         if (context.last.has_value())
-                           last = context.last->metrics;
-                         return !context.last.has_value();
-                       }));
-  gate_.Close();
-  Start();
-  ASSERT_OK(TrainStep({{"auc", 0.5}}));
-  ASSERT_OK(TrainStep({{"auc", 0.6}}));
-  gate_.Open();
-  ASSERT_OK(manager_->Close());
-  EXPECT_EQ(last, (Metrics{{"auc", 0.5}}));
 }
 
 TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
