@@ -65,7 +65,8 @@ absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
 
 absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
                                      uint64_t max_bytes) {
-  constexpr uint64_t kAtOnce = uint64_t{64} << 10;
+  // Most are of some dozens of bytes, and OWNER is read all the time.
+  constexpr size_t kAtOnce = size_t{4} << 10;
   std::unique_ptr<rocksdb::FSSequentialFile> file;
   rocksdb::IOStatus status =
       files->NewSequentialFile(path, rocksdb::FileOptions(), &file, nullptr);

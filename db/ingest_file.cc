@@ -3,6 +3,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_reader.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -74,9 +75,17 @@ class KeepingFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     }
     return IOStatus::OK();
   }
-  IOStatus Prefetch(uint64_t, size_t, const IOOptions&,
-                    IODebugContext*) override {
-    return IOStatus::NotSupported("reads are kept");
+  // RocksDB asks for the last 512 KiB of a file that it opens, and would read
+  // them itself. Properties and index take less of a file that is not of the
+  // largest; what there is more of an index is read when it is asked for.
+  IOStatus Prefetch(uint64_t offset, size_t n, const IOOptions& options,
+                    IODebugContext* debug) override {
+    constexpr size_t kTailBytes = size_t{64} << 10;
+    const size_t bytes = std::min(n, kTailBytes);
+    std::string tail(bytes, '\0');
+    rocksdb::Slice read;
+    return Read(offset + (n - bytes), bytes, options, &read, tail.data(),
+                debug);
   }
 
  private:

@@ -254,7 +254,7 @@ TEST_F(BadTableTest, OfACopyIsBadBesideTheWholeOne) {
 
 // Of several that small saves were merged into.
 TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
-  constexpr int64_t kOld = 88;
+  constexpr int64_t kOld = 352;
   const auto content = [](int64_t step) {
     RankContent small;
     small.tensors["small"] =
@@ -267,7 +267,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   ASSERT_OK(store_->Delete(kOld - 1));
   ASSERT_OK(store_->Sweep());
   store_.reset();
-  constexpr uintmax_t kMerged = kInlineBytes * 25;
+  constexpr uintmax_t kMerged = kInlineBytes * 100;
   std::vector<std::filesystem::path> merged;
   for (const auto& table : Tables()) {
     if (std::filesystem::file_size(table) > kMerged) merged.push_back(table);
@@ -302,7 +302,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
       EXPECT_LT(step, kOld);
       ++bad;
     }
-    EXPECT_THAT(bad, AllOf(Ge(1), Le(44)));
+    EXPECT_THAT(bad, AllOf(Ge(1), Le(kOld / 2)));
     ASSERT_NO_FATAL_FAILURE(Reopen());
   }
 }

@@ -55,20 +55,23 @@ TEST_F(InlineShareTest, KeysAndHeadersCount) {
 
 // Staging and publishing have one bound.
 TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
+  constexpr uint64_t kBlobBytes = uint64_t{16} << 10;
   const SaveHandle save = Begin({.step = 1, .world_size = 2});
   ASSERT_OK_AND_ASSIGN(const StagedRank least, StageBlob(save.tickets[0], 1));
   const uint64_t share = InlineShareBytes(2);
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
-    // A chunk each, so that keys and headers count more than once.
+    // Several, so that keys and headers count more than once.
     RankContent content;
-    const uint64_t entry = InlineBytesOf(least) - 1;
-    const uint64_t chunks = share / (kChunkBytes + entry);
-    content.blobs["b"] = std::string(chunks * kChunkBytes, 'b');
+    const uint64_t entry = kBlobBytes - 1 + InlineBytesOf(least);
+    for (uint64_t blob = 0; blob < share / entry; ++blob) {
+      content.blobs[std::string(1, static_cast<char>('a' + blob))] =
+          std::string(kBlobBytes, 'b');
+    }
     ASSERT_OK_AND_ASSIGN(staged.emplace_back(), StageRank(ticket, content));
     EXPECT_THAT(staged.back().files, IsEmpty());
     EXPECT_LE(InlineBytesOf(staged.back()), share);
-    EXPECT_GT(InlineBytesOf(staged.back()), share - kChunkBytes);
+    EXPECT_GT(InlineBytesOf(staged.back()), share - entry);
   }
   std::vector<StagedRank> more = staged;
   more[1].inline_entries.push_back(more[1].inline_entries.back());
