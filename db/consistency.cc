@@ -79,6 +79,30 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
                    item.rows, " rows and ", item.erased, " erased ids of it"));
 }
 
+// By modulo and by slices each rank has rows of its own: where one has no such
+// table at all, it was forgotten, and its rows would be missing in silence.
+absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
+                             absl::Span<const RankRecord> ranks) {
+  const Item& item = *tables.front().item;
+  if (item.sharding != ShardingKind::kByModulo &&
+      item.sharding != ShardingKind::kBySlices) {
+    return absl::OkStatus();
+  }
+  for (const RankRecord& rank : ranks) {
+    const bool has =
+        std::any_of(tables.begin(), tables.end(),
+                    [&](const Held& held) { return held.rank == rank.rank; });
+    if (has) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", item.name, "\" of rank ", tables.front().rank,
+        " is sharded by ", DescribeSharding(item.sharding, item.sharding_name),
+        ", and rank ", rank.rank,
+        " has no such table; add it on every rank, without rows where there "
+        "are none"));
+  }
+  return absl::OkStatus();
+}
+
 // Shards that are alike are replicas. By the offset in the first dimension,
 // those that can overlap are next to each other.
 absl::Status CheckDisjoint(std::vector<Held> shards) {
@@ -115,7 +139,7 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
 
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
   std::unordered_map<std::string, std::vector<Held>> tensors;
-  std::unordered_map<std::string, Held> tables;
+  std::unordered_map<std::string, std::vector<Held>> tables;
   for (const RankRecord& rank : ranks) {
     for (const Item& item : rank.items) {
       const Held held{rank.rank, &item};
@@ -126,16 +150,20 @@ absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
         }
         shards.push_back(held);
       } else if (item.kind == ItemKind::kRows) {
-        const auto [first, is_new] = tables.emplace(item.name, held);
-        if (!is_new) {
-          CKPTDB_RETURN_IF_ERROR(CheckTables(first->second, held));
+        std::vector<Held>& shards = tables[item.name];
+        if (!shards.empty()) {
+          CKPTDB_RETURN_IF_ERROR(CheckTables(shards.front(), held));
         }
-        CKPTDB_RETURN_IF_ERROR(CheckReplicated(held, is_new));
+        CKPTDB_RETURN_IF_ERROR(CheckReplicated(held, shards.empty()));
+        shards.push_back(held);
       }
     }
   }
   for (const auto& [name, shards] : tensors) {
     CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
+  }
+  for (const auto& [name, shards] : tables) {
+    CKPTDB_RETURN_IF_ERROR(CheckOnAllRanks(shards, ranks));
   }
   return absl::OkStatus();
 }

@@ -16,7 +16,8 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
 // InvalidArgument naming the item and two ranks: a tensor has one dtype and
 // one global shape, and shards that are alike or disjoint; a table has one set
 // of slots, one slice hash and one sharding, and is base runs only or delta
-// runs only, and of one that is replicated only rank 0 has rows.
+// runs only; of one that is replicated only rank 0 has rows, and one that is
+// sharded by modulo or by slices is on every rank. `ranks`: all of a step.
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
 
 }  // namespace ckptdb::internal

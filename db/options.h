@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/logger.h"
@@ -42,8 +43,13 @@ struct ChainBounds {
 
   // Stored bytes of delta runs relative to those of the base runs: a restore
   // reads both. Default: 1.0.
-  double max_delta_ratio = 1.0;
+  double max_delta_ratio = 1.0;  // at least 0
 };
+
+namespace internal {
+// InvalidArgument for a ratio that is negative or NaN.
+absl::Status CheckChainBounds(const ChainBounds& bounds);
+}  // namespace internal
 
 // The payload of the error of Store::Open when somebody has the store open for
 // writing: the holder's pid and host. I/O errors, Unavailable as well, have

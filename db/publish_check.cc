@@ -46,6 +46,14 @@ absl::Status internal::CheckUserMetadata(const UserMetadata& metadata) {
       "user metadata of ", bytes, " bytes; the limit is ", kMaxMetadataBytes));
 }
 
+// Not of a NaN either.
+absl::Status internal::CheckChainBounds(const ChainBounds& bounds) {
+  if (bounds.max_delta_ratio >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("ChainBounds::max_delta_ratio is ", bounds.max_delta_ratio,
+                   "; it must be at least 0"));
+}
+
 namespace {
 
 absl::Status Bad(absl::string_view why) {
@@ -262,6 +270,7 @@ absl::StatusOr<Store::Impl::Commit> Store::Impl::Check(
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(spec.metrics));
   CKPTDB_RETURN_IF_ERROR(
       CheckTime("committed_at_micros", spec.committed_at_micros));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(spec.bounds));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUserMetadata(spec.user_metadata));
   const uint32_t world_size = progress.spec.world_size;
   Commit commit;

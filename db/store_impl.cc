@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string resolved,
       internal::ResolveStorePath(path, options.environment));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.fold_bounds));
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->OpenFolder());
   const absl::Status opened = impl->OpenDatabase();

@@ -28,6 +28,7 @@ absl::Status CheckOptions(const ManagerOptions& options) {
       internal::ResolveStorePath(options.path, options.store.environment)
           .status());
   CKPTDB_RETURN_IF_ERROR(CheckSchedule(options.schedule));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.bounds));
   if (options.retention.keep == nullptr) {
     return absl::InvalidArgumentError(
         "ManagerOptions: retention.keep is null; KeepAll() keeps every step");

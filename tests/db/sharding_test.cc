@@ -237,6 +237,30 @@ TEST_F(ShardingTest, RanksThatDeclareOthersDisagree) {
               IsInvalid("shardings custom \"b\" and custom \"a\""));
 }
 
+// A rank that forgot the table would lose its rows in silence.
+TEST_F(ShardingTest, RefusesATableThatIsNotOnEveryRank) {
+  int64_t step = 0;
+  for (const TableSharding& sharding :
+       {TableSharding::ByModulo(),
+        TableSharding::BySlices({0, kSlices / 2, kSlices})}) {
+    SaveSpec spec{.step = ++step, .world_size = 2};
+    if (!sharding.bounds().empty()) spec.slice_bounds = sharding.bounds();
+    ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin(spec));
+    ASSERT_OK_AND_ASSIGN(const StagedRank zero,
+                         StageIds(save.tickets[0], {0}, sharding));
+    ASSERT_OK_AND_ASSIGN(const StagedRank without,
+                         Stage(path(), save.tickets[1], {}));
+    EXPECT_THAT(
+        store_->Publish(save.version, {zero, without}),
+        IsInvalid(absl::StrCat("table \"user\" of rank 0 is sharded by ",
+                               ShardingKindName(sharding.kind()),
+                               ", and rank 1 has no such table")));
+    ASSERT_OK_AND_ASSIGN(const StagedRank empty,
+                         StageIds(save.tickets[1], {}, sharding));
+    EXPECT_OK(store_->Publish(save.version, {zero, empty}));
+  }
+}
+
 TEST_F(ShardingTest, ReplicatedRowsAreThoseOfRank0) {
   const auto sharding = TableSharding::Replicated();
   const std::vector<int64_t> ids = {1, 2, 3, 40'000};

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include "ckptdb/tests/manager/manager_fixture.h"
@@ -511,6 +512,12 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   ManagerOptions options = options_;
   options.base_every = -1;
   expect(options, "base_every is -1; it must be at least 0");
+  options = options_;
+  options.bounds.max_delta_ratio = std::numeric_limits<double>::quiet_NaN();
+  expect(options, "max_delta_ratio is nan; it must be at least 0");
+  options = options_;
+  options.store.fold_bounds.max_delta_ratio = -1;
+  expect(options, "max_delta_ratio is -1; it must be at least 0");
   options = options_;
   options.copy_threads = 0;
   expect(options, "copy_threads is 0; it must be at least 1");
