@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/parallel.h"
-#include "ckptdb/db/row_block.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/schema/bulk_copy.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/page.h"

@@ -12,7 +12,7 @@
 #include "ckptdb/bench/stall_model.h"
 #include "ckptdb/bench/stall_steps.h"
 #include "ckptdb/bench/store_save.h"
-#include "ckptdb/db/parallel.h"
+#include "ckptdb/db/base/parallel.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/status.h"
 

@@ -23,7 +23,7 @@
 
 namespace ckptdb {
 
-// The file system and the clock under a store; see db/environment.h. Null
+// The file system and the clock under a store; see db/disk/environment.h. Null
 // stands for the machine's own.
 class Environment;
 

@@ -106,6 +106,12 @@ struct SweepResult {
 
 class Store {
  public:
+  // The path that Open takes `path` for: absolute, without symbolic links, "."
+  // and "..". The end of it need not be there yet. InvalidArgument for an empty
+  // path; an error that names the path when it cannot be resolved.
+  static absl::StatusOr<std::string> ResolvePath(
+      absl::string_view path, const StoreOptions& options = {});
+
   // Opens the store at `path` for writing, or makes it. The path is resolved
   // once: a chdir, or a link on the way that is changed, does not move the
   // store. One owner at a time: a second one, of this process or another, by

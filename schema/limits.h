@@ -36,8 +36,8 @@ inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
 // Keys and values of the entries that a save puts into its write batch, over
 // all ranks: see InlineShareBytes. They are written twice, and compacted later;
 // from here on files of their own take less time, and less memory
-// (docs/performance.md, "Small"). Stores of earlier versions have saves of up to
-// 8 MiB there.
+// (docs/performance.md, "Small"). Stores of earlier versions have saves of up
+// to 8 MiB there.
 inline constexpr uint64_t kInlineBytes = uint64_t{512} << 10;
 // What each rank may put there, however many they are: a file for each of many
 // ranks costs more than a larger batch.

@@ -32,14 +32,20 @@ using internal::ToFbs;
 using internal::ToStd;
 using internal::ViewOf;
 
-Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
-  std::vector<Offset<fbs::Slot>> slots;
-  for (const Slot& slot : item.slots) {
+std::vector<Offset<fbs::Slot>> AddSlots(const std::vector<Slot>& slots,
+                                        FlatBufferBuilder* builder) {
+  std::vector<Offset<fbs::Slot>> added;
+  for (const Slot& slot : slots) {
     const auto name = AddString(slot.name, builder);
-    slots.push_back(
+    added.push_back(
         fbs::CreateSlot(*builder, name, static_cast<uint8_t>(slot.dtype),
                         slot.elements, static_cast<uint8_t>(slot.codec)));
   }
+  return added;
+}
+
+Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
+  const auto slots = AddSlots(item.slots, builder);
   const auto name = AddString(item.name, builder);
   const auto hashes = builder->CreateVector(item.chunk_hashes);
   const auto shape = builder->CreateVector(item.shape);

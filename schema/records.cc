@@ -238,6 +238,22 @@ absl::Status CheckRankDigests(const StepRecord& record) {
                    record.world_size, " ranks"));
 }
 
+uint32_t FlagsOf(const StepRecord& record) {
+  return (record.ephemeral ? kEphemeral : 0u) | (record.pinned ? kPinned : 0u) |
+         (record.quarantined ? kQuarantined : 0u);
+}
+
+absl::Status SetFlags(uint32_t flags, StepRecord* record) {
+  if ((flags & ~uint32_t{kAllFlags}) != 0) {
+    return BadField(RecordKind::kStep, "flags",
+                    absl::StrCat(flags, " has unknown ones"));
+  }
+  record->ephemeral = (flags & kEphemeral) != 0;
+  record->pinned = (flags & kPinned) != 0;
+  record->quarantined = (flags & kQuarantined) != 0;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status internal::Check(const StepRecord& record) {
@@ -343,9 +359,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   out.add_slice_bounds(bounds);
   out.add_save_micros(record.save_micros);
   out.add_committed_at_micros(record.committed_at_micros);
-  out.add_flags((record.ephemeral ? kEphemeral : 0u) |
-                (record.pinned ? kPinned : 0u) |
-                (record.quarantined ? kQuarantined : 0u));
+  out.add_flags(FlagsOf(record));
   out.add_metrics(metrics);
   out.add_user_metadata(metadata);
   out.add_rank_digests(digests);
@@ -373,10 +387,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
       const auto from, Opened<fbs::StepRecord>::Open(RecordKind::kStep, bytes));
   StepRecord record;
   record.version = {from->step(), from->attempt()};
-  if ((from->flags() & ~uint32_t{kAllFlags}) != 0) {
-    return BadField(RecordKind::kStep, "flags",
-                    absl::StrCat(from->flags(), " has unknown ones"));
-  }
+  CKPTDB_RETURN_IF_ERROR(SetFlags(from->flags(), &record));
   record.kind = static_cast<StepKind>(from->kind());
   record.has_parent = from->parent() != nullptr;
   if (record.has_parent) record.parent = FromFbs(*from->parent());
@@ -390,9 +401,6 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.slice_bounds = ToStd(from->slice_bounds());
   record.save_micros = from->save_micros();
   record.committed_at_micros = from->committed_at_micros();
-  record.ephemeral = (from->flags() & kEphemeral) != 0;
-  record.pinned = (from->flags() & kPinned) != 0;
-  record.quarantined = (from->flags() & kQuarantined) != 0;
   CKPTDB_ASSIGN_OR_RETURN(
       record.metrics,
       internal::ReadMetrics(RecordKind::kStep, from->metrics()));

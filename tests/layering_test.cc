@@ -1,6 +1,8 @@
-// Rules of the tree that no compiler checks: an arrow between layers never
-// points back, only db/ and the programs around it know RocksDB, and nothing
-// sleeps or is left for later.
+// Rules of the tree that no compiler checks. An arrow between layers, and
+// between the folders of a layer, never points back. What lies directly in a
+// layer's folder is public; what lies in a folder below is the layer's own.
+// Only db/ and the programs around it know RocksDB. Nothing sleeps, or is left
+// for later.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -27,17 +29,51 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 using Folders = std::vector<std::string>;
+using Allowed = std::map<std::string, Folders>;
 
 // The layers that each folder may include.
-const std::map<std::string, Folders>& Layers() {
-  static const std::map<std::string, Folders> kLayers = {
+const Allowed& Layers() {
+  static const Allowed kLayers = {
       {"schema", {"schema"}},
-      {"cuda", {"schema", "cuda"}},
       {"db", {"schema", "db"}},
-      {"manager", {"schema", "db", "cuda", "manager"}},
-      {"tools", {"schema", "db", "cuda", "manager", "tools"}},
-      {"examples", {"schema", "db", "cuda", "manager", "examples"}}};
+      {"manager", {"schema", "db", "manager"}},
+      {"tools", {"schema", "db", "manager", "tools"}},
+      {"examples", {"schema", "db", "manager", "examples"}}};
   return kLayers;
+}
+
+// The private folders of a layer, and which of the others each may include,
+// besides the public headers of its layer, which each may.
+const Allowed& Rooms() {
+  static const Allowed kRooms = {
+      {"db/base", {}},
+      {"db/disk", {"db/base"}},
+      {"db/rocks", {"db/base", "db/disk"}},
+      {"db/meta", {"db/base", "db/disk", "db/rocks"}},
+      {"db/stage", {"db/base", "db/disk", "db/rocks", "db/meta"}},
+      {"db/read", {"db/base", "db/disk", "db/rocks", "db/meta"}},
+      {"db/fold",
+       {"db/base", "db/disk", "db/rocks", "db/meta", "db/stage", "db/read"}},
+      {"db/track", {"db/base"}},
+      {"db/store",
+       {"db/base", "db/disk", "db/rocks", "db/meta", "db/stage", "db/read",
+        "db/fold"}},
+      {"manager/config", {"db/base"}},
+      {"manager/policy", {"db/base"}},
+      {"manager/state", {"db/base"}},
+      {"manager/ranks", {"db/base", "manager/state"}},
+      {"manager/save", {"db/base", "manager/state", "manager/ranks"}},
+      {"manager/load", {"db/base", "manager/config", "manager/state"}},
+      {"manager/core",
+       {"db/base", "manager/config", "manager/policy", "manager/state",
+        "manager/ranks", "manager/save", "manager/load"}}};
+  return kRooms;
+}
+
+// Programs that may look into db/base for what they measure.
+const Folders& KnowBase() {
+  static const Folders kFolders = {"bench"};
+  return kFolders;
 }
 
 const Folders& KnowRocksDb() {
@@ -49,13 +85,33 @@ bool Has(const Folders& folders, const std::string& folder) {
   return std::find(folders.begin(), folders.end(), folder) != folders.end();
 }
 
+// "db" of "db/rocks", and of "db".
+std::string LayerOf(const std::string& folder) {
+  return folder.substr(0, folder.find('/'));
+}
+
+// Whether a file in `folder` may include a header of `room`, a private folder.
+bool AllowedRoom(const std::string& folder, const std::string& room) {
+  if (folder == room || LayerOf(folder) == "tests") return true;
+  const auto rooms = Rooms().find(folder);
+  if (rooms != Rooms().end()) return Has(rooms->second, room);
+  return Has(KnowBase(), folder) && room == "db/base";
+}
+
+// `folder`: of the file, from the root; "db/rocks".
 bool AllowedInclude(const std::string& folder, const std::string& header) {
   const fs::path path(header);
   const std::string first = path.begin()->string();
-  if (first == "rocksdb") return Has(KnowRocksDb(), folder);
-  const auto layer = Layers().find(folder);
-  if (layer == Layers().end() || first != "ckptdb") return true;
-  return Has(layer->second, std::next(path.begin())->string());
+  const std::string layer = LayerOf(folder);
+  if (first == "rocksdb") return Has(KnowRocksDb(), layer);
+  if (first != "ckptdb") return true;
+  const std::string included =
+      path.parent_path().lexically_relative("ckptdb").string();
+  const auto layers = Layers().find(layer);
+  if (layers != Layers().end() && !Has(layers->second, LayerOf(included))) {
+    return false;
+  }
+  return !Rooms().contains(included) || AllowedRoom(folder, included);
 }
 
 // The header that a line includes; empty when it includes none.
@@ -95,15 +151,16 @@ bool IsSource(const fs::path& path) {
   return Has({".cc", ".h", ".cu", ".cuh", ".fbs"}, path.extension().string());
 }
 
-void CheckFile(const std::string& folder, const fs::path& path,
+// `path`: below `root`.
+void CheckFile(const fs::path& root, const fs::path& path,
                std::vector<std::string>* wrong) {
-  std::ifstream file(path);
+  const std::string folder = path.parent_path().string();
+  std::ifstream file(root / path);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string what = Wrong(folder, line);
     if (what.empty()) continue;
-    wrong->push_back(absl::StrCat(folder, "/", path.filename().string(), ":",
-                                  number, " ", what));
+    wrong->push_back(absl::StrCat(path.string(), ":", number, " ", what));
   }
 }
 
@@ -116,7 +173,7 @@ std::vector<std::string> Violations(const fs::path& root, int* files) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
       ++*files;
-      CheckFile(folder, entry.path(), &wrong);
+      CheckFile(root, entry.path().lexically_relative(root), &wrong);
     }
   }
   std::sort(wrong.begin(), wrong.end());
@@ -127,6 +184,29 @@ TEST(Layering, TheTreeKeepsTheRules) {
   int files = 0;
   EXPECT_THAT(Violations(CKPTDB_SOURCE, &files), IsEmpty());
   EXPECT_GT(files, 40);
+}
+
+// A rule about a folder that is gone, or a folder without a rule.
+TEST(Layering, TheRulesAreOfTheTree) {
+  const fs::path root(CKPTDB_SOURCE);
+  Folders rooms;
+  for (const std::string layer : {"db", "manager"}) {
+    for (const auto& entry : fs::directory_iterator(root / layer)) {
+      if (!entry.is_directory()) continue;
+      rooms.push_back(entry.path().lexically_relative(root).string());
+    }
+  }
+  std::sort(rooms.begin(), rooms.end());
+  Folders ruled;
+  for (const auto& [room, others] : Rooms()) {
+    ruled.push_back(room);
+    for (const std::string& other : others)
+      EXPECT_TRUE(Rooms().contains(other));
+  }
+  EXPECT_EQ(rooms, ruled);
+  for (const auto& [layer, others] : Layers()) {
+    EXPECT_TRUE(fs::is_directory(root / layer)) << layer;
+  }
 }
 
 TEST(Layering, EachRuleFindsWhatBreaksIt) {
@@ -140,6 +220,12 @@ TEST(Layering, EachRuleFindsWhatBreaksIt) {
   plant("schema/ok.h", "#include \"ckptdb/schema/keys.h\"");
   plant("db/a.cc", "#include \"ckptdb/manager/policy.h\"");
   plant("db/ok.cc", "#include \"rocksdb/db.h\"");
+  plant("db/b.h", "#include \"ckptdb/db/base/parallel.h\"");
+  plant("db/meta/a.cc", "#include \"ckptdb/db/read/run_cursor.h\"");
+  plant("db/read/ok.cc", "#include \"ckptdb/db/meta/catalog.h\"");
+  plant("manager/save/a.cc", "#include \"ckptdb/db/rocks/database.h\"");
+  plant("manager/save/ok.cc", "#include \"ckptdb/db/base/parallel.h\"");
+  plant("tools/b.cc", "#include \"ckptdb/db/base/parallel.h\"");
   plant("tools/a.cc", "\n#include \"rocksdb/db.h\"");
   plant("examples/one/a.cc", "#  include \"rocksdb/db.h\"");
   plant("tests/ok.cc", "#include \"rocksdb/db.h\"");
@@ -149,12 +235,17 @@ TEST(Layering, EachRuleFindsWhatBreaksIt) {
   EXPECT_THAT(Violations(dir.path(), &files),
               ElementsAre(std::string("bench/a.cc:1 says sleep") + "_for",
                           "db/a.cc:1 includes ckptdb/manager/policy.h",
-                          "examples/a.cc:1 includes rocksdb/db.h",
+                          "db/b.h:1 includes ckptdb/db/base/parallel.h",
+                          "db/meta/a.cc:1 includes ckptdb/db/read/run_cursor.h",
+                          "examples/one/a.cc:1 includes rocksdb/db.h",
+                          "manager/save/a.cc:1 includes "
+                          "ckptdb/db/rocks/database.h",
                           "schema/a.cc:1 includes rocksdb/db.h",
                           "schema/b.h:1 includes ckptdb/db/store.h",
                           std::string("tests/a.cc:1 says TO") + "DO",
-                          "tools/a.cc:2 includes rocksdb/db.h"));
-  EXPECT_EQ(files, 10);
+                          "tools/a.cc:2 includes rocksdb/db.h",
+                          "tools/b.cc:1 includes ckptdb/db/base/parallel.h"));
+  EXPECT_EQ(files, 16);
 }
 
 }  // namespace

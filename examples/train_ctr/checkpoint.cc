@@ -31,6 +31,15 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   return checkpoints;
 }
 
+absl::StatusOr<ckptdb::SavePolicyPtr> Checkpoints::Schedule() const {
+  if (options_.save_every <= 0) return nullptr;
+  CKPTDB_ASSIGN_OR_RETURN(const auto every,
+                          ckptdb::FixedInterval(options_.save_every));
+  CKPTDB_ASSIGN_OR_RETURN(const auto last,
+                          ckptdb::SpecificSteps({options_.last_step}));
+  return ckptdb::AnySave({every, last});
+}
+
 absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   ckptdb::ManagerOptions manager;
   manager.path = options_.store;
@@ -39,14 +48,7 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
     drill->Passed(point);
   };
   manager.stage.on_point = manager.store.on_point;
-  if (options_.save_every > 0) {
-    CKPTDB_ASSIGN_OR_RETURN(const auto every,
-                            ckptdb::FixedInterval(options_.save_every));
-    CKPTDB_ASSIGN_OR_RETURN(const auto last,
-                            ckptdb::SpecificSteps({options_.last_step}));
-    CKPTDB_ASSIGN_OR_RETURN(manager.schedule.permanent,
-                            ckptdb::AnySave({every, last}));
-  }
+  CKPTDB_ASSIGN_OR_RETURN(manager.schedule.permanent, Schedule());
   CKPTDB_ASSIGN_OR_RETURN(manager.retention.keep,
                           ckptdb::LatestN(options_.keep_steps));
   manager.deltas = options_.delta;

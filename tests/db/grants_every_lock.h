@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "ckptdb/db/environment.h"
+#include "ckptdb/db/disk/environment.h"
 
 namespace ckptdb::testing {
 

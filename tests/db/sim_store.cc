@@ -10,8 +10,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/catalog.h"
-#include "ckptdb/db/rocks_options.h"
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/db/rocks/rocks_options.h"
 #include "ckptdb/db/stager.h"
 #include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/limits.h"

@@ -25,7 +25,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/environment.h"
+#include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/db/content.h"

@@ -1,0 +1,69 @@
+#include "ckptdb/db/base/call_gate.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Of this thread; the others are reached through it.
+thread_local const CallGate::Call* innermost_call = nullptr;
+
+}  // namespace
+
+CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
+  if (gate->home_.IsForked()) {
+    gate_ = nullptr;
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(gate->mutex_);
+  if (gate->closed_) {
+    gate_ = nullptr;
+    return;
+  }
+  ++gate->calls_;
+  innermost_call = this;
+}
+
+CallGate::Call::~Call() {
+  if (gate_ == nullptr) return;
+  innermost_call = outer_;
+  if (gate_->home_.IsForked()) return;
+  const std::lock_guard<std::mutex> lock(gate_->mutex_);
+  if (--gate_->calls_ == 0) gate_->idle_.notify_all();
+}
+
+absl::Status CallGate::Refusal(absl::string_view what,
+                               absl::string_view name) const {
+  absl::Status status = home_.Check(what);
+  if (!status.ok()) return status;
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": ", name, " is closed"));
+}
+
+bool CallGate::InCall() const {
+  for (const Call* call = innermost_call; call != nullptr;
+       call = call->outer_) {
+    if (call->gate_ == this) return true;
+  }
+  return false;
+}
+
+bool CallGate::closed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return closed_;
+}
+
+bool CallGate::Close() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (closed_) return false;
+  closed_ = true;
+  idle_.wait(lock, [this] { return calls_ == 0; });
+  return true;
+}
+
+void CallGate::Open() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  closed_ = false;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,44 @@
+#include "ckptdb/db/base/call_guard.h"
+
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::internal {
+
+namespace {
+
+absl::Status Describe(absl::string_view what) {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ": the machine has no memory for it"));
+  } catch (const std::system_error& error) {
+    const std::string text = absl::StrCat(what, ": ", error.what());
+    return error.code() == std::errc::resource_unavailable_try_again
+               ? absl::ResourceExhaustedError(text)
+               : absl::InternalError(text);
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(what, " threw: ", error.what()));
+  } catch (...) {
+    return absl::InternalError(
+        absl::StrCat(what, " threw something that is no std::exception"));
+  }
+}
+
+}  // namespace
+
+absl::Status StatusOfException(absl::string_view what) {
+  try {
+    return Describe(what);
+  } catch (...) {
+    // A status without a text takes no memory.
+    return {absl::StatusCode::kResourceExhausted, ""};
+  }
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,74 @@
+// Exceptions end where the caller's code ends; internal to the library.
+//
+// The library throws nothing, but what it calls may: the caller's row sources,
+// sinks and hooks, and the standard library when the machine has no memory or
+// no thread to give. Nothing of that leaves the library, or ends one of its
+// threads: it becomes a status here.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(
+//       const RowBlock block,
+//       CallGuarded("RowSource::Block", [&] { return rows->Block(0); }));
+//
+// A call that does not throw pays nothing for it.
+#ifndef CKPTDB_DB_BASE_CALL_GUARD_H_
+#define CKPTDB_DB_BASE_CALL_GUARD_H_
+
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#if __has_include(<cxxabi.h>)
+#include <cxxabi.h>
+#endif
+
+namespace ckptdb::internal {
+
+// The exception that is being handled, as a status that begins with `what`:
+// ResourceExhausted where memory or threads ran out, else Internal with the
+// exception's own words. To be called in a catch block.
+absl::Status StatusOfException(absl::string_view what);
+
+template <typename Result>
+struct GuardedResultOf {
+  using Type = absl::StatusOr<Result>;
+};
+template <>
+struct GuardedResultOf<void> {
+  using Type = absl::Status;
+};
+template <>
+struct GuardedResultOf<absl::Status> {
+  using Type = absl::Status;
+};
+template <typename T>
+struct GuardedResultOf<absl::StatusOr<T>> {
+  using Type = absl::StatusOr<T>;
+};
+
+// What `function` returns, or the status of what it throws. A function without
+// a result gives a Status, one with another result a StatusOr of it. `what`
+// names what is called.
+template <typename Function>
+auto CallGuarded(absl::string_view what, Function&& function) ->
+    typename GuardedResultOf<std::invoke_result_t<Function>>::Type {
+  try {
+    if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
+      std::forward<Function>(function)();
+      return absl::OkStatus();
+    } else {
+      return std::forward<Function>(function)();
+    }
+#if defined(__GLIBCXX__)
+  } catch (abi::__forced_unwind&) {
+    throw;  // the thread is being cancelled, and must not be kept
+#endif
+  } catch (...) {
+    return StatusOfException(what);
+  }
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_CALL_GUARD_H_

@@ -1,0 +1,41 @@
+// What must be done before a process takes its static objects apart; internal
+// to the library.
+//
+// RocksDB keeps static objects of its own, made when the first database is
+// opened. exit() destroys them before any object of the program's that was
+// there by then, a store in a global variable, say, and while the threads of
+// objects that are never destroyed still run. So what is open when exit() is
+// called is closed first.
+#ifndef CKPTDB_DB_BASE_EXIT_TASK_H_
+#define CKPTDB_DB_BASE_EXIT_TASK_H_
+
+#include <functional>
+
+namespace ckptdb::internal {
+
+// A task for exit(), as long as the object lives: run once, by the thread that
+// calls exit(), the task made last first. In a process that was forked off no
+// task is run: the threads that it would wait for are its parent's. For the
+// same reason such a process ends there, with what it has written to its
+// streams, and without its older exit handlers and static objects.
+class ExitTask {
+ public:
+  // After the first database of the process was opened.
+  explicit ExitTask(std::function<void()> task);
+  // Waits for the task when another thread runs it.
+  ~ExitTask();
+  ExitTask(const ExitTask&) = delete;
+  ExitTask& operator=(const ExitTask&) = delete;
+
+ private:
+  friend class ExitTasks;
+  const std::function<void()> task_;
+};
+
+// Whether exit() has begun: no database can be closed from then on but by a
+// task.
+bool IsExiting();
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_EXIT_TASK_H_

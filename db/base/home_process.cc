@@ -1,0 +1,45 @@
+#include "ckptdb/db/base/home_process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// How often this process, or one that it comes from, was forked off since the
+// first object was made. Asked for in each call, so without the system's help.
+std::atomic<uint64_t> forks = 0;
+
+uint64_t WatchForks() {
+  static const int kWatched = pthread_atfork(
+      nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(kWatched);
+  return forks.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+HomeProcess::HomeProcess() : process_(getpid()), forks_(WatchForks()) {}
+
+bool HomeProcess::IsForked() const {
+  return forks.load(std::memory_order_relaxed) != forks_;
+}
+
+absl::Status HomeProcess::Check(absl::string_view what) const {
+  if (!IsForked()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ": process ", getpid(), " was forked from process ", process_,
+      ", which has opened the store; call exec() in the child, or start it "
+      "before the store is opened"));
+}
+
+absl::Status EnterLibrary(absl::string_view what) {
+  static const HomeProcess kFirst;
+  return kFirst.Check(what);
+}
+
+}  // namespace ckptdb::internal

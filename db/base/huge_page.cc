@@ -1,0 +1,134 @@
+#include "ckptdb/db/base/huge_page.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+namespace ckptdb::internal {
+namespace {
+
+size_t OffsetInPage(const char* memory) {
+  return reinterpret_cast<uintptr_t>(memory) % kHugePageBytes;
+}
+
+class Pool {
+ public:
+  char* Take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return TakePage();
+  }
+  void Give(char* page) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    GivePage(page);
+  }
+
+  char* TakePart() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (with_room_.empty()) {
+      char* const page = TakePage();
+      if (page == nullptr) return nullptr;
+      used_parts_[page] = 0;
+      with_room_.insert(page);
+    }
+    char* const page = *with_room_.begin();
+    uint32_t& used = used_parts_[page];
+    const int part = std::countr_one(used);
+    used |= 1U << part;
+    if (used == kAllParts) with_room_.erase(page);
+    return page + static_cast<size_t>(part) * kHugePartBytes;
+  }
+  void GivePart(char* memory) {
+    const size_t offset = OffsetInPage(memory);
+    char* const page = memory - offset;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    uint32_t& used = used_parts_[page];
+    used &= ~(1U << (offset / kHugePartBytes));
+    with_room_.insert(page);
+    if (used != 0) return;
+    with_room_.erase(page);
+    used_parts_.erase(page);
+    GivePage(page);
+  }
+
+ private:
+  static constexpr size_t kKept = 24;
+  static constexpr size_t kMostFree = 64;
+  static constexpr uint32_t kAllParts =
+      (1U << (kHugePageBytes / kHugePartBytes)) - 1;
+
+  char* TakePage() {
+    if (free_.empty()) return MapHugePages(kHugePageBytes);
+    char* const page = free_.back();
+    free_.pop_back();
+    return page;
+  }
+  // What is given back last is taken first. Memory that the system may not
+  // take back is not kept beyond kKept.
+  void GivePage(char* page) {
+    if (free_.size() < kKept ||
+        (free_.size() < kMostFree &&
+         madvise(page, kHugePageBytes, MADV_FREE) == 0)) {
+      free_.push_back(page);
+    } else {
+      munmap(page, kHugePageBytes);
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<char*> free_;
+  // Of each page that is cut into parts a bit for each part in use.
+  std::map<char*, uint32_t> used_parts_;
+  std::set<char*> with_room_;
+};
+
+// Never destroyed: pages may come back from other objects that are not.
+Pool& SharedPool() {
+  static Pool* const kPool = new Pool();
+  return *kPool;
+}
+
+}  // namespace
+
+char* MapHugePages(size_t bytes) {
+  // More than is asked for, without what is not aligned.
+  const size_t mapped_bytes = bytes + kHugePageBytes;
+  void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const begin = static_cast<char*>(mapped);
+  const size_t over = OffsetInPage(begin);
+  const size_t before = over == 0 ? 0 : kHugePageBytes - over;
+  char* const pages = begin + before;
+  if (before > 0) munmap(begin, before);
+  munmap(pages + bytes, mapped_bytes - bytes - before);
+  // Without huge pages it is memory all the same.
+  madvise(pages, bytes, MADV_HUGEPAGE);
+  return pages;
+}
+
+HugePage HugePage::Take(size_t bytes) {
+  HugePage page;
+  if (bytes > kHugePageBytes) return page;
+  const bool part = bytes <= kHugePartBytes;
+  page.data_ = part ? SharedPool().TakePart() : SharedPool().Take();
+  if (page.data_ != nullptr) {
+    page.bytes_ = part ? kHugePartBytes : kHugePageBytes;
+  }
+  return page;
+}
+
+HugePage::~HugePage() {
+  if (data_ == nullptr) return;
+  if (bytes_ == kHugePageBytes) {
+    SharedPool().Give(data_);
+  } else {
+    SharedPool().GivePart(data_);
+  }
+}
+
+}  // namespace ckptdb::internal

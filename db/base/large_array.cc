@@ -1,0 +1,114 @@
+#include "ckptdb/db/base/large_array.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "ckptdb/db/base/huge_page.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Huge pages, and up to an eighth more than asked for, so that what grows a
+// little from save to save still finds room in what is kept. Pages that nobody
+// touches take no memory.
+size_t RoundUp(uint64_t bytes) {
+  const uint64_t step =
+      std::max<uint64_t>(kHugePageBytes, std::bit_floor(bytes) / 8);
+  return (bytes + step - 1) / step * step;
+}
+
+class KeptArrays {
+ public:
+  LargeMemory Take(size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    LargeMemory memory = TakeKept(bytes);
+    if (memory.data == nullptr) memory = {MapHugePages(bytes), bytes};
+    if (memory.data == nullptr) return {};
+    usage_.used_bytes += memory.bytes;
+    usage_.most_used_bytes =
+        std::max(usage_.most_used_bytes, usage_.used_bytes);
+    Trim();
+    return memory;
+  }
+
+  void Give(const LargeMemory& memory) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    usage_.used_bytes -= memory.bytes;
+    // Memory that the system may not take back is not kept.
+    if (madvise(memory.data, memory.bytes, MADV_FREE) != 0) {
+      munmap(memory.data, memory.bytes);
+      return;
+    }
+    kept_.push_back(memory);
+    usage_.kept_bytes += memory.bytes;
+    Trim();
+  }
+
+  LargeUsage usage() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return usage_;
+  }
+
+ private:
+  // The smallest that is large enough, and not twice as large.
+  LargeMemory TakeKept(size_t bytes) {
+    auto best = kept_.end();
+    for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+      if (it->bytes < bytes || it->bytes / 2 >= bytes) continue;
+      if (best == kept_.end() || it->bytes < best->bytes) best = it;
+    }
+    if (best == kept_.end()) return {};
+    const LargeMemory memory = *best;
+    kept_.erase(best);
+    usage_.kept_bytes -= memory.bytes;
+    return memory;
+  }
+
+  // Those that were kept first go first.
+  void Trim() {
+    auto it = kept_.begin();
+    while (usage_.used_bytes + usage_.kept_bytes > usage_.most_used_bytes) {
+      munmap(it->data, it->bytes);
+      usage_.kept_bytes -= it->bytes;
+      ++it;
+    }
+    kept_.erase(kept_.begin(), it);
+  }
+
+  std::mutex mutex_;
+  std::vector<LargeMemory> kept_;
+  LargeUsage usage_;
+};
+
+// Never destroyed: arrays may come back from other objects that are not.
+KeptArrays& Kept() {
+  static KeptArrays* const kKept = new KeptArrays();
+  return *kKept;
+}
+
+}  // namespace
+
+LargeMemory TakeLarge(uint64_t bytes) {
+  if (bytes < kHugePageBytes) {
+    const auto some = static_cast<size_t>(std::max<uint64_t>(bytes, 1));
+    return {std::malloc(some), some};
+  }
+  return Kept().Take(RoundUp(bytes));
+}
+
+void GiveLarge(const LargeMemory& memory) {
+  if (memory.bytes < kHugePageBytes) {
+    std::free(memory.data);
+  } else {
+    Kept().Give(memory);
+  }
+}
+
+LargeUsage GetLargeUsage() { return Kept().usage(); }
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,74 @@
+#include "ckptdb/db/base/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "ckptdb/db/base/call_guard.h"
+
+namespace ckptdb::internal {
+namespace {
+
+class Tasks {
+ public:
+  Tasks(uint64_t count, const std::function<absl::Status(int, uint64_t)>& task)
+      : count_(count), task_(task), failed_at_(count) {}
+
+  void Work(int worker) {
+    // Looks first and then takes: what is taken is done, so that of all tasks
+    // that fail the lowest is among those that were.
+    while (!failed_) {
+      const uint64_t i = next_++;
+      if (i >= count_) return;
+      absl::Status status =
+          CallGuarded("a worker thread", [&] { return task_(worker, i); });
+      if (!status.ok()) Fail(i, std::move(status));
+    }
+  }
+  absl::Status status() const { return status_; }
+
+ private:
+  void Fail(uint64_t i, absl::Status status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failed_ = true;
+    if (i >= failed_at_) return;
+    failed_at_ = i;
+    status_ = std::move(status);
+  }
+
+  const uint64_t count_;
+  const std::function<absl::Status(int, uint64_t)>& task_;
+  std::atomic<uint64_t> next_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  uint64_t failed_at_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status ParallelFor(
+    int threads, uint64_t tasks,
+    const std::function<absl::Status(int worker, uint64_t i)>& task) {
+  Tasks queue(tasks, task);
+  const auto workers = static_cast<int>(
+      std::min<uint64_t>(static_cast<uint64_t>(std::max(threads, 1)), tasks));
+  std::vector<std::thread> others;
+  others.reserve(static_cast<size_t>(std::max(workers, 1)));
+  for (int worker = 1; worker < workers; ++worker) {
+    // With fewer threads than asked for the work is done all the same.
+    try {
+      others.emplace_back([&queue, worker] { queue.Work(worker); });
+    } catch (const std::system_error&) {
+      break;
+    }
+  }
+  queue.Work(0);
+  for (std::thread& other : others) other.join();
+  return queue.status();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,23 @@
+// Tasks on threads; internal to db/.
+#ifndef CKPTDB_DB_BASE_PARALLEL_H_
+#define CKPTDB_DB_BASE_PARALLEL_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+
+namespace ckptdb::internal {
+
+// Calls task(worker, i) for every i below `tasks`, in ascending order of
+// beginning, on at most `threads` workers numbered from 0; the calling thread
+// is one of them, and does all the work where the machine gives it no other.
+// After an error, or an exception, no further task is begun. Returns the error
+// of the lowest i that failed.
+absl::Status ParallelFor(
+    int threads, uint64_t tasks,
+    const std::function<absl::Status(int worker, uint64_t i)>& task);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_PARALLEL_H_

@@ -1,0 +1,75 @@
+// Blocks of rows as a trainer gives them: whether they can be read, and copies
+// out of them; internal to the library.
+#ifndef CKPTDB_DB_BASE_ROW_BLOCK_H_
+#define CKPTDB_DB_BASE_ROW_BLOCK_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// What a source answers. One that throws is Internal.
+inline absl::StatusOr<uint64_t> CountBlocks(const RowSource& rows) {
+  return CallGuarded("RowSource::block_count",
+                     [&] { return rows.block_count(); });
+}
+inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
+                                         uint64_t block) {
+  return CallGuarded("RowSource::Block", [&] { return rows.Block(block); });
+}
+
+// InvalidArgument naming the block's number, unless it has rows of `slots`.
+absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
+                           absl::Span<const Slot> slots);
+
+// The same, for constants, too: a row of such a width is copied without a call.
+template <typename Bytes, typename AddressOf>
+void GatherRowsOf(uint64_t rows, Bytes row_bytes, const AddressOf& address_of,
+                  char* to) {
+  constexpr uint64_t kAhead = 16;
+  constexpr uint64_t kLineBytes = 64;
+  constexpr uint64_t kPrefetchedBytes = 8 * kLineBytes;
+  const uint64_t prefetched = std::min<uint64_t>(row_bytes, kPrefetchedBytes);
+  for (uint64_t i = 0; i < rows; ++i) {
+    if (i + kAhead < rows) {
+      const char* const ahead = address_of(i + kAhead);
+      for (uint64_t at = 0; at < prefetched; at += kLineBytes) {
+        __builtin_prefetch(ahead + at);
+      }
+    }
+    std::memcpy(to + i * row_bytes, address_of(i), row_bytes);
+  }
+}
+
+// Copies rows of one slot, row i from address_of(i), one after the other to
+// `to`. They lie anywhere in the trainer's memory: asked for ahead.
+template <typename AddressOf>
+void GatherRows(uint64_t rows, uint64_t row_bytes, const AddressOf& address_of,
+                char* to) {
+  switch (row_bytes) {
+    case 64:
+      return GatherRowsOf(rows, std::integral_constant<uint64_t, 64>(),
+                          address_of, to);
+    case 128:
+      return GatherRowsOf(rows, std::integral_constant<uint64_t, 128>(),
+                          address_of, to);
+    case 256:
+      return GatherRowsOf(rows, std::integral_constant<uint64_t, 256>(),
+                          address_of, to);
+    default:
+      return GatherRowsOf(rows, row_bytes, address_of, to);
+  }
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_ROW_BLOCK_H_

@@ -1,0 +1,14 @@
+// Random names that no two makers share; internal to the library.
+#ifndef CKPTDB_DB_BASE_UUID_H_
+#define CKPTDB_DB_BASE_UUID_H_
+
+#include <string>
+
+namespace ckptdb::internal {
+
+// "8-4-4-4-12" hexadecimal digits, random.
+std::string NewUuid();
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_UUID_H_

@@ -1,0 +1,134 @@
+#include "ckptdb/db/disk/direct_write_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include "ckptdb/db/base/huge_page.h"
+#include "ckptdb/db/disk/io_threads.h"
+#include "ckptdb/schema/bulk_copy.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+using rocksdb::Slice;
+
+// One page is gathered while the one before it is written.
+class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+  DirectWriteFile(std::unique_ptr<rocksdb::FSWritableFile> direct,
+                  HugePage page, HugePage other)
+      : FSWritableFileOwnerWrapper(std::move(direct)),
+        page_(std::move(page)),
+        writing_(std::move(other)) {}
+  ~DirectWriteFile() override { AwaitWrite().PermitUncheckedError(); }
+
+  bool use_direct_io() const override { return false; }
+
+  IOStatus Append(const Slice& bytes, const IOOptions&,
+                  IODebugContext*) override {
+    for (size_t done = 0; done < bytes.size();) {
+      const size_t count =
+          std::min(bytes.size() - done, kHugePageBytes - gathered_);
+      BulkCopy(page_.data() + gathered_, bytes.data() + done, count);
+      gathered_ += count;
+      done += count;
+      dirty_ = true;
+      if (gathered_ < kHugePageBytes) continue;
+      IOStatus status = StartWrite();
+      if (!status.ok()) return status;
+    }
+    return IOStatus::OK();
+  }
+  IOStatus Append(const Slice& bytes, const IOOptions& options,
+                  const rocksdb::DataVerificationInfo&,
+                  IODebugContext* debug) override {
+    return Append(bytes, options, debug);
+  }
+  // Nothing is on disk before a sync in any case.
+  IOStatus Flush(const IOOptions&, IODebugContext*) override {
+    return IOStatus::OK();
+  }
+  IOStatus RangeSync(uint64_t, uint64_t, const IOOptions&,
+                     IODebugContext*) override {
+    return IOStatus::OK();
+  }
+  IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
+    IOStatus status = WriteTail(options, debug);
+    return status.ok() ? target()->Sync(options, debug) : status;
+  }
+  IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
+    IOStatus status = WriteTail(options, debug);
+    return status.ok() ? target()->Fsync(options, debug) : status;
+  }
+  IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
+    IOStatus status = WriteTail(options, debug);
+    IOStatus closed = target()->Close(options, debug);
+    return status.ok() ? closed : status;
+  }
+  uint64_t GetFileSize(const IOOptions&, IODebugContext*) override {
+    return begin_ + gathered_;
+  }
+
+ private:
+  // Of the page before; after an error all that follows fails with it.
+  IOStatus AwaitWrite() {
+    if (pending_.valid()) failed_ = pending_.get();
+    return failed_;
+  }
+
+  // Hands the whole page over, and takes the other one.
+  IOStatus StartWrite() {
+    IOStatus status = AwaitWrite();
+    if (!status.ok()) return status;
+    std::swap(page_, writing_);
+    pending_ = RunBeside([this, at = begin_] {
+      return target()->PositionedAppend(Slice(writing_.data(), kHugePageBytes),
+                                        at, IOOptions(), nullptr);
+    });
+    begin_ += kHugePageBytes;
+    gathered_ = 0;
+    dirty_ = false;
+    return status;
+  }
+
+  // Up to a whole block, cut off again; what is gathered stays, as more may
+  // come.
+  IOStatus WriteTail(const IOOptions& options, IODebugContext* debug) {
+    IOStatus status = AwaitWrite();
+    if (!status.ok() || !dirty_) return status;
+    const size_t alignment = target()->GetRequiredBufferAlignment();
+    const size_t padded = (gathered_ + alignment - 1) / alignment * alignment;
+    std::memset(page_.data() + gathered_, 0, padded - gathered_);
+    status = target()->PositionedAppend(Slice(page_.data(), padded), begin_,
+                                        options, debug);
+    if (!status.ok()) return status;
+    dirty_ = false;
+    return target()->Truncate(begin_ + gathered_, options, debug);
+  }
+
+  HugePage page_;
+  uint64_t begin_ = 0;   // of the page, in the file
+  size_t gathered_ = 0;  // of it
+  bool dirty_ = false;   // not all of that is written
+  HugePage writing_;
+  std::future<IOStatus> pending_;
+  IOStatus failed_;
+};
+
+}  // namespace
+
+std::unique_ptr<rocksdb::FSWritableFile> NewDirectWriteFile(
+    std::unique_ptr<rocksdb::FSWritableFile>* direct) {
+  HugePage page = HugePage::Take();
+  HugePage other = HugePage::Take();
+  if (page.data() == nullptr || other.data() == nullptr) return nullptr;
+  return std::make_unique<DirectWriteFile>(std::move(*direct), std::move(page),
+                                           std::move(other));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,503 @@
+#include "ckptdb/db/disk/disk_file_system.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/disk/disk_folder.h"
+#include "ckptdb/db/disk/file_lock.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+// Of what RocksDB reads as a whole, whatever its size.
+constexpr uint64_t kMaxNameFileBytes = 4096;
+
+EntryKind KindOf(const struct statx& found, int folder) {
+  if (S_ISREG(found.stx_mode)) return EntryKind::kFile;
+  if (S_ISLNK(found.stx_mode)) return EntryKind::kLink;
+  if (!S_ISDIR(found.stx_mode)) return EntryKind::kOther;
+  if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
+    const bool root = (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+    return root ? EntryKind::kMountPoint : EntryKind::kFolder;
+  }
+  // An older kernel: another device begins there.
+  struct stat above {};
+  const bool same =
+      ::fstat(folder, &above) == 0 &&
+      above.st_dev == makedev(found.stx_dev_major, found.stx_dev_minor);
+  return same ? EntryKind::kFolder : EntryKind::kMountPoint;
+}
+
+IOStatus LookIn(const DiskPlace& place, const std::string& path, Entry* entry) {
+  struct statx found {};
+  if (::statx(place.folder.get(), place.name.c_str(),
+              AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS,
+              &found) != 0) {
+    return DiskError("looking at", path, errno);
+  }
+  entry->kind = KindOf(found, place.folder.get());
+  entry->bytes = entry->kind == EntryKind::kFile ? found.stx_size : 0;
+  entry->modified_s = found.stx_mtime.tv_sec;
+  entry->device = makedev(found.stx_dev_major, found.stx_dev_minor);
+  entry->inode = found.stx_ino;
+  entry->links = found.stx_nlink;
+  return IOStatus::OK();
+}
+
+bool IsFolder(const Entry& entry) {
+  return entry.kind == EntryKind::kFolder ||
+         entry.kind == EntryKind::kMountPoint;
+}
+
+IOStatus CheckFile(const std::string& path) {
+  Entry entry;
+  IOStatus status = DiskFileSystem::LookAt(path, &entry);
+  if (!status.ok() || entry.kind == EntryKind::kFile) return status;
+  return NotOfAStore(path, EntryKindName(entry.kind));
+}
+
+// A file or nothing; what is no folder of a store either may not be there.
+IOStatus CheckNoOther(const std::string& path) {
+  IOStatus status = CheckFile(path);
+  return status.IsPathNotFound() ? IOStatus::OK() : status;
+}
+
+IOStatus CheckFolder(const std::string& path) {
+  Entry entry;
+  IOStatus status = DiskFileSystem::LookAt(path, &entry);
+  if (!status.ok() || IsFolder(entry)) return status;
+  return NotOfAStore(path, EntryKindName(entry.kind));
+}
+
+// Makes an empty file where there is none, or one that is nothing but this
+// name: what is written to it is seen nowhere else.
+IOStatus MakeFile(const std::string& path) {
+  constexpr mode_t kOwnerOnly = 0600;
+  constexpr int kTries = 3;
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  for (int i = 0; status.ok() && i < kTries; ++i) {
+    const int fd = ::openat(
+        place.folder.get(), place.name.c_str(),
+        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kOwnerOnly);
+    if (fd >= 0) {
+      const Descriptor made(fd);
+      return status;
+    }
+    if (errno != EEXIST) return DiskError("making", path, errno);
+    Entry entry;
+    status = LookIn(place, path, &entry);
+    if (status.IsPathNotFound()) {
+      status = IOStatus::OK();
+      continue;
+    }
+    if (!status.ok() || IsFolder(entry)) return status;
+    if (entry.kind == EntryKind::kFile && entry.links == 1) return status;
+    if (::unlinkat(place.folder.get(), place.name.c_str(), 0) != 0 &&
+        errno != ENOENT) {
+      return DiskError("removing", path, errno);
+    }
+  }
+  return status.ok() ? DiskError("making", path, EEXIST) : status;
+}
+
+// Read to its end, once.
+class SequentialFile : public rocksdb::FSSequentialFile {
+ public:
+  SequentialFile(std::string path, Descriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  IOStatus Read(size_t n, const IOOptions&, rocksdb::Slice* result,
+                char* scratch, IODebugContext*) override {
+    size_t done = 0;
+    while (done < n) {
+      const ssize_t got = ::read(file_.get(), scratch + done, n - done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return DiskError("reading", path_, errno);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    *result = rocksdb::Slice(scratch, done);
+    return IOStatus::OK();
+  }
+  IOStatus Skip(uint64_t n) override {
+    if (::lseek(file_.get(), static_cast<off_t>(n), SEEK_CUR) >= 0) {
+      return IOStatus::OK();
+    }
+    return DiskError("reading", path_, errno);
+  }
+
+ private:
+  const std::string path_;
+  const Descriptor file_;
+};
+
+// Whether RocksDB keeps all that it reads of it.
+bool IsReadWhole(absl::string_view name) {
+  return name == "CURRENT" || name == "IDENTITY";
+}
+
+}  // namespace
+
+const char* EntryKindName(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::kFile:
+      return "a file";
+    case EntryKind::kFolder:
+      return "a folder";
+    case EntryKind::kMountPoint:
+      return "a mount point";
+    case EntryKind::kLink:
+      return "a symbolic link";
+    case EntryKind::kOther:
+      return "a FIFO, a socket or a device";
+  }
+  return "unknown";
+}
+
+DiskFileSystem::DiskFileSystem(
+    const std::shared_ptr<rocksdb::FileSystem>& posix)
+    : FileSystemWrapper(posix) {}
+
+IOStatus DiskFileSystem::LookAt(const std::string& path, Entry* entry) {
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  return status.ok() ? LookIn(place, path, entry) : status;
+}
+
+IOStatus DiskFileSystem::NewSequentialFile(
+    const std::string& path, const FileOptions&,
+    std::unique_ptr<rocksdb::FSSequentialFile>* result, IODebugContext*) {
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  if (!status.ok()) return status;
+  // A FIFO would wait for somebody who writes to it; a device may do anything
+  // when it is opened, so it is looked at before.
+  Entry entry;
+  status = LookIn(place, path, &entry);
+  if (!status.ok()) return status;
+  if (entry.kind != EntryKind::kFile) {
+    return NotOfAStore(path, EntryKindName(entry.kind));
+  }
+  if (IsReadWhole(place.name) && entry.bytes > kMaxNameFileBytes) {
+    return DiskError(absl::StrCat("reading ", entry.bytes, " bytes, above ",
+                                  kMaxNameFileBytes),
+                     path, EFBIG);
+  }
+  Descriptor file(::openat(place.folder.get(), place.name.c_str(),
+                           O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) return DiskError("opening", path, errno);
+  struct stat opened {};
+  if (::fstat(file.get(), &opened) != 0) {
+    return DiskError("looking at", path, errno);
+  }
+  if (!S_ISREG(opened.st_mode)) {
+    return NotOfAStore(path, EntryKindName(EntryKind::kOther));
+  }
+  *result = std::make_unique<SequentialFile>(path, std::move(file));
+  return status;
+}
+
+IOStatus DiskFileSystem::NewRandomAccessFile(
+    const std::string& path, const FileOptions& options,
+    std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+    IODebugContext* debug) {
+  IOStatus status = CheckFile(path);
+  if (!status.ok()) return status;
+  return target()->NewRandomAccessFile(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::NewWritableFile(
+    const std::string& path, const FileOptions& options,
+    std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
+  IOStatus status = MakeFile(path);
+  if (!status.ok()) return status;
+  return target()->NewWritableFile(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::ReopenWritableFile(
+    const std::string& path, const FileOptions& options,
+    std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
+  IOStatus status = CheckNoOther(path);
+  if (!status.ok()) return status;
+  return target()->ReopenWritableFile(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::ReuseWritableFile(
+    const std::string& path, const std::string& old_path,
+    const FileOptions& options,
+    std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
+  IOStatus status = CheckFile(old_path);
+  if (status.ok()) status = CheckNoOther(path);
+  if (!status.ok()) return status;
+  return target()->ReuseWritableFile(path, old_path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::NewRandomRWFile(
+    const std::string& path, const FileOptions& options,
+    std::unique_ptr<rocksdb::FSRandomRWFile>* result, IODebugContext* debug) {
+  IOStatus status = CheckNoOther(path);
+  if (!status.ok()) return status;
+  return target()->NewRandomRWFile(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::NewMemoryMappedFileBuffer(
+    const std::string& path,
+    std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* result) {
+  IOStatus status = CheckFile(path);
+  if (!status.ok()) return status;
+  return target()->NewMemoryMappedFileBuffer(path, result);
+}
+
+IOStatus DiskFileSystem::NewDirectory(
+    const std::string& path, const IOOptions& options,
+    std::unique_ptr<rocksdb::FSDirectory>* result, IODebugContext* debug) {
+  IOStatus status = CheckFolder(path);
+  if (!status.ok()) return status;
+  return target()->NewDirectory(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::NewLogger(const std::string& path,
+                                   const IOOptions& options,
+                                   std::shared_ptr<rocksdb::Logger>* result,
+                                   IODebugContext* debug) {
+  IOStatus status = MakeFile(path);
+  if (!status.ok()) return status;
+  return target()->NewLogger(path, options, result, debug);
+}
+
+IOStatus DiskFileSystem::FileExists(const std::string& path, const IOOptions&,
+                                    IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  return status.IsPathNotFound() ? IOStatus::NotFound(path) : status;
+}
+
+IOStatus DiskFileSystem::IsDirectory(const std::string& path, const IOOptions&,
+                                     bool* is_folder, IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (status.ok()) *is_folder = IsFolder(entry);
+  return status;
+}
+
+IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
+                                     std::vector<std::string>* names,
+                                     IODebugContext*) {
+  names->clear();
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  if (!status.ok()) return status;
+  const int fd =
+      ::openat(place.folder.get(), place.name.c_str(),
+               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) {
+    const int error = errno;
+    Entry entry;
+    if (LookIn(place, path, &entry).ok() && entry.kind == EntryKind::kLink) {
+      return NotOfAStore(path, EntryKindName(entry.kind));
+    }
+    return DiskError("listing", path, error);
+  }
+  DIR* const folder = ::fdopendir(fd);
+  if (folder == nullptr) {
+    const Descriptor closed(fd);
+    return DiskError("listing", path, errno);
+  }
+  while (true) {
+    errno = 0;
+    const dirent* const found = ::readdir(folder);
+    if (found == nullptr) break;
+    names->emplace_back(found->d_name);
+  }
+  if (errno != 0) status = DiskError("listing", path, errno);
+  ::closedir(folder);
+  return status;
+}
+
+IOStatus DiskFileSystem::GetChildrenFileAttributes(
+    const std::string& path, const IOOptions& options,
+    std::vector<rocksdb::FileAttributes>* files, IODebugContext* debug) {
+  // By the calls of this class, one by one.
+  // NOLINTNEXTLINE(bugprone-parent-virtual-call): not by the target's
+  return FileSystem::GetChildrenFileAttributes(path, options, files, debug);
+}
+
+IOStatus DiskFileSystem::GetFileSize(const std::string& path, const IOOptions&,
+                                     uint64_t* bytes, IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (!status.ok()) return status;
+  *bytes = entry.bytes;
+  if (entry.kind == EntryKind::kFile || IsFolder(entry)) return status;
+  return NotOfAStore(path, EntryKindName(entry.kind));
+}
+
+IOStatus DiskFileSystem::GetFileModificationTime(const std::string& path,
+                                                 const IOOptions&,
+                                                 uint64_t* time_s,
+                                                 IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (status.ok()) *time_s = static_cast<uint64_t>(entry.modified_s);
+  return status;
+}
+
+IOStatus DiskFileSystem::NumFileLinks(const std::string& path, const IOOptions&,
+                                      uint64_t* count, IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (status.ok()) *count = entry.links;
+  return status;
+}
+
+IOStatus DiskFileSystem::AreFilesSame(const std::string& first,
+                                      const std::string& second,
+                                      const IOOptions&, bool* same,
+                                      IODebugContext*) {
+  Entry one;
+  Entry other;
+  IOStatus status = LookAt(first, &one);
+  if (status.ok()) status = LookAt(second, &other);
+  *same = status.ok() && one.device == other.device && one.inode == other.inode;
+  return status;
+}
+
+IOStatus DiskFileSystem::GetFreeSpace(const std::string& path, const IOOptions&,
+                                      uint64_t* bytes, IODebugContext*) {
+  Descriptor folder;
+  IOStatus status = OpenFolder(path, &folder);
+  if (!status.ok()) return status;
+  struct statvfs volume {};
+  if (::fstatvfs(folder.get(), &volume) != 0) {
+    return DiskError("asking for free space", path, errno);
+  }
+  *bytes = static_cast<uint64_t>(volume.f_frsize) * volume.f_bavail;
+  return status;
+}
+
+IOStatus DiskFileSystem::DeleteFile(const std::string& path, const IOOptions&,
+                                    IODebugContext*) {
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  if (!status.ok()) return status;
+  if (::unlinkat(place.folder.get(), place.name.c_str(), 0) == 0) return status;
+  return DiskError("removing", path, errno);
+}
+
+IOStatus DiskFileSystem::CreateDir(const std::string& path, const IOOptions&,
+                                   IODebugContext*) {
+  constexpr mode_t kMode = 0755;
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  if (!status.ok()) return status;
+  if (::mkdirat(place.folder.get(), place.name.c_str(), kMode) == 0) {
+    return status;
+  }
+  return DiskError("making folder", path, errno);
+}
+
+IOStatus DiskFileSystem::CreateDirIfMissing(const std::string& path,
+                                            const IOOptions& options,
+                                            IODebugContext* debug) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (status.ok()) {
+    if (IsFolder(entry)) return status;
+    return entry.kind == EntryKind::kFile
+               ? DiskError("making folder", path, ENOTDIR)
+               : NotOfAStore(path, EntryKindName(entry.kind));
+  }
+  if (!status.IsPathNotFound()) return status;
+  status = CreateDir(path, options, debug);
+  if (status.ok()) return status;
+  // Made by another thread meanwhile.
+  return LookAt(path, &entry).ok() && IsFolder(entry) ? IOStatus::OK() : status;
+}
+
+IOStatus DiskFileSystem::DeleteDir(const std::string& path, const IOOptions&,
+                                   IODebugContext*) {
+  DiskPlace place;
+  IOStatus status = OpenPlace(path, &place);
+  if (!status.ok()) return status;
+  if (::unlinkat(place.folder.get(), place.name.c_str(), AT_REMOVEDIR) == 0) {
+    return status;
+  }
+  return DiskError("removing folder", path, errno);
+}
+
+IOStatus DiskFileSystem::RenameFile(const std::string& from,
+                                    const std::string& to, const IOOptions&,
+                                    IODebugContext*) {
+  DiskPlace old_place;
+  DiskPlace new_place;
+  IOStatus status = OpenPlace(from, &old_place);
+  if (status.ok()) status = OpenPlace(to, &new_place);
+  if (!status.ok()) return status;
+  if (::renameat(old_place.folder.get(), old_place.name.c_str(),
+                 new_place.folder.get(), new_place.name.c_str()) == 0) {
+    return status;
+  }
+  return DiskError("renaming", absl::StrCat(from, " to ", to), errno);
+}
+
+IOStatus DiskFileSystem::LinkFile(const std::string& from,
+                                  const std::string& to, const IOOptions&,
+                                  IODebugContext*) {
+  DiskPlace old_place;
+  DiskPlace new_place;
+  IOStatus status = CheckFile(from);
+  if (status.ok()) status = OpenPlace(from, &old_place);
+  if (status.ok()) status = OpenPlace(to, &new_place);
+  if (!status.ok()) return status;
+  if (::linkat(old_place.folder.get(), old_place.name.c_str(),
+               new_place.folder.get(), new_place.name.c_str(), 0) == 0) {
+    return status;
+  }
+  // RocksDB copies the file then.
+  if (errno == EXDEV || errno == ENOTSUP) {
+    return IOStatus::NotSupported("no link can be made of the file", from);
+  }
+  return DiskError("linking", absl::StrCat(from, " as ", to), errno);
+}
+
+IOStatus DiskFileSystem::Truncate(const std::string& path, size_t bytes,
+                                  const IOOptions& options,
+                                  IODebugContext* debug) {
+  IOStatus status = CheckFile(path);
+  if (!status.ok()) return status;
+  return target()->Truncate(path, bytes, options, debug);
+}
+
+IOStatus DiskFileSystem::LockFile(const std::string& path, const IOOptions&,
+                                  rocksdb::FileLock** lock, IODebugContext*) {
+  Entry entry;
+  IOStatus status = LookAt(path, &entry);
+  if (status.ok() &&
+      (entry.kind == EntryKind::kLink || entry.kind == EntryKind::kOther)) {
+    return NotOfAStore(path, EntryKindName(entry.kind));
+  }
+  if (!status.ok() && !status.IsPathNotFound()) return status;
+  return LockMachineFile(path, lock);
+}
+
+IOStatus DiskFileSystem::UnlockFile(rocksdb::FileLock* lock, const IOOptions&,
+                                    IODebugContext*) {
+  return UnlockMachineFile(lock);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,153 @@
+// The machine's file system as a store sees it; internal to db/.
+//
+// Symbolic links are not followed, neither at the end of a path nor on the way
+// to it, so that nothing in a store's folder leads out of it: callers pass the
+// canonical path of the store (see db/disk/store_path.h). A path is
+// opened folder by folder, and files are made, renamed and removed by name in
+// the folder that was opened. Only regular files are read and written: what a
+// FIFO or a device would make wait is an error at once.
+//
+//   a link where a file is read or a folder is passed   error naming it
+//   a link where a file is made                         is removed
+//   a file with several names where one is made         loses this name
+//
+// RocksDB's own classes read and write large files, and open them by path
+// after this one has looked. Someone who changes the folder at that very moment
+// can still make them follow a link: docs/security.md.
+#ifndef CKPTDB_DB_DISK_DISK_FILE_SYSTEM_H_
+#define CKPTDB_DB_DISK_DISK_FILE_SYSTEM_H_
+
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ckptdb::internal {
+
+enum class EntryKind {
+  kFile,
+  kFolder,
+  kMountPoint,  // a folder at which another file system begins
+  kLink,
+  kOther,  // a FIFO, a socket, a device
+};
+
+// What is at a path.
+struct Entry {
+  EntryKind kind = EntryKind::kFile;
+  uint64_t bytes = 0;  // of a file
+  int64_t modified_s = 0;
+  // A file of several names is the same in all of them.
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t links = 1;
+};
+
+// "a symbolic link"
+const char* EntryKindName(EntryKind kind);
+
+// Thread-safe.
+class DiskFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  using IOStatus = rocksdb::IOStatus;
+  using IOOptions = rocksdb::IOOptions;
+  using FileOptions = rocksdb::FileOptions;
+  using IODebugContext = rocksdb::IODebugContext;
+
+  // `posix`: RocksDB's.
+  explicit DiskFileSystem(const std::shared_ptr<rocksdb::FileSystem>& posix);
+
+  // NOLINTNEXTLINE(readability-identifier-naming): RocksDB's name for it
+  static const char* kClassName() { return "ckptdb.DiskFileSystem"; }
+  const char* Name() const override { return kClassName(); }
+
+  // PathNotFound when there is nothing.
+  static IOStatus LookAt(const std::string& path, Entry* entry);
+
+  IOStatus NewSequentialFile(const std::string& path,
+                             const FileOptions& options,
+                             std::unique_ptr<rocksdb::FSSequentialFile>* result,
+                             IODebugContext* debug) override;
+  IOStatus NewRandomAccessFile(
+      const std::string& path, const FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+      IODebugContext* debug) override;
+  IOStatus NewWritableFile(const std::string& path, const FileOptions& options,
+                           std::unique_ptr<rocksdb::FSWritableFile>* result,
+                           IODebugContext* debug) override;
+  IOStatus ReopenWritableFile(const std::string& path,
+                              const FileOptions& options,
+                              std::unique_ptr<rocksdb::FSWritableFile>* result,
+                              IODebugContext* debug) override;
+  IOStatus ReuseWritableFile(const std::string& path,
+                             const std::string& old_path,
+                             const FileOptions& options,
+                             std::unique_ptr<rocksdb::FSWritableFile>* result,
+                             IODebugContext* debug) override;
+  IOStatus NewRandomRWFile(const std::string& path, const FileOptions& options,
+                           std::unique_ptr<rocksdb::FSRandomRWFile>* result,
+                           IODebugContext* debug) override;
+  IOStatus NewMemoryMappedFileBuffer(
+      const std::string& path,
+      std::unique_ptr<rocksdb::MemoryMappedFileBuffer>* result) override;
+  IOStatus NewDirectory(const std::string& path, const IOOptions& options,
+                        std::unique_ptr<rocksdb::FSDirectory>* result,
+                        IODebugContext* debug) override;
+  IOStatus NewLogger(const std::string& path, const IOOptions& options,
+                     std::shared_ptr<rocksdb::Logger>* result,
+                     IODebugContext* debug) override;
+
+  // True of a link too, wherever it leads.
+  IOStatus FileExists(const std::string& path, const IOOptions& options,
+                      IODebugContext* debug) override;
+  // False of a link.
+  IOStatus IsDirectory(const std::string& path, const IOOptions& options,
+                       bool* is_folder, IODebugContext* debug) override;
+  IOStatus GetChildren(const std::string& path, const IOOptions& options,
+                       std::vector<std::string>* names,
+                       IODebugContext* debug) override;
+  IOStatus GetChildrenFileAttributes(
+      const std::string& path, const IOOptions& options,
+      std::vector<rocksdb::FileAttributes>* files,
+      IODebugContext* debug) override;
+  IOStatus GetFileSize(const std::string& path, const IOOptions& options,
+                       uint64_t* bytes, IODebugContext* debug) override;
+  IOStatus GetFileModificationTime(const std::string& path,
+                                   const IOOptions& options, uint64_t* time_s,
+                                   IODebugContext* debug) override;
+  IOStatus NumFileLinks(const std::string& path, const IOOptions& options,
+                        uint64_t* count, IODebugContext* debug) override;
+  IOStatus AreFilesSame(const std::string& first, const std::string& second,
+                        const IOOptions& options, bool* same,
+                        IODebugContext* debug) override;
+  // What a user without privileges may still write, also for root.
+  IOStatus GetFreeSpace(const std::string& path, const IOOptions& options,
+                        uint64_t* bytes, IODebugContext* debug) override;
+
+  IOStatus DeleteFile(const std::string& path, const IOOptions& options,
+                      IODebugContext* debug) override;
+  IOStatus CreateDir(const std::string& path, const IOOptions& options,
+                     IODebugContext* debug) override;
+  IOStatus CreateDirIfMissing(const std::string& path, const IOOptions& options,
+                              IODebugContext* debug) override;
+  IOStatus DeleteDir(const std::string& path, const IOOptions& options,
+                     IODebugContext* debug) override;
+  IOStatus RenameFile(const std::string& from, const std::string& to,
+                      const IOOptions& options, IODebugContext* debug) override;
+  IOStatus LinkFile(const std::string& from, const std::string& to,
+                    const IOOptions& options, IODebugContext* debug) override;
+  IOStatus Truncate(const std::string& path, size_t bytes,
+                    const IOOptions& options, IODebugContext* debug) override;
+  // See db/disk/file_lock.h. A link named LOCK is an error, and stays: two
+  // owners that each removed it could each make a LOCK of their own.
+  IOStatus LockFile(const std::string& path, const IOOptions& options,
+                    rocksdb::FileLock** lock, IODebugContext* debug) override;
+  IOStatus UnlockFile(rocksdb::FileLock* lock, const IOOptions& options,
+                      IODebugContext* debug) override;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_DISK_DISK_FILE_SYSTEM_H_

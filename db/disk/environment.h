@@ -1,0 +1,42 @@
+// What is under a store: a file system, a clock. Internal to db/ and to tests,
+// which put a simulated file system there.
+#ifndef CKPTDB_DB_DISK_ENVIRONMENT_H_
+#define CKPTDB_DB_DISK_ENVIRONMENT_H_
+
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace ckptdb {
+
+// Microseconds since 1970, UTC.
+using Clock = std::function<int64_t()>;
+
+class Environment {
+ public:
+  // The machine's file system and clock.
+  static std::shared_ptr<Environment> Default();
+
+  // `on_disk`: paths are those of the operating system, so modes can be set
+  // and direct writes asked for.
+  Environment(std::shared_ptr<rocksdb::FileSystem> file_system, Clock clock,
+              bool on_disk);
+
+  const std::shared_ptr<rocksdb::FileSystem>& file_system() const {
+    return file_system_;
+  }
+  int64_t NowMicros() const { return clock_(); }
+  bool on_disk() const { return on_disk_; }
+
+ private:
+  std::shared_ptr<rocksdb::FileSystem> file_system_;
+  Clock clock_;
+  bool on_disk_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_DISK_ENVIRONMENT_H_

@@ -1,0 +1,150 @@
+#include "ckptdb/db/disk/file_lock.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::IOStatus;
+
+using FileId = std::pair<dev_t, ino_t>;
+
+class MachineFileLock : public rocksdb::FileLock {
+ public:
+  MachineFileLock(const FileId& id, int fd) : id_(id), fd_(fd) {}
+  const FileId& id() const { return id_; }
+  int fd() const { return fd_; }
+
+ private:
+  const FileId id_;
+  const int fd_;
+};
+
+// The locks that this process has. A forked child shares the descriptions, and
+// would keep the locks of a parent that died: it closes its descriptors.
+class HeldLocks {
+ public:
+  // Never destroyed: stores may be closed while the process exits.
+  static HeldLocks& Get() {
+    static auto* const kHeld = new HeldLocks();
+    return *kHeld;
+  }
+
+  // False when the file is locked already.
+  bool Add(const FileId& id, int fd) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return held_.emplace(id, fd).second;
+  }
+  // The descriptor, unless it is gone: in a child.
+  std::optional<int> Remove(const FileId& id, int fd) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = held_.find(id);
+    if (found == held_.end() || found->second != fd) return std::nullopt;
+    held_.erase(found);
+    return fd;
+  }
+
+ private:
+  HeldLocks() {
+    pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
+                   [] { Get().CloseInChild(); });
+  }
+  void CloseInChild() {
+    for (const auto& [id, fd] : held_) ::close(fd);
+    held_.clear();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::map<FileId, int> held_;
+};
+
+IOStatus Failure(const std::string& path, int error) {
+  const std::string text = "While lock file: " + path;
+  return IOStatus::IOError(text, std::strerror(error));
+}
+
+IOStatus LockDescription(const std::string& path, int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_OFD_SETLK, &whole) == 0) return IOStatus::OK();
+  if (errno == EAGAIN || errno == EACCES) {
+    return IOStatus::Busy("While lock file: " + path, std::strerror(errno));
+  }
+  return Failure(path, errno);
+}
+
+// OK with *moved when the file is not at `path` any more.
+IOStatus LockOpened(const std::string& path, int fd, rocksdb::FileLock** lock,
+                    bool* moved) {
+  struct stat opened {};
+  if (::fstat(fd, &opened) != 0) return Failure(path, errno);
+  if (!S_ISREG(opened.st_mode)) {
+    return IOStatus::IOError("While lock file: " + path, "not a regular file");
+  }
+  const FileId id(opened.st_dev, opened.st_ino);
+  if (!HeldLocks::Get().Add(id, fd)) {
+    return IOStatus::Busy("While lock file: " + path,
+                          "lock held by this process");
+  }
+  IOStatus status = LockDescription(path, fd);
+  struct stat now {};
+  *moved =
+      ::stat(path.c_str(), &now) != 0 || FileId(now.st_dev, now.st_ino) != id;
+  if (!status.ok() || *moved) {
+    HeldLocks::Get().Remove(id, fd);
+  } else {
+    *lock = new MachineFileLock(id, fd);
+  }
+  return status;
+}
+
+}  // namespace
+
+IOStatus LockMachineFile(const std::string& path, rocksdb::FileLock** lock) {
+  constexpr int kTries = 3;
+  constexpr mode_t kMode = 0600;
+  *lock = nullptr;
+  for (int i = 0; i < kTries; ++i) {
+    const int fd =
+        ::open(path.c_str(),
+               O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode);
+    if (fd < 0) return Failure(path, errno);
+    bool moved = false;
+    IOStatus status = LockOpened(path, fd, lock, &moved);
+    if (*lock != nullptr) return status;
+    ::close(fd);
+    if (!status.ok()) return status;
+  }
+  return IOStatus::IOError("While lock file: " + path,
+                           "it is replaced again and again");
+}
+
+IOStatus UnlockMachineFile(rocksdb::FileLock* lock) {
+  auto* const machine = static_cast<MachineFileLock*>(lock);
+  const std::optional<int> fd =
+      HeldLocks::Get().Remove(machine->id(), machine->fd());
+  delete machine;
+  if (!fd.has_value()) return IOStatus::OK();
+  // A child that was forked just now has the description too, until it has
+  // closed it.
+  struct flock whole {};
+  whole.l_type = F_UNLCK;
+  whole.l_whence = SEEK_SET;
+  ::fcntl(*fd, F_OFD_SETLK, &whole);
+  ::close(*fd);
+  return IOStatus::OK();
+}
+
+}  // namespace ckptdb::internal

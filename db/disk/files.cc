@@ -1,0 +1,264 @@
+#include "ckptdb/db/disk/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr absl::string_view kTemporary = ".tmp";
+
+using rocksdb::FileSystem;
+using rocksdb::IOOptions;
+
+absl::Status WriteFile(FileSystem* files, const std::string& path,
+                       absl::string_view bytes, bool sync) {
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  rocksdb::IOStatus status =
+      files->NewWritableFile(path, rocksdb::FileOptions(), &file, nullptr);
+  if (status.ok()) status = file->Append(ToSlice(bytes), IOOptions(), nullptr);
+  if (status.ok()) status = file->Flush(IOOptions(), nullptr);
+  if (status.ok() && sync) status = file->Sync(IOOptions(), nullptr);
+  if (status.ok()) status = file->Close(IOOptions(), nullptr);
+  return FromRocks(status, absl::StrCat("writing \"", path, "\""));
+}
+
+absl::StatusOr<bool> IsFolder(FileSystem* files, const std::string& path) {
+  bool folder = false;
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(files->IsDirectory(path, IOOptions(), &folder, nullptr),
+                absl::StrCat("looking at \"", path, "\"")));
+  return folder;
+}
+
+}  // namespace
+
+absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
+  const std::string text = absl::StrCat("looking at \"", path, "\"");
+  Entry entry;
+  if (files->CheckedCast<DiskFileSystem>() != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(DiskFileSystem::LookAt(path, &entry), text));
+    return entry;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
+  uint64_t modified_s = 0;
+  rocksdb::IOStatus status =
+      files->GetFileModificationTime(path, IOOptions(), &modified_s, nullptr);
+  if (status.ok() && !folder) {
+    status = files->GetFileSize(path, IOOptions(), &entry.bytes, nullptr);
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocks(status, text));
+  entry.kind = folder ? EntryKind::kFolder : EntryKind::kFile;
+  entry.modified_s = static_cast<int64_t>(modified_s);
+  return entry;
+}
+
+absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
+                                     uint64_t max_bytes) {
+  // Most are of some dozens of bytes, and OWNER is read all the time.
+  constexpr size_t kAtOnce = size_t{4} << 10;
+  std::unique_ptr<rocksdb::FSSequentialFile> file;
+  rocksdb::IOStatus status =
+      files->NewSequentialFile(path, rocksdb::FileOptions(), &file, nullptr);
+  std::string bytes;
+  std::string scratch(kAtOnce, '\0');
+  while (status.ok()) {
+    rocksdb::Slice part;
+    status =
+        file->Read(scratch.size(), IOOptions(), &part, scratch.data(), nullptr);
+    if (status.ok() && part.empty()) return bytes;
+    if (part.size() > max_bytes - bytes.size()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("\"", path, "\" has more than ", max_bytes, " bytes"));
+    }
+    bytes.append(part.data(), part.size());
+  }
+  return FromRocks(status, absl::StrCat("reading \"", path, "\""));
+}
+
+absl::Status SyncFolder(FileSystem* files, const std::string& path) {
+  std::unique_ptr<rocksdb::FSDirectory> folder;
+  rocksdb::IOStatus status =
+      files->NewDirectory(path, IOOptions(), &folder, nullptr);
+  if (status.ok()) {
+    status = folder->FsyncWithDirOptions(IOOptions(), nullptr,
+                                         rocksdb::DirFsyncOptions());
+  }
+  return FromRocks(status, absl::StrCat("syncing \"", path, "\""));
+}
+
+absl::Status ReplaceFile(FileSystem* files, const std::string& path,
+                         absl::string_view bytes, bool sync) {
+  std::random_device random;
+  const uint64_t number = (uint64_t{random()} << 32) | random();
+  const std::string temporary =
+      absl::StrCat(path, ".", absl::Hex(number, absl::kZeroPad16), kTemporary);
+  absl::Status status = WriteFile(files, temporary, bytes, sync);
+  if (status.ok()) {
+    status = FromRocks(files->RenameFile(temporary, path, IOOptions(), nullptr),
+                       absl::StrCat("renaming to \"", path, "\""));
+  }
+  if (!status.ok()) {
+    // A sweep removes it otherwise.
+    files->DeleteFile(temporary, IOOptions(), nullptr).PermitUncheckedError();
+    return status;
+  }
+  return sync ? SyncFolder(files, ParentFolder(path)) : status;
+}
+
+bool IsTemporaryName(absl::string_view name) {
+  return absl::EndsWith(name, kTemporary);
+}
+
+bool IsAbandoned(const Entry& entry, int64_t now_micros) {
+  return std::llabs(now_micros / 1'000'000 - entry.modified_s) >
+         kTemporarySeconds;
+}
+
+absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
+  const rocksdb::IOStatus status =
+      files->FileExists(path, IOOptions(), nullptr);
+  if (status.ok()) return true;
+  // RocksDB says so too of what it may not see, and of what is below a file.
+  uint64_t bytes = 0;
+  const rocksdb::IOStatus looked =
+      files->GetFileSize(path, IOOptions(), &bytes, nullptr);
+  if (looked.IsNotFound() || looked.IsPathNotFound()) return false;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(looked.ok() ? status : looked,
+                                   absl::StrCat("looking for \"", path, "\"")));
+  return true;
+}
+
+absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
+                                                    const std::string& path) {
+  std::vector<std::string> names;
+  const rocksdb::IOStatus status =
+      files->GetChildren(path, IOOptions(), &names, nullptr);
+  if (status.IsNotFound() || status.IsPathNotFound()) {
+    // RocksDB says so too of what it may not read, and of a file.
+    CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, path));
+    if (!exists) return std::vector<std::string>();
+    CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
+    const std::string text = absl::StrCat("listing \"", path, "\": ");
+    if (folder) {
+      return absl::PermissionDeniedError(text + std::strerror(EACCES));
+    }
+    return absl::FailedPreconditionError(text + std::strerror(ENOTDIR));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(status, absl::StrCat("listing \"", path, "\"")));
+  std::erase_if(names, [](const std::string& name) {
+    return name == "." || name == "..";
+  });
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status MakeFolders(FileSystem* files, const std::string& path) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    const std::string above = path.substr(0, slash);
+    CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, above));
+    if (exists) continue;
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(files->CreateDirIfMissing(above, IOOptions(), nullptr),
+                  absl::StrCat("making folder \"", above, "\"")));
+  }
+  return FromRocks(files->CreateDirIfMissing(path, IOOptions(), nullptr),
+                   absl::StrCat("making folder \"", path, "\""));
+}
+
+absl::Status RemoveFile(FileSystem* files, const std::string& path) {
+  const rocksdb::IOStatus status =
+      files->DeleteFile(path, IOOptions(), nullptr);
+  if (status.IsNotFound() || status.IsPathNotFound()) return absl::OkStatus();
+  return FromRocks(status, absl::StrCat("removing \"", path, "\""));
+}
+
+absl::Status RemoveTree(FileSystem* files, const std::string& path) {
+  // Others may be writing or removing there: a stager, a commit what it staged.
+  constexpr int kTries = 3;
+  absl::Status removed;
+  for (int i = 0; i < kTries; ++i) {
+    const absl::StatusOr<Entry> entry = LookAt(files, path);
+    if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+    CKPTDB_RETURN_IF_ERROR(entry.status());
+    if (entry->kind == EntryKind::kMountPoint) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("\"", path, "\" is a mount point"));
+    }
+    if (entry->kind != EntryKind::kFolder) return RemoveFile(files, path);
+    CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+    for (const std::string& name : names) {
+      removed.Update(RemoveTree(files, absl::StrCat(path, "/", name)));
+    }
+    CKPTDB_RETURN_IF_ERROR(removed);
+    absl::Status last =
+        FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
+                  absl::StrCat("removing folder \"", path, "\""));
+    if (last.ok() || absl::IsNotFound(last)) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const auto left, ListFolder(files, path));
+    if (left.empty()) return last;
+  }
+  return absl::UnavailableError(
+      absl::StrCat("\"", path, "\" is still being written to"));
+}
+
+namespace {
+
+void VisitBelow(FileSystem* files, const std::string& root,
+                const std::string& below, const VisitEntry& visit) {
+  const std::string path =
+      below.empty() ? root : absl::StrCat(root, "/", below);
+  const absl::StatusOr<std::vector<std::string>> names =
+      ListFolder(files, path);
+  if (!names.ok()) return visit(below, names.status());
+  for (const std::string& name : *names) {
+    const std::string child =
+        below.empty() ? name : absl::StrCat(below, "/", name);
+    const absl::StatusOr<Entry> entry =
+        LookAt(files, absl::StrCat(root, "/", child));
+    if (absl::IsNotFound(entry.status())) continue;
+    visit(child, entry);
+    if (entry.ok() && (entry->kind == EntryKind::kFolder ||
+                       entry->kind == EntryKind::kMountPoint)) {
+      VisitBelow(files, root, child, visit);
+    }
+  }
+}
+
+}  // namespace
+
+void VisitTree(FileSystem* files, const std::string& path,
+               const VisitEntry& visit) {
+  VisitBelow(files, path, "", visit);
+}
+
+absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
+  uint64_t free = 0;
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(files->GetFreeSpace(path, IOOptions(), &free, nullptr),
+                absl::StrCat("free space at \"", path, "\"")));
+  return free;
+}
+
+absl::Status CheckFreeBytes(FileSystem* files, const std::string& path,
+                            uint64_t needed, uint64_t reserve) {
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files, path));
+  if (free >= reserve && free - reserve >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("\"", path, "\" needs ", needed, " bytes and a reserve of ",
+                   reserve, "; ", free, " are free"));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,229 @@
+#include "ckptdb/db/disk/read_window.h"
+
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+using rocksdb::Slice;
+
+thread_local ReadWindow* window_in_use = nullptr;
+
+// The pages that blocks are in which windows lent, by block.
+class LentBlocks {
+ public:
+  // False when it is lent already.
+  bool Lend(const void* block, const std::shared_ptr<HugePage>& page) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return pages_.try_emplace(block, page).second;
+  }
+  bool Return(const void* block) {
+    std::shared_ptr<HugePage> page;  // goes after the lock
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = pages_.find(block);
+    if (found == pages_.end()) return false;
+    page = std::move(found->second);
+    pages_.erase(found);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<HugePage>> pages_;
+};
+
+// Never destroyed: blocks may come back from other objects that are not.
+LentBlocks& Lent() {
+  static LentBlocks* const kLent = new LentBlocks();
+  return *kLent;
+}
+
+class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
+ public:
+  WindowedFile(std::unique_ptr<rocksdb::FSRandomAccessFile> buffered,
+               DirectOpener direct)
+      : FSRandomAccessFileOwnerWrapper(std::move(buffered)),
+        open_direct_(std::move(direct)) {}
+
+  IOStatus Read(uint64_t offset, size_t bytes, const IOOptions& options,
+                Slice* result, char* scratch,
+                IODebugContext* debug) const override {
+    ReadWindow* const window = ReadWindow::InUse();
+    if (window == nullptr) {
+      return target()->Read(offset, bytes, options, result, scratch, debug);
+    }
+    const char* found = window->Find(this, offset, bytes);
+    if (found != scratch && window->Has(scratch)) {
+      // Lent for another block than this, and about to be written to.
+      window->Forget();
+      found = nullptr;
+    }
+    if (found == nullptr) {
+      const std::shared_ptr<rocksdb::FSRandomAccessFile> direct = Direct();
+      window->Hold(direct);
+      const auto read = [&](uint64_t at, size_t count, char* out) {
+        return ReadAligned(direct.get(), at, count, options, out, debug);
+      };
+      found = window->Move(this, offset, bytes,
+                           target()->GetRequiredBufferAlignment(), read);
+    }
+    // The end of the file, or what is wrong with it.
+    if (found == nullptr) {
+      return target()->Read(offset, bytes, options, result, scratch, debug);
+    }
+    // RocksDB may hold on to a block when the window moves, so it has to be in
+    // memory that was lent or is its own.
+    if (found != scratch) std::memcpy(scratch, found, bytes);
+    // RocksDB changes the first byte, so that memory that is not read into
+    // would not pass for a block read before.
+    if (found == scratch) scratch[0] = window->first_byte_lent();
+    window->HandedOn(offset, bytes);
+    *result = Slice(scratch, bytes);
+    return IOStatus::OK();
+  }
+
+ private:
+  // Null where the file cannot be read so.
+  std::shared_ptr<rocksdb::FSRandomAccessFile> Direct() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<rocksdb::FSRandomAccessFile> direct = direct_.lock();
+    if (direct != nullptr || !open_direct_) return direct;
+    direct = open_direct_();
+    direct_ = direct;
+    // Asked once more it would say the same.
+    if (direct == nullptr) open_direct_ = nullptr;
+    return direct;
+  }
+
+  size_t ReadAligned(rocksdb::FSRandomAccessFile* direct, uint64_t offset,
+                     size_t bytes, const IOOptions& options, char* out,
+                     IODebugContext* debug) const {
+    Slice read;
+    IOStatus status = IOStatus::NotSupported();
+    if (direct != nullptr) {
+      status = direct->Read(offset, bytes, options, &read, out, debug);
+    }
+    if (!status.ok()) {
+      status = target()->Read(offset, bytes, options, &read, out, debug);
+    }
+    return status.ok() && read.data() == out ? read.size() : 0;
+  }
+
+  mutable std::mutex mutex_;
+  mutable DirectOpener open_direct_;
+  mutable std::weak_ptr<rocksdb::FSRandomAccessFile> direct_;
+};
+
+}  // namespace
+
+ReadWindow::Use::Use(ReadWindow* window, bool ahead) : before_(window_in_use) {
+  window->ahead_ = ahead;
+  window_in_use = window;
+}
+ReadWindow::Use::~Use() { window_in_use = before_; }
+
+ReadWindow* ReadWindow::InUse() { return window_in_use; }
+
+const char* ReadWindow::Find(const void* file, uint64_t offset,
+                             size_t bytes) const {
+  const bool inside = file == file_ && offset >= begin_ &&
+                      offset - begin_ <= bytes_ &&
+                      bytes <= bytes_ - (offset - begin_);
+  if (!inside) return nullptr;
+  const char* const found = memory() + (offset - begin_);
+  // What RocksDB was lent before it may have changed.
+  return offset >= lent_end_ || found == lent_ ? found : nullptr;
+}
+
+const char* ReadWindow::memory() const {
+  return page_->data() != nullptr ? page_->data() : small_.get();
+}
+
+bool ReadWindow::Has(const char* memory) const {
+  const std::less<const char*> before;
+  const char* const page = page_->data();
+  return page != nullptr && !before(memory, page) &&
+         before(memory, page + page_->bytes());
+}
+
+char* ReadWindow::LendNext(size_t bytes) {
+  if (bytes != piece_ || page_->data() == nullptr) return nullptr;
+  if (next_ < begin_ || next_ + bytes > pieces_end_) return nullptr;
+  char* const block = page_->data() + (next_ - begin_);
+  if (!Lent().Lend(block, page_)) return nullptr;
+  lent_ = block;
+  lent_end_ = next_ + bytes;
+  first_byte_lent_ = block[0];
+  return block;
+}
+
+void ReadWindow::Forget() {
+  file_ = nullptr;
+  piece_ = 0;
+  lent_ = nullptr;
+  lent_end_ = 0;
+  page_ = std::make_shared<HugePage>();
+}
+
+void ReadWindow::HandedOn(uint64_t offset, size_t bytes) {
+  lent_ = nullptr;
+  next_ = offset + bytes;
+  if (next_ >= pieces_end_) Forget();
+}
+
+bool ReturnBlock(void* memory) { return Lent().Return(memory); }
+
+// What is far smaller than a part of a huge page is not worth one.
+char* ReadWindow::Memory(size_t bytes) {
+  constexpr size_t kSmall = size_t{32} << 10;
+  if (bytes <= page_->bytes() && lent_end_ == 0) return page_->data();
+  Forget();
+  if (bytes > kSmall) {
+    *page_ = HugePage::Take(bytes);
+    return page_->data();
+  }
+  if (bytes > small_bytes_) {
+    small_ = AllocateAligned(bytes);
+    small_bytes_ = small_ == nullptr ? 0 : bytes;
+  }
+  return small_.get();
+}
+
+const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
+                             size_t alignment, const ReadAligned& read) {
+  const size_t piece = std::max<size_t>(bytes, 1);
+  const size_t loss = 2 * alignment;  // at both ends
+  if (ahead_bytes_ == 0 || piece + loss > kHugePageBytes) return nullptr;
+  const uint64_t room =
+      std::max<uint64_t>((std::max(ahead_bytes_, loss) - loss) / piece, 1);
+  const auto pieces = ahead_ ? static_cast<size_t>(std::clamp<uint64_t>(
+                                   (left_bytes_ + piece - 1) / piece, 1, room))
+                             : 1;
+  if (ahead_) left_bytes_ -= std::min<uint64_t>(left_bytes_, pieces * piece);
+  const size_t skipped = offset % alignment;
+  const size_t count =
+      (skipped + pieces * piece + alignment - 1) / alignment * alignment;
+  file_ = nullptr;
+  char* const memory = Memory(count);
+  if (memory == nullptr) return nullptr;
+  file_ = file;
+  begin_ = offset - skipped;
+  bytes_ = read(begin_, count, memory);
+  piece_ = piece;
+  pieces_end_ = std::min<uint64_t>(offset + pieces * piece, begin_ + bytes_);
+  return Find(file, offset, bytes);
+}
+
+std::unique_ptr<rocksdb::FSRandomAccessFile> NewWindowedFile(
+    std::unique_ptr<rocksdb::FSRandomAccessFile> buffered,
+    DirectOpener direct) {
+  return std::make_unique<WindowedFile>(std::move(buffered), std::move(direct));
+}
+
+}  // namespace ckptdb::internal

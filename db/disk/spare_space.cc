@@ -1,0 +1,76 @@
+#include "ckptdb/db/disk/spare_space.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace ckptdb::internal {
+namespace {
+
+// Whether so many bytes of disk are behind the file, which may have holes.
+bool Holds(const struct stat& file, uint64_t bytes) {
+  constexpr uint64_t kBlock = 512;  // whatever the file system's is
+  return S_ISREG(file.st_mode) &&
+         static_cast<uint64_t>(file.st_blocks) * kBlock >= bytes;
+}
+
+// A journaling file system hands out the blocks of a removed file when the
+// removal is durable.
+void SyncFolderOf(const std::string& path) {
+  const int fd = ::open(path.substr(0, path.rfind('/') + 1).c_str(),
+                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+// Blocks that are cut off are also free only when the change is durable.
+bool Cut(const std::string& path, uint64_t bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return false;
+  const bool cut =
+      ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 && ::fsync(fd) == 0;
+  ::close(fd);
+  return cut;
+}
+
+}  // namespace
+
+bool SpareSpace::IsSetAside() const {
+  struct stat file {};
+  return bytes_ == 0 ||
+         (::lstat(path_.c_str(), &file) == 0 && Holds(file, bytes_));
+}
+
+void SpareSpace::SetAside(uint64_t free_bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (IsSetAside() || free_bytes < bytes_ + bytes_ / 8) return;
+  ::unlink(path_.c_str());
+  const int fd = ::open(path_.c_str(),
+                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                        static_cast<mode_t>(mode_));
+  if (fd < 0) return;
+  // Whatever the umask.
+  const bool made = ::fchmod(fd, static_cast<mode_t>(mode_)) == 0 &&
+                    ::posix_fallocate(fd, 0, static_cast<off_t>(bytes_)) == 0;
+  ::close(fd);
+  if (!made) ::unlink(path_.c_str());
+}
+
+bool SpareSpace::Release(uint64_t bytes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  struct stat file {};
+  if (::lstat(path_.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return false;
+  }
+  constexpr uint64_t kMore = uint64_t{256} << 10;  // the file system's own
+  const auto held = static_cast<uint64_t>(file.st_size);
+  if (held > bytes + kMore && file.st_nlink == 1) {
+    return Cut(path_, held - bytes - kMore);
+  }
+  if (::unlink(path_.c_str()) != 0) return false;
+  SyncFolderOf(path_);
+  return true;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,19 @@
+#include "ckptdb/db/disk/store_path.h"
+
+#include "absl/status/status.h"
+#include "ckptdb/db/base/resolve_path.h"
+#include "ckptdb/db/disk/environment.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+absl::StatusOr<std::string> ResolveStorePath(
+    absl::string_view path, const std::shared_ptr<Environment>& environment) {
+  if (environment == nullptr || environment->on_disk()) {
+    return ResolvePath(path);
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckPath(path));
+  return WithoutTrailingSlashes(path);
+}
+
+}  // namespace ckptdb::internal

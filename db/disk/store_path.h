@@ -1,0 +1,26 @@
+// Paths of stores as callers give them; internal to db/.
+#ifndef CKPTDB_DB_DISK_STORE_PATH_H_
+#define CKPTDB_DB_DISK_STORE_PATH_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb {
+
+class Environment;
+
+namespace internal {
+
+// As ResolvePath in db/base/resolve_path.h. Null is the machine's environment;
+// a path of any other one has but its trailing slashes removed.
+absl::StatusOr<std::string> ResolveStorePath(
+    absl::string_view path,
+    const std::shared_ptr<Environment>& environment = nullptr);
+
+}  // namespace internal
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_DISK_STORE_PATH_H_

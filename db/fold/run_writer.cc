@@ -1,0 +1,119 @@
+#include "ckptdb/db/fold/run_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+RunWriter::RunWriter(const SegmentWriterOptions& options, const Item& table,
+                     const std::string& prefix, const std::string& path)
+    : options_(options), table_(table) {
+  AddStream(kIdSlot, sizeof(int64_t), sizeof(int64_t), table.codec, prefix,
+            path);
+  for (size_t i = 0; i < table.slots.size(); ++i) {
+    const Slot& slot = table.slots[i];
+    AddStream(static_cast<uint16_t>(i + 1), slot.row_bytes(),
+              DTypeBytes(slot.dtype), slot.codec, prefix, path);
+  }
+}
+
+void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
+                          uint32_t element_bytes, Codec codec,
+                          const std::string& prefix, const std::string& path) {
+  Stream& stream = streams_.emplace_back();
+  stream.prefix = prefix;
+  AppendStream(RunKind::kBase, slot, &stream.prefix);
+  stream.path = absl::StrCat(path, "-", slot, ".sst");
+  stream.row_bytes = row_bytes;
+  stream.element_bytes = element_bytes;
+  stream.codec = codec;
+  stream.page.reserve(table_.rows_per_page * row_bytes);
+}
+
+absl::Status RunWriter::Rows(const RowBatch& batch) {
+  for (size_t done = 0; done < batch.ids.size();) {
+    if (page_rows_ == 0) {
+      const int64_t id = batch.ids[done];
+      first_ = {SliceOf(id, table_.slice_hash), static_cast<uint64_t>(id)};
+    }
+    const size_t count = std::min<size_t>(batch.ids.size() - done,
+                                          table_.rows_per_page - page_rows_);
+    streams_[0].page.append(
+        reinterpret_cast<const char*>(batch.ids.data() + done),
+        count * sizeof(int64_t));
+    for (size_t i = 1; i < streams_.size(); ++i) {
+      const uint64_t row_bytes = streams_[i].row_bytes;
+      streams_[i].page.append(batch.slots[i - 1] + done * row_bytes,
+                              count * row_bytes);
+    }
+    page_rows_ += count;
+    done += count;
+    if (page_rows_ == table_.rows_per_page) {
+      CKPTDB_RETURN_IF_ERROR(FlushPage());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunWriter::Erased(absl::Span<const int64_t>) {
+  return absl::OkStatus();
+}
+
+absl::Status RunWriter::FlushPage() {
+  if (page_rows_ == 0) return absl::OkStatus();
+  for (Stream& stream : streams_) {
+    CKPTDB_RETURN_IF_ERROR(WritePage(&stream));
+    stream.page.clear();
+  }
+  rows_ += page_rows_;
+  page_rows_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status RunWriter::WritePage(Stream* stream) {
+  if (stream->file == nullptr) {
+    stream->file = NewSegmentWriter(options_);
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(stream->file->Open(stream->path),
+                  absl::StrCat("writing \"", stream->path, "\"")));
+  }
+  stream->page.copy(builder_.Reset(stream->page.size()), stream->page.size());
+  builder_.Finish(stream->codec, static_cast<uint32_t>(page_rows_),
+                  stream->element_bytes);
+  stream->hashes.push_back(builder_.raw_hash());
+  stored_bytes_ += builder_.entry().size();
+  key_ = stream->prefix;
+  AppendPosition(first_, &key_);
+  return FromRocks(stream->file->Put(key_, ToSlice(builder_.entry())),
+                   absl::StrCat("writing \"", stream->path, "\""));
+}
+
+absl::StatusOr<std::vector<StagedFile>> RunWriter::Finish() {
+  CKPTDB_RETURN_IF_ERROR(FlushPage());
+  std::vector<StagedFile> files;
+  for (Stream& stream : streams_) {
+    if (stream.file == nullptr) continue;
+    rocksdb::ExternalSstFileInfo file;
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(stream.file->Finish(&file),
+                  absl::StrCat("writing \"", stream.path, "\"")));
+    files.push_back({stream.path, file.file_size, file.num_entries});
+    stream.file.reset();
+  }
+  return files;
+}
+
+std::vector<uint64_t> RunWriter::Hashes() const {
+  std::vector<uint64_t> all;
+  for (const Stream& stream : streams_) {
+    all.insert(all.end(), stream.hashes.begin(), stream.hashes.end());
+  }
+  return all;
+}
+
+}  // namespace ckptdb::internal

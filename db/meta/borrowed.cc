@@ -1,0 +1,93 @@
+#include "ckptdb/db/meta/borrowed.h"
+
+#include <set>
+#include <utility>
+
+#include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+BorrowedItem Borrow(const RankRecord& rank, const Item& item) {
+  return {
+      item.kind,      item.name,
+      item.data,      ItemPrefix(item.data, rank.rank, item.kind, item.name),
+      item.placement, item.stored_bytes};
+}
+
+std::set<std::string> DeltaTables(const std::vector<RankRecord>& ranks) {
+  std::set<std::string> tables;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+        tables.insert(item.name);
+      }
+    }
+  }
+  return tables;
+}
+
+// Appends the runs of these tables; those that have a base run are done.
+void BorrowRuns(const std::vector<RankRecord>& ranks,
+                std::set<std::string>* tables,
+                std::vector<BorrowedItem>* borrowed) {
+  std::set<std::string> done;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind != ItemKind::kRows || !tables->contains(item.name)) {
+        continue;
+      }
+      borrowed->push_back(Borrow(rank, item));
+      if (item.run == RunKind::kBase) done.insert(item.name);
+    }
+  }
+  for (const std::string& name : done) tables->erase(name);
+}
+
+}  // namespace
+
+std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank) {
+  std::vector<BorrowedItem> borrowed;
+  for (const Item& item : rank.items) {
+    if (item.data != rank.version) borrowed.push_back(Borrow(rank, item));
+  }
+  return borrowed;
+}
+
+absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
+                                      const StepRecord& step) {
+  Borrower borrower;
+  borrower.step = step;
+  CKPTDB_ASSIGN_OR_RETURN(borrower.chain, ChainOf(catalog, step));
+  if (step.has_increment) {
+    const StepRecord* const increment = catalog.FindVersion(step.increment);
+    if (increment != nullptr) borrower.increment = *increment;
+  }
+  return borrower;
+}
+
+absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
+    const Borrower& borrower, const LoadRanksFunction& load_ranks) {
+  std::vector<BorrowedItem> borrowed;
+  CKPTDB_ASSIGN_OR_RETURN(const RankRecords own, load_ranks(borrower.step));
+  for (const RankRecord& rank : *own) {
+    for (BorrowedItem& item : BorrowedItems(rank)) {
+      borrowed.push_back(std::move(item));
+    }
+  }
+  std::set<std::string> tables = DeltaTables(*own);
+  for (size_t i = borrower.chain.size() - 1; i > 0 && !tables.empty(); --i) {
+    CKPTDB_ASSIGN_OR_RETURN(const RankRecords ranks,
+                            load_ranks(borrower.chain[i - 1]));
+    BorrowRuns(*ranks, &tables, &borrowed);
+  }
+  if (!borrower.increment.has_value()) return borrowed;
+  CKPTDB_ASSIGN_OR_RETURN(const RankRecords ranks,
+                          load_ranks(*borrower.increment));
+  tables = DeltaTables(*ranks);
+  BorrowRuns(*ranks, &tables, &borrowed);
+  return borrowed;
+}
+
+}  // namespace ckptdb::internal

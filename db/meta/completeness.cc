@@ -1,0 +1,144 @@
+#include "ckptdb/db/meta/completeness.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using InlineEntry = std::pair<std::string, std::string>;
+using EntrySpan = absl::Span<const InlineEntry* const>;
+
+uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+// Pages or chunks that an item comes to.
+uint64_t EntriesOf(const Item& item) {
+  if (item.kind != ItemKind::kRows) return item.chunk_hashes.size();
+  return DivideUp(item.rows, item.rows_per_page) * (1 + item.slots.size()) +
+         DivideUp(item.erased, kErasedRowsPerPage);
+}
+
+std::string NameOf(const Item& item) {
+  return absl::StrCat(ItemKindName(item.kind), " \"", item.name, "\"");
+}
+
+absl::Status Missing(const Item& item, absl::string_view why) {
+  return absl::DataLossError(
+      absl::StrCat(NameOf(item), " is not complete: ", why));
+}
+
+bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
+  return a->first < b->first;
+}
+
+// `entries` are those of the item, in the order of their keys.
+absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
+  if (entries.size() != EntriesOf(item)) {
+    return Missing(item, absl::StrCat("it has ", entries.size(),
+                                      " entries for the write batch, not ",
+                                      EntriesOf(item)));
+  }
+  std::string hashes;
+  for (const InlineEntry* entry : entries) {
+    const absl::StatusOr<PageView> page = ParsePage(entry->second);
+    if (!page.ok()) return Missing(item, page.status().message());
+    hashes.append(reinterpret_cast<const char*>(&page->raw_hash),
+                  sizeof(page->raw_hash));
+  }
+  if (HashBytes(hashes) == item.digest) return absl::OkStatus();
+  return Missing(item, "its entries do not have its digest");
+}
+
+absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
+  std::vector<const InlineEntry*> entries;
+  entries.reserve(staged.inline_entries.size());
+  for (const InlineEntry& entry : staged.inline_entries)
+    entries.push_back(&entry);
+  std::sort(entries.begin(), entries.end(), KeyLess);
+  size_t used = 0;
+  for (const Item& item : record.items) {
+    if (item.data != record.version || item.placement != Placement::kInline) {
+      continue;
+    }
+    const InlineEntry prefix = {
+        ItemPrefix(record.version, record.rank, item.kind, item.name), ""};
+    const auto begin =
+        std::lower_bound(entries.begin(), entries.end(), &prefix, KeyLess);
+    const auto end =
+        std::find_if_not(begin, entries.end(), [&](const InlineEntry* entry) {
+          return absl::StartsWith(entry->first, prefix.first);
+        });
+    CKPTDB_RETURN_IF_ERROR(CheckInlineItem(
+        item,
+        EntrySpan(entries).subspan(static_cast<size_t>(begin - entries.begin()),
+                                   static_cast<size_t>(end - begin))));
+    used += static_cast<size_t>(end - begin);
+  }
+  if (used == entries.size()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(entries.size(), " entries for the write batch, of which ",
+                   entries.size() - used, " are of no item"));
+}
+
+// The item that has a rank's entry in files of this number.
+const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
+  for (const Item* item : items) {
+    if (number < EntriesOf(*item)) return item;
+    number -= EntriesOf(*item);
+  }
+  return nullptr;
+}
+
+// The files of a rank have its entries in the order of their keys, which is
+// that of its items.
+absl::Status CheckFiles(const StagedRank& staged, const RankRecord& record) {
+  std::vector<const Item*> items;
+  uint64_t expected = 0;
+  for (const Item& item : record.items) {
+    if (item.data != record.version || item.placement != Placement::kBulk) {
+      continue;
+    }
+    items.push_back(&item);
+    expected += EntriesOf(item);
+  }
+  std::vector<const StagedFile*> files;
+  for (const StagedFile& file : staged.files) files.push_back(&file);
+  std::sort(files.begin(), files.end(), [](const auto* a, const auto* b) {
+    return a->first_entry < b->first_entry;
+  });
+  uint64_t next = 0;
+  for (const StagedFile* file : files) {
+    if (file->first_entry != next) break;
+    next += file->entries;
+  }
+  uint64_t listed = 0;
+  for (const StagedFile* file : files) listed += file->entries;
+  if (next == expected && listed == expected) return absl::OkStatus();
+  const Item* const item = ItemAt(items, next);
+  const std::string counts = absl::StrCat(
+      files.size(), " files have ", listed, " entries, not ", expected,
+      "; the first that is out of place is number ", next);
+  if (item != nullptr) return Missing(*item, counts);
+  return absl::DataLossError(counts);
+}
+
+}  // namespace
+
+absl::Status CheckComplete(const StagedRank& staged, const RankRecord& record) {
+  CKPTDB_RETURN_IF_ERROR(CheckInline(staged, record));
+  return CheckFiles(staged, record);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,171 @@
+#include "ckptdb/db/meta/consistency.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+struct Held {
+  uint32_t rank;
+  const Item* item;
+};
+
+absl::Status Disagree(const Held& a, const Held& b, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(ItemKindName(a.item->kind), " \"", a.item->name,
+                   "\" of ranks ", a.rank, " and ", b.rank, ": ", why));
+}
+
+absl::Status CheckTensors(const Held& a, const Held& b) {
+  if (a.item->dtype != b.item->dtype) {
+    return Disagree(a, b,
+                    absl::StrCat("dtypes ", DTypeName(a.item->dtype), " and ",
+                                 DTypeName(b.item->dtype)));
+  }
+  if (a.item->global_shape == b.item->global_shape) return absl::OkStatus();
+  return Disagree(a, b,
+                  absl::StrCat("global shapes ", ToString(a.item->global_shape),
+                               " and ", ToString(b.item->global_shape)));
+}
+
+absl::Status CheckTables(const Held& a, const Held& b) {
+  if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
+    return Disagree(a, b, "their slots or slice hashes differ");
+  }
+  if (a.item->sharding != b.item->sharding ||
+      a.item->sharding_name != b.item->sharding_name) {
+    return Disagree(
+        a, b,
+        absl::StrCat(
+            "shardings ",
+            DescribeSharding(a.item->sharding, a.item->sharding_name), " and ",
+            DescribeSharding(b.item->sharding, b.item->sharding_name)));
+  }
+  if (a.item->run == b.item->run) return absl::OkStatus();
+  const Held& base = a.item->run == RunKind::kBase ? a : b;
+  return Disagree(
+      a, b,
+      absl::StrCat("one has all rows, the other the changes; rank ", base.rank,
+                   " has all: ",
+                   base.item->base_reason.empty() ? "no changes were given"
+                                                  : base.item->base_reason));
+}
+
+// The rows of a replicated table are those of rank 0, and of no other.
+absl::Status CheckReplicated(const Held& held, bool is_first) {
+  const Item& item = *held.item;
+  if (item.sharding != ShardingKind::kReplicated || held.rank == 0) {
+    return absl::OkStatus();
+  }
+  const std::string place =
+      absl::StrCat(ItemKindName(item.kind), " \"", item.name, "\"");
+  if (is_first) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, " is replicated, and rank ", held.rank,
+                     " has it, but not rank 0, which saves its rows"));
+  }
+  if (item.rows == 0 && item.erased == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(place, " is replicated, and rank ", held.rank, " has saved ",
+                   item.rows, " rows and ", item.erased, " erased ids of it"));
+}
+
+// By modulo and by slices each rank has rows of its own: where one has no such
+// table at all, it was forgotten, and its rows would be missing in silence.
+absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
+                             absl::Span<const RankRecord> ranks) {
+  const Item& item = *tables.front().item;
+  if (item.sharding != ShardingKind::kByModulo &&
+      item.sharding != ShardingKind::kBySlices) {
+    return absl::OkStatus();
+  }
+  for (const RankRecord& rank : ranks) {
+    const bool has =
+        std::any_of(tables.begin(), tables.end(),
+                    [&](const Held& held) { return held.rank == rank.rank; });
+    if (has) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "table \"", item.name, "\" of rank ", tables.front().rank,
+        " is sharded by ", DescribeSharding(item.sharding, item.sharding_name),
+        ", and rank ", rank.rank,
+        " has no such table; add it on every rank, without rows where there "
+        "are none"));
+  }
+  return absl::OkStatus();
+}
+
+// Shards that are alike are replicas. By the offset in the first dimension,
+// those that can overlap are next to each other.
+absl::Status CheckDisjoint(std::vector<Held> shards) {
+  const auto by_offset = [](const Held& held) {
+    return std::tie(held.item->offset, held.item->shape);
+  };
+  std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
+    return by_offset(a) < by_offset(b);
+  });
+  Box both;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const Item& a = *shards[i].item;
+    for (size_t j = i + 1; j < shards.size(); ++j) {
+      const Item& b = *shards[j].item;
+      if (!a.shape.empty() && b.offset[0] >= a.offset[0] + a.shape[0]) break;
+      if (a.offset == b.offset && a.shape == b.shape) break;
+      if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
+        return Disagree(shards[i], shards[j],
+                        absl::StrCat("shards overlap in ", ToString(both.shape),
+                                     " at ", ToString(both.offset)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool SameColumns(const Item& item, absl::Span<const Slot> slots,
+                 SliceHash slice_hash) {
+  return item.slice_hash == slice_hash &&
+         ckptdb::SameColumns(item.slots, slots);
+}
+
+absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
+  std::unordered_map<std::string, std::vector<Held>> tensors;
+  std::unordered_map<std::string, std::vector<Held>> tables;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      const Held held{rank.rank, &item};
+      if (item.kind == ItemKind::kTensor) {
+        std::vector<Held>& shards = tensors[item.name];
+        if (!shards.empty()) {
+          CKPTDB_RETURN_IF_ERROR(CheckTensors(shards.front(), held));
+        }
+        shards.push_back(held);
+      } else if (item.kind == ItemKind::kRows) {
+        std::vector<Held>& shards = tables[item.name];
+        if (!shards.empty()) {
+          CKPTDB_RETURN_IF_ERROR(CheckTables(shards.front(), held));
+        }
+        CKPTDB_RETURN_IF_ERROR(CheckReplicated(held, shards.empty()));
+        shards.push_back(held);
+      }
+    }
+  }
+  for (const auto& [name, shards] : tensors) {
+    CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
+  }
+  for (const auto& [name, shards] : tables) {
+    CKPTDB_RETURN_IF_ERROR(CheckOnAllRanks(shards, ranks));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

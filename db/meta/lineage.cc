@@ -1,0 +1,275 @@
+#include "ckptdb/db/meta/lineage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status BadParent(const Version& parent, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("parent ", ToString(parent), " ", why));
+}
+
+absl::Status CheckParent(const Catalog& catalog, const SaveSpec& spec,
+                         const StepRecord& parent) {
+  if (parent.quarantined) return BadParent(*spec.parent, "is quarantined");
+  if (spec.step < parent.version.step) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", spec.step, " is before its parent, ", ToString(*spec.parent)));
+  }
+  const StepRecord* const newest = catalog.Newest();
+  if (spec.abandoned != AbandonedBranch::kRefuse || newest == nullptr ||
+      newest->version == parent.version) {
+    return absl::OkStatus();
+  }
+  return BadParent(
+      *spec.parent,
+      absl::StrCat("is not the newest: ", ToString(newest->version),
+                   " was committed after it; say what becomes of "
+                   "that branch"));
+}
+
+absl::Status BadMember(const StepRecord& step, absl::string_view why) {
+  return absl::DataLossError(
+      absl::StrCat("chain of ", ToString(step.version), ": ", why));
+}
+
+absl::Status CheckMember(const StepRecord& step, const StepRecord& member,
+                         const std::string& uuid) {
+  if (member.store_uuid == uuid) return absl::OkStatus();
+  return BadMember(step, absl::StrCat(ToString(member.version), " is of store ",
+                                      member.store_uuid, ", not of ", uuid));
+}
+
+absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
+                       const StepRecord& next) {
+  if (!next.has_parent || next.parent != member.version) {
+    return BadMember(
+        step, absl::StrCat(ToString(next.version), " goes on from ",
+                           next.has_parent ? ToString(next.parent) : "nothing",
+                           ", not from ", ToString(member.version)));
+  }
+  const uint64_t digest = LineageDigest(member);
+  if (next.parent_digest == digest) return absl::OkStatus();
+  return BadMember(
+      step, absl::StrCat(ToString(member.version), " has lineage digest ",
+                         absl::Hex(digest), ", not the ",
+                         absl::Hex(next.parent_digest), " that ",
+                         ToString(next.version), " goes on from"));
+}
+
+// A state and those before it, back to where the way ends: at a record that
+// was saved whole, or that is gone.
+struct Ancestry {
+  std::vector<StepRecord> increments;  // newest first; those with delta runs
+  std::vector<Version> states;         // states[i] before increments[i]...
+  Version end;                         // it goes no further than this,
+  absl::Status why;
+};
+
+absl::Status Ends(const Version& version, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(ToString(version), " ", why));
+}
+
+Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
+  Ancestry ancestry;
+  const auto end_at = [&](const Version& version, absl::string_view why) {
+    ancestry.end = version;
+    ancestry.why = Ends(version, why);
+    return std::move(ancestry);
+  };
+  ancestry.states.push_back(StateOf(start));
+  const StepRecord* record = &start;
+  while (true) {
+    if (record->has_increment) {
+      const Version folded = record->increment;
+      record = catalog.FindVersion(folded);
+      if (record == nullptr) return end_at(folded, "is gone");
+    }
+    if (record->kind == StepKind::kFull) {
+      return end_at(record->version, "was saved whole");
+    }
+    ancestry.increments.push_back(*record);
+    const Version before = record->parent;
+    record = catalog.FindVersion(before);
+    ancestry.states.push_back(record == nullptr ? before : StateOf(*record));
+    if (record == nullptr) return end_at(before, "is gone");
+    ancestry.end = before;
+    ancestry.why = CheckLink(start, *record, ancestry.increments.back());
+    if (!ancestry.why.ok()) return ancestry;
+  }
+}
+
+// Damage first; else where the way ends nearest to the two.
+const absl::Status& WhyNoWay(const Ancestry& a, const Ancestry& b) {
+  if (absl::IsDataLoss(a.why) != absl::IsDataLoss(b.why)) {
+    return absl::IsDataLoss(a.why) ? a.why : b.why;
+  }
+  return a.end.attempt < b.end.attempt ? b.why : a.why;
+}
+
+bool IsStep(const Catalog& catalog, const Version& version) {
+  const auto step = catalog.steps.find(version.step);
+  return step != catalog.steps.end() && step->second.version == version;
+}
+
+// Whether nothing of a version is ever swept while the steps are as they are.
+bool IsWhole(const Catalog& catalog, const Version& version) {
+  const auto step = catalog.steps.find(version.step);
+  return step != catalog.steps.end() && IsState(step->second, version);
+}
+
+// Of versions that are neither steps nor increments the sweep keeps what some
+// chain needs, which may be other tables. `head` is the step that they lead to.
+absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
+                       const std::vector<StepRecord>& members) {
+  const bool is_step = IsStep(catalog, head.version);
+  for (const StepRecord& member : members) {
+    if (IsWhole(catalog, member.version)) continue;
+    if (is_step &&
+        std::count(head.chain.begin(), head.chain.end(), member.version) > 0) {
+      continue;
+    }
+    return Ends(member.version, "is retired, and its delta runs may be gone");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoWay(const Version& from, const Version& to,
+                   const absl::Status& why) {
+  return absl::Status(why.code(),
+                      absl::StrCat("no way from ", ToString(from), " to ",
+                                   ToString(to), ": ", why.message()));
+}
+
+// Not the version itself, nor what it was folded into.
+bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
+  const Branch& own = ancestor.branches.back();
+  return record.branches != ancestor.branches &&
+         std::any_of(record.branches.begin(), record.branches.end(),
+                     [&](const Branch& branch) {
+                       return branch.first == own.first &&
+                              branch.last >= own.last;
+                     });
+}
+
+bool IsGoneOnFrom(const Catalog& catalog, const StepRecord& parent) {
+  const auto comes_from_it = [&](const auto& entry) {
+    return ComesFrom(entry.second, parent);
+  };
+  return std::any_of(catalog.steps.begin(), catalog.steps.end(),
+                     comes_from_it) ||
+         std::any_of(catalog.retired.begin(), catalog.retired.end(),
+                     comes_from_it);
+}
+
+std::vector<StepRecord> First(const std::vector<StepRecord>& records,
+                              size_t count) {
+  return {records.begin(),
+          records.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+}  // namespace
+
+bool IsState(const StepRecord& step, const Version& parent) {
+  return step.version == parent ||
+         (step.has_increment && step.increment == parent);
+}
+
+absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
+                                      const SaveSpec& spec) {
+  if (!spec.parent.has_value()) {
+    const StepRecord* const newest = catalog.Newest();
+    return newest == nullptr ? StepRecord() : *newest;
+  }
+  const auto found = catalog.steps.find(spec.parent->step);
+  if (found == catalog.steps.end() || !IsState(found->second, *spec.parent)) {
+    return BadParent(*spec.parent, "is no committed step");
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckParent(catalog, spec, found->second));
+  return found->second;
+}
+
+std::vector<Branch> BranchesOver(const Catalog& catalog,
+                                 const StepRecord& parent, uint32_t attempt) {
+  std::vector<Branch> branches = parent.branches;
+  if (branches.empty() || IsGoneOnFrom(catalog, parent)) {
+    branches.push_back({attempt, attempt});
+  } else {
+    branches.back().last = attempt;
+  }
+  if (branches.size() > kMaxBranches) branches.erase(branches.begin());
+  return branches;
+}
+
+std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
+                                      const StepRecord& step) {
+  std::vector<StepRecord> descendants;
+  for (const auto& [number, record] : catalog.steps) {
+    if (ComesFrom(record, step)) descendants.push_back(record);
+  }
+  return descendants;
+}
+
+absl::StatusOr<std::vector<StepRecord>> ChainOf(const Catalog& catalog,
+                                                const StepRecord& step) {
+  std::vector<StepRecord> chain;
+  for (const Version& version : step.chain) {
+    const StepRecord* const member =
+        version == step.version ? &step : catalog.FindVersion(version);
+    if (member == nullptr) {
+      return BadMember(step, absl::StrCat(ToString(version), " is missing"));
+    }
+    CKPTDB_RETURN_IF_ERROR(CheckMember(step, *member, catalog.root.uuid));
+    if (!chain.empty()) {
+      CKPTDB_RETURN_IF_ERROR(CheckLink(step, chain.back(), *member));
+    }
+    chain.push_back(*member);
+  }
+  return chain;
+}
+
+const StepRecord* FindState(const Catalog& catalog, const Version& version) {
+  const StepRecord* const record = catalog.FindVersion(version);
+  if (record != nullptr) return record;
+  const auto step = catalog.steps.find(version.step);
+  if (step != catalog.steps.end() && IsState(step->second, version)) {
+    return &step->second;
+  }
+  for (const auto& [retired, folded] : catalog.retired) {
+    if (IsState(folded, version)) return &folded;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Path> FindPath(const Catalog& catalog, const Version& from,
+                              const StepRecord& to) {
+  const StepRecord* const start = FindState(catalog, from);
+  if (start == nullptr) {
+    return NoWay(from, to.version, Ends(from, "is gone"));
+  }
+  const Ancestry old_states = AncestryOf(catalog, *start);
+  const Ancestry new_states = AncestryOf(catalog, to);
+  for (size_t i = 0; i < new_states.states.size(); ++i) {
+    const auto common =
+        std::find(old_states.states.begin(), old_states.states.end(),
+                  new_states.states[i]);
+    if (common == old_states.states.end()) continue;
+    const auto undone = static_cast<size_t>(common - old_states.states.begin());
+    Path path{First(old_states.increments, undone),
+              First(new_states.increments, i)};
+    absl::Status kept = CheckKept(catalog, *start, path.undo);
+    kept.Update(CheckKept(catalog, to, path.redo));
+    if (!kept.ok()) return NoWay(from, to.version, kept);
+    return path;
+  }
+  return NoWay(from, to.version, WhyNoWay(old_states, new_states));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,43 @@
+// Which steps of a store changed lately; internal to db/.
+#ifndef CKPTDB_DB_META_STEP_JOURNAL_H_
+#define CKPTDB_DB_META_STEP_JOURNAL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "ckptdb/db/step_changes.h"
+
+namespace ckptdb::internal {
+
+// Remembers the last kSteps changes. Not thread-safe.
+class StepJournal {
+ public:
+  static constexpr size_t kSteps = 256;
+
+  void Add(int64_t step) {
+    if (steps_.size() == kSteps) steps_.pop_front();
+    steps_.push_back(step);
+    ++until_;
+  }
+
+  StepChanges Since(uint64_t since) const {
+    StepChanges changes;
+    changes.until = until_;
+    if (since == 0 || since > until_ || until_ - since > steps_.size()) {
+      changes.all = true;
+      return changes;
+    }
+    changes.steps.assign(steps_.end() - static_cast<ptrdiff_t>(until_ - since),
+                         steps_.end());
+    return changes;
+  }
+
+ private:
+  std::deque<int64_t> steps_;
+  uint64_t until_ = 1;  // after the opening
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_META_STEP_JOURNAL_H_

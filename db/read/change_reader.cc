@@ -1,0 +1,337 @@
+#include "ckptdb/db/change_reader.h"
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/db/meta/consistency.h"
+#include "ckptdb/db/read/change_reader_impl.h"
+#include "ckptdb/db/read/row_batcher.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/db/read/table_scan.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+using internal::RunMerge;
+
+std::vector<Version> ChangePlan::versions() const {
+  std::vector<Version> all = internal::VersionsOf(to_chain.back());
+  all.push_back(from.version);
+  for (const auto* records : {&path.undo, &path.redo}) {
+    for (const StepRecord& record : *records) all.push_back(record.version);
+  }
+  return all;
+}
+
+absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
+                                       const Version& from, int64_t to) {
+  ChangePlan plan;
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord target, catalog.FindStep(to));
+  // First: damage is no way that ends.
+  CKPTDB_ASSIGN_OR_RETURN(plan.to_chain, internal::ChainOf(catalog, target));
+  CKPTDB_ASSIGN_OR_RETURN(plan.path, internal::FindPath(catalog, from, target));
+  plan.from = *internal::FindState(catalog, from);
+  return plan;
+}
+
+namespace {
+
+absl::StatusOr<std::vector<ChainMember>> LoadMembers(
+    const internal::Database& database, std::vector<StepRecord> records) {
+  std::vector<ChainMember> members;
+  for (StepRecord& record : records) {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+                            internal::LoadRanks(database, record));
+    members.push_back({std::move(record), std::move(ranks)});
+  }
+  return members;
+}
+
+const Item* FindItem(const std::vector<RankRecord>& ranks, ItemKind kind,
+                     absl::string_view name) {
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind == kind && item.name == name) return &item;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status NotByChanges(absl::string_view table, const Version& version,
+                          absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("table \"", table, "\" cannot be followed over ",
+                   ToString(version), ": ", why));
+}
+
+std::vector<uint64_t> RowBytes(const Item& table,
+                               const std::vector<size_t>& slots) {
+  std::vector<uint64_t> bytes;
+  for (const size_t slot : slots) {
+    bytes.push_back(table.slots[slot].row_bytes());
+  }
+  return bytes;
+}
+
+// The ids of runs, whether upserted or erased, in order of position.
+class IdCollector : public internal::MergeSink {
+ public:
+  absl::Status Rows(const RowBatch& batch) override {
+    ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
+    return absl::OkStatus();
+  }
+  absl::Status Erased(absl::Span<const int64_t> erased) override {
+    ids.insert(ids.end(), erased.begin(), erased.end());
+    return absl::OkStatus();
+  }
+  std::vector<int64_t> ids;
+};
+
+// Says which of ids that come in order are among those touched, and remembers
+// which of these never came as rows.
+class TouchedIds {
+ public:
+  TouchedIds(std::vector<int64_t> ids, SliceHash hash)
+      : ids_(std::move(ids)), hash_(hash), there_(ids_.size()) {}
+
+  bool Contains(int64_t id) {
+    const auto position = PositionOf(id);
+    while (next_ < ids_.size() && PositionOf(ids_[next_]) < position) ++next_;
+    return next_ < ids_.size() && ids_[next_] == id;
+  }
+  void NoteRows(absl::Span<const int64_t> rows) {
+    for (const int64_t id : rows) {
+      while (noted_ < ids_.size() && ids_[noted_] != id) ++noted_;
+      if (noted_ < ids_.size()) there_[noted_] = true;
+    }
+  }
+  std::vector<int64_t> Gone() const {
+    std::vector<int64_t> gone;
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      if (!there_[i]) gone.push_back(ids_[i]);
+    }
+    return gone;
+  }
+
+ private:
+  RowPosition PositionOf(int64_t id) const {
+    return {SliceOf(id, hash_), static_cast<uint64_t>(id)};
+  }
+
+  const std::vector<int64_t> ids_;
+  const SliceHash hash_;
+  std::vector<bool> there_;
+  size_t next_ = 0;
+  size_t noted_ = 0;
+};
+
+// Rows of the target that were touched.
+class TouchedSink : public internal::MergeSink {
+ public:
+  TouchedSink(internal::RowBatcher* batcher, TouchedIds* touched)
+      : batcher_(batcher), touched_(touched) {}
+  absl::Status Rows(const RowBatch& batch) override {
+    touched_->NoteRows(batch.ids);
+    return batcher_->Rows(batch);
+  }
+  absl::Status Erased(absl::Span<const int64_t>) override {
+    return absl::OkStatus();
+  }
+
+ private:
+  internal::RowBatcher* const batcher_;
+  TouchedIds* const touched_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChangeReader>> ChangeReader::Impl::Load(
+    const internal::Database* database, ChangePlan plan, ReadHold hold) {
+  std::unique_ptr<Impl> impl(new Impl());
+  CKPTDB_RETURN_IF_ERROR(hold.Explain(impl->LoadWay(*database, &plan)));
+  CKPTDB_ASSIGN_OR_RETURN(
+      impl->to_, StepReader::Impl::Load(database, std::move(plan.to_chain),
+                                        std::move(hold), &impl->to_impl_));
+  return std::make_unique<ChangeReader>(std::move(impl));
+}
+
+absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
+                                         ChangePlan* plan) {
+  CKPTDB_ASSIGN_OR_RETURN(auto from,
+                          LoadMembers(database, {std::move(plan->from)}));
+  from_ = std::move(from.front());
+  CKPTDB_ASSIGN_OR_RETURN(undo_,
+                          LoadMembers(database, std::move(plan->path.undo)));
+  CKPTDB_ASSIGN_OR_RETURN(redo_,
+                          LoadMembers(database, std::move(plan->path.redo)));
+  return absl::OkStatus();
+}
+
+absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
+  CKPTDB_ASSIGN_OR_RETURN(const auto parts,
+                          to_impl_->Find(ItemKind::kRows, table));
+  const Item* const old = FindItem(from_.ranks, ItemKind::kRows, table);
+  if (old == nullptr) {
+    return NotByChanges(table, from_.record.version, "it has no such table");
+  }
+  if (internal::SameColumns(*old, parts[0].item->slots,
+                            parts[0].item->slice_hash)) {
+    return absl::OkStatus();
+  }
+  return NotByChanges(table, from_.record.version,
+                      "its slots or slice hash are others");
+}
+
+absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
+    absl::string_view table) const {
+  std::vector<RankItem> runs;
+  for (const auto* members : {&redo_, &undo_}) {
+    for (const ChainMember& member : *members) {
+      const size_t before = runs.size();
+      internal::AppendRuns(member, table, &runs);
+      const Version& version = member.record.version;
+      if (runs.size() == before) {
+        return NotByChanges(table, version, "it has no such table");
+      }
+      const Item& item = *runs.back().item;
+      if (item.run == RunKind::kDelta) continue;
+      return NotByChanges(
+          table, version,
+          absl::StrCat("it was saved whole",
+                       item.base_reason.empty() ? "" : ", because ",
+                       item.base_reason));
+    }
+  }
+  return runs;
+}
+
+absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
+                                           const ScanOptions& options,
+                                           LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(options.slices));
+  CKPTDB_RETURN_IF_ERROR(CheckTable(table));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
+  if (runs.empty()) return absl::OkStatus();
+  return forwards() ? Forwards(runs, options, live)
+                    : LookUp(table, runs, options, live);
+}
+
+absl::StatusOr<ScanEstimate> ChangeReader::Impl::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
+  CKPTDB_RETURN_IF_ERROR(CheckTable(table));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
+  return internal::EstimateRuns(runs, slices);
+}
+
+absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
+                                          const ScanOptions& options,
+                                          LiveTable* live) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
+                          internal::SlotIndexes(runs[0], options));
+  const auto groups = internal::GroupRuns(runs, options.slices);
+  internal::MergeScan scan(*to_impl_, runs, groups, slots, options);
+  return scan.Run([&](int worker, uint64_t, RunMerge* merge) -> absl::Status {
+    internal::RowBatcher batcher(worker, RowBytes(*runs[0].item, slots), live,
+                                 live);
+    CKPTDB_RETURN_IF_ERROR(merge->Run(&batcher));
+    return batcher.Flush();
+  });
+}
+
+absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
+                                        const std::vector<RankItem>& touched,
+                                        const ScanOptions& options,
+                                        LiveTable* live) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          internal::RunsOf(*to_impl_, table));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
+                          internal::SlotIndexes(runs[0], options));
+  const auto touched_groups = internal::GroupRuns(touched, options.slices);
+  const std::vector<size_t> no_slots;
+  internal::MergeScan scan(*to_impl_, touched, touched_groups, no_slots,
+                           options);
+  return scan.Run(
+      [&](int worker, uint64_t task, RunMerge* merge) -> absl::Status {
+        IdCollector collected;
+        CKPTDB_RETURN_IF_ERROR(merge->Run(&collected));
+        if (collected.ids.empty()) return absl::OkStatus();
+        TouchedIds ids(std::move(collected.ids), runs[0].item->slice_hash);
+        internal::RowBatcher batcher(worker, RowBytes(*runs[0].item, slots),
+                                     live, live);
+        TouchedSink sink(&batcher, &ids);
+        const std::function<bool(int64_t)> wanted = [&](int64_t id) {
+          return ids.Contains(id);
+        };
+        for (const internal::RunGroup& group :
+             internal::GroupRuns(runs, scan.tasks()[task].slices)) {
+          RunMerge rows(*to_impl_, runs, group, slots, options.read, wanted);
+          CKPTDB_RETURN_IF_ERROR(rows.Run(&sink));
+        }
+        CKPTDB_RETURN_IF_ERROR(batcher.Flush());
+        const std::vector<int64_t> gone = ids.Gone();
+        if (gone.empty()) return absl::OkStatus();
+        return internal::CallGuarded("LiveTable::Erase",
+                                     [&] { return live->Erase(worker, gone); });
+      });
+}
+
+ChangeReader::ChangeReader(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+ChangeReader::~ChangeReader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
+
+const StepRecord& ChangeReader::from() const { return impl_->from().record; }
+const StepReader& ChangeReader::to() const { return impl_->to(); }
+bool ChangeReader::forwards() const { return impl_->forwards(); }
+
+absl::Status ChangeReader::ScanTable(absl::string_view table,
+                                     const ScanOptions& options,
+                                     LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("ChangeReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
+  return internal::CallGuarded("ChangeReader::ScanTable", [&] {
+    return impl_->hold().Explain(impl_->ScanTable(table, options, live));
+  });
+}
+
+absl::StatusOr<ScanEstimate> ChangeReader::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  return internal::CallGuarded("ChangeReader::EstimateScan", [&] {
+    return impl_->EstimateScan(table, slices);
+  });
+}
+
+std::vector<ItemName> ChangeReader::ChangedItems() const {
+  using Key = std::tuple<uint32_t, ItemKind, std::string>;
+  std::map<Key, const Item*> old;
+  for (const RankRecord& rank : impl_->from().ranks) {
+    for (const Item& item : rank.items) {
+      old[{rank.rank, item.kind, item.name}] = &item;
+    }
+  }
+  std::vector<ItemName> changed;
+  for (const RankRecord& rank : to().ranks()) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) continue;
+      const auto found = old.find({rank.rank, item.kind, item.name});
+      const bool same = found != old.end() &&
+                        found->second->digest == item.digest &&
+                        found->second->raw_bytes == item.raw_bytes &&
+                        found->second->dtype == item.dtype &&
+                        found->second->global_shape == item.global_shape &&
+                        found->second->offset == item.offset &&
+                        found->second->shape == item.shape;
+      if (!same) changed.push_back({rank.rank, item.kind, item.name});
+    }
+  }
+  return changed;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,120 @@
+#include "ckptdb/db/read/chunk_reader.h"
+
+#include <rocksdb/slice.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/rocks_options.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// A chunk with its header, key and trailer: at most so much.
+constexpr uint64_t kEntryBytes = kChunkBytes + (uint64_t{2} << 10);
+// What a read loses to its ends, which lie within blocks of the disk.
+constexpr uint64_t kAlignmentLoss = uint64_t{8} << 10;
+
+// How many chunks a read of so many bytes has.
+uint64_t ChunksOf(uint64_t bytes) {
+  return bytes > kAlignmentLoss ? (bytes - kAlignmentLoss) / kEntryBytes : 0;
+}
+
+// The header of a chunk against what the record says of it.
+absl::Status CheckChunk(const PageView& page, const Item& item, uint32_t chunk,
+                        uint32_t element_bytes) {
+  const uint64_t bytes = ChunkRawBytes(item, chunk);
+  if (page.raw_bytes != bytes || page.count != bytes / element_bytes) {
+    return absl::DataLossError(
+        absl::StrCat("chunk has ", page.count, " elements in ", page.raw_bytes,
+                     " bytes, not ", bytes / element_bytes, " in ", bytes));
+  }
+  if (page.raw_hash == item.chunk_hashes[chunk]) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "chunk hash ", absl::Hex(page.raw_hash), " is not the record's ",
+      absl::Hex(item.chunk_hashes[chunk])));
+}
+
+}  // namespace
+
+uint64_t ChunkRawBytes(const Item& item, uint32_t chunk) {
+  return std::min<uint64_t>(kChunkBytes, item.raw_bytes - chunk * kChunkBytes);
+}
+
+ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& part,
+                         uint32_t end)
+    : step_(step),
+      part_(part),
+      end_(end),
+      prefix_(ItemPrefix(part.item->data, part.rank, part.item->kind,
+                         part.item->name)),
+      prefix_end_(PrefixEnd(prefix_)),
+      begin_key_(ToSlice(prefix_)),
+      end_key_(ToSlice(prefix_end_)) {}
+
+absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
+                                 const std::string& place) {
+  if (entries_ == nullptr) {
+    const Database& database = step_.database();
+    entries_ = std::make_unique<AheadIterator>(
+        std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
+            PassOptions(&begin_key_, &end_key_),
+            database.family(part_.item->placement))),
+        (end_ - chunk) * kEntryBytes + kAlignmentLoss,
+        (end_ - chunk) * kEntryBytes);
+    entries_->Seek(key);
+  } else if (entries_->Valid()) {
+    entries_->Next();
+  }
+  if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
+    entries_->Seek(key);
+  }
+  if (entries_->Valid() && entries_->key() == rocksdb::Slice(key)) {
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), place));
+  return absl::DataLossError(absl::StrCat(place, ": no such entry"));
+}
+
+absl::Status ChunkCursor::Read(uint32_t chunk, char* raw) {
+  const Item& item = *part_.item;
+  std::string key = prefix_;
+  AppendChunk(chunk, &key);
+  const std::string place =
+      absl::StrCat(PlaceOf(part_), ", key of ", DescribeDataKey(key));
+  CKPTDB_RETURN_IF_ERROR(SeekTo(chunk, key, place));
+  const uint32_t element_bytes =
+      item.kind == ItemKind::kBlob ? 1 : DTypeBytes(item.dtype);
+  absl::StatusOr<PageView> page = ParsePage(FromSlice(entries_->value()));
+  CKPTDB_RETURN_IF_ERROR(Annotate(page.status(), place));
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(CheckChunk(*page, item, chunk, element_bytes), place));
+  return Annotate(ReadPageTo(*page, element_bytes, raw), place);
+}
+
+absl::Status ForChunks(
+    const StepReader::Impl& step, const RankItem& part,
+    const ReadOptions& options,
+    const std::function<absl::Status(ChunkCursor*, uint32_t)>& visit) {
+  const auto chunks = static_cast<uint32_t>(part.item->chunk_hashes.size());
+  const auto together = static_cast<uint32_t>(std::clamp<uint64_t>(
+      ChunksOf(options.readahead_bytes), 1, std::max(chunks, 1u)));
+  return ParallelFor(options.threads, (chunks + together - 1) / together,
+                     [&](int, uint64_t task) -> absl::Status {
+                       const auto begin =
+                           static_cast<uint32_t>(task * together);
+                       const uint32_t end = std::min(begin + together, chunks);
+                       ChunkCursor cursor(step, part, end);
+                       for (uint32_t chunk = begin; chunk < end; ++chunk) {
+                         CKPTDB_RETURN_IF_ERROR(visit(&cursor, chunk));
+                       }
+                       return absl::OkStatus();
+                     });
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,104 @@
+// One row: a backward seek in the ids of each run, newest first, and one read
+// for each slot.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/read/run_cursor.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+ReadOptions OneRead() {
+  ReadOptions options;
+  options.readahead_bytes = 0;
+  return options;
+}
+
+// Where `position` stands in the page of ids; rows() when it does not.
+size_t IndexOf(const StreamCursor& ids, const RowPosition& position,
+               SliceHash hash) {
+  size_t low = 0;
+  size_t high = ids.rows();
+  const auto at = [&](size_t i) {
+    int64_t id = 0;
+    std::memcpy(&id, ids.raw().data() + i * sizeof(id), sizeof(id));
+    return RowPosition{SliceOf(id, hash), static_cast<uint64_t>(id)};
+  };
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (at(middle) < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < ids.rows() && at(low) == position ? low : ids.rows();
+}
+
+// Whether a run, or its erased ids, have the id; where, then, in the page
+// loaded in *ids.
+absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
+                          StreamCursor* ids, size_t* index) {
+  ids->SeekToRow(position);
+  CKPTDB_ASSIGN_OR_RETURN(const bool found, ids->Load());
+  if (!found) return false;
+  *index = IndexOf(*ids, position, run.item->slice_hash);
+  return *index < ids->rows();
+}
+
+// The row in this run; NotFound.
+absl::StatusOr<RowValues> LookupIn(const StepReader::Impl& step,
+                                   const RankItem& run,
+                                   const RowPosition& position) {
+  StreamCursor ids(step, run, kIdSlot, SliceRange(), OneRead());
+  size_t index = 0;
+  CKPTDB_ASSIGN_OR_RETURN(const bool found, Find(run, position, &ids, &index));
+  if (!found) return absl::NotFoundError("not in this run");
+  RowValues row;
+  const Item& item = *run.item;
+  for (size_t slot = 0; slot < item.slots.size(); ++slot) {
+    StreamCursor values(step, run, static_cast<uint16_t>(slot + 1),
+                        SliceRange(), OneRead());
+    CKPTDB_RETURN_IF_ERROR(values.Follow(ids));
+    const uint64_t row_bytes = item.slots[slot].row_bytes();
+    row.slots.emplace_back(values.raw().substr(index * row_bytes, row_bytes));
+  }
+  return row;
+}
+
+absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
+                              const RowPosition& position) {
+  if (run.item->erased == 0) return false;
+  StreamCursor ids(step, run, kErasedSlot, SliceRange(), OneRead());
+  size_t index = 0;
+  return Find(run, position, &ids, &index);
+}
+
+}  // namespace
+
+absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
+                                    absl::string_view table, int64_t id) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          RunsOf(step, table));
+  const RowPosition position{SliceOf(id, runs[0].item->slice_hash),
+                             static_cast<uint64_t>(id)};
+  const StepRecord* erased_in = nullptr;
+  for (const RankItem& run : runs) {
+    if (!run.slices().Contains(position.slice)) continue;
+    // A rank that upserted it counts before one that erased it.
+    if (erased_in != nullptr && erased_in != run.step) break;
+    absl::StatusOr<RowValues> row = LookupIn(step, run, position);
+    if (!absl::IsNotFound(row.status())) return row;
+    CKPTDB_ASSIGN_OR_RETURN(const bool erased, ErasedIn(step, run, position));
+    if (erased) erased_in = run.step;
+  }
+  return absl::NotFoundError(absl::StrCat("step ", step.record().version.step,
+                                          " table \"", table,
+                                          "\" has no row of id ", id));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,210 @@
+#include "ckptdb/db/read/run_cursor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/rocks_options.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+bool IsIds(uint16_t slot) { return slot == kIdSlot || slot == kErasedSlot; }
+
+uint64_t RowBytesOf(const Item& item, uint16_t slot) {
+  return IsIds(slot) ? sizeof(int64_t)
+                     : item.slots[slot - size_t{1}].row_bytes();
+}
+
+uint32_t ElementBytesOf(const Item& item, uint16_t slot) {
+  return IsIds(slot) ? sizeof(int64_t)
+                     : DTypeBytes(item.slots[slot - size_t{1}].dtype);
+}
+
+RowPosition PositionOf(int64_t id, SliceHash hash) {
+  return {SliceOf(id, hash), static_cast<uint64_t>(id)};
+}
+
+}  // namespace
+
+StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
+                           uint16_t slot, const SliceRange& slices,
+                           const ReadOptions& options)
+    : part_(part),
+      row_bytes_(RowBytesOf(*part.item, slot)),
+      element_bytes_(ElementBytesOf(*part.item, slot)),
+      rows_per_page_(slot == kErasedSlot ? kErasedRowsPerPage
+                                         : part.item->rows_per_page),
+      slices_(slices),
+      prefix_(ItemPrefix(part.item->data, part.rank, ItemKind::kRows,
+                         part.item->name)) {
+  AppendStream(part.item->run, slot, &prefix_);
+  end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})
+                              : PrefixEnd(prefix_);
+  lower_ = ToSlice(prefix_);
+  upper_ = ToSlice(end_);
+  const Database& database = step.database();
+  // What is inline is small, and most often in memory.
+  const bool in_files = part.item->placement == Placement::kBulk;
+  entries_ = std::make_unique<AheadIterator>(
+      std::unique_ptr<rocksdb::Iterator>(
+          database.rocks()->NewIterator(PassOptions(&lower_, &upper_),
+                                        database.family(part.item->placement))),
+      in_files ? options.readahead_bytes : 0,
+      in_files ? database.ApproximateBytes(
+                     Family::kBulk,
+                     KeyAt({static_cast<uint16_t>(slices.begin), 0}), end_)
+               : 0);
+}
+
+std::string StreamCursor::KeyAt(const RowPosition& position) const {
+  std::string key = prefix_;
+  AppendPosition(position, &key);
+  return key;
+}
+
+std::string StreamCursor::Place() const {
+  std::string place = PlaceOf(part_);
+  if (!entries_->Valid()) return place;
+  return absl::StrCat(place, ", key of ",
+                      DescribeDataKey(FromSlice(entries_->key())));
+}
+
+void StreamCursor::SeekToSlices() {
+  SeekToRow({static_cast<uint16_t>(slices_.begin), 0});
+}
+
+void StreamCursor::SeekToRow(const RowPosition& position) {
+  entries_->SeekForPrev(KeyAt(position));
+  if (!entries_->Valid() && entries_->status().ok()) {
+    entries_->Seek(lower_);
+  }
+}
+
+absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
+  const std::string key = KeyAt(position);
+  entries_->Seek(key);
+  if (entries_->Valid() && entries_->key() == rocksdb::Slice(key)) {
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
+  return absl::DataLossError(
+      absl::StrCat(PlaceOf(part_), ": no page at ", DescribeDataKey(key)));
+}
+
+absl::Status StreamCursor::Follow(const StreamCursor& ids) {
+  const std::string key = KeyAt(ids.position());
+  if (entries_->Valid()) entries_->Next();
+  if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
+    CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
+  if (rows() == ids.rows()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      Place(), ": page has ", rows(), " rows, that of the ids ", ids.rows()));
+}
+
+absl::StatusOr<bool> StreamCursor::Load() {
+  if (!entries_->Valid()) {
+    CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
+    return false;
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
+  return true;
+}
+
+absl::Status StreamCursor::LoadPage() {
+  CKPTDB_ASSIGN_OR_RETURN(const DataKey key,
+                          ParseDataKey(FromSlice(entries_->key())));
+  position_ = key.position;
+  CKPTDB_ASSIGN_OR_RETURN(page_, ParsePage(FromSlice(entries_->value())));
+  if (page_.count == 0 || page_.count > rows_per_page_ ||
+      page_.raw_bytes != page_.count * row_bytes_) {
+    return absl::DataLossError(
+        absl::StrCat("page has ", page_.count, " rows in ", page_.raw_bytes,
+                     " bytes; a row is ", row_bytes_, " bytes, a page at most ",
+                     rows_per_page_, " rows"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(raw_, ReadPage(page_, element_bytes_, &scratch_));
+  return absl::OkStatus();
+}
+
+RunCursor::RunCursor(const StepReader::Impl& step, const RankItem& part,
+                     absl::Span<const size_t> slots, const SliceRange& slices,
+                     const ReadOptions& options, uint16_t id_slot)
+    : item_(*part.item),
+      slices_(slices),
+      id_stream_(step, part, id_slot, slices, options),
+      slot_indexes_(slots.begin(), slots.end()),
+      values_(slots.size()) {
+  for (const size_t slot : slots) {
+    slot_streams_.push_back(std::make_unique<StreamCursor>(
+        step, part, static_cast<uint16_t>(slot + 1), slices, options));
+  }
+}
+
+absl::StatusOr<bool> RunCursor::Next() {
+  if (started_) id_stream_.Next();
+  if (!started_) id_stream_.SeekToSlices();
+  started_ = true;
+  slots_loaded_ = false;
+  while (true) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool more, id_stream_.Load());
+    if (!more) return false;
+    CKPTDB_RETURN_IF_ERROR(Annotate(LoadIds(), id_stream_.Place()));
+    if (Trim()) return true;
+    id_stream_.Next();
+  }
+}
+
+// Checks that they are in order, and starts with its key's.
+absl::Status RunCursor::LoadIds() {
+  const size_t rows = id_stream_.rows();
+  page_ids_.resize(rows);
+  page_positions_.resize(rows);
+  std::memcpy(page_ids_.data(), id_stream_.raw().data(),
+              id_stream_.raw().size());
+  for (size_t i = 0; i < rows; ++i) {
+    page_positions_[i] = PositionOf(page_ids_[i], item_.slice_hash);
+    if (i == 0 || page_positions_[i - 1] < page_positions_[i]) continue;
+    return absl::DataLossError(absl::StrCat(
+        "id ", page_ids_[i], " is out of order after id ", page_ids_[i - 1]));
+  }
+  if (page_positions_[0] == id_stream_.position()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("page starts with id ", page_ids_[0],
+                                          ", not with its key's"));
+}
+
+// Leaves the rows of the page that are in the slices.
+bool RunCursor::Trim() {
+  const auto begin = std::partition_point(
+      page_positions_.begin(), page_positions_.end(),
+      [&](const RowPosition& at) { return at.slice < slices_.begin; });
+  const auto end = std::partition_point(
+      begin, page_positions_.end(),
+      [&](const RowPosition& at) { return at.slice < slices_.end; });
+  const auto first = static_cast<size_t>(begin - page_positions_.begin());
+  const auto count = static_cast<size_t>(end - begin);
+  ids_ = absl::MakeConstSpan(page_ids_).subspan(first, count);
+  positions_ = absl::MakeConstSpan(page_positions_).subspan(first, count);
+  return count > 0;
+}
+
+// The pages of all slots are cut at the same rows.
+absl::Status RunCursor::LoadSlots() {
+  if (slots_loaded_) return absl::OkStatus();
+  const auto skipped = static_cast<size_t>(ids_.data() - page_ids_.data());
+  for (size_t i = 0; i < slot_streams_.size(); ++i) {
+    StreamCursor& stream = *slot_streams_[i];
+    CKPTDB_RETURN_IF_ERROR(stream.Follow(id_stream_));
+    values_[i] = stream.raw().data() + skipped * row_bytes(i);
+  }
+  slots_loaded_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,119 @@
+// The rows of one run in order, page by page; internal to db/.
+#ifndef CKPTDB_DB_READ_RUN_CURSOR_H_
+#define CKPTDB_DB_READ_RUN_CURSOR_H_
+
+#include <rocksdb/slice.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/disk/read_window.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/slice.h"
+
+namespace ckptdb::internal {
+
+// One stream of a run: the ids, the erased ids, or the values of a slot. Bytes
+// are checked against the hash of their page.
+class StreamCursor {
+ public:
+  // `slot` as in keys: kIdSlot, a slot's number from 1, or kErasedSlot.
+  StreamCursor(const StepReader::Impl& step, const RankItem& part,
+               uint16_t slot, const SliceRange& slices,
+               const ReadOptions& options);
+
+  // To the page that has the first row of the slices, or a page before it.
+  void SeekToSlices();
+  // To the page that may have this row, for a lookup.
+  void SeekToRow(const RowPosition& position);
+  // To the page that starts with exactly this row. DataLoss when there is
+  // none.
+  absl::Status SeekToPage(const RowPosition& position);
+  void Next() { entries_->Next(); }
+  // Loads the page of the same rows as the one loaded in `ids`, from wherever
+  // this stands: the next page, most often.
+  absl::Status Follow(const StreamCursor& ids);
+
+  // False at the end. DataLoss for an entry that cannot be right.
+  absl::StatusOr<bool> Load();
+  // Of the page loaded.
+  const RowPosition& position() const { return position_; }
+  uint32_t rows() const { return page_.count; }
+  uint64_t raw_hash() const { return page_.raw_hash; }
+  size_t entry_bytes() const { return page_.stored.size() + kPageHeaderBytes; }
+  absl::string_view raw() const { return raw_; }
+
+  // "step 7 rank 0 table "user", key of ..." for errors.
+  std::string Place() const;
+
+ private:
+  std::string KeyAt(const RowPosition& position) const;
+  absl::Status LoadPage();
+
+  const RankItem part_;
+  const uint64_t row_bytes_;
+  const uint32_t element_bytes_;
+  const uint32_t rows_per_page_;
+  const SliceRange slices_;
+  std::string prefix_;
+  std::string end_;
+  rocksdb::Slice lower_;
+  rocksdb::Slice upper_;
+  std::unique_ptr<AheadIterator> entries_;
+  RowPosition position_;
+  PageView page_;
+  absl::string_view raw_;
+  std::string scratch_;
+};
+
+// The rows of some slices of a run, and of some of its slots; or its erased
+// ids. Not thread-safe.
+class RunCursor {
+ public:
+  // `slots`: positions in the table's slots; none for erased ids.
+  RunCursor(const StepReader::Impl& step, const RankItem& part,
+            absl::Span<const size_t> slots, const SliceRange& slices,
+            const ReadOptions& options, uint16_t id_slot = kIdSlot);
+
+  // The ids of the next rows, valid until the call after; false at the end.
+  absl::StatusOr<bool> Next();
+  absl::Span<const int64_t> ids() const { return ids_; }
+  absl::Span<const RowPosition> positions() const { return positions_; }
+
+  // The values of those rows, each slot's of the first row at slots()[i].
+  // Pages of rows for which this is not called are not read.
+  absl::Status LoadSlots();
+  absl::Span<const char* const> slots() const { return values_; }
+  uint64_t row_bytes(size_t slot) const {
+    return item_.slots[slot_indexes_[slot]].row_bytes();
+  }
+
+ private:
+  absl::Status LoadIds();
+  bool Trim();
+
+  const Item& item_;
+  const SliceRange slices_;
+  bool started_ = false;
+  bool slots_loaded_ = false;
+  StreamCursor id_stream_;
+  std::vector<size_t> slot_indexes_;
+  std::vector<std::unique_ptr<StreamCursor>> slot_streams_;
+  // Of the whole page, aligned; the spans are the rows in the slices.
+  std::vector<int64_t> page_ids_;
+  std::vector<RowPosition> page_positions_;
+  absl::Span<const int64_t> ids_;
+  absl::Span<const RowPosition> positions_;
+  std::vector<const char*> values_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_READ_RUN_CURSOR_H_

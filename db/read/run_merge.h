@@ -1,0 +1,110 @@
+// Several runs of a table as one: each id once, as the newest run has it.
+// Internal to db/.
+#ifndef CKPTDB_DB_READ_RUN_MERGE_H_
+#define CKPTDB_DB_READ_RUN_MERGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/read/run_cursor.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb::internal {
+
+// Takes what a merge comes to, in order of position.
+class MergeSink {
+ public:
+  virtual ~MergeSink() = default;
+  // Rows of one page, neighbours in memory.
+  virtual absl::Status Rows(const RowBatch& batch) = 0;
+  // Ids that are erased in the newest run that has them.
+  virtual absl::Status Erased(absl::Span<const int64_t> ids) = 0;
+};
+
+// A k-way merge over the pages of a group's runs: a heap of their heads, and
+// from the smallest all rows before the next head at once. Memory is a page of
+// each slot of each run. Not thread-safe.
+class RunMerge {
+ public:
+  // `runs`: what RunsOf gave. `slots`: positions in the table's slots, as the
+  // newest run has them.
+  RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
+           const RunGroup& group, absl::Span<const size_t> slots,
+           const ReadOptions& options,
+           const std::function<bool(int64_t)>& wanted);
+
+  // Called of an id that two runs of one version upsert, where no newer version
+  // has it; an error ends the merge. To be set before Run. Default: one of the
+  // rows is handed out.
+  using OnShared = std::function<absl::Status(int64_t id, const RankItem& a,
+                                              const RankItem& b)>;
+  void set_on_shared(OnShared on_shared) { on_shared_ = std::move(on_shared); }
+
+  absl::Status Run(MergeSink* sink);
+
+  // Read of each run, by its position in the group: rows and erased ids.
+  struct Count {
+    uint64_t rows = 0;
+    uint64_t erased = 0;
+  };
+  const std::vector<Count>& counts() const { return counts_; }
+
+ private:
+  struct Source {
+    Source(const StepReader::Impl& step, const RankItem& item,
+           absl::Span<const size_t> slots, const SliceRange& slices,
+           const ReadOptions& options, uint16_t id_slot, size_t number)
+        : cursor(step, item, slots, slices, options, id_slot),
+          part(item),
+          erased(id_slot == kErasedSlot),
+          run(number) {}
+
+    RunCursor cursor;
+    RankItem part;
+    uint32_t rank = 0;  // the lower, the newer
+    bool erased;
+    size_t run;  // position in the group
+    size_t at = 0;
+  };
+
+  // The next row of a source.
+  struct Head {
+    explicit Head(Source* from)
+        : position(from->cursor.positions()[from->at]),
+          rank(from->rank),
+          source(from) {}
+
+    RowPosition position;
+    uint32_t rank;
+    Source* source;
+  };
+
+  void OrderSources(const std::vector<RankItem>& runs, const RunGroup& group);
+  absl::StatusOr<bool> NextPage(Source* source);
+  static bool After(const Head& a, const Head& b);
+  void SiftDown();
+  absl::Status Advance(size_t count);
+  absl::Status SkipOlder(const RowPosition& position, const Source& newest);
+  const Head* Second() const;
+  absl::Status Emit(Source* source, size_t count, MergeSink* sink);
+  absl::Status EmitPart(Source* source, size_t begin, size_t end,
+                        MergeSink* sink);
+
+  const std::function<bool(int64_t)>& wanted_;
+  OnShared on_shared_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<Head> heap_;  // the smallest first
+  std::vector<Count> counts_;
+  std::vector<const char*> values_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_READ_RUN_MERGE_H_

@@ -1,0 +1,90 @@
+#include "ckptdb/db/read/shared_ids.h"
+
+#include <algorithm>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/read/run_merge.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/db/read/table_scan.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+class IgnoreRows : public MergeSink {
+ public:
+  absl::Status Rows(const RowBatch&) override { return absl::OkStatus(); }
+  absl::Status Erased(absl::Span<const int64_t>) override {
+    return absl::OkStatus();
+  }
+};
+
+std::string Describe(int64_t id, const RankItem& a, const RankItem& b) {
+  return absl::StrCat("step ", a.step->version.step, " table \"", a.item->name,
+                      "\": id ", id, " is on ranks ", std::min(a.rank, b.rank),
+                      " and ", std::max(a.rank, b.rank));
+}
+
+// What is wrong with an id that is shared in the state that `runs` come to;
+// empty when none is.
+absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
+                                       const std::vector<RankItem>& runs,
+                                       const ReadOptions& read) {
+  const std::vector<RunGroup> groups = GroupRuns(runs, SliceRange());
+  const bool any =
+      std::any_of(groups.begin(), groups.end(),
+                  [](const RunGroup& group) { return group.runs.size() > 1; });
+  if (!any) return std::string();
+  std::mutex mutex;
+  std::string found;
+  const auto note = [&](int64_t id, const RankItem& a, const RankItem& b) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (found.empty()) found = Describe(id, a, b);
+    return absl::CancelledError("a shared id was found");
+  };
+  ScanOptions options;
+  options.ids_only = true;
+  options.read = read;
+  const std::vector<size_t> no_slots;
+  MergeScan scan(step, runs, groups, no_slots, options);
+  const absl::Status status =
+      scan.Run([&](int, uint64_t, RunMerge* merge) -> absl::Status {
+        IgnoreRows sink;
+        merge->set_on_shared(note);
+        return merge->Run(&sink);
+      });
+  if (!found.empty()) return found;
+  CKPTDB_RETURN_IF_ERROR(status);
+  return std::string();
+}
+
+}  // namespace
+
+absl::Status CheckNoSharedIds(
+    const StepReader::Impl& step, const std::vector<RankItem>& runs,
+    const std::function<bool(const Version&)>& is_known,
+    const ReadOptions& options, std::set<Version>* hidden) {
+  for (size_t begin = 0, end = 0; begin < runs.size(); begin = end) {
+    std::vector<RankItem> of_version;
+    for (end = begin; end < runs.size() && runs[end].step == runs[begin].step;
+         ++end) {
+      if (runs[end].item->rows > 0) of_version.push_back(runs[end]);
+    }
+    if (is_known(runs[begin].step->version)) continue;
+    CKPTDB_ASSIGN_OR_RETURN(std::string shared,
+                            FindShared(step, of_version, options));
+    if (shared.empty()) continue;
+    // A newer version may have written or erased it.
+    if (begin > 0) {
+      CKPTDB_ASSIGN_OR_RETURN(shared, FindShared(step, runs, options));
+    }
+    if (!shared.empty()) return absl::DataLossError(shared);
+    hidden->insert(runs[begin].step->version);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

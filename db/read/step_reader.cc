@@ -1,0 +1,230 @@
+#include "ckptdb/db/step_reader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/db/read/chunk_reader.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/db/read/table_scan.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
+    const internal::Database* database, std::vector<StepRecord> chain,
+    ReadHold hold, const Impl** loaded) {
+  std::unique_ptr<Impl> impl(new Impl(std::move(hold)));
+  impl->database_ = database;
+  CKPTDB_RETURN_IF_ERROR(impl->hold_.Explain(impl->LoadAll(std::move(chain))));
+  if (loaded != nullptr) *loaded = impl.get();
+  return std::make_unique<StepReader>(std::move(impl));
+}
+
+absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
+  for (StepRecord& record : chain) {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+                            internal::LoadRanks(*database_, record));
+    chain_.push_back({std::move(record), std::move(ranks)});
+  }
+  const ChainMember& own = chain_.back();
+  for (const RankRecord& rank : own.ranks) {
+    for (const Item& item : rank.items) {
+      items_[{item.kind, item.name}].push_back({rank.rank, &item, &own.record});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
+    ItemKind kind, absl::string_view name) const {
+  const auto found = items_.find({kind, std::string(name)});
+  if (found != items_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
+                                          " has no ", ItemKindName(kind), " \"",
+                                          name, "\""));
+}
+
+namespace internal {
+
+std::string PlaceOf(const RankItem& item) {
+  return absl::StrCat("step ", item.step->version.step, " rank ", item.rank,
+                      " ", ItemKindName(item.item->kind), " \"",
+                      item.item->name, "\"");
+}
+
+}  // namespace internal
+
+namespace {
+
+absl::Status CheckBytes(absl::string_view name, uint64_t given,
+                        uint64_t needed) {
+  if (given == needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor \"", name, "\" takes ", needed,
+                   " bytes; the caller has ", given));
+}
+
+}  // namespace
+
+absl::Status internal::CheckTarget(const void* target, absl::string_view name) {
+  if (target != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is read into a null pointer"));
+}
+
+StepReader::StepReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StepReader::~StepReader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
+
+const StepRecord& StepReader::record() const { return impl_->record(); }
+const std::vector<RankRecord>& StepReader::ranks() const {
+  return impl_->ranks();
+}
+
+absl::StatusOr<TensorSpec> StepReader::FindTensor(
+    absl::string_view name) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
+                          impl_->Find(ItemKind::kTensor, name));
+  TensorSpec spec;
+  spec.dtype = shards[0].item->dtype;
+  spec.shape = shards[0].item->global_shape;
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(spec.shape, DTypeBytes(spec.dtype)));
+  spec.bytes = static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
+  return spec;
+}
+
+absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
+                          impl_->Find(ItemKind::kRows, name));
+  TableSpec spec;
+  spec.slots = parts[0].item->slots;
+  spec.slice_hash = parts[0].item->slice_hash;
+  spec.sharding = parts[0].item->sharding;
+  spec.sharding_name = parts[0].item->sharding_name;
+  spec.exact = parts[0].item->run == RunKind::kBase;
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          internal::RunsOf(*impl_, name));
+  for (const RankItem& run : runs) spec.rows += run.item->rows;
+  return spec;
+}
+
+absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
+                                    uint64_t bytes,
+                                    const ReadOptions& options) const {
+  CKPTDB_ASSIGN_OR_RETURN(const TensorSpec spec, FindTensor(name));
+  const Box all{Shape(spec.shape.size(), 0), spec.shape};
+  return ReadTensorBox(name, all, out, bytes, options);
+}
+
+absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
+                                       void* out, uint64_t bytes,
+                                       const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadTensorBox"));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
+                          impl_->Find(ItemKind::kTensor, name));
+  const Item& item = *shards[0].item;
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(CheckBoxWithin(box, item.global_shape),
+                         absl::StrCat("tensor \"", name, "\"")));
+  const uint32_t element_bytes = DTypeBytes(item.dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(box.shape, element_bytes));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckBytes(name, bytes, static_cast<uint64_t>(elements) * element_bytes));
+  if (elements == 0) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(out, absl::StrCat("tensor \"", name, "\"")));
+  return internal::CallGuarded("StepReader::ReadTensorBox", [&] {
+    return impl_->hold().Explain(internal::ReadBox(
+        *impl_, shards, box, static_cast<char*>(out), options));
+  });
+}
+
+absl::StatusOr<std::string> StepReader::ReadBlob(
+    uint32_t rank, absl::string_view name, const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadBlob"));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
+                          impl_->Find(ItemKind::kBlob, name));
+  for (const RankItem& blob : all) {
+    if (blob.rank != rank) continue;
+    std::string bytes;
+    if (!internal::CallGuarded("", [&] {
+           bytes.resize(blob.item->raw_bytes);
+         }).ok()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(internal::PlaceOf(blob), ": no memory for its ",
+                       blob.item->raw_bytes, " bytes"));
+    }
+    CKPTDB_RETURN_IF_ERROR(impl_->hold().Explain(internal::ForChunks(
+        *impl_, blob, options,
+        [&](internal::ChunkCursor* cursor, uint32_t chunk) {
+          return cursor->Read(chunk, bytes.data() + chunk * kChunkBytes);
+        })));
+    return bytes;
+  }
+  return absl::NotFoundError(absl::StrCat("step ", record().version.step,
+                                          " rank ", rank, " has no blob \"",
+                                          name, "\""));
+}
+
+absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
+                                                int64_t id) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::LookupRow"));
+  return internal::CallGuarded("StepReader::LookupRow", [&] {
+    return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
+  });
+}
+
+absl::Status StepReader::ScanTable(absl::string_view table,
+                                   const ScanOptions& options,
+                                   RowSink* sink) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(sink, absl::StrCat("table \"", table, "\"")));
+  return internal::CallGuarded("StepReader::ScanTable", [&] {
+    return impl_->hold().Explain(
+        internal::ScanTable(*impl_, table, options, sink));
+  });
+}
+
+absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
+    absl::string_view table, const SliceRange& slices) const {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
+                          internal::RunsOf(*impl_, table));
+  return internal::EstimateRuns(runs, slices);
+}
+
+absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
+                                      const ScanOptions& options,
+                                      LiveTable* live) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::RestoreTable"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
+  if (mode == RestoreMode::kClear) {
+    CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
+        "LiveTable::Clear", [&] { return live->Clear(); }));
+  }
+  return ScanTable(table, options, live);
+}
+
+absl::Status StepReader::Verify(const ReadOptions& options,
+                                const Progress& progress,
+                                std::set<Version>* verified) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::Verify"));
+  return internal::CallGuarded("StepReader::Verify", [&] {
+    return impl_->hold().Explain(
+        internal::VerifyStep(*impl_, options, progress, verified));
+  });
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,138 @@
+// A step open for reading; internal to db/.
+#ifndef CKPTDB_DB_READ_STEP_READER_IMPL_H_
+#define CKPTDB_DB_READ_STEP_READER_IMPL_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/rocks/database.h"
+#include "ckptdb/db/step_reader.h"
+
+namespace ckptdb {
+
+// An item as one rank of a version holds it: of the step itself, or of a
+// member of its chain.
+struct RankItem {
+  uint32_t rank = 0;
+  const Item* item = nullptr;
+  const StepRecord* step = nullptr;
+
+  // Whether ranks held the table by the slice bounds of the step. Steps of
+  // before tables declared it did wherever they have any.
+  bool by_slices() const {
+    return !step->slice_bounds.empty() &&
+           (item->sharding == ShardingKind::kUndeclared ||
+            item->sharding == ShardingKind::kBySlices);
+  }
+  // The slices whose rows the rank held; of all, when it may be any.
+  SliceRange slices() const {
+    if (!by_slices()) return {};
+    const std::vector<uint32_t>& bounds = step->slice_bounds;
+    return {bounds[rank], bounds[rank + size_t{1}]};
+  }
+};
+
+// A version of a chain with all its items.
+struct ChainMember {
+  StepRecord record;
+  std::vector<RankRecord> ranks;
+};
+
+// What keeps the data of an open step from the sweep while it lives.
+class ReadHold {
+ public:
+  using ExplainFunction = std::function<absl::Status(const absl::Status&)>;
+
+  // `explain`, if any, says what an error of reading comes from.
+  // NOLINTNEXTLINE(google-explicit-constructor): most holds are just that
+  ReadHold(std::shared_ptr<void> hold, ExplainFunction explain = nullptr)
+      : hold_(std::move(hold)), explain_(std::move(explain)) {}
+
+  absl::Status Explain(const absl::Status& status) const {
+    return status.ok() || !explain_ ? status : explain_(status);
+  }
+  template <typename T>
+  absl::StatusOr<T> Explain(absl::StatusOr<T> result) const {
+    if (result.ok()) return result;
+    return Explain(result.status());
+  }
+
+ private:
+  std::shared_ptr<void> hold_;
+  ExplainFunction explain_;
+};
+
+class StepReader::Impl {
+ public:
+  // `chain`: see internal::ChainOf.
+  static absl::StatusOr<std::unique_ptr<StepReader>> Load(
+      const internal::Database* database, std::vector<StepRecord> chain,
+      ReadHold hold, const Impl** loaded = nullptr);
+
+  const internal::Database& database() const { return *database_; }
+  const StepRecord& record() const { return chain_.back().record; }
+  const std::vector<RankRecord>& ranks() const { return chain_.back().ranks; }
+  // Base first, the step itself last.
+  const std::vector<ChainMember>& chain() const { return chain_; }
+
+  const internal::HomeProcess& home() const { return home_; }
+  const ReadHold& hold() const { return hold_; }
+
+  // An item of all ranks that have it, by rank; NotFound when none has.
+  absl::StatusOr<std::vector<RankItem>> Find(ItemKind kind,
+                                             absl::string_view name) const;
+
+ private:
+  explicit Impl(ReadHold hold) : hold_(std::move(hold)) {}
+  absl::Status LoadAll(std::vector<StepRecord> chain);
+
+  const internal::Database* database_ = nullptr;
+  std::vector<ChainMember> chain_;
+  std::map<std::pair<ItemKind, std::string>, std::vector<RankItem>> items_;
+  const internal::HomeProcess home_;
+  const ReadHold hold_;
+};
+
+namespace internal {
+
+// "step 7 rank 0 table "user""
+std::string PlaceOf(const RankItem& item);
+
+// tensor_reader.cc: the part of a tensor that `box` says, to `out`, which has
+// room for it.
+absl::Status ReadBox(const StepReader::Impl& step,
+                     const std::vector<RankItem>& shards, const Box& box,
+                     char* out, const ReadOptions& options);
+
+// InvalidArgument when what `name`, "table "user"", is read into is null.
+absl::Status CheckTarget(const void* target, absl::string_view name);
+
+// table_scan.cc
+// The errors of a scan that are found before it begins.
+absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options);
+absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
+                       const ScanOptions& options, RowSink* sink);
+
+// row_lookup.cc: NotFound when the table has no such row.
+absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
+                                    absl::string_view table, int64_t id);
+
+// verify.cc
+absl::Status VerifyStep(const StepReader::Impl& step,
+                        const ReadOptions& options, const Progress& progress,
+                        std::set<Version>* verified);
+
+}  // namespace internal
+}  // namespace ckptdb
+
+#endif  // CKPTDB_DB_READ_STEP_READER_IMPL_H_

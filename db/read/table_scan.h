@@ -1,0 +1,67 @@
+// Scans of a table, several ranges of slices at a time; internal to db/.
+#ifndef CKPTDB_DB_READ_TABLE_SCAN_H_
+#define CKPTDB_DB_READ_TABLE_SCAN_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/read/run_merge.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/read/table_runs.h"
+
+namespace ckptdb::internal {
+
+absl::Status CheckSlices(const SliceRange& slices);
+
+// Positions of the slots that are asked for, in the order asked for. NotFound.
+absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
+                                                const ScanOptions& options);
+
+// A part of a scan, for one worker.
+struct ScanTask {
+  const RunGroup* group;
+  SliceRange slices;
+};
+
+// Cuts groups so that `threads` workers end at about the same time.
+std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
+                               const std::vector<RunGroup>& groups,
+                               int threads);
+
+// As many of `threads` as keep to about a GiB for pages: each worker has one
+// of each stream of each run.
+int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
+               const ReadOptions& options);
+
+// Merges each task's runs on several threads; `sink_of` gives what takes the
+// outcome of a task of a worker, and `done` is called when it is at its end.
+class MergeScan {
+ public:
+  MergeScan(const StepReader::Impl& step, const std::vector<RankItem>& runs,
+            const std::vector<RunGroup>& groups,
+            const std::vector<size_t>& slots, const ScanOptions& options);
+
+  using TaskFunction =
+      std::function<absl::Status(int worker, uint64_t task, RunMerge* merge)>;
+  absl::Status Run(const TaskFunction& task);
+
+  const std::vector<ScanTask>& tasks() const { return tasks_; }
+
+ private:
+  absl::Status CheckCounts(const std::vector<RunMerge::Count>& counts) const;
+
+  const StepReader::Impl& step_;
+  const std::vector<RankItem>& runs_;
+  const std::vector<size_t>& slots_;
+  const ScanOptions& options_;
+  const int threads_;
+  const std::vector<ScanTask> tasks_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_READ_TABLE_SCAN_H_

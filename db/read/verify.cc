@@ -1,0 +1,218 @@
+// Reads all that a step holds, and checks it against its records.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/read/chunk_reader.h"
+#include "ckptdb/db/read/run_cursor.h"
+#include "ckptdb/db/read/shared_ids.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status BadDigest(const RankItem& part, uint64_t digest) {
+  return absl::DataLossError(
+      absl::StrCat(PlaceOf(part), ": digest ", absl::Hex(digest), " is not ",
+                   absl::Hex(part.item->digest), " of its record"));
+}
+
+class Verifier {
+ public:
+  Verifier(const StepReader::Impl& step, const ReadOptions& options,
+           const Progress& progress)
+      : step_(step), options_(options), progress_(progress) {}
+
+  void AddOwn(bool with_tables) {
+    for (const RankRecord& rank : step_.ranks()) {
+      for (const Item& item : rank.items) {
+        if (item.kind == ItemKind::kRows && !with_tables) continue;
+        Add(RankItem{rank.rank, &item, &step_.record()});
+      }
+    }
+  }
+
+  void Add(const RankItem& part) {
+    all_bytes_ += part.item->raw_bytes;
+    if (part.item->kind != ItemKind::kRows) {
+      tasks_.push_back({part, kChunks, {}});
+      return;
+    }
+    for (size_t slot = 0; slot <= part.item->slots.size(); ++slot) {
+      tasks_.push_back({part, static_cast<int>(slot), {}});
+    }
+    if (part.item->run == RunKind::kDelta) {
+      tasks_.push_back({part, kErasedSlot, {}});
+    }
+  }
+
+  absl::Status Run() {
+    CKPTDB_RETURN_IF_ERROR(
+        ParallelFor(options_.threads, tasks_.size(), [&](int, uint64_t i) {
+          return tasks_[i].slot == kChunks ? CheckChunks(tasks_[i])
+                                           : CheckStream(&tasks_[i]);
+        }));
+    return CheckDigests();
+  }
+
+ private:
+  static constexpr int kChunks = -1;
+  // The chunks of an item, or one stream of a table.
+  struct Task {
+    RankItem part;
+    int slot;
+    std::string hashes;  // of the pages seen, as bytes
+  };
+
+  absl::Status Advance(uint64_t bytes) {
+    if (!progress_) return absl::OkStatus();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    done_bytes_ += bytes;
+    return CallGuarded("the Progress of Verify",
+                       [&] { progress_(done_bytes_, all_bytes_); });
+  }
+
+  absl::Status CheckChunks(const Task& task) {
+    const Item& item = *task.part.item;
+    std::string raw;
+    ReadOptions alone = options_;
+    alone.threads = 1;
+    const absl::Status all_read =
+        ForChunks(step_, task.part, alone,
+                  [&](ChunkCursor* cursor, uint32_t chunk) -> absl::Status {
+                    raw.resize(ChunkRawBytes(item, chunk));
+                    CKPTDB_RETURN_IF_ERROR(cursor->Read(chunk, raw.data()));
+                    return Advance(raw.size());
+                  });
+    CKPTDB_RETURN_IF_ERROR(all_read);
+    const uint64_t digest =
+        HashBytes({reinterpret_cast<const char*>(item.chunk_hashes.data()),
+                   item.chunk_hashes.size() * sizeof(uint64_t)});
+    if (digest == item.digest) return absl::OkStatus();
+    return BadDigest(task.part, digest);
+  }
+
+  absl::Status CheckStream(Task* task) {
+    const auto slot = static_cast<uint16_t>(task->slot);
+    // Ids by the cursor that a scan uses: it checks their order as well.
+    if (slot == kIdSlot || slot == kErasedSlot) {
+      RunCursor ids(step_, task->part, {}, SliceRange(), options_, slot);
+      uint64_t rows = 0;
+      for (bool more = true; more; rows += more ? ids.ids().size() : 0) {
+        CKPTDB_ASSIGN_OR_RETURN(more, ids.Next());
+      }
+      CKPTDB_RETURN_IF_ERROR(CheckRows(*task, rows));
+    }
+    StreamCursor stream(step_, task->part, slot, SliceRange(), options_);
+    uint64_t rows = 0;
+    for (stream.SeekToSlices();; stream.Next()) {
+      CKPTDB_ASSIGN_OR_RETURN(const bool more, stream.Load());
+      if (!more) break;
+      const uint64_t hash = stream.raw_hash();
+      task->hashes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
+      rows += stream.rows();
+      CKPTDB_RETURN_IF_ERROR(Advance(stream.raw().size()));
+    }
+    return CheckRows(*task, rows);
+  }
+
+  static absl::Status CheckRows(const Task& task, uint64_t rows) {
+    const Item& item = *task.part.item;
+    const bool erased = task.slot == kErasedSlot;
+    const uint64_t expected = erased ? item.erased : item.rows;
+    if (rows == expected) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(
+        PlaceOf(task.part), " has ", rows, erased ? " erased ids" : " rows",
+        ", not the ", expected, " of its record"));
+  }
+
+  // Of tables, whose streams follow one another in tasks_.
+  absl::Status CheckDigests() const {
+    for (size_t i = 0; i < tasks_.size();) {
+      const RankItem part = tasks_[i].part;
+      if (tasks_[i].slot == kChunks) {
+        ++i;
+        continue;
+      }
+      std::string hashes;
+      const Item* const item = part.item;
+      for (; i < tasks_.size() && tasks_[i].part.item == item; ++i) {
+        hashes += tasks_[i].hashes;
+      }
+      const uint64_t digest = HashBytes(hashes);
+      if (digest != part.item->digest) {
+        return BadDigest(part, digest);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const StepReader::Impl& step_;
+  const ReadOptions& options_;
+  const Progress& progress_;
+  std::vector<Task> tasks_;
+  std::mutex mutex_;
+  uint64_t done_bytes_ = 0;
+  uint64_t all_bytes_ = 0;
+};
+
+std::set<std::string> TablesOf(const ChainMember& member) {
+  std::set<std::string> tables;
+  for (const RankRecord& rank : member.ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) tables.insert(item.name);
+    }
+  }
+  return tables;
+}
+
+}  // namespace
+
+// Of older members of the chain, the runs that the step needs: others may be
+// gone.
+absl::Status VerifyStep(const StepReader::Impl& step,
+                        const ReadOptions& options, const Progress& progress,
+                        std::set<Version>* verified) {
+  Verifier verifier(step, options, progress);
+  const auto known = [&](const Version& version) {
+    return verified != nullptr && verified->contains(version);
+  };
+  verifier.AddOwn(/*with_tables=*/!known(step.record().version));
+  std::map<Version, std::set<std::string>> read;
+  std::vector<std::vector<RankItem>> tables;
+  for (const std::string& table : TablesOf(step.chain().back())) {
+    CKPTDB_ASSIGN_OR_RETURN(tables.emplace_back(), RunsOf(step, table));
+    for (const RankItem& run : tables.back()) {
+      read[run.step->version].insert(table);
+      if (run.step == &step.record() || known(run.step->version)) continue;
+      verifier.Add(run);
+    }
+  }
+  CKPTDB_RETURN_IF_ERROR(verifier.Run());
+  std::set<Version> hidden;
+  for (const std::vector<RankItem>& runs : tables) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckNoSharedIds(step, runs, known, options, &hidden));
+  }
+  if (verified == nullptr) return absl::OkStatus();
+  verified->insert(step.record().version);
+  for (const ChainMember& member : step.chain()) {
+    const Version& version = member.record.version;
+    if (hidden.contains(version)) continue;
+    if (read[version] == TablesOf(member)) verified->insert(version);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,112 @@
+#include "ckptdb/db/rocks/block_pool.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/memory_allocator.h>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "ckptdb/db/disk/read_window.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Before each block handed out: its size class. Keeps blocks aligned.
+struct alignas(std::max_align_t) Header {
+  size_t bucket;
+};
+
+// Blocks in classes of four sizes to each power of two.
+class BlockPool : public rocksdb::MemoryAllocator {
+ public:
+  ~BlockPool() override {
+    for (const std::vector<void*>& bucket : free_) {
+      for (void* block : bucket) ::operator delete(block);
+    }
+  }
+
+  const char* Name() const override { return "ckptdb.BlockPool"; }
+
+  void* Allocate(size_t size) override {
+    ReadWindow* const window = ReadWindow::InUse();
+    void* const lent = window == nullptr ? nullptr : window->LendNext(size);
+    if (lent != nullptr) return lent;
+    const size_t bucket = BucketOf(size);
+    void* block = bucket < kBuckets ? Take(bucket) : nullptr;
+    if (block == nullptr) {
+      block = ::operator new(sizeof(Header) +
+                             (bucket < kBuckets ? SizeOf(bucket) : size));
+    }
+    static_cast<Header*>(block)->bucket = bucket;
+    return static_cast<Header*>(block) + 1;
+  }
+
+  void Deallocate(void* memory) override {
+    if (ReturnBlock(memory)) return;
+    Header* const block = static_cast<Header*>(memory) - 1;
+    if (block->bucket >= kBuckets || !Keep(block->bucket, block)) {
+      ::operator delete(block);
+    }
+  }
+
+ private:
+  static constexpr size_t kSmallest = size_t{64} << 10;
+  static constexpr size_t kSteps = 4;
+  static constexpr size_t kBuckets = 28;  // to 8 MiB
+  static constexpr size_t kKeptBytes = size_t{32} << 20;
+
+  static size_t SizeOf(size_t bucket) {
+    const size_t base = kSmallest << (bucket / kSteps);
+    return base + base / kSteps * (bucket % kSteps + 1);
+  }
+
+  // The smallest class that has room; kBuckets when none has, or when the
+  // block is so small that the C library keeps it.
+  static size_t BucketOf(size_t size) {
+    if (size <= kSmallest) return kBuckets;
+    for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
+      if (size <= SizeOf(bucket)) return bucket;
+    }
+    return kBuckets;
+  }
+
+  void* Take(size_t bucket) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (free_[bucket].empty()) return nullptr;
+    void* const block = free_[bucket].back();
+    free_[bucket].pop_back();
+    kept_bytes_ -= SizeOf(bucket);
+    return block;
+  }
+
+  bool Keep(size_t bucket, void* block) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (kept_bytes_ + SizeOf(bucket) > kKeptBytes) return false;
+    free_[bucket].push_back(block);
+    kept_bytes_ += SizeOf(bucket);
+    return true;
+  }
+
+  std::mutex mutex_;
+  std::array<std::vector<void*>, kBuckets> free_;
+  size_t kept_bytes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<rocksdb::Cache> PooledBlocks() {
+  static const auto* const kShared =
+      new std::shared_ptr<rocksdb::MemoryAllocator>(
+          std::make_shared<BlockPool>());
+  rocksdb::LRUCacheOptions options;
+  options.capacity = 0;
+  options.num_shard_bits = 0;
+  options.memory_allocator = *kShared;
+  return rocksdb::NewLRUCache(options);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,219 @@
+// What is read from an open database, and changed in it.
+#include "ckptdb/db/rocks/database.h"
+
+#include <rocksdb/convenience.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/database_listener.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+absl::StatusOr<std::string> Database::Get(Family from,
+                                          absl::string_view key) const {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  std::string value;
+  const rocksdb::Status status =
+      rocks_->Get(options, family(from), ToSlice(key), &value);
+  if (status.ok()) return value;
+  if (status.IsNotFound()) return absl::NotFoundError("no such entry");
+  return FromRocksRead(status, "reading an entry");
+}
+
+absl::Status Database::ForEach(
+    Family from, absl::string_view prefix,
+    const std::function<absl::Status(absl::string_view, absl::string_view)>&
+        visit) const {
+  const std::string end = PrefixEnd(prefix);
+  const rocksdb::Slice first = ToSlice(prefix);
+  const rocksdb::Slice bound = ToSlice(end);
+  const std::unique_ptr<rocksdb::Iterator> entries(rocks_->NewIterator(
+      PassOptions(&first, end.empty() ? nullptr : &bound), family(from)));
+  for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
+    CKPTDB_RETURN_IF_ERROR(
+        visit(FromSlice(entries->key()), FromSlice(entries->value())));
+  }
+  return FromRocksRead(entries->status(), "reading entries");
+}
+
+uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
+                                    absl::string_view end) const {
+  const rocksdb::Range range(ToSlice(begin), ToSlice(end));
+  uint64_t bytes = 0;
+  const rocksdb::Status status = rocks_->GetApproximateSizes(
+      rocksdb::SizeApproximationOptions(), family(of), &range, 1, &bytes);
+  return status.ok() ? bytes : 0;
+}
+
+absl::Status Database::failure() const { return listener_->status(); }
+
+absl::Status Database::FailOn(absl::Status status) {
+  if (!status.ok()) listener_->Fail(status);
+  return status;
+}
+
+absl::Status Database::status() const {
+  const absl::Status first = failure();
+  if (first.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"", store_,
+      "\" is out of use until opened again, after: ", first.ToString()));
+}
+
+// FencedFileSystem asks as well, before each change of a file.
+absl::Status Database::CheckOwner() {
+  CKPTDB_RETURN_IF_ERROR(status());
+  if (lock_ == nullptr) return absl::OkStatus();
+  absl::Status owner = lock_->Check();
+  if (absl::IsFailedPrecondition(owner)) listener_->Fail(owner);  // for good
+  return owner;
+}
+
+absl::Status Database::Changed(const rocksdb::Status& status,
+                               absl::string_view what) {
+  absl::Status converted = FromRocks(status, what);
+  if (!converted.ok()) listener_->Fail(converted);
+  return converted;
+}
+
+absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  CKPTDB_RETURN_IF_ERROR(HoldCompactions());
+  // The batch gets higher numbers than what is there by now, and what is
+  // before it in the log is synced with it.
+  const uint64_t before = rocks_->GetLatestSequenceNumber();
+  CKPTDB_RETURN_IF_ERROR(
+      Changed(rocks_->Write(options, batch), "writing a batch"));
+  if (sync) synced_sequence_ = before + batch->Count();
+  return absl::OkStatus();
+}
+
+absl::Status Database::SyncLog() {
+  CKPTDB_RETURN_IF_ERROR(status());
+  return Changed(rocks_->FlushWAL(/*sync=*/true), "syncing the log");
+}
+
+absl::Status Database::Flush(const std::vector<Family>& families) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  handles.reserve(families.size());
+  for (const Family each : families) handles.push_back(family(each));
+  return Changed(rocks_->Flush(rocksdb::FlushOptions(), handles), "flushing");
+}
+
+absl::Status Database::Ingest(const std::vector<std::string>& files) {
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  rocksdb::IngestExternalFileOptions options;
+  options.move_files = true;
+  options.failed_move_fall_back_to_copy = true;
+  options.write_global_seqno = false;
+  options.allow_blocking_flush = false;
+  options.verify_checksums_before_ingest = false;
+  return Changed(
+      rocks_->IngestExternalFile(family(Family::kBulk), files, options),
+      "ingesting files");
+}
+
+bool Database::HasLeftovers(const std::string& begin,
+                            const std::string& end) const {
+  rocksdb::ColumnFamilyMetaData metadata;
+  rocks_->GetColumnFamilyMetaData(family(Family::kBulk), &metadata);
+  for (const rocksdb::LevelMetaData& level : metadata.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      if (file.smallestkey < end && file.largestkey >= begin) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  if (ranges.empty()) return absl::OkStatus();
+  std::vector<rocksdb::Slice> bounds;
+  for (const auto& [begin, end] : ranges) {
+    bounds.push_back(ToSlice(begin));
+    bounds.push_back(ToSlice(end));
+  }
+  std::vector<rocksdb::RangePtr> pointers;
+  for (size_t i = 0; i < bounds.size(); i += 2) {
+    pointers.emplace_back(&bounds[i], &bounds[i + 1]);
+  }
+  return Changed(
+      rocksdb::DeleteFilesInRanges(rocks_.get(), family(Family::kBulk),
+                                   pointers.data(), pointers.size(),
+                                   /*include_end=*/false),
+      "deleting files");
+}
+
+absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
+  for (const auto& [begin, end] : ranges) {
+    if (!HasLeftovers(begin, end)) continue;
+    CKPTDB_RETURN_IF_ERROR(status());
+    CKPTDB_RETURN_IF_ERROR(Changed(
+        rocks_->DeleteRange(rocksdb::WriteOptions(), family(Family::kBulk),
+                            ToSlice(begin), ToSlice(end)),
+        "deleting a range"));
+    CKPTDB_RETURN_IF_ERROR(Compact(Family::kBulk, begin, end));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Database::Compact(Family of, absl::string_view begin,
+                               absl::string_view end) {
+  CKPTDB_RETURN_IF_ERROR(status());
+  rocksdb::CompactRangeOptions options;
+  options.bottommost_level_compaction =
+      rocksdb::BottommostLevelCompaction::kForceOptimized;
+  const rocksdb::Slice first = ToSlice(begin);
+  const rocksdb::Slice last = ToSlice(end);
+  const rocksdb::Status status =
+      rocks_->CompactRange(options, family(of), &first, &last);
+  if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
+    return FromRocksRead(status, "compacting");
+  }
+  // All is as it was, unless the MANIFEST was hit, which the listener knows.
+  if (status.IsNoSpace()) return FromRocks(status, "compacting");
+  return Changed(status, "compacting");
+}
+
+absl::Status Database::SetCompactions(Family of, bool on) {
+  return Changed(rocks_->SetOptions(family(of), {{"disable_auto_compactions",
+                                                  on ? "false" : "true"}}),
+                 on ? "resuming compactions" : "holding compactions");
+}
+
+// RocksDB tries again each second, and has writes wait for its success when
+// there are many files.
+absl::Status Database::HoldCompactions() {
+  if (!listener_->TakeGivenUp()) return absl::OkStatus();
+  held_ = true;
+  CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, false));
+  return SetCompactions(Family::kInline, false);
+}
+
+absl::Status Database::ResumeCompactions() {
+  if (!held_) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
+  if (free / 2 < TableBytes(Family::kInline) + TableBytes(Family::kMeta)) {
+    return absl::OkStatus();
+  }
+  held_ = false;
+  CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, true));
+  if (listener_->met_damage()) return absl::OkStatus();
+  return SetCompactions(Family::kInline, true);
+}
+
+uint64_t Database::TableBytes(Family of) const {
+  rocksdb::ColumnFamilyMetaData metadata;
+  rocks_->GetColumnFamilyMetaData(family(of), &metadata);
+  return metadata.size;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,413 @@
+// How a database is opened and closed, and what is checked then.
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/rocks/database.h"
+
+#include <rocksdb/system_clock.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/exit_task.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/database_listener.h"
+#include "ckptdb/db/rocks/fenced_file_system.h"
+#include "ckptdb/db/rocks/info_log.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr absl::string_view kStampKey = "format";
+
+std::string StampValue() { return absl::StrCat("ckptdb ", kFormatVersion); }
+
+std::string WatermarkPath(absl::string_view store) {
+  return absl::StrCat(store, "/WATERMARK");
+}
+
+// Damage found while opening: what is missing or unreadable is lost. RocksDB
+// blames its options, which no one gave, when the first file does not open, and
+// calls it corruption when it cannot look at a file that is there. A database
+// without all families is one whose making was interrupted.
+absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
+  absl::Status error =
+      FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
+  const absl::string_view text = error.message();
+  if (absl::StrContains(text, "Column family not found")) {
+    return absl::NotFoundError(text);
+  }
+  const bool out_of_reach = status.IsCorruption() &&
+                            absl::StrContains(text, "Can't access") &&
+                            absl::StrContains(text, "IO error") &&
+                            !absl::StrContains(text, "No such file");
+  if (absl::IsFailedPrecondition(error)) return error;
+  if (status.IsInvalidArgument() || out_of_reach) {
+    return absl::UnavailableError(text);
+  }
+  return error;
+}
+
+// A file system that is not coherent between hosts shows a client for a while
+// what another one has replaced or removed: a handle that is stale, a log that
+// is still listed.
+bool IsStale(const absl::Status& status, bool changed) {
+  const absl::string_view text = status.message();
+  if (status.ok()) return false;
+  if (absl::StrContains(text, std::strerror(ESTALE))) return true;
+  // Where it has changed meanwhile this tells nothing.
+  return !changed && absl::StrContains(text, ".log") &&
+         absl::StrContains(text, std::strerror(ENOENT));
+}
+
+// Attributes and names are kept for about a second.
+class StalePauses {
+ public:
+  // False when there were enough.
+  bool Pause() {
+    if (tries_++ == kMostTries) return false;
+    rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros_);
+    waited_micros_ += pause_micros_;
+    pause_micros_ = std::min(2 * pause_micros_, kMostPauseMicros);
+    return true;
+  }
+  absl::Status Exceeded(const std::string& path,
+                        const absl::Status& last) const {
+    return absl::UnavailableError(absl::StrCat(
+        "\"", path, "\" could not be opened in ", tries_, " tries over ",
+        waited_micros_ / 1000,
+        " ms, as its file system shows old files: ", last.message()));
+  }
+
+ private:
+  static constexpr int kMostTries = 11;
+  static constexpr int kMostPauseMicros = 1'000'000;
+  int tries_ = 0;
+  int pause_micros_ = 10'000;
+  int64_t waited_micros_ = 0;
+};
+
+// A database that is not closed, with all that its threads may use.
+struct OpenDatabase {
+  std::unique_ptr<rocksdb::DB> rocks;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  std::unique_ptr<rocksdb::Env> env;
+  std::shared_ptr<rocksdb::FileSystem> files;
+  std::shared_ptr<rocksdb::EventListener> listener;
+};
+
+void KeepForever(OpenDatabase database) {
+  static std::mutex* const kMutex = new std::mutex();
+  static auto* const kKept = new std::vector<OpenDatabase>();
+  const std::lock_guard<std::mutex> lock(*kMutex);
+  kKept->push_back(std::move(database));
+}
+
+// RocksDB throws where it cannot start a thread, and what it had begun stays as
+// it was: a folder that is locked until the process ends. So its threads are
+// started before it begins, and as many as it starts for a while are tried.
+absl::Status StartThreads(const rocksdb::DBOptions& options) {
+  constexpr char kWhat[] = "starting the threads of the database";
+  return CallGuarded(kWhat, [&] {
+    rocksdb::Env* const env = rocksdb::Env::Default();
+    env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
+                                      rocksdb::Env::HIGH);
+    env->IncBackgroundThreadsIfNeeded(options.max_background_compactions,
+                                      rocksdb::Env::LOW);
+    std::vector<std::future<void>> tried;
+    std::promise<void> all_started;  // or given up
+    const std::shared_future<void> end = all_started.get_future().share();
+    absl::Status status = CallGuarded(kWhat, [&] {
+      for (int i = 0; i < options.max_file_opening_threads; ++i) {
+        tried.push_back(std::async(std::launch::async, [end] { end.wait(); }));
+      }
+    });
+    all_started.set_value();
+    return status;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
+    absl::string_view store, const Environment& environment,
+    const FileModes& modes, bool direct_reads, const BadTables& bad,
+    const std::shared_ptr<const OwnerLock>& lock,
+    const std::shared_ptr<Logger>& logger) {
+  std::unique_ptr<Database> database(new Database());
+  database->store_ = std::string(store);
+  database->lock_ = lock;
+  database->files_ = std::make_shared<GuardedFileSystem>(
+      std::make_shared<FencedFileSystem>(environment.file_system(), lock),
+      modes);
+  database->files_->set_staging(StagingPath(store));
+  database->files_->set_direct_reads(direct_reads && environment.on_disk());
+  if (logger != nullptr) {
+    database->info_log_ = ForwardInfoLog(logger);
+  } else if (environment.on_disk()) {
+    database->info_log_ = OpenInfoLog(DatabasePath(store) + "/LOG", modes.file);
+  }
+  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
+  CKPTDB_RETURN_IF_ERROR(database->Stamp());
+  database->NoteWatermark();
+  return database;
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
+    absl::string_view store, const Environment& environment,
+    bool direct_reads) {
+  constexpr int kTries = 200;
+  constexpr int kDenied = 10;
+  constexpr int kMostPauseMicros = 20'000;
+  // So as not to go in step with the owner.
+  std::minstd_rand random(std::random_device{}());
+  std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
+  absl::StatusOr<std::unique_ptr<Database>> opened;
+  BadTables bad;
+  bool changed = true;
+  int denied = 0;
+  StalePauses stale;
+  for (int i = 0; i < kTries; ++i) {
+    opened = TryFollower(store, environment, direct_reads, bad, &changed);
+    if (IsStale(opened.status(), changed)) {
+      if (!stale.Pause()) {
+        return stale.Exceeded(DatabasePath(store), opened.status());
+      }
+      bad.clear();
+      continue;
+    }
+    if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
+    // No owner makes what is not of a store, or of another format.
+    if (absl::IsFailedPrecondition(opened.status())) return opened;
+    // A file that the owner makes is not at once of the mode that it shall be.
+    denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
+    if (denied == kDenied) return opened;
+    if (!changed) continue;
+    bad.clear();
+    rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "\"", DatabasePath(store), "\" was written to each of the ", kTries,
+      " times that it was opened",
+      opened.ok() ? "" : ", the last time with: ", opened.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
+    absl::string_view store, const Environment& environment, bool direct_reads,
+    const BadTables& bad, bool* changed) {
+  std::unique_ptr<Database> database(new Database());
+  database->store_ = std::string(store);
+  FileModes modes;
+  modes.apply = false;
+  database->files_ =
+      std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
+  database->files_->set_direct_reads(direct_reads && environment.on_disk());
+  *changed = false;
+  CKPTDB_ASSIGN_OR_RETURN(const bool present, database->IsPresent());
+  if (!present) {
+    return absl::NotFoundError(absl::StrCat("no store at \"", store, "\""));
+  }
+  *changed = true;
+  const std::string path = DatabasePath(store);
+  rocksdb::FileSystem* const files = database->files_.get();
+  CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
+  const absl::Status status = database->Follow(path, bad);
+  CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
+  // A success is right, too, when no log came or went, and no table.
+  const bool same_logs = after.log_names == database->followed_.log_names;
+  *changed = after.manifest != database->followed_.manifest &&
+             !(status.ok() && same_logs && bad.empty());
+  CKPTDB_RETURN_IF_ERROR(status);
+  return database;
+}
+
+absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
+  CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
+  CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note));
+  env_ = rocksdb::NewCompositeEnv(files_);
+  listener_ = std::make_shared<DatabaseListener>();
+  rocksdb::DBOptions options = DatabaseOptions(env_.get());
+  options.create_if_missing = false;
+  options.create_missing_column_families = false;
+  OpenAround(path, bad, &options);
+  rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
+  CKPTDB_RETURN_IF_ERROR(
+      OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
+                                             &handles_, &rocks),
+                path));
+  rocks_.reset(rocks);
+  CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
+  CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
+  const absl::Status stamped = CheckStamp();
+  // A store is without while it is made.
+  return absl::IsNotFound(stamped) ? absl::OkStatus() : stamped;
+}
+
+absl::StatusOr<bool> Database::IsCurrent() const {
+  CKPTDB_ASSIGN_OR_RETURN(const FolderState now,
+                          LookAtFolder(files_.get(), DatabasePath(store_)));
+  return now == followed_;
+}
+
+Database::~Database() {
+  if (rocks_ != nullptr && IsExiting()) {
+    KeepForever({std::move(rocks_), std::move(handles_), std::move(env_),
+                 files_, listener_});
+    return;
+  }
+  Close().IgnoreError();
+}
+
+absl::Status Database::Close() {
+  if (rocks_ == nullptr) return absl::OkStatus();
+  for (rocksdb::ColumnFamilyHandle* handle : handles_) {
+    rocks_->DestroyColumnFamilyHandle(handle);
+  }
+  handles_.clear();
+  const rocksdb::Status closed = rocks_->Close();
+  rocks_.reset();
+  return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
+}
+
+// A folder that held a database must not be taken for a new one because its
+// CURRENT is gone.
+absl::StatusOr<bool> Database::IsPresent() const {
+  const std::string path = DatabasePath(store_);
+  CKPTDB_ASSIGN_OR_RETURN(const bool current,
+                          Exists(files_.get(), path + "/CURRENT"));
+  if (current) return true;
+  CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
+                          Exists(files_.get(), WatermarkPath(store_)));
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files_.get(), path));
+  const bool tables = std::any_of(
+      names.begin(), names.end(),
+      [](const std::string& name) { return absl::EndsWith(name, ".sst"); });
+  if (!watermark && !tables) return false;
+  return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
+}
+
+// A bad table is found where it is read.
+void Database::OpenAround(const std::string& path, const BadTables& bad,
+                          rocksdb::DBOptions* options) {
+  if (bad.empty()) return;
+  OpenTablesLate(options);
+  files_->set_lost_tables(path, bad);
+  bad_tables_ = bad;
+}
+
+// Each pass over small saves opens all files of level 0. With a bad one there
+// they could not be read, nor any that were made from now on.
+absl::Status Database::CheckSmallSaves() const {
+  if (bad_tables_.empty()) return absl::OkStatus();
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  const std::unique_ptr<rocksdb::Iterator> entries(
+      rocks_->NewIterator(options, family(Family::kInline)));
+  entries->SeekToFirst();
+  return FromRocksRead(entries->status(),
+                       absl::StrCat("opening \"", DatabasePath(store_), "\""));
+}
+
+absl::Status Database::Open(const std::string& path, const BadTables& bad) {
+  env_ = rocksdb::NewCompositeEnv(files_);
+  listener_ = std::make_shared<DatabaseListener>();
+  rocksdb::DBOptions options = DatabaseOptions(env_.get());
+  options.listeners.push_back(listener_);
+  options.max_bgerror_resume_count = 0;
+  if (info_log_ != nullptr) options.info_log = info_log_;
+  const auto kept_open = std::to_string(options.max_open_files);
+  OpenAround(path, bad, &options);
+  rocksdb::DB* rocks = nullptr;
+  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
+  CKPTDB_RETURN_IF_ERROR(OpenError(
+      rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
+      path));
+  rocks_.reset(rocks);
+  if (!bad.empty()) {
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(rocks_->SetDBOptions({{"max_open_files", kept_open}}),
+                  "keeping tables open"));
+  }
+  // Opening has moved what was in the log to files.
+  synced_sequence_ = rocks_->GetLatestSequenceNumber();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
+  const absl::StatusOr<std::string> bytes =
+      ReadFile(files_.get(), WatermarkPath(store_));
+  if (absl::IsNotFound(bytes.status())) return ManifestNote();
+  CKPTDB_RETURN_IF_ERROR(bytes.status());
+  return DecodeManifestNote(*bytes).value_or(ManifestNote());
+}
+
+absl::Status Database::CheckSequence(const ManifestNote& note) const {
+  const uint64_t found = rocks_->GetLatestSequenceNumber();
+  if (found >= note.sequence) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("\"", DatabasePath(store_), "\" ends at write ", found,
+                   ", but write ", note.sequence,
+                   " was acknowledged: its MANIFEST or log has lost its end"));
+}
+
+void Database::NoteWatermark() {
+  ManifestNote note = files_->manifest();
+  note.sequence = synced_sequence_;
+  ReplaceFile(files_.get(), WatermarkPath(store_), EncodeManifestNote(note),
+              /*sync=*/false)
+      .IgnoreError();
+}
+
+// NotFound when there is none.
+absl::Status Database::CheckStamp() const {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string stamp,
+                          Get(Family::kDefault, kStampKey));
+  if (stamp == StampValue()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", store_, "\" has format \"", stamp,
+                   "\"; this library reads \"", StampValue(), "\""));
+}
+
+// Before any ingestion: RocksDB 7.8 loses rows when the first thing in an
+// empty database is an ingested file.
+absl::Status Database::Stamp() {
+  absl::Status stamped = CheckStamp();
+  if (!absl::IsNotFound(stamped)) return stamped;
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      batch.Put(family(Family::kDefault), ToSlice(kStampKey), StampValue()),
+      "format stamp"));
+  CKPTDB_RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
+  return Flush({Family::kDefault});
+}
+
+absl::StatusOr<uint64_t> Database::BytesToOpen(rocksdb::FileSystem* files,
+                                               absl::string_view store) {
+  constexpr uint64_t kFixed = uint64_t{256} << 10;
+  const std::string path = DatabasePath(store);
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+  uint64_t bytes = kFixed;
+  for (const std::string& name : names) {
+    // What is in a log goes to a table; a MANIFEST is written again.
+    if (!absl::EndsWith(name, ".log") && !ManifestNumber(name).has_value()) {
+      continue;
+    }
+    uint64_t size = 0;
+    const rocksdb::IOStatus status = files->GetFileSize(
+        absl::StrCat(path, "/", name), rocksdb::IOOptions(), &size, nullptr);
+    if (status.ok()) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace ckptdb::internal

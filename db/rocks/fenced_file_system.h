@@ -1,0 +1,77 @@
+// The file system of an owner, which changes nothing any more once another
+// owner has come; internal to db/.
+//
+// RocksDB deletes files when a database is closed, and its compactions write
+// and delete when they like. An owner that was followed by another one, on a
+// file system that grants every lock, would delete the files of that one.
+#ifndef CKPTDB_DB_ROCKS_FENCED_FILE_SYSTEM_H_
+#define CKPTDB_DB_ROCKS_FENCED_FILE_SYSTEM_H_
+
+#include <rocksdb/file_system.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ckptdb/db/rocks/owner_lock.h"
+
+namespace ckptdb::internal {
+
+// Each call that makes, removes or renames anything, and each write to a
+// MANIFEST, is an IOError without effect when `lock` is another owner's.
+// What is written to a file that was made before, and is no MANIFEST, is seen
+// by nobody: the next owner begins other files.
+class FencedFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  FencedFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,
+                   std::shared_ptr<const OwnerLock> lock)
+      : FileSystemWrapper(base), lock_(std::move(lock)) {}
+
+  const char* Name() const override { return "ckptdb.FencedFileSystem"; }
+
+  rocksdb::IOStatus NewWritableFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus ReopenWritableFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus ReuseWritableFile(
+      const std::string& path, const std::string& old_path,
+      const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewRandomRWFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomRWFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus DeleteFile(const std::string& path,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus Truncate(const std::string& path, size_t bytes,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDir(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& path,
+                                       const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus DeleteDir(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus RenameFile(const std::string& from, const std::string& to,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus LinkFile(const std::string& from, const std::string& to,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* debug) override;
+
+ private:
+  const std::shared_ptr<const OwnerLock> lock_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_ROCKS_FENCED_FILE_SYSTEM_H_

@@ -1,0 +1,78 @@
+#include "ckptdb/db/rocks/file_bounds.h"
+
+#include <string>
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr char kLeastKey[] = "ckptdb.least_key";
+constexpr char kGreatestKey[] = "ckptdb.greatest_key";
+
+class BoundsCollector : public rocksdb::TablePropertiesCollector {
+ public:
+  rocksdb::Status AddUserKey(const rocksdb::Slice& key,
+                             const rocksdb::Slice& value,
+                             rocksdb::EntryType type,
+                             rocksdb::SequenceNumber /*sequence*/,
+                             uint64_t /*file_bytes*/) override {
+    Include(key);
+    // The value of a deletion of a range is its end.
+    if (type == rocksdb::kEntryRangeDeletion) Include(value);
+    return rocksdb::Status::OK();
+  }
+
+  rocksdb::Status Finish(rocksdb::UserCollectedProperties* found) override {
+    if (!any_) return rocksdb::Status::OK();
+    (*found)[kLeastKey] = least_;
+    (*found)[kGreatestKey] = greatest_;
+    return rocksdb::Status::OK();
+  }
+
+  rocksdb::UserCollectedProperties GetReadableProperties() const override {
+    return {};
+  }
+
+  const char* Name() const override { return "ckptdb.Bounds"; }
+
+ private:
+  void Include(const rocksdb::Slice& key) {
+    if (!any_ || key.compare(least_) < 0) least_ = key.ToString();
+    if (!any_ || key.compare(greatest_) > 0) greatest_ = key.ToString();
+    any_ = true;
+  }
+
+  bool any_ = false;
+  std::string least_;
+  std::string greatest_;
+};
+
+class BoundsCollectorFactory : public rocksdb::TablePropertiesCollectorFactory {
+ public:
+  rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(
+      Context /*context*/) override {
+    return std::make_unique<BoundsCollector>().release();
+  }
+  const char* Name() const override { return "ckptdb.Bounds"; }
+};
+
+}  // namespace
+
+std::shared_ptr<rocksdb::TablePropertiesCollectorFactory> NotesBounds() {
+  return std::make_shared<BoundsCollectorFactory>();
+}
+
+void SetPassBounds(const rocksdb::Slice* begin, const rocksdb::Slice* end,
+                   rocksdb::ReadOptions* read) {
+  read->iterate_lower_bound = begin;
+  read->iterate_upper_bound = end;
+  read->table_filter = [begin, end](const rocksdb::TableProperties& file) {
+    const auto& notes = file.user_collected_properties;
+    const auto least = notes.find(kLeastKey);
+    const auto greatest = notes.find(kGreatestKey);
+    if (least == notes.end() || greatest == notes.end()) return true;
+    return begin->compare(greatest->second) <= 0 &&
+           (end == nullptr || end->compare(least->second) > 0);
+  };
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,97 @@
+// The file system under a store's database; internal to db/.
+//
+// It sets the modes of what is created, and follows the MANIFEST. And after a
+// write or sync of a MANIFEST failed it refuses to delete SST and MANIFEST
+// files: RocksDB 7.8 unlinks an ingested file when the fsync of its MANIFEST
+// record failed, although the record may well be on disk, and then the database
+// never opens again.
+#ifndef CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
+#define CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
+
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/rocks/late_tables.h"
+#include "ckptdb/db/rocks/manifest_note.h"
+
+namespace ckptdb::internal {
+
+struct FileModes {
+  uint32_t directory = 0700;
+  uint32_t file = 0600;
+  bool apply = true;  // off for file systems that are not the machine's
+};
+
+class GuardedFileSystem : public rocksdb::FileSystemWrapper {
+ public:
+  GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base, FileModes modes);
+
+  // Tables below this folder are opened to be ingested: see
+  // db/rocks/ingest_file.h. Set before the database is open. Default: none are.
+  void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
+  // Passes over tables are read around the page cache. Set before the database
+  // is open. Default: off.
+  void set_direct_reads(bool direct) { direct_reads_ = direct; }
+  // Tables that a listing of their folder has although they are gone. Set
+  // before the database is open. Default: none.
+  void set_lost_tables(std::string folder, BadTables names) {
+    lost_folder_ = std::move(folder);
+    lost_tables_ = std::move(names);
+  }
+  // What is durable of the MANIFEST; number 0 when none was written.
+  ManifestNote manifest() const { return manifest_->Synced(); }
+
+  const char* Name() const override { return "ckptdb.GuardedFileSystem"; }
+
+  rocksdb::IOStatus NewRandomAccessFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+      rocksdb::IODebugContext* debug) override;
+
+  rocksdb::IOStatus GetChildren(const std::string& path,
+                                const rocksdb::IOOptions& options,
+                                std::vector<std::string>* names,
+                                rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewWritableFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSWritableFile>* result,
+      rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDir(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus CreateDirIfMissing(const std::string& path,
+                                       const rocksdb::IOOptions& options,
+                                       rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus DeleteFile(const std::string& path,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus LockFile(const std::string& path,
+                             const rocksdb::IOOptions& options,
+                             rocksdb::FileLock** lock,
+                             rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus NewLogger(const std::string& path,
+                              const rocksdb::IOOptions& options,
+                              std::shared_ptr<rocksdb::Logger>* result,
+                              rocksdb::IODebugContext* debug) override;
+
+ private:
+  rocksdb::IOStatus SetMode(const std::string& path, uint32_t mode) const;
+
+  const std::shared_ptr<rocksdb::FileSystem> base_;
+  const FileModes modes_;
+  std::string staging_;
+  bool direct_reads_ = false;
+  std::string lost_folder_;
+  BadTables lost_tables_;
+  // Shared with the MANIFEST files that are open.
+  const std::shared_ptr<ManifestWatch> manifest_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_

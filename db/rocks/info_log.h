@@ -1,0 +1,35 @@
+// RocksDB's info log; internal to db/.
+//
+// RocksDB's own aborts the process at the second line after one that did not
+// fit on the disk. This one drops what cannot be written.
+#ifndef CKPTDB_DB_ROCKS_INFO_LOG_H_
+#define CKPTDB_DB_ROCKS_INFO_LOG_H_
+
+#include <rocksdb/env.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ckptdb/db/logger.h"
+
+namespace ckptdb::internal {
+
+// The log may take so many bytes twice: the file, and the one before it.
+inline constexpr uint64_t kMaxInfoLogBytes = uint64_t{1} << 20;
+
+// Warnings and errors, to `logger`.
+std::shared_ptr<rocksdb::Logger> ForwardInfoLog(std::shared_ptr<Logger> logger);
+
+// Appends to the machine's file at `path`, which becomes `path`.old when it is
+// full. A link at `path` is not followed. When the file cannot be opened,
+// nothing is logged.
+std::shared_ptr<rocksdb::Logger> OpenInfoLog(const std::string& path,
+                                             uint32_t mode);
+
+// Drops everything.
+std::shared_ptr<rocksdb::Logger> NoInfoLog();
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_ROCKS_INFO_LOG_H_

@@ -1,0 +1,122 @@
+#include "ckptdb/db/rocks/owner_lock.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/base/uuid.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+std::string HostName() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string OwnerPath(absl::string_view store) {
+  return absl::StrCat(store, "/OWNER");
+}
+
+// The first line is for people; the second one no other owner has.
+std::string NewNote() {
+  return absl::StrCat("pid ", getpid(), " on host ", HostName(), "\n",
+                      NewUuid(), "\n");
+}
+
+absl::string_view NameOf(absl::string_view note) {
+  return note.substr(0, note.find('\n'));
+}
+
+// RocksDB's own lock, which an owner holds as well. LOCK may have been removed
+// by hand beside an owner; it would be fenced by an opening that then fails.
+rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
+                                  const std::string& store) {
+  const std::string path = DatabasePath(store) + "/LOCK";
+  const rocksdb::IOOptions io;
+  if (!files->FileExists(path, io, nullptr).ok()) {
+    return rocksdb::IOStatus::OK();
+  }
+  rocksdb::FileLock* lock = nullptr;
+  rocksdb::IOStatus status = files->LockFile(path, io, &lock, nullptr);
+  return status.ok() ? files->UnlockFile(lock, io, nullptr) : status;
+}
+
+// Who holds it, if anyone, is in the file beside it.
+absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
+                       const rocksdb::IOStatus& status) {
+  const absl::StatusOr<std::string> note = ReadFile(files, OwnerPath(store));
+  const absl::string_view who = note.ok() ? NameOf(*note) : "unknown";
+  const std::string text =
+      absl::StrCat("\"", store, "\" cannot be locked for writing");
+  if (!status.IsBusy()) return FromRocks(status, text);
+  absl::Status held = absl::UnavailableError(
+      absl::StrCat(text, "; its owner is ", who, " (", status.ToString(), ")"));
+  held.SetPayload(kHolderPayload, absl::Cord(who));
+  return held;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
+    const std::shared_ptr<rocksdb::FileSystem>& files,
+    const std::string& store) {
+  rocksdb::FileLock* lock = nullptr;
+  const rocksdb::IOStatus status =
+      files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
+  if (!status.ok()) return LockError(files.get(), store, status);
+  std::shared_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
+  const rocksdb::IOStatus unused = TryDatabaseLock(files.get(), store);
+  if (!unused.ok()) return LockError(files.get(), store, unused);
+  return owner;
+}
+
+absl::Status OwnerLock::Announce() {
+  return ReplaceFile(files_.get(), OwnerPath(store_), note_, /*sync=*/false);
+}
+
+OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
+                     std::string store, rocksdb::FileLock* lock)
+    : files_(std::move(files)),
+      store_(std::move(store)),
+      note_(NewNote()),
+      lock_(lock) {}
+
+absl::Status OwnerLock::Check() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_RETURN_IF_ERROR(lost_);
+  const absl::StatusOr<std::string> note =
+      ReadFile(files_.get(), OwnerPath(store_));
+  // Removed by hand, and nobody has come.
+  if (absl::IsNotFound(note.status())) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(note.status());
+  if (*note == note_) return absl::OkStatus();
+  lost_ = absl::FailedPreconditionError(
+      absl::StrCat("\"", store_, "\" has another owner now, ", NameOf(*note),
+                   ", beside ", NameOf(note_), ", which writes no more"));
+  return lost_;
+}
+
+void OwnerLock::Release() {
+  if (lock_ == nullptr) return;
+  // The kernel lets go of it with the process at the latest.
+  files_->UnlockFile(lock_, rocksdb::IOOptions(), nullptr)
+      .PermitUncheckedError();
+  lock_ = nullptr;
+}
+
+OwnerLock::~OwnerLock() { Release(); }
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,54 @@
+// The lock that makes one process the owner of a store; internal to db/.
+#ifndef CKPTDB_DB_ROCKS_OWNER_LOCK_H_
+#define CKPTDB_DB_ROCKS_OWNER_LOCK_H_
+
+#include <rocksdb/file_system.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace ckptdb::internal {
+
+// Held from Acquire to Release or destruction, and given up by the kernel when
+// the process dies.
+class OwnerLock {
+ public:
+  // Unavailable naming the holder's pid and host, also as
+  // kHolderPayload, when there is one.
+  static absl::StatusOr<std::shared_ptr<OwnerLock>> Acquire(
+      const std::shared_ptr<rocksdb::FileSystem>& files,
+      const std::string& store);
+  ~OwnerLock();
+  OwnerLock(const OwnerLock&) = delete;
+  OwnerLock& operator=(const OwnerLock&) = delete;
+
+  // Lets go of it; nothing when it was let go of. The rest goes on to answer.
+  void Release();
+
+  // Writes to OWNER who holds the lock. An earlier owner that is still there,
+  // as on a file system that grants every lock, is fenced from then on.
+  absl::Status Announce();
+
+  // FailedPrecondition naming another owner that has announced itself since;
+  // once it was, for good. Thread-safe.
+  absl::Status Check() const;
+
+ private:
+  OwnerLock(std::shared_ptr<rocksdb::FileSystem> files, std::string store,
+            rocksdb::FileLock* lock);
+
+  const std::shared_ptr<rocksdb::FileSystem> files_;
+  const std::string store_;
+  const std::string note_;   // what OWNER has while this is the owner
+  rocksdb::FileLock* lock_;  // null when it was let go of
+  mutable std::mutex mutex_;
+  mutable absl::Status lost_;  // OK until another owner was seen
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_ROCKS_OWNER_LOCK_H_

@@ -1,0 +1,133 @@
+#include "ckptdb/db/rocks/rocks_options.h"
+
+#include <rocksdb/table.h>
+
+#include "ckptdb/db/rocks/block_pool.h"
+#include "ckptdb/db/rocks/file_bounds.h"
+#include "ckptdb/db/rocks/info_log.h"
+#include "ckptdb/schema/limits.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr char kInlineName[] = "inline";
+constexpr char kBulkName[] = "bulk";
+constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
+// A scan holds one of each stream.
+constexpr size_t kBlockBytes = size_t{64} << 10;
+// Bulk blocks have room for the largest entry with its header and key: a block
+// that grows is allocated twice more, each time larger than it is.
+constexpr size_t kBulkBlockBytes = kPageBytes + (size_t{4} << 10);
+// Each small save has a log and memtables of its own, which take 1 MiB each by
+// default however little is in them. What is larger passes by.
+constexpr size_t kSmallBufferBytes = size_t{64} << 10;
+
+rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = block_bytes;
+  table.format_version = 5;
+  // Debian's RocksDB has an XXH3 that keeps its sums in memory: half the
+  // speed of its XXH64.
+  table.checksum = rocksdb::kxxHash64;
+  table.filter_policy = nullptr;
+  table.block_cache = PooledBlocks();
+  // AheadIterator reads ahead.
+  table.max_auto_readahead_size = 0;
+  table.index_type = rocksdb::BlockBasedTableOptions::kBinarySearch;
+  return table;
+}
+
+rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
+  rocksdb::ColumnFamilyOptions options;
+  options.compression = rocksdb::kNoCompression;
+  options.arena_block_size = kSmallBufferBytes;
+  options.table_factory.reset(
+      rocksdb::NewBlockBasedTableFactory(TableOptions(block_bytes)));
+  options.ttl = 0;
+  options.periodic_compaction_seconds = 0;
+  // A save waits for no compaction: one that meets damage never comes to an
+  // end.
+  constexpr int kNever = 1 << 30;
+  options.level0_slowdown_writes_trigger = kNever;
+  options.level0_stop_writes_trigger = kNever;
+  options.soft_pending_compaction_bytes_limit = 0;
+  options.hard_pending_compaction_bytes_limit = 0;
+  return options;
+}
+
+// Small saves have keys side by side. Compaction by levels would only move
+// their files, and keep one for each save for ever.
+rocksdb::ColumnFamilyOptions InlineOptions() {
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(kBlockBytes);
+  options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.table_properties_collector_factories.push_back(NotesBounds());
+  return options;
+}
+
+// Files come by ingestion and go as a whole; a compaction would only rewrite
+// them.
+rocksdb::ColumnFamilyOptions BulkOptions() {
+  rocksdb::ColumnFamilyOptions options = FamilyOptions(kBulkBlockBytes);
+  options.disable_auto_compactions = true;
+  return options;
+}
+
+}  // namespace
+
+rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
+  rocksdb::DBOptions options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.create_missing_column_families = true;
+  options.max_open_files = -1;
+  options.paranoid_checks = true;
+  options.advise_random_on_open = false;
+  options.skip_stats_update_on_db_open = true;
+  // A log is given more than 70 MB in advance otherwise.
+  options.allow_fallocate = false;
+  options.writable_file_max_buffer_size = kSmallBufferBytes;
+  options.bytes_per_sync = kWriteBufferBytes;
+  // A commit flushes two families: at once, and with one sync of the manifest.
+  options.atomic_flush = true;
+  options.max_background_flushes = 2;
+  options.max_background_compactions = 1;
+  options.max_file_opening_threads = 4;
+  options.track_and_verify_wals_in_manifest = false;
+  // What was acknowledged is flushed or in a synced log: closing writes
+  // nothing, so that it cannot fail.
+  options.avoid_flush_during_shutdown = true;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  // RocksDB's own aborts when the disk is full.
+  options.info_log = NoInfoLog();
+  return options;
+}
+
+std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors() {
+  return {{rocksdb::kDefaultColumnFamilyName, FamilyOptions(kBlockBytes)},
+          {"meta", FamilyOptions(kBlockBytes)},
+          {kInlineName, InlineOptions()},
+          {kBulkName, BulkOptions()}};
+}
+
+bool HoldsData(const std::string& family) {
+  return family == kInlineName || family == kBulkName;
+}
+
+rocksdb::Options FileWriterOptions(rocksdb::Env* env) {
+  rocksdb::Options options(DatabaseOptions(env), BulkOptions());
+  options.writable_file_max_buffer_size = kWriteBufferBytes;
+  return options;
+}
+
+rocksdb::ReadOptions PassOptions(const rocksdb::Slice* begin,
+                                 const rocksdb::Slice* end) {
+  rocksdb::ReadOptions read;
+  read.verify_checksums = true;
+  read.fill_cache = false;
+  read.total_order_seek = true;
+  SetPassBounds(begin, end, &read);
+  return read;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,252 @@
+#include "ckptdb/db/stage/row_order.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/base/row_block.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+struct RowPart {
+  size_t block;
+  uint64_t begin;
+  uint64_t end;
+};
+namespace {
+
+absl::Status Bad(const TableItem& table, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("table \"", table.name, "\": ", why));
+}
+
+// The rows in `threads` even shares, also when they are in one block.
+std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
+                                            uint64_t rows, size_t threads) {
+  std::vector<std::vector<RowPart>> parts(threads);
+  const uint64_t share = rows / threads + 1;
+  uint64_t seen = 0;
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    const uint64_t count = blocks[block].ids.size();
+    for (uint64_t begin = 0; begin < count;) {
+      const uint64_t thread = seen / share;
+      const uint64_t room = (thread + 1) * share - seen;
+      const uint64_t end = std::min(count, begin + room);
+      parts[thread].push_back({block, begin, end});
+      seen += end - begin;
+      begin = end;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
+    const TableItem& table, const OwnRows& own, int threads) {
+  std::unique_ptr<RowOrder> order(new RowOrder(table));
+  CKPTDB_RETURN_IF_ERROR(order->LoadBlocks());
+  CKPTDB_RETURN_IF_ERROR(order->rows() <= kSlices
+                             ? order->SortAll(own)
+                             : order->Distribute(own, threads));
+  return order;
+}
+
+absl::Status RowOrder::LoadBlocks() {
+  if (table_.rows == nullptr) return Bad(table_, "has no source of rows");
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
+  if (count > kMaxBlocks) {
+    return Bad(table_, absl::StrCat("has ", count, " blocks; the limit is ",
+                                    kMaxBlocks));
+  }
+  if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_.name, "\": no memory for the places of ", count,
+        " blocks, ", count * sizeof(RowBlock), " bytes"));
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CheckRowBlock(i, block, table_.slots),
+                 absl::StrCat("table \"", table_.name, "\"")));
+    rows_ += block.ids.size();
+    blocks_.push_back(block);
+  }
+  refs_ = AllocateArray<RowRef>(rows_);
+  if (refs_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", table_.name, "\": no memory for the order of ",
+                     rows_, " rows, ", rows_ * sizeof(RowRef), " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+// Few rows are not worth a counter for each slice.
+absl::Status RowOrder::SortAll(const OwnRows& own) {
+  uint64_t next = 0;
+  for (size_t block = 0; block < blocks_.size(); ++block) {
+    const absl::Span<const int64_t> ids = blocks_[block].ids;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const uint16_t slice = SliceOf(ids[i], table_.slice_hash);
+      if (!own.Has(ids[i], slice)) {
+        return Bad(table_, own.DescribeForeign(ids[i]));
+      }
+      refs_[next++] = {static_cast<uint64_t>(ids[i]),
+                       static_cast<uint32_t>(block),
+                       static_cast<uint32_t>(blocks_[block].RowAt(i))};
+    }
+  }
+  RowRef* const end = refs_.get() + rows_;
+  SortByPosition(refs_.get(), end);
+  sorted_ = true;
+  return CheckTwice(refs_.get(), end);
+}
+
+// Of rows in order: no id is there twice.
+absl::Status RowOrder::CheckTwice(const RowRef* begin,
+                                  const RowRef* end) const {
+  const RowRef* const twice = std::adjacent_find(
+      begin, end,
+      [](const RowRef& a, const RowRef& b) { return a.id == b.id; });
+  if (twice == end) return absl::OkStatus();
+  return Bad(table_, absl::StrCat("id ", static_cast<int64_t>(twice->id),
+                                  " is there twice, in blocks ", twice->block,
+                                  " and ", std::next(twice)->block));
+}
+
+// Calls visit(block, row, id, slice) for each row of these parts.
+template <typename Visit>
+void RowOrder::ForRows(const std::vector<RowPart>& parts,
+                       const Visit& visit) const {
+  for (const RowPart& part : parts) {
+    const int64_t* ids = blocks_[part.block].ids.data();
+    for (uint64_t i = part.begin; i < part.end; ++i) {
+      visit(part.block, i, ids[i], SliceOf(ids[i], table_.slice_hash));
+    }
+  }
+}
+
+absl::Status RowOrder::CountGroups(const OwnRows& own,
+                                   const std::vector<RowPart>& parts,
+                                   GroupCounts* counts) const {
+  absl::Status status;
+  counts->fill(0);
+  ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
+    ++(*counts)[slice / kGroupSlices];
+    if (!own.Has(id, slice) && status.ok()) {
+      status = Bad(table_, own.DescribeForeign(id));
+    }
+  });
+  return status;
+}
+
+void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
+                           GroupCounts* next) {
+  ForRows(parts, [&](size_t block, uint64_t i, int64_t id, uint16_t slice) {
+    refs_[(*next)[slice / kGroupSlices]++] = {
+        static_cast<uint64_t>(id), static_cast<uint32_t>(block),
+        static_cast<uint32_t>(blocks_[block].RowAt(i))};
+  });
+}
+
+// A counting sort by group: each thread counts its part of the rows, then puts
+// them where its predecessors' end. 256 groups, as the processor writes to so
+// many places at once without waiting.
+absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
+  constexpr uint64_t kRowsWorthAThread = 65536;
+  const auto workers = static_cast<size_t>(
+      std::clamp<uint64_t>(rows() / kRowsWorthAThread, 1,
+                           static_cast<uint64_t>(std::clamp(threads, 1, 4))));
+  const auto parts = SplitRows(blocks_, rows(), workers);
+  std::vector<GroupCounts> next(workers);
+  CKPTDB_RETURN_IF_ERROR(ParallelFor(
+      static_cast<int>(workers), workers, [&](int, uint64_t worker) {
+        return CountGroups(own, parts[worker], &next[worker]);
+      }));
+  uint64_t total = 0;
+  for (uint32_t group = 0; group < kGroups; ++group) {
+    group_begin_[group] = total;
+    for (GroupCounts& counts : next) {
+      const uint64_t count = counts[group];
+      counts[group] = total;
+      total += count;
+    }
+  }
+  group_begin_[kGroups] = total;
+  return ParallelFor(static_cast<int>(workers), workers,
+                     [&](int, uint64_t worker) {
+                       PutInGroups(parts[worker], &next[worker]);
+                       return absl::OkStatus();
+                     });
+}
+
+absl::Status RowOrder::SortGroup(uint32_t group) {
+  RowRef* const begin = refs_.get() + group_begin_[group];
+  RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
+  SortBySlice(begin, end);
+  return CheckTwice(begin, end);
+}
+
+void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
+  std::sort(begin, end, [this](const RowRef& a, const RowRef& b) {
+    return PositionOf(a) < PositionOf(b);
+  });
+}
+
+// The same for the rows of one group: by slice in place, each row swapped to
+// where its slice goes on until the one that belongs here comes (American flag
+// sort, McIlroy, Bostic and McIlroy 1993), then each slice by id.
+void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
+  const auto slice_of = [this](const RowRef& row) {
+    return PositionOf(row).slice % kGroupSlices;
+  };
+  std::array<RowRef*, kGroupSlices> next{};
+  std::array<RowRef*, kGroupSlices> slice_end{};
+  std::array<size_t, kGroupSlices> count{};
+  for (const RowRef* row = begin; row != end; ++row) ++count[slice_of(*row)];
+  RowRef* at = begin;
+  for (uint32_t i = 0; i < kGroupSlices; ++i) {
+    next[i] = at;
+    at += count[i];
+    slice_end[i] = at;
+  }
+  for (uint32_t i = 0; i < kGroupSlices; ++i) {
+    while (next[i] != slice_end[i]) {
+      const uint32_t slice = slice_of(*next[i]);
+      if (slice == i) {
+        ++next[i];
+      } else {
+        std::swap(*next[i], *next[slice]++);
+      }
+    }
+  }
+  RowRef* from = begin;
+  for (RowRef* const to : slice_end) {
+    std::sort(from, to,
+              [](const RowRef& a, const RowRef& b) { return a.id < b.id; });
+    from = to;
+  }
+}
+
+absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
+                                                          uint64_t end) {
+  const auto rows = absl::MakeConstSpan(refs_.get() + begin, end - begin);
+  if (sorted_) return rows;
+  const auto last =
+      std::lower_bound(group_begin_.begin(), group_begin_.end(), end);
+  auto group = static_cast<uint32_t>(
+      std::upper_bound(group_begin_.begin(), last, begin) -
+      group_begin_.begin() - 1);
+  for (; group < kGroups && group_begin_[group] < end; ++group) {
+    std::call_once(group_once_[group],
+                   [&] { group_status_[group] = SortGroup(group); });
+    CKPTDB_RETURN_IF_ERROR(group_status_[group]);
+  }
+  return rows;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,94 @@
+// The rows of a table in the order of its run, without their values; internal
+// to db/.
+#ifndef CKPTDB_DB_STAGE_ROW_ORDER_H_
+#define CKPTDB_DB_STAGE_ROW_ORDER_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/base/large_array.h"
+#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/slice.h"
+
+namespace ckptdb::internal {
+
+struct RowPart;  // consecutive rows of a block
+
+// A row: its id, and where the source has it.
+struct RowRef {
+  uint64_t id;
+  uint32_t block;
+  uint32_t row;
+};
+
+// Sixteen bytes a row and nothing more: one counting sort by groups of
+// slices, then each group in place, when it is first needed. Thread-safe once
+// built.
+class RowOrder {
+ public:
+  // Asks the source for all its ids, twice, on `threads` threads.
+  // InvalidArgument for blocks that are wrong, and for an id that is not one
+  // of `own`.
+  static absl::StatusOr<std::unique_ptr<RowOrder>> Build(const TableItem& table,
+                                                         const OwnRows& own,
+                                                         int threads);
+
+  uint64_t rows() const { return rows_; }
+
+  // Rows [begin, end) of the run. InvalidArgument naming an id that is there
+  // twice.
+  absl::StatusOr<absl::Span<const RowRef>> Sorted(uint64_t begin, uint64_t end);
+
+  RowPosition PositionOf(const RowRef& ref) const {
+    return {SliceOf(static_cast<int64_t>(ref.id), table_.slice_hash), ref.id};
+  }
+
+  // What RowRefs point into.
+  absl::Span<const RowBlock> blocks() const { return blocks_; }
+
+ private:
+  static constexpr uint32_t kGroups = 256;
+  static constexpr uint32_t kGroupSlices = kSlices / kGroups;
+  using GroupCounts = std::array<uint64_t, kGroups>;
+
+  explicit RowOrder(const TableItem& table) : table_(table) {}
+
+  absl::Status LoadBlocks();
+  absl::Status Distribute(const OwnRows& own, int threads);
+  template <typename Visit>
+  void ForRows(const std::vector<RowPart>& parts, const Visit& visit) const;
+  // Of these rows, into `counts`. An error for one that is not this rank's.
+  absl::Status CountGroups(const OwnRows& own,
+                           const std::vector<RowPart>& parts,
+                           GroupCounts* counts) const;
+  // `next`: the place in refs_ of the next row of each group.
+  void PutInGroups(const std::vector<RowPart>& parts, GroupCounts* next);
+  absl::Status SortAll(const OwnRows& own);
+  absl::Status SortGroup(uint32_t group);
+  void SortByPosition(RowRef* begin, RowRef* end) const;
+  void SortBySlice(RowRef* begin, RowRef* end) const;
+  absl::Status CheckTwice(const RowRef* begin, const RowRef* end) const;
+
+  const TableItem table_;
+  std::vector<RowBlock> blocks_;
+  uint64_t rows_ = 0;
+  // Not a vector: the threads that fill it are the first to touch it.
+  LargeArray<RowRef> refs_;
+  bool sorted_ = false;  // as a whole; else group by group
+  std::array<uint64_t, kGroups + 1> group_begin_{};
+  std::array<std::once_flag, kGroups> group_once_;
+  std::array<absl::Status, kGroups> group_status_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STAGE_ROW_ORDER_H_

@@ -1,0 +1,138 @@
+#include "ckptdb/db/stage/segments.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/huge_page.h"
+#include "ckptdb/db/disk/direct_write_file.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/rocks_options.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
+// Below this a file of its own costs more than it frees.
+constexpr uint64_t kWorthAFile = uint64_t{16} << 20;
+uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
+  uint64_t bytes = 0;
+  for (const StagedItem& item : items) bytes += item.raw_bytes_to_write();
+  const uint64_t workers = static_cast<uint64_t>(std::max(threads, 1));
+  return std::clamp(bytes / workers + 1, kSmallestSegment, kSegmentBytes);
+}
+
+class Cutter {
+ public:
+  explicit Cutter(uint64_t target_bytes) : target_bytes_(target_bytes) {}
+
+  void Add(Stream* stream) {
+    for (uint64_t at = 0; at < stream->entries();) {
+      const uint64_t room = target_bytes_ - bytes_;
+      const bool rest = stream->BytesOf(at, stream->entries()) <= room;
+      const uint64_t end =
+          rest ? stream->entries() : at + room / stream->entry_bytes();
+      if (end > at) segment_.push_back({stream, at, end});
+      bytes_ += stream->BytesOf(at, end);
+      at = end;
+      if (at < stream->entries()) Cut();
+    }
+  }
+  // A border before an item of so many bytes that had better not share a file
+  // with what is before it.
+  void Border(uint64_t next_bytes) {
+    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kWorthAFile) Cut();
+  }
+  std::vector<Segment> Finish() {
+    if (!segment_.empty()) Cut();
+    return std::move(segments_);
+  }
+
+ private:
+  void Cut() {
+    segments_.push_back(std::move(segment_));
+    segment_.clear();
+    bytes_ = 0;
+  }
+
+  const uint64_t target_bytes_;
+  std::vector<Segment> segments_;
+  Segment segment_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
+                                 int threads) {
+  Cutter cutter(TargetBytes(items, threads));
+  bool in_table = false;
+  for (const StagedItem& staged : items) {
+    const bool table = staged.item.kind == ItemKind::kRows;
+    if (table || in_table) cutter.Border(staged.raw_bytes_to_write());
+    in_table = table;
+    if (staged.reused) continue;
+    for (const auto& stream : staged.streams) cutter.Add(stream.get());
+  }
+  return cutter.Finish();
+}
+
+std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
+    const SegmentWriterOptions& options) {
+  rocksdb::EnvOptions file_options;
+  file_options.use_direct_writes = options.direct_writes;
+  file_options.bytes_per_sync = options.direct_writes ? 0 : uint64_t{4} << 20;
+  rocksdb::Options writer = FileWriterOptions(options.env);
+  if (options.buffer_bytes > 0) {
+    writer.writable_file_max_buffer_size = options.buffer_bytes;
+  }
+  if (options.direct_writes &&
+      writer.writable_file_max_buffer_size >= kHugePageBytes) {
+    writer.writable_file_max_buffer_size = kGatheredBytes;
+  }
+  file_options.writable_file_max_buffer_size =
+      writer.writable_file_max_buffer_size;
+  return std::make_unique<rocksdb::SstFileWriter>(
+      file_options, writer, /*column_family=*/nullptr,
+      /*invalidate_page_cache=*/false);
+}
+
+absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
+                                       const std::string& folder) {
+  const std::string path = folder + "/direct";
+  rocksdb::FileOptions file_options;
+  file_options.use_direct_writes = true;
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  const bool direct =
+      files->NewWritableFile(path, file_options, &file, nullptr).ok();
+  file.reset();
+  CKPTDB_RETURN_IF_ERROR(RemoveFile(files, path));
+  return direct;
+}
+
+absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
+                                        const Segment& segment,
+                                        const std::string& path) {
+  const auto writer = NewSegmentWriter(options);
+  const std::string context = absl::StrCat("writing \"", path, "\"");
+  CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Open(path), context));
+  PageBuilder page;
+  std::string key;
+  for (const Piece& piece : segment) {
+    for (uint64_t i = piece.begin; i < piece.end; ++i) {
+      CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
+      if (options.on_made) options.on_made(*piece.stream, i);
+      CKPTDB_RETURN_IF_ERROR(
+          FromRocks(writer->Put(key, ToSlice(page.entry())), context));
+    }
+  }
+  rocksdb::ExternalSstFileInfo file;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Finish(&file), context));
+  return StagedFile{path, file.file_size, file.num_entries};
+}
+
+}  // namespace ckptdb::internal

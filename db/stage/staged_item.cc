@@ -1,0 +1,450 @@
+#include "ckptdb/db/stage/staged_item.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/meta/consistency.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status BadTable(const TableItem& table, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("table \"", table.name, "\": ", why));
+}
+
+// Whoever casts a number to an enum may miss it.
+absl::Status CheckEnums(DType dtype, Codec codec) {
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  if (number(dtype) >= kDTypes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dtype ", number(dtype), " is not below ", kDTypes));
+  }
+  if (codec == Codec::kAuto ||
+      CodecFromStored(static_cast<uint8_t>(codec)).ok())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("codec ", number(codec), " is none"));
+}
+
+absl::Status CheckSlot(const TableItem& table, const Slot& slot) {
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckName("slot name", slot.name),
+                                  absl::StrCat("table \"", table.name, "\"")));
+  CKPTDB_RETURN_IF_ERROR(Annotate(
+      CheckEnums(slot.dtype, slot.codec),
+      absl::StrCat("table \"", table.name, "\" slot \"", slot.name, "\"")));
+  if (slot.row_bytes() >= 1 && slot.row_bytes() <= kMaxSlotBytes) {
+    return absl::OkStatus();
+  }
+  return BadTable(
+      table,
+      absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
+                   DTypeName(slot.dtype), " has ", slot.row_bytes(),
+                   " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+}
+
+absl::Status CheckSlots(const TableItem& table) {
+  if (table.slots.empty() || table.slots.size() > kMaxSlots) {
+    return BadTable(table,
+                    absl::StrCat("has ", table.slots.size(),
+                                 " slots; the limits are 1 and ", kMaxSlots));
+  }
+  std::set<std::string> names;
+  for (const Slot& slot : table.slots) {
+    CKPTDB_RETURN_IF_ERROR(CheckSlot(table, slot));
+    if (!names.insert(slot.name).second) {
+      return BadTable(table,
+                      absl::StrCat("slot \"", slot.name, "\" is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Pages of all slots are cut at the same rows, so the widest slot decides.
+uint32_t RowsPerPage(const TableItem& table) {
+  uint64_t widest = sizeof(int64_t);
+  for (const Slot& slot : table.slots) {
+    widest = std::max(widest, slot.row_bytes());
+  }
+  return static_cast<uint32_t>(kPageBytes / widest);
+}
+
+Item NewItem(const Ticket& ticket, ItemKind kind, const std::string& name) {
+  Item item;
+  item.kind = kind;
+  item.name = name;
+  item.data = ticket.version;
+  return item;
+}
+
+absl::StatusOr<StagedItem> PrepareTensor(const Ticket& ticket,
+                                         const TensorItem& tensor) {
+  const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
+  const TensorView& view = tensor.view;
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(view.dtype, tensor.codec), place));
+  const uint32_t element_bytes = DTypeBytes(view.dtype);
+  StagedItem staged;
+  Item& item = staged.item;
+  item = NewItem(ticket, ItemKind::kTensor, tensor.name);
+  item.dtype = view.dtype;
+  item.shape = view.shape;
+  item.global_shape =
+      view.global_shape.empty() ? view.shape : view.global_shape;
+  item.offset = view.global_shape.empty() && view.offset.empty()
+                    ? Shape(item.shape.size(), 0)
+                    : view.offset;
+  absl::StatusOr<int64_t> elements = ElementCount(item.shape, element_bytes);
+  CKPTDB_RETURN_IF_ERROR(Annotate(elements.status(), place));
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(ElementCount(item.global_shape, element_bytes).status(), place));
+  CKPTDB_RETURN_IF_ERROR(Annotate(
+      CheckBoxWithin({item.offset, item.shape}, item.global_shape), place));
+  item.raw_bytes = static_cast<uint64_t>(*elements) * element_bytes;
+  if (view.data == nullptr && item.raw_bytes > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(place, " has no data"));
+  }
+  staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
+  staged.streams.push_back(MakeChunkStream(
+      ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
+      staged.bytes, element_bytes, tensor.codec));
+  return staged;
+}
+
+absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
+                                       const BlobItem& blob) {
+  if (blob.bytes.size() > kMaxBlobBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
+                     " bytes; the limit is ", kMaxBlobBytes));
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec),
+                                  absl::StrCat("blob \"", blob.name, "\"")));
+  StagedItem staged;
+  staged.item = NewItem(ticket, ItemKind::kBlob, blob.name);
+  staged.item.raw_bytes = blob.bytes.size();
+  staged.bytes = blob.bytes;
+  staged.streams.push_back(MakeChunkStream(
+      ItemPrefix(ticket.version, ticket.rank, ItemKind::kBlob, blob.name),
+      blob.bytes, /*element_bytes=*/1, blob.codec));
+  return staged;
+}
+
+// Why a table must be saved whole although its changes are given; empty when
+// it need not.
+std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
+  if (!table.base_reason.empty()) return table.base_reason;
+  if (parent_tables == nullptr) return "the save goes on from no step";
+  for (const Item& old : parent_tables->items) {
+    if (old.name != table.name) continue;
+    return SameColumns(old, table.slots, table.slice_hash)
+               ? ""
+               : "its slots or slice hash are not those of the parent";
+  }
+  return "the parent has no such table";
+}
+
+// Of a table by slices: those of the ticket, which the table's own bounds must
+// not contradict.
+absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
+                                  const TableItem& table) {
+  const TableSharding& sharding = table.sharding;
+  if (!ticket.slices.has_value()) {
+    if (ticket.world_size == 1) return OwnRows();
+    return BadTable(
+        table, absl::StrCat("is sharded by slices among ", ticket.world_size,
+                            " ranks, and SaveSpec::slice_bounds is "
+                            "empty"));
+  }
+  const auto is_of_ticket = [&](const std::vector<uint32_t>& bounds) {
+    return SliceRange{bounds[ticket.rank], bounds[ticket.rank + size_t{1}]} ==
+           *ticket.slices;
+  };
+  if (!sharding.bounds().empty() && !is_of_ticket(sharding.bounds())) {
+    return BadTable(
+        table,
+        absl::StrCat(
+            "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
+            "] are not SaveSpec::slice_bounds, which give rank ", ticket.rank,
+            " slices [", ticket.slices->begin, ", ", ticket.slices->end, ")"));
+  }
+  // Bounds say which rank has the id of an error.
+  std::vector<uint32_t> bounds = sharding.bounds();
+  if (bounds.empty()) bounds = EvenSliceBounds(ticket.world_size);
+  if (!is_of_ticket(bounds)) {
+    return OwnRows(*ticket.slices, table.slice_hash, ticket.rank,
+                   ticket.world_size);
+  }
+  return OwnRows(TableSharding::BySlices(std::move(bounds)), table.slice_hash,
+                 ticket.rank, ticket.world_size);
+}
+
+// What the table declares, or the save for it, and the rows that this rank may
+// have by that.
+absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
+                                        const TableItem& table, Item* item) {
+  const TableSharding& sharding = table.sharding;
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckSharding(sharding, ticket.world_size),
+                                  absl::StrCat("table \"", table.name, "\"")));
+  item->sharding = sharding.kind();
+  item->sharding_name = sharding.name();
+  if (!sharding.declared() && ticket.slices.has_value()) {
+    item->sharding = ShardingKind::kBySlices;
+  }
+  if (item->sharding == ShardingKind::kBySlices)
+    return OwnSlices(ticket, table);
+  if (item->sharding != ShardingKind::kUndeclared) {
+    return OwnRows(sharding, table.slice_hash, ticket.rank, ticket.world_size);
+  }
+  if (!sharding.declared() && ticket.world_size > 1) {
+    return BadTable(
+        table, absl::StrCat("it declares no sharding among ", ticket.world_size,
+                            " ranks; give it ", kShardingChoices,
+                            ", or the save SaveSpec::slice_bounds"));
+  }
+  if (ticket.slices.has_value()) {
+    return BadTable(table,
+                    "is TableSharding::Unchecked() in a save that has "
+                    "SaveSpec::slice_bounds; leave one of them out");
+  }
+  return OwnRows();
+}
+
+// Rank 0 has all rows of a replicated table, and others none.
+bool SavesNoRows(const Ticket& ticket, const Item& item) {
+  return item.sharding == ShardingKind::kReplicated && ticket.rank != 0;
+}
+
+// Rows by their ids alone.
+absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
+                                                      const OwnRows& own,
+                                                      int threads) {
+  const ArrayRowSource ids(table.changes->erased, {});
+  TableItem erased;
+  erased.name = table.name;
+  erased.rows = &ids;
+  erased.slice_hash = table.slice_hash;
+  return Annotate(RowOrder::Build(erased, own, threads), "erased ids");
+}
+
+// No id is both upserted and erased.
+absl::Status CheckApart(const TableItem& table, RowOrder* upserted,
+                        RowOrder* erased) {
+  if (erased->rows() == 0) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto gone,
+      Annotate(erased->Sorted(0, erased->rows()), "erased ids"));
+  CKPTDB_ASSIGN_OR_RETURN(const auto rows,
+                          upserted->Sorted(0, upserted->rows()));
+  size_t at = 0;
+  for (const RowRef& ref : gone) {
+    const RowPosition position = erased->PositionOf(ref);
+    while (at < rows.size() && upserted->PositionOf(rows[at]) < position) ++at;
+    if (at == rows.size()) break;
+    if (rows[at].id != ref.id) continue;
+    return BadTable(table, absl::StrCat("id ", static_cast<int64_t>(ref.id),
+                                        " is both upserted and erased"));
+  }
+  return absl::OkStatus();
+}
+
+void AddRowStreams(const std::string& prefix, StagedItem* staged) {
+  const Item& item = staged->item;
+  const auto stream = [&](size_t slot) {
+    std::string stream_prefix = prefix;
+    AppendStream(item.run, static_cast<uint16_t>(slot), &stream_prefix);
+    return stream_prefix;
+  };
+  staged->streams.push_back(
+      MakeIdStream(stream(kIdSlot), staged->order.get(), item.rows_per_page));
+  for (size_t i = 0; i < item.slots.size(); ++i) {
+    staged->streams.push_back(MakeSlotStream(stream(i + 1), staged->order.get(),
+                                             item.rows_per_page, i,
+                                             item.slots[i]));
+  }
+  if (staged->erased == nullptr) return;
+  staged->streams.push_back(MakeIdStream(
+      stream(kErasedSlot), staged->erased.get(), kErasedRowsPerPage));
+}
+
+// Of all rows, or of the changes.
+absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
+                       const OwnRows& own, int threads, StagedItem* staged) {
+  Item& item = staged->item;
+  TableItem source = table;
+  const ArrayRowSource none({}, {});
+  if (item.run == RunKind::kDelta) {
+    source.rows =
+        table.changes->upserted != nullptr ? table.changes->upserted : &none;
+  }
+  if (SavesNoRows(ticket, item)) {
+    source.rows = &none;
+    if (source.changes.has_value()) source.changes.emplace();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(staged->order, RowOrder::Build(source, own, threads));
+  item.rows = staged->order->rows();
+  if (item.run == RunKind::kBase) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(source, own, threads));
+  item.erased = staged->erased->rows();
+  return CheckApart(source, staged->order.get(), staged->erased.get());
+}
+
+absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
+                                        const RankRecord* parent_tables,
+                                        const TableItem& table, int threads) {
+  CKPTDB_RETURN_IF_ERROR(CheckSlots(table));
+  if (table.slice_hash > SliceHash::kMix) {
+    return BadTable(
+        table, absl::StrCat("slice hash ", static_cast<int>(table.slice_hash),
+                            " is neither modulo nor mix"));
+  }
+  StagedItem staged;
+  Item& item = staged.item;
+  item = NewItem(ticket, ItemKind::kRows, table.name);
+  item.slots = table.slots;
+  item.slice_hash = table.slice_hash;
+  item.rows_per_page = RowsPerPage(table);
+  CKPTDB_ASSIGN_OR_RETURN(const OwnRows own,
+                          ResolveSharding(ticket, table, &item));
+  if (table.changes.has_value()) {
+    item.base_reason = WhyBase(parent_tables, table);
+    if (item.base_reason.empty()) item.run = RunKind::kDelta;
+    if (!item.base_reason.empty() && table.rows == nullptr &&
+        !SavesNoRows(ticket, item)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("table \"", table.name,
+                       "\" has no source of all rows, and cannot be "
+                       "saved as changes: ",
+                       item.base_reason));
+    }
+  }
+  CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
+  AddRowStreams(ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
+                &staged);
+  for (const auto& stream : staged.streams) {
+    item.raw_bytes += stream->raw_bytes();
+  }
+  return staged;
+}
+
+// Names, and no two alike of one kind.
+template <typename Items>
+absl::Status CheckNames(ItemKind kind, const Items& items) {
+  const std::string what = absl::StrCat(ItemKindName(kind), " name");
+  std::set<std::string> names;
+  for (const auto& item : items) {
+    CKPTDB_RETURN_IF_ERROR(CheckName(what, item.name));
+    if (!names.insert(item.name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " \"", item.name, "\" is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool SameShape(const Item& a, const Item& b) {
+  return a.kind == b.kind && a.name == b.name && a.dtype == b.dtype &&
+         a.raw_bytes == b.raw_bytes && a.shape == b.shape &&
+         a.global_shape == b.global_shape && a.offset == b.offset;
+}
+
+bool KeyLess(const Item& a, const Item& b) {
+  return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
+}
+
+// Stops at the first chunk that differs, so a changed tensor costs one hash.
+bool HasBytes(const Item& item, absl::string_view bytes) {
+  for (const uint64_t hash : item.chunk_hashes) {
+    if (HashBytes(bytes.substr(0, kChunkBytes)) != hash) return false;
+    bytes.remove_prefix(std::min<size_t>(bytes.size(), kChunkBytes));
+  }
+  return bytes.empty();
+}
+
+}  // namespace
+
+uint64_t StagedItem::raw_bytes_to_write() const {
+  return reused ? 0 : item.raw_bytes;
+}
+
+void StagedItem::Seal(Placement placement) {
+  if (reused) return;
+  std::string all_hashes;
+  item.placement = placement;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const std::vector<uint64_t>& hashes = streams[i]->hashes();
+    all_hashes.append(reinterpret_cast<const char*>(hashes.data()),
+                      hashes.size() * sizeof(uint64_t));
+    item.stored_bytes += streams[i]->stored_bytes();
+    if (item.kind == ItemKind::kRows && i > 0 && i <= item.slots.size()) {
+      item.slots[i - 1].codec = streams[i]->codec();
+    }
+  }
+  item.codec = streams[0]->codec();
+  if (item.kind != ItemKind::kRows) item.chunk_hashes = streams[0]->hashes();
+  item.digest = HashBytes(all_hashes);
+}
+
+absl::StatusOr<std::vector<StagedItem>> PrepareItems(
+    const Ticket& ticket, const RankState& state, const StageOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kTensor, state.tensors()));
+  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kRows, state.tables()));
+  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kBlob, state.blobs()));
+  std::optional<RankRecord> parent_tables;
+  if (!ticket.parent_tables.empty()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent_tables,
+                            DecodeRankRecord(ticket.parent_tables));
+  }
+  std::vector<StagedItem> items;
+  for (const BlobItem& blob : state.blobs()) {
+    CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(), PrepareBlob(ticket, blob));
+  }
+  for (const TableItem& table : state.tables()) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        items.emplace_back(),
+        PrepareTable(ticket,
+                     parent_tables.has_value() ? &*parent_tables : nullptr,
+                     table, options.threads));
+  }
+  for (const TensorItem& tensor : state.tensors()) {
+    CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
+                            PrepareTensor(ticket, tensor));
+  }
+  std::sort(items.begin(), items.end(),
+            [](const StagedItem& a, const StagedItem& b) {
+              return KeyLess(a.item, b.item);
+            });
+  return items;
+}
+
+absl::Status ReuseUnchanged(const RankRecord& parent, int threads,
+                            std::vector<StagedItem>* items) {
+  return ParallelFor(threads, items->size(), [&](int, uint64_t i) {
+    StagedItem& staged = (*items)[i];
+    if (staged.item.kind == ItemKind::kRows || staged.bytes.empty()) {
+      return absl::OkStatus();
+    }
+    const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),
+                                      staged.item, KeyLess);
+    if (old != parent.items.end() && SameShape(*old, staged.item) &&
+        HasBytes(*old, staged.bytes)) {
+      staged.item = *old;
+      staged.reused = true;
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,45 @@
+// One item of a save while it is staged; internal to db/.
+#ifndef CKPTDB_DB_STAGE_STAGED_ITEM_H_
+#define CKPTDB_DB_STAGE_STAGED_ITEM_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/stage/row_order.h"
+#include "ckptdb/db/stage/stream.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/staged.h"
+
+namespace ckptdb::internal {
+
+struct StagedItem {
+  Item item;
+  absl::string_view bytes;           // tensors and blobs
+  std::unique_ptr<RowOrder> order;   // tables
+  std::unique_ptr<RowOrder> erased;  // delta runs
+  std::vector<std::unique_ptr<Stream>> streams;
+  bool reused = false;  // the parent's bytes, nothing to write
+
+  uint64_t raw_bytes_to_write() const;
+  // Once all entries are made: fills digest, hashes, codecs and sizes in.
+  void Seal(Placement placement);
+};
+
+// Checks all of `state`, and sets up its items in key order. InvalidArgument;
+// FailedPrecondition for changes that do not do.
+absl::StatusOr<std::vector<StagedItem>> PrepareItems(
+    const Ticket& ticket, const RankState& state, const StageOptions& options);
+
+// Turns the tensors and blobs that `parent` has with the same bytes into
+// references to it.
+absl::Status ReuseUnchanged(const RankRecord& parent, int threads,
+                            std::vector<StagedItem>* items);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STAGE_STAGED_ITEM_H_

@@ -1,0 +1,355 @@
+#include "ckptdb/db/stager.h"
+#include "ckptdb/db/base/paths.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/rocks/database.h"
+#include "ckptdb/db/rocks/guarded_file_system.h"
+#include "ckptdb/db/stage/segments.h"
+#include "ckptdb/db/stage/staged_item.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::StagedItem;
+
+// Blocks and indexes of files come to less than a hundredth of the bytes.
+constexpr uint64_t kOverheadDivisor = 100;
+constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
+
+class RankStager {
+ public:
+  RankStager(absl::string_view store, const Ticket& ticket,
+             const StageOptions& options, const StageCopies& copies)
+      : store_(store),
+        ticket_(ticket),
+        options_(options),
+        copies_(copies),
+        environment_(options.environment != nullptr ? options.environment
+                                                    : Environment::Default()),
+        files_(std::make_shared<internal::GuardedFileSystem>(
+            environment_->file_system(),
+            internal::FileModes{options.directory_mode, options.file_mode,
+                                environment_->on_disk()})) {}
+
+  absl::StatusOr<StagedRank> Run(const RankState& state) {
+    CKPTDB_RETURN_IF_ERROR(CheckTicket());
+    CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
+    CKPTDB_ASSIGN_OR_RETURN(items_,
+                            internal::PrepareItems(ticket_, state, options_));
+    CKPTDB_RETURN_IF_ERROR(ReuseParent());
+    for (StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
+      }
+    }
+    CKPTDB_RETURN_IF_ERROR(CopyLast());
+    const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
+    CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
+    return Finish(in_line ? Placement::kInline : Placement::kBulk);
+  }
+
+ private:
+  absl::Status Pass(absl::string_view point) const {
+    if (!options_.on_point) return absl::OkStatus();
+    return internal::CallGuarded("StageOptions::on_point",
+                                 [&] { options_.on_point(point); });
+  }
+
+  absl::Status CheckTicket() const {
+    if (ticket_.world_size == 0 || ticket_.rank >= ticket_.world_size ||
+        ticket_.version.attempt == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ticket of rank ", ticket_.rank, " of ", ticket_.world_size, " for ",
+          ToString(ticket_.version), " is no ticket of a store"));
+    }
+    // What is at the folder is removed first: it must be this rank's.
+    if (ticket_.staging !=
+        absl::StrCat(internal::StagingOf(ticket_.version.attempt), "/",
+                     ticket_.rank)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ticket of rank ", ticket_.rank, " for ", ToString(ticket_.version),
+          " has the staging folder \"", ticket_.staging, "\""));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(
+        const bool begun,
+        internal::Exists(files_.get(), internal::ParentFolder(Folder())));
+    if (begun) return absl::OkStatus();
+    return absl::NotFoundError(
+        absl::StrCat("\"", store_, "\" has no attempt in progress for ",
+                     ToString(ticket_.version)));
+  }
+
+  // Staging takes memory for the hash of every chunk. For tensors that no disk
+  // has room for it does not: most of them are a mistake in a shape.
+  absl::Status CheckHugeTensors(const RankState& state) const {
+    constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
+    for (const TensorItem& tensor : state.tensors()) {
+      // PrepareItems says what is wrong.
+      if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
+      const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
+      const absl::StatusOr<int64_t> elements =
+          ElementCount(tensor.view.shape, element_bytes);
+      if (!elements.ok()) continue;
+      const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
+      if (bytes < kHugeBytes || MayBorrow(tensor.name, bytes)) continue;
+      CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+          internal::CheckFreeBytes(files_.get(), store_, bytes,
+                                   options_.reserve_bytes),
+          absl::StrCat("tensor \"", tensor.name, "\" of ", bytes, " bytes")));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the parent may have the same tensor.
+  bool MayBorrow(const std::string& name, uint64_t bytes) const {
+    if (ticket_.parent.empty()) return false;
+    const absl::StatusOr<RankRecord> parent = DecodeRankRecord(ticket_.parent);
+    return parent.ok() &&
+           std::any_of(parent->items.begin(), parent->items.end(),
+                       [&](const Item& item) {
+                         return item.kind == ItemKind::kTensor &&
+                                item.name == name && item.raw_bytes == bytes;
+                       });
+  }
+
+  std::string Folder() const {
+    return absl::StrCat(store_, "/", ticket_.staging);
+  }
+
+  // At most, of all entries with their keys.
+  uint64_t EntryBytes() const {
+    uint64_t bytes = 0;
+    for (const StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) bytes += stream->batch_bytes();
+    }
+    return bytes;
+  }
+
+  absl::Status ReuseParent() {
+    if (ticket_.parent.empty() || options_.rewrite_unchanged) {
+      return absl::OkStatus();
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const RankRecord parent,
+                            DecodeRankRecord(ticket_.parent));
+    return internal::ReuseUnchanged(parent, options_.threads, &items_);
+  }
+
+  // The streams that read memory of the caller's, in the order of writing.
+  std::vector<internal::Stream*> ReadingStreams() const {
+    std::vector<internal::Stream*> streams;
+    for (const StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        if (stream->reads_caller()) streams.push_back(stream.get());
+      }
+    }
+    return streams;
+  }
+
+  // Copies what comes last, and counts what does not fit.
+  absl::Status CopyLast() {
+    if (!copies_.on_read) return absl::OkStatus();
+    std::vector<internal::Piece> held;
+    std::vector<internal::Stream*> streams = ReadingStreams();
+    char* next = copies_.memory;
+    uint64_t left = copies_.bytes;
+    for (; !streams.empty(); streams.pop_back()) {
+      internal::Stream* const stream = streams.back();
+      uint64_t first = stream->entries();
+      while (first > 0 && stream->BytesFrom(first - 1) <= left) --first;
+      if (first < stream->entries()) {
+        stream->HoldFrom(first, next);
+        for (uint64_t i = first; i < stream->entries(); ++i) {
+          held.push_back({stream, i, i + 1});
+        }
+        next += stream->BytesFrom(first);
+        left -= stream->BytesFrom(first);
+      }
+      if (first > 0) {
+        entries_to_read_ += first;
+        break;
+      }
+    }
+    if (!streams.empty()) streams.pop_back();
+    for (const internal::Stream* stream : streams) {
+      entries_to_read_ += stream->entries();
+    }
+    copied_bytes_ = copies_.bytes - left;
+    CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
+        options_.threads, held.size(), [&](int, uint64_t i) {
+          return held[i].stream->CopyHeld(held[i].begin);
+        }));
+    if (entries_to_read_ == 0) copies_.on_read(copied_bytes_);
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeEntries() {
+    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
+    PageBuilder page;
+    std::string key;
+    for (StagedItem& staged : items_) {
+      if (staged.reused) continue;
+      for (const auto& stream : staged.streams) {
+        for (uint64_t i = 0; i < stream->entries(); ++i) {
+          CKPTDB_RETURN_IF_ERROR(stream->Make(i, &key, &page));
+          NoteMade(*stream, i);
+          entries_.emplace_back(key, page.entry());
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void NoteMade(const internal::Stream& stream, uint64_t entry) {
+    if (!copies_.on_read || !stream.reads_caller() || stream.IsHeld(entry)) {
+      return;
+    }
+    if (--entries_to_read_ == 0) copies_.on_read(copied_bytes_);
+  }
+
+  absl::Status WriteFiles() {
+    const std::string folder = Folder();
+    CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
+        files_.get(), store_,
+        EntryBytes() + EntryBytes() / kOverheadDivisor + kFixedOverhead,
+        options_.reserve_bytes));
+    CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
+    CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
+    absl::Status status = WriteSegments(folder);
+    if (status.ok()) return status;
+    // The sweep removes what this cannot.
+    internal::RemoveTree(files_.get(), folder).IgnoreError();
+    return ExplainFull(status);
+  }
+
+  absl::Status WriteSegments(const std::string& folder) {
+    const auto env = rocksdb::NewCompositeEnv(files_);
+    internal::SegmentWriterOptions writing;
+    writing.env = env.get();
+    writing.on_made = [this](const internal::Stream& stream, uint64_t entry) {
+      NoteMade(stream, entry);
+    };
+    CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
+    const auto segments = internal::CutSegments(items_, options_.threads);
+    staged_files_.resize(segments.size());
+    std::vector<uint64_t> first_entries;
+    uint64_t entries = 0;
+    for (const internal::Segment& segment : segments) {
+      first_entries.push_back(entries);
+      for (const auto& piece : segment) entries += piece.end - piece.begin;
+    }
+    std::atomic<bool> first = true;
+    return internal::ParallelFor(
+        options_.threads, segments.size(),
+        [&](int, uint64_t i) -> absl::Status {
+          if (first.exchange(false)) {
+            CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
+          }
+          const std::string name =
+              absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
+          CKPTDB_ASSIGN_OR_RETURN(
+              staged_files_[i],
+              internal::WriteSegment(writing, segments[i],
+                                     absl::StrCat(folder, "/", name)));
+          staged_files_[i].path = absl::StrCat(ticket_.staging, "/", name);
+          staged_files_[i].first_entry = first_entries[i];
+          return absl::OkStatus();
+        });
+  }
+
+  absl::StatusOr<bool> DirectWrites(const std::string& folder) const {
+    if (!options_.direct_writes || !environment_->on_disk()) return false;
+    return internal::TakesDirectWrites(files_.get(), folder);
+  }
+
+  absl::Status ExplainFull(const absl::Status& status) const {
+    if (!absl::IsResourceExhausted(status)) return status;
+    const absl::StatusOr<uint64_t> free =
+        internal::FreeBytes(files_.get(), store_);
+    return absl::ResourceExhaustedError(
+        absl::StrCat(status.message(), "; \"", store_, "\" needs ",
+                     EntryBytes(), " bytes, and ",
+                     free.ok() ? absl::StrCat(*free) : "unknown", " are free"));
+  }
+
+  absl::StatusOr<StagedRank> Finish(Placement placement) {
+    RankRecord record;
+    record.version = ticket_.version;
+    record.rank = ticket_.rank;
+    for (StagedItem& staged : items_) {
+      staged.Seal(placement);
+      record.items.push_back(std::move(staged.item));
+    }
+    StagedRank staged;
+    staged.uuid = ticket_.uuid;
+    staged.version = ticket_.version;
+    staged.rank = ticket_.rank;
+    staged.world_size = ticket_.world_size;
+    staged.files = std::move(staged_files_);
+    staged.inline_entries = std::move(entries_);
+    CKPTDB_ASSIGN_OR_RETURN(staged.rank_record, EncodeRankRecord(record));
+    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaged));
+    return staged;
+  }
+
+  const std::string store_;
+  const Ticket& ticket_;
+  const StageOptions& options_;
+  const StageCopies& copies_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::GuardedFileSystem> files_;
+  std::vector<StagedItem> items_;
+  // Of the caller's memory, that were not copied.
+  std::atomic<uint64_t> entries_to_read_ = 0;
+  uint64_t copied_bytes_ = 0;
+  std::vector<StagedFile> staged_files_;
+  std::vector<std::pair<std::string, std::string>> entries_;
+};
+
+}  // namespace
+
+absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
+                                 const Ticket& ticket, const RankState& state,
+                                 const StageOptions& options) {
+  return StageWithCopies(store_path, ticket, state, options, {});
+}
+
+absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
+                                           const Ticket& ticket,
+                                           const RankState& state,
+                                           const StageOptions& options,
+                                           const StageCopies& copies) {
+  return internal::CallGuarded("Stage", [&]() -> absl::StatusOr<StagedRank> {
+    CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Stage"));
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string resolved,
+        internal::ResolveStorePath(store_path, options.environment));
+    return RankStager(resolved, ticket, options, copies).Run(state);
+  });
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,204 @@
+#include "ckptdb/db/stage/stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ckptdb/db/base/row_block.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Of a row in a key: its slice and its id.
+constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
+
+class ChunkStream : public Stream {
+ public:
+  ChunkStream(std::string prefix, absl::string_view bytes,
+              uint32_t element_bytes, Codec codec)
+      : Stream(bytes.size(), kChunkBytes, element_bytes, element_bytes, codec),
+        prefix_(std::move(prefix)),
+        bytes_(bytes) {}
+
+ private:
+  uint64_t key_bytes() const override {
+    return prefix_.size() + sizeof(uint32_t);
+  }
+  absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
+    *key = prefix_;
+    AppendChunk(static_cast<uint32_t>(entry), key);
+    std::memcpy(raw, bytes_.data() + entry * kChunkBytes, BytesOf(entry));
+    return absl::OkStatus();
+  }
+
+  const std::string prefix_;
+  const absl::string_view bytes_;
+};
+
+// The pages of a table: of its ids, or of the values of one slot.
+class RowStream : public Stream {
+ public:
+  RowStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
+            uint64_t row_bytes, uint32_t element_bytes, Codec codec)
+      : Stream(order->rows() * row_bytes, rows_per_page * row_bytes,
+               element_bytes, static_cast<uint32_t>(row_bytes), codec),
+        prefix_(std::move(prefix)),
+        order_(order),
+        rows_per_page_(rows_per_page),
+        row_bytes_(row_bytes) {}
+
+ protected:
+  virtual void Gather(absl::Span<const RowRef> rows, char* raw) const = 0;
+
+  const RowOrder& order() const { return *order_; }
+  uint64_t row_bytes() const { return row_bytes_; }
+
+ private:
+  uint64_t key_bytes() const override {
+    return prefix_.size() + kPositionBytes;
+  }
+  absl::Status Fill(uint64_t entry, std::string* key, char* raw) override {
+    const uint64_t begin = entry * rows_per_page_;
+    CKPTDB_ASSIGN_OR_RETURN(
+        const absl::Span<const RowRef> rows,
+        order_->Sorted(begin, begin + BytesOf(entry) / row_bytes_));
+    *key = prefix_;
+    AppendPosition(order_->PositionOf(rows.front()), key);
+    Gather(rows, raw);
+    return absl::OkStatus();
+  }
+
+  const std::string prefix_;
+  RowOrder* const order_;
+  const uint32_t rows_per_page_;
+  const uint64_t row_bytes_;
+};
+
+class IdStream : public RowStream {
+ public:
+  IdStream(std::string prefix, RowOrder* order, uint32_t rows_per_page)
+      : RowStream(std::move(prefix), order, rows_per_page, sizeof(int64_t),
+                  sizeof(int64_t), Codec::kAuto) {}
+
+  bool reads_caller() const override { return false; }
+
+ private:
+  void Gather(absl::Span<const RowRef> rows, char* raw) const override {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(raw + i * sizeof(int64_t), &rows[i].id, sizeof(int64_t));
+    }
+  }
+};
+
+class SlotStream : public RowStream {
+ public:
+  SlotStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
+             size_t slot, const Slot& spec)
+      : RowStream(std::move(prefix), order, rows_per_page, spec.row_bytes(),
+                  DTypeBytes(spec.dtype), spec.codec),
+        slot_(slot) {}
+
+ private:
+  void Gather(absl::Span<const RowRef> rows, char* raw) const override {
+    const absl::Span<const RowBlock> blocks = order().blocks();
+    if (blocks.size() == 1) {
+      const SlotRows values = blocks[0].slots[slot_];
+      GatherRows(
+          rows.size(), row_bytes(),
+          [&](uint64_t i) { return AddressOf(values, rows[i]); }, raw);
+    } else {
+      GatherRows(
+          rows.size(), row_bytes(),
+          [&](uint64_t i) {
+            return AddressOf(blocks[rows[i].block].slots[slot_], rows[i]);
+          },
+          raw);
+    }
+  }
+
+  static const char* AddressOf(const SlotRows& values, const RowRef& row) {
+    return static_cast<const char*>(values.data) +
+           row.row * values.stride_bytes;
+  }
+
+  const size_t slot_;
+};
+
+}  // namespace
+
+Stream::Stream(uint64_t raw_bytes, uint64_t entry_bytes, uint32_t element_bytes,
+               uint32_t count_bytes, Codec codec)
+    : raw_bytes_(raw_bytes),
+      entry_bytes_(entry_bytes),
+      element_bytes_(element_bytes),
+      count_bytes_(count_bytes),
+      codec_(codec),
+      hashes_((raw_bytes + entry_bytes - 1) / entry_bytes) {}
+
+uint64_t Stream::BytesOf(uint64_t entry) const {
+  return std::min(entry_bytes_, raw_bytes_ - entry * entry_bytes_);
+}
+
+absl::Status Stream::ChooseCodec() {
+  if (codec_ != Codec::kAuto) return absl::OkStatus();
+  if (entries() == 0) {
+    codec_ = Codec::kNone;
+    return absl::OkStatus();
+  }
+  std::string key;
+  std::string sample(BytesOf(0), '\0');
+  CKPTDB_RETURN_IF_ERROR(Fill(0, &key, sample.data()));
+  codec_ = ckptdb::ChooseCodec(sample, element_bytes_);
+  return absl::OkStatus();
+}
+
+void Stream::HoldFrom(uint64_t first, char* memory) {
+  first_held_ = first;
+  held_ = memory;
+  held_keys_.resize(entries() - first);
+}
+
+absl::Status Stream::CopyHeld(uint64_t entry) {
+  const uint64_t at = entry - first_held_;
+  return Fill(entry, &held_keys_[at], held_ + at * entry_bytes_);
+}
+
+absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
+  const uint64_t bytes = BytesOf(entry);
+  char* const raw = page->Reset(bytes);
+  if (IsHeld(entry)) {
+    const uint64_t at = entry - first_held_;
+    *key = held_keys_[at];
+    std::memcpy(raw, held_ + at * entry_bytes_, bytes);
+  } else {
+    CKPTDB_RETURN_IF_ERROR(Fill(entry, key, raw));
+  }
+  page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
+               element_bytes_);
+  hashes_[entry] = page->raw_hash();
+  stored_bytes_ += page->entry().size();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
+                                        absl::string_view bytes,
+                                        uint32_t element_bytes, Codec codec) {
+  return std::make_unique<ChunkStream>(std::move(prefix), bytes, element_bytes,
+                                       codec);
+}
+
+std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
+                                     uint32_t rows_per_page) {
+  return std::make_unique<IdStream>(std::move(prefix), order, rows_per_page);
+}
+
+std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,
+                                       uint32_t rows_per_page, size_t slot,
+                                       const Slot& spec) {
+  return std::make_unique<SlotStream>(std::move(prefix), order, rows_per_page,
+                                      slot, spec);
+}
+
+}  // namespace ckptdb::internal

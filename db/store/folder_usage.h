@@ -1,0 +1,23 @@
+// What the files of a store's folder are for; internal to db/.
+#ifndef CKPTDB_DB_STORE_FOLDER_USAGE_H_
+#define CKPTDB_DB_STORE_FOLDER_USAGE_H_
+
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "ckptdb/db/usage.h"
+
+namespace ckptdb::internal {
+
+// Fills in disk_bytes, what it consists of, and unswept. `is_in_progress` tells
+// of attempts whose folder is no leftover.
+void MeasureFolder(rocksdb::FileSystem* files, const std::string& store,
+                   const std::function<bool(uint32_t attempt)>& is_in_progress,
+                   Usage* usage);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_FOLDER_USAGE_H_

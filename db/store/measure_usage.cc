@@ -1,0 +1,237 @@
+#include "ckptdb/db/store/measure_usage.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/meta/borrowed.h"
+#include "ckptdb/db/meta/lease.h"
+#include "ckptdb/db/store/folder_usage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using Why = HeldVersion::Why;
+
+uint64_t InlineBytes(const Database& database, const Version& version) {
+  const std::string begin = VersionPrefix(version);
+  const std::string end = VersionEnd(version);
+  const rocksdb::Range range(begin, end);
+  uint64_t bytes = 0;
+  rocksdb::SizeApproximationOptions options;
+  options.include_memtables = true;
+  options.include_files = true;
+  // An estimate that cannot be made is an estimate of nothing.
+  database.rocks()
+      ->GetApproximateSizes(options, database.family(Family::kInline), &range,
+                            1, &bytes)
+      .PermitUncheckedError();
+  return bytes;
+}
+
+// Adds up by name. Steps are added first, then what they borrow.
+class NameUsages {
+ public:
+  void AddStep(const std::vector<RankRecord>& ranks) {
+    std::set<NameUsage*> stored;
+    for (const RankRecord& rank : ranks) {
+      for (const Item& item : rank.items) {
+        if (item.data != rank.version) continue;
+        NameUsage* const usage = Find(item.kind, item.name);
+        usage->own_bytes += item.stored_bytes;
+        if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+          usage->delta_bytes += item.stored_bytes;
+        }
+        if (item.stored_bytes > 0) stored.insert(usage);
+      }
+    }
+    for (NameUsage* const usage : stored) ++usage->steps;
+  }
+  // Of a version that is no step: once, whoever else borrows it.
+  void AddKept(const BorrowedItem& item) {
+    if (!kept_.insert(item.prefix).second) return;
+    Find(item.kind, item.name)->kept_bytes += item.stored_bytes;
+  }
+  // Tensors, tables, blobs: as their kinds are in reverse.
+  std::vector<NameUsage> Take() {
+    std::vector<NameUsage> all;
+    for (auto& [key, usage] : usages_) all.push_back(std::move(usage));
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.kind > b.kind;
+    });
+    return all;
+  }
+
+ private:
+  NameUsage* Find(ItemKind kind, const std::string& item_name) {
+    const std::string name = kind == ItemKind::kRows ? item_name : "";
+    NameUsage& usage = usages_[{kind, name}];
+    usage.kind = kind;
+    usage.name = name;
+    return &usage;
+  }
+
+  std::map<std::pair<ItemKind, std::string>, NameUsage> usages_;
+  std::set<std::string> kept_;  // prefixes of keys
+};
+
+class Measurer {
+ public:
+  Measurer(const Database& database, const std::string& store,
+           const Catalog& catalog, const std::set<uint32_t>* in_progress,
+           const UsageOptions& options)
+      : database_(database),
+        store_(store),
+        catalog_(catalog),
+        in_progress_(in_progress),
+        options_(options) {}
+
+  absl::StatusOr<Usage> Run(int64_t now_micros) {
+    CKPTDB_RETURN_IF_ERROR(AddSteps());
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto leases,
+        ReadLeases(database_.files().get(), store_, now_micros,
+                   /*remove_expired=*/false));
+    for (const Lease& lease : leases) {
+      leased_.insert(lease.versions.begin(), lease.versions.end());
+    }
+    AddOthers();
+    usage_.names = names_.Take();
+    MeasureFolder(
+        database_.files().get(), store_,
+        [this](uint32_t attempt) { return IsInProgress(attempt); }, &usage_);
+    CKPTDB_ASSIGN_OR_RETURN(usage_.available_bytes,
+                            FreeBytes(database_.files().get(), store_));
+    return std::move(usage_);
+  }
+
+ private:
+  absl::Status AddSteps() {
+    for (const auto& [step, record] : catalog_.steps) {
+      own_.insert(record.version);
+    }
+    for (const auto& [step, record] : catalog_.steps) {
+      CKPTDB_RETURN_IF_ERROR(AddStep(record));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddStep(const StepRecord& record) {
+    StepUsage& usage = usage_.steps.emplace_back();
+    usage.version = record.version;
+    usage.own_bytes = record.stored_bytes;
+    const std::vector<Version> needed = VersionsOf(record);
+    referenced_.insert(needed.begin(), needed.end());
+    if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
+    if (needed.size() == 1) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
+                            FindBorrower(catalog_, record));
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto borrowed,
+        LoadBorrowedItems(borrower, [&](const StepRecord& needed_step) {
+          return FindRanks(needed_step);
+        }));
+    for (const BorrowedItem& item : borrowed) {
+      usage.borrowed_bytes += item.stored_bytes;
+      if (options_.by_name && !own_.contains(item.version)) {
+        names_.AddKept(item);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Not by FindRanks, which would keep the records of all steps in memory.
+  absl::Status AddNames(const StepRecord& record) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+                            LoadRanks(database_, record));
+    names_.AddStep(ranks);
+    return absl::OkStatus();
+  }
+
+  // Those of a chain are asked for by every step of it.
+  absl::StatusOr<RankRecords> FindRanks(const StepRecord& step) {
+    RankRecords& ranks = ranks_[step.version];
+    if (ranks == nullptr) {
+      CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> loaded,
+                              LoadRanks(database_, step));
+      ranks =
+          std::make_shared<const std::vector<RankRecord>>(std::move(loaded));
+    }
+    return ranks;
+  }
+
+  void AddOthers() {
+    std::map<Version, uint64_t> bulk = BulkBytes(database_);
+    for (const auto& [attempt, record] : catalog_.attempts) {
+      const Version& version = record.version;
+      const uint64_t bytes = bulk[version];
+      bulk.erase(version);
+      if (own_.contains(version)) continue;
+      usage_.others.push_back(
+          {version, WhyOf(record), bytes + InlineBytes(database_, version)});
+    }
+    for (const auto& [version, bytes] : bulk) {
+      usage_.others.push_back({version, Why::kQuarantined, bytes});
+    }
+  }
+
+  // A save that was begun after the catalog was taken is in progress as well.
+  bool IsInProgress(uint32_t attempt) const {
+    if (attempt >= catalog_.root.next_attempt) return true;
+    const auto found = catalog_.attempts.find(attempt);
+    return found != catalog_.attempts.end() &&
+           WhyOf(found->second) == Why::kBegun;
+  }
+
+  Why WhyOf(const AttemptRecord& record) const {
+    if (referenced_.contains(record.version)) return Why::kReferenced;
+    if (leased_.contains(record.version)) return Why::kLeased;
+    if (record.state == AttemptState::kCommitted) return Why::kQuarantined;
+    const bool begun = record.state == AttemptState::kBegun &&
+                       (in_progress_ == nullptr ||
+                        in_progress_->contains(record.version.attempt));
+    return begun ? Why::kBegun : Why::kGarbage;
+  }
+
+  const Database& database_;
+  const std::string& store_;
+  const Catalog& catalog_;
+  const std::set<uint32_t>* const in_progress_;
+  const UsageOptions options_;
+  std::map<Version, RankRecords> ranks_;
+  std::set<Version> own_;
+  std::set<Version> referenced_;
+  std::set<Version> leased_;
+  NameUsages names_;
+  Usage usage_;
+};
+
+}  // namespace
+
+std::map<Version, uint64_t> BulkBytes(const Database& database) {
+  std::map<Version, uint64_t> bytes;
+  rocksdb::ColumnFamilyMetaData metadata;
+  database.rocks()->GetColumnFamilyMetaData(database.family(Family::kBulk),
+                                            &metadata);
+  for (const rocksdb::LevelMetaData& level : metadata.levels) {
+    for (const rocksdb::SstFileMetaData& file : level.files) {
+      const absl::StatusOr<Version> version =
+          ParseVersionPrefix(file.smallestkey);
+      if (version.ok()) bytes[*version] += file.size;
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<Usage> MeasureUsage(const Database& database,
+                                   const std::string& store,
+                                   const Catalog& catalog, int64_t now_micros,
+                                   const std::set<uint32_t>* in_progress,
+                                   const UsageOptions& options) {
+  return Measurer(database, store, catalog, in_progress, options)
+      .Run(now_micros);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,557 @@
+#include "ckptdb/db/reader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/exit_task.h"
+#include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/base/uuid.h"
+#include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/db/meta/lease.h"
+#include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/db/meta/posts.h"
+#include "ckptdb/db/read/change_reader_impl.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/rocks/guarded_file_system.h"
+#include "ckptdb/db/store/evaluations.h"
+#include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::Annotate;
+
+// The owner may overwrite the step meanwhile.
+constexpr int kSecureTries = 5;
+
+// An owner of another user must be able to read them, whatever the umask.
+constexpr uint32_t kLeaseFolderMode = 0755;
+constexpr uint32_t kLeaseMode = 0644;
+
+}  // namespace
+
+class Reader::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(
+      absl::string_view path, const ReaderOptions& options);
+  ~Impl();
+
+  const std::string& path() const { return path_; }
+  const std::string& uuid() const { return uuid_; }
+  const internal::HomeProcess& home() const { return home_; }
+
+  absl::Status Refresh();
+  std::vector<std::string> BadFiles() const {
+    const auto opened = database();
+    return {opened->bad_tables().begin(), opened->bad_tables().end()};
+  }
+  std::vector<StepRecord> Steps() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return catalog_.Steps();
+  }
+  absl::StatusOr<StepRecord> FindStep(int64_t step) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Annotate(catalog_.FindStep(step), path_);
+  }
+  absl::StatusOr<StepRecord> Latest() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Annotate(catalog_.Latest(), path_);
+  }
+  UserMetadata user_metadata() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return catalog_.root.user_metadata;
+  }
+  absl::StatusOr<Usage> GetUsage(const UsageOptions& options) const;
+  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+      int64_t step, absl::string_view evaluation, uint32_t rank) const {
+    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
+    return internal::LoadEvaluation(*found.database, found.record, evaluation,
+                                    rank);
+  }
+  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+      int64_t step) const {
+    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
+    return internal::ListEvaluations(*found.database, found.record);
+  }
+  absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
+  absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
+                                                            int64_t to);
+  absl::Status PostMetrics(int64_t step, const Metrics& metrics);
+  absl::Status RequestPin(int64_t step);
+
+ private:
+  Impl(absl::string_view path, const ReaderOptions& options)
+      : path_(path),
+        options_(options),
+        environment_(options.environment != nullptr ? options.environment
+                                                    : Environment::Default()),
+        lease_files_(std::make_shared<internal::GuardedFileSystem>(
+            environment_->file_system(),
+            internal::FileModes{kLeaseFolderMode, kLeaseMode,
+                                environment_->on_disk()})) {}
+
+  std::shared_ptr<const internal::Database> database() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return database_;
+  }
+
+  // A step and the database that its record is of: a refresh changes both.
+  struct FoundStep {
+    StepRecord record;
+    std::shared_ptr<const internal::Database> database;
+  };
+  absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
+                            Annotate(catalog_.FindStep(step), path_));
+    return FoundStep{std::move(record), database_};
+  }
+
+  int64_t NextPostMicros();
+  absl::Status WritePost(int64_t step, Post post);
+
+  struct TakenLease;
+  template <typename Plan>
+  struct Planned;
+  template <typename Plan>
+  using MakePlan = std::function<absl::StatusOr<Planned<Plan>>()>;
+  template <typename Plan>
+  struct Secured;
+  template <typename Plan>
+  absl::StatusOr<Planned<Plan>> PlanNow(const MakePlan<Plan>& make_plan) const;
+  template <typename Plan>
+  absl::StatusOr<Secured<Plan>> Secure(int64_t step,
+                                       const MakePlan<Plan>& make_plan);
+  template <typename Plan>
+  absl::Status ExplainRemoval(int64_t step, const MakePlan<Plan>& make_plan,
+                              const std::vector<Version>& versions,
+                              const absl::Status& no_lease,
+                              const absl::Status& status);
+  absl::StatusOr<TakenLease> TakeLease(int64_t step,
+                                       const std::vector<Version>& versions);
+  void Drop(const std::string& uuid);
+  void StopRenewing();
+  void RenewLeases();
+
+  const internal::HomeProcess home_;
+  const std::string path_;
+  const ReaderOptions options_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
+  std::string uuid_;
+
+  std::mutex refresh_mutex_;  // held while the next database is opened
+  mutable std::mutex mutex_;  // of the database, and of what is in it
+  std::shared_ptr<const internal::Database> database_;
+  internal::Catalog catalog_;
+  int64_t last_post_micros_ = 0;
+
+  std::mutex lease_mutex_;
+  std::condition_variable lease_wakes_;
+  std::map<std::string, Lease> leases_;
+  bool stop_ = false;
+  std::thread renewer_;
+  std::unique_ptr<internal::ExitTask> exit_task_;
+};
+
+absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
+    absl::string_view path, const ReaderOptions& options) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string resolved,
+      internal::ResolveStorePath(path, options.environment));
+  if (options.lease_ms <= 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));
+  }
+  if (options.lease_ms > kMaxLeaseMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lease of ", options.lease_ms,
+                     " ms is too long; the limit is ", kMaxLeaseMs, " ms"));
+  }
+  std::unique_ptr<Impl> impl(new Impl(resolved, options));
+  CKPTDB_RETURN_IF_ERROR(impl->Refresh());
+  impl->exit_task_ = std::make_unique<internal::ExitTask>(
+      [raw = impl.get()] { raw->StopRenewing(); });
+  return impl;
+}
+
+Reader::Impl::~Impl() {
+  exit_task_.reset();
+  StopRenewing();
+}
+
+// Leases taken from now on are not renewed.
+void Reader::Impl::StopRenewing() {
+  std::thread renewer;
+  {
+    const std::lock_guard<std::mutex> lock(lease_mutex_);
+    stop_ = true;
+    renewer = std::move(renewer_);
+  }
+  lease_wakes_.notify_all();
+  if (renewer.joinable()) renewer.join();
+}
+
+absl::Status Reader::Impl::Refresh() {
+  const std::lock_guard<std::mutex> refresh(refresh_mutex_);
+  const std::shared_ptr<const internal::Database> before = database();
+  if (before != nullptr) {
+    const absl::StatusOr<bool> current = before->IsCurrent();
+    if (current.ok() && *current) return absl::OkStatus();
+  }
+  absl::StatusOr<std::shared_ptr<const internal::Database>> opened =
+      internal::Database::OpenFollower(path_, *environment_,
+                                       options_.direct_reads);
+  const bool gone = before != nullptr && absl::IsNotFound(opened.status());
+  if (!gone) CKPTDB_RETURN_IF_ERROR(opened.status());
+  internal::Catalog catalog;
+  if (!gone) {
+    CKPTDB_ASSIGN_OR_RETURN(catalog,
+                            Annotate(internal::LoadCatalog(**opened), path_));
+    if (before == nullptr) uuid_ = catalog.root.uuid;
+  }
+  if (gone || catalog.root.uuid != uuid_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", path_,
+        "\" was removed, or replaced by another, since it was opened"));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  database_ = *std::move(opened);
+  catalog_ = std::move(catalog);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Usage> Reader::Impl::GetUsage(
+    const UsageOptions& options) const {
+  std::shared_ptr<const internal::Database> database;
+  internal::Catalog catalog;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    database = database_;
+    catalog = catalog_;
+  }
+  return internal::MeasureUsage(*database, path_, catalog,
+                                environment_->NowMicros(), nullptr, options);
+}
+
+// What a reader is about to read, as of one moment.
+template <typename Plan>
+struct Reader::Impl::Planned {
+  Version version;  // of the step, which tells whether it is still the same
+  std::vector<Version> versions;
+  Plan plan;
+  std::shared_ptr<const internal::Database> database;
+};
+
+// A lease, or why there is none.
+struct Reader::Impl::TakenLease {
+  std::shared_ptr<void> lease;
+  absl::Status no_lease;
+};
+
+// What is read, and what keeps it.
+template <typename Plan>
+struct Reader::Impl::Secured {
+  Plan plan;
+  const internal::Database* database;
+  ReadHold hold;
+};
+
+template <typename Plan>
+auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
+    -> absl::StatusOr<Planned<Plan>> {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(), path_);
+  if (made.ok()) made->database = database_;
+  return made;
+}
+
+// The lease first, then a look whether the step is still there: the owner
+// reads the leases after the commit that retires a step. Either it sees the
+// lease, or this sees the step gone.
+template <typename Plan>
+auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
+    -> absl::StatusOr<Secured<Plan>> {
+  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
+  absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
+  if (!planned.ok()) {
+    // As of the last refresh; it may be right by now.
+    CKPTDB_RETURN_IF_ERROR(Refresh());
+    planned = PlanNow(make_plan);
+  }
+  for (int i = 0; i < kSecureTries; ++i) {
+    CKPTDB_RETURN_IF_ERROR(planned.status());
+    CKPTDB_ASSIGN_OR_RETURN(TakenLease taken,
+                            TakeLease(step, planned->versions));
+    CKPTDB_RETURN_IF_ERROR(Refresh());
+    const Version before = planned->version;
+    const std::vector<Version> leased = planned->versions;
+    planned = PlanNow(make_plan);
+    if (!planned.ok() || planned->version != before ||
+        planned->versions != leased) {
+      continue;
+    }
+    ReadHold::ExplainFunction explain;
+    if (taken.lease == nullptr) {
+      explain = [this, step, make_plan, leased,
+                 why = taken.no_lease](const absl::Status& status) {
+        return ExplainRemoval<Plan>(step, make_plan, leased, why, status);
+      };
+    }
+    const internal::Database* const database = planned->database.get();
+    // The lease goes before the database.
+    auto hold =
+        std::make_shared<std::pair<std::shared_ptr<const internal::Database>,
+                                   std::shared_ptr<void>>>(
+            std::move(planned->database), std::move(taken.lease));
+    return Secured<Plan>{std::move(planned->plan), database,
+                         ReadHold(std::move(hold), std::move(explain))};
+  }
+  return absl::UnavailableError(absl::StrCat(path_, ": step ", step,
+                                             " was overwritten ", kSecureTries,
+                                             " times while it was opened"));
+}
+
+// An error of reading without a lease: of a step that the owner has removed
+// meanwhile, it tells nothing else.
+template <typename Plan>
+absl::Status Reader::Impl::ExplainRemoval(int64_t step,
+                                          const MakePlan<Plan>& make_plan,
+                                          const std::vector<Version>& versions,
+                                          const absl::Status& no_lease,
+                                          const absl::Status& status) {
+  if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
+  if (!Refresh().ok()) return status;  // it cannot be told
+  const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);
+  if (now.ok() && now->versions == versions) return status;
+  return absl::AbortedError(absl::StrCat(
+      path_, ": step ", step, " was removed while it was read without a lease",
+      no_lease.ok() ? "" : absl::StrCat(" (", no_lease.message(), ")"), ": ",
+      status.message()));
+}
+
+absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
+    int64_t step) {
+  using Chain = std::vector<StepRecord>;
+  absl::StatusOr<Secured<Chain>> secured =
+      Secure<Chain>(step, [this, step]() -> absl::StatusOr<Planned<Chain>> {
+        CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                                catalog_.FindStep(step));
+        CKPTDB_ASSIGN_OR_RETURN(Chain chain,
+                                internal::ChainOf(catalog_, record));
+        return Planned<Chain>{record.version, internal::VersionsOf(record),
+                              std::move(chain), nullptr};
+      });
+  CKPTDB_RETURN_IF_ERROR(secured.status());
+  return StepReader::Impl::Load(secured->database, std::move(secured->plan),
+                                std::move(secured->hold));
+}
+
+absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
+    const Version& from, int64_t to) {
+  absl::StatusOr<Secured<ChangePlan>> secured = Secure<ChangePlan>(
+      to, [this, from, to]() -> absl::StatusOr<Planned<ChangePlan>> {
+        CKPTDB_ASSIGN_OR_RETURN(ChangePlan plan,
+                                PlanChanges(catalog_, from, to));
+        std::vector<Version> versions = plan.versions();
+        std::sort(versions.begin(), versions.end());
+        versions.erase(std::unique(versions.begin(), versions.end()),
+                       versions.end());
+        return Planned<ChangePlan>{plan.to_chain.back().version,
+                                   std::move(versions), std::move(plan),
+                                   nullptr};
+      });
+  CKPTDB_RETURN_IF_ERROR(secured.status());
+  return ChangeReader::Impl::Load(secured->database, std::move(secured->plan),
+                                  std::move(secured->hold));
+}
+
+absl::Status Reader::Impl::PostMetrics(int64_t step, const Metrics& metrics) {
+  if (metrics.empty()) return absl::OkStatus();
+  Post post;
+  post.metrics = metrics;
+  return WritePost(step, std::move(post));
+}
+
+absl::Status Reader::Impl::RequestPin(int64_t step) {
+  Post post;
+  post.pin = true;
+  return WritePost(step, std::move(post));
+}
+
+// The later of two posts has the later time, whatever the clock says.
+int64_t Reader::Impl::NextPostMicros() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  last_post_micros_ =
+      std::max(environment_->NowMicros(), last_post_micros_ + 1);
+  return last_post_micros_;
+}
+
+absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
+  if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
+  post.uuid = internal::NewUuid();
+  post.store_uuid = uuid_;
+  post.version = StateOf(record);
+  post.posted_at_micros = NextPostMicros();
+  return internal::WritePost(lease_files_.get(), path_, post);
+}
+
+absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
+    int64_t step, const std::vector<Version>& versions) {
+  if (options_.leases == LeaseMode::kNone) return TakenLease();
+  Lease lease;
+  lease.uuid = internal::NewUuid();
+  lease.step = step;
+  lease.versions = versions;
+  lease.expires_at_micros =
+      environment_->NowMicros() + options_.lease_ms * 1000;
+  const absl::Status written =
+      internal::WriteLease(lease_files_.get(), path_, lease);
+  const bool impossible =
+      absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
+  if (impossible && options_.leases == LeaseMode::kWherePossible) {
+    return TakenLease{nullptr, written};
+  }
+  if (!written.ok()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
+  }
+  const std::string uuid = lease.uuid;
+  // It lets go of the lease when what follows fails, too.
+  // Not null, as that stands for none.
+  std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
+  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  leases_[uuid] = std::move(lease);
+  if (!renewer_.joinable() && !stop_) {
+    const absl::Status started = internal::CallGuarded(
+        "starting the thread that renews leases",
+        [&] { renewer_ = std::thread([this] { RenewLeases(); }); });
+    if (!started.ok()) return started;
+  }
+  return TakenLease{std::move(taken), absl::OkStatus()};
+}
+
+void Reader::Impl::Drop(const std::string& uuid) {
+  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  leases_.erase(uuid);
+  // One that cannot be removed expires.
+  internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
+}
+
+void Reader::Impl::RenewLeases() {
+  const std::chrono::milliseconds pause(
+      std::max<int64_t>(options_.lease_ms / 3, 1));
+  std::unique_lock<std::mutex> lock(lease_mutex_);
+  while (!lease_wakes_.wait_for(lock, pause, [&] { return stop_; })) {
+    for (auto& [uuid, lease] : leases_) {
+      lease.expires_at_micros =
+          environment_->NowMicros() + options_.lease_ms * 1000;
+      // The next turn tries again, twice before the lease ends.
+      internal::WriteLease(lease_files_.get(), path_, lease).IgnoreError();
+    }
+  }
+}
+
+namespace {
+
+// Calls `function`, and returns what it throws as a status. Not in a forked
+// child.
+template <typename Impl, typename Function>
+auto CallReader(const Impl& impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  CKPTDB_RETURN_IF_ERROR(impl.home().Check(what));
+  return internal::CallGuarded(what, std::forward<Function>(function));
+}
+
+}  // namespace
+
+Reader::Reader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Reader::~Reader() {
+  if (impl_ != nullptr) impl_->home().KeepInChild(&impl_);
+}
+
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(
+    absl::string_view path, const ReaderOptions& options) {
+  return internal::CallGuarded(
+      "Reader::Open", [&]() -> absl::StatusOr<std::unique_ptr<Reader>> {
+        CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Reader::Open"));
+        CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                                Impl::Open(path, options));
+        return std::unique_ptr<Reader>(new Reader(std::move(impl)));
+      });
+}
+
+const std::string& Reader::path() const { return impl_->path(); }
+const std::string& Reader::uuid() const { return impl_->uuid(); }
+std::vector<std::string> Reader::BadFiles() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->BadFiles();
+}
+absl::Status Reader::Refresh() {
+  return CallReader(*impl_, "Reader::Refresh",
+                    [&] { return impl_->Refresh(); });
+}
+std::vector<StepRecord> Reader::Steps() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->Steps();
+}
+absl::StatusOr<StepRecord> Reader::FindStep(int64_t step) const {
+  return CallReader(*impl_, "Reader::FindStep",
+                    [&] { return impl_->FindStep(step); });
+}
+absl::StatusOr<StepRecord> Reader::Latest() const {
+  return CallReader(*impl_, "Reader::Latest", [&] { return impl_->Latest(); });
+}
+UserMetadata Reader::user_metadata() const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->user_metadata();
+}
+absl::StatusOr<Usage> Reader::GetUsage(const UsageOptions& options) const {
+  return CallReader(*impl_, "Reader::GetUsage",
+                    [&] { return impl_->GetUsage(options); });
+}
+absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
+    int64_t step, absl::string_view evaluation, uint32_t rank) const {
+  return CallReader(*impl_, "Reader::FindEvaluation", [&] {
+    return impl_->FindEvaluation(step, evaluation, rank);
+  });
+}
+absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
+    int64_t step) const {
+  return CallReader(*impl_, "Reader::ListEvaluations",
+                    [&] { return impl_->ListEvaluations(step); });
+}
+absl::StatusOr<std::unique_ptr<StepReader>> Reader::OpenStep(int64_t step) {
+  return CallReader(*impl_, "Reader::OpenStep",
+                    [&] { return impl_->OpenStep(step); });
+}
+absl::Status Reader::PostMetrics(int64_t step, const Metrics& metrics) {
+  return CallReader(*impl_, "Reader::PostMetrics",
+                    [&] { return impl_->PostMetrics(step, metrics); });
+}
+absl::Status Reader::RequestPin(int64_t step) {
+  return CallReader(*impl_, "Reader::RequestPin",
+                    [&] { return impl_->RequestPin(step); });
+}
+absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
+    const Version& from, int64_t to) {
+  return CallReader(*impl_, "Reader::OpenChanges",
+                    [&] { return impl_->OpenChanges(from, to); });
+}
+
+}  // namespace ckptdb

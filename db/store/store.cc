@@ -1,0 +1,230 @@
+// The calls of the public class: each enters the store and asks its Impl.
+#include "ckptdb/db/store.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/store/store_impl.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+// A call of the caller's: none is made once the store is closed, and nothing is
+// thrown out of it.
+template <typename Impl, typename Function>
+auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
+    -> std::invoke_result_t<Function> {
+  const internal::CallGate::Call call(&impl->gate());
+  if (call.admitted()) {
+    return internal::CallGuarded(what, std::forward<Function>(function));
+  }
+  return impl->gate().Refusal(what,
+                              absl::StrCat("the store \"", impl->path(), "\""));
+}
+
+// The same for an answer that is no status: what it is of a closed store.
+template <typename Impl, typename Function>
+auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
+                  Function&& function) -> std::invoke_result_t<Function> {
+  const internal::CallGate::Call call(&impl->gate());
+  if (!call.admitted()) return closed;
+  return std::forward<Function>(function)();
+}
+
+}  // namespace
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() {
+  if (impl_ != nullptr) impl_->gate().home().KeepInChild(&impl_);
+}
+
+absl::StatusOr<std::string> Store::ResolvePath(absl::string_view path,
+                                               const StoreOptions& options) {
+  return internal::CallGuarded("Store::ResolvePath", [&] {
+    return internal::ResolveStorePath(path, options.environment);
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(
+    absl::string_view path, const StoreOptions& options) {
+  return internal::CallGuarded(
+      "Store::Open", [&]() -> absl::StatusOr<std::unique_ptr<Store>> {
+        CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Store::Open"));
+        CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Impl> impl,
+                                Impl::Open(path, options));
+        return std::unique_ptr<Store>(new Store(std::move(impl)));
+      });
+}
+
+absl::Status Store::Close() {
+  CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::Close"));
+  return impl_->Close();
+}
+
+const std::string& Store::path() const { return impl_->path(); }
+const std::string& Store::uuid() const { return impl_->uuid(); }
+std::vector<std::string> Store::BadFiles() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
+}
+
+absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
+  return EnterStore(impl_.get(), "Store::Begin",
+                    [&] { return impl_->Begin(spec, /*sync=*/true); });
+}
+
+absl::StatusOr<SaveResult> Store::Publish(const Version& version,
+                                          absl::Span<const StagedRank> ranks,
+                                          const PublishSpec& spec) {
+  return EnterStore(impl_.get(), "Store::Publish",
+                    [&] { return impl_->Publish(version, ranks, spec); });
+}
+
+absl::Status Store::Abandon(const Version& version) {
+  return EnterStore(impl_.get(), "Store::Abandon",
+                    [&] { return impl_->Abandon(version); });
+}
+
+absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
+                                       const RankState& state,
+                                       const PublishSpec& publish,
+                                       const StageOptions& stage) {
+  return EnterStore(impl_.get(), "Store::Save",
+                    [&] { return impl_->Save(spec, state, publish, stage); });
+}
+
+std::vector<StepRecord> Store::Steps() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->Steps(); });
+}
+void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
+  const internal::CallGate::Call call(&impl_->gate());
+  if (call.admitted()) impl_->VisitSteps(visit);
+}
+bool Store::VisitStep(int64_t step,
+                      absl::FunctionRef<void(const StepRecord&)> visit) const {
+  return EnterStoreOr(impl_.get(), false,
+                      [&] { return impl_->VisitStep(step, visit); });
+}
+StepChanges Store::ChangedSteps(uint64_t since) const {
+  return EnterStoreOr(impl_.get(), {},
+                      [&] { return impl_->ChangedSteps(since); });
+}
+absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
+  return EnterStore(impl_.get(), "Store::FindStep",
+                    [&] { return impl_->FindStep(step); });
+}
+
+absl::StatusOr<StepRecord> Store::Latest() const {
+  return EnterStore(impl_.get(), "Store::Latest",
+                    [&] { return impl_->Latest(); });
+}
+
+absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
+    int64_t step) const {
+  return EnterStore(impl_.get(), "Store::OpenStep",
+                    [&] { return impl_->OpenStep(step); });
+}
+
+absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
+    const Version& from, int64_t to) const {
+  return EnterStore(impl_.get(), "Store::OpenChanges",
+                    [&] { return impl_->OpenChanges(from, to); });
+}
+
+absl::StatusOr<FoldResult> Store::Fold(int64_t step,
+                                       const FoldOptions& options) {
+  return EnterStore(impl_.get(), "Store::Fold",
+                    [&] { return impl_->Fold(step, options); });
+}
+
+absl::Status Store::Delete(int64_t step) {
+  return EnterStore(impl_.get(), "Store::Delete",
+                    [&] { return impl_->Delete(step); });
+}
+absl::Status Store::Pin(int64_t step) {
+  return EnterStore(impl_.get(), "Store::Pin", [&] {
+    return impl_->SetFlag(step, &StepRecord::pinned, true);
+  });
+}
+absl::Status Store::Unpin(int64_t step) {
+  // A pinned step is freed by two calls.
+  return EnterStore(impl_.get(), "Store::Unpin", [&] {
+    return impl_->SetFlag(step, &StepRecord::pinned, false, Impl::Spare::kUse);
+  });
+}
+absl::Status Store::Quarantine(int64_t step) {
+  return EnterStore(impl_.get(), "Store::Quarantine", [&] {
+    return impl_->SetFlag(step, &StepRecord::quarantined, true);
+  });
+}
+absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
+  return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
+    return impl_->SetFlag(step, &StepRecord::ephemeral, ephemeral);
+  });
+}
+absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
+  return EnterStore(impl_.get(), "Store::AddMetrics",
+                    [&] { return impl_->AddMetrics(step, metrics); });
+}
+
+absl::Status Store::TakePosts() {
+  return EnterStore(impl_.get(), "Store::TakePosts",
+                    [&] { return impl_->TakePosts(); });
+}
+std::vector<UnsweptEntry> Store::posts_passed_over() const {
+  return EnterStoreOr(impl_.get(), {},
+                      [&] { return impl_->posts_passed_over(); });
+}
+
+absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
+  return EnterStore(impl_.get(), "Store::SetUserMetadata",
+                    [&] { return impl_->SetUserMetadata(metadata); });
+}
+UserMetadata Store::user_metadata() const {
+  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->user_metadata(); });
+}
+
+absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
+                                   absl::string_view group,
+                                   absl::Span<const EvaluationPart> ranks) {
+  return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
+    return impl_->SaveEvaluation(step, evaluation, group, ranks);
+  });
+}
+absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
+    int64_t step, absl::string_view evaluation, uint32_t rank) const {
+  return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
+    return impl_->FindEvaluation(step, evaluation, rank);
+  });
+}
+absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
+    int64_t step) const {
+  return EnterStore(impl_.get(), "Store::ListEvaluations",
+                    [&] { return impl_->ListEvaluations(step); });
+}
+absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
+  return EnterStore(impl_.get(), "Store::DeleteEvaluations",
+                    [&] { return impl_->DeleteEvaluations(steps); });
+}
+
+absl::StatusOr<SweepResult> Store::Sweep() {
+  return EnterStore(impl_.get(), "Store::Sweep",
+                    [&] { return impl_->Sweep(); });
+}
+absl::Status Store::sweep_status() const {
+  CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
+  return impl_->sweep_status();
+}
+std::vector<UnsweptEntry> Store::unswept() const {
+  if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};
+  return impl_->unswept();
+}
+absl::StatusOr<Usage> Store::GetUsage() const {
+  return EnterStore(impl_.get(), "Store::GetUsage",
+                    [&] { return impl_->GetUsage(); });
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,83 @@
+// The consumers of a tracker, and what it knows its sets by; internal to db/.
+#ifndef CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
+#define CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/row_tracker.h"
+
+namespace ckptdb::internal {
+
+// Lives as long as the RowChanges that it belongs to.
+struct TakenSet {
+  const void* tracker = nullptr;
+  ConsumerId consumer;
+  // The set has all marks up to this epoch.
+  uint64_t epoch = 0;
+  bool complete = false;
+};
+
+inline std::string NewConsumerReason(absl::string_view name) {
+  return absl::StrCat("consumer \"", name,
+                      "\" is new: it has not seen what changed before");
+}
+
+// InvalidArgument when `set` is not one that `consumer` got from `tracker`.
+inline absl::Status CheckTakenBy(const void* tracker, ConsumerId consumer,
+                                 const TakenSet* set) {
+  if (set == nullptr || set->tracker != tracker) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the set returned for consumer ", consumer.value,
+                     " was not taken from this tracker"));
+  }
+  if (set->consumer == consumer) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the set returned for consumer ", consumer.value,
+                   " was taken by consumer ", set->consumer.value));
+}
+
+// Each with a `std::string name`. Ids are not used twice.
+template <typename Consumer>
+class ConsumerTable {
+ public:
+  // The new consumer; it may be changed at once.
+  absl::StatusOr<ConsumerId> Add(Consumer consumer) {
+    if (consumer.name.empty()) {
+      return absl::InvalidArgumentError("the name of a consumer is empty");
+    }
+    for (const auto& [value, other] : consumers_) {
+      if (other.name != consumer.name) continue;
+      return absl::AlreadyExistsError(absl::StrCat(
+          "consumer \"", consumer.name, "\" is there already, as ", value));
+    }
+    consumers_.emplace(next_, std::move(consumer));
+    return ConsumerId{next_++};
+  }
+
+  absl::StatusOr<Consumer*> Find(ConsumerId id) {
+    const auto it = consumers_.find(id.value);
+    if (it != consumers_.end()) return &it->second;
+    return absl::NotFoundError(
+        absl::StrCat("no consumer ", id.value, " in this tracker"));
+  }
+
+  void Erase(ConsumerId id) { consumers_.erase(id.value); }
+
+  std::map<uint32_t, Consumer>& all() { return consumers_; }
+  const std::map<uint32_t, Consumer>& all() const { return consumers_; }
+
+ private:
+  std::map<uint32_t, Consumer> consumers_;
+  uint32_t next_ = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_TRACK_CONSUMER_TABLE_H_

@@ -1,0 +1,22 @@
+// Which lane a thread marks in; internal to db/.
+#ifndef CKPTDB_DB_TRACK_MARK_LANE_H_
+#define CKPTDB_DB_TRACK_MARK_LANE_H_
+
+#include <atomic>
+#include <cstddef>
+
+namespace ckptdb::internal {
+
+// Threads of one lane wait for each other and share what is in its caches.
+inline constexpr size_t kMarkLanes = 8;
+inline constexpr size_t kMarkLaneAlignBytes = 64;
+
+inline size_t MarkLaneOfThread() {
+  static std::atomic<size_t> threads{0};
+  thread_local const size_t kThread = threads.fetch_add(1);
+  return kThread % kMarkLanes;
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_TRACK_MARK_LANE_H_

@@ -1,0 +1,69 @@
+// Of many marks the newest one of each id; internal to db/.
+#ifndef CKPTDB_DB_TRACK_NEWEST_MARKS_H_
+#define CKPTDB_DB_TRACK_NEWEST_MARKS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace ckptdb::internal {
+
+enum class MarkKind : uint8_t { kUpserted = 0, kErased = 1 };
+
+// Marks of one kind, as hashes (SpreadId). Of the same id all say the same, so
+// that their order does not matter.
+struct MarkPiece {
+  absl::Span<const uint64_t> hashes;
+  MarkKind kind = MarkKind::kUpserted;
+};
+
+// Marks from the newest piece to the oldest.
+using MarkGroup = std::vector<MarkPiece>;
+
+// Distributes the marks by hash into parts that fit into a cache, and goes
+// through each from the newest mark to the oldest: the first one of an id
+// stays, in the group where it was. Takes 8 bytes a mark, and two passes over
+// the ids, which are not needed afterwards.
+class NewestMarks {
+ public:
+  // `groups` from the newest to the oldest.
+  explicit NewestMarks(absl::Span<const MarkGroup> groups);
+
+  size_t Count(size_t group, MarkKind kind) const {
+    return counts_[group][static_cast<size_t>(kind)];
+  }
+
+  // Calls `use` with up to a thousand hashes at a time, each once.
+  void ForEach(
+      size_t group, MarkKind kind,
+      const std::function<void(absl::Span<const uint64_t>)>& use) const;
+
+  std::vector<int64_t> Ids(size_t group, MarkKind kind) const;
+
+ private:
+  static constexpr int kPartBits = 8;
+  static constexpr size_t kParts = size_t{1} << kPartBits;
+  using PartSizes = std::array<size_t, kParts>;
+
+  void CountParts(absl::Span<const MarkGroup> groups);
+  void Distribute(absl::Span<const MarkGroup> groups);
+  void Merge();
+  size_t PartRows(size_t part) const;
+
+  size_t rows_ = 0;
+  // Hashes without the bits that the part tells, and with kind.
+  std::unique_ptr<uint64_t[]> marks_;
+  // Where the marks of a group begin in each part; how many are left.
+  std::vector<PartSizes> begin_;
+  std::vector<PartSizes> size_;
+  std::vector<std::array<size_t, 2>> counts_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_TRACK_NEWEST_MARKS_H_

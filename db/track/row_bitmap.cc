@@ -1,0 +1,206 @@
+#include <array>
+#include <bit>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/db/track/consumer_table.h"
+#include "ckptdb/db/track/mark_lane.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::ConsumerTable;
+using internal::TakenSet;
+
+constexpr uint64_t kWordBits = 64;
+using Words = std::vector<uint64_t>;
+
+void SetBits(absl::Span<const int64_t> rows, Words* words) {
+  uint64_t* const first = words->data();
+  for (const int64_t row : rows) {
+    const auto at = static_cast<uint64_t>(row);
+    first[at / kWordBits] |= uint64_t{1} << at % kWordBits;
+  }
+}
+
+size_t CountBits(const Words& words) {
+  size_t count = 0;
+  for (const uint64_t word : words) {
+    count += static_cast<size_t>(std::popcount(word));
+  }
+  return count;
+}
+
+// Moves the rows out of `words`.
+std::vector<int64_t> TakeRows(Words* words) {
+  std::vector<int64_t> rows;
+  rows.reserve(CountBits(*words));
+  for (size_t i = 0; i < words->size(); ++i) {
+    for (uint64_t word = std::exchange((*words)[i], 0); word != 0;
+         word &= word - 1) {
+      const uint64_t row =
+          i * kWordBits + static_cast<uint64_t>(std::countr_zero(word));
+      rows.push_back(static_cast<int64_t>(row));
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+// A mark goes into the bitmap of its thread's lane. A Take moves the marks of
+// all lanes into the bitmaps of all consumers, and then empties its own.
+class RowBitmap::Impl {
+ public:
+  explicit Impl(uint64_t rows)
+      : rows_(rows), words_((rows + kWordBits - 1) / kWordBits) {}
+
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
+  absl::Status RemoveConsumer(ConsumerId id);
+  absl::Status MarkUpserted(absl::Span<const int64_t> ids);
+  absl::StatusOr<RowChanges> Take(ConsumerId id);
+  absl::Status Return(ConsumerId id, RowChanges&& changes);
+  uint64_t memory_bytes() const;
+
+ private:
+  struct alignas(internal::kMarkLaneAlignBytes) Lane {
+    mutable std::mutex mutex;
+    Words marked;  // empty before the first mark
+  };
+  struct Consumer {
+    std::string name;
+    // Whether the next set will be complete, and why not.
+    bool complete = false;
+    std::string reason;
+    Words rows;
+  };
+
+  absl::Status CheckRows(absl::Span<const int64_t> ids) const;
+  void Collect(Lane* lane);
+
+  const uint64_t rows_;
+  const size_t words_;
+  std::array<Lane, internal::kMarkLanes> lanes_;  // after mutex_, one by one
+  mutable std::mutex mutex_;
+  ConsumerTable<Consumer> consumers_;
+};
+
+absl::StatusOr<ConsumerId> RowBitmap::Impl::AddConsumer(
+    absl::string_view name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return consumers_.Add({std::string(name), false,
+                         internal::NewConsumerReason(name), Words(words_)});
+}
+
+absl::Status RowBitmap::Impl::RemoveConsumer(ConsumerId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_RETURN_IF_ERROR(consumers_.Find(id).status());
+  consumers_.Erase(id);
+  return absl::OkStatus();
+}
+
+absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
+  for (const int64_t id : ids) {
+    if (static_cast<uint64_t>(id) < rows_) continue;
+    return absl::OutOfRangeError(
+        absl::StrCat("row ", id, " of a table of ", rows_, " rows"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
+  CKPTDB_RETURN_IF_ERROR(CheckRows(ids));
+  Lane& lane = lanes_[internal::MarkLaneOfThread()];
+  const std::lock_guard<std::mutex> lock(lane.mutex);
+  if (lane.marked.empty()) lane.marked.resize(words_);
+  SetBits(ids, &lane.marked);
+  return absl::OkStatus();
+}
+
+void RowBitmap::Impl::Collect(Lane* lane) {
+  const std::lock_guard<std::mutex> lock(lane->mutex);
+  for (size_t i = 0; i < lane->marked.size(); ++i) {
+    const uint64_t word = std::exchange(lane->marked[i], 0);
+    if (word == 0) continue;
+    for (auto& [id, consumer] : consumers_.all()) consumer.rows[i] |= word;
+  }
+}
+
+absl::StatusOr<RowChanges> RowBitmap::Impl::Take(ConsumerId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
+  for (Lane& lane : lanes_) Collect(&lane);
+  RowChanges changes;
+  changes.taken_ = std::make_shared<const TakenSet>(
+      TakenSet{this, id, 0, consumer->complete});
+  changes.upserted = TakeRows(&consumer->rows);
+  changes.complete = std::exchange(consumer->complete, true);
+  changes.reason = std::exchange(consumer->reason, {});
+  if (!changes.complete) changes.upserted = {};
+  return changes;
+}
+
+absl::Status RowBitmap::Impl::Return(ConsumerId id, RowChanges&& changes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
+  const TakenSet* const set = changes.taken_.get();
+  CKPTDB_RETURN_IF_ERROR(internal::CheckTakenBy(this, id, set));
+  CKPTDB_RETURN_IF_ERROR(CheckRows(changes.upserted));
+  SetBits(changes.upserted, &consumer->rows);
+  if (!set->complete && consumer->complete) {
+    consumer->complete = false;
+    consumer->reason = std::move(changes.reason);
+  }
+  changes = {};
+  return absl::OkStatus();
+}
+
+uint64_t RowBitmap::Impl::memory_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  size_t words = consumers_.all().size() * words_;
+  for (const Lane& lane : lanes_) {
+    const std::lock_guard<std::mutex> lane_lock(lane.mutex);
+    words += lane.marked.size();
+  }
+  return words * sizeof(uint64_t);
+}
+
+RowBitmap::RowBitmap(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+RowBitmap::~RowBitmap() = default;
+
+absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows) {
+  if (rows > kMaxBitmapRows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a bitmap of ", rows, " rows; at most ", kMaxBitmapRows));
+  }
+  return std::unique_ptr<RowBitmap>(
+      new RowBitmap(std::make_unique<Impl>(rows)));
+}
+
+absl::StatusOr<ConsumerId> RowBitmap::AddConsumer(absl::string_view name) {
+  return impl_->AddConsumer(name);
+}
+
+absl::Status RowBitmap::RemoveConsumer(ConsumerId consumer) {
+  return impl_->RemoveConsumer(consumer);
+}
+
+absl::Status RowBitmap::MarkUpserted(absl::Span<const int64_t> ids) {
+  return impl_->MarkUpserted(ids);
+}
+
+absl::StatusOr<RowChanges> RowBitmap::Take(ConsumerId consumer) {
+  return impl_->Take(consumer);
+}
+
+absl::Status RowBitmap::Return(ConsumerId consumer, RowChanges&& changes) {
+  return impl_->Return(consumer, std::move(changes));
+}
+
+uint64_t RowBitmap::memory_bytes() const { return impl_->memory_bytes(); }
+
+}  // namespace ckptdb

@@ -1,0 +1,447 @@
+#include "ckptdb/db/row_tracker.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/track/consumer_table.h"
+#include "ckptdb/db/track/mark_filter.h"
+#include "ckptdb/db/track/mark_hash.h"
+#include "ckptdb/db/track/mark_lane.h"
+#include "ckptdb/db/track/mark_log.h"
+#include "ckptdb/db/track/newest_marks.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::ConsumerTable;
+using internal::MarkFilter;
+using internal::MarkGroup;
+using internal::MarkKind;
+using internal::MarkLog;
+using internal::MarkRun;
+using internal::NewestMarks;
+using internal::SpreadId;
+using internal::TakenSet;
+
+using Hashes = std::vector<uint64_t>;
+
+Hashes HashesOf(absl::Span<const int64_t> ids) {
+  Hashes hashes(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) hashes[i] = SpreadId(ids[i]);
+  return hashes;
+}
+
+struct ReturnedSet {
+  Hashes upserted;
+  Hashes erased;
+
+  uint64_t bytes() const {
+    return (upserted.capacity() + erased.capacity()) * sizeof(uint64_t);
+  }
+};
+
+// By epoch.
+using ReturnedSets = std::map<uint64_t, ReturnedSet>;
+
+// From the newest to the oldest. A set has the newest marks up to its epoch.
+MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
+                   const ReturnedSets& returned) {
+  MarkGroup pieces;
+  auto run = runs.rbegin();
+  const auto add_runs_after = [&](uint64_t epoch) {
+    for (; run != runs.rend() && run->epoch > epoch; ++run) {
+      pieces.push_back({run->hashes, run->kind});
+    }
+  };
+  for (auto set = returned.rbegin(); set != returned.rend(); ++set) {
+    add_runs_after(set->first);
+    pieces.push_back({set->second.upserted, MarkKind::kUpserted});
+    pieces.push_back({set->second.erased, MarkKind::kErased});
+  }
+  add_runs_after(0);
+  return pieces;
+}
+
+}  // namespace
+
+// Marks are made at once, kMarkRows of them, under the lock of a lane. Under
+// the one of the log there is only room made for those that the filter of the
+// lane does not know. An id that a filter knows has an upsert as its newest
+// mark, and that is in the log since the last Take of all. To keep it so,
+// erasures and Takes hold all lanes; and so does all that reads or drops what
+// is in the log.
+constexpr size_t kMarkRows = 2048;
+
+class RowTracker::Impl {
+ public:
+  explicit Impl(const RowTrackerOptions& options) : options_(options) {
+    // An eighth for all filters, the rest for the log.
+    for (Lane& lane : lanes_) {
+      lane.filter.LimitBytes(options.max_bytes / 8 / lanes_.size());
+    }
+  }
+
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
+  absl::Status RemoveConsumer(ConsumerId id);
+  void MarkUpserted(absl::Span<const int64_t> ids);
+  void MarkErased(absl::Span<const int64_t> ids);
+  absl::StatusOr<RowChanges> Take(ConsumerId id);
+  absl::Status Return(ConsumerId id, RowChanges&& changes);
+  uint64_t memory_bytes() const;
+
+ private:
+  struct alignas(internal::kMarkLaneAlignBytes) Lane {
+    std::mutex mutex;
+    MarkFilter filter;
+  };
+  using LaneLocks =
+      std::array<std::unique_lock<std::mutex>, internal::kMarkLanes>;
+
+  struct Consumer {
+    std::string name;
+    // Whether the next set will be complete, and why not.
+    bool complete = false;
+    std::string reason;
+    // Marks up to here were taken, or are in a returned set.
+    uint64_t epoch = 0;
+    // Of the last set that was not complete: older ones are in that base.
+    uint64_t base_epoch = 0;
+    ReturnedSets returned;
+  };
+
+  // What a Take reads when it has let go of the locks.
+  struct Snapshot {
+    std::vector<MarkRun> runs;
+    ReturnedSets returned;
+  };
+
+  LaneLocks LockLanes();
+  size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown);
+  // False where this needs all lanes.
+  bool MarkInLane(Lane* lane, absl::Span<const int64_t> ids);
+  bool AppendInLane(absl::Span<const uint64_t> hashes);
+  std::optional<internal::MarkRoom> Reserve(
+      size_t rows, internal::MarkSample::Hashes* selected);
+  // With all lanes.
+  void Mark(MarkKind kind, absl::Span<const int64_t> ids);
+
+  // The rest needs `mutex_` and, but for the constant ones, all lanes.
+  absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot);
+  void PutBack(Consumer* consumer, const RowChanges& changes);
+  void RequireBase(Consumer* consumer, const std::string& reason);
+  void ForgetReturned(Consumer* consumer);
+  // Where somebody may read the log from, ascending.
+  std::vector<uint64_t> Cuts();
+  bool MayComeBack(const TakenSet& set);
+  // After a change of who wants marks, and from where.
+  void DropUnneeded();
+  void Merge();
+  // For an Append, or for none; false when all was dropped instead.
+  bool MakeRoom(MarkKind kind, size_t rows);
+  void DropAll();
+  // Of what cannot go; with such an Append.
+  uint64_t UsedBytes() const;
+  uint64_t BytesAfter(MarkKind kind, size_t rows) const;
+
+  const RowTrackerOptions options_;
+  std::array<Lane, internal::kMarkLanes> lanes_;  // locked in this order
+  std::atomic<uint64_t> filter_bytes_{0};
+  // Whether a consumer wants marks.
+  std::atomic<bool> tracking_{false};
+
+  mutable std::mutex mutex_;  // after those of the lanes
+  MarkLog log_;
+  uint64_t epoch_ = 1;  // of the marks made now; a Take ends it
+  ConsumerTable<Consumer> consumers_;
+  uint64_t returned_bytes_ = 0;
+  std::vector<std::weak_ptr<const TakenSet>> taken_;
+};
+
+absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
+    absl::string_view name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Consumer consumer;
+  consumer.name = std::string(name);
+  consumer.reason = internal::NewConsumerReason(name);
+  return consumers_.Add(std::move(consumer));
+}
+
+absl::Status RowTracker::Impl::RemoveConsumer(ConsumerId id) {
+  const LaneLocks locks = LockLanes();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
+  ForgetReturned(consumer);
+  consumers_.Erase(id);
+  DropUnneeded();
+  return absl::OkStatus();
+}
+
+void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
+  if (!tracking_.load()) return;
+  Lane& lane = lanes_[internal::MarkLaneOfThread()];
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
+    const absl::Span<const int64_t> piece = ids.subspan(0, kMarkRows);
+    if (MarkInLane(&lane, piece)) continue;
+    const LaneLocks locks = LockLanes();
+    Mark(MarkKind::kUpserted, piece);
+  }
+}
+
+bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
+  const std::lock_guard<std::mutex> lock(lane->mutex);
+  std::array<uint64_t, kMarkRows> unknown;
+  const size_t count = Filter(lane, ids, unknown.data());
+  if (AppendInLane({unknown.data(), count})) return true;
+  lane->filter.Clear();  // it knows what is not in the log
+  return false;
+}
+
+bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
+  auto selected = internal::MarkSample::Select(hashes);
+  while (!hashes.empty()) {
+    const auto room = Reserve(hashes.size(), &selected);
+    if (!room.has_value()) return false;
+    hashes.remove_prefix(room->Fill(hashes));
+  }
+  return true;
+}
+
+std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
+    size_t rows, internal::MarkSample::Hashes* selected) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!tracking_.load() || log_.WorthMerging() ||
+      BytesAfter(MarkKind::kUpserted, rows) > options_.max_bytes) {
+    return std::nullopt;
+  }
+  log_.Sample(*selected);
+  selected->clear();
+  internal::MarkRoom room = log_.Reserve(epoch_, MarkKind::kUpserted, rows);
+  log_.KeepAtMost(options_.max_bytes - UsedBytes());
+  return room;
+}
+
+void RowTracker::Impl::MarkErased(absl::Span<const int64_t> ids) {
+  if (ids.empty() || !tracking_.load()) return;
+  const LaneLocks locks = LockLanes();
+  for (Lane& lane : lanes_) lane.filter.Forget(ids);
+  Mark(MarkKind::kErased, ids);
+}
+
+void RowTracker::Impl::Mark(MarkKind kind, absl::Span<const int64_t> ids) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
+    const Hashes hashes = HashesOf(ids.subspan(0, kMarkRows));
+    if (!tracking_.load() || !MakeRoom(kind, hashes.size())) return;
+    log_.Append(epoch_, kind, hashes);
+  }
+}
+
+RowTracker::Impl::LaneLocks RowTracker::Impl::LockLanes() {
+  LaneLocks locks;
+  for (size_t i = 0; i < internal::kMarkLanes; ++i) {
+    locks[i] = std::unique_lock<std::mutex>(lanes_[i].mutex);
+  }
+  return locks;
+}
+
+size_t RowTracker::Impl::Filter(Lane* lane, absl::Span<const int64_t> ids,
+                                uint64_t* unknown) {
+  const size_t old_bytes = lane->filter.bytes();
+  const size_t count = lane->filter.Keep(ids, unknown);
+  filter_bytes_ += lane->filter.bytes() - old_bytes;
+  return count;
+}
+
+absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
+  RowChanges changes;
+  Snapshot snapshot;
+  {
+    const LaneLocks locks = LockLanes();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    CKPTDB_RETURN_IF_ERROR(Cut(id, &changes, &snapshot));
+    for (Lane& lane : lanes_) lane.filter.Clear();
+  }
+  if (changes.complete) {
+    const MarkGroup pieces = PiecesOf(snapshot.runs, snapshot.returned);
+    const NewestMarks newest({pieces});
+    changes.upserted = newest.Ids(0, MarkKind::kUpserted);
+    changes.erased = newest.Ids(0, MarkKind::kErased);
+  }
+  snapshot = {};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  log_.KeepWhatWasNeeded();
+  return changes;
+}
+
+absl::Status RowTracker::Impl::Cut(ConsumerId id, RowChanges* changes,
+                                   Snapshot* snapshot) {
+  CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
+  const auto set = std::make_shared<const TakenSet>(
+      TakenSet{this, id, epoch_, consumer->complete});
+  changes->taken_ = set;
+  changes->complete = consumer->complete;
+  changes->reason = std::exchange(consumer->reason, {});
+  if (consumer->complete) {
+    snapshot->runs = log_.After(consumer->epoch);
+    snapshot->returned = std::exchange(consumer->returned, {});
+    for (const auto& [epoch, returned] : snapshot->returned) {
+      returned_bytes_ -= returned.bytes();
+    }
+  } else {
+    consumer->complete = true;
+    consumer->base_epoch = epoch_;
+  }
+  consumer->epoch = epoch_++;
+  taken_.push_back(set);
+  DropUnneeded();
+  return absl::OkStatus();
+}
+
+absl::Status RowTracker::Impl::Return(ConsumerId id, RowChanges&& changes) {
+  const LaneLocks locks = LockLanes();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckTakenBy(this, id, changes.taken_.get()));
+  PutBack(consumer, changes);
+  changes = {};
+  DropUnneeded();
+  MakeRoom(MarkKind::kUpserted, 0);
+  return absl::OkStatus();
+}
+
+void RowTracker::Impl::PutBack(Consumer* consumer, const RowChanges& changes) {
+  const TakenSet* const set = changes.taken_.get();
+  if (!set->complete) return RequireBase(consumer, changes.reason);
+  if (!consumer->complete || set->epoch < consumer->base_epoch) return;
+  consumer->epoch = std::min(consumer->epoch, set->epoch);
+  ReturnedSet& returned = consumer->returned[set->epoch];
+  returned = {HashesOf(changes.upserted), HashesOf(changes.erased)};
+  returned_bytes_ += returned.bytes();
+}
+
+void RowTracker::Impl::RequireBase(Consumer* consumer,
+                                   const std::string& reason) {
+  if (!consumer->complete) return;
+  ForgetReturned(consumer);
+  consumer->complete = false;
+  consumer->reason = reason;
+}
+
+void RowTracker::Impl::ForgetReturned(Consumer* consumer) {
+  for (const auto& [epoch, set] : consumer->returned) {
+    returned_bytes_ -= set.bytes();
+  }
+  consumer->returned.clear();
+}
+
+std::vector<uint64_t> RowTracker::Impl::Cuts() {
+  std::vector<uint64_t> cuts;
+  for (const auto& [id, consumer] : consumers_.all()) {
+    if (consumer.complete) cuts.push_back(consumer.epoch);
+  }
+  std::erase_if(taken_, [](const auto& set) { return set.expired(); });
+  for (const auto& taken : taken_) {
+    const std::shared_ptr<const TakenSet> set = taken.lock();
+    if (set != nullptr && MayComeBack(*set)) cuts.push_back(set->epoch);
+  }
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+bool RowTracker::Impl::MayComeBack(const TakenSet& set) {
+  const absl::StatusOr<Consumer*> consumer = consumers_.Find(set.consumer);
+  return set.complete && consumer.ok() && (*consumer)->complete &&
+         set.epoch > (*consumer)->base_epoch;
+}
+
+void RowTracker::Impl::DropUnneeded() {
+  const std::vector<uint64_t> cuts = Cuts();
+  tracking_ = !cuts.empty();
+  if (cuts.empty()) {
+    log_.Clear();
+  } else {
+    log_.DropUpTo(cuts.front());
+  }
+}
+
+void RowTracker::Impl::Merge() {
+  DropUnneeded();
+  log_.Merge(Cuts());
+}
+
+uint64_t RowTracker::Impl::BytesAfter(MarkKind kind, size_t rows) const {
+  return UsedBytes() + (rows == 0 ? 0 : log_.BytesToAppend(epoch_, kind, rows));
+}
+
+bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
+  const uint64_t max_bytes = options_.max_bytes;
+  const bool full = BytesAfter(kind, rows) > max_bytes;
+  if (full || log_.WorthMerging()) Merge();
+  // At most half of the bound, so that the next merge is far away.
+  if (full && (BytesAfter(kind, rows) > max_bytes ||
+               log_.rows() * sizeof(uint64_t) > max_bytes / 2)) {
+    DropAll();
+    return false;
+  }
+  log_.KeepAtMost(max_bytes - BytesAfter(kind, rows));
+  return true;
+}
+
+void RowTracker::Impl::DropAll() {
+  const std::string reason =
+      absl::StrCat("the tracker went over its memory bound of ",
+                   options_.max_bytes, " bytes");
+  for (auto& [id, consumer] : consumers_.all()) RequireBase(&consumer, reason);
+  DropUnneeded();
+  log_.KeepAtMost(0);
+}
+
+uint64_t RowTracker::Impl::UsedBytes() const {
+  return log_.used_bytes() + filter_bytes_.load() + returned_bytes_;
+}
+
+uint64_t RowTracker::Impl::memory_bytes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return UsedBytes() + log_.kept_bytes();
+}
+
+RowTracker::RowTracker(const RowTrackerOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+
+RowTracker::~RowTracker() = default;
+
+absl::StatusOr<ConsumerId> RowTracker::AddConsumer(absl::string_view name) {
+  return impl_->AddConsumer(name);
+}
+
+absl::Status RowTracker::RemoveConsumer(ConsumerId consumer) {
+  return impl_->RemoveConsumer(consumer);
+}
+
+void RowTracker::MarkUpserted(absl::Span<const int64_t> ids) {
+  impl_->MarkUpserted(ids);
+}
+
+void RowTracker::MarkErased(absl::Span<const int64_t> ids) {
+  impl_->MarkErased(ids);
+}
+
+absl::StatusOr<RowChanges> RowTracker::Take(ConsumerId consumer) {
+  return impl_->Take(consumer);
+}
+
+absl::Status RowTracker::Return(ConsumerId consumer, RowChanges&& changes) {
+  return impl_->Return(consumer, std::move(changes));
+}
+
+uint64_t RowTracker::memory_bytes() const { return impl_->memory_bytes(); }
+
+}  // namespace ckptdb

@@ -1,0 +1,207 @@
+#include "ckptdb/manager/config/json_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+std::string Text(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// How many letters must be changed, added or left out.
+size_t Distance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// None for what is no number from 0 to 2^63 - 1.
+std::optional<int64_t> CountIn(const Json& json) {
+  constexpr auto kMax =
+      static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (json.is_number_unsigned() && json.get<uint64_t>() <= kMax) {
+    return json.get<int64_t>();
+  }
+  const bool counts = json.is_number_integer() && !json.is_number_unsigned() &&
+                      json.get<int64_t>() >= 0;
+  return counts ? std::optional<int64_t>(json.get<int64_t>()) : std::nullopt;
+}
+
+}  // namespace
+
+absl::string_view Nearest(absl::string_view name,
+                          const std::vector<std::string>& names) {
+  return *std::min_element(names.begin(), names.end(),
+                           [&](const std::string& a, const std::string& b) {
+                             return Distance(name, a) < Distance(name, b);
+                           });
+}
+
+ObjectReader::ObjectReader(std::string place, const Json& json)
+    : place_(std::move(place)), json_(json) {
+  if (json_.is_object()) return;
+  status_ =
+      AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
+                            place_, ": it is no object, but ", Text(json_))));
+}
+
+void ObjectReader::Read(const char* key, std::string* value) {
+  const Json* found = Find(key, Json::value_t::string, "a string");
+  if (found != nullptr) *value = found->get<std::string>();
+}
+
+void ObjectReader::Read(const char* key, bool* value) {
+  const Json* found = Find(key, Json::value_t::boolean, "a boolean");
+  if (found != nullptr) *value = found->get<bool>();
+}
+
+void ObjectReader::Read(const char* key, int* value) {
+  const std::optional<int64_t> count = FindCount(key);
+  if (!count.has_value()) return;
+  if (*count <= std::numeric_limits<int>::max()) {
+    *value = static_cast<int>(*count);
+  } else {
+    Fail(key, *Find(key), "0 to 2^31 - 1");
+  }
+}
+
+void ObjectReader::Read(const char* key, int64_t* value) {
+  *value = FindCount(key).value_or(*value);
+}
+
+void ObjectReader::Read(const char* key, uint64_t* value) {
+  const std::optional<int64_t> count = FindCount(key);
+  if (count.has_value()) *value = static_cast<uint64_t>(*count);
+}
+
+void ObjectReader::Read(const char* key, std::optional<int64_t>* value) {
+  const Json* found = Find(key);
+  if (found == nullptr || found->is_null()) return;
+  if (const std::optional<int64_t> count = FindCount(key)) *value = count;
+}
+
+void ObjectReader::Read(const char* key, double* value) {
+  const Json* found = Find(key);
+  if (found == nullptr) return;
+  if (!found->is_number()) return Fail(key, *found, "a number");
+  *value = found->get<double>();
+}
+
+void ObjectReader::Read(const char* key, absl::Duration* value) {
+  const Json* found = Find(key);
+  if (found == nullptr) return;
+  if (!found->is_number() || found->get<double>() < 0) {
+    return Fail(key, *found, "seconds, at least 0");
+  }
+  *value = absl::Seconds(found->get<double>());
+}
+
+void ObjectReader::Read(const char* key, std::vector<std::string>* values) {
+  constexpr char kWhat[] = "a list of strings";
+  const Json* found = Find(key, Json::value_t::array, kWhat);
+  if (found == nullptr) return;
+  values->clear();
+  for (const Json& each : *found) {
+    if (!each.is_string()) return Fail(key, *found, kWhat);
+    values->push_back(each.get<std::string>());
+  }
+}
+
+void ObjectReader::Read(const char* key, std::vector<int64_t>* values) {
+  constexpr char kWhat[] = "a list of numbers, 0 to 2^63 - 1";
+  const Json* found = Find(key, Json::value_t::array, kWhat);
+  if (found == nullptr) return;
+  values->clear();
+  for (const Json& each : *found) {
+    const std::optional<int64_t> count = CountIn(each);
+    if (!count.has_value()) return Fail(key, *found, kWhat);
+    values->push_back(*count);
+  }
+}
+
+void ObjectReader::Read(const char* key,
+                        std::map<std::string, std::string>* values) {
+  constexpr char kWhat[] = "an object of strings";
+  const Json* found = Find(key, Json::value_t::object, kWhat);
+  if (found == nullptr) return;
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_string()) return Fail(key, *found, kWhat);
+    (*values)[name] = value.get<std::string>();
+  }
+}
+
+const Json* ObjectReader::Find(const char* key) {
+  known_.emplace_back(key);
+  if (!json_.is_object()) return nullptr;
+  const auto found = json_.find(key);
+  return found == json_.end() ? nullptr : &*found;
+}
+
+std::string ObjectReader::PlaceOf(absl::string_view key) const {
+  return absl::StrCat(place_, ".", key);
+}
+
+absl::Status ObjectReader::Finish() {
+  if (!json_.is_object()) return status_;
+  for (const auto& [key, value] : json_.items()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    status_.Update(
+        AboutValue(value, absl::InvalidArgumentError(absl::StrCat(
+                              place_, ": no key \"", key, "\"; is \"",
+                              Nearest(key, known_), "\" meant?"))));
+  }
+  return status_;
+}
+
+const Json* ObjectReader::Find(const char* key, Json::value_t type,
+                               const char* what) {
+  const Json* found = Find(key);
+  if (found == nullptr || found->type() == type) return found;
+  Fail(key, *found, what);
+  return nullptr;
+}
+
+std::optional<size_t> ObjectReader::FindName(
+    const char* key, const std::vector<std::string>& names) {
+  const Json* found = Find(key, Json::value_t::string, "a string");
+  if (found == nullptr) return std::nullopt;
+  const auto name = found->get<std::string>();
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at != names.end()) return static_cast<size_t>(at - names.begin());
+  Fail(key, *found,
+       absl::StrCat("one of ", absl::StrJoin(names, ", "), "; is \"",
+                    Nearest(name, names), "\" meant?"));
+  return std::nullopt;
+}
+
+std::optional<int64_t> ObjectReader::FindCount(const char* key) {
+  const Json* found = Find(key);
+  if (found == nullptr) return std::nullopt;
+  const std::optional<int64_t> count = CountIn(*found);
+  if (!count.has_value()) Fail(key, *found, "a number, 0 to 2^63 - 1");
+  return count;
+}
+
+void ObjectReader::Fail(const char* key, const Json& value,
+                        absl::string_view what) {
+  status_.Update(AboutValue(
+      value, absl::InvalidArgumentError(absl::StrCat(
+                 place_, ": \"", key, "\" is ", Text(value), ", not ", what))));
+}
+
+}  // namespace ckptdb::internal

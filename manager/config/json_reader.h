@@ -1,0 +1,89 @@
+// Reads the values of a JSON object by their keys, and says what is wrong with
+// them; internal to manager/.
+//
+//   ObjectReader reader("options", json);
+//   reader.Read("count", &count);
+//   reader.Read("name", &name);
+//   CKPTDB_RETURN_IF_ERROR(reader.Finish());
+//
+// A key that is not there leaves its value as it is. The first error stays:
+// InvalidArgument with the place, the key and the value, which JsonText::Locate
+// finds.
+#ifndef CKPTDB_MANAGER_CONFIG_JSON_READER_H_
+#define CKPTDB_MANAGER_CONFIG_JSON_READER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "ckptdb/manager/config/json_text.h"
+
+namespace ckptdb::internal {
+
+// Of `names`, which are some, the one that is spelled most like `name`.
+absl::string_view Nearest(absl::string_view name,
+                          const std::vector<std::string>& names);
+
+class ObjectReader {
+ public:
+  // `json` outlives the reader.
+  ObjectReader(std::string place, const Json& json);
+
+  void Read(const char* key, std::string* value);
+  void Read(const char* key, bool* value);
+  void Read(const char* key, int* value);
+  // 0 to 2^63 - 1. A null leaves the optional as it is.
+  void Read(const char* key, int64_t* value);
+  void Read(const char* key, uint64_t* value);
+  void Read(const char* key, std::optional<int64_t>* value);
+  void Read(const char* key, double* value);
+  // In seconds, at least 0.
+  void Read(const char* key, absl::Duration* value);
+  void Read(const char* key, std::vector<std::string>* values);
+  void Read(const char* key, std::vector<int64_t>* values);
+  void Read(const char* key, std::map<std::string, std::string>* values);
+
+  // One of several names.
+  template <typename Value>
+  void Read(const char* key,
+            const std::vector<std::pair<std::string, Value>>& names,
+            Value* value) {
+    std::vector<std::string> all;
+    for (const auto& [name, meant] : names) all.push_back(name);
+    const std::optional<size_t> found = FindName(key, all);
+    if (found.has_value()) *value = names[*found].second;
+  }
+
+  // The value of a key, whatever it is; null when it is not there.
+  const Json* Find(const char* key);
+  // Where the value of a key is: "options.count".
+  std::string PlaceOf(absl::string_view key) const;
+  // Takes an error of a value that the caller has read.
+  void Update(const absl::Status& status) { status_.Update(status); }
+
+  // The first error. A key that was not asked for is one, too.
+  absl::Status Finish();
+
+ private:
+  const Json* Find(const char* key, Json::value_t type, const char* what);
+  std::optional<size_t> FindName(const char* key,
+                                 const std::vector<std::string>& names);
+  std::optional<int64_t> FindCount(const char* key);
+  void Fail(const char* key, const Json& value, absl::string_view what);
+
+  const std::string place_;
+  const Json& json_;
+  std::vector<std::string> known_;
+  absl::Status status_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CONFIG_JSON_READER_H_

@@ -1,0 +1,50 @@
+// A JSON text, and where in it each value is; internal to manager/.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse("o", json));
+//   return text.Locate(ReadOptions(text.json(), &options));
+#ifndef CKPTDB_MANAGER_CONFIG_JSON_TEXT_H_
+#define CKPTDB_MANAGER_CONFIG_JSON_TEXT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+using Json = nlohmann::json;
+
+// The deepest nesting of values. The JSON library recurses when it prints one.
+inline constexpr int kMaxJsonDepth = 2000;
+
+// Notes in an error which value of a JsonText it is about, unless it has one.
+absl::Status AboutValue(const Json& value, absl::Status error);
+
+// Stays where it is while errors of its values are made and located.
+class JsonText {
+ public:
+  // InvalidArgument at `place`, with line and column, when it is not JSON, and
+  // when it is more than kMaxJsonDepth deep.
+  static absl::StatusOr<JsonText> Parse(absl::string_view place,
+                                        absl::string_view text);
+
+  const Json& json() const { return json_; }
+
+  // The error with " (line 3, column 7)" of the value that it is about. Both
+  // count from 1, columns in bytes. An error that is about none stays as it is.
+  absl::Status Locate(const absl::Status& error) const;
+
+ private:
+  JsonText(std::string text, Json json)
+      : text_(std::move(text)), json_(std::move(json)) {}
+
+  std::string text_;
+  Json json_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CONFIG_JSON_TEXT_H_

@@ -1,0 +1,103 @@
+#include "ckptdb/manager/config/statistics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/printable.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using JsonLine = nlohmann::ordered_json;
+
+std::string OneLine(const JsonLine& json) {
+  return PrintableJson(json.dump(-1, ' ', /*ensure_ascii=*/false,
+                                 JsonLine::error_handler_t::replace));
+}
+
+// Waits for no reader of a pipe.
+int OpenToAppend(const std::string& path) {
+  constexpr mode_t kMode = 0666;  // less the umask
+  return ::open(path.c_str(),
+                O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, kMode);
+}
+
+}  // namespace
+
+std::string StatisticsLine(const SaveReport& report) {
+  const SaveResult& result = report.result;
+  JsonLine line = {{"event", "save"},
+                   {"step", report.step},
+                   {"kind", std::string(SaveKindName(report.kind))},
+                   {"why", report.why},
+                   {"status", absl::StatusCodeToString(report.status.code())}};
+  if (!report.status.ok()) {
+    line["error"] = std::string(report.status.message());
+  } else {
+    line["attempt"] = result.version.attempt;
+    line["saved_as"] = std::string(StepKindName(result.kind));
+    line["raw_bytes"] = result.raw_bytes;
+    line["stored_bytes"] = result.stored_bytes;
+    line["reused_bytes"] = result.reused_bytes;
+    line["commit_micros"] = result.commit_micros;
+    line["retired"] = report.retired;
+  }
+  line["copied_bytes"] = report.copied_bytes;
+  line["waited_micros"] = report.waited_micros;
+  line["blocking_micros"] = report.blocking_micros;
+  line["planning_micros"] = report.planning_micros;
+  line["staged_micros"] = report.staged_micros;
+  line["finished_micros"] = report.finished_micros;
+  line["sweep_status"] = absl::StatusCodeToString(report.sweep_status.code());
+  if (!report.sweep_status.ok()) {
+    line["sweep_error"] = std::string(report.sweep_status.message());
+  }
+  line["unswept"] = report.unswept;
+  return OneLine(line);
+}
+
+std::string StatisticsLine(const RestoreReport& report) {
+  return OneLine({{"event", "restore"},
+                  {"step", report.version.step},
+                  {"attempt", report.version.attempt},
+                  {"path", report.path},
+                  {"damaged", report.damaged},
+                  {"by_changes", report.by_changes},
+                  {"bytes", report.bytes},
+                  {"rows", report.rows},
+                  {"open_micros", report.open_micros},
+                  {"check_micros", report.check_micros},
+                  {"load_micros", report.load_micros},
+                  {"finished_micros", report.finished_micros}});
+}
+
+absl::Status AppendLine(const std::string& path, std::string line) {
+  line += '\n';
+  const int fd = OpenToAppend(path);
+  const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) ==
+                                      static_cast<ssize_t>(line.size());
+  const int error = written ? 0 : errno;
+  if (fd >= 0) ::close(fd);
+  if (written) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("statistics_path \"", path,
+                   "\": a line is lost: ", std::strerror(error)));
+}
+
+absl::Status CheckStatisticsPath(const std::string& path) {
+  const int fd = OpenToAppend(path);
+  if (fd < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("statistics_path \"", path,
+                     "\" cannot be written: ", std::strerror(errno)));
+  }
+  ::close(fd);
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,171 @@
+#include "ckptdb/manager/load/load_cast.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/schema/cast_in_range.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
+
+// Where an element of this rank's part lies in the global tensor.
+Shape IndicesOf(uint64_t element, const TensorState& state) {
+  Shape indices(state.shape.size());
+  for (size_t i = indices.size(); i-- > 0;) {
+    const auto extent = static_cast<uint64_t>(state.shape[i]);
+    indices[i] = static_cast<int64_t>(element % extent);
+    if (state.sharded()) indices[i] += state.offset[i];
+    element /= extent;
+  }
+  return indices;
+}
+
+// What reads and casts the pieces of one tensor.
+class TensorCast {
+ public:
+  TensorCast(const StepReader& step, const ReadOptions& read,
+             const std::string& name, DType from, const TensorState& state)
+      : step_(step),
+        read_(read),
+        name_(name),
+        from_(from),
+        state_(state),
+        pieces_(state.shape, kPieceBytes / DTypeBytes(from)) {}
+
+  absl::Status Run() {
+    const int threads = std::max(read_.threads, 1);
+    buffers_.resize(static_cast<size_t>(threads));
+    // One that is a few pieces is read by several threads a piece.
+    read_.threads = static_cast<int>(std::max<uint64_t>(
+        1, static_cast<uint64_t>(threads) / pieces_.count()));
+    return ParallelFor(threads, pieces_.count(), [&](int worker, uint64_t i) {
+      return LoadPiece(i, &buffers_[static_cast<size_t>(worker)]);
+    });
+  }
+
+ private:
+  absl::Status LoadPiece(uint64_t piece, std::string* buffer) {
+    uint64_t first = 0;
+    Box box = pieces_.At(piece, &first);
+    uint64_t elements = 1;
+    for (size_t i = 0; i < box.shape.size(); ++i) {
+      elements *= static_cast<uint64_t>(box.shape[i]);
+      if (state_.sharded()) box.offset[i] += state_.offset[i];
+    }
+    buffer->resize(pieces_.elements() * DTypeBytes(from_));
+    CKPTDB_RETURN_IF_ERROR(step_.ReadTensorBox(
+        name_, box, buffer->data(), elements * DTypeBytes(from_), read_));
+    char* const out =
+        static_cast<char*>(state_.data) + first * DTypeBytes(state_.dtype);
+    const size_t done =
+        CastWhileInRange(from_, buffer->data(), state_.dtype, out, elements);
+    if (done == elements) return absl::OkStatus();
+    return absl::OutOfRangeError(absl::StrCat(
+        "tensor \"", name_, "\", element ",
+        ToString(IndicesOf(first + done, state_)), ": ",
+        NotInRange(from_, buffer->data() + done * DTypeBytes(from_),
+                   state_.dtype)));
+  }
+
+  const StepReader& step_;
+  ReadOptions read_;
+  const std::string& name_;
+  const DType from_;
+  const TensorState& state_;
+  const TensorPieces pieces_;
+  std::vector<std::string> buffers_;  // of each worker
+};
+
+}  // namespace
+
+TensorPieces::TensorPieces(const Shape& shape, uint64_t most_elements)
+    : shape_(shape) {
+  if (shape_.empty()) return;
+  dimension_ = shape_.size() - 1;
+  const auto extent = [&](size_t i) {
+    return static_cast<uint64_t>(shape_[i]);
+  };
+  while (dimension_ > 0 && inner_ * extent(dimension_) <= most_elements) {
+    inner_ *= extent(dimension_--);
+  }
+  cut_ = std::clamp<uint64_t>(most_elements / inner_, 1, extent(dimension_));
+  cuts_ = (extent(dimension_) + cut_ - 1) / cut_;
+  for (size_t i = 0; i < dimension_; ++i) outer_ *= extent(i);
+}
+
+Box TensorPieces::At(uint64_t piece, uint64_t* first) const {
+  Box box{Shape(shape_.size(), 0), shape_};
+  *first = 0;
+  if (shape_.empty()) return box;
+  uint64_t row = piece / cuts_;
+  const uint64_t begin = piece % cuts_ * cut_;
+  const auto extent = static_cast<uint64_t>(shape_[dimension_]);
+  *first = (row * extent + begin) * inner_;
+  box.offset[dimension_] = static_cast<int64_t>(begin);
+  box.shape[dimension_] = static_cast<int64_t>(std::min(cut_, extent - begin));
+  for (size_t i = dimension_; i-- > 0;) {
+    box.offset[i] =
+        static_cast<int64_t>(row % static_cast<uint64_t>(shape_[i]));
+    box.shape[i] = 1;
+    row /= static_cast<uint64_t>(shape_[i]);
+  }
+  return box;
+}
+
+absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
+                            const std::string& name, DType from,
+                            const TensorState& state) {
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(state.shape, DTypeBytes(state.dtype)));
+  if (elements == 0) return absl::OkStatus();
+  return TensorCast(step, read, name, from, state).Run();
+}
+
+CastTable::CastTable(std::string name, std::vector<Slot> from,
+                     std::vector<Slot> to, int threads, LiveTable* live)
+    : name_(std::move(name)),
+      from_(std::move(from)),
+      to_(std::move(to)),
+      live_(live),
+      workers_(static_cast<size_t>(std::max(threads, 1))) {
+  for (Worker& worker : workers_) {
+    worker.values.resize(to_.size());
+    worker.slots.resize(to_.size());
+  }
+}
+
+absl::Status CastTable::Consume(int worker, const RowBatch& batch) {
+  Worker& own = workers_[static_cast<size_t>(worker)];
+  for (size_t slot = 0; slot < to_.size(); ++slot) {
+    own.slots[slot] = batch.slots[slot];
+    if (from_[slot].dtype == to_[slot].dtype) continue;
+    CKPTDB_RETURN_IF_ERROR(CastSlot(slot, batch, &own));
+  }
+  return live_->Consume(worker, {batch.ids, own.slots});
+}
+
+absl::Status CastTable::CastSlot(size_t slot, const RowBatch& batch,
+                                 Worker* worker) {
+  const Slot& from = from_[slot];
+  const Slot& to = to_[slot];
+  const size_t elements = batch.ids.size() * to.elements;
+  const size_t bytes = elements * DTypeBytes(to.dtype);
+  std::string& values = worker->values[slot];
+  if (values.size() < bytes) values.resize(bytes);
+  worker->slots[slot] = values.data();
+  const size_t done = CastWhileInRange(from.dtype, batch.slots[slot], to.dtype,
+                                       values.data(), elements);
+  if (done == elements) return absl::OkStatus();
+  const char* const element = batch.slots[slot] + done * DTypeBytes(from.dtype);
+  return absl::OutOfRangeError(
+      absl::StrCat("table \"", name_, "\", row ", batch.ids[done / to.elements],
+                   ", slot \"", to.name, "\", element ", done % to.elements,
+                   ": ", NotInRange(from.dtype, element, to.dtype)));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,81 @@
+// Loads of what has another dtype in the step than in the model; internal to
+// manager/.
+#ifndef CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
+#define CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/shape.h"
+
+namespace ckptdb::internal {
+
+// A tensor cut into boxes, each contiguous in it, of at most so many elements.
+class TensorPieces {
+ public:
+  // No dimension is 0; `most_elements` is at least 1.
+  TensorPieces(const Shape& shape, uint64_t most_elements);
+
+  uint64_t count() const { return outer_ * cuts_; }
+  uint64_t elements() const { return cut_ * inner_; }  // of a piece, at most
+  // `piece` is below count(). *first becomes the index of its first element.
+  Box At(uint64_t piece, uint64_t* first) const;
+
+ private:
+  const Shape shape_;
+  size_t dimension_ = 0;  // that which is cut; those before it have one index
+  uint64_t outer_ = 1;    // elements of those before it
+  uint64_t inner_ = 1;    // of those after it, which are whole
+  uint64_t cut_ = 1;      // indices of a piece, but of the last one of a row
+  uint64_t cuts_ = 1;     // of a row
+};
+
+// Reads the model's part of a tensor whose elements are of `from` in the step,
+// in pieces of 8 MiB there, one for each thread. OutOfRange naming the tensor,
+// the element by its indices in the global tensor, and its number.
+absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
+                            const std::string& name, DType from,
+                            const TensorState& state);
+
+// Hands rows on in the dtypes of the trainer's table. Each worker has memory of
+// its own, so it is as thread-safe as that table is.
+class CastTable : public LiveTable {
+ public:
+  // `from` and `to` have the same elements, slot by slot. A scan of at most
+  // `threads` workers.
+  CastTable(std::string name, std::vector<Slot> from, std::vector<Slot> to,
+            int threads, LiveTable* live);
+
+  absl::Status Clear() override { return live_->Clear(); }
+  // OutOfRange naming the table, the row, the slot and the number; then nothing
+  // of the batch is handed on.
+  absl::Status Consume(int worker, const RowBatch& batch) override;
+  absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
+    return live_->Erase(worker, ids);
+  }
+
+ private:
+  struct Worker {
+    std::vector<std::string> values;  // of each slot that is cast
+    std::vector<const char*> slots;
+  };
+  absl::Status CastSlot(size_t slot, const RowBatch& batch, Worker* worker);
+
+  const std::string name_;
+  const std::vector<Slot> from_;
+  const std::vector<Slot> to_;
+  LiveTable* const live_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_LOAD_LOAD_CAST_H_

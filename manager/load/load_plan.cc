@@ -1,0 +1,526 @@
+#include "ckptdb/manager/load/load_plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/manager/load/load_cast.h"
+#include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/cast.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr char kSparse[] = "sparse";
+constexpr char kSparseOpt[] = "sparse_opt";
+constexpr char kDense[] = "dense";
+constexpr char kExtra[] = "extra";
+constexpr char kIoState[] = "io_state";
+
+constexpr const char* kCategories[] = {kSparse, kSparseOpt, kDense, kExtra,
+                                       kIoState};
+
+bool IsCategory(absl::string_view pattern) {
+  for (const char* each : kCategories) {
+    if (pattern == each) return true;
+  }
+  return false;
+}
+
+// Whether a pattern is of the category, or of the name.
+bool Matches(const std::vector<std::string>& patterns,
+             absl::string_view category, absl::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) {
+                       return IsCategory(pattern) ? pattern == category
+                                                  : GlobMatches(pattern, name);
+                     });
+}
+
+const Shape& GlobalShape(const TensorState& tensor) {
+  return tensor.sharded() ? tensor.global_shape : tensor.shape;
+}
+
+std::string TypeOf(DType dtype, const Shape& shape) {
+  return absl::StrCat(DTypeName(dtype), " ", ToString(shape));
+}
+
+std::string ColumnsOf(const std::vector<Slot>& slots) {
+  const auto print = [](std::string* out, const Slot& slot) {
+    absl::StrAppend(out, slot.name, " ", DTypeName(slot.dtype), " x ",
+                    slot.elements);
+  };
+  return absl::StrCat("[", absl::StrJoin(slots, ", ", print), "]");
+}
+
+// `can_cast`: a rule that casts would take it.
+std::string Misfit(absl::string_view expected, absl::string_view got,
+                   bool can_cast = false) {
+  return absl::StrCat(
+      "expected ", expected, ", got ", got,
+      can_cast ? "; a load rule with \"cast\" converts it" : "");
+}
+
+// Those of `slots` that the table of a step has, by name.
+std::vector<Slot> SlotsThere(const TableSpec& table,
+                             const std::vector<Slot>& slots) {
+  std::vector<Slot> there;
+  for (const Slot& slot : slots) {
+    const auto same = std::find_if(
+        table.slots.begin(), table.slots.end(),
+        [&](const Slot& other) { return other.name == slot.name; });
+    if (same != table.slots.end()) there.push_back(*same);
+  }
+  return there;
+}
+
+std::vector<std::string> RegisteredNames(const ModelState& model) {
+  std::vector<std::string> names;
+  for (const auto& tensor : model.tensors()) names.push_back(tensor.name);
+  for (const auto& table : model.tables()) names.push_back(table.name);
+  for (const auto& extra : model.extras()) names.push_back(extra.name);
+  for (const auto& io : model.io_states()) names.push_back(io.name);
+  return names;
+}
+
+// Patterns that choose nothing whatever the step has. A model may have nothing
+// of a category.
+std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
+                                            const ModelState& model) {
+  const std::vector<std::string> names = RegisteredNames(model);
+  std::vector<std::string> meant = names;
+  meant.insert(meant.end(), std::begin(kCategories), std::end(kCategories));
+  std::vector<UnmatchedPattern> unmatched;
+  for (const std::string& pattern : rule.load) {
+    const bool matches =
+        pattern == "*" || IsCategory(pattern) ||
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return GlobMatches(pattern, name);
+        });
+    if (matches) continue;
+    unmatched.push_back({pattern, std::string(Nearest(pattern, meant))});
+  }
+  return unmatched;
+}
+
+// What makes the slots that are there those that are wanted; null when nothing
+// does.
+std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
+                                              const std::vector<Slot>& wanted) {
+  if (there.size() != wanted.size()) return std::nullopt;
+  std::vector<DTypeCast> casts;
+  for (size_t i = 0; i < there.size(); ++i) {
+    const DType from = there[i].dtype;
+    const DType to = wanted[i].dtype;
+    if (there[i].elements != wanted[i].elements) return std::nullopt;
+    if (!CanCast(from, to)) return std::nullopt;
+    if (from != to) casts.push_back({there[i].name, from, to});
+  }
+  return casts;
+}
+
+// What is wrong when the function that divided the rows of a step is another
+// one than the model's. Any other rule can be told by the ids alone.
+std::string DividedOtherwise(const TableSpec& table,
+                             const TableSharding& sharding) {
+  if (table.sharding != ShardingKind::kCustom ||
+      sharding.kind() != ShardingKind::kCustom ||
+      table.sharding_name == sharding.name()) {
+    return "";
+  }
+  return absl::StrCat("its rows were divided among ranks by the function \"",
+                      absl::Utf8SafeCHexEscape(table.sharding_name),
+                      "\", and the model declares \"",
+                      absl::Utf8SafeCHexEscape(sharding.name()), "\"");
+}
+
+void NoteSize(uint64_t rows, const std::vector<Slot>& slots, LoadedItem* item) {
+  item->rows = rows;
+  item->bytes = rows * sizeof(int64_t);
+  for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
+}
+
+// A table that is to be restored.
+struct TableLoad {
+  const StepReader* step;
+  const ChangeReader* changes;  // null when there are none
+  std::string source;           // its name in the step
+  RestoreMode mode;
+  ScanOptions scan;
+  std::shared_ptr<RowFilter> filter;
+  std::shared_ptr<LiveTable> live;
+};
+
+absl::Status LoadTable(const TableLoad& load) {
+  absl::Status status = absl::FailedPreconditionError("there are none");
+  if (load.changes != nullptr) {
+    status = load.changes->ScanTable(load.source, load.scan, load.live.get());
+  }
+  // There are no changes, or it was saved whole on the way.
+  if (absl::IsFailedPrecondition(status)) {
+    status = load.step->RestoreTable(load.source, load.mode, load.scan,
+                                     load.live.get());
+  }
+  CKPTDB_RETURN_IF_ERROR(status);
+  return Annotate(load.filter->status(),
+                  absl::StrCat("table \"", load.source, "\""));
+}
+
+// The blob of one rank of the step; null when there is none.
+const Item* FindBlob(const StepReader& step, uint32_t rank,
+                     absl::string_view name) {
+  for (const Item& item : step.ranks()[rank].items) {
+    if (item.kind == ItemKind::kBlob && item.name == name) return &item;
+  }
+  return nullptr;
+}
+
+absl::Status LoadTensor(const StepReader& step, const ReadOptions& read,
+                        const std::string& name, const TensorState& state) {
+  const uint32_t element_bytes = DTypeBytes(state.dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(state.shape, element_bytes));
+  const uint64_t bytes = static_cast<uint64_t>(elements) * element_bytes;
+  if (!state.sharded()) return step.ReadTensor(name, state.data, bytes, read);
+  return step.ReadTensorBox(name, {state.offset, state.shape}, state.data,
+                            bytes, read);
+}
+
+}  // namespace
+
+bool GlobMatches(absl::string_view pattern, absl::string_view name) {
+  // Where to go on when what "*" stands for must be longer.
+  size_t star = absl::string_view::npos;
+  size_t star_name = 0;
+  size_t p = 0;
+  size_t n = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_name = n;
+    } else if (p < pattern.size() &&
+               (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      n = ++star_name;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+// Adds what a rule chooses, one thing after the other.
+class LoadPlan::Maker {
+ public:
+  Maker(const StepReader& step, const ChangeReader* changes,
+        const ManagerOptions& options, const LoadPlace& place,
+        const LoadRule& rule)
+      : step_(step),
+        changes_(changes),
+        options_(options),
+        place_(place),
+        rule_(rule) {}
+
+  absl::Status Add(const ModelState::Tensor& tensor) {
+    PlannedItem* const planned = Choose(kDense, tensor.name);
+    if (planned == nullptr) return absl::OkStatus();
+    const std::string source = planned->item.source;
+    const auto found = step_.FindTensor(source);
+    if (!found.ok()) return Missing(found.status(), planned);
+    planned->item.bytes = found->bytes;
+    const Shape& shape = GlobalShape(tensor.state);
+    const DType from = found->dtype;
+    const DType to = tensor.state.dtype;
+    const bool can_cast = found->shape == shape && CanCast(from, to);
+    if (!can_cast || (from != to && !rule_.cast)) {
+      return DoesNotFit(
+          Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
+          planned);
+    }
+    if (from != to) {
+      planned->item.casts.push_back({"", from, to});
+      planned->load = [this_step = &step_, read = options_.read, source, from,
+                       state = tensor.state] {
+        return LoadCastTensor(*this_step, read, source, from, state);
+      };
+      return absl::OkStatus();
+    }
+    planned->load = [this_step = &step_, read = options_.read, source,
+                     state = tensor.state] {
+      return LoadTensor(*this_step, read, source, state);
+    };
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const ModelState::Table& table,
+                   const TableSharding& sharding) {
+    const std::vector<Slot> slots = ChosenSlots(table);
+    if (slots.empty()) return absl::OkStatus();
+    PlannedItem* const planned = Append(kSparse, table.name);
+    const auto found = step_.FindTable(planned->item.source);
+    if (!found.ok()) return Missing(found.status(), planned);
+    const std::vector<Slot> there = SlotsThere(*found, slots);
+    NoteSize(found->rows, there, &planned->item);
+    const std::string otherwise = DividedOtherwise(*found, sharding);
+    if (!otherwise.empty()) return DoesNotFit(otherwise, planned);
+    ScanOptions scan;
+    scan.read = options_.read;
+    const auto filter = std::make_shared<RowFilter>(
+        sharding, table.state->slice_hash(), place_.rank, place_.world_size);
+    filter->Apply(*found, &scan);
+    for (const Slot& slot : slots) scan.slots.push_back(slot.name);
+    const auto casts = CastsOf(there, slots);
+    if (!casts.has_value() || (!casts->empty() && !rule_.cast)) {
+      return DoesNotFit(
+          Misfit(ColumnsOf(slots), ColumnsOf(found->slots), casts.has_value()),
+          planned);
+    }
+    LiveTable* const own = table.state->Live(scan.slots);
+    if (own == nullptr) {
+      return DoesNotFit(
+          absl::StrCat("the table does not take ", ColumnsOf(slots), " alone"),
+          planned);
+    }
+    planned->item.casts = *casts;
+    std::shared_ptr<LiveTable> live(own, [](LiveTable*) {});
+    if (!casts->empty()) {
+      live = std::make_shared<CastTable>(planned->item.source, there, slots,
+                                         scan.read.threads, own);
+    }
+    planned->load =
+        [load = TableLoad{
+             &step_, changes_, planned->item.source,
+             rule_.hashtable_clear ? RestoreMode::kClear : RestoreMode::kMerge,
+             scan, filter, live}] { return LoadTable(load); };
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const ModelState::Extra& extra) {
+    PlannedItem* const planned = Choose(kExtra, extra.name);
+    if (planned == nullptr) return absl::OkStatus();
+    const std::string blob = ExtraBlob(planned->item.source);
+    const Item* const found = FindBlob(step_, kOwnerRank, blob);
+    if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
+    planned->item.bytes = found->raw_bytes;
+    planned->load = [this_step = &step_, read = options_.read, blob,
+                     load = extra.load, name = extra.name]() -> absl::Status {
+      CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                              this_step->ReadBlob(kOwnerRank, blob, read));
+      return Annotate(load(bytes), absl::StrCat("\"", name, "\""));
+    };
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const ModelState::Io& io) {
+    PlannedItem* const planned = Choose(kIoState, io.name);
+    if (planned == nullptr) return absl::OkStatus();
+    const uint32_t saved = step_.record().world_size;
+    const bool same_world = saved == place_.world_size;
+    const IoStateResize resize =
+        options_.io_state_resize.value_or(IoStateResize::kError);
+    if (!same_world && resize == IoStateResize::kError) {
+      return DoesNotFit(
+          Misfit(absl::StrCat("that of ", place_.world_size, " ranks"),
+                 absl::StrCat("that of ", saved, " ranks")),
+          planned);
+    }
+    std::vector<uint32_t> ranks;
+    if (same_world) {
+      ranks = {place_.rank};
+    } else if (resize == IoStateResize::kOwners) {
+      ranks = {kOwnerRank};
+    } else if (resize == IoStateResize::kRedistribute) {
+      for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);
+    }
+    const std::string blob = IoStateBlob(planned->item.source);
+    for (const uint32_t rank : ranks) {
+      const Item* const found = FindBlob(step_, rank, blob);
+      if (found == nullptr) return Missing(NoBlob(rank, blob), planned);
+      planned->item.bytes += found->raw_bytes;
+    }
+    planned->load = [this_step = &step_, read = options_.read, blob, ranks,
+                     all =
+                         !same_world && resize == IoStateResize::kRedistribute,
+                     state = io.state, name = io.name]() -> absl::Status {
+      std::vector<std::string> parts;
+      for (const uint32_t rank : ranks) {
+        CKPTDB_ASSIGN_OR_RETURN(parts.emplace_back(),
+                                this_step->ReadBlob(rank, blob, read));
+      }
+      if (parts.empty()) return absl::OkStatus();  // it stays as it is
+      return Annotate(all ? state->Redistribute(parts) : state->Load(parts[0]),
+                      absl::StrCat("io state \"", name, "\""));
+    };
+    return absl::OkStatus();
+  }
+
+  // What the step has that is not loaded, of this rank's place.
+  std::vector<std::string> Unexpected() const {
+    std::set<std::string> taken;
+    for (const PlannedItem& planned : items_) {
+      const LoadedItem& item = planned.item;
+      taken.insert(item.category == kExtra     ? ExtraBlob(item.source)
+                   : item.category == kIoState ? IoStateBlob(item.source)
+                                               : item.source);
+    }
+    std::set<std::string> rest;
+    for (const RankRecord& rank : step_.ranks()) {
+      for (const Item& item : rank.items) {
+        if (!taken.contains(item.name)) rest.insert(item.name);
+      }
+    }
+    return {rest.begin(), rest.end()};
+  }
+
+  std::vector<PlannedItem> TakeItems() { return std::move(items_); }
+
+ private:
+  PlannedItem* Append(absl::string_view category, const std::string& name) {
+    PlannedItem& planned = items_.emplace_back();
+    planned.item.category = std::string(category);
+    planned.item.name = name;
+    const auto other = rule_.oname.find(name);
+    planned.item.source = other == rule_.oname.end() ? name : other->second;
+    return &planned;
+  }
+  // Null when the rule does not choose it.
+  PlannedItem* Choose(absl::string_view category, const std::string& name) {
+    const bool chosen = Matches(rule_.load, category, name) &&
+                        !Matches(rule_.exclude, category, name);
+    return chosen ? Append(category, name) : nullptr;
+  }
+  std::vector<Slot> ChosenSlots(const ModelState::Table& table) const {
+    const std::vector<std::string> optimizer = table.state->optimizer_slots();
+    std::vector<Slot> chosen;
+    for (const Slot& slot : table.state->slots()) {
+      const bool is_optimizer = std::find(optimizer.begin(), optimizer.end(),
+                                          slot.name) != optimizer.end();
+      const char* const category = is_optimizer ? kSparseOpt : kSparse;
+      if (Matches(rule_.load, category, table.name) &&
+          !Matches(rule_.exclude, category, table.name)) {
+        chosen.push_back(slot);
+      }
+    }
+    return chosen;
+  }
+
+  static absl::Status NoBlob(uint32_t rank, absl::string_view blob) {
+    return absl::NotFoundError(
+        absl::StrCat("no blob \"", blob, "\" of rank ", rank));
+  }
+  // Only what cannot be read at all is an error now.
+  static absl::Status Missing(const absl::Status& status,
+                              PlannedItem* planned) {
+    if (!absl::IsNotFound(status)) return status;
+    planned->item.outcome = LoadedItem::Outcome::kMissing;
+    return absl::OkStatus();
+  }
+  static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
+    planned->item.outcome = LoadedItem::Outcome::kMisfit;
+    planned->item.detail = std::move(detail);
+    return absl::OkStatus();
+  }
+
+  const StepReader& step_;
+  const ChangeReader* const changes_;
+  const ManagerOptions& options_;
+  const LoadPlace& place_;
+  const LoadRule& rule_;
+  std::vector<PlannedItem> items_;
+};
+
+absl::StatusOr<LoadPlan> LoadPlan::Make(
+    const StepReader& step, const ChangeReader* changes,
+    const ModelState& model, const ManagerOptions& options,
+    absl::Span<const TableSharding> shardings, const LoadPlace& place,
+    const LoadRule& rule) {
+  if (shardings.size() != model.tables().size()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the model has ", model.tables().size(), " tables, and had ",
+        shardings.size(), " when its manager was opened"));
+  }
+  Maker maker(step, changes, options, place, rule);
+  // Objects first: they may refuse the step of another trainer.
+  for (const auto& extra : model.extras()) {
+    CKPTDB_RETURN_IF_ERROR(maker.Add(extra));
+  }
+  for (const auto& tensor : model.tensors()) {
+    CKPTDB_RETURN_IF_ERROR(maker.Add(tensor));
+  }
+  for (size_t t = 0; t < shardings.size(); ++t) {
+    CKPTDB_RETURN_IF_ERROR(maker.Add(model.tables()[t], shardings[t]));
+  }
+  for (const auto& io : model.io_states()) {
+    CKPTDB_RETURN_IF_ERROR(maker.Add(io));
+  }
+  LoadPlan plan;
+  plan.step_ = step.record().version.step;
+  plan.unexpected_ = maker.Unexpected();
+  plan.unmatched_ = FindUnmatched(rule, model);
+  plan.items_ = maker.TakeItems();
+  return plan;
+}
+
+absl::Status LoadPlan::CheckAll() const {
+  if (!unmatched_.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("load pattern \"", unmatched_[0].pattern,
+                     "\" matches nothing that is registered; is \"",
+                     unmatched_[0].nearest, "\" meant?"));
+  }
+  std::vector<std::string> missing;
+  std::vector<std::string> misfits;
+  for (const PlannedItem& planned : items_) {
+    const LoadedItem& item = planned.item;
+    const std::string name =
+        absl::StrCat(item.category, " \"", item.source, "\"");
+    if (item.outcome == LoadedItem::Outcome::kMissing) missing.push_back(name);
+    if (item.outcome == LoadedItem::Outcome::kMisfit) {
+      misfits.push_back(absl::StrCat(name, ": ", item.detail));
+    }
+  }
+  if (!missing.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("step ", step_, " has no ", absl::StrJoin(missing, ", ")));
+  }
+  if (misfits.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", step_, ": ", absl::StrJoin(misfits, "; ")));
+}
+
+absl::Status LoadPlan::Run() const {
+  for (const PlannedItem& planned : items_) {
+    if (planned.load == nullptr) continue;
+    const std::string what = absl::StrCat("loading ", planned.item.category,
+                                          " \"", planned.item.name, "\"");
+    CKPTDB_RETURN_IF_ERROR(CallGuarded(what, planned.load));
+  }
+  return absl::OkStatus();
+}
+
+LoadedRule LoadPlan::Describe() const {
+  LoadedRule rule;
+  rule.step = step_;
+  for (const PlannedItem& planned : items_) rule.items.push_back(planned.item);
+  rule.unexpected = unexpected_;
+  rule.unmatched = unmatched_;
+  return rule;
+}
+
+}  // namespace ckptdb::internal

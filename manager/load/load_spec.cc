@@ -1,0 +1,132 @@
+#include "ckptdb/manager/load_spec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/manager/config/json_text.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::Json;
+using internal::JsonText;
+
+constexpr char kPlace[] = "load specification";
+
+absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
+  LoadRule rule;
+  internal::ObjectReader reader(absl::StrCat(kPlace, ", rule ", number), json);
+  reader.Read("path", &rule.path);
+  reader.Read("step", &rule.step);
+  reader.Read("load", &rule.load);
+  reader.Read("exclude", &rule.exclude);
+  reader.Read("oname", &rule.oname);
+  reader.Read("strict", &rule.strict);
+  reader.Read("hashtable_clear", &rule.hashtable_clear);
+  reader.Read("cast", &rule.cast);
+  reader.Read("is_dynamic", &rule.is_dynamic);
+  reader.Read("ignore_error", &rule.ignore_error);
+  reader.Read("skip", &rule.skip);
+  CKPTDB_RETURN_IF_ERROR(reader.Finish());
+  return rule;
+}
+
+absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
+  switch (outcome) {
+    case LoadedItem::Outcome::kLoaded:
+      return "loaded";
+    case LoadedItem::Outcome::kMissing:
+      return "missing";
+    case LoadedItem::Outcome::kMisfit:
+      return "does not fit";
+  }
+  return "unknown";
+}
+
+std::string CastText(const DTypeCast& cast) {
+  return absl::StrCat(
+      "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
+      DTypeName(cast.from), " to ", DTypeName(cast.to));
+}
+
+uint64_t SumLoaded(const LoadedRule& rule, uint64_t LoadedItem::*field) {
+  uint64_t sum = 0;
+  for (const LoadedItem& item : rule.items) {
+    if (item.outcome == LoadedItem::Outcome::kLoaded) sum += item.*field;
+  }
+  return sum;
+}
+
+uint64_t SumAll(const std::vector<LoadedRule>& rules,
+                uint64_t (LoadedRule::*of)() const) {
+  uint64_t sum = 0;
+  for (const LoadedRule& rule : rules) sum += (rule.*of)();
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
+  CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kPlace, json));
+  const Json& list = text.json();
+  if (!list.is_array()) {
+    return text.Locate(
+        internal::AboutValue(list, absl::InvalidArgumentError(absl::StrCat(
+                                       kPlace, ": it is no list of rules"))));
+  }
+  std::vector<LoadRule> rules;
+  for (size_t i = 0; i < list.size(); ++i) {
+    absl::StatusOr<LoadRule> rule = ReadRule(i, list[i]);
+    if (!rule.ok()) return text.Locate(rule.status());
+    rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+uint64_t LoadedRule::bytes() const {
+  return SumLoaded(*this, &LoadedItem::bytes);
+}
+uint64_t LoadedRule::rows() const {
+  return SumLoaded(*this, &LoadedItem::rows);
+}
+
+uint64_t LoadSummary::bytes() const {
+  return SumAll(rules, &LoadedRule::bytes);
+}
+uint64_t LoadSummary::rows() const { return SumAll(rules, &LoadedRule::rows); }
+
+std::string LoadSummary::ToString() const {
+  std::string text;
+  for (const LoadedRule& rule : rules) {
+    absl::StrAppend(&text, rule.path, ", ",
+                    rule.step ? absl::StrCat("step ", *rule.step) : "no step",
+                    "\n");
+    for (const LoadedItem& item : rule.items) {
+      absl::StrAppend(&text, "  ", OutcomeName(item.outcome), ": ",
+                      item.category, " \"", item.name, "\"");
+      if (item.source != item.name) {
+        absl::StrAppend(&text, " from \"", item.source, "\"");
+      }
+      if (item.rows > 0) absl::StrAppend(&text, ", ", item.rows, " rows");
+      if (item.bytes > 0) absl::StrAppend(&text, ", ", item.bytes, " bytes");
+      for (const DTypeCast& cast : item.casts) {
+        absl::StrAppend(&text, ", ", CastText(cast));
+      }
+      if (!item.detail.empty()) absl::StrAppend(&text, ": ", item.detail);
+      absl::StrAppend(&text, "\n");
+    }
+    for (const UnmatchedPattern& each : rule.unmatched) {
+      absl::StrAppend(&text, "  matches nothing: load pattern \"", each.pattern,
+                      "\"; is \"", each.nearest, "\" meant?\n");
+    }
+    for (const std::string& name : rule.unexpected) {
+      absl::StrAppend(&text, "  unexpected: ", name, "\n");
+    }
+    if (!rule.note.empty()) absl::StrAppend(&text, "  ", rule.note, "\n");
+  }
+  return text;
+}
+
+}  // namespace ckptdb

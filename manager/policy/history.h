@@ -1,0 +1,33 @@
+// Why steps were saved, skipped, kept and removed; internal to manager/.
+#ifndef CKPTDB_MANAGER_POLICY_HISTORY_H_
+#define CKPTDB_MANAGER_POLICY_HISTORY_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+
+namespace ckptdb::internal {
+
+// Of the steps noted last. Thread-safe.
+class History {
+ public:
+  static constexpr size_t kMaxSteps = 10'000;
+
+  void NoteSaved(int64_t step, std::string why);
+  void NoteKept(int64_t step, std::string why);
+  std::optional<StepStory> Find(int64_t step) const;
+
+ private:
+  StepStory& At(int64_t step);
+
+  mutable std::mutex mutex_;
+  std::map<int64_t, StepStory> stories_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_POLICY_HISTORY_H_

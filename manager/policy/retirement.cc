@@ -1,0 +1,85 @@
+#include "ckptdb/manager/policy/retirement.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ckptdb::internal {
+
+std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Refresh(store);
+  Remove(commit.abandoned);
+  Put(commit.saved);
+  assumed_ = commit.abandoned;
+  assumed_.insert(commit.saved.step);
+  state_.newest = commit.saved.step;
+  state_.now_micros = commit.now_micros;
+  state_.held.clear();
+  for (const int64_t step : pinned_) state_.held[step] = "pinned";
+  if (commit.source.has_value()) {
+    state_.held[*commit.source] = "the training began from it";
+  }
+  return PlanRemoval(options_, state_, &warning_);
+}
+
+std::string Retirement::TakeWarning() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (warned_ || warning_.empty()) return "";
+  warned_ = true;
+  return warning_;
+}
+
+void Retirement::Refresh(const Store& store) {
+  const StepChanges changes = store.ChangedSteps(seen_);
+  seen_ = changes.until;
+  if (changes.all) {
+    state_.steps.clear();
+    pinned_.clear();
+    store.VisitSteps([&](const StepRecord& record) { Note(record); });
+    return;
+  }
+  std::set<int64_t> changed = std::move(assumed_);
+  changed.insert(changes.steps.begin(), changes.steps.end());
+  std::set<int64_t> gone;
+  for (const int64_t step : changed) {
+    bool there = false;
+    pinned_.erase(step);
+    store.VisitStep(step,
+                    [&](const StepRecord& record) { there = Note(record); });
+    if (!there) gone.insert(step);
+  }
+  Remove(gone);
+}
+
+// Those that are quarantined stay for inspection.
+bool Retirement::Note(const StepRecord& record) {
+  if (record.quarantined) return false;
+  if (record.pinned) pinned_.insert(record.version.step);
+  Put(StepInfoOf(record));
+  return true;
+}
+
+void Retirement::Put(StepInfo info) {
+  const auto at = std::lower_bound(
+      state_.steps.begin(), state_.steps.end(), info.step,
+      [](const StepInfo& other, int64_t step) { return other.step < step; });
+  if (at != state_.steps.end() && at->step == info.step) {
+    *at = std::move(info);
+  } else {
+    state_.steps.insert(at, std::move(info));
+  }
+}
+
+void Retirement::Remove(const std::set<int64_t>& steps) {
+  if (steps.empty()) return;
+  std::erase_if(state_.steps, [&](const StepInfo& info) {
+    return steps.contains(info.step);
+  });
+}
+
+std::optional<Fate> Retirement::FateOf(int64_t step) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return PlanFate(options_, state_, step);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,63 @@
+// Which steps of a store leave with a save, and why others stay; internal to
+// manager/.
+#ifndef CKPTDB_MANAGER_POLICY_RETIREMENT_H_
+#define CKPTDB_MANAGER_POLICY_RETIREMENT_H_
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/retention.h"
+
+namespace ckptdb::internal {
+
+// Thread-safe.
+class Retirement {
+ public:
+  explicit Retirement(const RetentionOptions& options) : options_(options) {}
+
+  struct Commit {
+    StepInfo saved;
+    int64_t now_micros = 0;
+    // Steps that leave by themselves.
+    std::set<int64_t> abandoned;
+    // That the training began from.
+    std::optional<int64_t> source;
+  };
+  // The steps that leave when it is committed.
+  std::vector<Fate> Plan(const Store& store, const Commit& commit);
+
+  // By the last plan; none for a step that it did not know.
+  std::optional<Fate> FateOf(int64_t step) const;
+
+  // What the policy has warned of first; nothing after that, as it would be
+  // said again with each save.
+  std::string TakeWarning();
+
+ private:
+  // What has changed in the store since the plan before, or all of it: with ten
+  // thousand steps to look at each takes longer than all the rest.
+  void Refresh(const Store& store);
+  // False for a step that retention has nothing to do with.
+  bool Note(const StepRecord& record);
+  void Put(StepInfo info);
+  void Remove(const std::set<int64_t>& steps);
+
+  const RetentionOptions options_;
+  mutable std::mutex mutex_;
+  RetentionState state_;
+  std::set<int64_t> pinned_;
+  uint64_t seen_ = 0;  // of the store's changes
+  // Steps of which the plan before knew more than the store.
+  std::set<int64_t> assumed_;
+  std::string warning_;
+  bool warned_ = false;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_POLICY_RETIREMENT_H_

@@ -1,0 +1,73 @@
+#include "ckptdb/manager/save_schedule.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/policy/policy_checks.h"
+
+namespace ckptdb {
+namespace {
+
+// Why an ephemeral save that is wanted is not made; empty when it is.
+std::string Prevented(const SaveSchedule& schedule,
+                      const SaveContext& context) {
+  if (context.last.has_value() &&
+      context.step - context.last->step < schedule.ephemeral_cooldown_steps) {
+    return absl::StrCat("step ", context.last->step, " was saved less than ",
+                        schedule.ephemeral_cooldown_steps, " steps before");
+  }
+  return schedule.veto_ephemeral ? schedule.veto_ephemeral(context.step) : "";
+}
+
+SaveDecision DecideEphemeral(const SaveSchedule& schedule,
+                             const SaveContext& context,
+                             std::string not_permanent) {
+  if (schedule.ephemeral == nullptr) {
+    return {SaveKind::kNone, std::move(not_permanent)};
+  }
+  Verdict wanted = schedule.ephemeral->Decide(context);
+  if (!wanted.yes) {
+    return {SaveKind::kNone, absl::StrCat("not permanent: ", not_permanent,
+                                          "; not ephemeral: ", wanted.why)};
+  }
+  const std::string prevented = Prevented(schedule, context);
+  if (prevented.empty()) return {SaveKind::kEphemeral, std::move(wanted.why)};
+  return {SaveKind::kNone, absl::StrCat("not ephemeral, although ", wanted.why,
+                                        ": ", prevented)};
+}
+
+}  // namespace
+
+absl::string_view SaveKindName(SaveKind kind) {
+  switch (kind) {
+    case SaveKind::kNone:
+      return "none";
+    case SaveKind::kPermanent:
+      return "permanent";
+    case SaveKind::kEphemeral:
+      return "ephemeral";
+  }
+  return "unknown";
+}
+
+absl::Status CheckSchedule(const SaveSchedule& schedule) {
+  return internal::CheckAtLeast("SaveSchedule", "cooldown of ephemeral saves",
+                                schedule.ephemeral_cooldown_steps, 0);
+}
+
+SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context) {
+  if (context.last.has_value() && context.step <= context.last->step) {
+    return {SaveKind::kNone,
+            absl::StrCat("step ", context.step, " is not after step ",
+                         context.last->step, ", the newest")};
+  }
+  std::string not_permanent = "no step is to be";
+  if (schedule.permanent != nullptr) {
+    Verdict wanted = schedule.permanent->Decide(context);
+    if (wanted.yes) return {SaveKind::kPermanent, std::move(wanted.why)};
+    not_permanent = std::move(wanted.why);
+  }
+  return DecideEphemeral(schedule, context, std::move(not_permanent));
+}
+
+}  // namespace ckptdb

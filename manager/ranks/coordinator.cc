@@ -1,0 +1,69 @@
+#include "ckptdb/manager/coordinator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::DecodeStatus;
+using internal::EncodeStatus;
+
+class Alone : public Coordinator {
+ public:
+  uint32_t rank() const override { return kOwnerRank; }
+  uint32_t world_size() const override { return 1; }
+  absl::Status Barrier(absl::string_view, absl::Duration) override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view, std::string value,
+                                        absl::Duration) override {
+    return value;
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(absl::string_view,
+                                                  std::string value,
+                                                  absl::Duration) override {
+    return std::vector<std::string>{std::move(value)};
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return SingleProcess();
+  }
+};
+
+absl::Status FirstError(const std::vector<std::string>& parts) {
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const absl::Status status = DecodeStatus(parts[rank]);
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("rank ", rank, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline) {
+  return ranks.rank() == kOwnerRank ? deadline : 2 * deadline;
+}
+
+absl::Status Agree(Coordinator* ranks, absl::string_view tag,
+                   const absl::Status& status, absl::Duration deadline) {
+  if (ranks->world_size() == 1) return status;
+  const auto parts = ranks->Gather(tag, EncodeStatus(status), deadline);
+  // A gathering that failed has failed on all ranks that took part; the others
+  // learn of it here.
+  const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string all,
+      ranks->Broadcast(tag, EncodeStatus(own), AfterGather(*ranks, deadline)));
+  return DecodeStatus(all);
+}
+
+std::unique_ptr<Coordinator> SingleProcess() {
+  return std::make_unique<Alone>();
+}
+
+}  // namespace ckptdb

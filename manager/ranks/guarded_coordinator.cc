@@ -1,0 +1,83 @@
+#include "ckptdb/manager/ranks/guarded_coordinator.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+class GuardedCoordinator : public Coordinator {
+ public:
+  GuardedCoordinator(std::unique_ptr<Coordinator> ranks, uint32_t rank,
+                     uint32_t world_size)
+      : ranks_(std::move(ranks)), rank_(rank), world_size_(world_size) {}
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t world_size() const override { return world_size_; }
+  absl::Status Barrier(absl::string_view tag,
+                       absl::Duration deadline) override {
+    return CallGuarded("Coordinator::Barrier",
+                       [&] { return ranks_->Barrier(tag, deadline); });
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration deadline) override {
+    return CallGuarded("Coordinator::Broadcast", [&] {
+      return ranks_->Broadcast(tag, std::move(value), deadline);
+    });
+  }
+  // Fewer or more values than ranks would be taken for those of others.
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value,
+      absl::Duration deadline) override {
+    auto values = CallGuarded("Coordinator::Gather", [&] {
+      return ranks_->Gather(tag, std::move(value), deadline);
+    });
+    if (!values.ok() || rank_ != kOwnerRank || values->size() == world_size_) {
+      return values;
+    }
+    return absl::InternalError(
+        absl::StrCat("Coordinator::Gather gave ", values->size(),
+                     " values, expected ", world_size_, " at \"", tag, "\""));
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> other,
+                            CallGuarded("Coordinator::Duplicate",
+                                        [&] { return ranks_->Duplicate(); }));
+    return GuardCoordinator(std::move(other));
+  }
+
+ private:
+  const std::unique_ptr<Coordinator> ranks_;
+  const uint32_t rank_;
+  const uint32_t world_size_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
+    std::unique_ptr<Coordinator> ranks) {
+  if (ranks == nullptr) {
+    return absl::InvalidArgumentError("the coordinator is null");
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const uint32_t rank,
+      CallGuarded("Coordinator::rank", [&] { return ranks->rank(); }));
+  CKPTDB_ASSIGN_OR_RETURN(const uint32_t world_size,
+                          CallGuarded("Coordinator::world_size",
+                                      [&] { return ranks->world_size(); }));
+  if (rank >= world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the coordinator is of rank ", rank, " of ", world_size,
+                     " ranks; ranks are numbered from 0"));
+  }
+  return std::make_unique<GuardedCoordinator>(std::move(ranks), rank,
+                                              world_size);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,19 @@
+// A status as bytes, and back; internal to manager/.
+#ifndef CKPTDB_MANAGER_RANKS_STATUS_BYTES_H_
+#define CKPTDB_MANAGER_RANKS_STATUS_BYTES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+// Empty for OK.
+std::string EncodeStatus(const absl::Status& status);
+// Internal for what is no status.
+absl::Status DecodeStatus(absl::string_view bytes);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_STATUS_BYTES_H_

@@ -1,0 +1,167 @@
+#include "ckptdb/manager/save/delta_audit.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/row_block.h"
+#include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+std::vector<int64_t> Sorted(std::vector<int64_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+bool Has(const std::vector<int64_t>& sorted, int64_t id) {
+  return std::binary_search(sorted.begin(), sorted.end(), id);
+}
+
+// Is handed the rows of the parent.
+class RowAudit : public RowSink {
+ public:
+  RowAudit(const RowChanges& changes, std::vector<Slot> slots, int64_t step)
+      : upserted_(Sorted(changes.upserted)),
+        erased_(Sorted(changes.erased)),
+        slots_(std::move(slots)),
+        step_(step) {}
+
+  // The rows that the table has, which stay where they are.
+  absl::Status AddRows(const RowSource& source) {
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(source));
+    for (uint64_t b = 0; b < blocks; ++b) {
+      CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(source, b));
+      CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, slots_));
+      blocks_.push_back(block);
+      for (uint64_t i = 0; i < block.ids.size(); ++i) AddRow(b, i);
+    }
+    std::sort(rows_.begin(), rows_.end(),
+              [](const Row& a, const Row& b) { return a.id < b.id; });
+    in_parent_.resize(rows_.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+    for (size_t r = 0; r < batch.ids.size(); ++r) Compare(batch, r);
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (in_parent_[i] != 0) continue;
+      Note(rows_[i].id, absl::StrCat("is not in step ", step_,
+                                     ", and was not marked; call MarkUpserted "
+                                     "for each row that is new"));
+    }
+    if (found_.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("audit_deltas: row ", lowest_, " ", found_));
+  }
+
+ private:
+  struct Row {
+    int64_t id;
+    uint64_t block;
+    uint64_t place;
+  };
+
+  void AddRow(uint64_t block, uint64_t place) {
+    const int64_t id = blocks_[block].ids[place];
+    if (Has(erased_, id)) {
+      Note(id,
+           "was marked as erased, and is still there; mark it after it "
+           "has changed");
+    } else if (!Has(upserted_, id)) {
+      rows_.push_back({id, block, place});
+    }
+  }
+
+  // Each id comes once, whichever worker has it.
+  void Compare(const RowBatch& batch, size_t r) {
+    const int64_t id = batch.ids[r];
+    if (Has(upserted_, id) || Has(erased_, id)) return;
+    const auto row = std::lower_bound(
+        rows_.begin(), rows_.end(), id,
+        [](const Row& other, int64_t wanted) { return other.id < wanted; });
+    if (row == rows_.end() || row->id != id) {
+      return Note(id, absl::StrCat("of step ", step_,
+                                   " is gone, and was not marked; call "
+                                   "MarkErased for each row that goes"));
+    }
+    in_parent_[static_cast<size_t>(row - rows_.begin())] = 1;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      const uint64_t bytes = slots_[s].row_bytes();
+      if (std::memcmp(ValueOf(*row, s), batch.slots[s] + r * bytes, bytes) ==
+          0) {
+        continue;
+      }
+      return Note(id, absl::StrCat("differs from step ", step_, " in slot \"",
+                                   slots_[s].name,
+                                   "\", and was not marked; call MarkUpserted "
+                                   "for each row that changes"));
+    }
+  }
+
+  const char* ValueOf(const Row& row, size_t slot) const {
+    const RowBlock& block = blocks_[row.block];
+    const SlotRows& values = block.slots[slot];
+    return static_cast<const char*>(values.data) +
+           block.RowAt(row.place) * values.stride_bytes;
+  }
+
+  void Note(int64_t id, std::string what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!found_.empty() && id >= lowest_) return;
+    lowest_ = id;
+    found_ = std::move(what);
+  }
+
+  const std::vector<int64_t> upserted_;
+  const std::vector<int64_t> erased_;
+  const std::vector<Slot> slots_;
+  const int64_t step_;
+  std::vector<RowBlock> blocks_;
+  std::vector<Row> rows_;  // not marked; by id
+  std::vector<uint8_t> in_parent_;
+  std::mutex mutex_;
+  int64_t lowest_ = 0;
+  std::string found_;  // of the lowest id; empty: none
+};
+
+}  // namespace
+
+absl::Status AuditTable(const StepReader& parent,
+                        const ModelState::Table& table,
+                        const TableSharding& sharding,
+                        const RowChanges& changes, uint32_t rank,
+                        uint32_t world_size, const ReadOptions& read) {
+  const std::string place = absl::StrCat("table \"", table.name, "\"");
+  CKPTDB_ASSIGN_OR_RETURN(const TableSpec spec, parent.FindTable(table.name));
+  RowAudit audit(changes, table.state->slots(), parent.record().version.step);
+  CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
+                          Annotate(table.state->AllRows(), place));
+  if (rows == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": TableState::AllRows has returned null"));
+  }
+  CKPTDB_RETURN_IF_ERROR(Annotate(audit.AddRows(*rows), place));
+  RowFilter filter(sharding, table.state->slice_hash(), rank, world_size);
+  ScanOptions scan;
+  scan.read = read;
+  for (const Slot& slot : table.state->slots()) scan.slots.push_back(slot.name);
+  filter.Apply(spec, &scan);
+  CKPTDB_RETURN_IF_ERROR(parent.ScanTable(table.name, scan, &audit));
+  CKPTDB_RETURN_IF_ERROR(Annotate(filter.status(), place));
+  return Annotate(audit.Finish(), place);
+}
+
+}  // namespace ckptdb::internal

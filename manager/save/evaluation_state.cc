@@ -1,0 +1,255 @@
+#include "ckptdb/manager/evaluation_state.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::StagedPart;
+
+std::string Describe(const EvaluationName& name) {
+  return absl::StrCat("evaluation \"", name.evaluation, "\" of step ",
+                      name.step);
+}
+
+// Ranks that mean another group do not match, either.
+std::string TagOf(absl::string_view call, const EvaluationName& name) {
+  return absl::StrCat(call, " ", Describe(name), ", group \"", name.group,
+                      "\"");
+}
+
+absl::Status CheckLoader(const EvaluationName& name, const IoState* loader) {
+  if (loader != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(name), ": the loader is null"));
+}
+
+absl::StatusOr<std::vector<EvaluationPart>> DecodeParts(
+    const std::vector<std::string>& messages) {
+  std::vector<EvaluationPart> parts(messages.size());
+  for (size_t rank = 0; rank < messages.size(); ++rank) {
+    StagedPart part;
+    CKPTDB_RETURN_IF_ERROR(internal::Decode(messages[rank], &part));
+    if (!part.status.ok() && messages.size() > 1) {
+      return internal::Annotate(part.status, absl::StrCat("rank ", rank));
+    }
+    CKPTDB_RETURN_IF_ERROR(part.status);
+    CKPTDB_RETURN_IF_ERROR(internal::Decode(part.staged, &parts[rank]));
+  }
+  return parts;
+}
+
+}  // namespace
+
+EvaluationState::EvaluationState(EvaluationStore store, Coordinator* ranks,
+                                 absl::Duration deadline)
+    : store_(std::move(store)), ranks_(ranks), deadline_(deadline) {}
+
+absl::Status EvaluationState::AddGroup(const std::string& group,
+                                       SavedObject* meters) {
+  CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
+  if (meters == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("meters of group \"", group, "\" are null"));
+  }
+  if (groups_.emplace(group, meters).second) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("metrics group \"", group, "\" is there already"));
+}
+
+absl::StatusOr<SavedObject*> EvaluationState::FindGroup(
+    const std::string& group) const {
+  const auto found = groups_.find(group);
+  if (found != groups_.end()) return found->second;
+  const auto print = [](std::string* out, const auto& each) {
+    absl::StrAppend(out, "\"", each.first, "\"");
+  };
+  return absl::NotFoundError(
+      absl::StrCat("no metrics group \"", group, "\" was added; there are ",
+                   groups_.size(), ": ", absl::StrJoin(groups_, ", ", print)));
+}
+
+void EvaluationState::Close() {
+  closed_ = true;
+  store_.store = nullptr;
+  store_.reader = nullptr;
+}
+
+absl::Status EvaluationState::CheckOpen() const {
+  if (!closed_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the manager of store \"", store_.path,
+                   "\" is closed: no evaluation can be saved or loaded"));
+}
+
+absl::Status EvaluationState::CheckWritable() const {
+  CKPTDB_RETURN_IF_ERROR(CheckOpen());
+  if (store_.reader == nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("store \"", store_.path,
+                   "\" is open read-only: no evaluation of it can be saved or "
+                   "removed"));
+}
+
+absl::StatusOr<EvaluationPart> EvaluationState::Dump(const EvaluationName& name,
+                                                     IoState* loader,
+                                                     uint64_t processed) {
+  CKPTDB_RETURN_IF_ERROR(CheckLoader(name, loader));
+  CKPTDB_ASSIGN_OR_RETURN(SavedObject* const meters, FindGroup(name.group));
+  EvaluationPart part;
+  part.processed = processed;
+  CKPTDB_ASSIGN_OR_RETURN(
+      part.meters,
+      internal::Annotate(meters->Save(),
+                         absl::StrCat("meters of \"", name.group, "\"")));
+  CKPTDB_ASSIGN_OR_RETURN(part.loader,
+                          internal::Annotate(loader->Dump(), "the loader"));
+  return part;
+}
+
+absl::Status EvaluationState::Save(const EvaluationName& name, IoState* loader,
+                                   uint64_t processed) {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable());
+  const absl::StatusOr<EvaluationPart> own =
+      internal::CallGuarded("saving meters and loader",
+                            [&] { return Dump(name, loader, processed); });
+  StagedPart message;
+  message.status = own.status();
+  if (own.ok()) message.staged = internal::Encode(*own);
+  const std::string tag = TagOf("save", name);
+  const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
+  absl::Status status = parts.status();
+  if (store_.store != nullptr) status = SaveParts(name, parts);
+  CKPTDB_ASSIGN_OR_RETURN(const std::string all,
+                          ranks_->Broadcast(tag, internal::EncodeStatus(status),
+                                            AfterGather(*ranks_, deadline_)));
+  return internal::DecodeStatus(all);
+}
+
+// On the owner.
+absl::Status EvaluationState::SaveParts(
+    const EvaluationName& name,
+    const absl::StatusOr<std::vector<std::string>>& parts) {
+  CKPTDB_RETURN_IF_ERROR(parts.status());
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<EvaluationPart> ranks,
+                          DecodeParts(*parts));
+  return store_.store->SaveEvaluation(name.step, name.evaluation, name.group,
+                                      ranks);
+}
+
+absl::StatusOr<std::optional<EvaluationRecord>> EvaluationState::Find(
+    const EvaluationName& name, uint32_t rank) const {
+  if (store_.store != nullptr) {
+    return store_.store->FindEvaluation(name.step, name.evaluation, rank);
+  }
+  return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
+}
+
+// On the owner, the parts of all ranks; none when nothing was saved. Ranks that
+// looked for themselves could find different saves.
+absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
+    const EvaluationName& name) const {
+  if (store_.reader != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(store_.reader->Refresh());
+  }
+  std::vector<EvaluationPart> parts;
+  for (uint32_t rank = 0; rank < ranks_->world_size(); ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(std::optional<EvaluationRecord> found,
+                            Find(name, rank));
+    if (!found.has_value()) {
+      if (rank == 0) return parts;
+      return absl::DataLossError(
+          absl::StrCat(Describe(name), ": that of rank ", rank, " is missing"));
+    }
+    CKPTDB_RETURN_IF_ERROR(CheckFound(name, *found));
+    parts.push_back(std::move(found->part));
+  }
+  return parts;
+}
+
+absl::Status EvaluationState::CheckFound(const EvaluationName& name,
+                                         const EvaluationRecord& found) const {
+  if (found.group != name.group) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Describe(name), ": expected metrics group \"", name.group,
+                     "\", got \"", found.group, "\""));
+  }
+  if (found.world_size == ranks_->world_size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(Describe(name), ": expected that of ", ranks_->world_size(),
+                   " ranks, got that of ", found.world_size, " ranks"));
+}
+
+absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
+                                               IoState* loader) {
+  CKPTDB_RETURN_IF_ERROR(CheckOpen());
+  absl::Status status = CheckLoader(name, loader);
+  const absl::StatusOr<SavedObject*> meters = FindGroup(name.group);
+  status.Update(meters.status());
+  CKPTDB_RETURN_IF_ERROR(
+      Agree(ranks_, TagOf("check", name), status, deadline_));
+  StagedPart message;
+  if (ranks_->rank() == kOwnerRank) {
+    const auto found = FindParts(name);
+    message.status = found.status();
+    if (found.ok()) message.staged = internal::Encode(*found);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      ranks_->Broadcast(TagOf("find", name), Encode(message), deadline_));
+  CKPTDB_RETURN_IF_ERROR(internal::Decode(bytes, &message));
+  CKPTDB_RETURN_IF_ERROR(message.status);
+  std::vector<EvaluationPart> parts;
+  CKPTDB_RETURN_IF_ERROR(internal::Decode(message.staged, &parts));
+  if (parts.empty()) return 0;
+  const EvaluationPart& part = parts[ranks_->rank()];
+  status = internal::Annotate(
+      internal::CallGuarded("SavedObject::Load",
+                            [&] { return (*meters)->Load(part.meters); }),
+      absl::StrCat("meters of \"", name.group, "\""));
+  if (status.ok()) {
+    status = internal::Annotate(
+        internal::CallGuarded("IoState::Load",
+                              [&] { return loader->Load(part.loader); }),
+        "the loader");
+  }
+  CKPTDB_RETURN_IF_ERROR(Agree(ranks_, TagOf("load", name), status, deadline_));
+  return part.processed;
+}
+
+absl::Status EvaluationState::Cleanup(int64_t step) {
+  return Remove(absl::StrCat("remove evaluations of step ", step), {step});
+}
+
+absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
+  std::vector<int64_t> steps;
+  if (store_.store != nullptr) {
+    for (const StepRecord& record : store_.store->Steps()) {
+      if (record.version.step != except) steps.push_back(record.version.step);
+    }
+  }
+  return Remove(absl::StrCat("remove all evaluations but those of step ",
+                             except.value_or(-1)),
+                steps);
+}
+
+absl::Status EvaluationState::Remove(absl::string_view tag,
+                                     const std::vector<int64_t>& steps) {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable());
+  absl::Status status;
+  if (store_.store != nullptr) status = store_.store->DeleteEvaluations(steps);
+  return Agree(ranks_, tag, status, deadline_);
+}
+
+}  // namespace ckptdb

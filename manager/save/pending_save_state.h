@@ -1,0 +1,67 @@
+// A save as all threads may see it: its two futures and its end; internal to
+// manager/.
+#ifndef CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_
+#define CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "ckptdb/manager/pending_save.h"
+
+namespace ckptdb {
+
+// Thread-safe.
+class PendingSave::State {
+ public:
+  // Called on the training thread.
+  explicit State(int64_t step)
+      : step_(step), trainer_(std::this_thread::get_id()) {}
+
+  int64_t step() const { return step_; }
+
+  // Each at most once, Finish last.
+  void SetStaged(const absl::Status& status);
+  // Of a save that failed before it was staged, that too.
+  void Finish(const absl::StatusOr<SaveResult>& result);
+
+  // The last thing of all: nothing of the save runs on this rank any more, no
+  // callback either. `error` is what the save leaves to be told: OK for one
+  // that succeeded, or whose failure is tolerated.
+  void End(const absl::Status& error);
+
+  absl::Status WaitStaged(absl::Duration timeout);
+  absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
+  // Whether the thread that trains has got the error of WaitFinished.
+  bool told() const { return told_; }
+  bool finished();
+  // DeadlineExceeded when it has not ended by then; else the error of End.
+  absl::Status WaitEnded(absl::Duration timeout);
+  bool ended();
+
+  void Cancel() { cancelled_ = true; }
+  bool cancelled() const { return cancelled_; }
+
+ private:
+  absl::Status WaitFor(std::unique_lock<std::mutex>* lock,
+                       absl::Duration timeout, const char* what,
+                       const std::function<bool()>& done);
+
+  const int64_t step_;
+  const std::thread::id trainer_;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> told_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::Status> staged_;
+  std::optional<absl::StatusOr<SaveResult>> result_;
+  std::optional<absl::Status> end_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_

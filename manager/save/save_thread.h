@@ -1,0 +1,47 @@
+// The thread that a manager's saves run on beside the training; internal to
+// manager/.
+//
+// A thread for each save would cost memory, not only time: the C library gives
+// each new one another arena, and keeps in each what a save has freed.
+#ifndef CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
+#define CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace ckptdb::internal {
+
+// One call at a time, all of them from one thread at a time.
+class SaveThread {
+ public:
+  SaveThread() = default;
+  ~SaveThread() { Stop(); }
+  SaveThread(const SaveThread&) = delete;
+  SaveThread& operator=(const SaveThread&) = delete;
+
+  // Runs `work` on the thread, which the first call starts. What was run before
+  // must have been waited for. Throws what std::thread does when the machine
+  // has no thread to give: nothing is run then.
+  void Run(std::function<void()> work);
+  // Returns when what was run has ended. At once within that itself, which is
+  // when it has called exit().
+  void Wait();
+  // The same, and ends the thread; the next Run starts another one.
+  void Stop();
+
+ private:
+  void Serve();
+  bool IsCurrent() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> work_;  // null: there is none
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_

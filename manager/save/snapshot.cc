@@ -1,0 +1,337 @@
+#include "ckptdb/manager/save/snapshot.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/base/row_block.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Places of copies are multiples of it, so that none shares a line with
+// another.
+constexpr uint64_t kAlignment = 64;
+// A worker copies so much of a tensor, or about so much of a table, at a time.
+constexpr uint64_t kTaskBytes = uint64_t{4} << 20;
+
+uint64_t Align(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
+  const uint32_t element_bytes = DTypeBytes(dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(shape, element_bytes));
+  return static_cast<uint64_t>(elements) * element_bytes;
+}
+
+// Of a copy: the ids, then the slots, each aligned.
+uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
+  uint64_t bytes = Align(rows * sizeof(int64_t));
+  for (const Slot& slot : slots) bytes += Align(rows * slot.row_bytes());
+  return bytes;
+}
+
+// Of ids and slots.
+uint64_t RowBytes(const std::vector<Slot>& slots) {
+  uint64_t bytes = sizeof(int64_t);
+  for (const Slot& slot : slots) bytes += slot.row_bytes();
+  return bytes;
+}
+
+// Where the copy of a table goes.
+struct TableCopy {
+  int64_t* ids = nullptr;
+  std::vector<char*> values;
+  std::vector<uint64_t> row_bytes;
+};
+
+// Rows [first, first + rows) of a block, of one slot.
+void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
+              uint64_t row_bytes, char* to) {
+  const SlotRows& from = block.slots[slot];
+  const char* const data = static_cast<const char*>(from.data);
+  if (block.rows.empty() && from.stride_bytes == row_bytes) {
+    std::memcpy(to, data + first * row_bytes, rows * row_bytes);
+    return;
+  }
+  GatherRows(
+      rows, row_bytes,
+      [&](uint64_t i) {
+        return data + block.RowAt(first + i) * from.stride_bytes;
+      },
+      to);
+}
+
+// The same of all slots, and the ids; to row `at` of the copy.
+void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
+               const TableCopy& to, uint64_t at) {
+  std::copy_n(block.ids.begin() + static_cast<ptrdiff_t>(first), rows,
+              to.ids + at);
+  for (size_t s = 0; s < to.values.size(); ++s) {
+    CopyRows(block, s, first, rows, to.row_bytes[s],
+             to.values[s] + at * to.row_bytes[s]);
+  }
+}
+
+// Rows of small blocks lie anywhere: they are on their way from memory while
+// those before them are copied.
+void Prefetch(const RowBlock& block, const TableCopy& to) {
+  constexpr uint64_t kLine = 64;
+  constexpr uint64_t kMost = 512;  // what follows is fetched by itself
+  if (!block.rows.empty()) return;
+  for (size_t s = 0; s < to.values.size(); ++s) {
+    const char* const data = static_cast<const char*>(block.slots[s].data);
+    const uint64_t bytes =
+        std::min(block.ids.size() * block.slots[s].stride_bytes, kMost);
+    for (uint64_t at = 0; at < bytes; at += kLine) {
+      __builtin_prefetch(data + at);
+    }
+  }
+}
+
+}  // namespace
+
+// What is copied where, in tasks of about the same size.
+struct Snapshot::Copy {
+  std::vector<std::function<absl::Status()>> tasks;
+  char* next = nullptr;
+
+  char* Take(uint64_t bytes) {
+    char* const place = next;
+    next += Align(bytes);
+    return place;
+  }
+
+  const void* AddBytes(const void* from, uint64_t bytes) {
+    char* const to = Take(bytes);
+    for (uint64_t at = 0; at < bytes; at += kTaskBytes) {
+      const uint64_t part = std::min(kTaskBytes, bytes - at);
+      tasks.emplace_back([=] {
+        std::memcpy(to + at, static_cast<const char*>(from) + at, part);
+        return absl::OkStatus();
+      });
+    }
+    return to;
+  }
+
+  std::unique_ptr<RowSource> AddTable(const Table& table);
+  static absl::Status CopyPart(const RowSource& from, const Part& part,
+                               const TableCopy& to);
+};
+
+std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
+  const auto to = std::make_shared<TableCopy>();
+  const uint64_t rows = table.row_count;
+  to->ids = reinterpret_cast<int64_t*>(Take(rows * sizeof(int64_t)));
+  std::vector<SlotRows> copied;
+  for (const Slot& slot : table.item.slots) {
+    to->row_bytes.push_back(slot.row_bytes());
+    to->values.push_back(Take(rows * slot.row_bytes()));
+    copied.push_back({to->values.back(), slot.row_bytes()});
+  }
+  for (const Part& part : table.parts) {
+    tasks.emplace_back([to, part, from = table.rows.get()] {
+      return CopyPart(*from, part, *to);
+    });
+  }
+  return std::make_unique<ArrayRowSource>(absl::MakeConstSpan(to->ids, rows),
+                                          std::move(copied));
+}
+
+// Blocks are asked for some ahead of their copy.
+absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
+                                      const TableCopy& to) {
+  constexpr uint64_t kAhead = 8;
+  std::array<RowBlock, kAhead> blocks;
+  const auto ask = [&](uint64_t block) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(blocks[block % kAhead], GetBlock(from, block));
+    Prefetch(blocks[block % kAhead], to);
+    return absl::OkStatus();
+  };
+  uint64_t asked = part.block;
+  uint64_t skipped = part.skipped;
+  uint64_t done = 0;
+  for (uint64_t block = part.block; done < part.rows; ++block) {
+    const uint64_t end = std::min(block + kAhead, part.block + part.blocks);
+    for (; asked < end; ++asked) CKPTDB_RETURN_IF_ERROR(ask(asked));
+    const RowBlock& each = blocks[block % kAhead];
+    const uint64_t rows =
+        std::min<uint64_t>(each.ids.size() - skipped, part.rows - done);
+    CopyBlock(each, skipped, rows, to, part.row + done);
+    skipped = 0;
+    done += rows;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
+    const ModelState& model, const SnapshotSpec& spec) {
+  auto snapshot = std::make_unique<Snapshot>();
+  for (const ModelState::Tensor& tensor : model.tensors()) {
+    const TensorState& state = tensor.state;
+    if (!spec.owner && !state.sharded()) continue;
+    snapshot->tensors_.push_back({tensor.name,
+                                  {state.dtype, state.shape, state.data,
+                                   state.global_shape, state.offset},
+                                  state.codec});
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
+                            TensorBytes(state.dtype, state.shape));
+    snapshot->bytes_ += Align(bytes);
+  }
+  for (size_t t = 0; t < model.tables().size(); ++t) {
+    const bool taken =
+        spec.changes != nullptr && (*spec.changes)[t].has_value();
+    const TableSharding sharding =
+        t < spec.shardings.size() ? spec.shardings[t] : TableSharding();
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CallGuarded("TableState",
+                             [&] {
+                               return snapshot->AddTable(
+                                   model.tables()[t], spec, sharding,
+                                   taken ? &*(*spec.changes)[t] : nullptr);
+                             }),
+                 absl::StrCat("table \"", model.tables()[t].name, "\"")));
+  }
+  for (const ModelState::Io& io : model.io_states()) {
+    CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(
+        IoStateBlob(io.name),
+        CallGuarded("IoState::Dump", [&] { return io.state->Dump(); })));
+  }
+  for (const ModelState::Extra& extra : model.extras()) {
+    if (!spec.owner) continue;
+    CKPTDB_RETURN_IF_ERROR(snapshot->AddBlob(ExtraBlob(extra.name),
+                                             CallGuarded("Save", extra.save)));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
+    const ModelState::Table& table, bool saves_rows, bool whole,
+    const RowChanges* changes) {
+  if (!saves_rows) {
+    return std::make_unique<ArrayRowSource>(absl::Span<const int64_t>(),
+                                            std::vector<SlotRows>());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<RowSource> rows,
+      whole ? table.state->AllRows() : table.state->RowsOf(changes->upserted));
+  if (rows != nullptr) return rows;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "table \"", table.name, "\": TableState::", whole ? "AllRows" : "RowsOf",
+      " has returned null"));
+}
+
+absl::Status Snapshot::AddTable(const ModelState::Table& table,
+                                const SnapshotSpec& spec,
+                                const TableSharding& sharding,
+                                const RowChanges* changes) {
+  Table& added = tables_.emplace_back();
+  added.item.name = table.name;
+  added.item.slots = table.state->slots();
+  added.item.slice_hash = table.state->slice_hash();
+  added.item.sharding = sharding;
+  const bool saves_rows =
+      spec.owner || sharding.kind() != ShardingKind::kReplicated;
+  const auto base = spec.bases.find(table.name);
+  if (base != spec.bases.end()) added.item.base_reason = base->second;
+  // A rank that saves no rows does as the owner, whose reasons are in `bases`.
+  const bool has_changes =
+      saves_rows ? changes != nullptr : spec.changes != nullptr;
+  added.whole = base != spec.bases.end() || !has_changes;
+  CKPTDB_ASSIGN_OR_RETURN(added.rows,
+                          RowsOf(table, saves_rows, added.whole, changes));
+  if (saves_rows && !added.whole) added.erased = changes->erased;
+  CKPTDB_RETURN_IF_ERROR(CutTable(&added));
+  bytes_ += TableBytes(added.item.slots, added.row_count);
+  return absl::OkStatus();
+}
+
+// Blocks may be as small as a row, and as large as the table.
+absl::Status Snapshot::CutTable(Table* table) {
+  const uint64_t most =
+      std::max<uint64_t>(1, kTaskBytes / RowBytes(table->item.slots));
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(*table->rows));
+  for (uint64_t b = 0; b < blocks; ++b) {
+    CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(*table->rows, b));
+    CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, table->item.slots));
+    for (uint64_t skipped = 0; skipped < block.ids.size();) {
+      if (table->parts.empty() || table->parts.back().rows == most) {
+        table->parts.push_back({b, 0, skipped, table->row_count, 0});
+      }
+      Part& part = table->parts.back();
+      const uint64_t rows =
+          std::min<uint64_t>(block.ids.size() - skipped, most - part.rows);
+      part.blocks = b + 1 - part.block;
+      part.rows += rows;
+      skipped += rows;
+      table->row_count += rows;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Snapshot::AddBlob(std::string name,
+                               absl::StatusOr<std::string> bytes) {
+  CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), name));
+  blobs_.emplace_back(std::move(name), *std::move(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
+  Copy copy;
+  copy.next = arena->Reserve(bytes_ + kAlignment);
+  if (copy.next == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a copy of ", bytes_, " bytes"));
+  }
+  copy.next += Align(reinterpret_cast<uintptr_t>(copy.next)) -
+               reinterpret_cast<uintptr_t>(copy.next);
+  for (TensorItem& tensor : tensors_) {
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
+                            TensorBytes(tensor.view.dtype, tensor.view.shape));
+    tensor.view.data = copy.AddBytes(tensor.view.data, bytes);
+  }
+  std::vector<std::unique_ptr<RowSource>> copied;
+  for (const Table& table : tables_) {
+    copied.push_back(copy.AddTable(table));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      ParallelFor(threads, copy.tasks.size(),
+                  [&](int, uint64_t task) { return copy.tasks[task](); }));
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t].rows = std::move(copied[t]);
+  }
+  return absl::OkStatus();
+}
+
+RankState Snapshot::state() const {
+  RankState state;
+  for (const TensorItem& tensor : tensors_) {
+    state.AddTensor(tensor.name, tensor.view, tensor.codec);
+  }
+  for (const Table& table : tables_) {
+    TableItem item = table.item;
+    if (table.whole) {
+      item.rows = table.rows.get();
+      // A reason is kept of a table that could have been given as changes.
+      if (!item.base_reason.empty()) item.changes.emplace();
+    } else {
+      item.changes = TableChanges{table.rows.get(), table.erased};
+    }
+    state.AddTable(std::move(item));
+  }
+  for (const auto& [name, bytes] : blobs_) state.AddBlob(name, bytes);
+  return state;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,86 @@
+// What a rank saves of its model, at one moment; internal to manager/.
+#ifndef CKPTDB_MANAGER_SAVE_SNAPSHOT_H_
+#define CKPTDB_MANAGER_SAVE_SNAPSHOT_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/save/arena.h"
+#include "ckptdb/manager/state/change_sets.h"
+
+namespace ckptdb::internal {
+
+struct SnapshotSpec {
+  bool owner = true;  // saves what all ranks have in common, too
+  // Tables that have none here are saved as their changes.
+  BaseReasons bases;
+  // By table, in the order of the model's; empty: none is declared. Of a
+  // replicated table only the owner saves rows.
+  std::vector<TableSharding> shardings;
+  // Outlive the snapshot.
+  const ChangeSets* changes = nullptr;
+};
+
+class Snapshot {
+ public:
+  // Points to the model, which must not change before CopyTo has returned or
+  // the state was staged. What turns into bytes does so here.
+  static absl::StatusOr<std::unique_ptr<Snapshot>> Of(const ModelState& model,
+                                                      const SnapshotSpec& spec);
+
+  // That a copy takes.
+  uint64_t bytes() const { return bytes_; }
+
+  // Copies everything, on several threads; nothing points to the model then,
+  // but to the arena. ResourceExhausted when there is no such memory.
+  absl::Status CopyTo(Arena* arena, int threads);
+
+  // As long as the snapshot is there.
+  RankState state() const;
+
+ private:
+  // Some rows of a table, which one worker copies: of some blocks, or a part of
+  // one block.
+  struct Part {
+    uint64_t block = 0;  // the first
+    uint64_t blocks = 0;
+    uint64_t skipped = 0;  // of its rows
+    uint64_t row = 0;      // the first, of all rows
+    uint64_t rows = 0;
+  };
+  struct Table {
+    TableItem item;
+    bool whole = true;
+    std::unique_ptr<RowSource> rows;
+    std::vector<Part> parts;
+    uint64_t row_count = 0;
+    absl::Span<const int64_t> erased;
+  };
+  struct Copy;
+
+  static absl::Status CutTable(Table* table);
+  absl::Status AddTable(const ModelState::Table& table,
+                        const SnapshotSpec& spec, const TableSharding& sharding,
+                        const RowChanges* changes);
+  static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      const ModelState::Table& table, bool saves_rows, bool whole,
+      const RowChanges* changes);
+  absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
+
+  std::vector<TensorItem> tensors_;
+  std::vector<Table> tables_;
+  std::vector<std::pair<std::string, std::string>> blobs_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_SAVE_SNAPSHOT_H_

@@ -1,0 +1,132 @@
+#include "ckptdb/manager/state/model_sharding.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
+                                      const TableSharding& of_all,
+                                      uint32_t world_size) {
+  TableSharding sharding = table.sharding.declared() ? table.sharding : of_all;
+  CKPTDB_RETURN_IF_ERROR(CheckSharding(sharding, world_size));
+  if (sharding.kind() == ShardingKind::kBySlices && sharding.bounds().empty()) {
+    return TableSharding::BySlices(EvenSliceBounds(world_size));
+  }
+  if (sharding.kind() != ShardingKind::kUndeclared) return sharding;
+  if (sharding.declared()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TableSharding::Unchecked() is for stores without a "
+                     "manager, which could not restore it; use one of ",
+                     kShardingChoices));
+  }
+  if (world_size == 1) return sharding;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "it declares no sharding among ", world_size,
+      " ranks; give ModelState::AddTable or ManagerOptions::sharding ",
+      kShardingChoices));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
+    const ModelState& model, const TableSharding& of_all, uint32_t world_size) {
+  std::vector<TableSharding> shardings;
+  const std::string* first = nullptr;  // of those by slices
+  std::vector<uint32_t> bounds;
+  for (const ModelState::Table& table : model.tables()) {
+    const std::string place = absl::StrCat("table \"", table.name, "\"");
+    CKPTDB_ASSIGN_OR_RETURN(
+        const TableSharding sharding,
+        Annotate(Resolve(table, of_all, world_size), place));
+    shardings.push_back(sharding);
+    if (sharding.kind() != ShardingKind::kBySlices) continue;
+    if (first == nullptr) {
+      first = &table.name;
+      bounds = sharding.bounds();
+    } else if (bounds != sharding.bounds()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          place, ": its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
+          "] are not the [", absl::StrJoin(bounds, ", "), "] of table \"",
+          *first, "\"; a step has one set of them"));
+    }
+  }
+  return shardings;
+}
+
+std::string DescribeShardings(const ModelState& model,
+                              const std::vector<TableSharding>& shardings) {
+  if (shardings.empty()) return "no table";
+  std::vector<std::string> tables;
+  for (size_t t = 0; t < shardings.size(); ++t) {
+    const TableSharding& sharding = shardings[t];
+    std::string& table = tables.emplace_back(
+        absl::StrCat("table \"", model.tables()[t].name, "\" by ",
+                     DescribeSharding(sharding.kind(), sharding.name())));
+    if (sharding.bounds().empty()) continue;
+    absl::StrAppend(&table, " [", absl::StrJoin(sharding.bounds(), ", "), "]");
+  }
+  return absl::StrJoin(tables, "; ");
+}
+
+std::vector<uint32_t> SliceBoundsOf(
+    const std::vector<TableSharding>& shardings) {
+  for (const TableSharding& sharding : shardings) {
+    if (sharding.kind() == ShardingKind::kBySlices) return sharding.bounds();
+  }
+  return {};
+}
+
+RowFilter::RowFilter(const TableSharding& sharding, SliceHash hash,
+                     uint32_t rank, uint32_t world_size)
+    : sharding_(sharding),
+      hash_(hash),
+      rank_(rank),
+      world_size_(world_size),
+      own_(sharding, hash, rank, world_size) {}
+
+void RowFilter::Apply(const TableSpec& table, ScanOptions* scan) {
+  switch (sharding_.kind()) {
+    case ShardingKind::kUndeclared:
+    case ShardingKind::kReplicated:
+      return;
+    case ShardingKind::kBySlices:
+      // Of another slice hash the step's slices are not the model's.
+      if (table.slice_hash == hash_) {
+        scan->slices = {sharding_.bounds()[rank_],
+                        sharding_.bounds()[rank_ + size_t{1}]};
+        return;
+      }
+      break;
+    case ShardingKind::kByModulo:
+    case ShardingKind::kCustom:
+      break;
+  }
+  scan->wanted = [this](int64_t id) { return Wants(id); };
+}
+
+bool RowFilter::Wants(int64_t id) {
+  if (sharding_.kind() != ShardingKind::kCustom) {
+    return own_.Has(id, SliceOf(id, hash_));
+  }
+  const uint32_t rank = sharding_.rank_of()(id, world_size_);
+  if (rank >= world_size_) {
+    // No rank would have the row.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
+  }
+  return rank == rank_;
+}
+
+absl::Status RowFilter::status() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (no_rank_.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(no_rank_);
+}
+
+}  // namespace ckptdb::internal

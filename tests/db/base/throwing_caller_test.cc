@@ -1,0 +1,252 @@
+// Code of the caller's that throws, and memory that runs out: errors, on
+// whatever thread they happen.
+#include <gmock/gmock.h>
+
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+#include "ckptdb/tests/support/long_run.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+[[noreturn]] void Throw() { throw std::runtime_error("the caller is broken"); }
+
+auto Threw(const char* where) {
+  return StatusIs(
+      absl::StatusCode::kInternal,
+      AllOf(HasSubstr(where), HasSubstr("threw: the caller is broken")));
+}
+
+TEST(CallGuardTest, SaysWhatWasThrown) {
+  using internal::CallGuarded;
+  EXPECT_OK(CallGuarded("f", [] {}));
+  EXPECT_EQ(*CallGuarded("f", [] { return 7; }), 7);
+  EXPECT_EQ(*CallGuarded("f", []() -> absl::StatusOr<int> { return 7; }), 7);
+  EXPECT_THAT(CallGuarded("f", [] { throw std::length_error("too long"); }),
+              StatusIs(absl::StatusCode::kInternal, "f threw: too long"));
+  EXPECT_THAT(CallGuarded("f", [] { throw 7; }),
+              StatusIs(absl::StatusCode::kInternal,
+                       "f threw something that is no std::exception"));
+  EXPECT_THAT(CallGuarded("f", [] { throw std::bad_alloc(); }),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "f: the machine has no memory for it"));
+  // There may be no memory for the message either; here no string is as long.
+  const absl::string_view endless("f", std::numeric_limits<ptrdiff_t>::max());
+  EXPECT_THAT(CallGuarded(endless, [] { throw std::bad_alloc(); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, ""));
+}
+
+TEST(CallGuardTest, AWorkerThatThrowsEndsTheWork) {
+  EXPECT_THAT(internal::ParallelFor(8, 1000,
+                                    [](int, uint64_t i) -> absl::Status {
+                                      if (i == 500) Throw();
+                                      return absl::OkStatus();
+                                    }),
+              Threw("a worker thread"));
+}
+
+class ThrowingCallerTest : public DeltaFixture {
+ protected:
+  // A base with a table large enough for several workers, and a delta.
+  void SaveTwo() {
+    RankContent base;
+    base.tables["user"] = BulkTable(1);
+    RankContent next = base;
+    next.tables["user"].rows[31] = std::string(8192, 'x');
+    next.tables["user"].rows.erase(62);
+    ASSERT_OK_AND_ASSIGN(first_, Save(1, base));
+    SaveSpec spec;
+    spec.step = 2;
+    spec.parent = first_.version;
+    ASSERT_OK(SaveOver(spec, base, next));
+  }
+  void ExpectUnchanged(const std::vector<int64_t>& steps) {
+    EXPECT_EQ(ListSteps(), steps);
+    EXPECT_OK(Save(100, SmallContent(100)));
+  }
+  SaveResult first_;
+};
+
+class ThrowingSource : public RowSource {
+ public:
+  explicit ThrowingSource(bool at_count) : at_count_(at_count) {}
+  uint64_t block_count() const override {
+    if (at_count_) Throw();
+    return 1;
+  }
+  absl::StatusOr<RowBlock> Block(uint64_t) const override { Throw(); }
+
+ private:
+  const bool at_count_;
+};
+
+TEST_F(ThrowingCallerTest, ARowSource) {
+  for (const bool at_count : {false, true}) {
+    const ThrowingSource rows(at_count);
+    RankState state;
+    state.AddTable("user", {{"embedding", DType::kF32, 1}}, &rows);
+    EXPECT_THAT(
+        store_->Save({.step = 1}, state),
+        Threw(at_count ? "RowSource::block_count" : "RowSource::Block"));
+  }
+  ExpectUnchanged({});
+}
+
+// The points of a save by their part: before the commit it fails as any does,
+// after it the store is out of use until it is opened again, and has the step.
+TEST_F(ThrowingCallerTest, AHookAtAPointOfASave) {
+  std::string at;
+  options_.on_point = [&](absl::string_view point) {
+    if (point == at) Throw();
+  };
+  Reopen();
+  int64_t step = 0;
+  for (const char* point : {"begin:recorded", "stage:writing", "stage:done",
+                            "publish:checked", "publish:ingested"}) {
+    SCOPED_TRACE(point);
+    at = point;
+    EXPECT_THAT(Save(++step, BulkContent(1)), Threw("on_point"));
+    EXPECT_THAT(ListSteps(), SizeIs(0));
+  }
+  for (const char* point : {"publish:committed", "publish:flushed"}) {
+    SCOPED_TRACE(point);
+    at = point;
+    EXPECT_THAT(Save(++step, SmallContent(1)), Threw("on_point"));
+    at.clear();
+    EXPECT_THAT(Save(step + 1, SmallContent(1)),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("the caller is broken")));
+    Reopen();
+    ExpectStep(step, {SmallContent(1)});
+  }
+}
+
+TEST_F(ThrowingCallerTest, AHookInTheBackgroundSweep) {
+  options_.background_sweep = true;
+  options_.on_point = [](absl::string_view point) {
+    if (point == "sweep:marked") Throw();
+  };
+  Reopen();
+  ASSERT_OK(Save(1, SmallContent(1)));
+  EXPECT_THAT(store_->Sweep(), Threw("on_point"));
+  EXPECT_THAT(store_->sweep_status(), Threw("on_point"));
+}
+
+class ThrowingTable : public LiveTable {
+ public:
+  std::string at;
+  absl::Status Clear() override { return Check("clear"); }
+  absl::Status Consume(int, const RowBatch&) override {
+    return Check("consume");
+  }
+  absl::Status Erase(int, absl::Span<const int64_t>) override {
+    return Check("erase");
+  }
+
+ private:
+  absl::Status Check(const char* call) const {
+    if (at == call) Throw();
+    return absl::OkStatus();
+  }
+};
+
+TEST_F(ThrowingCallerTest, ATableThatIsRestored) {
+  SaveTwo();
+  ThrowingTable table;
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  table.at = "clear";
+  EXPECT_THAT(step->RestoreTable("user", RestoreMode::kClear, {}, &table),
+              Threw("LiveTable::Clear"));
+  table.at = "consume";
+  EXPECT_THAT(step->RestoreTable("user", RestoreMode::kClear, {}, &table),
+              Threw("RowSink::Consume"));
+  EXPECT_THAT(step->ScanTable("user", {}, &table), Threw("RowSink::Consume"));
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       store_->OpenChanges(first_.version, 2));
+  EXPECT_THAT(changes->ScanTable("user", {}, &table),
+              Threw("RowSink::Consume"));
+  table.at = "erase";
+  EXPECT_THAT(changes->ScanTable("user", {}, &table),
+              Threw("LiveTable::Erase"));
+  table.at = "nothing";
+  ScanOptions scan;
+  scan.wanted = [](int64_t id) -> bool {
+    if (id == 31 * 1000) Throw();
+    return true;
+  };
+  EXPECT_THAT(step->ScanTable("user", scan, &table),
+              Threw("ScanOptions::wanted"));
+  EXPECT_OK(step->ScanTable("user", {}, &table));
+}
+
+TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
+  SaveTwo();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(2));
+    EXPECT_THAT(step->Verify({}, [](uint64_t, uint64_t) { Throw(); }),
+                Threw("Progress of Verify"));
+  }
+  FoldOptions fold;
+  fold.cancelled = []() -> bool { Throw(); };
+  EXPECT_THAT(store_->Fold(2, fold), Threw("FoldOptions::cancelled"));
+  fold.cancelled = nullptr;
+  fold.progress = [](uint64_t, uint64_t) { Throw(); };
+  EXPECT_THAT(store_->Fold(2, fold), Threw("FoldOptions::progress"));
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  EXPECT_TRUE(folded.folded);
+}
+
+// A shape with a mistake in it, of few bytes in truth.
+TEST_F(ThrowingCallerTest, ATensorThatNoMachineHas) {
+  const float value = 1;
+  for (const int64_t elements : {int64_t{1} << 48, int64_t{1} << 60}) {
+    RankState state;
+    state.AddTensor("w", TensorView::Of(&value, {elements}));
+    EXPECT_THAT(store_->Save({.step = 1}, state),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         AllOf(HasSubstr("tensor \"w\""),
+                               HasSubstr(std::to_string(elements * 4)),
+                               HasSubstr("are free"))));
+  }
+  ExpectUnchanged({});
+}
+
+class EndlessSource : public RowSource {
+ public:
+  uint64_t block_count() const override { return kMaxBlocks; }
+  absl::StatusOr<RowBlock> Block(uint64_t) const override {
+    return absl::InvalidArgumentError("there are not so many");
+  }
+};
+
+TEST_F(ThrowingCallerTest, MoreBlocksThanMemory) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer ends the process instead";
+  const EndlessSource rows;
+  RankState state;
+  state.AddTable("user", {{"embedding", DType::kF32, 1}}, &rows);
+  const absl::Status status = store_->Save({.step = 1}, state).status();
+  // A machine with so much memory asks for the first of them.
+  if (absl::IsInvalidArgument(status)) GTEST_SKIP() << status.ToString();
+  EXPECT_THAT(
+      status,
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("table \"user\""),
+                     HasSubstr(std::to_string(kMaxBlocks) + " blocks"),
+                     HasSubstr(std::to_string(kMaxBlocks * sizeof(RowBlock)) +
+                               " bytes"))));
+  ExpectUnchanged({});
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,358 @@
+#include "ckptdb/db/disk/read_window.h"
+
+#include <rocksdb/env.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/base/huge_page.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr size_t kBlock = 4096;
+constexpr uint64_t kLong = uint64_t{1} << 40;
+
+std::string Bytes(size_t count) {
+  std::string bytes(count, '\0');
+  for (size_t i = 0; i < count; ++i) {
+    bytes[i] = static_cast<char>((i * 2654435761u) >> 13);
+  }
+  return bytes;
+}
+
+// A window over a file in memory, which counts what is read of it.
+class WindowTest : public ::testing::Test {
+ protected:
+  // What a caller gets who wants [offset, offset + bytes).
+  std::string Get(ReadWindow* window, uint64_t offset, size_t bytes,
+                  bool ahead = true) {
+    const ReadWindow::Use use(window, ahead);
+    const char* found = window->Find(this, offset, bytes);
+    if (found == nullptr) {
+      found = window->Move(this, offset, bytes, kBlock,
+                           [this](uint64_t at, size_t count, char* out) {
+                             reads_.emplace_back(at, count);
+                             return file_.copy(out, count, at);
+                           });
+    }
+    return found == nullptr ? "none" : std::string(found, bytes);
+  }
+  std::string Part(uint64_t offset, size_t bytes) const {
+    return file_.substr(offset, bytes);
+  }
+
+  const std::string file_ = Bytes(3 << 20);
+  std::vector<std::pair<uint64_t, size_t>> reads_;
+};
+
+TEST_F(WindowTest, ReadsSeveralPiecesAtATime) {
+  ReadWindow window(/*ahead_bytes=*/10 * kBlock, kLong);
+  for (uint64_t at = 100; at < 100 + 8 * kBlock; at += kBlock) {
+    EXPECT_EQ(Get(&window, at, kBlock), Part(at, kBlock));
+  }
+  // Eight pieces and the rest of the blocks that they lie in.
+  EXPECT_THAT(reads_, ElementsAre(Pair(0, 9 * kBlock)));
+  EXPECT_EQ(Get(&window, 100 + 8 * kBlock, kBlock),
+            Part(100 + 8 * kBlock, kBlock));
+  EXPECT_EQ(reads_.size(), 2);
+}
+
+TEST_F(WindowTest, ReadsNoFurtherThanThePassGoes) {
+  ReadWindow window(/*ahead_bytes=*/64 * kBlock, /*pass_bytes=*/3 * kBlock);
+  EXPECT_EQ(Get(&window, 0, kBlock), Part(0, kBlock));
+  EXPECT_THAT(reads_, ElementsAre(Pair(0, 3 * kBlock)));
+  // The pass was estimated too short: a piece at a time.
+  EXPECT_EQ(Get(&window, 3 * kBlock, kBlock), Part(3 * kBlock, kBlock));
+  EXPECT_EQ(Get(&window, 4 * kBlock, kBlock), Part(4 * kBlock, kBlock));
+  EXPECT_THAT(reads_, ElementsAre(Pair(0, 3 * kBlock), Pair(3 * kBlock, kBlock),
+                                  Pair(4 * kBlock, kBlock)));
+}
+
+TEST_F(WindowTest, HoldsWhatIsAskedForWithoutAhead) {
+  ReadWindow window(64 * kBlock, kLong);
+  EXPECT_EQ(Get(&window, 5 * kBlock, 10, /*ahead=*/false),
+            Part(5 * kBlock, 10));
+  EXPECT_THAT(reads_, ElementsAre(Pair(5 * kBlock, kBlock)));
+}
+
+TEST_F(WindowTest, AsManyBytesAsAHugePageHas) {
+  ReadWindow window(kLong, kLong);
+  const size_t most = kHugePageBytes - 2 * kBlock;
+  EXPECT_EQ(Get(&window, 7, most), Part(7, most));
+  EXPECT_EQ(Get(&window, 9, most - 1), Part(9, most - 1));
+  ReadWindow another(kLong, kLong);
+  EXPECT_EQ(Get(&another, 8, most + 1), "none");
+}
+
+// A piece that is larger than what may be read ahead is read by itself.
+TEST_F(WindowTest, PiecesLargerThanTheWindow) {
+  ReadWindow window(kBlock, kLong);
+  EXPECT_EQ(Get(&window, 1, 5 * kBlock), Part(1, 5 * kBlock));
+  EXPECT_EQ(Get(&window, 1 + 5 * kBlock, 300 * kBlock),
+            Part(1 + 5 * kBlock, 300 * kBlock));
+  EXPECT_EQ(Get(&window, 3, 2 * kBlock), Part(3, 2 * kBlock));
+}
+
+TEST_F(WindowTest, NoneOfNoBytes) {
+  ReadWindow window(0, kLong);
+  EXPECT_EQ(Get(&window, 0, kBlock), "none");
+  EXPECT_THAT(reads_, IsEmpty());
+}
+
+TEST_F(WindowTest, TheEndOfTheFile) {
+  ReadWindow window(64 * kBlock, kLong);
+  const uint64_t end = file_.size();
+  EXPECT_EQ(Get(&window, end - 10, 10), Part(end - 10, 10));
+  EXPECT_EQ(Get(&window, end - 10, 11), "none");
+  EXPECT_EQ(Get(&window, end + 1, 1), "none");
+  EXPECT_EQ(Get(&window, end - 3, 3), Part(end - 3, 3));
+}
+
+TEST_F(WindowTest, OfOneFileAtATime) {
+  ReadWindow window(64 * kBlock, kLong);
+  EXPECT_EQ(Get(&window, 0, kBlock), Part(0, kBlock));
+  const int other = 0;
+  EXPECT_EQ(window.Find(&other, 0, kBlock), nullptr);
+  EXPECT_NE(window.Find(this, 0, kBlock), nullptr);
+}
+
+// Four pieces of 64 KiB in a window, of which the first is handed on.
+class LendingTest : public WindowTest {
+ protected:
+  static constexpr size_t kPiece = 16 * kBlock;
+
+  LendingTest() : window_(5 * kPiece, kLong) {
+    EXPECT_EQ(Get(&window_, 1, kPiece), Part(1, kPiece));
+    window_.HandedOn(1, kPiece);
+  }
+
+  ReadWindow window_;
+};
+
+TEST_F(LendingTest, LendsWhereTheNextPieceIs) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(window_.first_byte_lent(), block[0]);
+  EXPECT_TRUE(window_.Has(block));
+  EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), block);
+  EXPECT_EQ(std::string(block, kPiece), Part(1 + kPiece, kPiece));
+  EXPECT_TRUE(ReturnBlock(block));
+  EXPECT_FALSE(ReturnBlock(block));
+  EXPECT_EQ(reads_.size(), 1);
+}
+
+TEST_F(LendingTest, OnceEach) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
+  EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(LendingTest, NotWhatIsOfAnotherSizeOrBeyondTheWindow) {
+  EXPECT_EQ(window_.LendNext(kPiece - 1), nullptr);
+  EXPECT_EQ(window_.LendNext(kPiece + 1), nullptr);
+  window_.HandedOn(1 + 2 * kPiece, kPiece);
+  char* const last = window_.LendNext(kPiece);
+  ASSERT_NE(last, nullptr);
+  window_.HandedOn(1 + 3 * kPiece, kPiece);
+  EXPECT_EQ(window_.LendNext(kPiece), nullptr);
+  EXPECT_TRUE(ReturnBlock(last));
+}
+
+// RocksDB may have changed it.
+TEST_F(LendingTest, WhatWasLentIsNotHandedOnAgain) {
+  char* const block = window_.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  window_.HandedOn(1 + kPiece, kPiece);
+  block[7] = static_cast<char>(~block[7]);
+  EXPECT_EQ(window_.Find(this, 1 + kPiece, kPiece), nullptr);
+  EXPECT_EQ(Get(&window_, 1 + kPiece, kPiece), Part(1 + kPiece, kPiece));
+  EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(LendingTest, WhatIsLentStaysWhenTheWindowMovesAndGoes) {
+  std::vector<char*> lent;
+  {
+    ReadWindow window(5 * kPiece, kLong);
+    for (uint64_t at = 0; at + kPiece < file_.size(); at += kPiece) {
+      char* const block = window.LendNext(kPiece);
+      ASSERT_EQ(Get(&window, at, kPiece), Part(at, kPiece));
+      window.HandedOn(at, kPiece);
+      if (block == nullptr) continue;
+      lent.push_back(block);
+      EXPECT_EQ(std::string(block, kPiece), Part(at, kPiece));
+    }
+  }
+  EXPECT_GT(lent.size(), 20);
+  uint64_t found = 0;
+  for (char* const block : lent) {
+    // The first of each window was not lent.
+    if (found % (4 * kPiece) == 0) found += kPiece;
+    EXPECT_EQ(std::string(block, kPiece), Part(found, kPiece)) << found;
+    found += kPiece;
+    EXPECT_TRUE(ReturnBlock(block));
+  }
+}
+
+TEST_F(WindowTest, UsesNestAndAreOfTheirThread) {
+  ReadWindow outer(kBlock, kLong);
+  ReadWindow inner(kBlock, kLong);
+  EXPECT_EQ(ReadWindow::InUse(), nullptr);
+  {
+    const ReadWindow::Use use(&outer, true);
+    {
+      const ReadWindow::Use nested(&inner, true);
+      EXPECT_EQ(ReadWindow::InUse(), &inner);
+    }
+    EXPECT_EQ(ReadWindow::InUse(), &outer);
+  }
+  EXPECT_EQ(ReadWindow::InUse(), nullptr);
+}
+
+// Files of the machine, opened in both ways.
+class WindowedFileTest : public ::testing::Test {
+ protected:
+  WindowedFileTest() {
+    std::ofstream(path_, std::ios::binary) << bytes_;
+    file_ = NewWindowedFile(Open(/*direct=*/false), [this] {
+      ++opened_;
+      return direct_fails_ ? nullptr : Open(/*direct=*/true);
+    });
+  }
+
+  std::unique_ptr<rocksdb::FSRandomAccessFile> Open(bool direct) const {
+    rocksdb::FileOptions options;
+    options.use_direct_reads = direct;
+    std::unique_ptr<rocksdb::FSRandomAccessFile> file;
+    const auto status = rocksdb::FileSystem::Default()->NewRandomAccessFile(
+        path_, options, &file, nullptr);
+    // A file system without direct reads is one of the cases.
+    EXPECT_TRUE(direct || status.ok()) << status.ToString();
+    return status.ok() ? std::move(file) : nullptr;
+  }
+  std::string Read(uint64_t offset, size_t bytes) const {
+    std::string scratch(bytes, '\0');
+    rocksdb::Slice result;
+    const auto status = file_->Read(offset, bytes, rocksdb::IOOptions(),
+                                    &result, scratch.data(), nullptr);
+    return status.ok() ? result.ToString() : status.ToString();
+  }
+
+  const testing::TempDir folder_;
+  const std::string path_ = folder_.path() + "/file";
+  const std::string bytes_ = Bytes((5 << 20) + 123);
+  bool direct_fails_ = false;
+  int opened_ = 0;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> file_;
+};
+
+TEST_F(WindowedFileTest, ReadsTheSameWithAndWithoutAWindow) {
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  for (uint64_t at = 11; at + 70'000 < bytes_.size(); at += 70'000) {
+    EXPECT_EQ(Read(at, 70'000), bytes_.substr(at, 70'000));
+    const ReadWindow::Use use(&window, true);
+    EXPECT_EQ(Read(at, 70'000), bytes_.substr(at, 70'000)) << at;
+  }
+  EXPECT_EQ(opened_, 1);
+}
+
+// No file is open twice when nothing reads ahead of it.
+TEST_F(WindowedFileTest, IsOpenForDirectReadsWhileWindowsAre) {
+  auto first = std::make_unique<ReadWindow>(uint64_t{1} << 20, kLong);
+  auto second = std::make_unique<ReadWindow>(uint64_t{1} << 20, kLong);
+  for (ReadWindow* const window : {first.get(), second.get()}) {
+    const ReadWindow::Use use(window, true);
+    EXPECT_EQ(Read(5, 5), bytes_.substr(5, 5));
+  }
+  EXPECT_EQ(opened_, 1);
+  if (Open(/*direct=*/true) == nullptr) return;
+  first.reset();
+  {
+    const ReadWindow::Use use(second.get(), true);
+    EXPECT_EQ(Read(3 << 20, 5), bytes_.substr(3 << 20, 5));
+  }
+  EXPECT_EQ(opened_, 1);
+  second.reset();
+  ReadWindow third(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&third, true);
+  EXPECT_EQ(Read(7, 7), bytes_.substr(7, 7));
+  EXPECT_EQ(opened_, 2);
+}
+
+// As RocksDB does: memory first, then a read into it. It changes the first byte
+// before it reads.
+TEST_F(WindowedFileTest, ReadsIntoWhatWasLent) {
+  constexpr size_t kPiece = 70'000;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  uint64_t lent = 0;
+  for (uint64_t at = 11; at + kPiece < bytes_.size(); at += kPiece) {
+    char* const block = window.LendNext(kPiece);
+    if (block == nullptr) {
+      EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece));
+      continue;
+    }
+    ++lent;
+    ++block[0];
+    rocksdb::Slice result;
+    ASSERT_TRUE(
+        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
+            .ok());
+    EXPECT_EQ(result.data(), block);
+    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
+    EXPECT_TRUE(ReturnBlock(block));
+  }
+  EXPECT_GT(lent, 50);
+}
+
+TEST_F(WindowedFileTest, ReadsSomethingElseIntoWhatWasLent) {
+  constexpr size_t kPiece = 70'000;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  EXPECT_EQ(Read(0, kPiece), bytes_.substr(0, kPiece));
+  char* const block = window.LendNext(kPiece);
+  ASSERT_NE(block, nullptr);
+  for (const uint64_t at : {uint64_t{5} * kPiece, uint64_t{4} << 20}) {
+    rocksdb::Slice result;
+    ASSERT_TRUE(
+        file_->Read(at, kPiece, rocksdb::IOOptions(), &result, block, nullptr)
+            .ok());
+    EXPECT_EQ(result.ToString(), bytes_.substr(at, kPiece)) << at;
+  }
+  for (uint64_t at = kPiece; at < 5 * kPiece; at += kPiece) {
+    EXPECT_EQ(Read(at, kPiece), bytes_.substr(at, kPiece)) << at;
+  }
+  EXPECT_TRUE(ReturnBlock(block));
+}
+
+TEST_F(WindowedFileTest, ReadsWhatIsThereAtTheEnd) {
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  EXPECT_EQ(Read(bytes_.size() - 5, 5), bytes_.substr(bytes_.size() - 5));
+  EXPECT_EQ(Read(bytes_.size() - 5, 50), bytes_.substr(bytes_.size() - 5));
+  EXPECT_EQ(Read(bytes_.size() + 5, 50), "");
+}
+
+TEST_F(WindowedFileTest, WithoutDirectReads) {
+  direct_fails_ = true;
+  ReadWindow window(uint64_t{1} << 20, kLong);
+  const ReadWindow::Use use(&window, true);
+  for (uint64_t at = 0; at + 99'999 < bytes_.size(); at += 99'999) {
+    EXPECT_EQ(Read(at, 99'999), bytes_.substr(at, 99'999)) << at;
+  }
+  EXPECT_EQ(opened_, 1);
+}
+
+}  // namespace
+}  // namespace ckptdb::internal

@@ -1,0 +1,145 @@
+// A store is the folder that its path named when it was opened.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/tests/db/child_content.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two folders, of which the first is the current one.
+class StorePathTest : public StoreFixture {
+ protected:
+  void SetUp() override {
+    before_ = fs::current_path();
+    fs::create_directories(a());
+    fs::create_directories(b());
+    fs::current_path(a());
+  }
+  void TearDown() override { fs::current_path(before_); }
+
+  std::string a() const { return dir_.path() + "/a"; }
+  std::string b() const { return dir_.path() + "/b"; }
+
+  std::vector<int64_t> StepsAt(const std::string& path) {
+    auto reader = Reader::Open(path);
+    EXPECT_OK(reader.status());
+    std::vector<int64_t> steps;
+    if (!reader.ok()) return steps;
+    for (const StepRecord& record : (*reader)->Steps()) {
+      steps.push_back(record.version.step);
+      auto step = (*reader)->OpenStep(record.version.step);
+      EXPECT_OK(step.status());
+      if (step.ok()) {
+        EXPECT_OK((*step)->Verify());
+      }
+    }
+    return steps;
+  }
+
+ private:
+  fs::path before_;
+};
+
+// The other folder has a store of that name, too.
+TEST_F(StorePathTest, SavesGoWhereTheStoreWasOpenedAfterAChdir) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open(b() + "/rel"));
+  ASSERT_OK(Save(7, BulkContent(7)));
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open("rel"));
+  EXPECT_EQ(store_->path(), a() + "/rel");
+  ASSERT_OK(Save(1, BulkContent(1)));
+  fs::current_path(b());
+  ASSERT_OK(Save(2, BulkContent(2)));
+  ASSERT_OK(Save(3, SmallContent(3)));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  store_.reset();
+  EXPECT_THAT(StepsAt(a() + "/rel"), ElementsAre(2, 3));
+  EXPECT_THAT(StepsAt(b() + "/rel"), ElementsAre(7));
+  EXPECT_THAT(StepsAt("rel"), ElementsAre(7));
+}
+
+TEST_F(StorePathTest, AReaderFollowsTheStoreThatItOpenedAfterAChdir) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open("rel"));
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open("./rel/"));
+  EXPECT_EQ(reader->path(), a() + "/rel");
+  fs::current_path(b());
+  ASSERT_OK(Save(2, BulkContent(2)));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(2));
+  EXPECT_OK(step->Verify());
+  EXPECT_TRUE(fs::is_empty(b()));
+}
+
+TEST_F(StorePathTest, StagingIsBelowTheFolderOfTheCall) {
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open("rel"));
+  ASSERT_OK_AND_ASSIGN(const auto save, store_->Begin({.step = 5}));
+  const HeldState held(ChildContent(0));
+  ASSERT_OK_AND_ASSIGN(const auto staged,
+                       Stage("../a/rel", save.tickets[0], held.state()));
+  ASSERT_OK(store_->Publish(save.version, {&staged, 1}));
+  ExpectStep(5, {ChildContent(0)});
+}
+
+// A link that is turned elsewhere does not take the store along.
+TEST_F(StorePathTest, ALinkIsFollowedOnce) {
+  fs::create_directories(a() + "/real");
+  fs::create_directory_symlink(a() + "/real", a() + "/link");
+  ASSERT_OK_AND_ASSIGN(store_, Store::Open("link/store"));
+  EXPECT_EQ(store_->path(), a() + "/real/store");
+  ASSERT_OK(Save(1, BulkContent(1)));
+  fs::remove(a() + "/link");
+  fs::create_directory_symlink(b(), a() + "/link");
+  ASSERT_OK(Save(2, BulkContent(2)));
+  store_.reset();
+  EXPECT_THAT(StepsAt(a() + "/real/store"), ElementsAre(1, 2));
+  EXPECT_TRUE(fs::is_empty(b()));
+}
+
+TEST_F(StorePathTest, RejectsAPathThatCannotBeResolved) {
+  EXPECT_THAT(Store::Open(""), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("path \"\" is empty")));
+  EXPECT_THAT(Reader::Open(""), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("path \"\" is empty")));
+  EXPECT_THAT(Store::Open(absl::string_view("a\0b", 3)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("NUL byte at position 1")));
+  std::ofstream(a() + "/file") << "no folder";
+  EXPECT_THAT(Store::Open("file/store"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("file"), HasSubstr("ot a directory"))));
+  fs::create_symlink("loop", a() + "/loop");
+  EXPECT_THAT(Store::Open("loop"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("loop")));
+  const std::string name(256, 'n');
+  EXPECT_THAT(Store::Open(name),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(name)));
+}
+
+// The folder of the process is gone.
+TEST_F(StorePathTest, ARelativePathNeedsACurrentFolder) {
+  fs::create_directories(a() + "/gone");
+  fs::current_path(a() + "/gone");
+  fs::remove(a() + "/gone");
+  EXPECT_THAT(Store::Open("rel"), StatusIs(absl::StatusCode::kUnavailable,
+                                           HasSubstr("path \"rel\"")));
+  EXPECT_OK(Store::Open(b() + "/absolute"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,394 @@
+// What readers post, and what the owner makes of it.
+#include "ckptdb/db/meta/posts.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/schema/envelope.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/tests/db/child.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
+
+constexpr char kPostName[] = "01234567-89ab-cdef-0123-456789abcdef";
+
+class PostsTest : public StoreFixture {
+ protected:
+  PostsTest() { options_.background_sweep = false; }
+  void SetUp() override {
+    StoreFixture::SetUp();
+    ASSERT_OK(Save(1, SmallContent(1)));
+    ASSERT_OK(Save(2, SmallContent(2)));
+    Follow();
+  }
+  void Follow() { ASSERT_OK_AND_ASSIGN(reader_, Reader::Open(path())); }
+
+  StepRecord Record(int64_t step) const {
+    const absl::StatusOr<StepRecord> found = store_->FindStep(step);
+    EXPECT_OK(found.status());
+    return found.value_or(StepRecord());
+  }
+  std::string Posts() const { return path() + "/posts"; }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(Posts())) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+  // The bytes of the only post.
+  std::string PostBytes() const {
+    const std::vector<std::string> names = Names();
+    EXPECT_THAT(names, SizeIs(1));
+    std::ifstream file(Posts() + "/" + names.at(0), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void Put(const std::string& name, const std::string& bytes) const {
+    std::ofstream(Posts() + "/" + name, std::ios::binary) << bytes;
+  }
+  // Nothing of this entry reaches a step, and the owner says so.
+  void ExpectPassedOver(const std::string& name, const std::string& reason) {
+    ASSERT_OK(store_->TakePosts());
+    EXPECT_THAT(
+        store_->posts_passed_over(),
+        ElementsAre(AllOf(Field(&UnsweptEntry::path, "posts/" + name),
+                          Field(&UnsweptEntry::reason, HasSubstr(reason)))));
+    EXPECT_THAT(Record(1).metrics, IsEmpty());
+    EXPECT_FALSE(Record(1).pinned);
+  }
+
+  std::unique_ptr<Reader> reader_;
+};
+
+TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
+  ASSERT_OK(store_->AddMetrics(1, {{"loss", 0.5}, {"old", 7}}));
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}, {"loss", 0.25}}));
+  EXPECT_THAT(Names(), SizeIs(1));
+  EXPECT_THAT(Record(1).metrics, SizeIs(2)) << "not yet";
+  ASSERT_OK(Save(3, SmallContent(3)));
+  EXPECT_THAT(
+      Record(1).metrics,
+      ElementsAre(Pair("auc", 0.75), Pair("loss", 0.25), Pair("old", 7)));
+  EXPECT_THAT(Names(), IsEmpty());
+  EXPECT_THAT(store_->posts_passed_over(), IsEmpty());
+  ASSERT_OK(reader_->Refresh());
+  ASSERT_OK_AND_ASSIGN(const StepRecord seen, reader_->FindStep(1));
+  EXPECT_EQ(seen.metrics.at("auc"), 0.75);
+  Reopen();
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
+TEST_F(PostsTest, APinComesInWithTheNextSave) {
+  ASSERT_OK(reader_->RequestPin(1));
+  EXPECT_FALSE(Record(1).pinned);
+  const HeldState held(SmallContent(3));
+  PublishSpec retire;
+  retire.retire = {1};
+  EXPECT_THAT(
+      store_->Save({.step = 3}, held.state(), retire).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pinned")));
+  EXPECT_TRUE(Record(1).pinned);
+  EXPECT_FALSE(Record(2).pinned);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(PostsTest, OpeningTheStoreTakesThemIn) {
+  store_.reset();
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.75}}));
+  ASSERT_OK(reader_->RequestPin(2));
+  Reopen();
+  EXPECT_EQ(Record(2).metrics.at("auc"), 0.75);
+  EXPECT_TRUE(Record(2).pinned);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(PostsTest, TheLaterOneCounts) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_OK(reader_->PostMetrics(1, {{"auc", i}, {absl::StrCat("m", i), i}}));
+  }
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.at("auc"), 19);
+  EXPECT_THAT(Record(1).metrics, SizeIs(21));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+// It is the same state under another version.
+TEST_F(PostsTest, AFoldIsTheSameStep) {
+  const std::vector<int64_t> ids = {1, 2};
+  const std::vector<float> values = {1, 2};
+  const ArrayRowSource rows(ids, {{values.data(), sizeof(float)}});
+  const std::vector<Slot> slots = {{"v", DType::kF32, 1}};
+  RankState base;
+  base.AddTable("t", slots, &rows);
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                       store_->Save({.step = 10}, base));
+  TableItem item{"t", slots};
+  item.changes = TableChanges{&rows, {}};
+  RankState changed;
+  changed.AddTable(std::move(item));
+  ASSERT_OK(store_->Save({.step = 11, .parent = saved.version}, changed));
+  ASSERT_OK(reader_->PostMetrics(11, {{"auc", 0.75}}));
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(11));
+  EXPECT_TRUE(folded.folded);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(11).metrics.at("auc"), 0.75);
+  EXPECT_NE(Record(11).version, StateOf(Record(11)));
+}
+
+// It is another state of the same number.
+TEST_F(PostsTest, AnOverwriteIsAnotherStep) {
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
+  ASSERT_OK(Overwrite(2, SmallContent(9)));
+  // Taken in before it was written over.
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_THAT(Record(2).metrics, IsEmpty());
+  EXPECT_THAT(store_->posts_passed_over(),
+              ElementsAre(Field(&UnsweptEntry::reason,
+                                HasSubstr("step 2 was written over"))));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(PostsTest, AStepThatIsGoneIsToldOf) {
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
+  ASSERT_OK(store_->Delete(2));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_THAT(
+      store_->posts_passed_over(),
+      ElementsAre(AllOf(Field(&UnsweptEntry::path, HasSubstr("posts/")),
+                        Field(&UnsweptEntry::reason, HasSubstr("no step 2")))));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(PostsTest, WhatCannotBePostedIsAnError) {
+  EXPECT_THAT(reader_->PostMetrics(7, {{"auc", 1}}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 7")));
+  EXPECT_THAT(reader_->RequestPin(7),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 7")));
+  EXPECT_THAT(reader_->PostMetrics(1, {{"", 1}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("name of a metric \"\" is empty")));
+  ASSERT_OK(reader_->PostMetrics(1, {}));
+  Metrics many;
+  for (size_t i = 0; i <= kMaxMetrics; ++i) many[absl::StrCat(i)] = 1;
+  EXPECT_THAT(reader_->PostMetrics(1, many),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("are 4097; the limit is 4096")));
+  Metrics long_names;
+  for (int i = 1000; i < 4000; ++i) {
+    long_names[absl::StrCat(std::string(kMaxNameBytes - 4, 'n'), i)] = 1;
+  }
+  EXPECT_THAT(reader_->PostMetrics(1, long_names),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the limit is 1048576")));
+  EXPECT_THAT(Names(), IsEmpty());
+  store_.reset();
+  fs::remove_all(path());
+  EXPECT_FALSE(reader_->PostMetrics(1, {{"auc", 1}}).ok());
+  EXPECT_FALSE(fs::exists(path())) << "no folder is made for a store";
+}
+
+// The step has so many by then, from others.
+TEST_F(PostsTest, TooManyForTheStepAreToldOf) {
+  Metrics most;
+  for (size_t i = 0; i < kMaxMetrics; ++i) most[absl::StrCat(i)] = 1;
+  ASSERT_OK(reader_->PostMetrics(1, most));
+  ASSERT_OK(reader_->PostMetrics(1, {{"more", 1}}));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_THAT(Record(1).metrics, SizeIs(kMaxMetrics));
+  EXPECT_THAT(store_->posts_passed_over(),
+              ElementsAre(Field(&UnsweptEntry::reason,
+                                HasSubstr("4097 metrics; the limit is"))));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+// A store that was copied without its empty folders, or made by an older owner.
+TEST_F(PostsTest, TheFolderIsMadeWhereItIsMissing) {
+  fs::remove(Posts());
+  ASSERT_OK(store_->TakePosts());
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
+TEST_F(PostsTest, DamagedOnesArePassedOver) {
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  const std::string name = Names().at(0);
+  const std::string bytes = PostBytes();
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string flipped = bytes;
+    flipped[at] = static_cast<char>(flipped[at] ^ 0x10);
+    Put(name, flipped);
+    ASSERT_OK(store_->TakePosts());
+    EXPECT_THAT(Record(1).metrics, IsEmpty()) << "byte " << at;
+    EXPECT_THAT(Names(), IsEmpty()) << "byte " << at;
+    Put(name, bytes.substr(0, at));
+    ASSERT_OK(store_->TakePosts());
+    EXPECT_THAT(Record(1).metrics, IsEmpty()) << "cut at " << at;
+  }
+  EXPECT_FALSE(store_->posts_passed_over().empty());
+  Put(name, bytes);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
+TEST_F(PostsTest, OneUnderAnotherNameIsPassedOver) {
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  fs::rename(Posts() + "/" + Names().at(0), Posts() + "/" + kPostName);
+  ExpectPassedOver(kPostName, "is not the file's name");
+}
+
+TEST_F(PostsTest, OneOfAnotherStoreIsPassedOver) {
+  const std::string other = dir_.path() + "/other";
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(other));
+  const HeldState held(SmallContent(1));
+  ASSERT_OK(store->Save({.step = 1}, held.state()));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(other));
+  ASSERT_OK(reader->RequestPin(1));
+  std::string name;
+  for (const auto& entry : fs::directory_iterator(other + "/posts")) {
+    name = entry.path().filename().string();
+    fs::rename(entry.path(), Posts() + "/" + name);
+  }
+  ExpectPassedOver(name, "it is of another store");
+}
+
+TEST_F(PostsTest, OneOfANewerFormatIsPassedOver) {
+  ASSERT_OK(reader_->RequestPin(1));
+  const std::string name = Names().at(0);
+  const std::string body = PostBytes().substr(internal::kEnvelopeBytes);
+  Put(name,
+      internal::Seal(internal::RecordKind::kPost, body, kFormatVersion + 1));
+  ExpectPassedOver(name, "is newer than");
+}
+
+// Nothing outside is touched, and nothing waits or takes all memory.
+TEST_F(PostsTest, LinksFifosAndHugeFilesArePassedOver) {
+  ASSERT_OK(reader_->RequestPin(1));
+  const std::string real = Names().at(0);
+  const std::string victim = dir_.path() + "/victim";
+  fs::rename(Posts() + "/" + real, victim);
+  const auto size = fs::file_size(victim);
+  fs::create_symlink(victim, Posts() + "/" + real);
+  ExpectPassedOver(real, "is a symbolic link");
+  EXPECT_EQ(fs::file_size(victim), size);
+  Reopen();
+  ASSERT_EQ(mkfifo((Posts() + "/" + kPostName).c_str(), 0644), 0);
+  ExpectPassedOver(kPostName, "regular files");
+  Reopen();
+  Put(kPostName, "");
+  ASSERT_EQ(truncate((Posts() + "/" + kPostName).c_str(), off_t{1} << 42), 0);
+  ExpectPassedOver(kPostName, "has more than 1048576 bytes");
+  EXPECT_THAT(Names(), IsEmpty());
+  Reopen();
+  fs::create_directory(Posts() + "/" + kPostName);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_FALSE(store_->posts_passed_over().empty());
+  EXPECT_THAT(Names(), SizeIs(1));
+  // None of them keeps others away.
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  ASSERT_OK(Save(3, SmallContent(3)));
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
+TEST_F(PostsTest, AFolderThatIsALinkIsAnErrorThatNamesIt) {
+  const std::string outside = dir_.path() + "/outside";
+  fs::create_directory(outside);
+  fs::remove(Posts());
+  fs::create_directory_symlink(outside, Posts());
+  EXPECT_THAT(
+      store_->TakePosts(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
+  EXPECT_THAT(
+      reader_->RequestPin(1),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
+  EXPECT_TRUE(fs::is_empty(outside));
+  // A save does without.
+  ASSERT_OK(Save(3, SmallContent(3)));
+  EXPECT_THAT(store_->posts_passed_over(),
+              ElementsAre(Field(&UnsweptEntry::path, "posts")));
+  store_.reset();
+  EXPECT_THAT(
+      Store::Open(path(), options_).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(Posts())));
+}
+
+TEST_F(PostsTest, SweepsTellWhatIsNoPost) {
+  Put("notes.txt", "mine");
+  Put(absl::StrCat(kPostName, ".0123456789abcdef.tmp"), "on its way");
+  fs::create_symlink(dir_.path(), Posts() + "/link");
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  ASSERT_OK_AND_ASSIGN(const SweepResult result, store_->Sweep());
+  EXPECT_THAT(result.unswept,
+              ElementsAre(AllOf(Field(&UnsweptEntry::path, "posts/notes.txt"),
+                                Field(&UnsweptEntry::foreign, true))));
+  EXPECT_FALSE(fs::is_symlink(Posts() + "/link"));
+  EXPECT_THAT(Names(), SizeIs(3)) << "the post waits for a save";
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  const std::string temporary =
+      absl::StrCat(Posts(), "/", kPostName, ".0123456789abcdef.tmp");
+  fs::last_write_time(temporary, old);
+  ASSERT_OK(store_->Sweep());
+  EXPECT_FALSE(fs::exists(temporary));
+}
+
+TEST_F(PostsTest, ModesLetAnOwnerOfAnotherUserRead) {
+  const mode_t mask = umask(0077);
+  ASSERT_OK(reader_->RequestPin(1));
+  umask(mask);
+  struct stat found {};
+  ASSERT_EQ(stat((Posts() + "/" + Names().at(0)).c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777U, 0644U);
+}
+
+// As an evaluator is one.
+TEST_F(PostsTest, FromAnotherProcess) {
+  Child evaluator({"post", path(), "1", "auc", "0.75"});
+  EXPECT_EQ(evaluator.ReadLine(), "ok");
+  EXPECT_EQ(evaluator.Wait(), 0);
+  EXPECT_THAT(Record(1).metrics, IsEmpty());
+  ASSERT_OK(Save(3, SmallContent(3)));
+  EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+  EXPECT_TRUE(Record(1).pinned);
+}
+
+TEST_F(PostsTest, WhoMayNotWriteToTheFolderIsTold) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  store_.reset();
+  fs::permissions(dir_.path(), fs::perms(0755));
+  for (const auto& entry : fs::recursive_directory_iterator(path())) {
+    fs::permissions(entry.path(),
+                    fs::perms(entry.is_directory() ? 0755 : 0644));
+  }
+  fs::permissions(path(), fs::perms(0755));
+  Child nobody({"--nobody", "post", path(), "1", "auc", "0.5"});
+  EXPECT_THAT(nobody.ReadLine(), HasSubstr("PERMISSION_DENIED"));
+  EXPECT_EQ(nobody.Wait(), 1);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

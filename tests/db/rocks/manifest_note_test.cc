@@ -1,0 +1,188 @@
+#include "ckptdb/db/rocks/manifest_note.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/support/sim_file_system.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using ::ckptdb::testing::SimFileSystem;
+using ::ckptdb::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr ManifestNote kNote{11, 22, 33, 44};
+
+TEST(ManifestNoteBytes, ComeBack) {
+  const std::optional<ManifestNote> note =
+      DecodeManifestNote(EncodeManifestNote(kNote));
+  ASSERT_TRUE(note.has_value());
+  EXPECT_EQ(note->sequence, kNote.sequence);
+  EXPECT_EQ(note->number, kNote.number);
+  EXPECT_EQ(note->bytes, kNote.bytes);
+  EXPECT_EQ(note->hash, kNote.hash);
+}
+
+TEST(ManifestNoteBytes, AreNoNoteWithAnyBitFlipped) {
+  const std::string bytes = EncodeManifestNote(kNote);
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << bit));
+      EXPECT_FALSE(DecodeManifestNote(damaged).has_value())
+          << at << ", " << bit;
+    }
+  }
+}
+
+TEST(ManifestNoteBytes, AreNoNoteOfAnotherLength) {
+  const std::string bytes = EncodeManifestNote(kNote);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(DecodeManifestNote(bytes.substr(0, size)).has_value()) << size;
+  }
+  EXPECT_FALSE(DecodeManifestNote(bytes + '\0').has_value());
+}
+
+TEST(ManifestNumberTest, IsThatOfTheName) {
+  EXPECT_EQ(ManifestNumber("MANIFEST-000012"), 12);
+  EXPECT_EQ(ManifestNumber("MANIFEST-18446744073709551615"),
+            18446744073709551615U);
+  for (const char* const name :
+       {"", "MANIFEST", "MANIFEST-", "MANIFEST-x", "MANIFEST-1x", "manifest-1",
+        "MANIFEST--1", "MANIFEST-18446744073709551616", "xMANIFEST-1"}) {
+    EXPECT_EQ(ManifestNumber(name), std::nullopt) << name;
+  }
+}
+
+TEST(ManifestWatchTest, NotesWhatIsSynced) {
+  ManifestWatch watch;
+  EXPECT_EQ(watch.Synced().number, 0);
+  watch.Start(7);
+  watch.Append(7, "abc");
+  EXPECT_EQ(watch.Synced().number, 0);
+  watch.Sync(7);
+  watch.Append(7, "def");
+  const ManifestNote three = watch.Synced();
+  EXPECT_EQ(three.number, 7);
+  EXPECT_EQ(three.bytes, 3);
+  watch.Sync(7);
+  EXPECT_EQ(watch.Synced().bytes, 6);
+  EXPECT_NE(watch.Synced().hash, three.hash);
+}
+
+// A file that is closed may come late.
+TEST(ManifestWatchTest, IsOfTheNewestFile) {
+  ManifestWatch watch;
+  watch.Start(7);
+  watch.Append(7, "abc");
+  watch.Sync(7);
+  watch.Start(8);
+  watch.Append(7, "late");
+  watch.Sync(7);
+  EXPECT_EQ(watch.Synced().number, 7);
+  EXPECT_EQ(watch.Synced().bytes, 3);
+  watch.Append(8, "de");
+  watch.Sync(8);
+  EXPECT_EQ(watch.Synced().number, 8);
+  EXPECT_EQ(watch.Synced().bytes, 2);
+}
+
+TEST(ManifestWatchTest, RemembersAFailure) {
+  ManifestWatch watch;
+  EXPECT_FALSE(watch.failed());
+  watch.Fail();
+  watch.Start(3);
+  EXPECT_TRUE(watch.failed());
+}
+
+// A folder with a MANIFEST and a CURRENT that names it.
+class CheckManifestTest : public ::testing::Test {
+ protected:
+  CheckManifestTest() {
+    EXPECT_TRUE(files_.CreateDir(kPath, rocksdb::IOOptions(), nullptr).ok());
+    Write("MANIFEST-000012", bytes_);
+    Write("CURRENT", "MANIFEST-000012\n");
+    ManifestWatch watch;
+    watch.Start(12);
+    watch.Append(12, bytes_);
+    watch.Sync(12);
+    note_ = watch.Synced();
+  }
+
+  void Write(const std::string& name, const std::string& bytes) {
+    EXPECT_TRUE(files_.WriteAll(absl::StrCat(kPath, "/", name), bytes));
+  }
+  absl::Status Check() { return CheckManifest(&files_, kPath, note_); }
+
+  static constexpr char kPath[] = "/db";
+  const std::string bytes_ = std::string(300'000, 'm') + "end";
+  SimFileSystem files_;
+  ManifestNote note_;
+};
+
+TEST_F(CheckManifestTest, TheOneOfTheNote) { EXPECT_OK(Check()); }
+
+TEST_F(CheckManifestTest, OneThatHasGrown) {
+  Write("MANIFEST-000012", bytes_ + "more");
+  EXPECT_OK(Check());
+}
+
+TEST_F(CheckManifestTest, ANewerOne) {
+  Write("MANIFEST-000013", "new");
+  Write("CURRENT", "MANIFEST-000013\n");
+  EXPECT_OK(Check());
+}
+
+TEST_F(CheckManifestTest, OneThatLostItsEnd) {
+  Write("MANIFEST-000012", bytes_.substr(0, bytes_.size() - 1));
+  EXPECT_THAT(Check(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("/db/MANIFEST-000012"),
+                             HasSubstr("lost its end: it had 300003 bytes"))));
+}
+
+TEST_F(CheckManifestTest, OneWithABitFlipped) {
+  for (const uint64_t at : {uint64_t{0}, uint64_t{290'000}, note_.bytes - 1}) {
+    ASSERT_TRUE(files_.FlipBit("/db/MANIFEST-000012", at, 3));
+    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
+                                  AllOf(HasSubstr("/db/MANIFEST-000012"),
+                                        HasSubstr("is damaged"))))
+        << at;
+    ASSERT_TRUE(files_.FlipBit("/db/MANIFEST-000012", at, 3));
+  }
+  EXPECT_OK(Check());
+}
+
+TEST_F(CheckManifestTest, AnOlderOne) {
+  Write("MANIFEST-000011", bytes_);
+  Write("CURRENT", "MANIFEST-000011\n");
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
+                                AllOf(HasSubstr("/db/CURRENT"),
+                                      HasSubstr("names \"MANIFEST-000011\""),
+                                      HasSubstr("MANIFEST 12 was in use"))));
+}
+
+TEST_F(CheckManifestTest, ACurrentThatNamesNone) {
+  for (const char* const current : {"", "\n", "x", "MANIFEST-\n"}) {
+    Write("CURRENT", current);
+    EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
+                                  HasSubstr("MANIFEST 12 was in use")))
+        << current;
+  }
+}
+
+TEST_F(CheckManifestTest, ThatIsMissing) {
+  ASSERT_TRUE(files_.Remove("/db/CURRENT"));
+  EXPECT_THAT(Check(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/db/CURRENT")));
+}
+
+}  // namespace
+}  // namespace ckptdb::internal

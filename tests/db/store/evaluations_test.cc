@@ -1,0 +1,216 @@
+// Evaluations that are under way: kept with their step, and gone with it.
+#include <gmock/gmock.h>
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/rocks/database.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Optional;
+
+constexpr char kTest[] = "test/day_7";
+constexpr char kGroup[] = "eval/ctr";
+
+class EvaluationsTest : public DeltaFixture {
+ protected:
+  absl::Status SaveParts(int64_t step, const std::string& evaluation,
+                         const std::vector<EvaluationPart>& ranks) {
+    return store_->SaveEvaluation(step, evaluation, kGroup, ranks);
+  }
+  std::optional<EvaluationRecord> Find(int64_t step, uint32_t rank = 0) {
+    auto found = store_->FindEvaluation(step, kTest, rank);
+    EXPECT_OK(found);
+    return found.ok() ? *std::move(found) : std::nullopt;
+  }
+  std::vector<StoredEvaluation> List(int64_t step) {
+    auto stored = store_->ListEvaluations(step);
+    EXPECT_OK(stored);
+    return stored.ok() ? *std::move(stored) : std::vector<StoredEvaluation>();
+  }
+};
+
+TEST_F(EvaluationsTest, ComesBackOfEachRank) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
+  EXPECT_EQ(Find(7), std::nullopt);
+  const std::vector<EvaluationPart> parts = {
+      {10, std::string("\0\xff", 2), "line 10"}, {11, "", ""}};
+  ASSERT_OK(SaveParts(7, kTest, parts));
+  ASSERT_OK(SaveParts(7, "another", {{1, "a", "b"}}));
+  Reopen();
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const EvaluationRecord expected{saved.version, kTest, kGroup,
+                                    rank,          2,     parts[rank]};
+    EXPECT_THAT(Find(7, rank), Optional(Eq(expected)));
+  }
+  EXPECT_EQ(Find(7, 2), std::nullopt);
+  EXPECT_THAT(List(7), ElementsAre(StoredEvaluation{"another", 0},
+                                   StoredEvaluation{kTest, 0},
+                                   StoredEvaluation{kTest, 1}));
+}
+
+TEST_F(EvaluationsTest, ALaterOneTakesThePlaceOfAllRanks) {
+  ASSERT_OK(Save(7, SmallContent(1)));
+  ASSERT_OK(SaveParts(7, kTest, {{1, "a", ""}, {2, "b", ""}, {3, "c", ""}}));
+  ASSERT_OK(SaveParts(7, kTest, {{4, "d", ""}, {5, "e", ""}}));
+  EXPECT_EQ(Find(7, 0)->part.meters, "d");
+  EXPECT_EQ(Find(7, 1)->part.processed, 5U);
+  EXPECT_EQ(Find(7, 2), std::nullopt);
+}
+
+TEST_F(EvaluationsTest, UnknownStepIsNotFound) {
+  ASSERT_OK(Save(7, SmallContent(1)));
+  const auto unknown =
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8"));
+  EXPECT_THAT(SaveParts(8, kTest, {{}}), unknown);
+  EXPECT_THAT(store_->FindEvaluation(8, kTest, 0), unknown);
+  EXPECT_THAT(store_->ListEvaluations(8), unknown);
+}
+
+TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
+  ASSERT_OK(Save(7, SmallContent(1)));
+  const auto invalid = [](const std::string& words) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words));
+  };
+  EXPECT_THAT(SaveParts(7, "", {{}}), invalid("evaluation \"\" is empty"));
+  EXPECT_THAT(
+      store_->SaveEvaluation(7, kTest, "\xff", std::vector<EvaluationPart>(1)),
+      invalid("metrics group \"\\xff\" is not UTF-8"));
+  EXPECT_THAT(SaveParts(7, kTest, {}), invalid("of 0 ranks"));
+  EXPECT_THAT(
+      SaveParts(7, kTest, std::vector<EvaluationPart>(kMaxWorldSize + 1)),
+      invalid("of 65537 ranks; the world size is 1 to 65536"));
+  EXPECT_THAT(List(7), IsEmpty());
+}
+
+TEST_F(EvaluationsTest, BytesBelowAtAndOverTheLimit) {
+  ASSERT_OK(Save(7, SmallContent(1)));
+  const auto sized = [](size_t bytes) {
+    return std::vector<EvaluationPart>{
+        {}, {1, std::string(bytes - 7, 'm'), "7 bytes"}};
+  };
+  for (const size_t bytes : {kMaxEvaluationBytes - 1, kMaxEvaluationBytes}) {
+    ASSERT_OK(SaveParts(7, kTest, sized(bytes)));
+    EXPECT_EQ(Find(7, 1)->part, sized(bytes)[1]);
+  }
+  EXPECT_THAT(SaveParts(7, kTest, sized(kMaxEvaluationBytes + 1)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("rank 1: "), HasSubstr("8388609"),
+                             HasSubstr("8388608"))));
+  EXPECT_EQ(Find(7, 1)->part, sized(kMaxEvaluationBytes)[1]);
+}
+
+TEST_F(EvaluationsTest, DeletedByStep) {
+  for (const int64_t step : {1, 2, 3}) {
+    ASSERT_OK(Save(step, SmallContent(1)));
+    ASSERT_OK(SaveParts(step, kTest, {{1, "", ""}, {2, "", ""}}));
+    ASSERT_OK(SaveParts(step, "another", {{3, "", ""}}));
+  }
+  ASSERT_OK(store_->DeleteEvaluations({1, 3, 99}));
+  Reopen();
+  EXPECT_THAT(List(1), IsEmpty());
+  EXPECT_EQ(List(2).size(), 3U);
+  EXPECT_THAT(List(3), IsEmpty());
+  ASSERT_OK(store_->DeleteEvaluations({1}));
+}
+
+TEST_F(EvaluationsTest, GoesWithItsStep) {
+  for (const int64_t step : {1, 2, 3}) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+    ASSERT_OK(SaveParts(step, kTest, {{1, "", ""}}));
+  }
+  ASSERT_OK(store_->Delete(1));
+  PublishSpec retiring;
+  retiring.retire = {2};
+  ASSERT_OK(Save(4, SmallContent(4), retiring));
+  ASSERT_OK(Overwrite(3, SmallContent(5)));
+  // They are other steps, under the same numbers.
+  ASSERT_OK(Save(1, SmallContent(6)));
+  ASSERT_OK(Save(2, SmallContent(7)));
+  for (const bool swept : {false, true}) {
+    for (const int64_t step : {1, 2, 3}) EXPECT_THAT(List(step), IsEmpty());
+    if (!swept) {
+      ASSERT_OK(store_->Sweep());
+    }
+  }
+}
+
+TEST_F(EvaluationsTest, StaysWhenItsStepIsFolded) {
+  content_ = UserContent({1, 2, 3});
+  SaveNext(1);
+  rows()[2] = RowOf(2, 1);
+  SaveNext(2);
+  ASSERT_OK(SaveParts(2, kTest, {{5, "half", "line 5"}}));
+  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_TRUE(folded.folded);
+  ASSERT_OK(store_->Sweep());
+  EXPECT_EQ(Find(2)->part.meters, "half");
+  ASSERT_OK(SaveParts(2, kTest, {{9, "more", "line 9"}}));
+  Reopen();
+  EXPECT_EQ(Find(2)->part.meters, "more");
+  ASSERT_OK(Overwrite(2, content_));
+  EXPECT_THAT(List(2), IsEmpty());
+}
+
+TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
+  ASSERT_OK(SaveParts(7, kTest, {{5, "half", ""}, {6, "more", ""}}));
+  const std::string other = EncodeEvaluationRecord(*Find(7, 1)).value();
+  std::string flipped = other;
+  flipped.back() ^= 1;
+  const std::string place =
+      "evaluation \"test/day_7\" of step 7 attempt 1 rank 0";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {flipped, place + ": evaluation record: hash"},
+      {other,
+       "expected " + place +
+           ", got evaluation \"test/day_7\" of step 7 attempt 1 rank 1"}};
+  for (const auto& [bytes, words] : cases) {
+    store_.reset();
+    {
+      ASSERT_OK_AND_ASSIGN(const auto lock,
+                           internal::OwnerLock::Acquire(
+                               Environment::Default()->file_system(), path()));
+      ASSERT_OK(lock->Announce());
+      ASSERT_OK_AND_ASSIGN(const auto database,
+                           internal::Database::OpenOwner(
+                               path(), *Environment::Default(), {},
+                               /*direct_reads=*/false, /*bad=*/{}, lock));
+      rocksdb::WriteBatch batch;
+      batch.Put(database->family(internal::Family::kMeta),
+                EvaluationKey(saved.version, kTest, 0), bytes);
+      ASSERT_OK(database->Write(&batch, /*sync=*/true));
+    }
+    Reopen();
+    EXPECT_THAT(store_->FindEvaluation(7, kTest, 0),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(words)));
+    EXPECT_EQ(Find(7, 1)->part.meters, "more");
+  }
+}
+
+TEST_F(EvaluationsTest, AReaderSeesIt) {
+  ASSERT_OK(Save(7, SmallContent(1)));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
+  ASSERT_OK(SaveParts(7, kTest, {{5, "half", "line 5"}}));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const auto found, reader->FindEvaluation(7, kTest, 0));
+  EXPECT_THAT(found, Optional(Eq(*Find(7))));
+  ASSERT_OK_AND_ASSIGN(const auto stored, reader->ListEvaluations(7));
+  EXPECT_THAT(stored, ElementsAre(StoredEvaluation{kTest, 0}));
+  EXPECT_THAT(reader->FindEvaluation(8, kTest, 0),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8")));
+  ASSERT_OK(store_->DeleteEvaluations({7}));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const auto gone, reader->FindEvaluation(7, kTest, 0));
+  EXPECT_EQ(gone, std::nullopt);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

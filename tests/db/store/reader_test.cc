@@ -1,0 +1,543 @@
+// A reader beside an owner, and leases.
+#include "ckptdb/db/reader.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/meta/lease.h"
+#include "ckptdb/tests/db/child.h"
+#include "ckptdb/tests/db/store_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint64_t kLargeBytes = uint64_t{9} << 20;
+
+class ReaderTest : public StoreFixture {
+ protected:
+  ReaderTest() { options_.background_sweep = false; }
+
+  std::unique_ptr<Reader> OpenReader(const ReaderOptions& options = {}) {
+    auto reader = Reader::Open(path(), options);
+    EXPECT_OK(reader);
+    return reader.ok() ? *std::move(reader) : nullptr;
+  }
+  size_t LeaseFiles() const {
+    size_t files = 0;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(path() + "/leases")) {
+      files += entry.is_regular_file() ? 1 : 0;
+    }
+    return files;
+  }
+};
+
+std::vector<int64_t> StepsOf(const Reader& reader) {
+  std::vector<int64_t> steps;
+  for (const StepRecord& record : reader.Steps()) {
+    steps.push_back(record.version.step);
+  }
+  return steps;
+}
+
+TEST_F(ReaderTest, NoStoreIsNotFound) {
+  EXPECT_THAT(
+      Reader::Open(dir_.path() + "/none"),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr(dir_.path() + "/none")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/none"));
+  std::filesystem::create_directory(dir_.path() + "/empty");
+  EXPECT_THAT(
+      Reader::Open(dir_.path() + "/empty"),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr(dir_.path() + "/empty")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path() + "/empty"));
+}
+
+TEST_F(ReaderTest, ReadsBesideTheOwner) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  const auto reader = OpenReader();
+  EXPECT_EQ(reader->path(), path());
+  const std::string& uuid = reader->uuid();
+  ASSERT_OK(reader->Refresh());
+  EXPECT_EQ(uuid, store_->uuid());
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(1, 2));
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader->Latest());
+  ASSERT_OK_AND_ASSIGN(const StepRecord owners, store_->Latest());
+  EXPECT_EQ(latest, owners);
+  for (const int64_t number : {1, 2}) {
+    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(number));
+    ExpectHolds(*step, {number == 1 ? BulkContent(1) : SmallContent(2)});
+    EXPECT_OK(step->Verify());
+  }
+}
+
+TEST_F(ReaderTest, ReadsWithoutAnOwner) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  store_.reset();
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  ExpectHolds(*step, {BulkContent(1)});
+}
+
+TEST_F(ReaderTest, AnswersAsOfTheLastRefresh) {
+  const auto reader = OpenReader();
+  EXPECT_THAT(reader->Steps(), IsEmpty());
+  EXPECT_THAT(reader->Latest(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path())));
+  ASSERT_OK(Save(1, BulkContent(1)));
+  EXPECT_THAT(reader->Steps(), IsEmpty());
+  ASSERT_OK(reader->Refresh());
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(1));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(reader->Refresh());
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(2));
+  EXPECT_THAT(reader->FindStep(1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
+}
+
+TEST_F(ReaderTest, SeesTheMetadataOfTheStore) {
+  const auto reader = OpenReader();
+  EXPECT_THAT(reader->user_metadata(), IsEmpty());
+  const UserMetadata metadata = {{"run", "a"}};
+  ASSERT_OK(store_->SetUserMetadata(metadata));
+  EXPECT_THAT(reader->user_metadata(), IsEmpty());
+  ASSERT_OK(reader->Refresh());
+  EXPECT_EQ(reader->user_metadata(), metadata);
+}
+
+// Steps of the one must not be taken for those of the other.
+TEST_F(ReaderTest, AnotherStoreInItsPlaceIsAnError) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  const auto reader = OpenReader();
+  ASSERT_OK(reader->Refresh());
+  store_.reset();
+  std::filesystem::remove_all(path());
+  const auto replaced =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(path()), HasSubstr("removed, or replaced")));
+  EXPECT_THAT(reader->Refresh(), replaced);
+  Reopen();
+  EXPECT_THAT(reader->Refresh(), replaced);
+  ASSERT_OK(Save(1, SmallContent(3)));
+  EXPECT_THAT(reader->Refresh(), replaced);
+  EXPECT_THAT(reader->OpenStep(7), replaced);
+  EXPECT_THAT(StepsOf(*reader), ElementsAre(1, 2));
+  const auto another = OpenReader();
+  EXPECT_THAT(StepsOf(*another), ElementsAre(1));
+}
+
+TEST_F(ReaderTest, SeesFlags) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  const auto reader = OpenReader();
+  ASSERT_OK(store_->Pin(1));
+  ASSERT_OK(store_->Quarantine(2));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const StepRecord one, reader->FindStep(1));
+  EXPECT_TRUE(one.pinned);
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader->Latest());
+  EXPECT_EQ(latest.version.step, 1);
+}
+
+TEST_F(ReaderTest, OpenStepCatchesUp) {
+  const auto reader = OpenReader();
+  ASSERT_OK(Save(1, BulkContent(1)));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+    ExpectHolds(*step, {BulkContent(1)});
+  }
+  ASSERT_OK(store_->Delete(1));
+  EXPECT_THAT(reader->OpenStep(1),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 1")));
+  EXPECT_EQ(LeaseFiles(), 0u);
+}
+
+TEST_F(ReaderTest, OverwrittenStepIsTheNewOneWhenOpenedAgain) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto before, reader->OpenStep(1));
+  ASSERT_OK(Overwrite(1, BulkContent(2)));
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const auto after, reader->OpenStep(1));
+  ExpectHolds(*before, {BulkContent(1)});
+  ExpectHolds(*after, {BulkContent(2)});
+}
+
+class LeaseTest : public ReaderTest {
+ protected:
+  void ExpectHeld(const Version& version, HeldVersion::Why why) {
+    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+    ASSERT_THAT(usage.others, SizeIs(1));
+    EXPECT_EQ(usage.others[0].version, version);
+    EXPECT_EQ(usage.others[0].why, why);
+  }
+  void ExpectFreed() {
+    ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+    EXPECT_THAT(usage.others, IsEmpty());
+    EXPECT_LT(usage.disk_bytes, kLargeBytes);
+  }
+};
+
+TEST_F(LeaseTest, RetiredStepStaysWholeWhileItIsOpen) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
+  ASSERT_OK(Save(2, SmallContent(2), {.retire = {1}}));
+  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  EXPECT_THAT(kept.removed, IsEmpty());
+  ExpectHeld(saved.version, HeldVersion::Why::kLeased);
+  ExpectHolds(*step, {BulkContent(1)});
+  EXPECT_OK(step->Verify());
+  step.reset();
+  EXPECT_EQ(LeaseFiles(), 0u);
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  ExpectFreed();
+}
+
+TEST_F(LeaseTest, InlineStepStaysToo) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, SmallContent(1)));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Sweep());
+  ASSERT_OK(reader->Refresh());
+  ExpectHolds(*step, {SmallContent(1)});
+  step.reset();
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+}
+
+TEST_F(LeaseTest, HoldsWhatTheStepRefersTo) {
+  RankContent content;
+  content.tensors["bulk"] = BulkTensor(1);
+  ASSERT_OK(Save(1, content));
+  ASSERT_OK(Save(2, content));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(2));
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(store_->Delete(2));
+  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  EXPECT_THAT(kept.removed, IsEmpty());
+  ExpectHolds(*step, {content});
+  step.reset();
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, SizeIs(2));
+  ExpectFreed();
+}
+
+TEST_F(LeaseTest, OutlivesTheOwner) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
+  ASSERT_OK(store_->Delete(1));
+  Reopen();
+  ASSERT_OK(store_->Sweep());
+  ExpectHolds(*step, {BulkContent(1)});
+  step.reset();
+  ASSERT_OK(store_->Sweep());
+  ExpectFreed();
+}
+
+TEST_F(LeaseTest, TwoReadersOfAStep) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  const auto reader1 = OpenReader();
+  const auto reader2 = OpenReader();
+  ASSERT_OK_AND_ASSIGN(auto step1, reader1->OpenStep(1));
+  ASSERT_OK_AND_ASSIGN(auto step2, reader2->OpenStep(1));
+  ASSERT_OK_AND_ASSIGN(auto step3, reader2->OpenStep(1));
+  ASSERT_OK(store_->Delete(1));
+  step1.reset();
+  step3.reset();
+  ASSERT_OK(store_->Sweep());
+  ExpectHolds(*step2, {BulkContent(1)});
+  step2.reset();
+  ASSERT_OK(store_->Sweep());
+  ExpectFreed();
+}
+
+TEST_F(LeaseTest, ReaderOfAnotherProcess) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  Child child({"lease", path(), "1"});
+  ASSERT_EQ(child.ReadLine(), "ok");
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  EXPECT_THAT(kept.removed, IsEmpty());
+  child.Write("verify\n");
+  EXPECT_EQ(child.ReadLine(), "ok");
+  child.CloseInput();
+  EXPECT_EQ(child.Wait(), 0);
+  ASSERT_OK(store_->Sweep());
+  ExpectFreed();
+}
+
+TEST_F(LeaseTest, RefreshOfAnotherProcess) {
+  Child child({"steps", path()});
+  ASSERT_EQ(child.ReadLine(), "ok");
+  child.Write("\n");
+  EXPECT_EQ(child.ReadLine(), "");
+  ASSERT_OK(Save(3, BulkContent(3)));
+  ASSERT_OK(Save(5, SmallContent(5)));
+  child.Write("\n");
+  EXPECT_EQ(child.ReadLine(), "3 5 ");
+  ASSERT_OK(store_->Delete(3));
+  ASSERT_OK(store_->Sweep());
+  child.Write("\n");
+  EXPECT_EQ(child.ReadLine(), "5 ");
+}
+
+// The owner's clock runs ahead of the lease of a reader that was killed.
+TEST_F(LeaseTest, LeaseOfADeadReaderExpires) {
+  std::atomic<int64_t> ahead_micros{0};
+  options_.environment = std::make_shared<Environment>(
+      Environment::Default()->file_system(),
+      [&] { return Environment::Default()->NowMicros() + ahead_micros; }, true);
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
+  Child child({"lease", path(), "1"});
+  ASSERT_EQ(child.ReadLine(), "ok");
+  child.Kill();
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  EXPECT_THAT(kept.removed, IsEmpty());
+  EXPECT_EQ(LeaseFiles(), 1u);
+  ahead_micros = 61'000'000;
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_EQ(LeaseFiles(), 0u);
+  ExpectFreed();
+  store_.reset();
+}
+
+TEST_F(LeaseTest, LeasesThatCannotBeWritten) {
+  options_.directory_mode = 0755;
+  options_.file_mode = 0644;
+  store_.reset();
+  std::filesystem::remove_all(path());
+  Reopen();
+  ASSERT_OK(Save(1, SmallContent(1)));
+  chmod(dir_.path().c_str(), 0755);
+  chmod((path() + "/leases").c_str(), 0555);
+  Child child({"--nobody", "lease", path(), "1"});
+  const std::string line = child.ReadLine();
+  chmod((path() + "/leases").c_str(), 0755);
+  if (line.find("UNIMPLEMENTED") != std::string::npos) GTEST_SKIP() << line;
+  EXPECT_THAT(line, AllOf(HasSubstr("PERMISSION_DENIED"),
+                          HasSubstr(path() + "/leases")));
+}
+
+// Copying programs leave empty folders out.
+TEST_F(LeaseTest, TheirFolderIsMadeWhereItIsMissing) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  std::filesystem::remove(path() + "/leases");
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  EXPECT_EQ(LeaseFiles(), 1u);
+}
+
+// What is no lease holds nothing up.
+TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
+  ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
+  { std::ofstream(path() + "/leases/notes.txt") << "not a lease"; }
+  std::filesystem::create_directory(path() + "/leases/folder");
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+}
+
+// For the owner's user, whoever the reader's is.
+TEST_F(LeaseTest, AnybodyMayReadIt) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const mode_t before = umask(077);
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
+  umask(before);
+  ASSERT_EQ(LeaseFiles(), 1u);
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path() + "/leases")) {
+    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0644));
+  }
+}
+
+// Root may read everything.
+class AsNobody {
+ public:
+  AsNobody() : user_(geteuid()) {
+    constexpr uid_t kNobody = 65534;
+    if (user_ == 0) failed_ = seteuid(kNobody) != 0;
+  }
+  ~AsNobody() {
+    if (user_ == 0) {
+      EXPECT_EQ(seteuid(user_), 0);
+    }
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  const uid_t user_;
+  bool failed_ = false;
+};
+
+TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
+  const std::string folder = path() + "/leases";
+  const std::string lease = folder + "/01234567-89ab-cdef-0123-456789abcdef";
+  const std::string on_its_way =
+      folder + "/11234567-89ab-cdef-0123-456789abcdef.tmp";
+  { std::ofstream(on_its_way) << "on its way"; }
+  chmod(on_its_way.c_str(), 0);
+  { std::ofstream(lease) << "hidden"; }
+  for (const std::string& way : {dir_.path(), path(), folder}) {
+    chmod(way.c_str(), 0755);
+  }
+  chmod(lease.c_str(), 0);
+  const auto read = [&](int64_t now_micros = 0) {
+    return internal::ReadLeases(Environment::Default()->file_system().get(),
+                                path(), now_micros,
+                                /*remove_expired=*/false)
+        .status();
+  };
+  const auto denied = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(what));
+  };
+  {
+    const AsNobody nobody;
+    if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
+    EXPECT_THAT(read(), denied(lease));
+    // Of a reader that would have renewed it by then.
+    constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
+    constexpr int64_t kMinuteMicros = 60'000'000;
+    const int64_t ends = Environment::Default()->NowMicros() + kLongestMicros;
+    EXPECT_THAT(read(ends - kMinuteMicros), denied(lease));
+    EXPECT_OK(read(ends + kMinuteMicros));
+  }
+  chmod(lease.c_str(), 0644);
+  {
+    const AsNobody nobody;
+    EXPECT_OK(read());
+  }
+  chmod(folder.c_str(), 0);
+  {
+    const AsNobody nobody;
+    EXPECT_THAT(read(), denied("\"" + folder + "\""));
+  }
+  chmod(folder.c_str(), 0700);
+}
+
+TEST_F(LeaseTest, LengthIsChecked) {
+  ReaderOptions options;
+  options.lease_ms = 0;
+  EXPECT_THAT(Reader::Open(path(), options),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 ms")));
+}
+
+TEST_F(ReaderTest, FileThatCannotBeReadIsNamed) {
+  ASSERT_OK(Save(1, SmallContent(1)));
+  const std::string current = path() + "/db/CURRENT";
+  for (const std::string& way : {dir_.path(), path(), path() + "/db"}) {
+    chmod(way.c_str(), 0755);
+  }
+  chmod(current.c_str(), 0600);
+  if (geteuid() != 0) chmod(current.c_str(), 0);
+  Child child({"--nobody", "steps", path()});
+  const std::string line = child.ReadLine();
+  if (line.find("UNIMPLEMENTED") != std::string::npos) GTEST_SKIP() << line;
+  EXPECT_THAT(line, AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr(current)));
+}
+
+TEST_F(ReaderTest, UsageIsTheOwners) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  const auto reader = OpenReader();
+  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage());
+  ASSERT_THAT(usage.steps, SizeIs(1));
+  EXPECT_EQ(usage.steps[0].version.step, 1);
+  EXPECT_GE(usage.steps[0].own_bytes, kLargeBytes);
+  EXPECT_GE(usage.disk_bytes, kLargeBytes);
+}
+
+TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
+  ASSERT_OK(Save(1, BulkContent(1)));
+  ASSERT_OK(Save(2, BulkContent(1)));
+  const auto reader = OpenReader();
+  UsageOptions options;
+  options.by_name = true;
+  ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(options));
+  ASSERT_THAT(usage.names, SizeIs(3));
+  const NameUsage& tensors = usage.names[0];
+  EXPECT_EQ(tensors.kind, ItemKind::kTensor);
+  EXPECT_EQ(tensors.name, "");
+  EXPECT_EQ(tensors.steps, 1U);  // the second save uses those of the first
+  EXPECT_GE(tensors.own_bytes, kLargeBytes);
+  const NameUsage& user = usage.names[1];
+  EXPECT_EQ(user.kind, ItemKind::kRows);
+  EXPECT_EQ(user.name, "user");
+  EXPECT_EQ(user.steps, 2U);
+  EXPECT_EQ(user.delta_bytes, 0U);
+  EXPECT_EQ(usage.names[2].kind, ItemKind::kBlob);
+  EXPECT_EQ(tensors.own_bytes + user.own_bytes + usage.names[2].own_bytes,
+            usage.steps[0].own_bytes + usage.steps[1].own_bytes);
+  for (const NameUsage& name : usage.names) EXPECT_EQ(name.kept_bytes, 0U);
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(options));
+  ASSERT_THAT(kept.names, SizeIs(3));
+  EXPECT_EQ(kept.names[0].kept_bytes, tensors.own_bytes);
+  EXPECT_EQ(kept.names[0].own_bytes, 0U);
+  EXPECT_EQ(kept.names[1].kept_bytes, 0U);
+  EXPECT_EQ(kept.names[1].own_bytes, user.own_bytes / 2);
+  ASSERT_OK_AND_ASSIGN(const Usage plain, reader->GetUsage());
+  EXPECT_THAT(plain.names, SizeIs(0));
+}
+
+// An owner that saves, overwrites, retires and sweeps all the time, and a
+// reader that opens whatever is the latest: it is there and whole, or gone.
+TEST_F(ReaderTest, FollowsABusyOwner) {
+  std::atomic<bool> done{false};
+  ASSERT_OK(Save(0, SmallContent(0)));
+  const auto reader = OpenReader();
+  std::thread follower([&] {
+    while (!done) {
+      EXPECT_OK(Reader::Open(path()));
+      ASSERT_OK(reader->Refresh());
+      const auto latest = reader->Latest();
+      ASSERT_OK(latest);
+      const int64_t number = latest->version.step;
+      const auto step = reader->OpenStep(number);
+      if (!step.ok()) {
+        EXPECT_THAT(step, StatusIs(absl::StatusCode::kNotFound,
+                                   HasSubstr(std::to_string(number))));
+        continue;
+      }
+      ExpectHolds(**step, {number % 5 == 0
+                               ? SmallContent(static_cast<uint64_t>(number))
+                               : BulkContent(static_cast<uint64_t>(number))});
+    }
+  });
+  for (int64_t number = 1; number < 40; ++number) {
+    const auto seed = static_cast<uint64_t>(number);
+    const RankContent content =
+        number % 5 == 0 ? SmallContent(seed) : BulkContent(seed);
+    EXPECT_OK(Save(number, content, {.retire = {number - 1}}));
+    EXPECT_OK(store_->Sweep());
+  }
+  done = true;
+  follower.join();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,424 @@
+// Loads of what has another dtype in the step.
+#include "ckptdb/manager/load/load_cast.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <thread>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/manager/raw_table.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::TensorPieces;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+using CastOutcome = LoadedItem::Outcome;
+
+TEST(TensorPiecesTest, CoverATensorInOrder) {
+  const Shape shapes[] = {{},     {1},       {7},          {3, 4},
+                          {4, 3}, {2, 3, 5}, {5, 1, 3, 2}, {1, 1, 9}};
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(ToString(shape));
+    ASSERT_OK_AND_ASSIGN(const int64_t all, ElementCount(shape, 1));
+    for (uint64_t most = 1; most <= static_cast<uint64_t>(all) + 1; ++most) {
+      const TensorPieces pieces(shape, most);
+      EXPECT_LE(pieces.elements(), most);
+      uint64_t next = 0;
+      for (uint64_t i = 0; i < pieces.count(); ++i) {
+        uint64_t first = 0;
+        const Box box = pieces.At(i, &first);
+        ASSERT_OK(CheckBoxWithin(box, shape));
+        EXPECT_EQ(first, next);
+        // Of its first element.
+        uint64_t index = 0;
+        for (size_t d = 0; d < shape.size(); ++d) {
+          index = index * static_cast<uint64_t>(shape[d]) +
+                  static_cast<uint64_t>(box.offset[d]);
+        }
+        EXPECT_EQ(index, first);
+        ASSERT_OK_AND_ASSIGN(const int64_t elements,
+                             ElementCount(box.shape, 1));
+        EXPECT_GE(elements, 1);
+        EXPECT_LE(static_cast<uint64_t>(elements), pieces.elements());
+        next += static_cast<uint64_t>(elements);
+      }
+      EXPECT_EQ(next, static_cast<uint64_t>(all));
+    }
+  }
+}
+
+class LoadCastTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const {
+    return dir_.path() + "/" + name;
+  }
+  // The store "base" with a step of `model`.
+  void Save(ModelState* model) {
+    ManagerOptions options;
+    options.path = Path("base");
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, model));
+    ASSERT_OK(manager->StepTo(1));
+    ASSERT_OK(manager->Save());
+    ASSERT_OK(manager->Close());
+  }
+  LoadRule Rule(bool cast = true) const {
+    LoadRule rule;
+    rule.path = Path("base");
+    rule.cast = cast;
+    return rule;
+  }
+  absl::StatusOr<LoadSummary> Load(ModelState* model, const LoadRule& rule,
+                                   bool dry_run = false) {
+    ManagerOptions options;
+    options.path = Path("own");
+    options.read.threads = 3;
+    CKPTDB_ASSIGN_OR_RETURN(const auto manager,
+                            CheckpointManager::Open(options, model));
+    return manager->Load({rule}, dry_run);
+  }
+  // The store "base" with an i32 tensor "w" [2, 3].
+  void SaveNumbers(std::vector<int32_t> numbers) {
+    ModelState saved;
+    ASSERT_OK(saved.AddTensor("w", TensorState::Of(numbers.data(), {2, 3})));
+    Save(&saved);
+  }
+  template <typename T>
+  absl::StatusOr<LoadSummary> LoadNumbers(const LoadRule& rule,
+                                          std::vector<T>* numbers,
+                                          bool dry_run = false) {
+    numbers->assign(6, 9);
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(
+        model.AddTensor("w", TensorState::Of(numbers->data(), {2, 3})));
+    return Load(&model, rule, dry_run);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(LoadCastTest, ATensorOfAnotherDType) {
+  SaveNumbers({1, -2, 3, 100'000, 5, 6});
+  std::vector<float> floats;
+  EXPECT_THAT(LoadNumbers(Rule(/*cast=*/false), &floats),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("dense \"w\": expected f32 [2, 3], got i32 "
+                                 "[2, 3]; a load rule with \"cast\" converts "
+                                 "it")));
+  EXPECT_THAT(floats, Each(9));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(Rule(), &floats));
+  EXPECT_THAT(floats, ElementsAre(1, -2, 3, 100'000, 5, 6));
+  const LoadedItem& item = summary.rules[0].items[0];
+  EXPECT_EQ(item.bytes, 24U) << "as the step holds it";
+  ASSERT_EQ(item.casts.size(), 1U);
+  EXPECT_EQ(item.casts[0].slot, "");
+  EXPECT_EQ(item.casts[0].from, DType::kI32);
+  EXPECT_EQ(item.casts[0].to, DType::kF32);
+  EXPECT_THAT(summary.ToString(),
+              HasSubstr("  loaded: dense \"w\", 24 bytes, cast i32 to f32\n"));
+  std::vector<int64_t> wide;
+  ASSERT_OK(LoadNumbers(Rule(), &wide));
+  EXPECT_THAT(wide, ElementsAre(1, -2, 3, 100'000, 5, 6));
+  std::vector<int32_t> same;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary uncast, LoadNumbers(Rule(), &same));
+  EXPECT_THAT(same, ElementsAre(1, -2, 3, 100'000, 5, 6));
+  EXPECT_THAT(uncast.rules[0].items[0].casts, IsEmpty());
+}
+
+TEST_F(LoadCastTest, ADryRunSaysWhatWouldBeCast) {
+  SaveNumbers({1, 2, 3, 4, 5, 6});
+  std::vector<uint8_t> bytes;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+                       LoadNumbers(Rule(), &bytes, /*dry_run=*/true));
+  EXPECT_THAT(bytes, Each(9));
+  EXPECT_THAT(dry.ToString(), HasSubstr("loaded: dense \"w\", 24 bytes, cast "
+                                        "i32 to u8\n"));
+  ASSERT_OK_AND_ASSIGN(
+      const LoadSummary without,
+      LoadNumbers(Rule(/*cast=*/false), &bytes, /*dry_run=*/true));
+  EXPECT_EQ(without.rules[0].items[0].outcome, CastOutcome::kMisfit);
+  EXPECT_THAT(without.rules[0].items[0].casts, IsEmpty());
+  EXPECT_THAT(without.ToString(), HasSubstr("a load rule with \"cast\""));
+}
+
+TEST_F(LoadCastTest, WhatCastCannotMakeFitDoesNotSaySo) {
+  std::vector<double> saved = {1, 2, 3, 4, 5, 6};
+  ModelState model;
+  ASSERT_OK(model.AddTensor("w", TensorState::Of(saved.data(), {2, 3})));
+  Save(&model);
+  std::vector<int64_t> integers;
+  for (const bool cast : {false, true}) {
+    EXPECT_THAT(LoadNumbers(Rule(cast), &integers),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("expected i64 [2, 3], got f64 [2, 3]"),
+                               Not(HasSubstr("a load rule")))));
+  }
+  EXPECT_THAT(integers, Each(9));
+  LoadRule lenient = Rule();
+  lenient.strict = false;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+                       LoadNumbers(lenient, &integers));
+  EXPECT_EQ(summary.rules[0].items[0].outcome, CastOutcome::kMisfit);
+  EXPECT_THAT(integers, Each(9));
+  // Another shape is no question of dtypes.
+  std::vector<float> floats(3);
+  ModelState smaller;
+  ASSERT_OK(smaller.AddTensor("w", TensorState::Of(floats.data(), {3})));
+  EXPECT_THAT(Load(&smaller, Rule()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("expected f32 [3], got f64 [2, 3]"),
+                             Not(HasSubstr("a load rule")))));
+}
+
+TEST_F(LoadCastTest, ANumberOutOfRangeIsNamed) {
+  SaveNumbers({1, 2, 3, 4, 300, -6});
+  std::vector<uint8_t> bytes;
+  EXPECT_THAT(LoadNumbers(Rule(), &bytes),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("tensor \"w\", element [1, 1]: 300 of i32 is "
+                                 "not in u8, 0 to 255")));
+  LoadRule lenient = Rule();
+  lenient.ignore_error = true;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(lenient, &bytes));
+  EXPECT_THAT(summary.rules[0].note, HasSubstr("300 of i32"));
+}
+
+// Saved by two ranks, half of the rows each; loaded as some of the columns.
+TEST_F(LoadCastTest, AShardOfATensor) {
+  std::vector<std::thread> threads;
+  ThreadGroup group(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::vector<double> half(12);
+      std::iota(half.begin(), half.end(), 12.0 * rank);
+      ModelState model;
+      TensorState tensor = TensorState::Of(half.data(), {2, 6});
+      tensor.global_shape = {4, 6};
+      tensor.offset = {2 * rank, 0};
+      ASSERT_OK(model.AddTensor("w", tensor));
+      ManagerOptions options;
+      options.path = Path("base");
+      ASSERT_OK_AND_ASSIGN(
+          const auto manager,
+          CheckpointManager::Open(options, &model, group.Join(rank)));
+      ASSERT_OK(manager->StepTo(1));
+      ASSERT_OK(manager->Save());
+      ASSERT_OK(manager->Close());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<float> columns(8);
+  ModelState model;
+  TensorState tensor = TensorState::Of(columns.data(), {4, 2});
+  tensor.global_shape = {4, 6};
+  tensor.offset = {0, 3};
+  ASSERT_OK(model.AddTensor("w", tensor));
+  ASSERT_OK(Load(&model, Rule()));
+  EXPECT_THAT(columns, ElementsAre(3, 4, 9, 10, 15, 16, 21, 22));
+}
+
+// The place of an element is that in the global tensor.
+TEST_F(LoadCastTest, AnElementOfAShardOutOfRange) {
+  SaveNumbers({1, 2, 3, 4, 5, 256});
+  std::vector<uint8_t> columns(4);
+  ModelState model;
+  TensorState tensor = TensorState::Of(columns.data(), {2, 2});
+  tensor.global_shape = {2, 3};
+  tensor.offset = {0, 1};
+  ASSERT_OK(model.AddTensor("w", tensor));
+  EXPECT_THAT(Load(&model, Rule()),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("element [1, 2]: 256 of i32")));
+}
+
+TEST_F(LoadCastTest, ScalarsAndEmptyTensors) {
+  double scalar = 0.1;
+  int64_t none = 0;
+  ModelState saved;
+  ASSERT_OK(saved.AddTensor("scalar", TensorState::Of(&scalar, {})));
+  ASSERT_OK(saved.AddTensor("empty", TensorState::Of(&none, {3, 0})));
+  Save(&saved);
+  float loaded = 0;
+  float nothing = 7;
+  ModelState model;
+  ASSERT_OK(model.AddTensor("scalar", TensorState::Of(&loaded, {})));
+  ASSERT_OK(model.AddTensor("empty", TensorState::Of(&nothing, {3, 0})));
+  ASSERT_OK(Load(&model, Rule()));
+  EXPECT_EQ(loaded, 0.1F);
+  EXPECT_EQ(nothing, 7);
+}
+
+// Of several pieces, which end within rows of chunks.
+TEST_F(LoadCastTest, ALargeTensor) {
+  constexpr int64_t kRows = 1000;
+  constexpr int64_t kColumns = 2501;
+  std::vector<int64_t> saved(kRows * kColumns);
+  std::iota(saved.begin(), saved.end(), 0);
+  {
+    ModelState model;
+    ASSERT_OK(
+        model.AddTensor("w", TensorState::Of(saved.data(), {kRows, kColumns})));
+    Save(&model);
+  }
+  std::vector<int32_t> narrow(saved.size(), -1);
+  ModelState model;
+  ASSERT_OK(
+      model.AddTensor("w", TensorState::Of(narrow.data(), {kRows, kColumns})));
+  ASSERT_OK(Load(&model, Rule()));
+  EXPECT_TRUE(std::equal(saved.begin(), saved.end(), narrow.begin()));
+  std::vector<uint16_t> short_of(saved.size());
+  ModelState other;
+  ASSERT_OK(other.AddTensor(
+      "w", TensorState::Of(short_of.data(), {kRows, kColumns})));
+  EXPECT_THAT(Load(&other, Rule()),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("element [26, 510]: 65536 of i64")));
+}
+
+// Wide rows: f32 x 2, f64 x 1 and i32 x 2.
+std::vector<Slot> WideSlots() {
+  return {{"weight", DType::kF32, 2},
+          {"sum", DType::kF64, 1},
+          {"count", DType::kI32, 2}};
+}
+std::vector<Slot> NarrowSlots() {
+  return {{"weight", DType::kBf16, 2},
+          {"sum", DType::kF64, 1},
+          {"count", DType::kI16, 2}};
+}
+constexpr int64_t kRowIds = 5000;  // more than one batch of each worker
+
+class LoadCastTableTest : public LoadCastTest {
+ protected:
+  void SaveRows(int32_t last_count = 1) {
+    RawTable table(WideSlots());
+    for (int64_t id = 0; id < kRowIds; ++id) {
+      const auto number = static_cast<float>(id % 128);
+      const int32_t count = id == kRowIds - 1 ? last_count : 1;
+      table.Set(id, {RawBytes<float>({number, -number}),
+                     RawBytes<double>({number / 3.0}),
+                     RawBytes<int32_t>({static_cast<int32_t>(id), count})});
+    }
+    ModelState model;
+    ASSERT_OK(model.AddTable("user", &table));
+    Save(&model);
+  }
+  static std::string Bf16(int64_t number) {
+    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(number));
+    const auto negative = std::bit_cast<uint32_t>(-static_cast<float>(number));
+    return RawBytes<uint16_t>({static_cast<uint16_t>(bits >> 16),
+                               static_cast<uint16_t>(negative >> 16)});
+  }
+  absl::StatusOr<LoadSummary> LoadRows(RawTable* table, const LoadRule& rule,
+                                       bool dry_run = false) {
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(model.AddTable("user", table));
+    return Load(&model, rule, dry_run);
+  }
+};
+
+TEST_F(LoadCastTableTest, SlotsOfAnotherDType) {
+  SaveRows();
+  RawTable table(NarrowSlots());
+  EXPECT_THAT(LoadRows(&table, Rule(/*cast=*/false)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("weight f32 x 2, sum f64 x 1, count i32 x 2]; "
+                                 "a load rule with \"cast\" converts it")));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+                       LoadRows(&table, Rule(), /*dry_run=*/true));
+  EXPECT_THAT(table.rows(), IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, Rule()));
+  ASSERT_EQ(table.rows().size(), static_cast<size_t>(kRowIds));
+  for (const auto& [id, row] : table.rows()) {
+    const int64_t number = id % 128;
+    ASSERT_EQ(row[0], Bf16(number)) << id;
+    ASSERT_EQ(row[1], RawBytes<double>({static_cast<float>(number) / 3.0}));
+    ASSERT_EQ(row[2], RawBytes<int16_t>({static_cast<int16_t>(id), 1}));
+  }
+  EXPECT_EQ(dry.ToString(), summary.ToString());
+  EXPECT_THAT(summary.ToString(),
+              HasSubstr("loaded: sparse \"user\", 5000 rows, 160000 bytes, "
+                        "cast \"weight\" f32 to bf16, cast \"count\" i32 to "
+                        "i16\n"));
+}
+
+TEST_F(LoadCastTableTest, WeightsOnlyMergedIntoRows) {
+  SaveRows();
+  RawTable table(NarrowSlots());
+  const RawTable::Row old = {Bf16(9), RawBytes<double>({9}),
+                             RawBytes<int16_t>({9, 9})};
+  table.Set(7, old);
+  table.Set(-1, old);
+  LoadRule rule = Rule();
+  rule.load = {"sparse"};
+  rule.hashtable_clear = false;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadRows(&table, rule));
+  EXPECT_EQ(table.rows().at(7)[0], Bf16(7));
+  EXPECT_EQ(table.rows().at(7)[1], old[1]) << "it stays";
+  EXPECT_EQ(table.rows().at(-1), old);
+  EXPECT_EQ(table.rows().size(), static_cast<size_t>(kRowIds) + 1);
+  ASSERT_EQ(summary.rules[0].items[0].casts.size(), 1U);
+  EXPECT_EQ(summary.rules[0].items[0].casts[0].slot, "weight");
+  EXPECT_EQ(summary.rules[0].items[0].bytes, 5000U * (8 + 8));
+}
+
+TEST_F(LoadCastTableTest, ANumberOutOfRangeIsNamed) {
+  SaveRows(/*last_count=*/-40'000);
+  RawTable table(NarrowSlots());
+  EXPECT_THAT(LoadRows(&table, Rule()),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("table \"user\", row 4999, slot \"count\", "
+                                 "element 1: -40000 of i32 is not in i16, "
+                                 "-32768 to 32767")));
+  EXPECT_FALSE(table.rows().contains(kRowIds - 1));
+}
+
+TEST_F(LoadCastTableTest, WhatCannotBeCastDoesNotFit) {
+  SaveRows();
+  const std::vector<Slot> wrong[] = {
+      {{"weight", DType::kI32, 2}},                             // of floats
+      {{"weight", DType::kBf16, 1}},                            // elements
+      {{"weight", DType::kBf16, 2}, {"more", DType::kF32, 1}},  // not there
+  };
+  for (const std::vector<Slot>& slots : wrong) {
+    RawTable table(slots);
+    EXPECT_THAT(LoadRows(&table, Rule()),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("expected [weight "),
+                               Not(HasSubstr("a load rule")))));
+    EXPECT_THAT(table.rows(), IsEmpty());
+  }
+}
+
+// What goes by changes: rows that are erased go on as they are.
+TEST(CastTableTest, ErasesAndClears) {
+  RawTable table({{"weight", DType::kF64, 1}});
+  table.Live({"weight"});
+  internal::CastTable cast("user", {{"weight", DType::kF32, 1}},
+                           {{"weight", DType::kF64, 1}}, 2, &table);
+  const std::vector<int64_t> ids = {3, 4};
+  const float numbers[] = {0.5, -1};
+  const char* const slots[] = {reinterpret_cast<const char*>(numbers)};
+  ASSERT_OK(cast.Consume(1, {ids, slots}));
+  EXPECT_THAT(table.rows(),
+              ElementsAre(Pair(3, ElementsAre(RawBytes<double>({0.5}))),
+                          Pair(4, ElementsAre(RawBytes<double>({-1})))));
+  ASSERT_OK(cast.Erase(0, {3}));
+  EXPECT_EQ(table.erased(), 1);
+  EXPECT_EQ(table.rows().size(), 1U);
+  ASSERT_OK(cast.Clear());
+  EXPECT_THAT(table.rows(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,326 @@
+#include "ckptdb/manager/load_spec.h"
+
+#include <gmock/gmock.h>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/load/load_plan.h"
+#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using Outcome = LoadedItem::Outcome;
+
+TEST(ParseLoadSpecTest, ReadsAllKeys) {
+  ASSERT_OK_AND_ASSIGN(const std::vector<LoadRule> rules, ParseLoadSpec(R"([
+    {"path": "p", "step": 7, "load": ["sparse", "mlp.*"], "exclude": ["x"],
+     "oname": {"user": "member"}, "strict": false, "hashtable_clear": false,
+     "cast": true, "is_dynamic": false, "ignore_error": true, "skip": true},
+    {}])"));
+  ASSERT_EQ(rules.size(), 2U);
+  EXPECT_EQ(rules[0].path, "p");
+  EXPECT_EQ(rules[0].step, 7);
+  EXPECT_THAT(rules[0].load, ElementsAre("sparse", "mlp.*"));
+  EXPECT_THAT(rules[0].exclude, ElementsAre("x"));
+  EXPECT_THAT(rules[0].oname, ElementsAre(Pair("user", "member")));
+  EXPECT_FALSE(rules[0].strict);
+  EXPECT_FALSE(rules[0].hashtable_clear);
+  EXPECT_TRUE(rules[0].cast);
+  EXPECT_FALSE(rules[0].is_dynamic);
+  EXPECT_TRUE(rules[0].ignore_error);
+  EXPECT_TRUE(rules[0].skip);
+  EXPECT_EQ(rules[1].step, std::nullopt);
+  EXPECT_THAT(rules[1].load, ElementsAre("*"));
+  EXPECT_TRUE(rules[1].strict);
+  EXPECT_TRUE(rules[1].hashtable_clear);
+  EXPECT_FALSE(rules[1].cast);
+}
+
+TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[", "it is not JSON"},
+      {"[{},\n {\"path\": \"p\",}]", "it is not JSON (line 2, column 15)"},
+      {"[{},\n  3]", "rule 1: it is no object, but 3 (line 2, column 3)"},
+      {"[{},\n {\"step\":\n   -1}]", "0 to 2^63 - 1 (line 3, column 4)"},
+      {"{}", "it is no list of rules"},
+      {"[3]", "rule 0: it is no object"},
+      {R"([{}, {"patch": "p"}])",
+       R"(rule 1: no key "patch"; is "path" meant?)"},
+      {R"([{"hashtable_clean": true}])", R"(is "hashtable_clear" meant?)"},
+      {R"([{"path": 3}])", R"("path" is 3, not a string)"},
+      {R"([{"strict": "yes"}])", R"("strict" is "yes", not a boolean)"},
+      {R"([{"cast": "bf16"}])", R"("cast" is "bf16", not a boolean)"},
+      {R"([{"casts": true}])", R"(no key "casts"; is "cast" meant?)"},
+      {R"([{"step": -1}])", R"("step" is -1, not a number, 0 to 2^63 - 1)"},
+      {R"([{"step": 9223372036854775808}])", R"(not a number)"},
+      {R"([{"step": 1.5}])", R"("step" is 1.5, not a number)"},
+      {R"([{"load": "sparse"}])", R"("load" is "sparse", not a list)"},
+      {R"([{"load": [1]}])", R"("load" is [1], not a list of strings)"},
+      {R"([{"oname": {"a": 1}}])", R"(not an object of strings)"},
+  };
+  for (const auto& [json, what] : cases) {
+    EXPECT_THAT(ParseLoadSpec(json).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+  }
+}
+
+TEST(GlobTest, StandsForAnyCharacters) {
+  using internal::GlobMatches;
+  EXPECT_TRUE(GlobMatches("*", ""));
+  EXPECT_TRUE(GlobMatches("exp_avg", "exp_avg"));
+  EXPECT_FALSE(GlobMatches("exp_avg", "exp_avg_sq"));
+  EXPECT_TRUE(GlobMatches("exp_avg*", "exp_avg_sq"));
+  EXPECT_TRUE(GlobMatches("mlp.?.*", "mlp.0.weight"));
+  EXPECT_FALSE(GlobMatches("mlp.?.*", "mlp.10.weight"));
+  EXPECT_TRUE(GlobMatches("*a*b", "xaybzb"));
+  EXPECT_FALSE(GlobMatches("*a*b", "xayb?"));
+  EXPECT_FALSE(GlobMatches("", "x"));
+  EXPECT_FALSE(GlobMatches("?", ""));
+}
+
+class LoadTest : public ::testing::Test {
+ protected:
+  std::string Path(const std::string& name) const {
+    return dir_.path() + "/" + name;
+  }
+  // A store with `step`, of a model that was trained so far.
+  void SaveIn(const std::string& name, int64_t step) {
+    TestModel model;
+    ManagerOptions options;
+    options.path = Path(name);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.state));
+    TrainTo(step, &model);
+    ASSERT_OK(manager->StepTo(step));
+    ASSERT_OK(manager->Save());
+    ASSERT_OK(manager->Close());
+  }
+  void Start() {
+    manager_.reset();
+    ManagerOptions options;
+    options.path = Path("own");
+    ASSERT_OK_AND_ASSIGN(manager_,
+                         CheckpointManager::Open(options, &model_.state));
+  }
+  LoadRule From(const std::string& name) const {
+    LoadRule rule;
+    rule.path = Path(name);
+    return rule;
+  }
+
+  TempDir dir_;
+  TestModel model_;
+  std::unique_ptr<CheckpointManager> manager_;
+};
+
+TEST_F(LoadTest, LaterRulesLoadOverEarlierOnes) {
+  SaveIn("base", 3);
+  SaveIn("tuned", 5);
+  Start();
+  LoadRule tuned = From("tuned");
+  tuned.load = {"w", "extra"};
+  tuned.exclude = {"note"};
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+                       manager_->Load({From("base"), tuned}));
+  TestModel base;
+  TrainTo(3, &base);
+  TestModel expected;
+  TrainTo(5, &expected);
+  EXPECT_EQ(model_.weights, expected.weights);
+  EXPECT_EQ(model_.epoch, expected.epoch);
+  EXPECT_EQ(model_.note, base.note);
+  EXPECT_EQ(model_.reader.position, base.reader.position);
+  EXPECT_TRUE(model_.users.rows() == base.users.rows());
+  EXPECT_EQ(manager_->global_step(), 0);
+  ASSERT_EQ(summary.rules.size(), 2U);
+  EXPECT_EQ(summary.rules[0].step, 3);
+  EXPECT_THAT(summary.rules[0].unexpected, IsEmpty());
+  EXPECT_THAT(summary.rules[1].unexpected,
+              ElementsAre("extra/note", "io_state/reader", "user"));
+  EXPECT_THAT(summary.ToString(),
+              HasSubstr("  loaded: dense \"w\", 24 bytes\n"));
+}
+
+TEST_F(LoadTest, ADryRunTouchesNothing) {
+  SaveIn("base", 3);
+  Start();
+  model_.Train(1);
+  float more = 4;
+  ASSERT_OK(model_.state.AddTensor("more", TensorState::Of(&more, {1})));
+  const TestRows before = model_.users.rows();
+  LoadRule rule = From("base");
+  rule.oname = {{"more", "w"}};
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+                       manager_->Load({rule}, /*dry_run=*/true));
+  EXPECT_TRUE(model_.users.rows() == before);
+  EXPECT_EQ(dry.rows(), 15U);
+  std::map<std::string, Outcome> outcomes;
+  for (const LoadedItem& item : dry.rules[0].items) {
+    outcomes[item.name] = item.outcome;
+  }
+  EXPECT_EQ(outcomes["more"], Outcome::kMisfit);
+  EXPECT_EQ(outcomes["user"], Outcome::kLoaded);
+  EXPECT_THAT(dry.ToString(),
+              HasSubstr("does not fit: dense \"more\" from \"w\", 24 bytes: "
+                        "expected f32 [1], got f32 [2, 3]"));
+  EXPECT_THAT(manager_->Load({rule}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("dense \"w\": expected f32 [1]")));
+  EXPECT_TRUE(model_.users.rows() == before);
+}
+
+TEST_F(LoadTest, MissingIsAnErrorUnlessAllowed) {
+  SaveIn("base", 3);
+  Start();
+  LoadRule rule = From("base");
+  rule.oname = {{"w", "v"}};
+  EXPECT_THAT(manager_->Load({rule}),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("step 3 has no dense \"v\"")));
+  rule.ignore_error = true;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary ignored, manager_->Load({rule}));
+  EXPECT_THAT(ignored.rules[0].note, HasSubstr("has no dense \"v\""));
+  EXPECT_THAT(model_.users.rows(), IsEmpty());
+  rule.ignore_error = false;
+  rule.strict = false;
+  ASSERT_OK(manager_->Load({rule}));
+  EXPECT_EQ(model_.epoch, 1);
+  EXPECT_EQ(model_.weights[0], 0);
+}
+
+TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
+  SaveIn("base", 3);
+  Start();
+  LoadRule rule = From("base");
+  rule.load = {"user", "wv"};
+  EXPECT_THAT(manager_->Load({rule}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("load pattern \"wv\" matches nothing that is "
+                                 "registered; is \"w\" meant?")));
+  EXPECT_THAT(model_.users.rows(), IsEmpty());
+  // A category with a letter too few is a name.
+  rule.load = {"spars"};
+  EXPECT_THAT(manager_->Load({rule}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("is \"sparse\" meant?")));
+  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+                       manager_->Load({rule}, /*dry_run=*/true));
+  EXPECT_THAT(dry.ToString(), HasSubstr("  matches nothing: load pattern "
+                                        "\"spars\"; is \"sparse\" meant?\n"));
+  rule.load = {"user", "wv"};
+  rule.strict = false;
+  ASSERT_OK(manager_->Load({rule}));
+  EXPECT_FALSE(model_.users.rows().empty());
+}
+
+// A model may have nothing of a category, or nothing at all.
+TEST_F(LoadTest, ACategoryMayBeEmpty) {
+  SaveIn("base", 3);
+  ManagerOptions options;
+  options.path = Path("own");
+  float weight = 0;
+  ModelState model;
+  ASSERT_OK_AND_ASSIGN(const auto empty,
+                       CheckpointManager::Open(options, &model));
+  LoadRule rule = From("base");
+  ASSERT_OK(empty->Load({rule}));
+  ASSERT_OK(model.AddTensor("weight", TensorState::Of(&weight, {})));
+  rule.load = {"sparse", "dense", "extra", "io_state", "sparse_opt"};
+  rule.exclude = {"*"};
+  ASSERT_OK(empty->Load({rule}));
+}
+
+TEST_F(LoadTest, TheOptimizerIsLeftOut) {
+  SaveIn("base", 3);
+  Start();
+  model_.users.Set(7, 9);
+  model_.users.Set(1000, 9);
+  LoadRule rule = From("base");
+  rule.load = {"sparse"};
+  rule.hashtable_clear = false;
+  ASSERT_OK(manager_->Load({rule}));
+  TestModel base;
+  TrainTo(3, &base);
+  const TestRow& row = model_.users.rows().at(7);
+  EXPECT_EQ(row.weights[0], base.users.rows().at(7).weights[0]);
+  EXPECT_EQ(row.state, -9) << "it stays";
+  EXPECT_EQ(model_.users.rows().size(), base.users.rows().size() + 1)
+      << "merged";
+  rule.load = {"*"};
+  rule.exclude = {"sparse"};
+  ASSERT_OK(manager_->Load({rule}));
+  EXPECT_EQ(model_.users.rows().at(7).state, base.users.rows().at(7).state);
+}
+
+TEST_F(LoadTest, SomeRulesAreForTheFirstStartAlone) {
+  SaveIn("base", 3);
+  SaveIn("own", 4);
+  Start();
+  LoadRule rule = From("base");
+  rule.is_dynamic = false;
+  LoadRule skipped;
+  skipped.skip = true;
+  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+                       manager_->Load({rule, skipped}));
+  EXPECT_EQ(summary.rules[0].note, "not loaded, as the store has step 4");
+  EXPECT_EQ(summary.rules[1].note, "skipped");
+  EXPECT_THAT(model_.users.rows(), IsEmpty());
+  rule.is_dynamic = true;
+  ASSERT_OK(manager_->Load({rule}));
+  EXPECT_FALSE(model_.users.rows().empty());
+}
+
+// What was loaded was marked by nobody.
+TEST_F(LoadTest, TheNextSaveIsWhole) {
+  SaveIn("base", 3);
+  SaveIn("own", 4);
+  Start();
+  ASSERT_OK(manager_->Restore());
+  ASSERT_OK(manager_->Load({From("base")}));
+  ASSERT_OK(manager_->StepTo(5));
+  ASSERT_OK(manager_->Save());
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(5));
+  EXPECT_EQ(saved.kind, StepKind::kFull);
+  ASSERT_OK_AND_ASSIGN(const auto step, manager_->store()->OpenStep(5));
+  for (const Item& item : step->ranks()[0].items) {
+    if (item.kind != ItemKind::kRows) continue;
+    EXPECT_EQ(item.base_reason, "the model was loaded from " + Path("base"));
+  }
+}
+
+// Nor were the rows that a merge has left in the table.
+TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
+  SaveIn("own", 4);
+  Start();
+  model_.users.Set(1000, 9);
+  RestoreRequest merge;
+  merge.mode = RestoreMode::kMerge;
+  ASSERT_OK(manager_->Restore(merge));
+  ASSERT_TRUE(model_.users.rows().contains(1000));
+  ASSERT_OK(manager_->StepTo(5));
+  ASSERT_OK(manager_->Save());
+  ASSERT_OK(manager_->Close());
+  TestModel saved;
+  ManagerOptions options;
+  options.path = Path("other");
+  ASSERT_OK_AND_ASSIGN(const auto other,
+                       CheckpointManager::Open(options, &saved.state));
+  ASSERT_OK(other->Load({From("own")}));
+  ExpectSame(saved, model_);
+}
+
+TEST_F(LoadTest, AStoreThatIsNotThereIsAnError) {
+  Start();
+  EXPECT_THAT(manager_->Load({From("nowhere")}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,114 @@
+#include "ckptdb/manager/policy/retirement.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb {
+namespace {
+
+using ::ckptdb::testing::TempDir;
+using ::ckptdb::testing::TestSeed;
+
+// Saves, with all else that happens to steps between two of them. What is
+// planned with what was known before is what is planned from all steps.
+class RetirementTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr latest, LatestN(4));
+    ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr best,
+                         BestN({.count = 3, .metric = "auc"}));
+    ASSERT_OK_AND_ASSIGN(options_.keep, AnyKeep({latest, best}));
+    ASSERT_OK_AND_ASSIGN(store_, Store::Open(dir_.path()));
+    retirement_ = std::make_unique<internal::Retirement>(options_);
+  }
+
+  bool OneIn(int n) { return random_() % static_cast<uint64_t>(n) == 0; }
+  double Auc() { return static_cast<double>(random_() % 1000) / 1000; }
+
+  // One that is there.
+  int64_t AnyStep() {
+    const std::vector<StepRecord> steps = store_->Steps();
+    return steps[random_() % steps.size()].version.step;
+  }
+
+  internal::Retirement::Commit NextCommit() {
+    internal::Retirement::Commit commit;
+    commit.saved.step = ++step_;
+    commit.saved.time_micros = step_;
+    commit.now_micros = step_;
+    commit.saved.ephemeral = OneIn(3);
+    if (OneIn(2)) commit.saved.metrics["auc"] = Auc();
+    if (OneIn(5)) commit.abandoned.insert(step_ - 1);
+    if (OneIn(5)) commit.source = step_ - 5;
+    return commit;
+  }
+
+  void SaveOne() {
+    const internal::Retirement::Commit commit = NextCommit();
+    const std::vector<Fate> fates = retirement_->Plan(*store_, commit);
+    ASSERT_EQ(fates, internal::Retirement(options_).Plan(*store_, commit));
+    if (OneIn(4)) return;  // the save fails
+    PublishSpec publish;
+    publish.ephemeral = commit.saved.ephemeral;
+    publish.metrics = commit.saved.metrics;
+    for (const Fate& fate : fates) publish.retire.push_back(fate.step);
+    retired_ += fates.size();
+    ASSERT_OK(store_->Save({.step = commit.saved.step}, {}, publish));
+  }
+
+  absl::Status Change(int64_t step) {
+    switch (random_() % 6) {
+      case 0:
+        return store_->Pin(step);
+      case 1:
+        return store_->Unpin(step);
+      case 2:
+        return store_->AddMetrics(step, {{"auc", Auc()}});
+      case 3:
+        return store_->SetEphemeral(step, OneIn(2));
+      case 4:
+        return OneIn(4) ? store_->Quarantine(step) : absl::OkStatus();
+      default:
+        store_->Delete(step).IgnoreError();  // it may be pinned
+        return absl::OkStatus();
+    }
+  }
+
+  TempDir dir_;
+  RetentionOptions options_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<internal::Retirement> retirement_;
+  std::mt19937_64 random_{TestSeed()};
+  int64_t step_ = 0;
+  size_t retired_ = 0;
+};
+
+TEST_F(RetirementTest, PlansAsOneThatReadsAllSteps) {
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_NO_FATAL_FAILURE(SaveOne());
+    while (!store_->Steps().empty() && !OneIn(3)) ASSERT_OK(Change(AnyStep()));
+  }
+  EXPECT_GT(retired_, 50);
+}
+
+TEST_F(RetirementTest, ReadsAllAgainAfterMoreChangesThanTheStoreRemembers) {
+  ASSERT_NO_FATAL_FAILURE(SaveOne());
+  ASSERT_OK(store_->Save({.step = ++step_}, {}));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_OK(store_->SetEphemeral(step_, i % 2 == 0));
+  }
+  ASSERT_OK(store_->Save({.step = ++step_}, {}));
+  ASSERT_OK(store_->Delete(step_ - 1));
+  for (int i = 0; i < 10; ++i) ASSERT_NO_FATAL_FAILURE(SaveOne());
+}
+
+}  // namespace
+}  // namespace ckptdb

@@ -1,0 +1,92 @@
+// What ranks tell one another of a save.
+#include "ckptdb/manager/ranks/messages.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::SavePart;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr auto kCut = absl::StatusCode::kInternal;
+constexpr auto kChanged = absl::StatusCode::kDataLoss;
+
+SavePart SamplePart() {
+  SavePart part;
+  part.staged.uuid = std::string(16, 'u');
+  part.staged.version = {30, 9};
+  part.staged.rank = 1;
+  part.staged.world_size = 2;
+  part.staged.rank_record = std::string("\0record", 7);
+  for (uint32_t chunk = 0; chunk < 3; ++chunk) {
+    std::string key = ItemPrefix({30, 9}, 1, ItemKind::kTensor, "w");
+    AppendChunk(chunk, &key);
+    part.staged.inline_entries.emplace_back(key,
+                                            std::string(chunk * 1000, '\0'));
+  }
+  return part;
+}
+
+TEST(SavePartMessage, IsWhatWasSent) {
+  const SavePart sent = SamplePart();
+  SavePart received;
+  ASSERT_OK(internal::Decode(Encode(sent), &received));
+  EXPECT_OK(received.status);
+  EXPECT_EQ(received.staged, sent.staged);
+}
+
+TEST(SavePartMessage, AFailedRankSendsItsErrorAlone) {
+  SavePart sent = SamplePart();
+  sent.status = absl::ResourceExhaustedError("no room");
+  const std::string bytes = Encode(sent);
+  EXPECT_LT(bytes.size(), 200U);
+  SavePart received;
+  ASSERT_OK(internal::Decode(bytes, &received));
+  EXPECT_EQ(received.status, sent.status);
+  EXPECT_EQ(received.staged, StagedRank());
+}
+
+// An error that the rank itself can be told of.
+TEST(SavePartMessage, WhatCannotBeEncodedIsTheErrorOfItsRank) {
+  SavePart sent = SamplePart();
+  sent.staged.rank_record.clear();
+  SavePart received;
+  ASSERT_OK(internal::Decode(Encode(sent), &received));
+  EXPECT_THAT(received.status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("rank record")));
+}
+
+TEST(SavePartMessage, EveryCutIsAnError) {
+  const std::string bytes = Encode(SamplePart());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    SCOPED_TRACE(length);
+    SavePart received;
+    EXPECT_THAT(
+        internal::Decode(absl::string_view(bytes).substr(0, length), &received),
+        AnyOf(StatusIs(kCut, HasSubstr(std::to_string(length) + " bytes")),
+              StatusIs(kChanged, HasSubstr("entries"))));
+  }
+}
+
+TEST(SavePartMessage, EveryFlippedBitOfAnEntryIsAnError) {
+  std::string bytes = Encode(SamplePart());
+  // The last entry has 2,000 bytes of value.
+  for (size_t i = 0; i < 2000; i += 7) {
+    char& byte = bytes[bytes.size() - 1 - i];
+    byte ^= 1;
+    SavePart received;
+    EXPECT_THAT(internal::Decode(bytes, &received),
+                StatusIs(kChanged, HasSubstr("entries for the write batch")));
+    byte ^= 1;
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
