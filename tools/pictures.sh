@@ -1,0 +1,7 @@
+#!/bin/bash
+# Draws docs/*.svg from docs/*.dot. Needs Debian's graphviz.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+for text in docs/*.dot; do
+  dot -Tsvg "${text}" | grep -v '^<!-- Generated' > "${text%.dot}.svg"
+done
