@@ -8,3 +8,9 @@ target_include_directories(
   ckptdb PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(ckptdb PUBLIC cxx_std_20)
+
+option(CKPTDB_COVERAGE "Count which lines of the library are run" OFF)
+if(CKPTDB_COVERAGE)
+  target_compile_options(ckptdb PRIVATE --coverage)
+  target_link_options(ckptdb PUBLIC --coverage)
+endif()

@@ -4,10 +4,10 @@
 #   tools/test.sh [PRESET [CTEST ARGUMENT...]]
 #   tools/test.sh asan -R keys
 #
-# PRESET is release (the default), debug, asan or tsan. The sanitizers' presets
-# leave out the installation, asan also the benchmarks, and their long tests
-# take fewer cases. The last line printed is "N passed, N failed"; a build that
-# fails counts as one failure. The exit code is that of the step that failed.
+# PRESET is release (the default), debug, asan, tsan or coverage. The sanitizers'
+# presets leave out the installation, asan also the benchmarks, and their long
+# tests take fewer cases. The last line printed is "N passed, N failed"; a build
+# that fails counts as one failure. The exit code is that of the step that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
