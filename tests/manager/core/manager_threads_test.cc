@@ -394,10 +394,16 @@ TEST_F(ManagerExitTest, FromACallback) {
 
 // exit() then destroys the manager on the thread that saves.
 TEST_F(ManagerExitTest, FromACallbackOfAGlobalManager) {
-  options_.on_saved = [](const SaveReport&) { std::exit(0); };
+  std::promise<void> assigned;
+  options_.on_saved = [is_global = assigned.get_future().share()](
+                          const SaveReport&) {
+    is_global.wait();
+    std::exit(0);
+  };
   EXPECT_EXIT(
       {
         global_manager = StartSave();
+        assigned.set_value();
         Pause(std::chrono::seconds(30));
         std::abort();
       },
