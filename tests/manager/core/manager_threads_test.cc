@@ -395,8 +395,8 @@ TEST_F(ManagerExitTest, FromACallback) {
 // exit() then destroys the manager on the thread that saves.
 TEST_F(ManagerExitTest, FromACallbackOfAGlobalManager) {
   std::promise<void> assigned;
-  options_.on_saved = [is_global = assigned.get_future().share()](
-                          const SaveReport&) {
+  options_.on_saved = [is_global =
+                           assigned.get_future().share()](const SaveReport&) {
     is_global.wait();
     std::exit(0);
   };
