@@ -21,8 +21,9 @@ constexpr uint64_t kRows = 1000;
 constexpr uint64_t kTensorBytes = uint64_t{1} << 20;
 constexpr int kSavesPerRepetition = 10;
 constexpr int kFsyncsPerSave = 5;
-// The file of its bytes, there and in the database, the log twice, the table of
-// its records, the MANIFEST three times, and the folder four times.
+// A save syncs its data file twice (in staging and in the database), the log
+// twice, the table of its records, the MANIFEST three times and the folder four
+// times.
 constexpr int kSyncsOfASave = 12;
 
 // A file that grows and is synced, over and over.
@@ -104,7 +105,7 @@ class SmallSaves {
   Outcome of_its_syncs() const { return syncs_; }
 
  private:
-  // Its bytes to the first of them.
+  // The first sync is of the bytes of the save, the others are of a block.
   absl::Status SyncAsASaveDoes() {
     const std::string bytes(kSavedBytes, 'x');
     const std::string block(kBlock, 'x');

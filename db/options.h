@@ -47,7 +47,7 @@ struct ChainBounds {
 };
 
 namespace internal {
-// InvalidArgument for a ratio that is negative or NaN.
+// Returns InvalidArgument for a ratio that is negative or NaN.
 absl::Status CheckChainBounds(const ChainBounds& bounds);
 }  // namespace internal
 

@@ -106,9 +106,10 @@ struct SweepResult {
 
 class Store {
  public:
-  // The path that Open takes `path` for: absolute, without symbolic links, "."
-  // and "..". The end of it need not be there yet. InvalidArgument for an empty
-  // path; an error that names the path when it cannot be resolved.
+  // Returns the path that Open uses for `path`: absolute, without symbolic
+  // links, "." and "..". The last parts need not exist. Returns InvalidArgument
+  // for an empty path, and an error that names the path when it cannot be
+  // resolved. Any thread may call it; nothing is opened or created.
   static absl::StatusOr<std::string> ResolvePath(
       absl::string_view path, const StoreOptions& options = {});
 

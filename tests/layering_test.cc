@@ -85,7 +85,7 @@ bool Has(const Folders& folders, const std::string& folder) {
   return std::find(folders.begin(), folders.end(), folder) != folders.end();
 }
 
-// "db" of "db/rocks", and of "db".
+// Returns the layer of a folder: "db" for "db/rocks" and for "db".
 std::string LayerOf(const std::string& folder) {
   return folder.substr(0, folder.find('/'));
 }
@@ -98,7 +98,7 @@ bool AllowedRoom(const std::string& folder, const std::string& room) {
   return Has(KnowBase(), folder) && room == "db/base";
 }
 
-// `folder`: of the file, from the root; "db/rocks".
+// `folder` is that of the including file, relative to the root: "db/rocks".
 bool AllowedInclude(const std::string& folder, const std::string& header) {
   const fs::path path(header);
   const std::string first = path.begin()->string();
@@ -151,7 +151,7 @@ bool IsSource(const fs::path& path) {
   return Has({".cc", ".h", ".cu", ".cuh", ".fbs"}, path.extension().string());
 }
 
-// `path`: below `root`.
+// `path` is relative to `root`.
 void CheckFile(const fs::path& root, const fs::path& path,
                std::vector<std::string>* wrong) {
   const std::string folder = path.parent_path().string();
@@ -186,7 +186,7 @@ TEST(Layering, TheTreeKeepsTheRules) {
   EXPECT_GT(files, 40);
 }
 
-// A rule about a folder that is gone, or a folder without a rule.
+// Finds rules about folders that are gone, and folders without a rule.
 TEST(Layering, TheRulesAreOfTheTree) {
   const fs::path root(CKPTDB_SOURCE);
   Folders rooms;

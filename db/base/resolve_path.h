@@ -10,15 +10,15 @@
 
 namespace ckptdb::internal {
 
-// InvalidArgument for a path that is empty or has a NUL byte.
+// Returns InvalidArgument for a path that is empty or contains a NUL byte.
 absl::Status CheckPath(absl::string_view path);
 
 std::string WithoutTrailingSlashes(absl::string_view path);
 
-// The absolute path of the same file or folder, without symbolic links, "." and
-// "..", so that it names that file after a chdir too. The end of it need not be
-// there yet. The error of CheckPath, or one that names the path when it cannot
-// be resolved.
+// Returns the absolute path of the same file or folder, without symbolic links,
+// "." and "..", so that it names that file after a chdir too. The last parts of
+// the path need not exist. Fails as CheckPath does, or with an error that names
+// the path when it cannot be resolved.
 absl::StatusOr<std::string> ResolvePath(absl::string_view path);
 
 }  // namespace ckptdb::internal

@@ -6,7 +6,7 @@
 
 namespace ckptdb::internal {
 
-// "8-4-4-4-12" hexadecimal digits, random.
+// Returns random hexadecimal digits in the form 8-4-4-4-12.
 std::string NewUuid();
 
 }  // namespace ckptdb::internal

@@ -65,7 +65,7 @@ absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
 
 absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
                                      uint64_t max_bytes) {
-  // Most are of some dozens of bytes, and OWNER is read all the time.
+  // Most files have a few dozen bytes, and OWNER is read many times a save.
   constexpr size_t kAtOnce = size_t{4} << 10;
   std::unique_ptr<rocksdb::FSSequentialFile> file;
   rocksdb::IOStatus status =

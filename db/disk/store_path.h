@@ -14,8 +14,9 @@ class Environment;
 
 namespace internal {
 
-// As ResolvePath in db/base/resolve_path.h. Null is the machine's environment;
-// a path of any other one has but its trailing slashes removed.
+// Resolves a path as ResolvePath does (db/base/resolve_path.h) when
+// `environment` is the machine's, which null stands for. In any other
+// environment only the trailing slashes are removed.
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<Environment>& environment = nullptr);

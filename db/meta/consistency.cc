@@ -79,8 +79,8 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
                    item.rows, " rows and ", item.erased, " erased ids of it"));
 }
 
-// By modulo and by slices each rank has rows of its own: where one has no such
-// table at all, it was forgotten, and its rows would be missing in silence.
+// Every rank of a table sharded by modulo or by slices owns some ids. A rank
+// without the table forgot to add it, and its rows would be missing silently.
 absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
                              absl::Span<const RankRecord> ranks) {
   const Item& item = *tables.front().item;

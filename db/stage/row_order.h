@@ -66,11 +66,13 @@ class RowOrder {
   absl::Status Distribute(const OwnRows& own, int threads);
   template <typename Visit>
   void ForRows(const std::vector<RowPart>& parts, const Visit& visit) const;
-  // Of these rows, into `counts`. An error for one that is not this rank's.
+  // Counts these rows by group into `counts`. Returns InvalidArgument for a row
+  // that belongs to another rank.
   absl::Status CountGroups(const OwnRows& own,
                            const std::vector<RowPart>& parts,
                            GroupCounts* counts) const;
-  // `next`: the place in refs_ of the next row of each group.
+  // Writes these rows to refs_. `next` holds the position of the next row of
+  // each group, and is advanced.
   void PutInGroups(const std::vector<RowPart>& parts, GroupCounts* next);
   absl::Status SortAll(const OwnRows& own);
   absl::Status SortGroup(uint32_t group);

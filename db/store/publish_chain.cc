@@ -80,8 +80,8 @@ absl::Status Store::Impl::AddChain(const Progress& progress, Commit* commit) {
   return ExtendChain(progress, own, commit);
 }
 
-// The runs of a table that its changes are laid over, back to its base. Returns
-// the member of the chain that has that.
+// Adds the runs below the changes of a table, back to its base run. Returns the
+// index in `chain` of the version that holds the base run.
 absl::StatusOr<size_t> Store::Impl::AddOldRuns(
     const Item& table, const std::vector<StepRecord>& chain,
     std::set<Version>* data, StepRecord* step) {

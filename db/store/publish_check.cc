@@ -47,7 +47,7 @@ absl::Status internal::CheckUserMetadata(const UserMetadata& metadata) {
       "user metadata of ", bytes, " bytes; the limit is ", kMaxMetadataBytes));
 }
 
-// Not of a NaN either.
+// The comparison is false for a NaN, which is rejected too.
 absl::Status internal::CheckChainBounds(const ChainBounds& bounds) {
   if (bounds.max_delta_ratio >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -170,7 +170,7 @@ class Store::Impl {
     std::set<Version> whole;                     // needed as a whole
     std::set<Version> held;                      // by a call of this process
     std::set<Version> leased;                    // by a reader
-    // Needed of versions that are not needed as a whole.
+    // Items that are needed of versions that are not needed as a whole.
     std::map<Version, std::map<std::string, Placement>> items;
   };
   struct Garbage {

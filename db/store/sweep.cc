@@ -150,7 +150,7 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   return result;
 }
 
-// What the catalog says of all versions, as of one moment.
+// Copies what the catalog knows of all versions, at one moment.
 void Store::Impl::MarkSteps(Marks* marks) {
   const std::lock_guard<std::mutex> lock(catalog_mutex_);
   for (const auto& [step, record] : catalog_.steps) {
@@ -190,7 +190,8 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
     marks.leased.insert(lease.versions.begin(), lease.versions.end());
   }
   CollectGarbage(marks, &garbage);
-  // Data of a version that no attempt record tells of: kept, for a person.
+  // Data of a version without an attempt record is kept for a person to look
+  // at.
   for (const auto& [version, bytes] : bulk) {
     if (!marks.attempts.contains(version.attempt) &&
         !marks.whole.contains(version)) {
@@ -200,7 +201,7 @@ absl::StatusOr<Store::Impl::Garbage> Store::Impl::Mark() {
   return garbage;
 }
 
-// What nothing needs of the versions that have an attempt record.
+// Collects the versions, and parts of versions, that nothing needs.
 void Store::Impl::CollectGarbage(const Marks& marks, Garbage* garbage) {
   std::vector<Version> held;
   for (const auto& [attempt, record] : marks.attempts) {

@@ -63,7 +63,7 @@ absl::Status CheckOptions(const ManagerOptions& options) {
 
 // Without what is about saving, when nothing is to be saved.
 ManagerOptions Effective(ManagerOptions options) {
-  // What cannot be resolved stays as it is: CheckOptions tells.
+  // A path that cannot be resolved is left for CheckOptions to reject.
   options.path =
       Store::ResolvePath(options.path, options.store).value_or(options.path);
   if (!options.statistics_path.empty()) {

@@ -294,7 +294,7 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::RestoreOnce(
   return report;
 }
 
-// What the next save goes on from.
+// Sets the parent of the next save.
 absl::Status CheckpointManager::Impl::NoteRestored(const StepReader& step,
                                                    const std::string& path,
                                                    bool merged) {

@@ -54,7 +54,7 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::Follow(
     Announcement announced, const SaveRequest& request) {
   if (announced.settle) Settle();
   if (!announced.error.ok()) {
-    // Of a save that is settled it is this rank's own, too.
+    // The error is also that of this rank's own save, and is told once.
     if (announced.settle) TakeSaveError().IgnoreError();
     return announced.error;
   }

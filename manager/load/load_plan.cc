@@ -131,8 +131,8 @@ std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
   return casts;
 }
 
-// What is wrong when the function that divided the rows of a step is another
-// one than the model's. Any other rule can be told by the ids alone.
+// Returns what is wrong when the step was sharded by another function than the
+// model declares. Any other sharding can be checked by the ids alone.
 std::string DividedOtherwise(const TableSpec& table,
                              const TableSharding& sharding) {
   if (table.sharding != ShardingKind::kCustom ||
@@ -152,7 +152,7 @@ void NoteSize(uint64_t rows, const std::vector<Slot>& slots, LoadedItem* item) {
   for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
 }
 
-// A table that is to be restored.
+// Arguments of the restore of one table.
 struct TableLoad {
   const StepReader* step;
   const ChangeReader* changes;  // null when there are none

@@ -61,7 +61,7 @@ TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
   const uint64_t share = InlineShareBytes(2);
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
-    // Several, so that keys and headers count more than once.
+    // With several blobs, keys and headers count more than once.
     RankContent content;
     const uint64_t entry = kBlobBytes - 1 + InlineBytesOf(least);
     for (uint64_t blob = 0; blob < share / entry; ++blob) {

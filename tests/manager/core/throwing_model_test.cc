@@ -272,7 +272,8 @@ TEST_F(ThrowingModelTest, ACoordinator) {
                        HasSubstr("the model is null")));
 }
 
-// Thrown on the thread that saves, where nobody could catch it.
+// The exception is thrown on the thread that saves, where nobody could catch
+// it.
 TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
   options_.on_saved = nullptr;
   options_.sharding = TableSharding::ByModulo();
