@@ -55,6 +55,29 @@ class StorePathTest : public StoreFixture {
   fs::path before_;
 };
 
+TEST_F(StorePathTest, ResolvePathTellsTheFolderThatOpenUses) {
+  fs::create_directory_symlink(b(), a() + "/link");
+  for (const std::string& path :
+       {std::string("rel"), a() + "//rel/", std::string("../a/./rel"),
+        std::string("link/deep/new")}) {
+    ASSERT_OK_AND_ASSIGN(const std::string resolved, Store::ResolvePath(path));
+    EXPECT_EQ(fs::exists(resolved), fs::exists(path)) << path;
+    ASSERT_OK_AND_ASSIGN(store_, Store::Open(path));
+    EXPECT_EQ(store_->path(), resolved) << path;
+    store_.reset();
+  }
+  EXPECT_FALSE(fs::exists(a() + "/none"));
+  ASSERT_OK(Store::ResolvePath("none"));
+  EXPECT_FALSE(fs::exists(a() + "/none"));
+  fs::create_symlink("loop", a() + "/loop");
+  for (const std::string& path :
+       {std::string(), std::string("x\0y", 3), std::string("loop/x")}) {
+    EXPECT_THAT(Store::ResolvePath(path).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("path")))
+        << path;
+  }
+}
+
 // The other folder has a store of that name, too.
 TEST_F(StorePathTest, SavesGoWhereTheStoreWasOpenedAfterAChdir) {
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(b() + "/rel"));
