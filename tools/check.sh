@@ -1,5 +1,6 @@
 #!/bin/bash
-# Checks the sources with clang-format and clang-tidy; changes nothing.
+# Checks the sources with clang-format, clang-tidy and clang's thread-safety
+# analysis; changes nothing.
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
 #
@@ -86,11 +87,13 @@ if [[ $# -eq 0 && ! -s ${work}/units ]]; then
   exit 1
 fi
 
+# Annotations of what a mutex guards are checked with the rest.
 # Prints one line a unit that fails, "FAILED: file", after its warnings.
 tidy() {
   local output
   if ! output=$(clang-tidy --quiet -p build/tidy \
-    --checks=-bugprone-suspicious-include \
+    --extra-arg=-Wthread-safety \
+    --checks='-bugprone-suspicious-include,clang-diagnostic-thread-safety*' \
     --header-filter="/include/ckptdb/|^$1/[a-z0-9_/]*[.]cc\$" "$2" 2>&1); then
     grep -v 'warnings\? .*generated\.$' <<< "${output}" || true
     echo "FAILED: $2"
