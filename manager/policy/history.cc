@@ -5,17 +5,17 @@
 namespace ckptdb::internal {
 
 void History::NoteSaved(int64_t step, std::string why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   At(step).saved = std::move(why);
 }
 
 void History::NoteKept(int64_t step, std::string why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   At(step).kept = std::move(why);
 }
 
 std::optional<StepStory> History::Find(int64_t step) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   const auto found = stories_.find(step);
   if (found == stories_.end()) return std::nullopt;
   return found->second;

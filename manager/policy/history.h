@@ -4,10 +4,11 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 
 namespace ckptdb::internal {
@@ -22,10 +23,10 @@ class History {
   std::optional<StepStory> Find(int64_t step) const;
 
  private:
-  StepStory& At(int64_t step);
+  StepStory& At(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  mutable std::mutex mutex_;
-  std::map<int64_t, StepStory> stories_;
+  mutable Mutex mutex_;
+  std::map<int64_t, StepStory> stories_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

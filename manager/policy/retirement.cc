@@ -6,7 +6,7 @@
 namespace ckptdb::internal {
 
 std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   Refresh(store);
   Remove(commit.abandoned);
   Put(commit.saved);
@@ -23,7 +23,7 @@ std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
 }
 
 std::string Retirement::TakeWarning() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (warned_ || warning_.empty()) return "";
   warned_ = true;
   return warning_;
@@ -35,7 +35,9 @@ void Retirement::Refresh(const Store& store) {
   if (changes.all) {
     state_.steps.clear();
     pinned_.clear();
-    store.VisitSteps([&](const StepRecord& record) { Note(record); });
+    store.VisitSteps(
+        [&](const StepRecord& record)
+            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { Note(record); });
     return;
   }
   std::set<int64_t> changed = std::move(assumed_);
@@ -44,8 +46,10 @@ void Retirement::Refresh(const Store& store) {
   for (const int64_t step : changed) {
     bool there = false;
     pinned_.erase(step);
-    store.VisitStep(step,
-                    [&](const StepRecord& record) { there = Note(record); });
+    store.VisitStep(step, [&](const StepRecord& record)
+                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                there = Note(record);
+                              });
     if (!there) gone.insert(step);
   }
   Remove(gone);
@@ -78,7 +82,7 @@ void Retirement::Remove(const std::set<int64_t>& steps) {
 }
 
 std::optional<Fate> Retirement::FateOf(int64_t step) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return PlanFate(options_, state_, step);
 }
 

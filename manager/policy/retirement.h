@@ -4,12 +4,13 @@
 #define CKPTDB_MANAGER_POLICY_RETIREMENT_H_
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/retention.h"
 
@@ -41,21 +42,23 @@ class Retirement {
  private:
   // What has changed in the store since the plan before, or all of it: with ten
   // thousand steps to look at each takes longer than all the rest.
-  void Refresh(const Store& store);
+  void Refresh(const Store& store) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False for a step that retention has nothing to do with.
-  bool Note(const StepRecord& record);
-  void Put(StepInfo info);
-  void Remove(const std::set<int64_t>& steps);
+  bool Note(const StepRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Put(StepInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Remove(const std::set<int64_t>& steps)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RetentionOptions options_;
-  mutable std::mutex mutex_;
-  RetentionState state_;
-  std::set<int64_t> pinned_;
-  uint64_t seen_ = 0;  // of the store's changes
+  mutable Mutex mutex_;
+  RetentionState state_ ABSL_GUARDED_BY(mutex_);
+  std::set<int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
+  // Up to which of the store's changes the state is.
+  uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;
   // Steps of which the plan before knew more than the store.
-  std::set<int64_t> assumed_;
-  std::string warning_;
-  bool warned_ = false;
+  std::set<int64_t> assumed_ ABSL_GUARDED_BY(mutex_);
+  std::string warning_ ABSL_GUARDED_BY(mutex_);
+  bool warned_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptdb::internal

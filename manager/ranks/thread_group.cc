@@ -1,15 +1,15 @@
-// Ranks that are threads: each call is a round, to which every rank brings a
-// value.
+// Ranks that are threads of one process: every rank brings a value to each
+// call, and the calls of a rank are numbered.
 #include <algorithm>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/schema/status.h"
 
@@ -17,26 +17,25 @@ namespace ckptdb {
 
 class ThreadGroup::Meeting {
  public:
-  explicit Meeting(uint32_t world_size) : rounds_of_(world_size) {}
+  explicit Meeting(uint32_t world_size)
+      : world_size_(world_size), calls_of_(world_size) {}
 
-  uint32_t world_size() const {
-    return static_cast<uint32_t>(rounds_of_.size());
-  }
+  uint32_t world_size() const { return world_size_; }
 
   // The meeting of the duplicates with this number.
   std::shared_ptr<Meeting> Duplicate(uint64_t number) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     while (duplicates_.size() <= number) {
       duplicates_.push_back(std::make_shared<Meeting>(world_size()));
     }
     return duplicates_[number];
   }
 
-  // Which values a rank has of a round. All go to one rank at most, which takes
+  // Which values a rank has of a call. All go to one rank at most, which takes
   // them away.
   enum class Take { kNone, kOwners, kAll };
 
-  // Brings a value to the next round of `rank`. Waits for all ranks when
+  // Brings a value to the next call of `rank`. Waits for all ranks when
   // `wait`, else for none.
   absl::StatusOr<std::vector<std::string>> Bring(uint32_t rank,
                                                  const std::string& tag,
@@ -44,24 +43,23 @@ class ThreadGroup::Meeting {
                                                  absl::Duration deadline,
                                                  bool wait, Take take) {
     const absl::Time end = absl::Now() + deadline;
-    std::unique_lock<std::mutex> lock(mutex_);
-    const uint64_t number = rounds_of_[rank]++;
-    Round& round = rounds_[number];
-    if (round.values.empty()) round.values.resize(rounds_of_.size());
-    Enter(rank, tag, std::move(value), &round);
-    while (wait && !IsOver(round)) {
-      if (changed_.wait_until(lock, absl::ToChronoTime(end)) ==
-              std::cv_status::timeout &&
-          !IsOver(round)) {
-        round.status = Missing(round);
-        changed_.notify_all();
+    const internal::MutexLock lock(&mutex_);
+    const uint64_t number = calls_of_[rank]++;
+    Call& call = calls_[number];
+    if (call.values.empty()) call.values.resize(calls_of_.size());
+    Enter(rank, tag, std::move(value), &call);
+    while (wait && !IsOver(call)) {
+      if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
+          !IsOver(call)) {
+        call.status = Missing(call);
+        changed_.NotifyAll();
       }
     }
-    return Leave(number, take, &round);
+    return Leave(number, take, &call);
   }
 
  private:
-  struct Round {
+  struct Call {
     std::string tag;
     uint32_t first = 0;  // the rank that brought the tag
     std::vector<std::optional<std::string>> values;
@@ -70,55 +68,59 @@ class ThreadGroup::Meeting {
     absl::Status status;
   };
 
-  bool IsOver(const Round& round) const {
-    return !round.status.ok() || round.here == rounds_of_.size();
+  bool IsOver(const Call& call) const {
+    return !call.status.ok() || call.here == world_size_;
   }
 
   void Enter(uint32_t rank, const std::string& tag, std::string value,
-             Round* round) {
-    if (round->here++ == 0) {
-      round->tag = tag;
-      round->first = rank;
+             Call* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (call->here++ == 0) {
+      call->tag = tag;
+      call->first = rank;
     }
-    if (round->status.ok() && round->tag != tag) {
-      round->status = absl::AbortedError(
+    if (call->status.ok() && call->tag != tag) {
+      call->status = absl::AbortedError(
           absl::StrCat("the ranks disagree: rank ", rank, " is at \"", tag,
-                       "\", rank ", round->first, " at \"", round->tag, "\""));
+                       "\", rank ", call->first, " at \"", call->tag, "\""));
     }
-    round->values[rank] = std::move(value);
-    changed_.notify_all();
+    call->values[rank] = std::move(value);
+    changed_.NotifyAll();
   }
 
-  static absl::Status Missing(const Round& round) {
+  static absl::Status Missing(const Call& call) {
     std::vector<size_t> missing;
-    for (size_t rank = 0; rank < round.values.size(); ++rank) {
-      if (!round.values[rank].has_value()) missing.push_back(rank);
+    for (size_t rank = 0; rank < call.values.size(); ++rank) {
+      if (!call.values[rank].has_value()) missing.push_back(rank);
     }
     return absl::DeadlineExceededError(absl::StrCat(
-        "ranks ", absl::StrJoin(missing, ", "), " of ", round.values.size(),
-        " did not come to \"", round.tag, "\" in time"));
+        "ranks ", absl::StrJoin(missing, ", "), " of ", call.values.size(),
+        " did not come to \"", call.tag, "\" in time"));
   }
 
   absl::StatusOr<std::vector<std::string>> Leave(uint64_t number, Take take,
-                                                 Round* round) {
-    const absl::Status status = round->status;
+                                                 Call* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const absl::Status status = call->status;
     std::vector<std::string> values;
     if (status.ok() && take == Take::kOwners) {
-      values = {*round->values[kOwnerRank]};
+      values = {*call->values[kOwnerRank]};
     } else if (status.ok() && take == Take::kAll) {
-      for (auto& value : round->values) values.push_back(*std::move(value));
+      for (auto& value : call->values) values.push_back(*std::move(value));
     }
     // The last one of all clears the table.
-    if (++round->left == rounds_of_.size()) rounds_.erase(number);
+    if (++call->left == world_size_) calls_.erase(number);
     if (!status.ok()) return status;
     return values;
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<uint64_t> rounds_of_;  // how many each rank has begun
-  std::map<uint64_t, Round> rounds_;
-  std::vector<std::shared_ptr<Meeting>> duplicates_;
+  const uint32_t world_size_;
+  internal::Mutex mutex_;
+  internal::ConditionVariable changed_;
+  // How many calls each rank has begun.
+  std::vector<uint64_t> calls_of_ ABSL_GUARDED_BY(mutex_);
+  // The calls that some rank has begun and some rank has not left, by number.
+  std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Meeting>> duplicates_ ABSL_GUARDED_BY(mutex_);
 };
 
 class ThreadGroup::Member : public Coordinator {

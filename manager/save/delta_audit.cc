@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/annotate.h"
@@ -62,6 +63,7 @@ class RowAudit : public RowSink {
                                      ", and was not marked; call MarkUpserted "
                                      "for each row that is new"));
     }
+    const MutexLock lock(&mutex_);
     if (found_.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("audit_deltas: row ", lowest_, " ", found_));
@@ -119,7 +121,7 @@ class RowAudit : public RowSink {
   }
 
   void Note(int64_t id, std::string what) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (!found_.empty() && id >= lowest_) return;
     lowest_ = id;
     found_ = std::move(what);
@@ -132,9 +134,10 @@ class RowAudit : public RowSink {
   std::vector<RowBlock> blocks_;
   std::vector<Row> rows_;  // not marked; by id
   std::vector<uint8_t> in_parent_;
-  std::mutex mutex_;
-  int64_t lowest_ = 0;
-  std::string found_;  // of the lowest id; empty: none
+  Mutex mutex_;
+  int64_t lowest_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What is wrong with the row of the lowest id; empty: nothing.
+  std::string found_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

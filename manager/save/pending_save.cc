@@ -7,36 +7,37 @@
 
 namespace ckptdb {
 
+using internal::MutexLock;
+
 void PendingSave::State::SetStaged(const absl::Status& status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   staged_ = status;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void PendingSave::State::Finish(const absl::StatusOr<SaveResult>& result) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (!staged_.has_value()) staged_ = result.status();
   result_ = result;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void PendingSave::State::End(const absl::Status& error) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   end_ = error;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
-absl::Status PendingSave::State::WaitFor(std::unique_lock<std::mutex>* lock,
+template <typename Value>
+absl::Status PendingSave::State::WaitFor(const std::optional<Value>& value,
                                          absl::Duration timeout,
-                                         const char* what,
-                                         const std::function<bool()>& done) {
+                                         const char* what) {
   const absl::Time end = absl::Now() + timeout;
-  while (!done()) {
+  while (!value.has_value()) {
     if (timeout == absl::InfiniteDuration()) {
-      changed_.wait(*lock);
-    } else if (changed_.wait_until(*lock, absl::ToChronoTime(end)) ==
-                   std::cv_status::timeout &&
-               !done()) {
+      changed_.Wait(&mutex_);
+    } else if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
+               !value.has_value()) {
       return absl::DeadlineExceededError(
           absl::StrCat("step ", step_, " is not ", what, " after ",
                        absl::FormatDuration(timeout)));
@@ -46,35 +47,32 @@ absl::Status PendingSave::State::WaitFor(std::unique_lock<std::mutex>* lock,
 }
 
 absl::Status PendingSave::State::WaitStaged(absl::Duration timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  CKPTDB_RETURN_IF_ERROR(
-      WaitFor(&lock, timeout, "staged", [&] { return staged_.has_value(); }));
+  const MutexLock lock(&mutex_);
+  CKPTDB_RETURN_IF_ERROR(WaitFor(staged_, timeout, "staged"));
   return *staged_;
 }
 
 absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
     absl::Duration timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  CKPTDB_RETURN_IF_ERROR(WaitFor(&lock, timeout, "committed",
-                                 [&] { return result_.has_value(); }));
+  const MutexLock lock(&mutex_);
+  CKPTDB_RETURN_IF_ERROR(WaitFor(result_, timeout, "committed"));
   if (!result_->ok() && std::this_thread::get_id() == trainer_) told_ = true;
   return *result_;
 }
 
 bool PendingSave::State::finished() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return result_.has_value();
 }
 
 absl::Status PendingSave::State::WaitEnded(absl::Duration timeout) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  CKPTDB_RETURN_IF_ERROR(
-      WaitFor(&lock, timeout, "saved", [&] { return end_.has_value(); }));
+  const MutexLock lock(&mutex_);
+  CKPTDB_RETURN_IF_ERROR(WaitFor(end_, timeout, "saved"));
   return *end_;
 }
 
 bool PendingSave::State::ended() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return end_.has_value();
 }
 

@@ -4,13 +4,12 @@
 #define CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/manager/pending_save.h"
 
 namespace ckptdb {
@@ -47,19 +46,22 @@ class PendingSave::State {
   bool cancelled() const { return cancelled_; }
 
  private:
-  absl::Status WaitFor(std::unique_lock<std::mutex>* lock,
-                       absl::Duration timeout, const char* what,
-                       const std::function<bool()>& done);
+  // Waits until `value` is there. DeadlineExceeded, saying that the step is
+  // not yet `what`, when it is not by then.
+  template <typename Value>
+  absl::Status WaitFor(const std::optional<Value>& value,
+                       absl::Duration timeout, const char* what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int64_t step_;
   const std::thread::id trainer_;
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> told_ = false;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<absl::Status> staged_;
-  std::optional<absl::StatusOr<SaveResult>> result_;
-  std::optional<absl::Status> end_;
+  internal::Mutex mutex_;
+  internal::ConditionVariable changed_;
+  std::optional<absl::Status> staged_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::StatusOr<SaveResult>> result_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb

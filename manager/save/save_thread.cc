@@ -6,9 +6,9 @@ namespace ckptdb::internal {
 
 void SaveThread::Run(std::function<void()> work) {
   if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   work_ = std::move(work);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool SaveThread::IsCurrent() const {
@@ -17,32 +17,35 @@ bool SaveThread::IsCurrent() const {
 
 void SaveThread::Wait() {
   if (IsCurrent()) return;
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return work_ == nullptr; });
+  const MutexLock lock(&mutex_);
+  while (work_ != nullptr) changed_.Wait(&mutex_);
 }
 
 void SaveThread::Stop() {
   if (!thread_.joinable()) return;
   if (IsCurrent()) return thread_.detach();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   thread_.join();
+  const MutexLock lock(&mutex_);
   stopping_ = false;
 }
 
+std::function<void()> SaveThread::AwaitWork() {
+  const MutexLock lock(&mutex_);
+  while (work_ == nullptr && !stopping_) changed_.Wait(&mutex_);
+  return work_;
+}
+
 void SaveThread::Serve() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return work_ != nullptr || stopping_; });
-    if (work_ == nullptr) return;
-    lock.unlock();
-    work_();
-    lock.lock();
+  while (const std::function<void()> work = AwaitWork()) {
+    work();
+    const MutexLock lock(&mutex_);
     work_ = nullptr;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 }
 

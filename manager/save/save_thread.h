@@ -6,10 +6,11 @@
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 
@@ -32,13 +33,16 @@ class SaveThread {
   void Stop();
 
  private:
+  // Returns what is to be run; null when the thread is to end.
+  std::function<void()> AwaitWork();
   void Serve();
   bool IsCurrent() const;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> work_;  // null: there is none
-  bool stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  // What is to be run, or is run now; null: nothing.
+  std::function<void()> work_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

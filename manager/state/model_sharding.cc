@@ -117,14 +117,14 @@ bool RowFilter::Wants(int64_t id) {
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank >= world_size_) {
     // No rank would have the row.
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
   }
   return rank == rank_;
 }
 
 absl::Status RowFilter::status() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (no_rank_.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(no_rank_);
 }

@@ -5,12 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/sharding.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
@@ -55,8 +56,9 @@ class RowFilter {
   const uint32_t rank_;
   const uint32_t world_size_;
   const OwnRows own_;
-  mutable std::mutex mutex_;
-  std::string no_rank_;
+  mutable Mutex mutex_;
+  // The first id that a function gave to no rank, in words; empty: none.
+  std::string no_rank_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal
