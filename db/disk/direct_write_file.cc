@@ -17,7 +17,7 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
-// One page is gathered while the one before it is written.
+// Gathers one page while the one before it is written.
 class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   DirectWriteFile(std::unique_ptr<rocksdb::FSWritableFile> direct,
@@ -75,7 +75,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
   }
 
  private:
-  // Of the page before; after an error all that follows fails with it.
+  // Returns the outcome of writing the page before. After an error all that
+  // follows fails with it.
   IOStatus AwaitWrite() {
     if (pending_.valid()) failed_ = pending_.get();
     return failed_;
@@ -96,8 +97,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     return status;
   }
 
-  // Up to a whole block, cut off again; what is gathered stays, as more may
-  // come.
+  // Writes what is gathered, up to a whole block, and cuts the file to its
+  // size. What is gathered stays, as more may come.
   IOStatus WriteTail(const IOOptions& options, IODebugContext* debug) {
     IOStatus status = AwaitWrite();
     if (!status.ok() || !dirty_) return status;
@@ -112,9 +113,9 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
   }
 
   HugePage page_;
-  uint64_t begin_ = 0;   // of the page, in the file
-  size_t gathered_ = 0;  // of it
-  bool dirty_ = false;   // not all of that is written
+  uint64_t begin_ = 0;   // of the page in the file
+  size_t gathered_ = 0;  // bytes of the page
+  bool dirty_ = false;   // some of these bytes are not written
   HugePage writing_;
   std::future<IOStatus> pending_;
   IOStatus failed_;

@@ -14,13 +14,13 @@
 
 namespace ckptdb::internal {
 
-// What RocksDB may gather by itself of a file that NewDirectWriteFile gathers:
-// larger blocks come as they are.
+// The buffer that RocksDB has of a file which NewDirectWriteFile gathers.
+// Larger blocks are passed on without being copied to it.
 inline constexpr size_t kGatheredBytes = size_t{64} << 10;
 
-// A new file, written at its end only. `direct` was opened for direct writes,
-// and is given whole huge pages until a sync or the close. Null when there is
-// no memory.
+// Returns a new file that is written at its end only. `direct` was opened for
+// direct writes, and is given whole huge pages until a sync or the close.
+// Returns null, and leaves `direct` as it is, when there is no memory.
 std::unique_ptr<rocksdb::FSWritableFile> NewDirectWriteFile(
     std::unique_ptr<rocksdb::FSWritableFile>* direct);
 

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/disk/disk_folder.h"
 #include "ckptdb/db/disk/file_lock.h"
+#include "ckptdb/db/quirks/file_names.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -23,7 +24,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// Of what RocksDB reads as a whole, whatever its size.
+// The limit for files that RocksDB reads as a whole.
 constexpr uint64_t kMaxNameFileBytes = 4096;
 
 EntryKind KindOf(const struct statx& found, int folder) {
@@ -34,7 +35,7 @@ EntryKind KindOf(const struct statx& found, int folder) {
     const bool root = (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
     return root ? EntryKind::kMountPoint : EntryKind::kFolder;
   }
-  // An older kernel: another device begins there.
+  // An older kernel does not tell, but at a mount point another device begins.
   struct stat above {};
   const bool same =
       ::fstat(folder, &above) == 0 &&
@@ -70,7 +71,7 @@ IOStatus CheckFile(const std::string& path) {
   return NotOfAStore(path, EntryKindName(entry.kind));
 }
 
-// A file or nothing; what is no folder of a store either may not be there.
+// There may be a file or nothing, and neither a folder nor anything else.
 IOStatus CheckNoOther(const std::string& path) {
   IOStatus status = CheckFile(path);
   return status.IsPathNotFound() ? IOStatus::OK() : status;
@@ -115,7 +116,7 @@ IOStatus MakeFile(const std::string& path) {
   return status.ok() ? DiskError("making", path, EEXIST) : status;
 }
 
-// Read to its end, once.
+// A file that is read to its end, once.
 class SequentialFile : public rocksdb::FSSequentialFile {
  public:
   SequentialFile(std::string path, Descriptor file)
@@ -145,11 +146,6 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   const std::string path_;
   const Descriptor file_;
 };
-
-// Whether RocksDB keeps all that it reads of it.
-bool IsReadWhole(absl::string_view name) {
-  return name == "CURRENT" || name == "IDENTITY";
-}
 
 }  // namespace
 
@@ -425,7 +421,7 @@ IOStatus DiskFileSystem::CreateDirIfMissing(const std::string& path,
   if (!status.IsPathNotFound()) return status;
   status = CreateDir(path, options, debug);
   if (status.ok()) return status;
-  // Made by another thread meanwhile.
+  // Another thread may have made it meanwhile.
   return LookAt(path, &entry).ok() && IsFolder(entry) ? IOStatus::OK() : status;
 }
 
@@ -470,7 +466,7 @@ IOStatus DiskFileSystem::LinkFile(const std::string& from,
   }
   // RocksDB copies the file then.
   if (errno == EXDEV || errno == ENOTSUP) {
-    return IOStatus::NotSupported("no link can be made of the file", from);
+    return IOStatus::NotSupported("the file cannot be linked", from);
   }
   return DiskError("linking", absl::StrCat(from, " as ", to), errno);
 }

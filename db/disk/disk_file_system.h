@@ -37,7 +37,7 @@ enum class EntryKind {
 // What is at a path.
 struct Entry {
   EntryKind kind = EntryKind::kFile;
-  uint64_t bytes = 0;  // of a file
+  uint64_t bytes = 0;  // 0 for all but files
   int64_t modified_s = 0;
   // A file of several names is the same in all of them.
   uint64_t device = 0;
@@ -45,7 +45,7 @@ struct Entry {
   uint64_t links = 1;
 };
 
-// "a symbolic link"
+// Returns words for an error, such as "a symbolic link".
 const char* EntryKindName(EntryKind kind);
 
 // Thread-safe.
@@ -56,14 +56,14 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   using FileOptions = rocksdb::FileOptions;
   using IODebugContext = rocksdb::IODebugContext;
 
-  // `posix`: RocksDB's.
+  // `posix` is RocksDB's own file system of the machine.
   explicit DiskFileSystem(const std::shared_ptr<rocksdb::FileSystem>& posix);
 
   // NOLINTNEXTLINE(readability-identifier-naming): RocksDB's name for it
   static const char* kClassName() { return "ckptdb.DiskFileSystem"; }
   const char* Name() const override { return kClassName(); }
 
-  // PathNotFound when there is nothing.
+  // Sets `entry` to what is at the path. PathNotFound when there is nothing.
   static IOStatus LookAt(const std::string& path, Entry* entry);
 
   IOStatus NewSequentialFile(const std::string& path,
@@ -99,10 +99,10 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
                      std::shared_ptr<rocksdb::Logger>* result,
                      IODebugContext* debug) override;
 
-  // True of a link too, wherever it leads.
+  // OK for a link too, wherever it leads.
   IOStatus FileExists(const std::string& path, const IOOptions& options,
                       IODebugContext* debug) override;
-  // False of a link.
+  // False for a link, wherever it leads.
   IOStatus IsDirectory(const std::string& path, const IOOptions& options,
                        bool* is_folder, IODebugContext* debug) override;
   IOStatus GetChildren(const std::string& path, const IOOptions& options,
@@ -122,7 +122,7 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   IOStatus AreFilesSame(const std::string& first, const std::string& second,
                         const IOOptions& options, bool* same,
                         IODebugContext* debug) override;
-  // What a user without privileges may still write, also for root.
+  // Gives what a user without privileges may still write, also for root.
   IOStatus GetFreeSpace(const std::string& path, const IOOptions& options,
                         uint64_t* bytes, IODebugContext* debug) override;
 

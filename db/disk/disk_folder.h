@@ -18,11 +18,12 @@ namespace ckptdb::internal {
 inline constexpr char kNotOfAStore[] =
     "a store has regular files and folders only";
 
-// As RocksDB's own errors: no space is NoSpace, what is not there PathNotFound,
-// and anything else IOError with the words of `error`.
+// Returns an error like RocksDB's own: NoSpace for a full disk, PathNotFound
+// for what is not there, and IOError with the words of `error` for anything
+// else.
 rocksdb::IOStatus DiskError(absl::string_view doing, absl::string_view path,
                             int error);
-// The path is `what`, "a symbolic link".
+// Returns the error for a path that is `what`, such as "a symbolic link".
 rocksdb::IOStatus NotOfAStore(absl::string_view path, absl::string_view what);
 
 // A file descriptor, closed with the object.
@@ -43,8 +44,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Opens a folder for what is in it, and not to be listed. An error that names
-// the first link on the way.
+// Opens a folder for what is in it, and not to be listed. Returns an error that
+// names the first link on the way.
 rocksdb::IOStatus OpenFolder(const std::string& path, Descriptor* folder);
 // The same for kernels without openat2: one component at a time.
 rocksdb::IOStatus OpenFolderByParts(const std::string& path,

@@ -8,9 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -40,14 +41,14 @@ class HeldLocks {
     return *kHeld;
   }
 
-  // False when the file is locked already.
+  // Returns false when the file is locked already.
   bool Add(const FileId& id, int fd) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return held_.emplace(id, fd).second;
   }
-  // The descriptor, unless it is gone: in a child.
+  // Returns the descriptor; nothing in a forked child, where it is closed.
   std::optional<int> Remove(const FileId& id, int fd) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     const auto found = held_.find(id);
     if (found == held_.end() || found->second != fd) return std::nullopt;
     held_.erase(found);
@@ -56,22 +57,27 @@ class HeldLocks {
 
  private:
   HeldLocks() {
-    pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
+    pthread_atfork([] { Get().BeforeFork(); }, [] { Get().AfterFork(); },
                    [] { Get().CloseInChild(); });
   }
-  void CloseInChild() {
+  void BeforeFork() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
+  void AfterFork() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
+  void CloseInChild() ABSL_UNLOCK_FUNCTION(mutex_) {
     for (const auto& [id, fd] : held_) ::close(fd);
     held_.clear();
-    mutex_.unlock();
+    mutex_.Unlock();
   }
 
-  std::mutex mutex_;
-  std::map<FileId, int> held_;
+  Mutex mutex_;
+  std::map<FileId, int> held_ ABSL_GUARDED_BY(mutex_);
 };
 
+std::string Doing(const std::string& path) {
+  return "While locking file: " + path;
+}
+
 IOStatus Failure(const std::string& path, int error) {
-  const std::string text = "While lock file: " + path;
-  return IOStatus::IOError(text, std::strerror(error));
+  return IOStatus::IOError(Doing(path), std::strerror(error));
 }
 
 IOStatus LockDescription(const std::string& path, int fd) {
@@ -80,23 +86,22 @@ IOStatus LockDescription(const std::string& path, int fd) {
   whole.l_whence = SEEK_SET;
   if (::fcntl(fd, F_OFD_SETLK, &whole) == 0) return IOStatus::OK();
   if (errno == EAGAIN || errno == EACCES) {
-    return IOStatus::Busy("While lock file: " + path, std::strerror(errno));
+    return IOStatus::Busy(Doing(path), std::strerror(errno));
   }
   return Failure(path, errno);
 }
 
-// OK with *moved when the file is not at `path` any more.
+// Sets `*moved`, and no lock, when the file is no longer at `path`.
 IOStatus LockOpened(const std::string& path, int fd, rocksdb::FileLock** lock,
                     bool* moved) {
   struct stat opened {};
   if (::fstat(fd, &opened) != 0) return Failure(path, errno);
   if (!S_ISREG(opened.st_mode)) {
-    return IOStatus::IOError("While lock file: " + path, "not a regular file");
+    return IOStatus::IOError(Doing(path), "not a regular file");
   }
   const FileId id(opened.st_dev, opened.st_ino);
   if (!HeldLocks::Get().Add(id, fd)) {
-    return IOStatus::Busy("While lock file: " + path,
-                          "lock held by this process");
+    return IOStatus::Busy(Doing(path), "lock held by this process");
   }
   IOStatus status = LockDescription(path, fd);
   struct stat now {};
@@ -127,8 +132,8 @@ IOStatus LockMachineFile(const std::string& path, rocksdb::FileLock** lock) {
     ::close(fd);
     if (!status.ok()) return status;
   }
-  return IOStatus::IOError("While lock file: " + path,
-                           "it is replaced again and again");
+  return IOStatus::IOError(Doing(path),
+                           "another process keeps replacing the file");
 }
 
 IOStatus UnlockMachineFile(rocksdb::FileLock* lock) {
@@ -138,7 +143,7 @@ IOStatus UnlockMachineFile(rocksdb::FileLock* lock) {
   delete machine;
   if (!fd.has_value()) return IOStatus::OK();
   // A child that was forked just now has the description too, until it has
-  // closed it.
+  // closed it, so closing it here does not unlock the file.
   struct flock whole {};
   whole.l_type = F_UNLCK;
   whole.l_whence = SEEK_SET;

@@ -20,7 +20,8 @@ namespace ckptdb::internal {
 rocksdb::IOStatus LockMachineFile(const std::string& path,
                                   rocksdb::FileLock** lock);
 
-// Of LockMachineFile; in a forked child it does nothing but free the memory.
+// Releases a lock of LockMachineFile. In a forked child it does nothing but
+// free the memory.
 rocksdb::IOStatus UnlockMachineFile(rocksdb::FileLock* lock);
 
 }  // namespace ckptdb::internal

@@ -109,7 +109,7 @@ absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                        absl::StrCat("renaming to \"", path, "\""));
   }
   if (!status.ok()) {
-    // A sweep removes it otherwise.
+    // What cannot be removed here is left for a sweep.
     files->DeleteFile(temporary, IOOptions(), nullptr).PermitUncheckedError();
     return status;
   }
@@ -129,7 +129,7 @@ absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   const rocksdb::IOStatus status =
       files->FileExists(path, IOOptions(), nullptr);
   if (status.ok()) return true;
-  // RocksDB says so too of what it may not see, and of what is below a file.
+  // RocksDB also says so of what it may not see, and of what is below a file.
   uint64_t bytes = 0;
   const rocksdb::IOStatus looked =
       files->GetFileSize(path, IOOptions(), &bytes, nullptr);
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
   const rocksdb::IOStatus status =
       files->GetChildren(path, IOOptions(), &names, nullptr);
   if (status.IsNotFound() || status.IsPathNotFound()) {
-    // RocksDB says so too of what it may not read, and of a file.
+    // RocksDB also says so of a folder that it may not read, and of a file.
     CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, path));
     if (!exists) return std::vector<std::string>();
     CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
@@ -186,7 +186,7 @@ absl::Status RemoveFile(FileSystem* files, const std::string& path) {
 }
 
 absl::Status RemoveTree(FileSystem* files, const std::string& path) {
-  // Others may be writing or removing there: a stager, a commit what it staged.
+  // A stager may be writing there, and a commit may be removing what it staged.
   constexpr int kTries = 3;
   absl::Status removed;
   for (int i = 0; i < kTries; ++i) {

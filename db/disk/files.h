@@ -16,46 +16,50 @@
 
 namespace ckptdb::internal {
 
-// The folder that a path names something in.
+// Returns the folder in which a path names something.
 inline std::string ParentFolder(const std::string& path) {
   return path.substr(0, path.rfind('/'));
 }
 
-// What is at the path; a link is not followed where `files` is the machine's
-// file system. NotFound, or another error naming the path.
+// Returns what is at the path. A link is not followed where `files` is the
+// machine's file system. NotFound, or another error naming the path.
 absl::StatusOr<Entry> LookAt(rocksdb::FileSystem* files,
                              const std::string& path);
 
-// Of a file that is read as a whole: leases and notes have far less.
+// The limit for files that are read as a whole. Leases and notes are far
+// smaller.
 inline constexpr uint64_t kMaxSmallFileBytes = uint64_t{1} << 20;
 
-// FailedPrecondition for what is no regular file, and for a file of more than
-// `max_bytes`; NotFound, or another error naming the path.
+// Returns the bytes of a file. FailedPrecondition for what is no regular file,
+// and for a file of more than `max_bytes`; NotFound, or another error naming
+// the path.
 absl::StatusOr<std::string> ReadFile(rocksdb::FileSystem* files,
                                      const std::string& path,
                                      uint64_t max_bytes = kMaxSmallFileBytes);
 
 // Replaces the file in one step, by renaming a temporary one beside it, which
-// has a name that nobody can know before. Synced only when asked to.
+// has a name that nobody can know before. It is durable on return with `sync`.
 absl::Status ReplaceFile(rocksdb::FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync);
 
 // Makes the names in a folder durable.
 absl::Status SyncFolder(rocksdb::FileSystem* files, const std::string& path);
 
-// Whether ReplaceFile gives a temporary file a name like this.
+// Returns whether ReplaceFile gives a temporary file a name like this.
 bool IsTemporaryName(absl::string_view name);
 
-// Whether nobody writes to the file any more, going by when that was last done:
-// kTemporarySeconds ago, or later than now.
+// Returns whether nobody writes to the file any more, by when that was last
+// done: kTemporarySeconds ago, or later than now.
 inline constexpr int64_t kTemporarySeconds = 3600;
 bool IsAbandoned(const Entry& entry, int64_t now_micros);
 
-// False when there is none; an error when that cannot be told.
+// Returns whether there is anything at the path, and an error when that cannot
+// be told.
 absl::StatusOr<bool> Exists(rocksdb::FileSystem* files,
                             const std::string& path);
 
-// Names in a folder, sorted, without "." and ".."; none when it is missing.
+// Returns the names in a folder, sorted, without "." and ".."; none when the
+// folder is missing.
 absl::StatusOr<std::vector<std::string>> ListFolder(rocksdb::FileSystem* files,
                                                     const std::string& path);
 
@@ -73,15 +77,15 @@ absl::Status RemoveFile(rocksdb::FileSystem* files, const std::string& path);
 absl::Status RemoveTree(rocksdb::FileSystem* files, const std::string& path);
 
 // Calls `visit` with all that is below a folder, folders before what they hold,
-// with paths below it: "db/CURRENT". What goes meanwhile may be left out. With
-// an error for a folder that cannot be listed and for what cannot be looked at;
-// it goes on with the others.
+// with paths below it: "db/CURRENT". What is removed meanwhile may be left out.
+// A folder that cannot be listed, and what cannot be looked at, is visited with
+// the error, and the others are visited all the same.
 using VisitEntry = std::function<void(const std::string& path,
                                       const absl::StatusOr<Entry>& entry)>;
 void VisitTree(rocksdb::FileSystem* files, const std::string& path,
                const VisitEntry& visit);
 
-// That may still be written.
+// Returns how many bytes may still be written at `path`.
 absl::StatusOr<uint64_t> FreeBytes(rocksdb::FileSystem* files,
                                    const std::string& path);
 

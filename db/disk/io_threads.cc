@@ -1,12 +1,13 @@
 #include "ckptdb/db/disk/io_threads.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -18,10 +19,10 @@ class Threads {
   std::future<rocksdb::IOStatus> Run(Task task) {
     std::future<rocksdb::IOStatus> result = task.get_future();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(&mutex_);
       if (idle_ > tasks_.size() || Start()) {
         tasks_.push_back(std::move(task));
-        changed_.notify_one();
+        changed_.NotifyOne();
         return result;
       }
     }
@@ -30,7 +31,7 @@ class Threads {
   }
 
  private:
-  // Whether there is one more, or one that will come to it.
+  // Returns whether there is one more thread, which will look for a task.
   bool Start() {
     try {
       std::thread([this] { Serve(); }).detach();
@@ -41,26 +42,28 @@ class Threads {
   }
 
   void Serve() {
-    constexpr auto kPatience = std::chrono::seconds(1);
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      ++idle_;
-      const bool more = changed_.wait_for(lock, kPatience,
-                                          [this] { return !tasks_.empty(); });
-      --idle_;
-      if (!more) return;
-      Task task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
+    while (std::optional<Task> task = AwaitTask()) (*task)();
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  size_t idle_ = 0;
+  // Returns nothing when there was none for a second.
+  std::optional<Task> AwaitTask() {
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    const MutexLock lock(&mutex_);
+    ++idle_;
+    while (tasks_.empty() && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    --idle_;
+    if (tasks_.empty()) return std::nullopt;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    return task;
+  }
+
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Never destroyed, as its threads are detached.

@@ -10,7 +10,8 @@
 namespace ckptdb::internal {
 
 // Runs `work` on another thread, of a pool of the process that grows as needed
-// and shrinks when nothing is to do; on this one when there can be no other.
+// and shrinks when there is nothing to do. Where no thread can be started, it
+// runs on the calling one.
 std::future<rocksdb::IOStatus> RunBeside(
     std::function<rocksdb::IOStatus()> work);
 

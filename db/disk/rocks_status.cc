@@ -1,25 +1,14 @@
 #include "ckptdb/db/disk/rocks_status.h"
 
 #include <cerrno>
-#include <cstdint>
-#include <cstring>
-#include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "ckptdb/db/disk/disk_folder.h"
+#include "ckptdb/db/quirks/error_text.h"
 
 namespace ckptdb::internal {
 namespace {
-
-// RocksDB keeps nothing of an errno but its text.
-bool Says(const rocksdb::Status& status, int error) {
-  return absl::StrContains(absl::AsciiStrToLower(status.ToString()),
-                           absl::AsciiStrToLower(std::strerror(error)));
-}
 
 bool IsNotOfAStore(const rocksdb::Status& status) {
   return absl::StrContains(status.ToString(), kNotOfAStore);
@@ -34,13 +23,15 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   if (status.IsCorruption()) return absl::StatusCode::kDataLoss;
   if (status.IsInvalidArgument()) return absl::StatusCode::kInvalidArgument;
   if (status.IsIOError() &&
-      (Says(status, EACCES) || Says(status, EPERM) || Says(status, EROFS))) {
+      (SaysErrno(status, EACCES) || SaysErrno(status, EPERM) ||
+       SaysErrno(status, EROFS))) {
     return absl::StatusCode::kPermissionDenied;
   }
-  if (status.IsIOError() && (Says(status, ENOTDIR) || Says(status, EFBIG))) {
+  if (status.IsIOError() &&
+      (SaysErrno(status, ENOTDIR) || SaysErrno(status, EFBIG))) {
     return absl::StatusCode::kFailedPrecondition;
   }
-  if (status.IsIOError() && Says(status, ENAMETOOLONG)) {
+  if (status.IsIOError() && SaysErrno(status, ENAMETOOLONG)) {
     return absl::StatusCode::kInvalidArgument;
   }
   if (status.IsIOError() || status.IsBusy() || status.IsTryAgain() ||
@@ -50,36 +41,13 @@ absl::StatusCode CodeOf(const rocksdb::Status& status) {
   return absl::StatusCode::kInternal;
 }
 
-// RocksDB tells of some tables by their number, and has the MANIFEST, too,
-// answer for a table that it names.
-std::string TextOf(const rocksdb::Status& status) {
-  constexpr absl::string_view kByNumber = "table file ";
-  std::string text = status.ToString();
-  const size_t number = absl::string_view(text).find(kByNumber);
-  if (number != text.npos) {
-    const size_t begin = number + kByNumber.size();
-    const size_t end = text.find_first_not_of("0123456789", begin);
-    const std::string digits = text.substr(begin, end - begin);
-    uint64_t table = 0;
-    if (absl::SimpleAtoi(digits, &table)) {
-      text.replace(begin, digits.size(), absl::StrFormat("%06d.sst", table));
-    }
-  }
-  const size_t blamed = text.rfind(" in file ");
-  if (blamed != text.npos && text.find("/MANIFEST-", blamed) != text.npos &&
-      text.find(".sst") < blamed) {
-    text.resize(blamed);
-  }
-  return text;
-}
-
 }  // namespace
 
 absl::Status FromRocks(const rocksdb::Status& status,
                        absl::string_view context) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(CodeOf(status),
-                      absl::StrCat(context, ": ", TextOf(status)));
+                      absl::StrCat(context, ": ", TextWithTableNames(status)));
 }
 
 absl::Status FromRocksRead(const rocksdb::Status& status,

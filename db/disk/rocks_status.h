@@ -14,19 +14,20 @@
 
 namespace ckptdb::internal {
 
-// Of a write, or of the file system. No space is ResourceExhausted, a missing
-// path NotFound, damage DataLoss, no right to a path PermissionDenied, a file
-// where a folder must be, a link, a FIFO and a file that is too large
-// FailedPrecondition, a name that is too long InvalidArgument, any other I/O
-// error Unavailable.
+// Converts the outcome of a write or of a call of the file system: no space to
+// ResourceExhausted, a missing path to NotFound, damage to DataLoss, no right
+// to a path to PermissionDenied, a file where a folder must be, a link, a FIFO
+// and a file that is too large to FailedPrecondition, a name that is too long
+// to InvalidArgument, any other I/O error to Unavailable.
 absl::Status FromRocks(const rocksdb::Status& status,
                        absl::string_view context);
 
-// Of reading what must be there: a missing file is DataLoss too.
+// Converts the outcome of reading what must be there: a missing file becomes
+// DataLoss too.
 absl::Status FromRocksRead(const rocksdb::Status& status,
                            absl::string_view context);
 
-// Whether a file that must be there is damaged or gone.
+// Returns whether a file that must be there is damaged or missing.
 inline bool IsDamage(const rocksdb::Status& status) {
   return status.IsCorruption() || status.IsPathNotFound();
 }

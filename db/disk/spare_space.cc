@@ -7,7 +7,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Whether so many bytes of disk are behind the file, which may have holes.
+// Returns whether the file, which may have holes, takes so many bytes of disk.
 bool Holds(const struct stat& file, uint64_t bytes) {
   constexpr uint64_t kBlock = 512;  // whatever the file system's is
   return S_ISREG(file.st_mode) &&
@@ -24,7 +24,7 @@ void SyncFolderOf(const std::string& path) {
   ::close(fd);
 }
 
-// Blocks that are cut off are also free only when the change is durable.
+// Shortens the file. Blocks that are cut off are free when that is durable.
 bool Cut(const std::string& path, uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
@@ -43,14 +43,14 @@ bool SpareSpace::IsSetAside() const {
 }
 
 void SpareSpace::SetAside(uint64_t free_bytes) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (IsSetAside() || free_bytes < bytes_ + bytes_ / 8) return;
   ::unlink(path_.c_str());
   const int fd = ::open(path_.c_str(),
                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                         static_cast<mode_t>(mode_));
   if (fd < 0) return;
-  // Whatever the umask.
+  // The mode is set once more, as the umask was taken off it.
   const bool made = ::fchmod(fd, static_cast<mode_t>(mode_)) == 0 &&
                     ::posix_fallocate(fd, 0, static_cast<off_t>(bytes_)) == 0;
   ::close(fd);
@@ -58,7 +58,7 @@ void SpareSpace::SetAside(uint64_t free_bytes) const {
 }
 
 bool SpareSpace::Release(uint64_t bytes) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   struct stat file {};
   if (::lstat(path_.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
     return false;

@@ -4,39 +4,40 @@
 #define CKPTDB_DB_DISK_SPARE_SPACE_H_
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "ckptdb/db/base/mutex.h"
+
 namespace ckptdb::internal {
 
-// Its name in the store's folder.
+// The name of the file in the store's folder.
 inline constexpr char kSpareName[] = "SPARE";
 
 // A file of the machine that is there to be removed. Thread-safe.
 class SpareSpace {
  public:
-  // `bytes` 0: none is set aside, and what another one has set aside stays.
+  // With `bytes` 0 nothing is set aside, and a file that is there stays.
   SpareSpace(std::string path, uint64_t bytes, uint32_t mode)
       : path_(std::move(path)), bytes_(bytes), mode_(mode) {}
 
-  // Whether the file is there, or none is wanted.
+  // Returns whether the file is there, or none is wanted.
   bool IsSetAside() const;
 
   // Makes the file unless it is there, when its bytes and an eighth more are
-  // free. Best effort: without it a full disk takes somebody who frees some.
+  // free. Where that fails, a full disk can only be freed by hand.
   void SetAside(uint64_t free_bytes) const;
 
   // Gives so much of the space, and a little more, back to the file system, and
-  // keeps the rest: whoever fills the disk takes what is given. False when none
-  // was left.
+  // keeps the rest: whoever fills the disk takes what is given. Returns false
+  // when none was left.
   bool Release(uint64_t bytes) const;
 
  private:
   const std::string path_;
   const uint64_t bytes_;
   const uint32_t mode_;
-  mutable std::mutex mutex_;  // of the file
+  mutable Mutex mutex_;  // guards the file
 };
 
 }  // namespace ckptdb::internal

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "ckptdb/db/disk/read_window.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/rocks/ahead_iterator.h"
 #include "ckptdb/schema/records.h"
 
 namespace ckptdb::internal {

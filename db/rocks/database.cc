@@ -8,10 +8,19 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/quirks/file_names.h"
 #include "ckptdb/db/rocks/database_listener.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
+
+bool Database::HasFileName(absl::string_view name) {
+  return IsDatabaseFile(name);
+}
+
+bool Database::IsLeftover(absl::string_view name) {
+  return IsUnfinishedOptions(name);
+}
 
 absl::StatusOr<std::string> Database::Get(Family from,
                                           absl::string_view key) const {
@@ -65,7 +74,7 @@ absl::Status Database::status() const {
       "\" is out of use until opened again, after: ", first.ToString()));
 }
 
-// FencedFileSystem asks as well, before each change of a file.
+// FencedFileSystem looks as well, before each change of a file.
 absl::Status Database::CheckOwner() {
   CKPTDB_RETURN_IF_ERROR(status());
   if (lock_ == nullptr) return absl::OkStatus();
@@ -86,8 +95,8 @@ absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
   rocksdb::WriteOptions options;
   options.sync = sync;
   CKPTDB_RETURN_IF_ERROR(HoldCompactions());
-  // The batch gets higher numbers than what is there by now, and what is
-  // before it in the log is synced with it.
+  // Each entry of the batch takes the next sequence number, and what is before
+  // it in the log is synced with it.
   const uint64_t before = rocks_->GetLatestSequenceNumber();
   CKPTDB_RETURN_IF_ERROR(
       Changed(rocks_->Write(options, batch), "writing a batch"));
@@ -189,22 +198,22 @@ absl::Status Database::SetCompactions(Family of, bool on) {
                  on ? "resuming compactions" : "holding compactions");
 }
 
-// RocksDB tries again each second, and has writes wait for its success when
-// there are many files.
+// RocksDB tries a compaction that was given up again each second, and has
+// writes wait for its success when there are many files.
 absl::Status Database::HoldCompactions() {
   if (!listener_->TakeGivenUp()) return absl::OkStatus();
-  held_ = true;
+  compactions_held_ = true;
   CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, false));
   return SetCompactions(Family::kInline, false);
 }
 
 absl::Status Database::ResumeCompactions() {
-  if (!held_) return absl::OkStatus();
+  if (!compactions_held_) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
   if (free / 2 < TableBytes(Family::kInline) + TableBytes(Family::kMeta)) {
     return absl::OkStatus();
   }
-  held_ = false;
+  compactions_held_ = false;
   CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, true));
   if (listener_->met_damage()) return absl::OkStatus();
   return SetCompactions(Family::kInline, true);

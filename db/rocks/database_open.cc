@@ -1,23 +1,21 @@
 // How a database is opened and closed, and what is checked then.
-#include "ckptdb/db/base/paths.h"
 #include "ckptdb/db/rocks/database.h"
 
 #include <rocksdb/system_clock.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <future>
 #include <random>
-#include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/exit_task.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/base/paths.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/quirks/error_text.h"
+#include "ckptdb/db/quirks/file_names.h"
+#include "ckptdb/db/quirks/start_threads.h"
 #include "ckptdb/db/rocks/database_listener.h"
 #include "ckptdb/db/rocks/fenced_file_system.h"
 #include "ckptdb/db/rocks/info_log.h"
@@ -35,23 +33,17 @@ std::string WatermarkPath(absl::string_view store) {
   return absl::StrCat(store, "/WATERMARK");
 }
 
-// Damage found while opening: what is missing or unreadable is lost. RocksDB
-// blames its options, which no one gave, when the first file does not open, and
-// calls it corruption when it cannot look at a file that is there. A database
-// without all families is one whose making was interrupted.
+// What is missing or unreadable is damage while a database is opened. RocksDB
+// blames its options, which no one gave, when the first file does not open. A
+// database without all families is one whose making was interrupted.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
       FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
   const absl::string_view text = error.message();
-  if (absl::StrContains(text, "Column family not found")) {
-    return absl::NotFoundError(text);
-  }
-  const bool out_of_reach = status.IsCorruption() &&
-                            absl::StrContains(text, "Can't access") &&
-                            absl::StrContains(text, "IO error") &&
-                            !absl::StrContains(text, "No such file");
+  if (SaysFamilyIsMissing(text)) return absl::NotFoundError(text);
   if (absl::IsFailedPrecondition(error)) return error;
-  if (status.IsInvalidArgument() || out_of_reach) {
+  if (status.IsInvalidArgument() ||
+      (status.IsCorruption() && SaysFileIsOutOfReach(text))) {
     return absl::UnavailableError(text);
   }
   return error;
@@ -59,20 +51,18 @@ absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
 
 // A file system that is not coherent between hosts shows a client for a while
 // what another one has replaced or removed: a handle that is stale, a log that
-// is still listed.
+// is still listed. When the database has changed meanwhile, a log that is
+// missing means nothing.
 bool IsStale(const absl::Status& status, bool changed) {
-  const absl::string_view text = status.message();
   if (status.ok()) return false;
-  if (absl::StrContains(text, std::strerror(ESTALE))) return true;
-  // Where it has changed meanwhile this tells nothing.
-  return !changed && absl::StrContains(text, ".log") &&
-         absl::StrContains(text, std::strerror(ENOENT));
+  return SaysHandleIsStale(status.message()) ||
+         (!changed && SaysLogIsMissing(status.message()));
 }
 
-// Attributes and names are kept for about a second.
+// Such a file system keeps attributes and names for about a second.
 class StalePauses {
  public:
-  // False when there were enough.
+  // Returns false when there were enough pauses.
   bool Pause() {
     if (tries_++ == kMostTries) return false;
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros_);
@@ -96,7 +86,7 @@ class StalePauses {
   int64_t waited_micros_ = 0;
 };
 
-// A database that is not closed, with all that its threads may use.
+// A database that is never closed, with all that its threads may use.
 struct OpenDatabase {
   std::unique_ptr<rocksdb::DB> rocks;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
@@ -106,41 +96,17 @@ struct OpenDatabase {
 };
 
 void KeepForever(OpenDatabase database) {
-  static std::mutex* const kMutex = new std::mutex();
+  static auto* const kMutex = new Mutex();
   static auto* const kKept = new std::vector<OpenDatabase>();
-  const std::lock_guard<std::mutex> lock(*kMutex);
+  const MutexLock lock(kMutex);
   kKept->push_back(std::move(database));
-}
-
-// RocksDB throws where it cannot start a thread, and what it had begun stays as
-// it was: a folder that is locked until the process ends. So its threads are
-// started before it begins, and as many as it starts for a while are tried.
-absl::Status StartThreads(const rocksdb::DBOptions& options) {
-  constexpr char kWhat[] = "starting the threads of the database";
-  return CallGuarded(kWhat, [&] {
-    rocksdb::Env* const env = rocksdb::Env::Default();
-    env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
-                                      rocksdb::Env::HIGH);
-    env->IncBackgroundThreadsIfNeeded(options.max_background_compactions,
-                                      rocksdb::Env::LOW);
-    std::vector<std::future<void>> tried;
-    std::promise<void> all_started;  // or given up
-    const std::shared_future<void> end = all_started.get_future().share();
-    absl::Status status = CallGuarded(kWhat, [&] {
-      for (int i = 0; i < options.max_file_opening_threads; ++i) {
-        tried.push_back(std::async(std::launch::async, [end] { end.wait(); }));
-      }
-    });
-    all_started.set_value();
-    return status;
-  });
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const Environment& environment,
-    const FileModes& modes, bool direct_reads, const BadTables& bad,
+    const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
     const std::shared_ptr<const OwnerLock>& lock,
     const std::shared_ptr<Logger>& logger) {
   std::unique_ptr<Database> database(new Database());
@@ -156,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   } else if (environment.on_disk()) {
     database->info_log_ = OpenInfoLog(DatabasePath(store) + "/LOG", modes.file);
   }
-  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), bad));
+  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), corrupt));
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
   return database;
@@ -168,31 +134,31 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
   constexpr int kTries = 200;
   constexpr int kDenied = 10;
   constexpr int kMostPauseMicros = 20'000;
-  // So as not to go in step with the owner.
+  // Random pauses do not keep in step with the owner.
   std::minstd_rand random(std::random_device{}());
   std::uniform_int_distribution<int> pause_micros(0, kMostPauseMicros);
   absl::StatusOr<std::unique_ptr<Database>> opened;
-  BadTables bad;
+  CorruptTables corrupt;
   bool changed = true;
   int denied = 0;
   StalePauses stale;
   for (int i = 0; i < kTries; ++i) {
-    opened = TryFollower(store, environment, direct_reads, bad, &changed);
+    opened = TryFollower(store, environment, direct_reads, corrupt, &changed);
     if (IsStale(opened.status(), changed)) {
       if (!stale.Pause()) {
         return stale.Exceeded(DatabasePath(store), opened.status());
       }
-      bad.clear();
+      corrupt.clear();
       continue;
     }
-    if (!changed && !AddBadTables(opened.status(), &bad)) return opened;
-    // No owner makes what is not of a store, or of another format.
+    if (!changed && !AddCorruptTables(opened.status(), &corrupt)) return opened;
+    // No owner makes what has another format, or has no place in a store.
     if (absl::IsFailedPrecondition(opened.status())) return opened;
-    // A file that the owner makes is not at once of the mode that it shall be.
+    // A file that the owner makes does not have its mode at once.
     denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
     if (denied == kDenied) return opened;
     if (!changed) continue;
-    bad.clear();
+    corrupt.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }
   return absl::UnavailableError(absl::StrCat(
@@ -203,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
 
 absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
     absl::string_view store, const Environment& environment, bool direct_reads,
-    const BadTables& bad, bool* changed) {
+    const CorruptTables& corrupt, bool* changed) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
@@ -220,27 +186,28 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   const std::string path = DatabasePath(store);
   rocksdb::FileSystem* const files = database->files_.get();
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
-  const absl::Status status = database->Follow(path, bad);
+  const absl::Status status = database->Follow(path, corrupt);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
-  // A success is right, too, when no log came or went, and no table.
+  // A success counts, too, when no log came or went and no table is corrupt.
   const bool same_logs = after.log_names == database->followed_.log_names;
   *changed = after.manifest != database->followed_.manifest &&
-             !(status.ok() && same_logs && bad.empty());
+             !(status.ok() && same_logs && corrupt.empty());
   CKPTDB_RETURN_IF_ERROR(status);
   return database;
 }
 
-absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
+absl::Status Database::Follow(const std::string& path,
+                              const CorruptTables& corrupt) {
   CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
-  CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note));
+  CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note.manifest));
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.create_if_missing = false;
   options.create_missing_column_families = false;
-  OpenAround(path, bad, &options);
+  OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
-  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
+  CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
   CKPTDB_RETURN_IF_ERROR(
       OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
                                              &handles_, &rocks),
@@ -249,7 +216,7 @@ absl::Status Database::Follow(const std::string& path, const BadTables& bad) {
   CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
   const absl::Status stamped = CheckStamp();
-  // A store is without while it is made.
+  // A store has no stamp while it is made.
   return absl::IsNotFound(stamped) ? absl::OkStatus() : stamped;
 }
 
@@ -289,26 +256,24 @@ absl::StatusOr<bool> Database::IsPresent() const {
   CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
                           Exists(files_.get(), WatermarkPath(store_)));
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files_.get(), path));
-  const bool tables = std::any_of(
-      names.begin(), names.end(),
-      [](const std::string& name) { return absl::EndsWith(name, ".sst"); });
+  const bool tables = std::any_of(names.begin(), names.end(), IsTable);
   if (!watermark && !tables) return false;
   return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
 }
 
-// A bad table is found where it is read.
-void Database::OpenAround(const std::string& path, const BadTables& bad,
+// A corrupt table is an error where it is read.
+void Database::OpenAround(const std::string& path, const CorruptTables& corrupt,
                           rocksdb::DBOptions* options) {
-  if (bad.empty()) return;
-  OpenTablesLate(options);
-  files_->set_lost_tables(path, bad);
-  bad_tables_ = bad;
+  if (corrupt.empty()) return;
+  OpenTablesLazily(options);
+  files_->set_corrupt_tables(path, corrupt);
+  corrupt_tables_ = corrupt;
 }
 
-// Each pass over small saves opens all files of level 0. With a bad one there
-// they could not be read, nor any that were made from now on.
+// Each pass over small saves opens all files of level 0. With a corrupt one
+// there no small save could be read, nor any that is made from now on.
 absl::Status Database::CheckSmallSaves() const {
-  if (bad_tables_.empty()) return absl::OkStatus();
+  if (corrupt_tables_.empty()) return absl::OkStatus();
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
   const std::unique_ptr<rocksdb::Iterator> entries(
@@ -318,7 +283,8 @@ absl::Status Database::CheckSmallSaves() const {
                        absl::StrCat("opening \"", DatabasePath(store_), "\""));
 }
 
-absl::Status Database::Open(const std::string& path, const BadTables& bad) {
+absl::Status Database::Open(const std::string& path,
+                            const CorruptTables& corrupt) {
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
@@ -326,19 +292,19 @@ absl::Status Database::Open(const std::string& path, const BadTables& bad) {
   options.max_bgerror_resume_count = 0;
   if (info_log_ != nullptr) options.info_log = info_log_;
   const auto kept_open = std::to_string(options.max_open_files);
-  OpenAround(path, bad, &options);
+  OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
-  CKPTDB_RETURN_IF_ERROR(StartThreads(options));
+  CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
   CKPTDB_RETURN_IF_ERROR(OpenError(
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
   rocks_.reset(rocks);
-  if (!bad.empty()) {
+  if (!corrupt.empty()) {
     CKPTDB_RETURN_IF_ERROR(
         FromRocks(rocks_->SetDBOptions({{"max_open_files", kept_open}}),
                   "keeping tables open"));
   }
-  // Opening has moved what was in the log to files.
+  // The opening has moved what was in the log to files.
   synced_sequence_ = rocks_->GetLatestSequenceNumber();
   return absl::OkStatus();
 }
@@ -361,14 +327,13 @@ absl::Status Database::CheckSequence(const ManifestNote& note) const {
 }
 
 void Database::NoteWatermark() {
-  ManifestNote note = files_->manifest();
-  note.sequence = synced_sequence_;
+  const ManifestNote note{synced_sequence_, files_->manifest()};
   ReplaceFile(files_.get(), WatermarkPath(store_), EncodeManifestNote(note),
               /*sync=*/false)
       .IgnoreError();
 }
 
-// NotFound when there is none.
+// Returns NotFound when there is no stamp.
 absl::Status Database::CheckStamp() const {
   CKPTDB_ASSIGN_OR_RETURN(const std::string stamp,
                           Get(Family::kDefault, kStampKey));
@@ -378,7 +343,7 @@ absl::Status Database::CheckStamp() const {
                    "\"; this library reads \"", StampValue(), "\""));
 }
 
-// Before any ingestion: RocksDB 7.8 loses rows when the first thing in an
+// Comes before any ingestion: RocksDB loses rows when the first thing in an
 // empty database is an ingested file.
 absl::Status Database::Stamp() {
   absl::Status stamped = CheckStamp();
@@ -398,8 +363,8 @@ absl::StatusOr<uint64_t> Database::BytesToOpen(rocksdb::FileSystem* files,
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
   uint64_t bytes = kFixed;
   for (const std::string& name : names) {
-    // What is in a log goes to a table; a MANIFEST is written again.
-    if (!absl::EndsWith(name, ".log") && !ManifestNumber(name).has_value()) {
+    // What is in a log goes to a table, and the MANIFEST is written anew.
+    if (!IsLog(name) && !ManifestNumber(name).has_value()) {
       continue;
     }
     uint64_t size = 0;

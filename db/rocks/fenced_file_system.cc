@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/string_view.h"
-#include "ckptdb/db/rocks/manifest_note.h"
+#include "ckptdb/db/quirks/file_names.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -13,17 +12,13 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-bool IsManifest(absl::string_view path) {
-  return ManifestNumber(path.substr(path.rfind('/') + 1)).has_value();
-}
-
 IOStatus CheckLock(const OwnerLock& lock, const std::string& path) {
   const absl::Status status = lock.Check();
   if (status.ok()) return IOStatus::OK();
   return IOStatus::IOError(path, std::string(status.message()));
 }
 
-// A MANIFEST, each record of which asks again.
+// A MANIFEST, which looks at the lock again before each record.
 class FencedFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   FencedFile(std::unique_ptr<rocksdb::FSWritableFile> file, std::string path,
@@ -58,7 +53,7 @@ IOStatus FencedFileSystem::NewWritableFile(
   IOStatus status = CheckLock(*lock_, path);
   if (!status.ok()) return status;
   status = target()->NewWritableFile(path, options, result, debug);
-  if (status.ok() && IsManifest(path)) {
+  if (status.ok() && ManifestNumber(FileName(path)).has_value()) {
     *result = std::make_unique<FencedFile>(std::move(*result), path, lock_);
   }
   return status;

@@ -18,9 +18,9 @@
 namespace ckptdb::internal {
 
 // Each call that makes, removes or renames anything, and each write to a
-// MANIFEST, is an IOError without effect when `lock` is another owner's.
-// What is written to a file that was made before, and is no MANIFEST, is seen
-// by nobody: the next owner begins other files.
+// MANIFEST, is an IOError without effect when another owner has come. Other
+// files that were made before may still be written to: nobody reads what they
+// gain, as the next owner has begun files of its own.
 class FencedFileSystem : public rocksdb::FileSystemWrapper {
  public:
   FencedFileSystem(const std::shared_ptr<rocksdb::FileSystem>& base,

@@ -8,14 +8,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "ckptdb/db/disk/direct_write_file.h"
-#include "ckptdb/db/disk/read_window.h"
-#include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/rocks/ingest_file.h"
-#include "ckptdb/db/rocks/table_tail.h"
+#include "ckptdb/db/quirks/file_names.h"
+#include "ckptdb/db/quirks/ingest_file.h"
+#include "ckptdb/db/quirks/read_window.h"
+#include "ckptdb/db/quirks/table_tail.h"
+#include "ckptdb/db/rocks/rocks_options.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -24,23 +22,11 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-std::optional<uint64_t> NumberOf(const std::string& path) {
-  return ManifestNumber(absl::string_view(path).substr(path.rfind('/') + 1));
-}
-
-constexpr absl::string_view kTableSuffix = ".sst";
-// Of tables of LevelDB, for which RocksDB looks when one of its own is gone.
-constexpr absl::string_view kOldTableSuffix = ".ldb";
-
-bool IsTable(const std::string& path) {
-  return absl::EndsWith(path, kTableSuffix);
-}
-
 bool IsPrecious(const std::string& path) {
-  return NumberOf(path).has_value() || IsTable(path);
+  return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
 
-// Where the file system cannot, the file is read as any other.
+// Returns null where the file system has no direct reads.
 std::unique_ptr<rocksdb::FSRandomAccessFile> OpenDirect(
     rocksdb::FileSystem* files, const std::string& path,
     rocksdb::FileOptions options) {
@@ -50,58 +36,6 @@ std::unique_ptr<rocksdb::FSRandomAccessFile> OpenDirect(
       files->NewRandomAccessFile(path, options, &direct, nullptr);
   return status.ok() ? std::move(direct) : nullptr;
 }
-
-// A MANIFEST that is followed as it is written.
-class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
- public:
-  WatchedFile(std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
-              std::shared_ptr<ManifestWatch> watch)
-      : FSWritableFileOwnerWrapper(std::move(file)),
-        number_(number),
-        watch_(std::move(watch)) {
-    watch_->Start(number_);
-  }
-
-  IOStatus Append(const rocksdb::Slice& bytes, const IOOptions& options,
-                  IODebugContext* debug) override {
-    return Appended(bytes, target()->Append(bytes, options, debug));
-  }
-  IOStatus Append(const rocksdb::Slice& bytes, const IOOptions& options,
-                  const rocksdb::DataVerificationInfo& verification,
-                  IODebugContext* debug) override {
-    return Appended(bytes,
-                    target()->Append(bytes, options, verification, debug));
-  }
-  IOStatus Flush(const IOOptions& options, IODebugContext* debug) override {
-    return Watch(target()->Flush(options, debug));
-  }
-  IOStatus Sync(const IOOptions& options, IODebugContext* debug) override {
-    return Synced(target()->Sync(options, debug));
-  }
-  IOStatus Fsync(const IOOptions& options, IODebugContext* debug) override {
-    return Synced(target()->Fsync(options, debug));
-  }
-  IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
-    return Watch(target()->Close(options, debug));
-  }
-
- private:
-  IOStatus Appended(const rocksdb::Slice& bytes, IOStatus status) {
-    if (status.ok()) watch_->Append(number_, FromSlice(bytes));
-    return Watch(std::move(status));
-  }
-  IOStatus Synced(IOStatus status) {
-    if (status.ok()) watch_->Sync(number_);
-    return Watch(std::move(status));
-  }
-  IOStatus Watch(IOStatus status) {
-    if (!status.ok()) watch_->Fail();
-    return status;
-  }
-
-  const uint64_t number_;
-  const std::shared_ptr<ManifestWatch> watch_;
-};
 
 }  // namespace
 
@@ -123,12 +57,14 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
     IODebugContext* debug) {
   if (!staging_.empty() && absl::StartsWith(path, staging_)) {
-    return OpenIngestFile(base_, path, options, result, debug);
+    return OpenIngestFile(base_, path, FileWriterOptions(/*env=*/nullptr),
+                          options, result, debug);
   }
-  if (absl::EndsWith(path, kOldTableSuffix)) {
-    return IOStatus::PathNotFound(
-        absl::StrCat(absl::StripSuffix(path, kOldTableSuffix), kTableSuffix),
-        "no such file");
+  // The error names the table that is missing, and not the older name for which
+  // RocksDB looked next.
+  const std::optional<std::string> missing = TableOfLevelDbName(path);
+  if (missing.has_value()) {
+    return IOStatus::PathNotFound(*missing, "no such file");
   }
   IOStatus status = target()->NewRandomAccessFile(path, options, result, debug);
   if (!status.ok() || !IsTable(path)) return status;
@@ -155,10 +91,10 @@ IOStatus GuardedFileSystem::GetChildren(const std::string& path,
                                         std::vector<std::string>* names,
                                         IODebugContext* debug) {
   IOStatus status = target()->GetChildren(path, options, names, debug);
-  if (!status.ok() || path != lost_folder_) return status;
-  BadTables lost = lost_tables_;
-  for (const std::string& name : *names) lost.erase(name);
-  names->insert(names->end(), lost.begin(), lost.end());
+  if (!status.ok() || path != corrupt_folder_) return status;
+  CorruptTables missing = corrupt_tables_;
+  for (const std::string& name : *names) missing.erase(name);
+  names->insert(names->end(), missing.begin(), missing.end());
   return status;
 }
 
@@ -172,10 +108,9 @@ IOStatus GuardedFileSystem::NewWritableFile(
     auto file = NewDirectWriteFile(result);
     if (file != nullptr) *result = std::move(file);
   }
-  const std::optional<uint64_t> number = NumberOf(path);
+  const std::optional<uint64_t> number = ManifestNumber(FileName(path));
   if (status.ok() && number.has_value()) {
-    *result =
-        std::make_unique<WatchedFile>(std::move(*result), *number, manifest_);
+    *result = WatchManifest(std::move(*result), *number, manifest_);
   }
   return status;
 }
@@ -200,7 +135,9 @@ IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
                                        const IOOptions& options,
                                        IODebugContext* debug) {
   if (manifest_->failed() && IsPrecious(path)) {
-    return IOStatus::IOError("kept, as the MANIFEST may need it", path);
+    return IOStatus::IOError(
+        "the file stays, as a MANIFEST that could not be written may need it",
+        path);
   }
   return target()->DeleteFile(path, options, debug);
 }
@@ -211,7 +148,7 @@ IOStatus GuardedFileSystem::LockFile(const std::string& path,
                                      IODebugContext* debug) {
   IOStatus status = target()->LockFile(path, options, lock, debug);
   if (!status.ok()) return status;
-  // It may have been there, and its other name may be anybody's.
+  // The file may have been there before, and its other names are not ours.
   uint64_t names = 0;
   if (!NumFileLinks(path, options, &names, debug).ok() || names != 1) {
     return status;

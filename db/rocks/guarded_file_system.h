@@ -1,10 +1,10 @@
 // The file system under a store's database; internal to db/.
 //
-// It sets the modes of what is created, and follows the MANIFEST. And after a
-// write or sync of a MANIFEST failed it refuses to delete SST and MANIFEST
-// files: RocksDB 7.8 unlinks an ingested file when the fsync of its MANIFEST
-// record failed, although the record may well be on disk, and then the database
-// never opens again.
+// It sets the modes of what is created, and stands between RocksDB and its
+// files with what db/quirks/ has for them. After a write or sync of a MANIFEST
+// failed it refuses to delete SST and MANIFEST files: RocksDB unlinks an
+// ingested file when the fsync of its MANIFEST record failed, although the
+// record may well be on disk, and then the database never opens again.
 #ifndef CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
 #define CKPTDB_DB_ROCKS_GUARDED_FILE_SYSTEM_H_
 
@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/rocks/late_tables.h"
-#include "ckptdb/db/rocks/manifest_note.h"
+#include "ckptdb/db/quirks/lazy_tables.h"
+#include "ckptdb/db/quirks/manifest_watch.h"
 
 namespace ckptdb::internal {
 
@@ -32,19 +32,20 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base, FileModes modes);
 
   // Tables below this folder are opened to be ingested: see
-  // db/rocks/ingest_file.h. Set before the database is open. Default: none are.
+  // db/quirks/ingest_file.h. To be called before the database is opened.
+  // Default: there is none.
   void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
-  // Passes over tables are read around the page cache. Set before the database
-  // is open. Default: off.
+  // Has passes over tables be read around the page cache. To be called before
+  // the database is opened. Default: off.
   void set_direct_reads(bool direct) { direct_reads_ = direct; }
-  // Tables that a listing of their folder has although they are gone. Set
-  // before the database is open. Default: none.
-  void set_lost_tables(std::string folder, BadTables names) {
-    lost_folder_ = std::move(folder);
-    lost_tables_ = std::move(names);
+  // Has a listing of `folder` show these tables although they may be missing.
+  // To be called before the database is opened. Default: none.
+  void set_corrupt_tables(std::string folder, CorruptTables names) {
+    corrupt_folder_ = std::move(folder);
+    corrupt_tables_ = std::move(names);
   }
-  // What is durable of the MANIFEST; number 0 when none was written.
-  ManifestNote manifest() const { return manifest_->Synced(); }
+  // What is durable of the MANIFEST.
+  ManifestState manifest() const { return manifest_->Synced(); }
 
   const char* Name() const override { return "ckptdb.GuardedFileSystem"; }
 
@@ -86,9 +87,9 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   const FileModes modes_;
   std::string staging_;
   bool direct_reads_ = false;
-  std::string lost_folder_;
-  BadTables lost_tables_;
-  // Shared with the MANIFEST files that are open.
+  std::string corrupt_folder_;
+  CorruptTables corrupt_tables_;
+  // The MANIFEST files that are open share it.
   const std::shared_ptr<ManifestWatch> manifest_;
 };
 

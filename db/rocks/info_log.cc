@@ -8,12 +8,12 @@
 #include <array>
 #include <cstdarg>
 #include <cstdio>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -32,7 +32,7 @@ LogSeverity SeverityOf(InfoLogLevel level) {
                                            : LogSeverity::kInfo;
 }
 
-// Formats what RocksDB logs, without what it says of itself at each opening.
+// Formats what RocksDB logs, without the options that it lists at each opening.
 class InfoLog : public rocksdb::Logger {
  public:
   InfoLog() : Logger(InfoLogLevel::WARN_LEVEL) {}
@@ -82,12 +82,16 @@ class Forwarder : public InfoLog {
 class LogFile : public InfoLog {
  public:
   LogFile(std::string path, mode_t mode) : path_(std::move(path)), mode_(mode) {
+    const MutexLock lock(&mutex_);
     Open();
   }
-  ~LogFile() override { CloseFile(); }
+  ~LogFile() override {
+    const MutexLock lock(&mutex_);
+    CloseFile();
+  }
 
  private:
-  void Open() {
+  void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     fd_ = ::open(
         path_.c_str(),
         O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
@@ -97,10 +101,11 @@ class LogFile : public InfoLog {
     if (::fstat(fd_, &opened) != 0 || !S_ISREG(opened.st_mode)) {
       return CloseFile();
     }
-    if (opened.st_size == 0) (void)::fchmod(fd_, mode_);  // not the umask's
+    // The umask was taken off the mode of a new file.
+    if (opened.st_size == 0) (void)::fchmod(fd_, mode_);
     bytes_ = static_cast<uint64_t>(opened.st_size);
   }
-  void CloseFile() {
+  void CloseFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
@@ -109,14 +114,14 @@ class LogFile : public InfoLog {
         absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
                                       absl::UTCTimeZone()),
                      " ", message, "\n");
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (bytes_ + line.size() > kMaxInfoLogBytes) Begin();
     if (fd_ < 0) return;
     // A line that does not fit on the disk is lost, or a part of it.
     const ssize_t written = ::write(fd_, line.data(), line.size());
     if (written > 0) bytes_ += static_cast<uint64_t>(written);
   }
-  void Begin() {
+  void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     CloseFile();
     bytes_ = 0;
     if (::rename(path_.c_str(), (path_ + ".old").c_str()) == 0) Open();
@@ -124,9 +129,9 @@ class LogFile : public InfoLog {
 
   const std::string path_;
   const mode_t mode_;
-  std::mutex mutex_;
-  int fd_ = -1;
-  uint64_t bytes_ = 0;
+  Mutex mutex_;
+  int fd_ ABSL_GUARDED_BY(mutex_) = -1;
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // RocksDB's info log; internal to db/.
 //
-// RocksDB's own aborts the process at the second line after one that did not
-// fit on the disk. This one drops what cannot be written.
+// RocksDB's own log aborts the process at the second line after one that did
+// not fit on the disk. This one drops what cannot be written.
 #ifndef CKPTDB_DB_ROCKS_INFO_LOG_H_
 #define CKPTDB_DB_ROCKS_INFO_LOG_H_
 
@@ -15,19 +15,19 @@
 
 namespace ckptdb::internal {
 
-// The log may take so many bytes twice: the file, and the one before it.
+// The limit for the log, and for the one before it.
 inline constexpr uint64_t kMaxInfoLogBytes = uint64_t{1} << 20;
 
-// Warnings and errors, to `logger`.
+// Returns a log that passes warnings and errors to `logger`.
 std::shared_ptr<rocksdb::Logger> ForwardInfoLog(std::shared_ptr<Logger> logger);
 
-// Appends to the machine's file at `path`, which becomes `path`.old when it is
-// full. A link at `path` is not followed. When the file cannot be opened,
-// nothing is logged.
+// Returns a log that appends to the machine's file at `path`, which becomes
+// `path`.old when it is full. A link at `path` is not followed. When the file
+// cannot be opened, nothing is logged.
 std::shared_ptr<rocksdb::Logger> OpenInfoLog(const std::string& path,
                                              uint32_t mode);
 
-// Drops everything.
+// Returns a log that drops everything.
 std::shared_ptr<rocksdb::Logger> NoInfoLog();
 
 }  // namespace ckptdb::internal

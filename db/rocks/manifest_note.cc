@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/quirks/file_names.h"
 #include "ckptdb/schema/page.h"
 #include "ckptdb/schema/status.h"
 
@@ -18,10 +18,11 @@ namespace {
 
 using rocksdb::IOOptions;
 
-// Little-endian, and the hash of what is before it.
+// Four little-endian words and the hash of these.
 constexpr size_t kNoteBytes = 5 * sizeof(uint64_t);
 
-// The hash of the first `bytes` bytes; none when the file is shorter.
+// Returns the hash of the first `bytes` bytes, and nothing when the file is
+// shorter.
 absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
                                                   const std::string& path,
                                                   uint64_t bytes) {
@@ -50,8 +51,9 @@ absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
 }  // namespace
 
 std::string EncodeManifestNote(const ManifestNote& note) {
-  const std::array<uint64_t, 4> words = {note.sequence, note.number, note.bytes,
-                                         note.hash};
+  const std::array<uint64_t, 4> words = {note.sequence, note.manifest.number,
+                                         note.manifest.bytes,
+                                         note.manifest.hash};
   std::string bytes(reinterpret_cast<const char*>(words.data()), sizeof(words));
   const uint64_t hash = HashBytes(bytes);
   bytes.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
@@ -62,20 +64,13 @@ std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes) {
   if (bytes.size() != kNoteBytes) return std::nullopt;
   std::array<uint64_t, 4> words{};
   std::memcpy(words.data(), bytes.data(), sizeof(words));
-  const ManifestNote note{words[0], words[1], words[2], words[3]};
+  const ManifestNote note{words[0], {words[1], words[2], words[3]}};
   if (EncodeManifestNote(note) != bytes) return std::nullopt;
   return note;
 }
 
-std::optional<uint64_t> ManifestNumber(absl::string_view name) {
-  uint64_t number = 0;
-  if (!absl::ConsumePrefix(&name, "MANIFEST-")) return std::nullopt;
-  if (!absl::SimpleAtoi(name, &number)) return std::nullopt;
-  return number;
-}
-
 absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
-                           const ManifestNote& note) {
+                           const ManifestState& noted) {
   const std::string current_path = path + "/CURRENT";
   absl::StatusOr<std::string> read = ReadFile(files, current_path);
   if (absl::IsNotFound(read.status())) {
@@ -84,10 +79,10 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(std::string current, std::move(read));
   if (!current.empty() && current.back() == '\n') current.pop_back();
   const std::optional<uint64_t> number = ManifestNumber(current);
-  if (!number.has_value() || *number < note.number) {
+  if (!number.has_value() || *number < noted.number) {
     return absl::DataLossError(absl::StrCat("\"", current_path, "\" names \"",
                                             current, "\", but MANIFEST ",
-                                            note.number, " was in use"));
+                                            noted.number, " was in use"));
   }
   const std::string manifest = absl::StrCat(path, "/", current);
   CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, manifest));
@@ -95,56 +90,19 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
     return absl::DataLossError(
         absl::StrCat("\"", manifest, "\", which CURRENT names, is missing"));
   }
-  // A newer one begins with all that the older one has come to.
-  if (*number > note.number) return absl::OkStatus();
+  // A newer MANIFEST begins with all that the older one has come to.
+  if (*number > noted.number) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const std::optional<uint64_t> hash,
-                          HashStart(files, manifest, note.bytes));
+                          HashStart(files, manifest, noted.bytes));
   if (!hash.has_value()) {
     return absl::DataLossError(absl::StrCat(
-        "\"", manifest, "\" has lost its end: it had ", note.bytes, " bytes"));
+        "\"", manifest, "\" has lost its end: it had ", noted.bytes, " bytes"));
   }
-  if (*hash == note.hash) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "\"", manifest, "\" is damaged: its first ", note.bytes,
-      " bytes have hash ", absl::Hex(*hash), ", not ", absl::Hex(note.hash)));
-}
-
-ManifestWatch::ManifestWatch() : hash_(XXH3_createState()) {}
-
-void ManifestWatch::Start(uint64_t number) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  XXH3_64bits_reset(hash_.get());
-  written_ = {};
-  written_.number = number;
-}
-
-void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (number != written_.number) return;
-  XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
-  written_.bytes += bytes.size();
-}
-
-void ManifestWatch::Sync(uint64_t number) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (number != written_.number) return;
-  synced_ = written_;
-  synced_.hash = XXH3_64bits_digest(hash_.get());
-}
-
-void ManifestWatch::Fail() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  failed_ = true;
-}
-
-bool ManifestWatch::failed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return failed_;
-}
-
-ManifestNote ManifestWatch::Synced() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return synced_;
+  if (*hash == noted.hash) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("\"", manifest, "\" is damaged: its first ", noted.bytes,
+                   " bytes have hash ", absl::Hex(*hash), ", expected ",
+                   absl::Hex(noted.hash)));
 }
 
 }  // namespace ckptdb::internal

@@ -30,7 +30,7 @@ std::string OwnerPath(absl::string_view store) {
   return absl::StrCat(store, "/OWNER");
 }
 
-// The first line is for people; the second one no other owner has.
+// The first line is for people; the second one is the id of this owner alone.
 std::string NewNote() {
   return absl::StrCat("pid ", getpid(), " on host ", HostName(), "\n",
                       NewUuid(), "\n");
@@ -40,8 +40,9 @@ absl::string_view NameOf(absl::string_view note) {
   return note.substr(0, note.find('\n'));
 }
 
-// RocksDB's own lock, which an owner holds as well. LOCK may have been removed
-// by hand beside an owner; it would be fenced by an opening that then fails.
+// Tries RocksDB's own lock, which an owner holds as well. When LOCK was removed
+// by hand beside an owner, this keeps an opening that is bound to fail from
+// fencing that owner off.
 rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
                                   const std::string& store) {
   const std::string path = DatabasePath(store) + "/LOCK";
@@ -54,7 +55,7 @@ rocksdb::IOStatus TryDatabaseLock(rocksdb::FileSystem* files,
   return status.ok() ? files->UnlockFile(lock, io, nullptr) : status;
 }
 
-// Who holds it, if anyone, is in the file beside it.
+// The file beside the lock says who holds it.
 absl::Status LockError(rocksdb::FileSystem* files, const std::string& store,
                        const rocksdb::IOStatus& status) {
   const absl::StatusOr<std::string> note = ReadFile(files, OwnerPath(store));
@@ -95,17 +96,17 @@ OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
       lock_(lock) {}
 
 absl::Status OwnerLock::Check() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(lost_);
   const absl::StatusOr<std::string> note =
       ReadFile(files_.get(), OwnerPath(store_));
-  // Removed by hand, and nobody has come.
+  // It was removed by hand, and no other owner has come.
   if (absl::IsNotFound(note.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(note.status());
   if (*note == note_) return absl::OkStatus();
-  lost_ = absl::FailedPreconditionError(
-      absl::StrCat("\"", store_, "\" has another owner now, ", NameOf(*note),
-                   ", beside ", NameOf(note_), ", which writes no more"));
+  lost_ = absl::FailedPreconditionError(absl::StrCat(
+      "\"", store_, "\" has another owner now, ", NameOf(*note), "; this one, ",
+      NameOf(note_), ", writes no more: open the store again"));
   return lost_;
 }
 

@@ -5,11 +5,11 @@
 #include <rocksdb/file_system.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 
@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 // the process dies.
 class OwnerLock {
  public:
-  // Unavailable naming the holder's pid and host, also as
+  // Returns Unavailable naming the holder's pid and host, also as
   // kHolderPayload, when there is one.
   static absl::StatusOr<std::shared_ptr<OwnerLock>> Acquire(
       const std::shared_ptr<rocksdb::FileSystem>& files,
@@ -26,15 +26,15 @@ class OwnerLock {
   OwnerLock(const OwnerLock&) = delete;
   OwnerLock& operator=(const OwnerLock&) = delete;
 
-  // Lets go of it; nothing when it was let go of. The rest goes on to answer.
+  // Releases the lock, once. Check goes on to answer.
   void Release();
 
   // Writes to OWNER who holds the lock. An earlier owner that is still there,
   // as on a file system that grants every lock, is fenced from then on.
   absl::Status Announce();
 
-  // FailedPrecondition naming another owner that has announced itself since;
-  // once it was, for good. Thread-safe.
+  // Returns FailedPrecondition naming another owner that has announced itself
+  // since, and the same from then on. Thread-safe.
   absl::Status Check() const;
 
  private:
@@ -43,10 +43,11 @@ class OwnerLock {
 
   const std::shared_ptr<rocksdb::FileSystem> files_;
   const std::string store_;
-  const std::string note_;   // what OWNER has while this is the owner
-  rocksdb::FileLock* lock_;  // null when it was let go of
-  mutable std::mutex mutex_;
-  mutable absl::Status lost_;  // OK until another owner was seen
+  const std::string note_;   // the bytes of OWNER while this is the owner
+  rocksdb::FileLock* lock_;  // null when it was released
+  mutable Mutex mutex_;
+  // OK until another owner was seen.
+  mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

@@ -2,8 +2,9 @@
 
 #include <rocksdb/table.h>
 
-#include "ckptdb/db/rocks/block_pool.h"
-#include "ckptdb/db/rocks/file_bounds.h"
+#include "ckptdb/db/quirks/block_pool.h"
+#include "ckptdb/db/quirks/file_bounds.h"
+#include "ckptdb/db/quirks/table_tail.h"
 #include "ckptdb/db/rocks/info_log.h"
 #include "ckptdb/schema/limits.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr char kInlineName[] = "inline";
 constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
-// A scan holds one of each stream.
+// A scan holds one block of each stream.
 constexpr size_t kBlockBytes = size_t{64} << 10;
 // Bulk blocks have room for the largest entry with its header and key: a block
 // that grows is allocated twice more, each time larger than it is.
@@ -25,10 +26,10 @@ constexpr size_t kSmallBufferBytes = size_t{64} << 10;
 rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
   rocksdb::BlockBasedTableOptions table;
   table.block_size = block_bytes;
-  table.format_version = 5;
-  // Debian's RocksDB has an XXH3 that keeps its sums in memory: half the
+  table.format_version = kTableFormatVersion;
+  // The XXH3 of Debian's RocksDB keeps its sums in memory, and so has half the
   // speed of its XXH64.
-  table.checksum = rocksdb::kxxHash64;
+  table.checksum = kTableChecksum;
   table.filter_policy = nullptr;
   table.block_cache = PooledBlocks();
   // AheadIterator reads ahead.
@@ -87,7 +88,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.allow_fallocate = false;
   options.writable_file_max_buffer_size = kSmallBufferBytes;
   options.bytes_per_sync = kWriteBufferBytes;
-  // A commit flushes two families: at once, and with one sync of the manifest.
+  // A commit flushes two families, at once and with one sync of the MANIFEST.
   options.atomic_flush = true;
   options.max_background_flushes = 2;
   options.max_background_compactions = 1;
@@ -98,7 +99,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.avoid_flush_during_shutdown = true;
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
-  // RocksDB's own aborts when the disk is full.
+  // RocksDB's own info log aborts the process when the disk is full.
   options.info_log = NoInfoLog();
   return options;
 }

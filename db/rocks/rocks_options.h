@@ -1,4 +1,4 @@
-// How RocksDB is set up; internal to db/. docs/design.md says why.
+// How RocksDB is set up; internal to db/. docs/rocksdb.md says why.
 #ifndef CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_
 #define CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_
 
@@ -17,15 +17,15 @@ inline constexpr size_t kFamilies = 4;
 
 rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env);
 std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
-// Whether the family of this name is of rows, tensors and blobs: damage in it
-// is of some steps alone.
+// Returns whether the family of this name has rows, tensors and blobs. Damage
+// in it concerns only some steps.
 bool HoldsData(const std::string& family);
 
-// Of the files that a stager writes.
+// The options of the files that a stager writes.
 rocksdb::Options FileWriterOptions(rocksdb::Env* env);
 
-// Of one pass over the entries from `begin` to before `end`, which must outlive
-// the iterator; a null `end` is that of the family.
+// The options of one pass over the entries from `begin` to before `end`, which
+// must outlive the iterator. A null `end` is the end of the family.
 rocksdb::ReadOptions PassOptions(const rocksdb::Slice* begin,
                                  const rocksdb::Slice* end);
 

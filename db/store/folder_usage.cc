@@ -4,46 +4,22 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/spare_space.h"
 #include "ckptdb/db/meta/lease.h"
+#include "ckptdb/db/rocks/database.h"
 
 namespace ckptdb::internal {
 namespace {
-
-bool IsNumber(absl::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
-}
 
 bool IsNote(absl::string_view name) {
   return name == "LOCK" || name == "OWNER" || name == "WATERMARK" ||
          (IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
                                     absl::StartsWith(name, "WATERMARK.")));
-}
-
-// What RocksDB makes in the folder of a database.
-bool IsDatabaseFile(absl::string_view name) {
-  if (name == "CURRENT" || name == "IDENTITY" || name == "LOCK" ||
-      name == "LOG" || name == "LOG.old" ||
-      absl::StartsWith(name, "LOG.old.")) {
-    return true;
-  }
-  if (absl::ConsumePrefix(&name, "MANIFEST-")) return IsNumber(name);
-  if (absl::ConsumePrefix(&name, "OPTIONS-")) {
-    absl::ConsumeSuffix(&name, ".dbtmp");
-    return IsNumber(name);
-  }
-  for (const absl::string_view suffix : {".sst", ".log", ".dbtmp"}) {
-    if (absl::ConsumeSuffix(&name, suffix)) return IsNumber(name);
-  }
-  return false;
 }
 
 class FolderMeasurer {
@@ -82,7 +58,7 @@ class FolderMeasurer {
             : path.substr(slash + 1, path.find('/', slash + 1) - slash - 1);
     const bool first = slash != std::string::npos &&
                        path.find('/', slash + 1) == std::string::npos;
-    if (top == "db" && (name.empty() || IsDatabaseFile(name))) {
+    if (top == "db" && (name.empty() || Database::HasFileName(name))) {
       return &usage_->database_bytes;
     }
     if (top == "staging") {

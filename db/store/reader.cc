@@ -57,7 +57,7 @@ class Reader::Impl {
   absl::Status Refresh();
   std::vector<std::string> BadFiles() const {
     const auto opened = database();
-    return {opened->bad_tables().begin(), opened->bad_tables().end()};
+    return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
   }
   std::vector<StepRecord> Steps() const {
     const std::lock_guard<std::mutex> lock(mutex_);

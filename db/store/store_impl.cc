@@ -158,18 +158,18 @@ absl::Status Store::Impl::WhyNotOpen(const absl::Status& status) const {
 }
 
 absl::StatusOr<internal::Catalog> Store::Impl::ReadDatabase(
-    internal::BadTables* bad) const {
+    internal::CorruptTables* bad) const {
   CKPTDB_ASSIGN_OR_RETURN(const auto found,
                           internal::Database::OpenFollower(
                               path_, *environment_, options_.direct_reads));
-  *bad = found->bad_tables();
+  *bad = found->corrupt_tables();
   return Annotate(internal::LoadCatalog(*found),
                   absl::StrCat("\"", path_, "\""));
 }
 
 // What cannot be used is not written to: all is read before.
 absl::Status Store::Impl::OpenDatabase() {
-  internal::BadTables bad;
+  internal::CorruptTables bad;
   absl::StatusOr<internal::Catalog> catalog = ReadDatabase(&bad);
   const bool none = absl::IsNotFound(catalog.status());
   if (!none) CKPTDB_RETURN_IF_ERROR(catalog.status());
@@ -220,7 +220,7 @@ absl::Status Store::Impl::NewRoot() {
 }
 
 // A write-ahead log that hits a full disk takes the process with it at the
-// next write (RocksDB 7.8): never write without room.
+// next write: never write without room.
 absl::Status Store::Impl::CheckRoom(uint64_t needed, Spare spare) const {
   rocksdb::FileSystem* const files = database_->files().get();
   absl::Status status =

@@ -62,7 +62,7 @@ class Store::Impl {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> BadFiles() const {
-    const internal::BadTables& bad = database_->bad_tables();
+    const internal::CorruptTables& bad = database_->corrupt_tables();
     return {bad.begin(), bad.end()};
   }
   const std::string& uuid() const { return uuid_; }
@@ -190,7 +190,7 @@ class Store::Impl {
   // As another left it; NotFound when there is none. `bad`: around what tables
   // it is to be opened.
   absl::StatusOr<internal::Catalog> ReadDatabase(
-      internal::BadTables* bad) const;
+      internal::CorruptTables* bad) const;
   absl::Status OpenDatabase();
   absl::Status WhyNotOpen(const absl::Status& status) const;
   // With the gate closed. Nothing but the destructor may follow.

@@ -56,13 +56,6 @@ bool IsTemporaryNote(absl::string_view name) {
           absl::StartsWith(name, "WATERMARK."));
 }
 
-// "OPTIONS-000012.dbtmp": RocksDB removes other temporary files of its own.
-bool IsTemporaryOptions(absl::string_view name) {
-  return absl::ConsumePrefix(&name, "OPTIONS-") &&
-         absl::ConsumeSuffix(&name, ".dbtmp") &&
-         std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
-}
-
 }  // namespace
 
 void Store::Impl::RequestSweep() {
@@ -125,7 +118,7 @@ absl::StatusOr<SweepResult> Store::Impl::SweepOnce(bool thorough) {
   internal::CleanPosts(database_->files().get(), path_,
                        environment_->NowMicros(), &garbage.unswept);
   CleanTemporaries("", IsTemporaryNote, &garbage.unswept);
-  CleanTemporaries("db", IsTemporaryOptions, &garbage.unswept);
+  CleanTemporaries("db", internal::Database::IsLeftover, &garbage.unswept);
   CKPTDB_RETURN_IF_ERROR(Pass(point::kSweepFreed));
   SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Forget(garbage));

@@ -18,16 +18,16 @@ using ::ckptdb::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr ManifestNote kNote{11, 22, 33, 44};
+constexpr ManifestNote kNote{11, {22, 33, 44}};
 
 TEST(ManifestNoteBytes, ComeBack) {
   const std::optional<ManifestNote> note =
       DecodeManifestNote(EncodeManifestNote(kNote));
   ASSERT_TRUE(note.has_value());
   EXPECT_EQ(note->sequence, kNote.sequence);
-  EXPECT_EQ(note->number, kNote.number);
-  EXPECT_EQ(note->bytes, kNote.bytes);
-  EXPECT_EQ(note->hash, kNote.hash);
+  EXPECT_EQ(note->manifest.number, kNote.manifest.number);
+  EXPECT_EQ(note->manifest.bytes, kNote.manifest.bytes);
+  EXPECT_EQ(note->manifest.hash, kNote.manifest.hash);
 }
 
 TEST(ManifestNoteBytes, AreNoNoteWithAnyBitFlipped) {
@@ -48,58 +48,6 @@ TEST(ManifestNoteBytes, AreNoNoteOfAnotherLength) {
     EXPECT_FALSE(DecodeManifestNote(bytes.substr(0, size)).has_value()) << size;
   }
   EXPECT_FALSE(DecodeManifestNote(bytes + '\0').has_value());
-}
-
-TEST(ManifestNumberTest, IsThatOfTheName) {
-  EXPECT_EQ(ManifestNumber("MANIFEST-000012"), 12);
-  EXPECT_EQ(ManifestNumber("MANIFEST-18446744073709551615"),
-            18446744073709551615U);
-  for (const char* const name :
-       {"", "MANIFEST", "MANIFEST-", "MANIFEST-x", "MANIFEST-1x", "manifest-1",
-        "MANIFEST--1", "MANIFEST-18446744073709551616", "xMANIFEST-1"}) {
-    EXPECT_EQ(ManifestNumber(name), std::nullopt) << name;
-  }
-}
-
-TEST(ManifestWatchTest, NotesWhatIsSynced) {
-  ManifestWatch watch;
-  EXPECT_EQ(watch.Synced().number, 0);
-  watch.Start(7);
-  watch.Append(7, "abc");
-  EXPECT_EQ(watch.Synced().number, 0);
-  watch.Sync(7);
-  watch.Append(7, "def");
-  const ManifestNote three = watch.Synced();
-  EXPECT_EQ(three.number, 7);
-  EXPECT_EQ(three.bytes, 3);
-  watch.Sync(7);
-  EXPECT_EQ(watch.Synced().bytes, 6);
-  EXPECT_NE(watch.Synced().hash, three.hash);
-}
-
-// A file that is closed may come late.
-TEST(ManifestWatchTest, IsOfTheNewestFile) {
-  ManifestWatch watch;
-  watch.Start(7);
-  watch.Append(7, "abc");
-  watch.Sync(7);
-  watch.Start(8);
-  watch.Append(7, "late");
-  watch.Sync(7);
-  EXPECT_EQ(watch.Synced().number, 7);
-  EXPECT_EQ(watch.Synced().bytes, 3);
-  watch.Append(8, "de");
-  watch.Sync(8);
-  EXPECT_EQ(watch.Synced().number, 8);
-  EXPECT_EQ(watch.Synced().bytes, 2);
-}
-
-TEST(ManifestWatchTest, RemembersAFailure) {
-  ManifestWatch watch;
-  EXPECT_FALSE(watch.failed());
-  watch.Fail();
-  watch.Start(3);
-  EXPECT_TRUE(watch.failed());
 }
 
 // A folder with a MANIFEST and a CURRENT that names it.
@@ -124,7 +72,7 @@ class CheckManifestTest : public ::testing::Test {
   static constexpr char kPath[] = "/db";
   const std::string bytes_ = std::string(300'000, 'm') + "end";
   SimFileSystem files_;
-  ManifestNote note_;
+  ManifestState note_;
 };
 
 TEST_F(CheckManifestTest, TheOneOfTheNote) { EXPECT_OK(Check()); }

@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/file_bounds.h"
+#include "ckptdb/db/quirks/file_bounds.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/block_pool.h"
+#include "ckptdb/db/quirks/block_pool.h"
 
 #include <rocksdb/cache.h>
 #include <rocksdb/memory_allocator.h>
@@ -6,21 +6,21 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <mutex>
 #include <new>
 #include <vector>
 
-#include "ckptdb/db/disk/read_window.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/quirks/read_window.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// Before each block handed out: its size class. Keeps blocks aligned.
+// Stands before each block that is handed out, and keeps blocks aligned.
 struct alignas(std::max_align_t) Header {
-  size_t bucket;
+  size_t bucket;  // the block's size class
 };
 
-// Blocks in classes of four sizes to each power of two.
+// Keeps blocks by size class, of which each power of two has four.
 class BlockPool : public rocksdb::MemoryAllocator {
  public:
   ~BlockPool() override {
@@ -64,8 +64,8 @@ class BlockPool : public rocksdb::MemoryAllocator {
     return base + base / kSteps * (bucket % kSteps + 1);
   }
 
-  // The smallest class that has room; kBuckets when none has, or when the
-  // block is so small that the C library keeps it.
+  // Returns the smallest class that has room; kBuckets when none has, or when
+  // the block is so small that the C library keeps it.
   static size_t BucketOf(size_t size) {
     if (size <= kSmallest) return kBuckets;
     for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
@@ -75,7 +75,7 @@ class BlockPool : public rocksdb::MemoryAllocator {
   }
 
   void* Take(size_t bucket) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (free_[bucket].empty()) return nullptr;
     void* const block = free_[bucket].back();
     free_[bucket].pop_back();
@@ -84,16 +84,16 @@ class BlockPool : public rocksdb::MemoryAllocator {
   }
 
   bool Keep(size_t bucket, void* block) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (kept_bytes_ + SizeOf(bucket) > kKeptBytes) return false;
     free_[bucket].push_back(block);
     kept_bytes_ += SizeOf(bucket);
     return true;
   }
 
-  std::mutex mutex_;
-  std::array<std::vector<void*>, kBuckets> free_;
-  size_t kept_bytes_ = 0;
+  Mutex mutex_;
+  std::array<std::vector<void*>, kBuckets> free_ ABSL_GUARDED_BY(mutex_);
+  size_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

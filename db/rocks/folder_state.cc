@@ -1,18 +1,18 @@
-#include "ckptdb/db/disk/folder_state.h"
+#include "ckptdb/db/rocks/folder_state.h"
 
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/quirks/file_names.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// "000012.log 4096 "; empty when there is no such file.
+// Returns "000012.log 4096 ", and nothing when there is no such file.
 absl::StatusOr<std::string> NameAndSize(rocksdb::FileSystem* files,
                                         const std::string& path,
                                         const std::string& name) {
@@ -36,7 +36,7 @@ absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListFolder(files, path));
   for (const std::string& name : names) {
-    if (!absl::EndsWith(name, ".log")) continue;
+    if (!IsLog(name)) continue;
     CKPTDB_ASSIGN_OR_RETURN(const std::string log,
                             NameAndSize(files, path, name));
     state.logs += log;

@@ -1,4 +1,4 @@
-#include "ckptdb/db/disk/read_window.h"
+#include "ckptdb/db/quirks/read_window.h"
 
 #include <rocksdb/env.h>
 

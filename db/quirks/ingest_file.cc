@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/ingest_file.h"
+#include "ckptdb/db/quirks/ingest_file.h"
 
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_reader.h>
@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <utility>
 
-#include "ckptdb/db/rocks/rocks_options.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -19,19 +18,19 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// Bytes of a file by offset. Thread-safe.
+// What was read of a file, by offset. Thread-safe.
 class KeptReads {
  public:
   void Keep(uint64_t offset, const rocksdb::Slice& bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     std::string& kept = reads_[offset];
     if (kept.size() < bytes.size()) kept = bytes.ToString();
   }
 
-  // False when they are not all there.
+  // Returns false when they are not all there.
   bool Find(uint64_t offset, size_t n, rocksdb::Slice* result,
             char* scratch) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     for (auto it = reads_.upper_bound(offset); it != reads_.begin();) {
       --it;
       const std::string& kept = it->second;
@@ -45,11 +44,11 @@ class KeptReads {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<uint64_t, std::string> reads_;
+  mutable Mutex mutex_;
+  std::map<uint64_t, std::string> reads_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Keeps what it reads, and reads what it has not kept.
+// Keeps what it reads, and reads only what it has not kept.
 class KeepingFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
  public:
   KeepingFile(std::unique_ptr<FSRandomAccessFile> file,
@@ -116,9 +115,10 @@ class KeepingFileSystem : public rocksdb::FileSystemWrapper {
 };
 
 rocksdb::Status ReadEnds(const std::shared_ptr<rocksdb::FileSystem>& files,
-                         const std::string& path) {
+                         const std::string& path, rocksdb::Options table) {
   const auto env = rocksdb::NewCompositeEnv(files);
-  rocksdb::SstFileReader reader(FileWriterOptions(env.get()));
+  table.env = env.get();
+  rocksdb::SstFileReader reader(table);
   rocksdb::Status status = reader.Open(path);
   if (!status.ok()) return status;
   const std::unique_ptr<rocksdb::Iterator> entries(
@@ -126,7 +126,7 @@ rocksdb::Status ReadEnds(const std::shared_ptr<rocksdb::FileSystem>& files,
   entries->SeekToFirst();
   if (entries->status().ok()) entries->SeekToLast();
   if (entries->status().ok() && !entries->Valid()) {
-    return rocksdb::Status::Corruption(path, "holds no entry");
+    return rocksdb::Status::Corruption(path, "has no entries");
   }
   return entries->status();
 }
@@ -134,13 +134,13 @@ rocksdb::Status ReadEnds(const std::shared_ptr<rocksdb::FileSystem>& files,
 }  // namespace
 
 IOStatus OpenIngestFile(const std::shared_ptr<rocksdb::FileSystem>& files,
-                        const std::string& path,
+                        const std::string& path, const rocksdb::Options& table,
                         const rocksdb::FileOptions& options,
                         std::unique_ptr<FSRandomAccessFile>* result,
                         IODebugContext* debug) {
   const auto reads = std::make_shared<KeptReads>();
   const auto keeping = std::make_shared<KeepingFileSystem>(files, reads);
-  rocksdb::Status status = ReadEnds(keeping, path);
+  rocksdb::Status status = ReadEnds(keeping, path, table);
   if (!status.ok()) return rocksdb::status_to_io_status(std::move(status));
   return keeping->NewRandomAccessFile(path, options, result, debug);
 }

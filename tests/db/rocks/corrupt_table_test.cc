@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/rocks/late_tables.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "gmock/gmock.h"
@@ -30,26 +30,26 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
 
-TEST(AddBadTables, TakesTheNamesInErrorsOfDamage) {
-  internal::BadTables bad;
+TEST(AddCorruptTables, TakesTheNamesInErrorsOfDamage) {
+  internal::CorruptTables bad;
   const absl::Status two = absl::DataLossError(
       "opening \"/a/1.sst/db\": Can't access /000012.sst: No such file\n"
       "Sst file size mismatch: /a/1.sst/db/345.sst. of x.sst");
-  EXPECT_TRUE(internal::AddBadTables(two, &bad));
+  EXPECT_TRUE(internal::AddCorruptTables(two, &bad));
   EXPECT_THAT(bad, ElementsAre("000012.sst", "1.sst", "345.sst"));
-  EXPECT_FALSE(internal::AddBadTables(two, &bad));
-  EXPECT_FALSE(internal::AddBadTables(absl::OkStatus(), &bad));
-  EXPECT_FALSE(
-      internal::AddBadTables(absl::UnavailableError("7.sst is busy"), &bad));
+  EXPECT_FALSE(internal::AddCorruptTables(two, &bad));
+  EXPECT_FALSE(internal::AddCorruptTables(absl::OkStatus(), &bad));
+  EXPECT_FALSE(internal::AddCorruptTables(
+      absl::UnavailableError("7.sst is busy"), &bad));
   EXPECT_EQ(bad.size(), 3U);
 }
 
-struct BadTable {
+struct CorruptTable {
   std::string name;
   std::function<void(const std::filesystem::path&)> apply;
 };
 
-void PrintTo(const BadTable& bad, std::ostream* out) { *out << bad.name; }
+void PrintTo(const CorruptTable& bad, std::ostream* out) { *out << bad.name; }
 
 void FlipFromEnd(const std::filesystem::path& path, int64_t from_end) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -82,7 +82,7 @@ void PutAnotherInPlace(const std::filesystem::path& path) {
                              std::filesystem::copy_options::overwrite_existing);
 }
 
-class BadTableTest : public StoreFixture {
+class CorruptTableTest : public StoreFixture {
  protected:
   static constexpr int64_t kSteps = 3;
 
@@ -138,10 +138,10 @@ class BadTableTest : public StoreFixture {
   }
 };
 
-class BadTablesTest : public BadTableTest,
-                      public ::testing::WithParamInterface<BadTable> {};
+class CorruptTablesTest : public CorruptTableTest,
+                          public ::testing::WithParamInterface<CorruptTable> {};
 
-TEST_P(BadTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
+TEST_P(CorruptTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
   constexpr int64_t kBad = 1;
   constexpr int64_t kAlsoBad = kSteps - 1;
   std::filesystem::path bad;
@@ -190,7 +190,7 @@ TEST_P(BadTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
   }
 }
 
-TEST_F(BadTableTest, OfTheSameSizeExchangedAreBoth) {
+TEST_F(CorruptTableTest, OfTheSameSizeExchangedAreBoth) {
   std::vector<std::filesystem::path> tables;
   std::vector<RankContent> contents(3);
   for (size_t step = 0; step < contents.size(); ++step) {
@@ -227,7 +227,7 @@ TEST_F(BadTableTest, OfTheSameSizeExchangedAreBoth) {
 }
 
 // A byte copy, with the same block in use in the store that it was made of.
-TEST_F(BadTableTest, OfACopyIsBadBesideTheWholeOne) {
+TEST_F(CorruptTableTest, OfACopyIsBadBesideTheWholeOne) {
   ASSERT_OK(Save(0, SmallContent(0)));
   store_.reset();
   const std::string copy = dir_.path() + "/copy";
@@ -253,7 +253,7 @@ TEST_F(BadTableTest, OfACopyIsBadBesideTheWholeOne) {
 }
 
 // Of several that small saves were merged into.
-TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
+TEST_F(CorruptTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   constexpr int64_t kOld = 352;
   const auto content = [](int64_t step) {
     RankContent small;
@@ -309,7 +309,7 @@ TEST_F(BadTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
 
 // Small saves are read through all of their newest files: what is saved beside
 // a bad one could not be read.
-TEST_P(BadTablesTest, OfNewSmallSavesIsAnErrorAtOpen) {
+TEST_P(CorruptTablesTest, OfNewSmallSavesIsAnErrorAtOpen) {
   ASSERT_OK(Save(0, SmallContent(0)));
   const std::filesystem::path bad = SaveAndFindTable(1, SmallContent(1));
   ASSERT_OK(Save(2, BulkContent(2)));
@@ -329,24 +329,24 @@ TEST_P(BadTablesTest, OfNewSmallSavesIsAnErrorAtOpen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Kinds, BadTablesTest,
+    Kinds, CorruptTablesTest,
     ::testing::Values(
-        BadTable{"removed",
-                 [](const auto& path) { std::filesystem::remove(path); }},
-        BadTable{"emptied", [](const auto& path) { Cut(path, 0); }},
-        BadTable{"cut", [](const auto& path) { Cut(path, 0.5); }},
-        BadTable{"footer", [](const auto& path) { FlipFromEnd(path, 4); }},
-        BadTable{"footers_version",
-                 [](const auto& path) { FlipFromEnd(path, 9); }},
-        BadTable{"footers_older_version",
-                 [](const auto& path) { FlipFromEnd(path, 12); }},
-        BadTable{"footers_handles",
-                 [](const auto& path) { FlipFromEnd(path, 52); }},
-        BadTable{"footers_checksum",
-                 [](const auto& path) { FlipFromEnd(path, 53); }},
-        BadTable{"another_ones", PutAnotherInPlace},
-        BadTable{"end_of_index",
-                 [](const auto& path) { FlipFromEnd(path, 70); }}),
+        CorruptTable{"removed",
+                     [](const auto& path) { std::filesystem::remove(path); }},
+        CorruptTable{"emptied", [](const auto& path) { Cut(path, 0); }},
+        CorruptTable{"cut", [](const auto& path) { Cut(path, 0.5); }},
+        CorruptTable{"footer", [](const auto& path) { FlipFromEnd(path, 4); }},
+        CorruptTable{"footers_version",
+                     [](const auto& path) { FlipFromEnd(path, 9); }},
+        CorruptTable{"footers_older_version",
+                     [](const auto& path) { FlipFromEnd(path, 12); }},
+        CorruptTable{"footers_handles",
+                     [](const auto& path) { FlipFromEnd(path, 52); }},
+        CorruptTable{"footers_checksum",
+                     [](const auto& path) { FlipFromEnd(path, 53); }},
+        CorruptTable{"another_ones", PutAnotherInPlace},
+        CorruptTable{"end_of_index",
+                     [](const auto& path) { FlipFromEnd(path, 70); }}),
     [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

@@ -1,9 +1,10 @@
-#include "ckptdb/db/disk/read_window.h"
+#include "ckptdb/db/quirks/read_window.h"
 
 #include <cstring>
 #include <functional>
-#include <mutex>
 #include <unordered_map>
+
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -18,14 +19,14 @@ thread_local ReadWindow* window_in_use = nullptr;
 // The pages that blocks are in which windows lent, by block.
 class LentBlocks {
  public:
-  // False when it is lent already.
+  // Returns false when it is lent already.
   bool Lend(const void* block, const std::shared_ptr<HugePage>& page) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return pages_.try_emplace(block, page).second;
   }
   bool Return(const void* block) {
-    std::shared_ptr<HugePage> page;  // goes after the lock
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<HugePage> page;  // is given back after the lock
+    const MutexLock lock(&mutex_);
     const auto found = pages_.find(block);
     if (found == pages_.end()) return false;
     page = std::move(found->second);
@@ -34,8 +35,9 @@ class LentBlocks {
   }
 
  private:
-  std::mutex mutex_;
-  std::unordered_map<const void*, std::shared_ptr<HugePage>> pages_;
+  Mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<HugePage>> pages_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: blocks may come back from other objects that are not.
@@ -60,7 +62,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     }
     const char* found = window->Find(this, offset, bytes);
     if (found != scratch && window->Has(scratch)) {
-      // Lent for another block than this, and about to be written to.
+      // The memory was lent for another block, and is about to be written to.
       window->Forget();
       found = nullptr;
     }
@@ -73,15 +75,15 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
       found = window->Move(this, offset, bytes,
                            target()->GetRequiredBufferAlignment(), read);
     }
-    // The end of the file, or what is wrong with it.
+    // This is the end of the file, or something is wrong with it.
     if (found == nullptr) {
       return target()->Read(offset, bytes, options, result, scratch, debug);
     }
     // RocksDB may hold on to a block when the window moves, so it has to be in
     // memory that was lent or is its own.
     if (found != scratch) std::memcpy(scratch, found, bytes);
-    // RocksDB changes the first byte, so that memory that is not read into
-    // would not pass for a block read before.
+    // RocksDB changes the first byte before it reads, so that memory which
+    // nothing is read into does not pass for a block that was read before.
     if (found == scratch) scratch[0] = window->first_byte_lent();
     window->HandedOn(offset, bytes);
     *result = Slice(scratch, bytes);
@@ -89,9 +91,9 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
   }
 
  private:
-  // Null where the file cannot be read so.
+  // Returns null where the file cannot be read directly.
   std::shared_ptr<rocksdb::FSRandomAccessFile> Direct() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     std::shared_ptr<rocksdb::FSRandomAccessFile> direct = direct_.lock();
     if (direct != nullptr || !open_direct_) return direct;
     direct = open_direct_();
@@ -115,9 +117,10 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     return status.ok() && read.data() == out ? read.size() : 0;
   }
 
-  mutable std::mutex mutex_;
-  mutable DirectOpener open_direct_;
-  mutable std::weak_ptr<rocksdb::FSRandomAccessFile> direct_;
+  mutable Mutex mutex_;
+  mutable DirectOpener open_direct_ ABSL_GUARDED_BY(mutex_);
+  mutable std::weak_ptr<rocksdb::FSRandomAccessFile> direct_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -137,7 +140,7 @@ const char* ReadWindow::Find(const void* file, uint64_t offset,
                       bytes <= bytes_ - (offset - begin_);
   if (!inside) return nullptr;
   const char* const found = memory() + (offset - begin_);
-  // What RocksDB was lent before it may have changed.
+  // RocksDB may have changed what it was lent before.
   return offset >= lent_end_ || found == lent_ ? found : nullptr;
 }
 

@@ -1,4 +1,4 @@
-#include "ckptdb/db/rocks/table_tail.h"
+#include "ckptdb/db/quirks/table_tail.h"
 
 #include <xxhash.h>
 
@@ -18,16 +18,15 @@ namespace {
 
 using rocksdb::IOStatus;
 
-// Block-based tables of format version 5 with kxxHash64, as rocks_options.cc
-// has them. Footer: checksum type, handles of the metaindex and of the index,
-// zeros up to 41 bytes, version:4, magic:8. A block is followed by the type of
-// its compression and the low half of XXH64 of both.
+// A block-based table of kTableFormatVersion and kTableChecksum ends with its
+// footer: checksum type, handles of the metaindex and of the index, zeros up to
+// 41 bytes, version:4, magic:8. Each block is followed by the type of its
+// compression and the low half of the XXH64 of both.
 constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
 constexpr absl::string_view kFooterEnd(
     "\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", 12);
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
-constexpr char kXxHash64 = 3;
 constexpr absl::string_view kProperties = "rocksdb.properties";
 
 struct Handle {
@@ -60,16 +59,16 @@ class Tail {
   Tail(const rocksdb::FSRandomAccessFile& file, uint64_t file_bytes)
       : file_(file), file_bytes_(file_bytes) {}
 
-  // RocksDB blames the MANIFEST when it is not.
+  // RocksDB blames the MANIFEST for a table without one.
   bool HasFooter() {
     if (file_bytes_ < kFooterBytes) return false;
     footer_ = Read(file_bytes_ - kFooterBytes, kFooterBytes);
     if (!footer_.has_value()) return true;  // a failed read is RocksDB's
-    return footer_->front() == kXxHash64 &&
+    return footer_->front() == static_cast<char>(kTableChecksum) &&
            absl::EndsWith(*footer_, kFooterEnd);
   }
 
-  // The handle of the properties, where there is one to be found.
+  // Returns the handle of the properties, where one can be found.
   std::optional<Handle> FindProperties() {
     if (!footer_.has_value()) return std::nullopt;
     const auto metaindex = TakeHandle(absl::string_view(*footer_).substr(1));
@@ -83,7 +82,7 @@ class Tail {
         absl::string_view(*block).substr(key + kProperties.size()));
   }
 
-  // With its trailer.
+  // Returns the block with its trailer.
   std::optional<std::string> ReadBlock(const Handle& handle) {
     if (handle.bytes > kMostBytes || handle.offset > file_bytes_ ||
         handle.bytes + kTrailerBytes > file_bytes_ - handle.offset) {
@@ -124,7 +123,7 @@ class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
         path_(std::move(path)),
         file_bytes_(file_bytes) {}
 
-  // What it returns RocksDB does not look at.
+  // RocksDB does not look at what this returns, so the reads that follow fail.
   IOStatus Prefetch(uint64_t offset, size_t bytes,
                     const rocksdb::IOOptions& options,
                     rocksdb::IODebugContext* debug) override {
@@ -136,7 +135,8 @@ class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
                 char* scratch, rocksdb::IODebugContext* debug) const override {
     if (wanted_bytes_ != 0 && wanted_bytes_ != file_bytes_) {
       return IOStatus::Corruption(
-          absl::StrCat("it has ", file_bytes_, " bytes, not ", wanted_bytes_),
+          absl::StrCat("the file has ", file_bytes_, " bytes, expected ",
+                       wanted_bytes_),
           path_);
     }
     return target()->Read(offset, bytes, options, result, scratch, debug);
@@ -155,7 +155,7 @@ IOStatus CheckTableTail(const std::string& path,
                         uint64_t file_bytes) {
   Tail tail(file, file_bytes);
   if (!tail.HasFooter()) {
-    return IOStatus::Corruption("it does not end as a table does", path);
+    return IOStatus::Corruption("the file has no footer of an SST file", path);
   }
   const std::optional<Handle> properties = tail.FindProperties();
   if (!properties.has_value()) return IOStatus::OK();

@@ -5,15 +5,11 @@
 // db/base/huge_page.h. A window takes the place of that. It holds some of a
 // file. RocksDB asks for the memory of a block just before it reads the block,
 // so it is lent the very bytes of the window that the block will be found in,
-// and nothing is copied.
-//
-//   AheadIterator entries(std::move(rocksdb_iterator), kAhead, pass_bytes);
-//   for (entries.Seek(first); entries.Valid(); entries.Next()) Take(entries);
-#ifndef CKPTDB_DB_DISK_READ_WINDOW_H_
-#define CKPTDB_DB_DISK_READ_WINDOW_H_
+// and nothing is copied. db/rocks/ahead_iterator.h has a window.
+#ifndef CKPTDB_DB_QUIRKS_READ_WINDOW_H_
+#define CKPTDB_DB_QUIRKS_READ_WINDOW_H_
 
 #include <rocksdb/file_system.h>
-#include <rocksdb/iterator.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,8 +26,8 @@ namespace ckptdb::internal {
 // Consecutive bytes of one file. Not thread-safe.
 class ReadWindow {
  public:
-  // Reads at most `ahead_bytes` at a time, and at most kHugePageBytes. Of a
-  // pass of about `pass_bytes` in all no more than that is read ahead.
+  // Reads at most `ahead_bytes` at a time, and at most kHugePageBytes. In a
+  // pass of about `pass_bytes` no more than that is read ahead in all.
   ReadWindow(uint64_t ahead_bytes, uint64_t pass_bytes)
       : ahead_bytes_(static_cast<size_t>(
             std::min<uint64_t>(ahead_bytes, kHugePageBytes))),
@@ -54,8 +50,8 @@ class ReadWindow {
   };
   static ReadWindow* InUse();
 
-  // Where `bytes` bytes at `offset` of the file lie in the window; null when
-  // they are not all in it, or were lent and read before.
+  // Returns where `bytes` bytes at `offset` of the file lie in the window; null
+  // when they are not all in it, or were lent and read before.
   const char* Find(const void* file, uint64_t offset, size_t bytes) const;
 
   // Moves to `offset`, with as many pieces of `bytes` as may be read ahead, at
@@ -72,13 +68,13 @@ class ReadWindow {
   // has, take little more than what is read at the time.
   void HandedOn(uint64_t offset, size_t bytes);
 
-  // Where a block of so many bytes will be found if it is the next one, as
-  // memory that stays until ReturnBlock; null when that is not in the window,
-  // or is lent already.
+  // Returns where a block of so many bytes will be found if it is the next one,
+  // as memory that stays until ReturnBlock; null when that is not in the
+  // window, or is lent already.
   char* LendNext(size_t bytes);
-  // Of the last block lent, as it was then.
+  // The first byte of the last block that was lent, as it was then.
   char first_byte_lent() const { return first_byte_lent_; }
-  // True when the memory is part of this window's, lent or not.
+  // Returns whether the memory is part of the window's, lent or not.
   bool Has(const char* memory) const;
   // Starts anew with the next Move; what is lent stays.
   void Forget();
@@ -94,7 +90,7 @@ class ReadWindow {
   bool ahead_ = true;
   uint64_t left_bytes_;
   std::shared_ptr<HugePage> page_;  // never null; shared with what is lent
-  // For windows that are not worth a part of a huge page.
+  // The memory of windows that are not worth a part of a huge page.
   AlignedMemory small_;
   size_t small_bytes_ = 0;
   std::shared_ptr<void> open_;
@@ -109,7 +105,8 @@ class ReadWindow {
   uint64_t next_ = 0;  // where the piece after the last handed on begins
 };
 
-// Gives back what LendNext lent; false for other memory. From any thread.
+// Gives back what LendNext lent, and returns false for other memory. It may be
+// called from any thread.
 bool ReturnBlock(void* memory);
 
 // A table file whose reads go through the window in use, if there is one.
@@ -121,37 +118,6 @@ using DirectOpener =
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewWindowedFile(
     std::unique_ptr<rocksdb::FSRandomAccessFile> buffered, DirectOpener direct);
 
-// An iterator that reads ahead through a window of its own. An entry is valid
-// until the iterator is moved.
-class AheadIterator {
- public:
-  AheadIterator(std::unique_ptr<rocksdb::Iterator> entries,
-                uint64_t ahead_bytes, uint64_t pass_bytes)
-      : window_(ahead_bytes, pass_bytes), entries_(std::move(entries)) {}
-
-  void Seek(const rocksdb::Slice& key) {
-    const ReadWindow::Use use(&window_, /*ahead=*/true);
-    entries_->Seek(key);
-  }
-  // Goes through blocks backwards.
-  void SeekForPrev(const rocksdb::Slice& key) {
-    const ReadWindow::Use use(&window_, /*ahead=*/false);
-    entries_->SeekForPrev(key);
-  }
-  void Next() {
-    const ReadWindow::Use use(&window_, /*ahead=*/true);
-    entries_->Next();
-  }
-  bool Valid() const { return entries_->Valid(); }
-  rocksdb::Slice key() const { return entries_->key(); }
-  rocksdb::Slice value() const { return entries_->value(); }
-  rocksdb::Status status() const { return entries_->status(); }
-
- private:
-  ReadWindow window_;
-  const std::unique_ptr<rocksdb::Iterator> entries_;
-};
-
 }  // namespace ckptdb::internal
 
-#endif  // CKPTDB_DB_DISK_READ_WINDOW_H_
+#endif  // CKPTDB_DB_QUIRKS_READ_WINDOW_H_

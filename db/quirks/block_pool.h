@@ -1,0 +1,26 @@
+// Memory for the blocks that RocksDB reads; internal to db/.
+//
+// A scan allocates and frees a block of 256 KiB or more for each page. The C
+// library gives such memory back to the system each time, and takes it again
+// with a page fault every 4 KiB. A pool keeps some of it.
+#ifndef CKPTDB_DB_QUIRKS_BLOCK_POOL_H_
+#define CKPTDB_DB_QUIRKS_BLOCK_POOL_H_
+
+#include <memory>
+
+namespace rocksdb {
+class Cache;
+}
+
+namespace ckptdb::internal {
+
+// Returns a block cache that holds no blocks but those that are being read.
+// Their memory is lent by the window in use (read_window.h), or pooled for the
+// whole process, which keeps at most 32 MiB when nothing is read. Each database
+// needs a cache of its own: RocksDB takes the blocks of a store and of its copy
+// for the same, and would not see that one of them is damaged.
+std::shared_ptr<rocksdb::Cache> PooledBlocks();
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_QUIRKS_BLOCK_POOL_H_

@@ -1,0 +1,65 @@
+#include "ckptdb/db/quirks/error_text.h"
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// "table file 12" becomes "table file 000012.sst".
+void NameTable(std::string* text) {
+  constexpr absl::string_view kByNumber = "table file ";
+  const size_t number = absl::string_view(*text).find(kByNumber);
+  if (number == text->npos) return;
+  const size_t begin = number + kByNumber.size();
+  const size_t end = text->find_first_not_of("0123456789", begin);
+  const std::string digits = text->substr(begin, end - begin);
+  uint64_t table = 0;
+  if (!absl::SimpleAtoi(digits, &table)) return;
+  text->replace(begin, digits.size(), absl::StrFormat("%06d.sst", table));
+}
+
+}  // namespace
+
+bool SaysErrno(const rocksdb::Status& status, int error) {
+  return absl::StrContains(absl::AsciiStrToLower(status.ToString()),
+                           absl::AsciiStrToLower(std::strerror(error)));
+}
+
+std::string TextWithTableNames(const rocksdb::Status& status) {
+  std::string text = status.ToString();
+  NameTable(&text);
+  const size_t blamed = text.rfind(" in file ");
+  if (blamed != text.npos && text.find("/MANIFEST-", blamed) != text.npos &&
+      text.find(".sst") < blamed) {
+    text.resize(blamed);
+  }
+  return text;
+}
+
+bool SaysFamilyIsMissing(absl::string_view text) {
+  return absl::StrContains(text, "Column family not found");
+}
+
+bool SaysFileIsOutOfReach(absl::string_view text) {
+  return absl::StrContains(text, "Can't access") &&
+         absl::StrContains(text, "IO error") &&
+         !absl::StrContains(text, "No such file");
+}
+
+bool SaysHandleIsStale(absl::string_view text) {
+  return absl::StrContains(text, std::strerror(ESTALE));
+}
+
+bool SaysLogIsMissing(absl::string_view text) {
+  return absl::StrContains(text, ".log") &&
+         absl::StrContains(text, std::strerror(ENOENT));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,32 @@
+#include "ckptdb/db/quirks/lazy_tables.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt) {
+  if (!absl::IsDataLoss(opened)) return false;
+  constexpr absl::string_view kSuffix = ".sst";
+  const absl::string_view text = opened.message();
+  const size_t known = corrupt->size();
+  size_t at = text.find(kSuffix);
+  for (; at != text.npos; at = text.find(kSuffix, at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && absl::ascii_isdigit(text[begin - 1])) --begin;
+    if (begin == at) continue;
+    corrupt->emplace(text.substr(begin, at + kSuffix.size() - begin));
+  }
+  return corrupt->size() > known;
+}
+
+// With the database RocksDB opens a quarter of the tables that it may keep
+// open. That number is ten less than this option, of which 20 is the least: so
+// it opens two, which are those of the records and not of the data.
+void OpenTablesLazily(rocksdb::DBOptions* options) {
+  constexpr int kFewestOpenFiles = 20;
+  options->max_open_files = kFewestOpenFiles;
+  options->skip_checking_sst_file_sizes_on_db_open = true;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,34 @@
+// Opening a database some of whose SST files are damaged or missing; internal
+// to db/.
+//
+// RocksDB opens every table with the database, and does not open the database
+// when one of them is damaged, cut or missing: one corrupt file of one old step
+// would cost all steps. It can also open each table when it is first read. Then
+// only the steps that need a corrupt table are lost, with an error that names
+// the file, and the damage goes with them when they are deleted.
+#ifndef CKPTDB_DB_QUIRKS_LAZY_TABLES_H_
+#define CKPTDB_DB_QUIRKS_LAZY_TABLES_H_
+
+#include <rocksdb/options.h>
+
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ckptdb::internal {
+
+// The names of SST files that are damaged or missing, such as "000012.sst".
+using CorruptTables = std::set<std::string>;
+
+// Adds the tables that the error of an opening names. Returns whether one of
+// them was not known before, so that another opening may succeed.
+bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt);
+
+// Has tables be opened when they are first read, without a look at their sizes
+// before. The caller raises `max_open_files` again once the database is open.
+void OpenTablesLazily(rocksdb::DBOptions* options);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_QUIRKS_LAZY_TABLES_H_

@@ -1,0 +1,67 @@
+// The MANIFEST, followed as RocksDB writes it; internal to db/.
+//
+// A MANIFEST only grows, and a shorter one is as valid as the whole one, only
+// older: RocksDB takes a record that is cut off, or whose length is damaged,
+// for the end. So its length and hash are noted beside the database, where an
+// opening looks (db/rocks/manifest_note.h): steps would be missing in silence
+// otherwise.
+#ifndef CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
+#define CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_
+
+#include <rocksdb/file_system.h>
+#include <xxhash.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/base/mutex.h"
+
+namespace ckptdb::internal {
+
+// The beginning of a MANIFEST.
+struct ManifestState {
+  uint64_t number = 0;  // as in its name; 0: there is none
+  uint64_t bytes = 0;
+  uint64_t hash = 0;  // the XXH3-64 of these bytes
+};
+
+// Follows the MANIFEST as it is written. Thread-safe.
+class ManifestWatch {
+ public:
+  ManifestWatch();
+
+  // A new file begins. Calls about older files have no effect from then on.
+  void Start(uint64_t number);
+  void Append(uint64_t number, absl::string_view bytes);
+  void Sync(uint64_t number);
+  // A write or a sync of a MANIFEST failed.
+  void Fail();
+
+  // Returns whether writing any of them failed.
+  bool failed() const;
+  // As of the last sync.
+  ManifestState Synced() const;
+
+ private:
+  struct FreeState {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+
+  mutable Mutex mutex_;
+  const std::unique_ptr<XXH3_state_t, FreeState> hash_
+      ABSL_PT_GUARDED_BY(mutex_);
+  ManifestState written_ ABSL_GUARDED_BY(mutex_);
+  ManifestState synced_ ABSL_GUARDED_BY(mutex_);
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Returns `file`, the MANIFEST of this number, with `watch` told of all that is
+// written to it.
+std::unique_ptr<rocksdb::FSWritableFile> WatchManifest(
+    std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
+    std::shared_ptr<ManifestWatch> watch);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_QUIRKS_MANIFEST_WATCH_H_

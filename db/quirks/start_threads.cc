@@ -1,0 +1,42 @@
+#include "ckptdb/db/quirks/start_threads.h"
+
+#include <rocksdb/env.h>
+
+#include <future>
+#include <vector>
+
+#include "ckptdb/db/base/call_guard.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr char kDoing[] = "starting the threads of the database";
+
+// Starts so many threads, and ends them again.
+absl::Status TryThreads(int count) {
+  std::vector<std::future<void>> tried;
+  std::promise<void> all_started;  // or no more were to be had
+  const std::shared_future<void> end = all_started.get_future().share();
+  absl::Status status = CallGuarded(kDoing, [&] {
+    for (int i = 0; i < count; ++i) {
+      tried.push_back(std::async(std::launch::async, [end] { end.wait(); }));
+    }
+  });
+  all_started.set_value();
+  return status;
+}
+
+}  // namespace
+
+absl::Status StartRocksDbThreads(const rocksdb::DBOptions& options) {
+  return CallGuarded(kDoing, [&] {
+    rocksdb::Env* const env = rocksdb::Env::Default();
+    env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
+                                      rocksdb::Env::HIGH);
+    env->IncBackgroundThreadsIfNeeded(options.max_background_compactions,
+                                      rocksdb::Env::LOW);
+    return TryThreads(options.max_file_opening_threads);
+  });
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,79 @@
+// What is read from the texts of errors that RocksDB makes.
+#include "ckptdb/db/quirks/error_text.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using rocksdb::Status;
+using ::testing::HasSubstr;
+
+TEST(ErrorTextTest, ErrnosOfRocksDbsFileSystem) {
+  std::unique_ptr<rocksdb::SequentialFile> file;
+  const Status missing = rocksdb::Env::Default()->NewSequentialFile(
+      "/dev/null/x", &file, rocksdb::EnvOptions());
+  EXPECT_TRUE(SaysErrno(missing, ENOTDIR)) << missing.ToString();
+  EXPECT_FALSE(SaysErrno(missing, EACCES)) << missing.ToString();
+  EXPECT_TRUE(SaysErrno(Status::IOError("x", "File too large"), EFBIG));
+}
+
+TEST(ErrorTextTest, NamesATableThatIsToldByItsNumber) {
+  EXPECT_EQ(TextWithTableNames(Status::Corruption("bad table file 12, at 3")),
+            "Corruption: bad table file 000012.sst, at 3");
+  EXPECT_EQ(TextWithTableNames(Status::Corruption("table file of a store")),
+            "Corruption: table file of a store");
+}
+
+TEST(ErrorTextTest, DropsTheManifestThatIsBlamedForATable) {
+  EXPECT_EQ(TextWithTableNames(Status::Corruption(
+                "/db/000012.sst is cut in file /db/MANIFEST-000004")),
+            "Corruption: /db/000012.sst is cut");
+  EXPECT_THAT(TextWithTableNames(Status::Corruption(
+                  "checksum mismatch in file /db/MANIFEST-000004")),
+              HasSubstr("MANIFEST-000004"));
+}
+
+// Opens a database for reading that has the default family only.
+TEST(ErrorTextTest, AFamilyThatIsMissing) {
+  const testing::TempDir dir;
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  rocksdb::DB* database = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open(options, dir.path(), &database).ok());
+  delete database;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const Status status = rocksdb::DB::OpenForReadOnly(
+      options, dir.path(),
+      {{rocksdb::kDefaultColumnFamilyName, {}}, {"bulk", {}}}, &handles,
+      &database);
+  EXPECT_TRUE(SaysFamilyIsMissing(status.ToString())) << status.ToString();
+  EXPECT_FALSE(SaysFamilyIsMissing("IO error"));
+}
+
+TEST(ErrorTextTest, TellsAFileOutOfReachFromAMissingOne) {
+  EXPECT_TRUE(SaysFileIsOutOfReach(
+      "Corruption: Can't access /000012.sst: IO error: Permission denied"));
+  EXPECT_FALSE(SaysFileIsOutOfReach(
+      "Corruption: Can't access /000012.sst: IO error: No such file"));
+}
+
+TEST(ErrorTextTest, TellsWhatAnIncoherentFileSystemShows) {
+  EXPECT_TRUE(SaysHandleIsStale("IO error: x: Stale file handle"));
+  EXPECT_FALSE(SaysHandleIsStale("IO error: x: No such file or directory"));
+  EXPECT_TRUE(SaysLogIsMissing("/db/000012.log: No such file or directory"));
+  EXPECT_FALSE(SaysLogIsMissing("/db/000012.sst: No such file or directory"));
+}
+
+}  // namespace
+}  // namespace ckptdb::internal
