@@ -25,6 +25,19 @@ void NameTable(std::string* text) {
   text->replace(begin, digits.size(), absl::StrFormat("%06d.sst", table));
 }
 
+// Drops " in file /db/MANIFEST-000004", or as RocksDB 9 has it "  The file
+// /db/MANIFEST-000004 may be corrupted.", after the name of a table.
+void DropBlame(std::string* text) {
+  for (const absl::string_view phrase : {" in file ", "  The file "}) {
+    const size_t blamed = absl::string_view(*text).rfind(phrase);
+    if (blamed != text->npos &&
+        text->find("/MANIFEST-", blamed) != text->npos &&
+        text->find(".sst") < blamed) {
+      text->resize(blamed);
+    }
+  }
+}
+
 }  // namespace
 
 bool SaysErrno(const rocksdb::Status& status, int error) {
@@ -35,11 +48,7 @@ bool SaysErrno(const rocksdb::Status& status, int error) {
 std::string TextWithTableNames(const rocksdb::Status& status) {
   std::string text = status.ToString();
   NameTable(&text);
-  const size_t blamed = text.rfind(" in file ");
-  if (blamed != text.npos && text.find("/MANIFEST-", blamed) != text.npos &&
-      text.find(".sst") < blamed) {
-    text.resize(blamed);
-  }
+  DropBlame(&text);
   return text;
 }
 

@@ -39,6 +39,10 @@ TEST(ErrorTextTest, DropsTheManifestThatIsBlamedForATable) {
   EXPECT_EQ(TextWithTableNames(Status::Corruption(
                 "/db/000012.sst is cut in file /db/MANIFEST-000004")),
             "Corruption: /db/000012.sst is cut");
+  EXPECT_EQ(TextWithTableNames(Status::Corruption(
+                "/db/000012.sst is cut  The file /db/MANIFEST-000004 may be "
+                "corrupted.")),
+            "Corruption: /db/000012.sst is cut");
   EXPECT_THAT(TextWithTableNames(Status::Corruption(
                   "checksum mismatch in file /db/MANIFEST-000004")),
               HasSubstr("MANIFEST-000004"));
