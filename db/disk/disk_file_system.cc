@@ -328,7 +328,7 @@ IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
 IOStatus DiskFileSystem::GetChildrenFileAttributes(
     const std::string& path, const IOOptions& options,
     std::vector<rocksdb::FileAttributes>* files, IODebugContext* debug) {
-  // By the calls of this class, one by one.
+  // This calls the methods of this class for each file.
   // NOLINTNEXTLINE(bugprone-parent-virtual-call): not by the target's
   return FileSystem::GetChildrenFileAttributes(path, options, files, debug);
 }

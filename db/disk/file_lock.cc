@@ -60,9 +60,11 @@ class HeldLocks {
     pthread_atfork([] { Get().BeforeFork(); }, [] { Get().AfterFork(); },
                    [] { Get().CloseInChild(); });
   }
-  void BeforeFork() ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex_) { mutex_.Lock(); }
-  void AfterFork() ABSL_UNLOCK_FUNCTION(mutex_) { mutex_.Unlock(); }
-  void CloseInChild() ABSL_UNLOCK_FUNCTION(mutex_) {
+  // Held across a fork, from one handler to the next, which the analysis does
+  // not follow.
+  void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Lock(); }
+  void AfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Unlock(); }
+  void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     for (const auto& [id, fd] : held_) ::close(fd);
     held_.clear();
     mutex_.Unlock();

@@ -21,7 +21,7 @@ namespace ckptdb::internal {
 
 // The beginning of a MANIFEST.
 struct ManifestState {
-  uint64_t number = 0;  // as in its name; 0: there is none
+  uint64_t number = 0;  // that in its name, or 0 for no MANIFEST
   uint64_t bytes = 0;
   uint64_t hash = 0;  // the XXH3-64 of these bytes
 };
@@ -31,16 +31,16 @@ class ManifestWatch {
  public:
   ManifestWatch();
 
-  // A new file begins. Calls about older files have no effect from then on.
+  // Begins a new file. Calls about older files have no effect from then on.
   void Start(uint64_t number);
   void Append(uint64_t number, absl::string_view bytes);
   void Sync(uint64_t number);
-  // A write or a sync of a MANIFEST failed.
+  // Notes that a write or a sync of a MANIFEST failed.
   void Fail();
 
   // Returns whether writing any of them failed.
   bool failed() const;
-  // As of the last sync.
+  // Returns the state as of the last sync.
   ManifestState Synced() const;
 
  private:

@@ -26,6 +26,7 @@ constexpr uint64_t kFooterBytes = 53;
 constexpr uint64_t kTrailerBytes = 5;
 constexpr absl::string_view kFooterEnd(
     "\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", 12);
+static_assert(kFooterEnd.front() == kTableFormatVersion);
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr absl::string_view kProperties = "rocksdb.properties";
 

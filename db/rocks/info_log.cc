@@ -72,7 +72,7 @@ class Forwarder : public InfoLog {
     try {
       logger_->Log(severity, message);
     } catch (...) {
-      // As the contract of Logger says.
+      // The contract of Logger says that exceptions are dropped.
     }
   }
 

@@ -15,7 +15,7 @@
 
 namespace ckptdb::internal {
 
-// True of a database from the moment of the note on.
+// What stays true of a database from the moment of the note on.
 struct ManifestNote {
   uint64_t sequence = 0;  // of the last write
   // What the MANIFEST of this number begins with. It, or a newer one, is the
