@@ -67,7 +67,7 @@ class TensorTraining {
     ManagerOptions managing;
     managing.path = path;
     managing.stage = StageOptionsOf(options);
-    CKPTDB_ASSIGN_OR_RETURN(managing.retention.keep, LatestN(2));
+    managing.retention.keep = LatestN(2);
     CKPTDB_ASSIGN_OR_RETURN(manager_,
                             CheckpointManager::Open(managing, &model_));
     return absl::OkStatus();

@@ -83,7 +83,7 @@ class StalledTraining {
     ManagerOptions managing;
     managing.path = path;
     managing.stage = StageOptionsOf(options);
-    CKPTDB_ASSIGN_OR_RETURN(managing.retention.keep, LatestN(2));
+    managing.retention.keep = LatestN(2);
     StalledTraining* const self = training.get();
     managing.on_saved = [self](const SaveReport& report) {
       self->report_ = report;

@@ -33,12 +33,8 @@ class ManySteps {
 
   absl::Status Configure() {
     constexpr int64_t kNever = int64_t{1} << 60;
-    CKPTDB_ASSIGN_OR_RETURN(options_.schedule.permanent, FixedInterval(kNever));
-    CKPTDB_ASSIGN_OR_RETURN(const KeepPolicyPtr latest, LatestN(3));
-    CKPTDB_ASSIGN_OR_RETURN(const KeepPolicyPtr best, BestN({.metric = "auc"}));
-    CKPTDB_ASSIGN_OR_RETURN(const KeepPolicyPtr every, EveryNSteps(1));
-    CKPTDB_ASSIGN_OR_RETURN(options_.retention.keep,
-                            AnyKeep({latest, best, every}));
+    options_.schedule.permanent = SaveEveryNSteps(kNever);
+    options_.retention.keep = LatestN(3) | BestN("auc", 1) | KeepEveryNSteps(1);
     return model_.AddTensor(
         "w", TensorState::Of(tensor_.data(), {kManyStepsTensorElements}));
   }

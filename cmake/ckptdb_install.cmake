@@ -21,16 +21,11 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/checkpoint_manager.h
     manager/coordinator.h
     manager/evaluation_state.h
-    manager/keep_policy.h
     manager/load_spec.h
     manager/manager_config.h
     manager/model_state.h
     manager/pending_save.h
-    manager/retention.h
-    manager/save_policy.h
-    manager/save_schedule.h
-    manager/step_info.h
-    manager/verdict.h
+    manager/policies.h
     schema/bulk_copy.h
     schema/cast.h
     schema/codec.h

@@ -223,7 +223,7 @@ class Store {
   absl::Status Quarantine(int64_t step);
 
   // Makes a step ephemeral or permanent: for retention, see
-  // manager/retention.h.
+  // manager/policies.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);
   // Metrics that were not known when the step was saved: beside those that it
   // has, or instead of those of the same name. InvalidArgument when these would

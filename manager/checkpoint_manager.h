@@ -1,10 +1,9 @@
 // What a training loop talks to: saves when it is time to, beside the training,
 // on all ranks; restores; keeps what is worth keeping.
 //
-//   ManagerOptions options;
-//   options.path = "checkpoints";
-//   CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent, FixedInterval(1000));
-//   CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, LatestN(3));
+//   ManagerOptions options{.path = "checkpoints",
+//                          .schedule = {.permanent = SaveEveryNSteps(1000)},
+//                          .retention = {.keep = LatestN(3)}};
 //   CKPTDB_ASSIGN_OR_RETURN(auto manager,
 //                           CheckpointManager::Open(options, &model));
 //   const auto restored = manager->Restore();
@@ -90,8 +89,7 @@
 #include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/pending_save.h"
-#include "ckptdb/manager/retention.h"
-#include "ckptdb/manager/save_schedule.h"
+#include "ckptdb/manager/policies.h"
 
 namespace ckptdb {
 
@@ -164,7 +162,7 @@ struct RestoreReport {
 struct ManagerOptions {
   // Of the store, which is made when it is not there. Resolved by Open, as
   // Store::Open does: a chdir later moves nothing.
-  std::string path;
+  std::string path = {};
   // The store is another's, and only read: restores and loads work, Save is
   // FailedPrecondition, Step counts and says that nothing is saved, a damaged
   // step is an error and not quarantined. All that is about saving is off:

@@ -65,13 +65,9 @@ absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
   options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
   options.stage.reserve_bytes = plan.reserve_bytes;
   options.stage.threads = 2;
-  CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent,
-                          FixedInterval(kPermanentSteps));
-  CKPTDB_ASSIGN_OR_RETURN(options.schedule.ephemeral, FixedInterval(1));
-  CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(kKeptLatest));
-  CKPTDB_ASSIGN_OR_RETURN(auto best,
-                          BestN({.count = kKeptBest, .metric = kMetric}));
-  CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, AnyKeep({latest, best}));
+  options.schedule.permanent = SaveEveryNSteps(kPermanentSteps);
+  options.schedule.ephemeral = SaveEveryNSteps(1);
+  options.retention.keep = LatestN(kKeptLatest) | BestN(kMetric, kKeptBest);
   options.retention.keep_ephemeral = kKeptEphemeral;
   options.bounds.max_deltas = kMaxDeltas;
   options.async = plan.async;

@@ -31,13 +31,10 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   return checkpoints;
 }
 
-absl::StatusOr<ckptdb::SavePolicyPtr> Checkpoints::Schedule() const {
-  if (options_.save_every <= 0) return nullptr;
-  CKPTDB_ASSIGN_OR_RETURN(const auto every,
-                          ckptdb::FixedInterval(options_.save_every));
-  CKPTDB_ASSIGN_OR_RETURN(const auto last,
-                          ckptdb::SpecificSteps({options_.last_step}));
-  return ckptdb::AnySave({every, last});
+ckptdb::SavePolicy Checkpoints::Schedule() const {
+  if (options_.save_every <= 0) return {};
+  return ckptdb::SaveEveryNSteps(options_.save_every) |
+         ckptdb::SaveAtSteps({options_.last_step});
 }
 
 absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
@@ -48,9 +45,8 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
     drill->Passed(point);
   };
   manager.stage.on_point = manager.store.on_point;
-  CKPTDB_ASSIGN_OR_RETURN(manager.schedule.permanent, Schedule());
-  CKPTDB_ASSIGN_OR_RETURN(manager.retention.keep,
-                          ckptdb::LatestN(options_.keep_steps));
+  manager.schedule.permanent = Schedule();
+  manager.retention.keep = ckptdb::LatestN(options_.keep_steps);
   manager.deltas = options_.delta;
   manager.base_every = options_.base_every;
   manager.abandoned = options_.abandoned;

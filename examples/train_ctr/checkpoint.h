@@ -113,7 +113,7 @@ class Checkpoints {
   Checkpoints(CheckpointOptions options, Trainer* trainer)
       : options_(std::move(options)), trainer_(trainer), state_(trainer) {}
 
-  absl::StatusOr<ckptdb::SavePolicyPtr> Schedule() const;
+  ckptdb::SavePolicy Schedule() const;
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
   absl::Status EndDrill(bool saved);
   void OnSaved(const ckptdb::SaveReport& saved);

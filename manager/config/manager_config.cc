@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/config/json_text.h"
 #include "ckptdb/schema/annotate.h"
@@ -29,26 +30,21 @@ absl::Status Error(const std::string& place, const Json& json,
       json, absl::InvalidArgumentError(absl::StrCat(place, ": ", what)));
 }
 
-// Adds the place of `json` to the error of a policy made from it.
+// The policy, or its error with the place of `json`.
 template <typename Policy>
 absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
-                               absl::StatusOr<Policy> made) {
-  if (made.ok()) return made;
-  return AboutValue(json, internal::Annotate(made.status(), place));
+                               Policy policy) {
+  if (policy.status().ok()) return policy;
+  return AboutValue(json, internal::Annotate(policy.status(), place));
 }
 
-// What the policies of saving and those of keeping have in common.
+// How policies of one kind are read.
 template <typename Policy>
 struct PolicyKind {
-  using Made = absl::StatusOr<Policy>;
-  using Compose = Made (*)(std::vector<Policy>);
-
+  // Policies without a value, by their names.
   std::vector<std::pair<std::string, Policy>> named;
-  Compose any = nullptr;
-  Compose all = nullptr;
-  Made (*negated)(Policy) = nullptr;
-  // Makes a policy of one key; `depth` is the nesting of policies so far.
-  std::function<Made(ObjectReader* reader, int depth)> leaf;
+  // Reads a policy with one key; `depth` is the nesting of policies so far.
+  std::function<absl::StatusOr<Policy>(ObjectReader* reader, int depth)> keyed;
 };
 
 template <typename Policy>
@@ -56,19 +52,30 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                                   const std::string& place, const Json& json,
                                   int depth = 0);
 
+// In halves, so that a long list does not become a deep nesting.
 template <typename Policy>
-absl::StatusOr<Policy> ReadPolicies(
-    const PolicyKind<Policy>& kind,
-    typename PolicyKind<Policy>::Compose compose, const std::string& place,
-    const Json& json, int depth) {
-  if (!json.is_array()) return Error(place, json, "it is no list of policies");
+Policy Compose(absl::Span<const Policy> policies, bool any) {
+  if (policies.size() == 1) return policies.front();
+  const size_t half = policies.size() / 2;
+  const Policy left = Compose(policies.subspan(0, half), any);
+  const Policy right = Compose(policies.subspan(half), any);
+  return any ? left | right : left & right;
+}
+
+template <typename Policy>
+absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
+                                    const std::string& place, const Json& json,
+                                    int depth) {
+  if (!json.is_array() || json.empty()) {
+    return Error(place, json, "it must be a list of at least one policy");
+  }
   std::vector<Policy> policies;
   for (size_t i = 0; i < json.size(); ++i) {
     CKPTDB_ASSIGN_OR_RETURN(
         policies.emplace_back(),
         ReadPolicy(kind, absl::StrCat(place, "[", i, "]"), json[i], depth));
   }
-  return AtPlace(place, json, compose(std::move(policies)));
+  return Compose<Policy>(policies, any);
 }
 
 template <typename Policy>
@@ -97,53 +104,50 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
     return Error(place, json,
                  absl::StrCat("a policy has one key, not ", json.size()));
   }
-  if (const Json* found = reader.Find("any")) {
-    return ReadPolicies(kind, kind.any, reader.PlaceOf("any"), *found,
-                        depth + 1);
-  }
-  if (const Json* found = reader.Find("all")) {
-    return ReadPolicies(kind, kind.all, reader.PlaceOf("all"), *found,
+  for (const char* const composition : {"any", "all"}) {
+    const Json* const found = reader.Find(composition);
+    if (found == nullptr) continue;
+    const bool any = composition == absl::string_view("any");
+    return ReadPolicies(kind, any, reader.PlaceOf(composition), *found,
                         depth + 1);
   }
   if (const Json* found = reader.Find("not")) {
     CKPTDB_ASSIGN_OR_RETURN(
-        Policy negated,
+        const Policy negated,
         ReadPolicy(kind, reader.PlaceOf("not"), *found, depth + 1));
-    return kind.negated(std::move(negated));
+    return !negated;
   }
-  absl::StatusOr<Policy> leaf = kind.leaf(&reader, depth + 1);
-  // What is wrong with the value, before what a policy of none would be.
+  absl::StatusOr<Policy> read = kind.keyed(&reader, depth + 1);
+  // An error of the value says more than one of the policy made without it.
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  return AtPlace(place, json, std::move(leaf));
+  CKPTDB_RETURN_IF_ERROR(read.status());
+  return AtPlace(place, json, *std::move(read));
 }
 
-absl::StatusOr<SavePolicyPtr> ReadSaveLeaf(ObjectReader* reader,
-                                           int /*depth*/) {
-  int64_t every_steps = 0;
-  int64_t at_or_after_every_steps = 0;
-  std::vector<int64_t> steps;
-  double every_seconds = 0;
-  double continuous = 0;
-  reader->Read("every_steps", &every_steps);
-  reader->Read("at_or_after_every_steps", &at_or_after_every_steps);
-  reader->Read("steps", &steps);
-  reader->Read("every_seconds", &every_seconds);
-  reader->Read("continuous", &continuous);
-  if (reader->Find("every_steps")) return FixedInterval(every_steps);
-  if (reader->Find("at_or_after_every_steps")) {
-    return AtOrAfterEveryNSteps(at_or_after_every_steps);
-  }
-  if (reader->Find("steps")) return SpecificSteps(std::move(steps));
-  if (reader->Find("every_seconds")) return EveryNSeconds(every_seconds);
-  return Continuous(continuous);
+// Reads the value of a key; the policy that is made from it, when it is there.
+template <typename Value, typename Policy>
+void ReadKeyed(ObjectReader* reader, const char* key, Policy (*make)(Value),
+               Policy* policy) {
+  Value value = {};
+  reader->Read(key, &value);
+  if (reader->Find(key) != nullptr) *policy = make(std::move(value));
 }
 
-PolicyKind<SavePolicyPtr> SavePolicies() {
-  return {{{"initial", InitialSave()}, {"preemption", OnPreemption()}},
-          AnySave,
-          AllSave,
-          NotSave,
-          ReadSaveLeaf};
+absl::StatusOr<SavePolicy> ReadSaveKeyed(ObjectReader* reader, int /*depth*/) {
+  SavePolicy policy;
+  ReadKeyed(reader, "save_every_n_steps", SaveEveryNSteps, &policy);
+  ReadKeyed(reader, "save_at_or_after_every_n_steps", SaveAtOrAfterEveryNSteps,
+            &policy);
+  ReadKeyed(reader, "save_at_steps", SaveAtSteps, &policy);
+  ReadKeyed(reader, "save_every_n_seconds", SaveEveryNSeconds, &policy);
+  ReadKeyed(reader, "save_continuously", SaveContinuously, &policy);
+  return policy;
+}
+
+PolicyKind<SavePolicy> SavePolicies() {
+  return {{{"save_initially", SaveInitially()},
+           {"save_on_preemption", SaveOnPreemption()}},
+          ReadSaveKeyed};
 }
 
 absl::StatusOr<BestOptions> ReadBest(const std::string& place,
@@ -152,65 +156,50 @@ absl::StatusOr<BestOptions> ReadBest(const std::string& place,
   ObjectReader reader(place, json);
   reader.Read("metric", &best.metric);
   reader.Read("count", &best.count);
-  reader.Read<Better>("better", {{"max", Better::kMax}, {"min", Better::kMin}},
-                      &best.better);
+  reader.Read("lower_is_better", &best.lower_is_better);
   reader.Read("keep_without_metric", &best.keep_without_metric);
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
   return best;
 }
 
-PolicyKind<KeepPolicyPtr> KeepPolicies();
+PolicyKind<KeepPolicy> KeepPolicies();
 
-absl::StatusOr<KeepPolicyPtr> ReadLatestOf(const std::string& place,
-                                           const Json& json, int depth) {
+absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
+                                        const Json& json, int depth) {
   int64_t count = 0;
   ObjectReader reader(place, json);
   reader.Read("count", &count);
   const Json* const policy = reader.Find("policy");
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  if (policy == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": \"policy\" is missing"));
-  }
+  if (policy == nullptr) return Error(place, json, "\"policy\" is missing");
   CKPTDB_ASSIGN_OR_RETURN(
-      KeepPolicyPtr kept,
+      const KeepPolicy kept,
       ReadPolicy(KeepPolicies(), reader.PlaceOf("policy"), *policy, depth));
-  return LatestOf(std::move(kept), count);
+  return LatestOf(kept, count);
 }
 
-absl::StatusOr<KeepPolicyPtr> ReadKeepLeaf(ObjectReader* reader, int depth) {
-  int64_t latest = 0;
-  std::vector<int64_t> steps;
-  int64_t every_steps = 0;
-  int64_t nearest_to_every_steps = 0;
-  double every_seconds = 0;
-  double time_to_live = 0;
-  reader->Read("latest", &latest);
-  reader->Read("steps", &steps);
-  reader->Read("every_steps", &every_steps);
-  reader->Read("nearest_to_every_steps", &nearest_to_every_steps);
-  reader->Read("every_seconds", &every_seconds);
-  reader->Read("time_to_live", &time_to_live);
-  if (const Json* found = reader->Find("best")) {
+absl::StatusOr<KeepPolicy> ReadKeepKeyed(ObjectReader* reader, int depth) {
+  if (const Json* found = reader->Find("best_n")) {
     CKPTDB_ASSIGN_OR_RETURN(BestOptions best,
-                            ReadBest(reader->PlaceOf("best"), *found));
+                            ReadBest(reader->PlaceOf("best_n"), *found));
     return BestN(std::move(best));
   }
   if (const Json* found = reader->Find("latest_of")) {
     return ReadLatestOf(reader->PlaceOf("latest_of"), *found, depth);
   }
-  if (reader->Find("latest")) return LatestN(latest);
-  if (reader->Find("steps")) return KeepSteps(std::move(steps));
-  if (reader->Find("every_steps")) return EveryNSteps(every_steps);
-  if (reader->Find("nearest_to_every_steps")) {
-    return NearestToEveryNSteps(nearest_to_every_steps);
-  }
-  if (reader->Find("every_seconds")) return KeepEveryNSeconds(every_seconds);
-  return TimeToLive(time_to_live);
+  KeepPolicy policy;
+  ReadKeyed(reader, "latest_n", LatestN, &policy);
+  ReadKeyed(reader, "keep_steps", KeepSteps, &policy);
+  ReadKeyed(reader, "keep_every_n_steps", KeepEveryNSteps, &policy);
+  ReadKeyed(reader, "keep_nearest_to_every_n_steps", KeepNearestToEveryNSteps,
+            &policy);
+  ReadKeyed(reader, "keep_every_n_seconds", KeepEveryNSeconds, &policy);
+  ReadKeyed(reader, "keep_for_n_seconds", KeepForNSeconds, &policy);
+  return policy;
 }
 
-PolicyKind<KeepPolicyPtr> KeepPolicies() {
-  return {{{"all", KeepAll()}}, AnyKeep, AllKeep, NotKeep, ReadKeepLeaf};
+PolicyKind<KeepPolicy> KeepPolicies() {
+  return {{{"keep_all", KeepAll()}}, ReadKeepKeyed};
 }
 
 template <typename Policy>

@@ -12,8 +12,10 @@
 #include "ckptdb/manager/config/statistics.h"
 #include "ckptdb/manager/core/manager_impl.h"
 #include "ckptdb/manager/policy/policy_checks.h"
+#include "ckptdb/manager/policy/save_schedule.h"
 #include "ckptdb/manager/ranks/guarded_coordinator.h"
 #include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/schema/annotate.h"
 #include "ckptdb/schema/printable.h"
 #include "ckptdb/schema/status.h"
 
@@ -27,14 +29,15 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   }
   CKPTDB_RETURN_IF_ERROR(
       Store::ResolvePath(options.path, options.store).status());
-  CKPTDB_RETURN_IF_ERROR(CheckSchedule(options.schedule));
-  CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.bounds));
-  if (options.retention.keep == nullptr) {
-    return absl::InvalidArgumentError(
-        "ManagerOptions: retention.keep is null; KeepAll() keeps every step");
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(internal::CheckSchedule(options.schedule), kWhere));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::Annotate(internal::CheckRetention(options.retention), kWhere));
+  if (options.best.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(
+        internal::Annotate(internal::CheckBest("best", *options.best), kWhere));
   }
-  CKPTDB_RETURN_IF_ERROR(internal::CheckAtLeast(
-      kWhere, "keep_ephemeral", options.retention.keep_ephemeral, 0));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.bounds));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckAtLeast(kWhere, "base_every", options.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(
@@ -144,11 +147,11 @@ absl::Status CheckpointManager::Impl::Open() {
 void CheckpointManager::Impl::WarnOfNoSchedule() const {
   const SaveSchedule& schedule = options_.schedule;
   if (!is_owner() || !saving()) return;
-  if (schedule.permanent != nullptr || schedule.ephemeral != nullptr) return;
+  if (schedule.permanent.has_value() || schedule.ephemeral.has_value()) return;
   Warn(absl::StrCat("store \"", options_.path,
                     "\": ManagerOptions::schedule is empty: Step saves "
                     "nothing, only Save, StartTraining and FinishTraining do; "
-                    "set schedule.permanent, to SpecificSteps({}) where no "
+                    "set schedule.permanent, to SaveAtSteps({}) where no "
                     "step is to be saved by itself"));
 }
 

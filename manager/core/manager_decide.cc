@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/core/manager_impl.h"
+#include "ckptdb/manager/policy/save_schedule.h"
+#include "ckptdb/manager/policy/step_info.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/annotate.h"
@@ -301,7 +303,7 @@ SaveDecision CheckpointManager::Impl::DecideStep(int64_t step, bool busy,
   } else {
     context.last = Newest();
   }
-  SaveDecision decision = Decide(options_.schedule, context);
+  SaveDecision decision = internal::Decide(options_.schedule, context);
   if (decision.kind == SaveKind::kNone && !busy && owed_.has_value() &&
       step >= owed_->from_step) {
     decision = owed_->decision;
@@ -314,11 +316,12 @@ std::optional<StepInfo> CheckpointManager::Impl::Newest() const {
       parent_ ? std::optional(parent_->step) : newest_at_open_;
   std::optional<StepInfo> newest;
   if (!step.has_value()) return newest;
-  const bool there = store_->VisitStep(
-      *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
+  const bool there = store_->VisitStep(*step, [&](const StepRecord& record) {
+    newest = internal::StepInfoOf(record);
+  });
   if (there) return newest;
   const absl::StatusOr<StepRecord> latest = store_->Latest();
-  if (latest.ok()) newest = StepInfoOf(*latest);
+  if (latest.ok()) newest = internal::StepInfoOf(*latest);
   return newest;
 }
 
@@ -328,7 +331,7 @@ std::vector<StepInfo> CheckpointManager::Impl::CommittedSteps() const {
     if (record.quarantined || abandoned_steps_.contains(record.version.step)) {
       return;
     }
-    steps.push_back(StepInfoOf(record));
+    steps.push_back(internal::StepInfoOf(record));
   });
   return steps;
 }

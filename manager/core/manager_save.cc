@@ -397,20 +397,22 @@ std::vector<int64_t> CheckpointManager::Impl::StepsToRetire(
   }
   commit.source = round.source;
   std::vector<int64_t> retired;
-  for (const Fate& fate : retirement_.Plan(*store_, commit)) {
-    retired.push_back(fate.step);
-    history_.NoteKept(fate.step, absl::StrCat("removed: ", fate.keep.why));
+  for (const internal::RetentionDecision& decision :
+       retirement_.Plan(*store_, commit)) {
+    retired.push_back(decision.step);
+    history_.NoteKept(decision.step, absl::StrCat("removed: ", decision.why));
   }
   return retired;
 }
 
 // Of a step that is there.
 std::string CheckpointManager::Impl::WhyKept(int64_t step) const {
-  const std::optional<Fate> fate = retirement_.FateOf(step);
-  if (!fate.has_value()) {
+  const std::optional<internal::RetentionDecision> decision =
+      retirement_.DecisionOf(step);
+  if (!decision.has_value()) {
     return "kept: no step was saved since this manager was made";
   }
-  return absl::StrCat(fate->keep.yes ? "kept: " : "removed: ", fate->keep.why);
+  return absl::StrCat(decision->stays ? "kept: " : "removed: ", decision->why);
 }
 
 absl::StatusOr<StepStory> CheckpointManager::Impl::Explain(int64_t step) const {

@@ -1,14 +1,15 @@
-// Checks of what configures a policy; internal to manager/.
+// Checks of the values that a policy is made from; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_
 #define CKPTDB_MANAGER_POLICY_POLICY_CHECKS_H_
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/manager/policies.h"
 
 namespace ckptdb::internal {
 
@@ -22,6 +23,16 @@ inline absl::Status CheckAtLeast(absl::string_view policy,
       policy, ": ", what, " is ", value, "; it must be at least ", least));
 }
 
+// Each of a list of steps is at least 0.
+inline absl::Status CheckSteps(absl::string_view policy,
+                               const std::vector<int64_t>& steps) {
+  absl::Status status;
+  for (const int64_t step : steps) {
+    status.Update(CheckAtLeast(policy, "step", step, 0));
+  }
+  return status;
+}
+
 // A number of seconds that a clock can count to.
 inline absl::Status CheckSeconds(absl::string_view policy, double seconds,
                                  bool may_be_zero) {
@@ -30,28 +41,52 @@ inline absl::Status CheckSeconds(absl::string_view policy, double seconds,
       (may_be_zero ? seconds >= 0 : seconds > 0)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(policy, ": ", seconds, " seconds are not ",
-                   may_be_zero ? "from 0" : "above 0", " to ", kMost));
+  return absl::InvalidArgumentError(absl::StrCat(
+      policy, ": seconds is ", seconds, "; it must be ",
+      may_be_zero ? "at least 0" : "above 0", " and at most ", kMost));
 }
 
-inline absl::Status CheckPolicyName(absl::string_view policy,
-                                    absl::string_view name) {
-  if (!name.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(policy, ": its name is empty"));
-}
-
-// What a composition is made of.
-template <typename Policies>
-absl::Status CheckParts(absl::string_view policy, const Policies& policies) {
-  if (policies.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(policy, ": of no policies"));
+// A function of the caller's, and the name that reasons call it by.
+template <typename Function>
+absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
+                           const Function& function) {
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        policy, ": the name is empty; reasons of this policy need one"));
   }
-  const auto null = std::find(policies.begin(), policies.end(), nullptr);
-  if (null == policies.end()) return absl::OkStatus();
+  if (function != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(policy, ": policy ", null - policies.begin(), " is null"));
+      absl::StrCat(policy, ": function \"", name, "\" is null"));
+}
+
+inline absl::Status CheckBest(absl::string_view where,
+                              const BestOptions& options) {
+  if (options.metric.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        ": metric is empty; name the metric that says which step is "
+        "best"));
+  }
+  return CheckAtLeast(where, "count", options.count, 0);
+}
+
+// A policy that another one is made of.
+template <typename Policy>
+absl::Status CheckOperand(absl::string_view policy, const Policy& operand) {
+  if (operand.has_value()) return operand.status();
+  return absl::InvalidArgumentError(absl::StrCat(
+      policy,
+      ": an operand is no policy; make it with one of the functions of "
+      "manager/policies.h"));
+}
+
+// The first error of two operands.
+template <typename Policy>
+absl::Status CheckOperands(absl::string_view policy, const Policy& left,
+                           const Policy& right) {
+  absl::Status status = CheckOperand(policy, left);
+  status.Update(CheckOperand(policy, right));
+  return status;
 }
 
 // Whether so many seconds lie between; a clock that went back tells nothing,

@@ -1,24 +1,29 @@
-#include "ckptdb/manager/retention.h"
+#include "ckptdb/manager/policy/retention.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/manager/policy/ask_whole.h"
+#include "ckptdb/manager/policy/keep_rule.h"
+#include "ckptdb/manager/policy/policy_checks.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
 
-namespace ckptdb {
+namespace ckptdb::internal {
 namespace {
 
-// What no policy may say otherwise; no when there is nothing.
-Verdict Floor(const RetentionOptions& options, const RetentionState& state,
-              const StepInfo& step) {
-  if (step.step == state.newest) return {true, "the newest"};
+// Returns why a step stays whatever the policy says; empty when nothing holds
+// it.
+std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
+                   const StepInfo& step) {
+  if (step.step == state.newest) return "the newest";
   const auto held = state.held.find(step.step);
-  if (held != state.held.end()) return {true, held->second};
-  if (options.removal == Removal::kNever) return {true, "none is removed"};
+  if (held != state.held.end()) return held->second;
+  if (options.removal == Removal::kNever) return "none is removed";
   if (options.removal == Removal::kEphemeralOnly && !step.ephemeral) {
-    return {true, "only ephemeral steps are removed"};
+    return "only ephemeral steps are removed";
   }
-  return {};
+  return "";
 }
 
 // What becomes of each step, without a word before it is asked for.
@@ -36,9 +41,8 @@ class Plan {
         if (!step.ephemeral) permanent_.push_back(step);
       }
     }
-    answer_ = internal::AskWhole(options.keep.get(),
-                                 ephemeral_ > 0 ? permanent_ : state.steps,
-                                 state.now_micros);
+    answer_ = Ask(options.keep, ephemeral_ > 0 ? permanent_ : state.steps,
+                  state.now_micros);
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -59,18 +63,18 @@ class Plan {
 
   bool Stays(size_t at, size_t place) const {
     const StepInfo& step = state_.steps[at];
-    return Wanted(step, place) || Floor(options_, state_, step).yes;
+    return Wanted(step, place) || !HeldBy(options_, state_, step).empty();
   }
 
-  Fate FateOf(size_t at, size_t place) const {
+  RetentionDecision DecisionOf(size_t at, size_t place) const {
     const StepInfo& step = state_.steps[at];
-    const Verdict floor = Floor(options_, state_, step);
-    if (floor.yes) return {step.step, floor};
-    const bool yes = Wanted(step, place);
-    if (!step.ephemeral) return {step.step, {yes, answer_.why(place)}};
-    return {step.step,
-            {yes, absl::StrCat("ephemeral, ", yes ? "one" : "none",
-                               " of the newest ", options_.keep_ephemeral)}};
+    std::string held = HeldBy(options_, state_, step);
+    if (!held.empty()) return {step.step, true, std::move(held)};
+    const bool stays = Wanted(step, place);
+    if (!step.ephemeral) return {step.step, stays, answer_.why(place)};
+    return {step.step, stays,
+            absl::StrCat("ephemeral, ", stays ? "one" : "none",
+                         " of the newest ", options_.keep_ephemeral)};
   }
 
  private:
@@ -89,37 +93,44 @@ class Plan {
 
 }  // namespace
 
-std::vector<Fate> PlanRetention(const RetentionOptions& options,
-                                const RetentionState& state) {
-  const Plan plan(options, state);
-  std::vector<Fate> fates;
-  fates.reserve(state.steps.size());
-  plan.ForEach([&](size_t at, size_t place) {
-    fates.push_back(plan.FateOf(at, place));
-  });
-  return fates;
+absl::Status CheckRetention(const RetentionOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(Annotate(options.keep.status(), "retention.keep"));
+  return CheckAtLeast("retention", "keep_ephemeral", options.keep_ephemeral, 0);
 }
 
-std::vector<Fate> PlanRemoval(const RetentionOptions& options,
-                              const RetentionState& state,
-                              std::string* warning) {
+std::vector<RetentionDecision> PlanRetention(const RetentionOptions& options,
+                                             const RetentionState& state) {
+  const Plan plan(options, state);
+  std::vector<RetentionDecision> decisions;
+  decisions.reserve(state.steps.size());
+  plan.ForEach([&](size_t at, size_t place) {
+    decisions.push_back(plan.DecisionOf(at, place));
+  });
+  return decisions;
+}
+
+std::vector<RetentionDecision> PlanRemoval(const RetentionOptions& options,
+                                           const RetentionState& state,
+                                           std::string* warning) {
   const Plan plan(options, state);
   if (warning != nullptr) *warning = plan.warning();
-  std::vector<Fate> fates;
+  std::vector<RetentionDecision> decisions;
   plan.ForEach([&](size_t at, size_t place) {
-    if (!plan.Stays(at, place)) fates.push_back(plan.FateOf(at, place));
+    if (plan.Stays(at, place)) return;
+    decisions.push_back(plan.DecisionOf(at, place));
   });
-  return fates;
+  return decisions;
 }
 
-std::optional<Fate> PlanFate(const RetentionOptions& options,
-                             const RetentionState& state, int64_t step) {
+std::optional<RetentionDecision> PlanStep(const RetentionOptions& options,
+                                          const RetentionState& state,
+                                          int64_t step) {
   const Plan plan(options, state);
-  std::optional<Fate> fate;
+  std::optional<RetentionDecision> decision;
   plan.ForEach([&](size_t at, size_t place) {
-    if (state.steps[at].step == step) fate = plan.FateOf(at, place);
+    if (state.steps[at].step == step) decision = plan.DecisionOf(at, place);
   });
-  return fate;
+  return decision;
 }
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal

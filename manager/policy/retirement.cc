@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "ckptdb/manager/policy/step_info.h"
+
 namespace ckptdb::internal {
 
-std::vector<Fate> Retirement::Plan(const Store& store, const Commit& commit) {
+std::vector<RetentionDecision> Retirement::Plan(const Store& store,
+                                                const Commit& commit) {
   const MutexLock lock(&mutex_);
   Refresh(store);
   Remove(commit.abandoned);
@@ -81,9 +84,9 @@ void Retirement::Remove(const std::set<int64_t>& steps) {
   });
 }
 
-std::optional<Fate> Retirement::FateOf(int64_t step) const {
+std::optional<RetentionDecision> Retirement::DecisionOf(int64_t step) const {
   const MutexLock lock(&mutex_);
-  return PlanFate(options_, state_, step);
+  return PlanStep(options_, state_, step);
 }
 
 }  // namespace ckptdb::internal

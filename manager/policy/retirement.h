@@ -12,7 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/retention.h"
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/policy/retention.h"
 
 namespace ckptdb::internal {
 
@@ -30,10 +31,10 @@ class Retirement {
     std::optional<int64_t> source;
   };
   // The steps that leave when it is committed.
-  std::vector<Fate> Plan(const Store& store, const Commit& commit);
+  std::vector<RetentionDecision> Plan(const Store& store, const Commit& commit);
 
   // By the last plan; none for a step that it did not know.
-  std::optional<Fate> FateOf(int64_t step) const;
+  std::optional<RetentionDecision> DecisionOf(int64_t step) const;
 
   // What the policy has warned of first; nothing after that, as it would be
   // said again with each save.

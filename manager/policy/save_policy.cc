@@ -1,157 +1,149 @@
-#include "ckptdb/manager/save_policy.h"
-
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/schema/status.h"
+#include "ckptdb/manager/policy/save_rule.h"
+#include "ckptdb/manager/policy/verdict.h"
 
 namespace ckptdb {
 namespace {
 
 using internal::CheckAtLeast;
-using internal::CheckParts;
-using internal::CheckPolicyName;
 using internal::CheckSeconds;
-using internal::HavePassed;
+using internal::SaveRule;
+using internal::Verdict;
 
-// A policy of one function.
-class FunctionSavePolicy : public SavePolicy {
- public:
-  using Decision = std::function<Verdict(const SaveContext&)>;
-  explicit FunctionSavePolicy(Decision decide) : decide_(std::move(decide)) {}
-  Verdict Decide(const SaveContext& context) const override {
-    return decide_(context);
-  }
-
- private:
-  const Decision decide_;
-};
-
-SavePolicyPtr MakeSave(FunctionSavePolicy::Decision decide) {
-  return std::make_shared<FunctionSavePolicy>(std::move(decide));
+SavePolicy MakeSave(absl::Status status,
+                    std::function<Verdict(const SaveContext&)> decide) {
+  return SavePolicy(std::make_shared<const SaveRule>(
+      SaveRule{std::move(status), std::move(decide)}));
 }
 
+// Whether `seconds` have passed since the save of the newest step began.
 Verdict NotSooner(const SaveContext& context, double seconds) {
   if (!context.last.has_value()) return {true, "no step is saved yet"};
-  const bool passed =
-      HavePassed(context.last->time_micros, context.now_micros, seconds);
+  const bool passed = internal::HavePassed(context.last->time_micros,
+                                           context.now_micros, seconds);
   return {passed, absl::StrCat(passed ? "" : "not yet ", seconds,
                                " seconds after step ", context.last->step)};
 }
 
-SavePolicyPtr ComposeSave(std::vector<SavePolicyPtr> policies,
-                          Verdict (*combine)(const std::vector<Verdict>&)) {
-  return MakeSave(
-      [policies = std::move(policies), combine](const SaveContext& context) {
-        std::vector<Verdict> verdicts;
-        for (const SavePolicyPtr& policy : policies) {
-          verdicts.push_back(policy->Decide(context));
-        }
-        return combine(verdicts);
-      });
+SavePolicy ComposeSave(absl::string_view name, const SavePolicy& left,
+                       const SavePolicy& right,
+                       Verdict (*combine)(const Verdict&, const Verdict&)) {
+  return MakeSave(internal::CheckOperands(name, left, right),
+                  [=](const SaveContext& context) {
+                    return combine(internal::Decide(left, context),
+                                   internal::Decide(right, context));
+                  });
 }
 
 }  // namespace
 
-absl::StatusOr<SavePolicyPtr> FixedInterval(int64_t steps) {
-  CKPTDB_RETURN_IF_ERROR(CheckAtLeast("FixedInterval", "interval", steps, 1));
-  return MakeSave([steps](const SaveContext& context) -> Verdict {
-    const bool yes = context.step % steps == 0;
-    return {yes, absl::StrCat("step ", context.step, " is ", yes ? "a" : "no",
-                              " multiple of ", steps)};
-  });
+absl::Status SavePolicy::status() const {
+  return has_value() ? rule_->status : absl::OkStatus();
 }
 
-absl::StatusOr<SavePolicyPtr> AtOrAfterEveryNSteps(int64_t steps) {
-  CKPTDB_RETURN_IF_ERROR(
-      CheckAtLeast("AtOrAfterEveryNSteps", "interval", steps, 1));
-  return MakeSave([steps](const SaveContext& context) -> Verdict {
-    const int64_t last = context.last.has_value() ? context.last->step : 0;
-    const int64_t multiple = context.step / steps * steps;
-    const bool yes =
-        multiple > last || (context.step == 0 && !context.last.has_value());
-    return {yes,
-            yes ? absl::StrCat("step ", context.step,
-                               " is the first at or after ", multiple)
-                : absl::StrCat("no multiple of ", steps, " since step ", last)};
-  });
+Verdict internal::Decide(const SavePolicy& policy, const SaveContext& context) {
+  if (!policy.has_value()) return {false, "there is no policy"};
+  if (policy.status().ok()) return policy.rule()->decide(context);
+  return {false, std::string(policy.status().message())};
 }
 
-absl::StatusOr<SavePolicyPtr> SpecificSteps(std::vector<int64_t> steps) {
-  for (const int64_t step : steps) {
-    CKPTDB_RETURN_IF_ERROR(CheckAtLeast("SpecificSteps", "step", step, 0));
-  }
-  return MakeSave([all = std::set<int64_t>(steps.begin(), steps.end())](
+SavePolicy SaveEveryNSteps(int64_t steps) {
+  return MakeSave(
+      CheckAtLeast("SaveEveryNSteps", "interval", steps, 1),
+      [steps](const SaveContext& context) -> Verdict {
+        const bool yes = context.step % steps == 0;
+        return {yes, absl::StrCat("step ", context.step, " is ",
+                                  yes ? "a" : "no", " multiple of ", steps)};
+      });
+}
+
+SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
+  return MakeSave(
+      CheckAtLeast("SaveAtOrAfterEveryNSteps", "interval", steps, 1),
+      [steps](const SaveContext& context) -> Verdict {
+        const int64_t last = context.last.has_value() ? context.last->step : 0;
+        const int64_t multiple = context.step / steps * steps;
+        const bool yes =
+            multiple > last || (context.step == 0 && !context.last.has_value());
+        return {yes, yes ? absl::StrCat("step ", context.step,
+                                        " is the first at or after ", multiple)
+                         : absl::StrCat("no multiple of ", steps,
+                                        " since step ", last)};
+      });
+}
+
+SavePolicy SaveAtSteps(std::vector<int64_t> steps) {
+  return MakeSave(internal::CheckSteps("SaveAtSteps", steps),
+                  [all = std::set<int64_t>(steps.begin(), steps.end())](
                       const SaveContext& context) -> Verdict {
-    const bool yes = all.contains(context.step);
-    return {yes,
-            absl::StrCat("step ", context.step, " is ", yes ? "one" : "none",
-                         " of those that were asked for")};
-  });
+                    const bool yes = all.contains(context.step);
+                    return {yes, absl::StrCat("step ", context.step, " is ",
+                                              yes ? "one" : "none",
+                                              " of those that were asked for")};
+                  });
 }
 
-absl::StatusOr<SavePolicyPtr> EveryNSeconds(double seconds) {
-  CKPTDB_RETURN_IF_ERROR(
-      CheckSeconds("EveryNSeconds", seconds, /*may_be_zero=*/false));
-  return MakeSave([seconds](const SaveContext& context) {
-    return NotSooner(context, seconds);
-  });
+SavePolicy SaveEveryNSeconds(double seconds) {
+  return MakeSave(
+      CheckSeconds("SaveEveryNSeconds", seconds, /*may_be_zero=*/false),
+      [seconds](const SaveContext& context) {
+        return NotSooner(context, seconds);
+      });
 }
 
-absl::StatusOr<SavePolicyPtr> Continuous(double seconds) {
-  CKPTDB_RETURN_IF_ERROR(
-      CheckSeconds("Continuous", seconds, /*may_be_zero=*/true));
-  return MakeSave([seconds](const SaveContext& context) -> Verdict {
-    if (context.saving) return {false, "a save is in progress"};
-    return NotSooner(context, seconds);
-  });
+SavePolicy SaveContinuously(double seconds) {
+  return MakeSave(
+      CheckSeconds("SaveContinuously", seconds, /*may_be_zero=*/true),
+      [seconds](const SaveContext& context) -> Verdict {
+        if (context.saving) return {false, "a save is in progress"};
+        return NotSooner(context, seconds);
+      });
 }
 
-SavePolicyPtr InitialSave() {
-  return MakeSave([](const SaveContext& context) -> Verdict {
+SavePolicy SaveInitially() {
+  return MakeSave(absl::OkStatus(), [](const SaveContext& context) -> Verdict {
     if (!context.last.has_value()) return {true, "no step is saved yet"};
     return {false, absl::StrCat("step ", context.last->step, " is saved")};
   });
 }
 
-SavePolicyPtr OnPreemption() {
-  return MakeSave([](const SaveContext& context) -> Verdict {
+SavePolicy SaveOnPreemption() {
+  return MakeSave(absl::OkStatus(), [](const SaveContext& context) -> Verdict {
     return {context.preempted,
             context.preempted ? "preempted" : "not preempted"};
   });
 }
 
-absl::StatusOr<SavePolicyPtr> SaveIf(std::string name, SaveFunction function) {
-  CKPTDB_RETURN_IF_ERROR(CheckPolicyName("SaveIf", name));
-  if (function == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("SaveIf: function ", name, " is null"));
-  }
-  return MakeSave([name = std::move(name), function = std::move(function)](
-                      const SaveContext& context) -> Verdict {
-    const bool yes = function(context);
-    return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
-  });
+SavePolicy SaveIf(std::string name,
+                  std::function<bool(const SaveContext& context)> function) {
+  absl::Status status = internal::CheckFunction("SaveIf", name, function);
+  return MakeSave(
+      std::move(status),
+      [name = std::move(name),
+       function = std::move(function)](const SaveContext& context) -> Verdict {
+        const bool yes = function(context);
+        return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
+      });
 }
 
-absl::StatusOr<SavePolicyPtr> AnySave(std::vector<SavePolicyPtr> policies) {
-  CKPTDB_RETURN_IF_ERROR(CheckParts("AnySave", policies));
-  return ComposeSave(std::move(policies), AnyOf);
+SavePolicy operator|(const SavePolicy& left, const SavePolicy& right) {
+  return ComposeSave("operator|", left, right, internal::AnyOf);
 }
 
-absl::StatusOr<SavePolicyPtr> AllSave(std::vector<SavePolicyPtr> policies) {
-  CKPTDB_RETURN_IF_ERROR(CheckParts("AllSave", policies));
-  return ComposeSave(std::move(policies), AllOf);
+SavePolicy operator&(const SavePolicy& left, const SavePolicy& right) {
+  return ComposeSave("operator&", left, right, internal::AllOf);
 }
 
-absl::StatusOr<SavePolicyPtr> NotSave(SavePolicyPtr policy) {
-  CKPTDB_RETURN_IF_ERROR(
-      CheckParts("NotSave", std::vector<SavePolicyPtr>{policy}));
-  return MakeSave([policy = std::move(policy)](const SaveContext& context) {
-    return Negate(policy->Decide(context));
-  });
+SavePolicy operator!(const SavePolicy& policy) {
+  return MakeSave(internal::CheckOperand("operator!", policy),
+                  [policy](const SaveContext& context) {
+                    return internal::Negate(internal::Decide(policy, context));
+                  });
 }
 
 }  // namespace ckptdb

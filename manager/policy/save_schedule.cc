@@ -1,14 +1,18 @@
-#include "ckptdb/manager/save_schedule.h"
+#include "ckptdb/manager/policy/save_schedule.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/policy/policy_checks.h"
+#include "ckptdb/manager/policy/save_rule.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb {
+namespace internal {
 namespace {
 
-// Why an ephemeral save that is wanted is not made; empty when it is.
+// Returns why an ephemeral save that is wanted is not made; empty when it is.
 std::string Prevented(const SaveSchedule& schedule,
                       const SaveContext& context) {
   if (context.last.has_value() &&
@@ -22,10 +26,10 @@ std::string Prevented(const SaveSchedule& schedule,
 SaveDecision DecideEphemeral(const SaveSchedule& schedule,
                              const SaveContext& context,
                              std::string not_permanent) {
-  if (schedule.ephemeral == nullptr) {
+  if (!schedule.ephemeral.has_value()) {
     return {SaveKind::kNone, std::move(not_permanent)};
   }
-  Verdict wanted = schedule.ephemeral->Decide(context);
+  Verdict wanted = Decide(schedule.ephemeral, context);
   if (!wanted.yes) {
     return {SaveKind::kNone, absl::StrCat("not permanent: ", not_permanent,
                                           "; not ephemeral: ", wanted.why)};
@@ -38,6 +42,32 @@ SaveDecision DecideEphemeral(const SaveSchedule& schedule,
 
 }  // namespace
 
+absl::Status CheckSchedule(const SaveSchedule& schedule) {
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(schedule.permanent.status(), "schedule.permanent"));
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(schedule.ephemeral.status(), "schedule.ephemeral"));
+  return CheckAtLeast("schedule", "ephemeral_cooldown_steps",
+                      schedule.ephemeral_cooldown_steps, 0);
+}
+
+SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context) {
+  if (context.last.has_value() && context.step <= context.last->step) {
+    return {SaveKind::kNone,
+            absl::StrCat("step ", context.step, " is not after step ",
+                         context.last->step, ", the newest")};
+  }
+  std::string not_permanent = "no step is to be";
+  if (schedule.permanent.has_value()) {
+    Verdict wanted = Decide(schedule.permanent, context);
+    if (wanted.yes) return {SaveKind::kPermanent, std::move(wanted.why)};
+    not_permanent = std::move(wanted.why);
+  }
+  return DecideEphemeral(schedule, context, std::move(not_permanent));
+}
+
+}  // namespace internal
+
 absl::string_view SaveKindName(SaveKind kind) {
   switch (kind) {
     case SaveKind::kNone:
@@ -48,26 +78,6 @@ absl::string_view SaveKindName(SaveKind kind) {
       return "ephemeral";
   }
   return "unknown";
-}
-
-absl::Status CheckSchedule(const SaveSchedule& schedule) {
-  return internal::CheckAtLeast("SaveSchedule", "cooldown of ephemeral saves",
-                                schedule.ephemeral_cooldown_steps, 0);
-}
-
-SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context) {
-  if (context.last.has_value() && context.step <= context.last->step) {
-    return {SaveKind::kNone,
-            absl::StrCat("step ", context.step, " is not after step ",
-                         context.last->step, ", the newest")};
-  }
-  std::string not_permanent = "no step is to be";
-  if (schedule.permanent != nullptr) {
-    Verdict wanted = schedule.permanent->Decide(context);
-    if (wanted.yes) return {SaveKind::kPermanent, std::move(wanted.why)};
-    not_permanent = std::move(wanted.why);
-  }
-  return DecideEphemeral(schedule, context, std::move(not_permanent));
 }
 
 }  // namespace ckptdb

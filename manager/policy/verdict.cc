@@ -1,36 +1,32 @@
-#include "ckptdb/manager/verdict.h"
+#include "ckptdb/manager/policy/verdict.h"
 
 #include <utility>
 
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 
-namespace ckptdb {
+namespace ckptdb::internal {
 namespace {
 
-// `decisive` wherever there is one, else the other.
-Verdict Combine(const std::vector<Verdict>& verdicts, bool decisive) {
-  std::vector<std::string> deciding;
-  std::vector<std::string> others;
-  for (const Verdict& verdict : verdicts) {
-    (verdict.yes == decisive ? deciding : others).push_back(verdict.why);
+// Two that agree give both reasons; else the `decisive` one gives its own.
+Verdict Combine(const Verdict& left, const Verdict& right, bool decisive) {
+  if (left.yes == right.yes) {
+    return {left.yes, absl::StrCat(left.why, "; ", right.why)};
   }
-  const bool decided = !deciding.empty();
-  return {decided == decisive,
-          absl::StrJoin(decided ? deciding : others, "; ")};
+  return left.yes == decisive ? left : right;
 }
 
 }  // namespace
 
-Verdict AnyOf(const std::vector<Verdict>& verdicts) {
-  return Combine(verdicts, true);
+Verdict AnyOf(const Verdict& left, const Verdict& right) {
+  return Combine(left, right, true);
 }
 
-Verdict AllOf(const std::vector<Verdict>& verdicts) {
-  return Combine(verdicts, false);
+Verdict AllOf(const Verdict& left, const Verdict& right) {
+  return Combine(left, right, false);
 }
 
 Verdict Negate(Verdict verdict) {
   return {!verdict.yes, std::move(verdict.why)};
 }
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal

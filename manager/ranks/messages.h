@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/save_schedule.h"
+#include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/state/change_sets.h"
 #include "ckptdb/schema/evaluation.h"
 #include "ckptdb/schema/staged.h"

@@ -50,7 +50,7 @@ class ManagerTest : public ::testing::Test {
       reports_.push_back(report);
     };
     options_.now_micros = [this] { return now_micros_; };
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
+    options_.schedule.permanent = SaveEveryNSteps(2);
   }
   void TearDown() override { gate_.Open(); }
 

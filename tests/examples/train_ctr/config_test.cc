@@ -60,7 +60,7 @@ class ConfigTest : public ::testing::Test {
 TEST_F(ConfigTest, SaysWhatIsSaved) {
   const ProgramResult result = TrainWith(
       "store", 12,
-      R"({"permanent": {"steps": [4, 9]}, "keep": "all", "async": false,
+      R"({"permanent": {"save_at_steps": [4, 9]}, "keep": "keep_all", "async": false,
           "first_save": "always"})");
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   // The first step and the last one, besides.
@@ -93,7 +93,7 @@ TEST_F(ConfigTest, TheSampleOfTheDocumentKeepsWhatItSays) {
   const auto json = nlohmann::json::parse(sample, nullptr, false);
   ASSERT_TRUE(json.is_object()) << sample;
   constexpr int kSaves = 12;
-  const int every = json["permanent"]["any"][0]["every_steps"];
+  const int every = json["permanent"]["any"][0]["save_every_n_steps"];
   const ProgramResult result = TrainWith("store", every * kSaves, sample);
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.errors, Not(HasSubstr("BestN")));
@@ -104,8 +104,8 @@ TEST_F(ConfigTest, TheSampleOfTheDocumentKeepsWhatItSays) {
   for (const ckptdb::StepRecord& step : (*reader)->Steps()) {
     permanent += !step.ephemeral;
   }
-  const int latest = json["keep"]["any"][0]["latest"];
-  const int best = json["keep"]["any"][1]["best"]["count"];
+  const int latest = json["keep"]["any"][0]["latest_n"];
+  const int best = json["keep"]["any"][1]["best_n"]["count"];
   EXPECT_GE(permanent, latest);
   EXPECT_LE(permanent, latest + best);
   EXPECT_FALSE(ReadFile(statistics).empty());
@@ -127,7 +127,7 @@ TEST_F(ConfigTest, OneSwitchTurnsSavingOff) {
 TEST_F(ConfigTest, WrongOptionsAreErrors) {
   const std::pair<const char*, const char*> cases[] = {
       {"[", "no JSON object"},
-      {R"({"permanant": "initial"})", R"(is "permanent" meant?)"},
+      {R"({"permanant": "save_initially"})", R"(is "permanent" meant?)"},
       {R"({"busy": "wat"})", R"(is "wait" meant?)"},
       {"{\n  \"busy\": \"wat\"}", "(line 2, column 11)"},
       {R"({"path": "elsewhere"})", R"("elsewhere", but --store)"},

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/policy/keep_rule.h"
+#include "ckptdb/manager/policy/save_rule.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb {
@@ -20,7 +22,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "path": "p", "read_only": true, "saving": false,
       "ephemeral_cooldown_steps": 7,
       "keep_ephemeral": 2, "removal": "ephemeral_only",
-      "best": {"metric": "auc", "better": "min"}, "deltas": false, "audit_deltas": true,
+      "best": {"metric": "auc", "lower_is_better": true}, "deltas": false, "audit_deltas": true,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
       "abandoned": "keep", "user_metadata": {"run": "a"},
       "store_metadata": {"owner": "b"}, "async": false,
@@ -39,7 +41,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.retention.removal, Removal::kEphemeralOnly);
   ASSERT_TRUE(options.best.has_value());
   EXPECT_EQ(options.best->metric, "auc");
-  EXPECT_EQ(options.best->better, Better::kMin);
+  EXPECT_TRUE(options.best->lower_is_better);
   EXPECT_FALSE(options.deltas);
   EXPECT_TRUE(options.audit_deltas);
   EXPECT_EQ(options.base_every, 9);
@@ -73,7 +75,7 @@ TEST(ManagerConfigTest, LeavesTheRest) {
   ASSERT_OK(ReadManagerConfig("{}", &options));
   EXPECT_EQ(options.path, "p");
   EXPECT_EQ(options.base_every, 5);
-  EXPECT_EQ(options.schedule.permanent, nullptr);
+  EXPECT_FALSE(options.schedule.permanent.has_value());
 }
 
 // Which of the steps 0 to 40 are saved, one after the other.
@@ -87,7 +89,7 @@ std::string SavedBy(const std::string& policy) {
     context.step = step;
     context.now_micros = step * 1'000'000;
     context.preempted = step == 30;
-    if (!options.schedule.permanent->Decide(context).yes) continue;
+    if (!internal::Decide(options.schedule.permanent, context).yes) continue;
     absl::StrAppend(&saved, step, " ");
     context.last = StepInfo{step, context.now_micros, false, {}};
   }
@@ -95,16 +97,18 @@ std::string SavedBy(const std::string& policy) {
 }
 
 TEST(ManagerConfigTest, SavePolicies) {
-  EXPECT_EQ(SavedBy(R"("initial")"), "0 ");
-  EXPECT_EQ(SavedBy(R"("preemption")"), "30 ");
-  EXPECT_EQ(SavedBy(R"({"every_steps": 20})"), "0 20 40 ");
-  EXPECT_EQ(SavedBy(R"({"at_or_after_every_steps": 15})"), "0 20 30 ");
-  EXPECT_EQ(SavedBy(R"({"steps": [10, 40]})"), "10 40 ");
-  EXPECT_EQ(SavedBy(R"({"every_seconds": 15})"), "0 20 40 ");
-  EXPECT_EQ(SavedBy(R"({"continuous": 30})"), "0 30 ");
-  EXPECT_EQ(SavedBy(R"({"any": [{"steps": [10]}, "preemption"]})"), "10 30 ");
-  EXPECT_EQ(SavedBy(R"({"all": [{"every_steps": 20},
-                                {"not": {"steps": [20]}}]})"),
+  EXPECT_EQ(SavedBy(R"("save_initially")"), "0 ");
+  EXPECT_EQ(SavedBy(R"("save_on_preemption")"), "30 ");
+  EXPECT_EQ(SavedBy(R"({"save_every_n_steps": 20})"), "0 20 40 ");
+  EXPECT_EQ(SavedBy(R"({"save_at_or_after_every_n_steps": 15})"), "0 20 30 ");
+  EXPECT_EQ(SavedBy(R"({"save_at_steps": [10, 40]})"), "10 40 ");
+  EXPECT_EQ(SavedBy(R"({"save_every_n_seconds": 15})"), "0 20 40 ");
+  EXPECT_EQ(SavedBy(R"({"save_continuously": 30})"), "0 30 ");
+  EXPECT_EQ(
+      SavedBy(R"({"any": [{"save_at_steps": [10]}, "save_on_preemption"]})"),
+      "10 30 ");
+  EXPECT_EQ(SavedBy(R"({"all": [{"save_every_n_steps": 20},
+                                {"not": {"save_at_steps": [20]}}]})"),
             "0 40 ");
 }
 
@@ -119,7 +123,8 @@ std::string KeptBy(const std::string& policy) {
     if (step != 20)
       steps.back().metrics["auc"] = 1.0 / static_cast<double>(step);
   }
-  const KeepAnswer answer = options.retention.keep->Ask(steps, 40'000'000);
+  const internal::KeepAnswer answer =
+      internal::Ask(options.retention.keep, steps, 40'000'000);
   std::string kept;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (answer.keep[i]) absl::StrAppend(&kept, steps[i].step, " ");
@@ -128,26 +133,28 @@ std::string KeptBy(const std::string& policy) {
 }
 
 TEST(ManagerConfigTest, KeepPolicies) {
-  EXPECT_EQ(KeptBy(R"("all")"), "10 20 30 40 ");
-  EXPECT_EQ(KeptBy(R"({"latest": 2})"), "30 40 ");
-  EXPECT_EQ(KeptBy(R"({"every_steps": 20})"), "20 40 ");
-  EXPECT_EQ(KeptBy(R"({"steps": [30, 10, 70]})"), "10 30 ");
+  EXPECT_EQ(KeptBy(R"("keep_all")"), "10 20 30 40 ");
+  EXPECT_EQ(KeptBy(R"({"latest_n": 2})"), "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"keep_every_n_steps": 20})"), "20 40 ");
+  EXPECT_EQ(KeptBy(R"({"keep_steps": [30, 10, 70]})"), "10 30 ");
   EXPECT_EQ(KeptBy(R"({"latest_of": {"count": 1,
-                                     "policy": {"every_steps": 10}}})"),
+                                     "policy": {"keep_every_n_steps": 10}}})"),
             "40 ");
-  EXPECT_EQ(KeptBy(R"({"latest_of": {"policy": {"not": {"latest": 1}},
+  EXPECT_EQ(KeptBy(R"({"latest_of": {"policy": {"not": {"latest_n": 1}},
                                      "count": 2}})"),
             "20 30 ");
-  EXPECT_EQ(KeptBy(R"({"nearest_to_every_steps": 25})"), "10 20 40 ");
-  EXPECT_EQ(KeptBy(R"({"every_seconds": 20})"), "10 30 ");
-  EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc"}})"), "10 20 ");
-  EXPECT_EQ(KeptBy(R"({"best": {"metric": "auc", "count": 2, "better": "min",
+  EXPECT_EQ(KeptBy(R"({"keep_nearest_to_every_n_steps": 25})"), "10 20 40 ");
+  EXPECT_EQ(KeptBy(R"({"keep_every_n_seconds": 20})"), "10 30 ");
+  EXPECT_EQ(KeptBy(R"({"best_n": {"metric": "auc"}})"), "10 20 ");
+  EXPECT_EQ(
+      KeptBy(
+          R"({"best_n": {"metric": "auc", "count": 2, "lower_is_better": true,
                                 "keep_without_metric": false}})"),
+      "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"keep_for_n_seconds": 10})"), "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"any": [{"latest_n": 1}, {"keep_every_n_steps": 30}]})"),
             "30 40 ");
-  EXPECT_EQ(KeptBy(R"({"time_to_live": 10})"), "30 40 ");
-  EXPECT_EQ(KeptBy(R"({"any": [{"latest": 1}, {"every_steps": 30}]})"),
-            "30 40 ");
-  EXPECT_EQ(KeptBy(R"({"all": [{"latest": 3}, {"not": {"latest": 1}}]})"),
+  EXPECT_EQ(KeptBy(R"({"all": [{"latest_n": 3}, {"not": {"latest_n": 1}}]})"),
             "20 30 ");
 }
 
@@ -163,25 +170,27 @@ TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
       {R"({"copy_threads": 3000000000})", "not 0 to 2^31 - 1"},
       {R"({"max_delta_ratio": "a"})", "not a number"},
       {R"({"deadline": -1})", "not seconds, at least 0"},
-      {R"({"permanent": "intial"})", R"(is "initial" meant?)"},
-      {R"({"permanent": {"every_step": 1}})", R"(is "every_steps" meant?)"},
-      {R"({"permanent": {"every_steps": 0}})", "manager.permanent: "},
-      {R"({"permanent": {"steps": [-1]}})", "manager.permanent: "},
+      {R"({"permanent": "save_initialy"})", R"(is "save_initially" meant?)"},
+      {R"({"permanent": {"save_every_step": 1}})",
+       R"(is "save_every_n_steps" meant?)"},
+      {R"({"permanent": {"save_every_n_steps": 0}})", "manager.permanent: "},
+      {R"({"permanent": {"save_at_steps": [-1]}})", "manager.permanent: "},
       {R"({"permanent": {}})", "has one key, not 0"},
       {R"({"permanent": 3})", "manager.permanent: it is no object, but 3"},
-      {R"({"permanent": {"any": {}}})", "permanent.any: it is no list"},
+      {R"({"permanent": {"any": {}}})", "permanent.any: it must be a list"},
       {R"({"permanent": {"any": []}})", "manager.permanent.any: "},
-      {R"({"permanent": {"any": ["initial", {"not": {"a": 1}}]}})",
+      {R"({"permanent": {"any": ["save_initially", {"not": {"a": 1}}]}})",
        "manager.permanent.any[1].not: "},
-      {R"({"keep": {"latest": 1, "every_steps": 2}})", "one key, not 2"},
-      {R"({"keep": {"best": {"metrics": "a"}}})", R"(is "metric" meant?)"},
-      {R"({"best": {"better": "maximum"}})", R"(is "max" meant?)"},
-      {R"({"permanent": {"at_or_after_every_steps": 0}})",
-       "manager.permanent: AtOrAfterEveryNSteps: interval is 0"},
-      {R"({"keep": {"steps": [-1]}})", "not a list of numbers, 0 to"},
+      {R"({"keep": {"latest_n": 1, "keep_every_n_steps": 2}})",
+       "one key, not 2"},
+      {R"({"keep": {"best_n": {"metrics": "a"}}})", R"(is "metric" meant?)"},
+      {R"({"best": {"lower_is_better": "yes"}})", "\"yes\", not a boolean"},
+      {R"({"permanent": {"save_at_or_after_every_n_steps": 0}})",
+       "manager.permanent: SaveAtOrAfterEveryNSteps: interval is 0"},
+      {R"({"keep": {"keep_steps": [-1]}})", "not a list of numbers, 0 to"},
       {R"({"keep": {"latest_of": {"count": 1}}})",
        R"(manager.keep.latest_of: "policy" is missing)"},
-      {R"({"keep": {"latest_of": {"policy": "all", "cuont": 1}}})",
+      {R"({"keep": {"latest_of": {"policy": "keep_all", "cuont": 1}}})",
        R"(is "count" meant?)"},
       {R"({"keep": {"latest_of": {"policy": {"a": 1}, "count": 1}}})",
        "manager.keep.latest_of.policy: "},
@@ -193,7 +202,7 @@ TEST(ManagerConfigTest, SaysWhatIsWrongAndWhere) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
         << json;
     EXPECT_EQ(options.base_every, 5);
-    EXPECT_EQ(options.schedule.permanent, nullptr);
+    EXPECT_FALSE(options.schedule.permanent.has_value());
   }
 }
 
@@ -206,14 +215,16 @@ TEST(ManagerConfigTest, SaysOnWhichLine) {
       {"{\n  \"busy\": \"wait\",\n  \"bussy\": 1}",
        "no key \"bussy\"; is \"busy\" meant? (line 3, column 12)"},
       {"{\"busy\":\n\n\t\"wit\"}", "is \"wait\" meant? (line 3, column 2)"},
-      {"{\"keep\": {\"any\": [\"all\",\n {\"latest\": 1,\n  \"best\": 2}]}}",
+      {"{\"keep\": {\"any\": [\"keep_all\",\n {\"latest_n\": 1,\n  \"best_n\": "
+       "2}]}}",
        "any[1]: a policy has one key, not 2 (line 2, column 2)"},
-      {"{\"keep\": {\"any\": [\"all\", {\"not\":\n\n  {\"latest\": -1}}]}}",
-       "0 to 2^63 - 1 (line 3, column 14)"},
-      {"{\"permanent\":\n  {\"every_steps\": 0}}", "(line 2, column 3)"},
+      {"{\"keep\": {\"any\": [\"keep_all\", {\"not\":\n\n  {\"latest_n\": "
+       "-1}}]}}",
+       "0 to 2^63 - 1 (line 3, column 16)"},
+      {"{\"permanent\":\n  {\"save_every_n_steps\": 0}}", "(line 2, column 3)"},
       {"{\"keep\": {\"any\":\n []}}", "(line 2, column 2)"},
       {"{\"keep\": {\"any\":\n {}}}",
-       "it is no list of policies (line 2, column 2)"},
+       "it must be a list of at least one policy (line 2, column 2)"},
       {"{\"sharding\":\n \"slice\"}", "(line 2, column 2)"},
       // What is before it may hold anything.
       {"{\"path\": \"a\\\"{[\\\\\", \"user_metadata\": {\"k,\": \"}\"},\n"
@@ -244,7 +255,7 @@ TEST(ManagerConfigTest, DeepValuesAreAnError) {
 }
 
 TEST(ManagerConfigTest, DeepPoliciesOfStepsToKeepAreAnError) {
-  std::string policy = "\"all\"";
+  std::string policy = "\"keep_all\"";
   for (int i = 0; i <= 500; ++i) {
     policy = absl::StrCat(R"({"latest_of":{"count":1,"policy":)", policy, "}}");
     if (i == 31) {
@@ -259,7 +270,7 @@ TEST(ManagerConfigTest, DeepPoliciesOfStepsToKeepAreAnError) {
 }
 
 TEST(ManagerConfigTest, DeepPoliciesAreAnError) {
-  std::string policy = "\"initial\"";
+  std::string policy = "\"save_initially\"";
   for (int i = 0; i <= 1000; ++i) {
     policy = absl::StrCat("{\"not\":", policy, "}");
     if (i == 31) {

@@ -78,7 +78,7 @@ class DocumentedLoopTest : public ::testing::Test {
  protected:
   void SetUp() override {
     options_.path = dir_.path() + "/store";
-    options_.schedule.permanent = OnPreemption();
+    options_.schedule.permanent = SaveOnPreemption();
   }
   void TearDown() override { std::signal(SIGTERM, SIG_DFL); }
 

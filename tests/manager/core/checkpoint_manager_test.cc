@@ -171,7 +171,7 @@ TEST_F(ManagerTest, SomeFailuresAreTolerated) {
 }
 
 TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(4));
+  options_.schedule.permanent = SaveEveryNSteps(4);
   options_.tolerated_failures = 2;
   options_.retry_after_steps = 1;
   options_.async = false;
@@ -191,7 +191,7 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
 }
 
 TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(100));
+  options_.schedule.permanent = SaveEveryNSteps(100);
   options_.tolerated_failures = 2;
   options_.retry_after_steps = 3;
   options_.async = false;
@@ -205,7 +205,7 @@ TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
 }
 
 TEST_F(ManagerTest, RetiresWithTheCommit) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  options_.retention.keep = LatestN(2);
   Start();
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -224,7 +224,7 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
 
 // What is not measured yet stays; what is known by the next commit counts.
 TEST_F(ManagerTest, MetricsThatComeLateCount) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, BestN({.metric = "auc"}));
+  options_.retention.keep = BestN("auc", 1);
   Start();
   TrainTo(6);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -278,7 +278,7 @@ TEST_F(ManagerTest, ExplainsAfterARestart) {
 }
 
 TEST_F(ManagerTest, KeepsWhatIsPinnedAndWhatItBeganFrom) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.retention.keep = LatestN(1);
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -312,12 +312,11 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
 // A decision knows of the save before it, although nobody waited for it.
 TEST_F(ManagerTest, DecidesByTheNewestStep) {
   std::vector<int64_t> newest;
-  ASSERT_OK_AND_ASSIGN(
-      options_.schedule.permanent,
+  options_.schedule.permanent =
       SaveIf("noted", [&](const SaveContext& context) {
         newest.push_back(context.last ? context.last->step : -1);
         return true;
-      }));
+      });
   Start();
   for (int64_t step = 1; step <= 3; ++step) {
     ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
@@ -331,17 +330,17 @@ TEST_F(ManagerTest, DecidesByTheNewestStep) {
 // A policy that saves what is better than all before.
 TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
   std::vector<std::vector<int64_t>> before;
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("better", [&](const SaveContext& context) {
-                         const double auc = context.metrics.at("auc");
-                         std::vector<int64_t>& steps = before.emplace_back();
-                         bool better = true;
-                         for (const StepInfo& step : context.history()) {
-                           steps.push_back(step.step);
-                           if (step.metrics.at("auc") >= auc) better = false;
-                         }
-                         return better;
-                       }));
+  options_.schedule.permanent =
+      SaveIf("better", [&](const SaveContext& context) {
+        const double auc = context.metrics.at("auc");
+        std::vector<int64_t>& steps = before.emplace_back();
+        bool better = true;
+        for (const StepInfo& step : context.history()) {
+          steps.push_back(step.step);
+          if (step.metrics.at("auc") >= auc) better = false;
+        }
+        return better;
+      });
   options_.async = false;
   Start();
   for (const double auc : {0.5, 0.4, 0.6, 0.7, 0.6}) {
@@ -375,10 +374,8 @@ class PreemptedTest : public ManagerTest {
   // Step 2 is ephemeral; then the machine is to be taken away.
   absl::StatusOr<StepOutcome> PreemptAfterTwo(absl::Duration grace) {
     options_.preemption_grace = grace;
-    options_.schedule.permanent = OnPreemption();
-    const auto every = FixedInterval(2);
-    EXPECT_OK(every);
-    options_.schedule.ephemeral = *every;
+    options_.schedule.permanent = SaveOnPreemption();
+    options_.schedule.ephemeral = SaveEveryNSteps(2);
     Start();
     TrainTo(2);
     EXPECT_OK(manager_->WaitUntilFinished());
@@ -478,8 +475,8 @@ TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
 // What a save takes is given back or used again.
 TEST_F(ManagerTest, TwoHundredSavesDoNotGrow) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  options_.retention.keep = LatestN(2);
+  options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
   options_.base_every = 5;
   Start();
@@ -539,8 +536,21 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   ASSERT_EQ(mkfifo(options.statistics_path.c_str(), 0600), 0);
   expect(options, "/pipe\" cannot be written");
   options = options_;
-  options.retention.keep = nullptr;
-  expect(options, "retention.keep is null");
+  options.schedule.permanent = SaveOnPreemption() | SaveEveryNSteps(0);
+  expect(options,
+         "ManagerOptions: schedule.permanent: SaveEveryNSteps: interval is 0; "
+         "it must be at least 1");
+  options = options_;
+  options.schedule.ephemeral = SaveEveryNSeconds(-1);
+  expect(options,
+         "schedule.ephemeral: SaveEveryNSeconds: seconds is -1; it must be "
+         "above 0 and at most 1e+11");
+  options = options_;
+  options.retention.keep = LatestN(1) | BestN("", 2);
+  expect(options, "retention.keep: BestN: metric is empty; name the metric");
+  options = options_;
+  options.best = BestOptions{};
+  expect(options, "ManagerOptions: best: metric is empty; name the metric");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 

@@ -74,13 +74,12 @@ class ElsewhereTest : public ManagerTest {
 };
 
 void ElsewhereTest::OrbaxSaveIntervals() {
-  Configure(R"({"permanent": {"any": [{"every_steps": 4}, {"steps": [5]}]}})");
-  ASSERT_OK_AND_ASSIGN(const auto function,
-                       SaveIf("should_save_fn", [](const SaveContext& context) {
-                         return context.step == 7;
-                       }));
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       AnySave({options_.schedule.permanent, function}));
+  Configure(R"({"permanent": {"any": [{"save_every_n_steps": 4},
+                                      {"save_at_steps": [5]}]}})");
+  const auto function =
+      SaveIf("should_save_fn",
+             [](const SaveContext& context) { return context.step == 7; });
+  options_.schedule.permanent = options_.schedule.permanent | function;
   Start();
   TrainAndWait(9);
   EXPECT_THAT(Steps(), ElementsAre(4, 5, 7, 8));
@@ -109,7 +108,7 @@ void ElsewhereTest::OrbaxLoopFromZero() {
 }
 
 void ElsewhereTest::OrbaxReachedPreemption() {
-  Configure(R"({"permanent": "preemption"})");
+  Configure(R"({"permanent": "save_on_preemption"})");
   Start();
   TrainTo(2);
   manager_->SetPreempted();
@@ -120,10 +119,10 @@ void ElsewhereTest::OrbaxReachedPreemption() {
 }
 
 void ElsewhereTest::OrbaxRetention() {
-  Configure(R"({"permanent": {"every_steps": 1},
-                "keep": {"any": [{"latest": 2}, {"every_steps": 5},
-                                 {"every_seconds": 6},
-                                 {"best": {"metric": "auc"}}]}})");
+  Configure(R"({"permanent": {"save_every_n_steps": 1},
+                "keep": {"any": [{"latest_n": 2}, {"keep_every_n_steps": 5},
+                                 {"keep_every_n_seconds": 6},
+                                 {"best_n": {"metric": "auc"}}]}})");
   Start();
   for (int64_t step = 1; step <= 10; ++step) {
     now_micros_ = step * kElsewhereSecond;
@@ -134,13 +133,11 @@ void ElsewhereTest::OrbaxRetention() {
 }
 
 void ElsewhereTest::OrbaxCustomSteps() {
-  Configure(R"({"permanent": {"every_steps": 1}, "keep": {"steps": [2, 5]}})");
-  ASSERT_OK_AND_ASSIGN(const auto function,
-                       KeepIf("should_keep_fn", [](const StepInfo& step) {
-                         return step.step == 3;
-                       }));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep,
-                       AnyKeep({options_.retention.keep, function}));
+  Configure(
+      R"({"permanent": {"save_every_n_steps": 1}, "keep": {"keep_steps": [2, 5]}})");
+  const auto function = KeepIf(
+      "should_keep_fn", [](const StepInfo& step) { return step.step == 3; });
+  options_.retention.keep = options_.retention.keep | function;
   Start();
   TrainAndWait(8);
   EXPECT_THAT(Steps(), ElementsAre(2, 3, 5, 8));
@@ -209,11 +206,11 @@ void ElsewhereTest::OrbaxLogsLongWaits() {
   options_.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);
   };
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("all", [this](const SaveContext& context) {
-                         if (context.saving) gate_.Open();
-                         return true;
-                       }));
+  options_.schedule.permanent =
+      SaveIf("all", [this](const SaveContext& context) {
+        if (context.saving) gate_.Open();
+        return true;
+      });
   Start();
   gate_.Close();
   TrainTo(2);
@@ -244,7 +241,8 @@ void ElsewhereTest::OrbaxCompositeItems() {
 }
 
 void ElsewhereTest::OlmoIntervals() {
-  Configure(R"({"permanent": {"any": [{"every_steps": 5}, {"steps": [7]}]}})");
+  Configure(R"({"permanent": {"any": [{"save_every_n_steps": 5},
+                                      {"save_at_steps": [7]}]}})");
   Start();
   TrainAndWait(10);
   EXPECT_THAT(Steps(), ElementsAre(5, 7, 10));
@@ -264,8 +262,8 @@ void ElsewhereTest::OlmoPreTrainCheckpoint() {
 }
 
 void ElsewhereTest::OlmoEphemeral() {
-  Configure(R"({"permanent": {"every_steps": 10},
-                "ephemeral": {"every_steps": 2},
+  Configure(R"({"permanent": {"save_every_n_steps": 10},
+                "ephemeral": {"save_every_n_steps": 2},
                 "ephemeral_cooldown_steps": 3})");
   options_.schedule.veto_ephemeral = [](int64_t step) -> std::string {
     return step == 6 ? "an evaluation is under way" : "";
@@ -291,8 +289,8 @@ void ElsewhereTest::OlmoRemove() {
     SCOPED_TRACE(name);
     options_.path = absl::StrCat(dir_.path(), "/", name);
     Configure(absl::StrCat(
-        R"({"permanent": {"every_steps": 3}, "ephemeral": {"every_steps": 1},
-            "keep": {"latest": 1}, "removal": ")",
+        R"({"permanent": {"save_every_n_steps": 3}, "ephemeral": {"save_every_n_steps": 1},
+            "keep": {"latest_n": 1}, "removal": ")",
         name, "\"}"));
     Start();
     TrainAndWait(6);
@@ -302,7 +300,7 @@ void ElsewhereTest::OlmoRemove() {
 
 // Those of the run before count, and the fixed step does not.
 void ElsewhereTest::OlmoMaxCheckpoints() {
-  Configure(R"({"keep": {"latest": 3}})");
+  Configure(R"({"keep": {"latest_n": 3}})");
   Start();
   TrainAndWait(6);
   Resume();
@@ -310,9 +308,10 @@ void ElsewhereTest::OlmoMaxCheckpoints() {
   EXPECT_THAT(Steps(), ElementsAre(4, 6, 8));
 
   options_.path += "+";
-  Configure(R"({"permanent": {"any": [{"every_steps": 2}, {"steps": [3]}]},
-                "keep": {"any": [{"steps": [3]},
-                                 {"latest_of": {"policy": {"every_steps": 2},
+  Configure(R"({"permanent": {"any": [{"save_every_n_steps": 2},
+                                      {"save_at_steps": [3]}]},
+                "keep": {"any": [{"keep_steps": [3]},
+                                 {"latest_of": {"policy": {"keep_every_n_steps": 2},
                                                 "count": 3}}]}})");
   Start();
   TrainAndWait(6);
@@ -358,7 +357,7 @@ void ElsewhereTest::RecisRegister() {
 }
 
 void ElsewhereTest::RecisStep() {
-  Configure(R"({"permanent": {"every_steps": 3}})");
+  Configure(R"({"permanent": {"save_every_n_steps": 3}})");
   Start();
   TrainAndWait(7);
   EXPECT_THAT(Steps(), ElementsAre(3, 6));
@@ -424,9 +423,9 @@ void ElsewhereTest::OptimusEvaluation() {
 }
 
 void ElsewhereTest::CountsSeveralAtATime() {
-  Configure(R"({"permanent": {"at_or_after_every_steps": 10},
-                "keep": {"any": [{"latest": 1},
-                                 {"nearest_to_every_steps": 20}]}})");
+  Configure(R"({"permanent": {"save_at_or_after_every_n_steps": 10},
+                "keep": {"any": [{"latest_n": 1},
+                                 {"keep_nearest_to_every_n_steps": 20}]}})");
   Start();
   StepToEach({4, 8, 12, 16, 20, 24, 28, 33, 37, 41, 46});
   EXPECT_THAT(Steps(), ElementsAre(12, 20, 41));

@@ -61,8 +61,8 @@ class ConcurrentCallsTest : public ManagerTest {
       // A callback cannot wait for the save that it is part of.
       EXPECT_TRUE(absl::IsFailedPrecondition(manager_->WaitUntilFinished()));
     };
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(3));
-    ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(6));
+    options_.schedule.permanent = SaveEveryNSteps(3);
+    options_.retention.keep = LatestN(6);
   }
 
   // Calls `body` again and again beside all others, until the time is over.

@@ -167,9 +167,7 @@ class SignalTest : public PointTest {
  protected:
   void SetUp() override {
     PointTest::SetUp();
-    ASSERT_OK_AND_ASSIGN(const SavePolicyPtr every, FixedInterval(2));
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                         AnySave({every, OnPreemption()}));
+    options_.schedule.permanent = SaveEveryNSteps(2) | SaveOnPreemption();
   }
   // Step 3 is saved because of the signal, beside step 2.
   void ExpectThirdStepSaved() {
@@ -262,7 +260,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, BusySignalTest,
 using SweepTest = PointTest;
 
 TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  options_.retention.keep = LatestN(2);
   options_.deltas = false;
   Start();
   TrainTo(6);
@@ -332,7 +330,7 @@ TEST_F(ManagerTest, ACopyOfLinksStaysWhole) {
     ASSERT_OK_AND_ASSIGN(manager_,
                          CheckpointManager::Open(options_, &model_->state));
   };
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
+  options_.retention.keep = LatestN(2);
   const auto train_to = [&](int64_t step) {
     while (manager_->global_step() < step) {
       std::fill(large.begin(), large.end(),
@@ -416,8 +414,8 @@ class BusyPolicyTest : public ManagerTest,
 
 TEST_P(BusyPolicyTest, TwoHundredSavesDoNotGrow) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has memory of its own";
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(2));
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  options_.retention.keep = LatestN(2);
+  options_.schedule.permanent = SaveEveryNSteps(1);
   options_.store.background_sweep = true;
   options_.busy = GetParam();
   options_.base_every = 5;
@@ -456,9 +454,7 @@ TEST_F(ManagerTest, AThousandSteps) {
   options_.path = SimStore::kPath;
   options_.store.environment = disk.environment();
   options_.stage = disk.stage_options();
-  ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr some, EveryNSteps(100));
-  ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr latest, LatestN(2));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({some, latest}));
+  options_.retention.keep = KeepEveryNSteps(100) | LatestN(2);
   int64_t weight = 0;
   ModelState model;
   ASSERT_OK(model.AddTensor("w", TensorState::Of(&weight, {1})));

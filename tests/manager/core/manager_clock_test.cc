@@ -25,10 +25,8 @@ class ManagerClockTest : public ManagerTest {
 };
 
 TEST_F(ManagerClockTest, HourlySavesStayEveryThreeHours) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
-  ASSERT_OK_AND_ASSIGN(const auto latest, LatestN(2));
-  ASSERT_OK_AND_ASSIGN(const auto spaced, KeepEveryNSeconds(3 * 3600));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({latest, spaced}));
+  options_.schedule.permanent = SaveEveryNSteps(1);
+  options_.retention.keep = LatestN(2) | KeepEveryNSeconds(3 * 3600);
   Start();
   for (int64_t hour = 1; hour <= 10; ++hour) {
     if (hour == 6) {  // and in the next process
@@ -48,7 +46,7 @@ TEST_F(ManagerClockTest, HourlySavesStayEveryThreeHours) {
 
 // Step 1 is begun at second 10 and durable at 11.5.
 TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, EveryNSeconds(2));
+  options_.schedule.permanent = SaveEveryNSeconds(2);
   Start();
   gate_.Close();
   now_micros_ = 10 * kClockSecond;
@@ -67,7 +65,7 @@ TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
 }
 
 TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, EveryNSeconds(2));
+  options_.schedule.permanent = SaveEveryNSeconds(2);
   options_.busy = BusyPolicy::kSkip;
   Start();
   gate_.Close();
@@ -86,8 +84,8 @@ TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
 
 // Steps 1 and 2 are begun 3 seconds apart, and durable 2.5 seconds apart.
 TEST_F(ManagerClockTest, RetentionCountsFromBeginToBegin) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, KeepEveryNSeconds(3));
+  options_.schedule.permanent = SaveEveryNSteps(1);
+  options_.retention.keep = KeepEveryNSeconds(3);
   Start();
   gate_.Close();
   now_micros_ = 10 * kClockSecond;

@@ -8,13 +8,13 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
-#include "ckptdb/manager/keep_policy.h"
 #include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/manager_config.h"
-#include "ckptdb/manager/retention.h"
-#include "ckptdb/manager/save_policy.h"
-#include "ckptdb/manager/save_schedule.h"
-#include "ckptdb/manager/verdict.h"
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/policy/keep_rule.h"
+#include "ckptdb/manager/policy/retention.h"
+#include "ckptdb/manager/policy/save_schedule.h"
+#include "ckptdb/manager/policy/verdict.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/status_matchers.h"
@@ -28,32 +28,32 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(HeaderExamples, Verdict) {
-  Verdict verdict = AnyOf(
-      {{false, "step 7 is no multiple of 5"}, {true, "no step is saved yet"}});
+  using internal::AnyOf;
+  using internal::Verdict;
+  Verdict verdict = AnyOf({false, "step 7 is no multiple of 5"},
+                          {true, "no step is saved yet"});
   EXPECT_TRUE(verdict.yes);
   EXPECT_EQ(verdict.why, "no step is saved yet");
 }
 
-absl::StatusOr<Verdict> SavePolicyExample(int64_t now) {
-  CKPTDB_ASSIGN_OR_RETURN(auto every, FixedInterval(1000));
-  CKPTDB_ASSIGN_OR_RETURN(auto often, EveryNSeconds(600));
-  CKPTDB_ASSIGN_OR_RETURN(SavePolicyPtr policy,
-                          AnySave({every, often, OnPreemption()}));
-  return policy->Decide({.step = 2000, .now_micros = now});
-}
-
-TEST(HeaderExamples, SavePolicy) {
-  ASSERT_OK_AND_ASSIGN(const Verdict verdict, SavePolicyExample(0));
-  EXPECT_TRUE(verdict.yes);
+TEST(HeaderExamples, Policies) {
+  ManagerOptions options{
+      .path = "checkpoints",
+      .schedule = {.permanent = SaveEveryNSteps(1000) | SaveOnPreemption(),
+                   .ephemeral = SaveEveryNSeconds(300)},
+      .retention = {.keep = LatestN(3) | BestN("auc", 2)}};
+  EXPECT_OK(internal::CheckSchedule(options.schedule));
+  EXPECT_OK(internal::CheckRetention(options.retention));
+  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).why,
+            "step 2000 is a multiple of 1000");
 }
 
 absl::Status ManagerConfigExample(ManagerOptions* made) {
-  ManagerOptions options;
-  options.path = "checkpoints";
+  ManagerOptions options{.path = "checkpoints"};
   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
-    "permanent": {"any": [{"every_steps": 1000}, "preemption"]},
-    "ephemeral": {"every_seconds": 300},
-    "keep": {"any": [{"latest": 3}, {"best": {"metric": "auc"}}]},
+    "permanent": {"any": [{"save_every_n_steps": 1000}, "save_on_preemption"]},
+    "ephemeral": {"save_every_n_seconds": 300},
+    "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
     "busy": "coalesce"
   })",
                                            &options));
@@ -64,48 +64,32 @@ absl::Status ManagerConfigExample(ManagerOptions* made) {
 TEST(HeaderExamples, ManagerConfig) {
   ManagerOptions options;
   ASSERT_OK(ManagerConfigExample(&options));
-  EXPECT_TRUE(options.schedule.permanent->Decide({.step = 2000}).yes);
+  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).kind,
+            SaveKind::kPermanent);
   EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
 }
 
-absl::StatusOr<std::string> KeepPolicyExample(
-    const std::vector<StepInfo>& steps, int64_t now_micros) {
-  std::string gone;
-  CKPTDB_ASSIGN_OR_RETURN(auto latest, LatestN(3));
-  CKPTDB_ASSIGN_OR_RETURN(auto best, BestN({.count = 2, .metric = "auc"}));
-  CKPTDB_ASSIGN_OR_RETURN(KeepPolicyPtr policy, AnyKeep({latest, best}));
-  KeepAnswer answer = policy->Ask(steps, now_micros);
-  if (!answer.keep[0]) gone = absl::StrCat("step 0 goes: ", answer.why(0));
-  return gone;
-}
-
-TEST(HeaderExamples, KeepPolicy) {
-  ASSERT_OK_AND_ASSIGN(
-      const std::string gone,
-      KeepPolicyExample({{10, 0, false, {{"auc", 0.7}}}}, /*now_micros=*/0));
-  EXPECT_EQ(gone, "");
-}
-
 TEST(HeaderExamples, SaveSchedule) {
-  SaveSchedule schedule;
-  ASSERT_OK_AND_ASSIGN(schedule.permanent, FixedInterval(1000));
-  ASSERT_OK_AND_ASSIGN(schedule.ephemeral, FixedInterval(100));
+  using internal::Decide;
+  SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),
+                        .ephemeral = SaveEveryNSteps(100)};
   SaveDecision decision = Decide(schedule, {.step = 1100});
   EXPECT_EQ(decision.kind, SaveKind::kEphemeral);
   EXPECT_EQ(decision.why, "step 1100 is a multiple of 100");
 }
 
 TEST(HeaderExamples, Retention) {
-  RetentionState state;
+  using internal::PlanRemoval;
+  using internal::RetentionDecision;
+  internal::RetentionState state;
   for (int64_t step = 1; step <= 5; ++step) {
     state.steps.push_back({step, step, false, {}});
   }
   state.newest = 5;
   std::vector<int64_t> retire;
-  RetentionOptions options;
-  ASSERT_OK_AND_ASSIGN(options.keep, LatestN(3));
-  for (const Fate& fate : PlanRemoval(options, state)) {
-    retire.push_back(fate.step);
+  RetentionOptions options{.keep = LatestN(3)};
+  for (const RetentionDecision& decision : PlanRemoval(options, state)) {
+    retire.push_back(decision.step);
   }
   EXPECT_THAT(retire, ElementsAre(1, 2));
 }
@@ -139,10 +123,9 @@ absl::Status RegisterExample(float* weights, TableState& user_table,
 absl::Status ManagerExample(const std::string& path, int64_t steps,
                             const std::function<void()>& train,
                             ModelState& model) {
-  ManagerOptions options;
-  options.path = path;
-  CKPTDB_ASSIGN_OR_RETURN(options.schedule.permanent, FixedInterval(1000));
-  CKPTDB_ASSIGN_OR_RETURN(options.retention.keep, LatestN(3));
+  ManagerOptions options{.path = path,
+                         .schedule = {.permanent = SaveEveryNSteps(1000)},
+                         .retention = {.keep = LatestN(3)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
   const auto restored = manager->Restore();

@@ -166,7 +166,7 @@ std::map<std::filesystem::path, uintmax_t> TablesOf(const std::string& store) {
 
 // The file of a large step, of which opening the store tells.
 TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
+  options_.schedule.permanent = SaveEveryNSteps(1);
   std::vector<std::string> warnings;
   options_.on_warning = [&](const std::string& warning) {
     warnings.push_back(warning);

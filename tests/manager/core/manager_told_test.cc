@@ -57,13 +57,9 @@ TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
 
 // A policy of the user's own that forgets steps removes none.
 TEST_F(ManagerToldTest, APolicyThatAnswersForTooFewStepsKeepsAll) {
-  class Forgetful : public KeepPolicy {
-   public:
-    KeepAnswer Ask(absl::Span<const StepInfo>, int64_t) const override {
-      return {};
-    }
-  };
-  options_.retention.keep = std::make_shared<Forgetful>();
+  options_.retention.keep = KeepFunction(
+      "forgetful",
+      [](absl::Span<const StepInfo>, int64_t) { return std::vector<bool>(); });
   Start();
   TrainTo(6);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -80,7 +76,7 @@ TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
   Start();
   manager_.reset();
   options_.saving = true;
-  ASSERT_OK_AND_ASSIGN(options_.schedule.ephemeral, FixedInterval(5));
+  options_.schedule.ephemeral = SaveEveryNSteps(5);
   Start();
   manager_.reset();
   options_.schedule = {};
@@ -89,7 +85,7 @@ TEST_F(ManagerToldTest, NoScheduleIsNothingToWarnOfWhereNothingIsSaved) {
   // Whoever saves by hand alone says so.
   manager_.reset();
   options_.read_only = false;
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, SpecificSteps({}));
+  options_.schedule.permanent = SaveAtSteps({});
   Start();
   EXPECT_THAT(warnings_, IsEmpty());
 }

@@ -118,9 +118,7 @@ TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
   reports_.clear();
   options_.saving = false;
   options_.first_save = FirstSave::kAlways;
-  ASSERT_OK_AND_ASSIGN(const auto every, FixedInterval(1));
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       AnySave({every, OnPreemption()}));
+  options_.schedule.permanent = SaveEveryNSteps(1) | SaveOnPreemption();
   Start();
   ASSERT_OK_AND_ASSIGN(const RestoreReport restored, manager_->Restore());
   EXPECT_EQ(restored.version.step, 2);
@@ -189,7 +187,7 @@ TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
 }
 
 TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, BestN({.metric = "auc"}));
+  options_.retention.keep = BestN("auc", 1);
   Start();
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -204,11 +202,11 @@ TEST_F(TrainingTest, WarnsOnceOfStepsWithoutTheMetricOfTheBest) {
 TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
   options_.warn_waiting = absl::ZeroDuration();
   // The save of step 1 goes on once it is known to be waited for.
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("opener", [this](const SaveContext& context) {
-                         if (context.saving) gate_.Open();
-                         return true;
-                       }));
+  options_.schedule.permanent =
+      SaveIf("opener", [this](const SaveContext& context) {
+        if (context.saving) gate_.Open();
+        return true;
+      });
   Start();
   gate_.Close();
   TrainTo(1);

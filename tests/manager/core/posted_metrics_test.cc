@@ -26,10 +26,8 @@ class PostedMetricsTest : public ManagerTest {
     options_.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
-    ASSERT_OK_AND_ASSIGN(
-        auto best, BestN({.metric = "auc", .keep_without_metric = false}));
-    ASSERT_OK_AND_ASSIGN(auto latest, LatestN(1));
-    ASSERT_OK_AND_ASSIGN(options_.retention.keep, AnyKeep({best, latest}));
+    options_.retention.keep =
+        BestN({.metric = "auc", .keep_without_metric = false}) | LatestN(1);
   }
   // A manager that is read-only, with a model of its own.
   void Evaluate() {
@@ -85,7 +83,7 @@ TEST_F(PostedMetricsTest, APinThatWasAskedForKeepsTheStep) {
 
 // What was posted while no trainer was there counts for its first restore.
 TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(3));
+  options_.retention.keep = LatestN(3);
   Start();
   TrainAndWait(4);
   ASSERT_OK(manager_->Close());
@@ -100,7 +98,7 @@ TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
 }
 
 TEST_F(PostedMetricsTest, WarnsOnceOfAPostThatIsPassedOver) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.retention.keep = LatestN(1);
   Start();
   TrainAndWait(2);
   const std::string name = "01234567-89ab-cdef-0123-456789abcdef";

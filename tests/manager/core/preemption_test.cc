@@ -22,7 +22,7 @@ class PreemptionTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.schedule.permanent = OnPreemption();
+    options_.schedule.permanent = SaveOnPreemption();
   }
   // Whether it said that the training is to end.
   bool StepIsPreempted() {
@@ -87,7 +87,7 @@ TEST_F(PreemptionTest, IsNotLostToASaveThatWasAskedFor) {
 }
 
 TEST_F(PreemptionTest, IsOverWithTheSaveAtTheEndOfTheTraining) {
-  options_.schedule.permanent = nullptr;
+  options_.schedule.permanent = {};
   Start();
   manager_->SetPreempted();
   EXPECT_TRUE(StepIsPreempted());
@@ -98,7 +98,7 @@ TEST_F(PreemptionTest, IsOverWithTheSaveAtTheEndOfTheTraining) {
 }
 
 TEST_F(PreemptionTest, WithoutTimeForASaveTheEndOfTheTrainingSavesNone) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.ephemeral, FixedInterval(2));
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
   options_.preemption_grace = absl::ZeroDuration();
   Start();
   TrainTo(2);
@@ -118,7 +118,7 @@ class PreemptionRanksTest : public ::testing::Test {
 
   void SetUp() override {
     options_.path = dir_.path() + "/store";
-    options_.schedule.permanent = OnPreemption();
+    options_.schedule.permanent = SaveOnPreemption();
     options_.deadline = absl::Seconds(60);
   }
   // Runs `train` as each rank; what they return.

@@ -99,8 +99,8 @@ TEST_F(ReadOnlyTest, PollsAtLeastSometimes) {
 
 TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
   ManagerOptions options = ReadOnlyOptions();
-  ASSERT_OK_AND_ASSIGN(options.schedule.permanent, FixedInterval(1));
-  ASSERT_OK_AND_ASSIGN(options.retention.keep, LatestN(1));
+  options.schedule.permanent = SaveEveryNSteps(1);
+  options.retention.keep = LatestN(1);
   options.statistics_path = dir_.path() + "/statistics";
   options.on_saved = [](const SaveReport&) { ADD_FAILURE(); };
   const auto before = Files();
@@ -249,7 +249,7 @@ TEST_F(ReadOnlyTest, PreemptionEndsTheWait) {
 }
 
 TEST_F(ReadOnlyTest, FollowsOverRetirement) {
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.retention.keep = LatestN(1);
   Start();
   ASSERT_OK(manager_->Restore());
   Follow();
@@ -273,8 +273,8 @@ TEST_F(ReadOnlyTest, FollowsOverRetirement) {
 
 // Steps go while they are opened, and others take their place.
 TEST_F(ReadOnlyTest, FollowsABusyTrainer) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(1));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.schedule.permanent = SaveEveryNSteps(1);
+  options_.retention.keep = LatestN(1);
   options_.store.background_sweep = true;
   options_.store.fold_bounds = {.max_deltas = 3};
   options_.store.background_fold = true;

@@ -47,12 +47,11 @@ TEST_F(ShouldSaveTest, IsWhatTheStepComesToAndCountsNothing) {
 }
 
 TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("better", [](const SaveContext& context) {
-                         return !context.last.has_value() ||
-                                context.metrics.at("auc") >
-                                    context.last->metrics.at("auc");
-                       }));
+  options_.schedule.permanent =
+      SaveIf("better", [](const SaveContext& context) {
+        return !context.last.has_value() ||
+               context.metrics.at("auc") > context.last->metrics.at("auc");
+      });
   Start();
   ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep({{"auc", 0.6}}));
   ASSERT_OK(first.save->WaitCommitted().status());
@@ -95,9 +94,7 @@ TEST_F(ShouldSaveTest, FailsAsTheStepWould) {
 }
 
 TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
-  ASSERT_OK_AND_ASSIGN(const auto every, FixedInterval(2));
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       AnySave({every, OnPreemption()}));
+  options_.schedule.permanent = SaveEveryNSteps(2) | SaveOnPreemption();
   Start();
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(2);
@@ -113,8 +110,8 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
 }
 
 TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
-  ASSERT_OK_AND_ASSIGN(options_.schedule.ephemeral, FixedInterval(2));
-  options_.schedule.permanent = OnPreemption();
+  options_.schedule.ephemeral = SaveEveryNSteps(2);
+  options_.schedule.permanent = SaveOnPreemption();
   options_.preemption_grace = absl::ZeroDuration();
   Start();
   TrainTo(2);
@@ -159,12 +156,10 @@ TEST_F(ShouldSaveTest, AllRanksGetTheAnswerOfTheOwner) {
       EXPECT_OK(model.AddValue("epoch", &epoch));
       ManagerOptions options;
       options.path = options_.path;
-      const auto policy =
+      options.schedule.permanent =
           SaveIf("the owner", [rank](const SaveContext& context) {
             return rank == 0 && context.step == 3;
           });
-      EXPECT_OK(policy);
-      options.schedule.permanent = *policy;
       const auto manager =
           CheckpointManager::Open(options, &model, group.Join(rank));
       EXPECT_OK(manager);
@@ -228,7 +223,7 @@ TEST_F(StepZeroTest, IsNotTheOneThatTheTrainingBeganWith) {
 }
 
 TEST_F(StepZeroTest, TheEndOfTheTrainingSavesIt) {
-  options_.schedule.permanent = nullptr;
+  options_.schedule.permanent = {};
   Start();
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), IsEmpty()) << "no step was trained";

@@ -77,12 +77,11 @@ TEST_F(BusyTest, Fails) {
 // The metrics of a save that nobody waited for are known, too.
 TEST_F(BusyTest, DecidesByTheMetricsOfTheSaveInProgress) {
   Metrics last;
-  ASSERT_OK_AND_ASSIGN(options_.schedule.permanent,
-                       SaveIf("first", [&](const SaveContext& context) {
-                         if (context.last.has_value())
-                           last = context.last->metrics;
-                         return !context.last.has_value();
-                       }));
+  options_.schedule.permanent =
+      SaveIf("first", [&](const SaveContext& context) {
+        if (context.last.has_value()) last = context.last->metrics;
+        return !context.last.has_value();
+      });
   gate_.Close();
   Start();
   ASSERT_OK(TrainStep({{"auc", 0.5}}));

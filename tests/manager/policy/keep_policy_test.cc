@@ -1,4 +1,4 @@
-#include "ckptdb/manager/keep_policy.h"
+#include "ckptdb/manager/policies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/manager/policy/keep_rule.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
@@ -18,6 +19,8 @@
 namespace ckptdb {
 namespace {
 
+using ::ckptdb::internal::Ask;
+using ::ckptdb::internal::KeepAnswer;
 using ::ckptdb::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -43,37 +46,47 @@ std::vector<StepInfo> WithAuc(const std::vector<double>& auc) {
   return steps;
 }
 
-std::vector<int64_t> Kept(const absl::StatusOr<KeepPolicyPtr>& policy,
+std::vector<int64_t> Kept(const KeepPolicy& policy,
                           const std::vector<StepInfo>& steps,
                           int64_t now_micros = kStart) {
   EXPECT_OK(policy.status());
-  if (!policy.ok()) return {};
-  const std::vector<Verdict> verdicts = (*policy)->Decide(steps, now_micros);
-  EXPECT_EQ(verdicts.size(), steps.size());
+  const KeepAnswer answer = Ask(policy, steps, now_micros);
+  EXPECT_EQ(answer.keep.size(), steps.size());
   std::vector<int64_t> kept;
-  for (size_t i = 0; i < verdicts.size(); ++i) {
-    EXPECT_NE(verdicts[i].why, "") << steps[i].step;
-    if (verdicts[i].yes) kept.push_back(steps[i].step);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_NE(answer.why(i), "") << steps[i].step;
+    if (answer.keep[i]) kept.push_back(steps[i].step);
   }
   return kept;
 }
 
-std::string Why(const absl::StatusOr<KeepPolicyPtr>& policy,
-                const std::vector<StepInfo>& steps, size_t at,
-                int64_t now_micros = kStart) {
+std::string Why(const KeepPolicy& policy, const std::vector<StepInfo>& steps,
+                size_t at, int64_t now_micros = kStart) {
   EXPECT_OK(policy.status());
-  return policy.ok() ? (*policy)->Decide(steps, now_micros)[at].why : "";
+  return Ask(policy, steps, now_micros).why(at);
 }
 
-template <typename Policy>
-void ExpectInvalid(const Policy& policy, const std::string& words) {
-  EXPECT_THAT(policy,
+// It has this error, which is also why it keeps all steps.
+void ExpectInvalid(const KeepPolicy& policy, const std::string& words) {
+  EXPECT_THAT(policy.status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  const std::vector<StepInfo> steps = Steps(3);
+  const KeepAnswer answer = Ask(policy, steps, kStart);
+  EXPECT_EQ(answer.keep, std::vector<bool>(3, true));
+  EXPECT_EQ(answer.why(1), policy.status().message());
 }
 
 TEST(KeepPolicy, KeepAll) {
   EXPECT_THAT(Kept(KeepAll(), Steps(3)), ElementsAre(10, 20, 30));
   EXPECT_THAT(Kept(KeepAll(), {}), IsEmpty());
+  EXPECT_EQ(Why(KeepAll(), Steps(3), 1), "all steps are kept");
+}
+
+TEST(KeepPolicy, NoPolicyKeepsAll) {
+  EXPECT_FALSE(KeepPolicy().has_value());
+  EXPECT_TRUE(KeepAll().has_value());
+  EXPECT_THAT(Kept({}, Steps(3)), ElementsAre(10, 20, 30));
+  EXPECT_EQ(Why({}, Steps(3), 1), "all steps are kept");
 }
 
 TEST(KeepPolicy, LatestN) {
@@ -88,7 +101,7 @@ TEST(KeepPolicy, LatestN) {
 }
 
 TEST(KeepPolicy, LatestOf) {
-  const KeepPolicyPtr grid = *EveryNSteps(20);
+  const KeepPolicy grid = KeepEveryNSteps(20);
   EXPECT_THAT(Kept(LatestOf(grid, 0), Steps(7)), IsEmpty());
   EXPECT_THAT(Kept(LatestOf(grid, 2), Steps(7)), ElementsAre(40, 60));
   EXPECT_THAT(Kept(LatestOf(grid, 3), Steps(7)), ElementsAre(20, 40, 60));
@@ -101,13 +114,11 @@ TEST(KeepPolicy, LatestOf) {
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 3),
             "one of the latest 2 of these: a multiple of 20");
   ExpectInvalid(LatestOf(grid, -1), "LatestOf: count is -1");
-  ExpectInvalid(LatestOf(nullptr, 1), "LatestOf: policy 0 is null");
+  ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is no policy");
 }
 
 TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
-  const auto best = BestN({.metric = "auc"});
-  ASSERT_OK_AND_ASSIGN(const auto latest, LatestOf(*best, 1));
-  EXPECT_THAT(latest->Ask(Steps(3), kStart).warning,
+  EXPECT_THAT(Ask(LatestOf(BestN("auc", 1), 1), Steps(3), kStart).warning,
               HasSubstr("none of 3 steps has a metric \"auc\""));
 }
 
@@ -121,12 +132,13 @@ TEST(KeepPolicy, KeepSteps) {
   ExpectInvalid(KeepSteps({3, -2}), "KeepSteps: step is -2");
 }
 
-TEST(KeepPolicy, EveryNSteps) {
-  EXPECT_THAT(Kept(EveryNSteps(20), Steps(5)), ElementsAre(20, 40));
-  EXPECT_THAT(Kept(EveryNSteps(1), Steps(2)), ElementsAre(10, 20));
-  EXPECT_THAT(Kept(EveryNSteps(7), {{0, kStart, false, {}}}), ElementsAre(0));
-  EXPECT_EQ(Why(EveryNSteps(20), Steps(2), 0), "no multiple of 20");
-  ExpectInvalid(EveryNSteps(0), "EveryNSteps: interval is 0");
+TEST(KeepPolicy, KeepEveryNSteps) {
+  EXPECT_THAT(Kept(KeepEveryNSteps(20), Steps(5)), ElementsAre(20, 40));
+  EXPECT_THAT(Kept(KeepEveryNSteps(1), Steps(2)), ElementsAre(10, 20));
+  EXPECT_THAT(Kept(KeepEveryNSteps(7), {{0, kStart, false, {}}}),
+              ElementsAre(0));
+  EXPECT_EQ(Why(KeepEveryNSteps(20), Steps(2), 0), "no multiple of 20");
+  ExpectInvalid(KeepEveryNSteps(0), "KeepEveryNSteps: interval is 0");
 }
 
 std::vector<StepInfo> At(const std::vector<int64_t>& steps) {
@@ -135,7 +147,7 @@ std::vector<StepInfo> At(const std::vector<int64_t>& steps) {
   return all;
 }
 
-TEST(KeepPolicy, NearestToEveryNSteps) {
+TEST(KeepPolicy, KeepNearestToEveryNSteps) {
   constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
   const struct {
     int64_t interval;
@@ -156,15 +168,16 @@ TEST(KeepPolicy, NearestToEveryNSteps) {
       {kLast, {0, kLast}, {0, kLast}},
   };
   for (const auto& [interval, steps, kept] : cases) {
-    EXPECT_EQ(Kept(NearestToEveryNSteps(interval), At(steps)), kept)
+    EXPECT_EQ(Kept(KeepNearestToEveryNSteps(interval), At(steps)), kept)
         << interval << ", " << ::testing::PrintToString(steps);
   }
-  const auto policy = NearestToEveryNSteps(100);
+  const auto policy = KeepNearestToEveryNSteps(100);
   EXPECT_EQ(Why(policy, At({0, 40, 90}), 1),
             "not the nearest to a multiple of 100");
   EXPECT_EQ(Why(policy, At({0, 40, 90}), 2),
             "the nearest to a multiple of 100");
-  ExpectInvalid(NearestToEveryNSteps(0), "NearestToEveryNSteps: interval is 0");
+  ExpectInvalid(KeepNearestToEveryNSteps(0),
+                "KeepNearestToEveryNSteps: interval is 0");
 }
 
 // Asked for each multiple, one by one.
@@ -192,9 +205,9 @@ TEST(KeepPolicy, NearestIsAPlainReadingAndStays) {
          ++i, step += 1 + static_cast<int64_t>(random() % 25)) {
       all.push_back(step);
       retained.push_back(step);
-      retained = Kept(NearestToEveryNSteps(interval), At(retained));
+      retained = Kept(KeepNearestToEveryNSteps(interval), At(retained));
       const std::vector<int64_t> plain = PlainlyNearest(interval, all);
-      ASSERT_EQ(Kept(NearestToEveryNSteps(interval), At(all)), plain);
+      ASSERT_EQ(Kept(KeepNearestToEveryNSteps(interval), At(all)), plain);
       ASSERT_EQ(retained, plain) << "interval " << interval;
     }
   }
@@ -206,7 +219,7 @@ TEST(KeepPolicy, EveryNSecondsKeepsTheFirst) {
   EXPECT_THAT(Kept(KeepEveryNSeconds(1000), Steps(6)), ElementsAre(10));
   EXPECT_EQ(Why(KeepEveryNSeconds(20), Steps(3), 1),
             "not 20 seconds after step 10");
-  ExpectInvalid(KeepEveryNSeconds(0), "0 seconds are not above 0");
+  ExpectInvalid(KeepEveryNSeconds(0), "seconds is 0; it must be above 0");
   ExpectInvalid(KeepEveryNSeconds(kNan), "KeepEveryNSeconds: ");
 }
 
@@ -219,33 +232,33 @@ TEST(KeepPolicy, EveryNSecondsWhenTheClockWentBack) {
 
 TEST(KeepPolicy, BestN) {
   const auto steps = WithAuc({0.5, 0.9, 0.7, 0.8});
-  EXPECT_THAT(Kept(BestN({.count = 2, .metric = "auc"}), steps),
-              ElementsAre(20, 40));
+  EXPECT_THAT(Kept(BestN("auc", 2), steps), ElementsAre(20, 40));
   EXPECT_THAT(
-      Kept(BestN({.count = 2, .metric = "auc", .better = Better::kMin}), steps),
+      Kept(BestN({.metric = "auc", .count = 2, .lower_is_better = true}),
+           steps),
       ElementsAre(10, 30));
-  EXPECT_THAT(Kept(BestN({.count = 0, .metric = "auc"}), steps), IsEmpty());
-  EXPECT_THAT(Kept(BestN({.count = 9, .metric = "auc"}), steps),
-              ElementsAre(10, 20, 30, 40));
-  EXPECT_EQ(Why(BestN({.count = 2, .metric = "auc"}), steps, 2),
+  EXPECT_THAT(Kept(BestN("auc", 0), steps), IsEmpty());
+  EXPECT_THAT(Kept(BestN("auc", 9), steps), ElementsAre(10, 20, 30, 40));
+  EXPECT_EQ(Why(BestN("auc", 2), steps, 2),
             "auc 0.7 is number 3, not of the best 2");
-  EXPECT_EQ(Why(BestN({.count = 2, .metric = "auc"}), steps, 1),
+  EXPECT_EQ(Why(BestN("auc", 2), steps, 1),
             "auc 0.9 is number 1 of the best 2");
 }
 
 TEST(KeepPolicy, BestNWithTies) {
-  EXPECT_THAT(
-      Kept(BestN({.count = 2, .metric = "auc"}), WithAuc({0.5, 0.5, 0.5})),
-      ElementsAre(20, 30));
-  EXPECT_THAT(Kept(BestN({.count = 2, .metric = "auc", .better = Better::kMin}),
-                   WithAuc({0.5, 0.5, 0.5})),
+  EXPECT_THAT(Kept(BestN("auc", 2), WithAuc({0.5, 0.5, 0.5})),
               ElementsAre(20, 30));
+  EXPECT_THAT(
+      Kept(BestN({.metric = "auc", .count = 2, .lower_is_better = true}),
+           WithAuc({0.5, 0.5, 0.5})),
+      ElementsAre(20, 30));
 }
 
 TEST(KeepPolicy, NanIsWorst) {
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Better better : {Better::kMax, Better::kMin}) {
-    const auto best = BestN({.count = 2, .metric = "auc", .better = better});
+  for (const bool lower_is_better : {false, true}) {
+    const auto best = BestN(
+        {.metric = "auc", .count = 2, .lower_is_better = lower_is_better});
     EXPECT_THAT(Kept(best, WithAuc({kNan, 0.5, kNan, 0.1})),
                 ElementsAre(20, 40));
     EXPECT_THAT(Kept(best, WithAuc({infinity, kNan, -infinity})),
@@ -254,10 +267,10 @@ TEST(KeepPolicy, NanIsWorst) {
   }
 }
 
-std::string WarningOf(const absl::StatusOr<KeepPolicyPtr>& policy,
+std::string WarningOf(const KeepPolicy& policy,
                       const std::vector<StepInfo>& steps) {
   EXPECT_OK(policy.status());
-  return policy.ok() ? (*policy)->Ask(steps, kStart).warning : "";
+  return Ask(policy, steps, kStart).warning;
 }
 
 TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
@@ -271,9 +284,9 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   const std::string stays =
       "BestN: 1 of 3 steps have no metric \"auc\", and stay";
   EXPECT_EQ(WarningOf(BestN(best), steps), stays);
-  EXPECT_EQ(WarningOf(AnyKeep({*LatestN(1), *BestN(best)}), steps), stays);
-  EXPECT_EQ(WarningOf(AllKeep({*BestN(best), *LatestN(1)}), steps), stays);
-  EXPECT_EQ(WarningOf(NotKeep(*BestN(best)), steps), stays);
+  EXPECT_EQ(WarningOf(LatestN(1) | BestN(best), steps), stays);
+  EXPECT_EQ(WarningOf(BestN(best) & LatestN(1), steps), stays);
+  EXPECT_EQ(WarningOf(!BestN(best), steps), stays);
   best.keep_without_metric = false;
   EXPECT_THAT(WarningOf(BestN(best), steps), HasSubstr("and go"));
 }
@@ -310,7 +323,7 @@ TEST(BestStep, IsTheFirstOfBestN) {
     return found.ok() ? found->version.step : -1;
   };
   EXPECT_EQ(best_is(best), 3) << "of equal ones the later";
-  EXPECT_EQ(best_is({.metric = "auc", .better = Better::kMin}), 2);
+  EXPECT_EQ(best_is({.metric = "auc", .lower_is_better = true}), 2);
   steps[2].quarantined = true;
   EXPECT_EQ(best_is(best), 1);
   steps = {Listed(4, kNan), StepRecord()};
@@ -318,43 +331,45 @@ TEST(BestStep, IsTheFirstOfBestN) {
   EXPECT_THAT(BestStep(steps, {.metric = "loss"}),
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("none of 2 steps has a metric \"loss\"")));
-  ExpectInvalid(BestStep(steps, {}), "BestStep: no metric is named");
+  EXPECT_THAT(BestStep(steps, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("BestStep: metric is empty")));
 }
 
 TEST(KeepPolicy, BestNOfStepsWithoutTheMetric) {
   auto steps = WithAuc({0.5, 0.9, 0.7, kNan});
   steps[1].metrics = {{"loss", 0.1}};
-  EXPECT_THAT(Kept(BestN({.count = 1, .metric = "auc"}), steps),
-              ElementsAre(20, 30));
+  EXPECT_THAT(Kept(BestN("auc", 1), steps), ElementsAre(20, 30));
   EXPECT_THAT(
-      Kept(BestN({.count = 1, .metric = "auc", .keep_without_metric = false}),
+      Kept(BestN({.metric = "auc", .count = 1, .keep_without_metric = false}),
            steps),
       ElementsAre(30));
-  EXPECT_EQ(Why(BestN({.count = 1, .metric = "auc"}), steps, 1),
-            "it has no auc");
+  EXPECT_EQ(Why(BestN("auc", 1), steps, 1), "it has no auc");
   // Not even when there is room.
   EXPECT_THAT(
-      Kept(BestN({.count = 9, .metric = "auc", .keep_without_metric = false}),
+      Kept(BestN({.metric = "auc", .count = 9, .keep_without_metric = false}),
            steps),
       ElementsAre(10, 30, 40));
 }
 
 TEST(KeepPolicy, BestNRefuses) {
-  ExpectInvalid(BestN({.count = -1, .metric = "auc"}), "BestN: count is -1");
-  ExpectInvalid(BestN({.count = 1}), "BestN: no metric is named");
+  ExpectInvalid(BestN("auc", -1), "BestN: count is -1");
+  ExpectInvalid(BestN("", 1), "BestN: metric is empty");
 }
 
-TEST(KeepPolicy, TimeToLive) {
+TEST(KeepPolicy, KeepForNSeconds) {
   const int64_t now = kStart + 40 * kSecond;
-  EXPECT_THAT(Kept(TimeToLive(20), Steps(4), now), ElementsAre(20, 30, 40));
-  EXPECT_THAT(Kept(TimeToLive(19.999), Steps(4), now), ElementsAre(30, 40));
-  EXPECT_THAT(Kept(TimeToLive(0), Steps(4), now), ElementsAre(40));
+  EXPECT_THAT(Kept(KeepForNSeconds(20), Steps(4), now),
+              ElementsAre(20, 30, 40));
+  EXPECT_THAT(Kept(KeepForNSeconds(19.999), Steps(4), now),
+              ElementsAre(30, 40));
+  EXPECT_THAT(Kept(KeepForNSeconds(0), Steps(4), now), ElementsAre(40));
   // From the future, as the clock went back.
-  EXPECT_THAT(Kept(TimeToLive(5), Steps(4), kStart + 12 * kSecond),
+  EXPECT_THAT(Kept(KeepForNSeconds(5), Steps(4), kStart + 12 * kSecond),
               ElementsAre(10, 20, 30, 40));
-  EXPECT_EQ(Why(TimeToLive(20), Steps(4), 0, now),
+  EXPECT_EQ(Why(KeepForNSeconds(20), Steps(4), 0, now),
             "30 seconds old, more than 20");
-  ExpectInvalid(TimeToLive(-1), "-1 seconds are not from 0");
+  ExpectInvalid(KeepForNSeconds(-1), "seconds is -1; it must be at least 0");
 }
 
 TEST(KeepPolicy, KeepIf) {
@@ -363,13 +378,13 @@ TEST(KeepPolicy, KeepIf) {
   EXPECT_THAT(Kept(policy, Steps(4)), ElementsAre(30));
   EXPECT_EQ(Why(policy, Steps(4), 0), "by thirty said no");
   ExpectInvalid(KeepIf("", [](const StepInfo&) { return true; }),
-                "KeepIf: its name is empty");
-  ExpectInvalid(KeepIf("none", nullptr), "KeepIf: predicate none is null");
+                "KeepIf: the name is empty");
+  ExpectInvalid(KeepIf("none", nullptr), "KeepIf: function \"none\" is null");
 }
 
-TEST(KeepPolicy, CustomKeep) {
+TEST(KeepPolicy, KeepFunction) {
   const auto first =
-      CustomKeep("first", [](absl::Span<const StepInfo> steps, int64_t) {
+      KeepFunction("first", [](absl::Span<const StepInfo> steps, int64_t) {
         std::vector<bool> keep(steps.size());
         if (!keep.empty()) keep[0] = true;
         return keep;
@@ -378,32 +393,61 @@ TEST(KeepPolicy, CustomKeep) {
   EXPECT_THAT(Kept(first, {}), IsEmpty());
   // What it does not speak of stays.
   const auto short_one =
-      CustomKeep("short", [](absl::Span<const StepInfo>, int64_t) {
+      KeepFunction("short", [](absl::Span<const StepInfo>, int64_t) {
         return std::vector<bool>{false};
       });
   EXPECT_THAT(Kept(short_one, Steps(3)), ElementsAre(20, 30));
   EXPECT_EQ(Why(short_one, Steps(3), 2), "short said nothing");
-  ExpectInvalid(CustomKeep("none", nullptr), "CustomKeep: function none");
+  EXPECT_EQ(WarningOf(short_one, Steps(3)),
+            "KeepFunction \"short\" answered for 1 of 3 steps; steps without "
+            "an answer are kept");
+  EXPECT_EQ(WarningOf(short_one, Steps(1)), "");
+  ExpectInvalid(KeepFunction("none", nullptr),
+                "KeepFunction: function \"none\" is null");
 }
 
 TEST(KeepPolicy, Compositions) {
-  const KeepPolicyPtr latest = *LatestN(2);
-  const KeepPolicyPtr grid = *EveryNSteps(20);
-  EXPECT_THAT(Kept(AnyKeep({latest, grid}), Steps(5)), ElementsAre(20, 40, 50));
-  EXPECT_THAT(Kept(AllKeep({latest, grid}), Steps(5)), ElementsAre(40));
-  EXPECT_THAT(Kept(NotKeep(latest), Steps(5)), ElementsAre(10, 20, 30));
-  EXPECT_THAT(Kept(AllKeep({*NotKeep(latest), grid}), Steps(5)),
-              ElementsAre(20));
-  EXPECT_EQ(Why(AnyKeep({latest, grid}), Steps(5), 3),
+  const KeepPolicy latest = LatestN(2);
+  const KeepPolicy grid = KeepEveryNSteps(20);
+  EXPECT_THAT(Kept(latest | grid, Steps(5)), ElementsAre(20, 40, 50));
+  EXPECT_THAT(Kept(latest & grid, Steps(5)), ElementsAre(40));
+  EXPECT_THAT(Kept(!latest, Steps(5)), ElementsAre(10, 20, 30));
+  EXPECT_THAT(Kept(grid & !latest, Steps(5)), ElementsAre(20));
+  EXPECT_EQ(Why(latest | grid, Steps(5), 3),
             "one of the latest 2; a multiple of 20");
-  EXPECT_EQ(Why(AnyKeep({latest, grid}), Steps(5), 0),
+  EXPECT_EQ(Why(latest | grid, Steps(5), 0),
             "none of the latest 2; no multiple of 20");
 }
 
-TEST(KeepPolicy, CompositionsRefuseNothingAndNull) {
-  ExpectInvalid(AnyKeep({}), "AnyKeep: of no policies");
-  ExpectInvalid(AllKeep({KeepAll(), nullptr}), "AllKeep: policy 1 is null");
-  ExpectInvalid(NotKeep(nullptr), "NotKeep: policy 0 is null");
+TEST(KeepPolicy, CompositionsOfThree) {
+  const KeepPolicy any = LatestN(1) | KeepEveryNSteps(20) | KeepSteps({10});
+  EXPECT_THAT(Kept(any, Steps(5)), ElementsAre(10, 20, 40, 50));
+  EXPECT_EQ(Why(any, Steps(5), 2),
+            "none of the latest 1; no multiple of 20; none of the steps that "
+            "were asked for");
+  EXPECT_EQ(Why(any, Steps(4), 3), "one of the latest 1; a multiple of 20");
+  const KeepPolicy all = LatestN(4) & KeepEveryNSteps(20) & LatestN(2);
+  EXPECT_THAT(Kept(all, Steps(5)), ElementsAre(40));
+  EXPECT_EQ(Why(all, Steps(5), 2), "no multiple of 20; none of the latest 2");
+}
+
+TEST(KeepPolicy, CompositionsCarryTheFirstError) {
+  const KeepPolicy latest = LatestN(2);
+  const std::string error = "KeepEveryNSteps: interval is 0";
+  for (const KeepPolicy& policy :
+       {KeepEveryNSteps(0) | LatestN(-1), latest & KeepEveryNSteps(0),
+        latest | (latest & KeepEveryNSteps(0)), !KeepEveryNSteps(0),
+        !!KeepEveryNSteps(0), LatestOf(KeepEveryNSteps(0), -1)}) {
+    ExpectInvalid(policy, error);
+  }
+}
+
+TEST(KeepPolicy, CompositionsRejectOperandsThatAreNoPolicies) {
+  ExpectInvalid(LatestN(1) | KeepPolicy(),
+                "operator|: an operand is no policy");
+  ExpectInvalid(KeepPolicy() & LatestN(1),
+                "operator&: an operand is no policy");
+  ExpectInvalid(!KeepPolicy(), "operator!: an operand is no policy");
 }
 
 }  // namespace

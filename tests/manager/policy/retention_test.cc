@@ -1,4 +1,4 @@
-#include "ckptdb/manager/retention.h"
+#include "ckptdb/manager/policy/retention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,15 @@
 namespace ckptdb {
 namespace {
 
+using ::ckptdb::internal::CheckRetention;
+using ::ckptdb::internal::PlanRemoval;
+using ::ckptdb::internal::PlanRetention;
+using ::ckptdb::internal::PlanStep;
+using ::ckptdb::internal::RetentionDecision;
+using ::ckptdb::internal::RetentionState;
+using ::ckptdb::testing::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int64_t kMicros = 1'000'000;
@@ -33,25 +41,21 @@ RetentionState StateOf(int64_t count, const std::set<int64_t>& ephemeral = {}) {
   return state;
 }
 
-RetentionOptions Latest(int64_t count) {
-  RetentionOptions options;
-  options.keep = *LatestN(count);
-  return options;
-}
+RetentionOptions Latest(int64_t count) { return {.keep = LatestN(count)}; }
 
 std::vector<int64_t> Gone(const RetentionOptions& options,
                           const RetentionState& state) {
   std::vector<int64_t> gone;
-  std::vector<Fate> removed;
-  for (const Fate& fate : PlanRetention(options, state)) {
-    EXPECT_NE(fate.keep.why, "");
-    EXPECT_EQ(PlanFate(options, state, fate.step), fate);
-    if (fate.keep.yes) continue;
-    gone.push_back(fate.step);
-    removed.push_back(fate);
+  std::vector<RetentionDecision> removed;
+  for (const RetentionDecision& decision : PlanRetention(options, state)) {
+    EXPECT_NE(decision.why, "");
+    EXPECT_EQ(PlanStep(options, state, decision.step), decision);
+    if (decision.stays) continue;
+    gone.push_back(decision.step);
+    removed.push_back(decision);
   }
   EXPECT_EQ(PlanRemoval(options, state), removed);
-  EXPECT_EQ(PlanFate(options, state, -1), std::nullopt);
+  EXPECT_EQ(PlanStep(options, state, -1), std::nullopt);
   return gone;
 }
 
@@ -66,13 +70,13 @@ TEST(Retention, KeepsAllByDefault) {
 TEST(Retention, WhatThePolicyDoesNotKeepGoes) {
   EXPECT_THAT(Gone(Latest(2), StateOf(4)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(2), StateOf(3))[0],
-            (Fate{1, {false, "none of the latest 2"}}));
+            (RetentionDecision{1, false, "none of the latest 2"}));
 }
 
 TEST(Retention, TheNewestStays) {
   EXPECT_THAT(Gone(Latest(0), StateOf(3)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(0), StateOf(3))[2],
-            (Fate{3, {true, "the newest"}}));
+            (RetentionDecision{3, true, "the newest"}));
   // Also when it is not the highest: training went on from an older step.
   RetentionState state = StateOf(3);
   state.newest = 2;
@@ -85,7 +89,8 @@ TEST(Retention, HeldStepsStay) {
   RetentionOptions options = Latest(1);
   options.keep_ephemeral = 0;
   EXPECT_THAT(Gone(options, state), ElementsAre(3));
-  EXPECT_EQ(PlanRetention(options, state)[0], (Fate{1, {true, "pinned"}}));
+  EXPECT_EQ(PlanRetention(options, state)[0],
+            (RetentionDecision{1, true, "pinned"}));
 }
 
 TEST(Retention, TheNewestEphemeralStepsStay) {
@@ -97,7 +102,7 @@ TEST(Retention, TheNewestEphemeralStepsStay) {
   options.keep_ephemeral = 0;
   EXPECT_THAT(Gone(options, state), ElementsAre(1, 3, 5));
   EXPECT_EQ(PlanRetention({}, state)[2],
-            (Fate{3, {false, "ephemeral, none of the newest 1"}}));
+            (RetentionDecision{3, false, "ephemeral, none of the newest 1"}));
 }
 
 // Nor do they count among the latest.
@@ -113,6 +118,26 @@ TEST(Retention, Removals) {
   EXPECT_THAT(Gone(options, state), ElementsAre(1, 3));
   options.removal = Removal::kNever;
   EXPECT_THAT(Gone(options, state), IsEmpty());
+}
+
+TEST(Retention, AnErrorOfThePolicyKeepsAllPermanentSteps) {
+  for (const KeepPolicy& keep :
+       {LatestN(-1), !LatestN(-1), LatestN(0) & BestN("", 1),
+        LatestN(0) & KeepPolicy(), !KeepPolicy(), LatestOf({}, 1)}) {
+    const RetentionOptions options{.keep = keep};
+    EXPECT_THAT(CheckRetention(options),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("retention.keep: ")));
+    EXPECT_THAT(Gone(options, StateOf(4)), IsEmpty());
+  }
+}
+
+TEST(Retention, RefusesNumbersBelowTheirBounds) {
+  EXPECT_OK(CheckRetention({}));
+  EXPECT_THAT(CheckRetention({.keep_ephemeral = -1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("retention: keep_ephemeral is -1; it must be "
+                                 "at least 0")));
 }
 
 // --- Random histories against a plain reading of the policies.
@@ -189,9 +214,8 @@ TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
     const auto age = static_cast<double>(history.Below(60));
     RetentionOptions options;
     options.keep_ephemeral = static_cast<int64_t>(history.Below(3));
-    options.keep =
-        *AnyKeep({*LatestN(latest), *BestN({.count = best, .metric = "auc"}),
-                  *AllKeep({*EveryNSteps(grid), *TimeToLive(age)})});
+    options.keep = LatestN(latest) | BestN("auc", best) |
+                   (KeepEveryNSteps(grid) & KeepForNSeconds(age));
     const std::vector<StepInfo> permanent = Permanent(state);
     const auto kept_by_policy = [&](const StepInfo& step) {
       const auto after = std::count_if(
@@ -202,11 +226,12 @@ TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
       return after < latest || IsAmongBest(step, permanent, best) ||
              (step.step % grid == 0 && young);
     };
-    const std::vector<Fate> fates = PlanRetention(options, state);
-    ASSERT_EQ(fates.size(), state.steps.size());
-    for (size_t i = 0; i < fates.size(); ++i) {
+    const std::vector<RetentionDecision> decisions =
+        PlanRetention(options, state);
+    ASSERT_EQ(decisions.size(), state.steps.size());
+    for (size_t i = 0; i < decisions.size(); ++i) {
       const StepInfo& step = state.steps[i];
-      ASSERT_EQ(fates[i].step, step.step);
+      ASSERT_EQ(decisions[i].step, step.step);
       const auto newer_ephemeral = std::count_if(
           state.steps.begin(), state.steps.end(), [&](const StepInfo& other) {
             return other.ephemeral && other.step > step.step;
@@ -215,9 +240,9 @@ TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
           step.step == state.newest || state.held.contains(step.step) ||
           (step.ephemeral ? newer_ephemeral < options.keep_ephemeral
                           : kept_by_policy(step));
-      ASSERT_EQ(fates[i].keep.yes, expected)
+      ASSERT_EQ(decisions[i].stays, expected)
           << "round " << round << ", step " << step.step << ": "
-          << fates[i].keep.why;
+          << decisions[i].why;
     }
   }
 }

@@ -22,10 +22,7 @@ using ::ckptdb::testing::TestSeed;
 class RetirementTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr latest, LatestN(4));
-    ASSERT_OK_AND_ASSIGN(const KeepPolicyPtr best,
-                         BestN({.count = 3, .metric = "auc"}));
-    ASSERT_OK_AND_ASSIGN(options_.keep, AnyKeep({latest, best}));
+    options_.keep = LatestN(4) | BestN("auc", 3);
     ASSERT_OK_AND_ASSIGN(store_, Store::Open(dir_.path()));
     retirement_ = std::make_unique<internal::Retirement>(options_);
   }
@@ -53,14 +50,17 @@ class RetirementTest : public ::testing::Test {
 
   void SaveOne() {
     const internal::Retirement::Commit commit = NextCommit();
-    const std::vector<Fate> fates = retirement_->Plan(*store_, commit);
-    ASSERT_EQ(fates, internal::Retirement(options_).Plan(*store_, commit));
+    const std::vector<internal::RetentionDecision> removed =
+        retirement_->Plan(*store_, commit);
+    ASSERT_EQ(removed, internal::Retirement(options_).Plan(*store_, commit));
     if (OneIn(4)) return;  // the save fails
     PublishSpec publish;
     publish.ephemeral = commit.saved.ephemeral;
     publish.metrics = commit.saved.metrics;
-    for (const Fate& fate : fates) publish.retire.push_back(fate.step);
-    retired_ += fates.size();
+    for (const internal::RetentionDecision& decision : removed) {
+      publish.retire.push_back(decision.step);
+    }
+    retired_ += removed.size();
     ASSERT_OK(store_->Save({.step = commit.saved.step}, {}, publish));
   }
 

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save_policy.h"
+#include "ckptdb/manager/policies.h"
 
 #include <cmath>
 #include <limits>
@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/manager/policy/save_rule.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +14,7 @@
 namespace ckptdb {
 namespace {
 
+using ::ckptdb::internal::Verdict;
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
@@ -31,20 +33,21 @@ SaveContext After(double seconds, bool saving = false) {
   return context;
 }
 
-void ExpectVerdict(const absl::StatusOr<SavePolicyPtr>& policy,
-                   const SaveContext& context, bool yes,
-                   const std::string& why) {
-  ASSERT_OK(policy.status());
-  EXPECT_EQ((*policy)->Decide(context), (Verdict{yes, why}));
+void ExpectVerdict(const SavePolicy& policy, const SaveContext& context,
+                   bool yes, const std::string& why) {
+  EXPECT_OK(policy.status());
+  EXPECT_EQ(internal::Decide(policy, context), (Verdict{yes, why}));
 }
 
-template <typename Policy>
-void ExpectNoPolicy(const Policy& policy, const std::string& words) {
-  EXPECT_THAT(policy,
+// It has this error, which is also why it saves nothing.
+void ExpectError(const SavePolicy& policy, const std::string& words) {
+  EXPECT_THAT(policy.status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  EXPECT_EQ(internal::Decide(policy, At(0)),
+            (Verdict{false, std::string(policy.status().message())}));
 }
 
-TEST(SavePolicy, FixedInterval) {
+TEST(SavePolicy, SaveEveryNSteps) {
   const struct {
     int64_t interval;
     int64_t step;
@@ -54,25 +57,25 @@ TEST(SavePolicy, FixedInterval) {
                {5, 10, true},    {250, 1, false}, {250, 250, true},
                {250, 499, false}};
   for (const auto& each : cases) {
-    ASSERT_OK_AND_ASSIGN(const auto policy, FixedInterval(each.interval));
-    EXPECT_EQ(policy->Decide(At(each.step)).yes, each.yes)
+    const SavePolicy policy = SaveEveryNSteps(each.interval);
+    EXPECT_EQ(internal::Decide(policy, At(each.step)).yes, each.yes)
         << each.step << " by " << each.interval;
   }
-  ExpectVerdict(FixedInterval(5), At(6), false, "step 6 is no multiple of 5");
-  ExpectVerdict(FixedInterval(5), At(10), true, "step 10 is a multiple of 5");
+  ExpectVerdict(SaveEveryNSteps(5), At(6), false, "step 6 is no multiple of 5");
+  ExpectVerdict(SaveEveryNSteps(5), At(10), true, "step 10 is a multiple of 5");
 }
 
-TEST(SavePolicy, FixedIntervalRefusesWhatIsNoInterval) {
+TEST(SavePolicy, RejectsInvalidIntervals) {
   for (const int64_t interval :
        {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    ExpectNoPolicy(FixedInterval(interval), "FixedInterval: interval is " +
-                                                std::to_string(interval) +
-                                                "; it must be at least 1");
+    ExpectError(SaveEveryNSteps(interval), "SaveEveryNSteps: interval is " +
+                                               std::to_string(interval) +
+                                               "; it must be at least 1");
   }
 }
 
-TEST(SavePolicy, AtOrAfterEveryNSteps) {
-  const auto policy = AtOrAfterEveryNSteps(100);
+TEST(SavePolicy, SaveAtOrAfterEveryNSteps) {
+  const auto policy = SaveAtOrAfterEveryNSteps(100);
   const auto after = [](int64_t last, int64_t step) {
     SaveContext context = At(step);
     context.last = StepInfo{last, kNow, false, {}};
@@ -93,63 +96,67 @@ TEST(SavePolicy, AtOrAfterEveryNSteps) {
   ExpectVerdict(policy, At(0), true, "step 0 is the first at or after 0");
   ExpectVerdict(policy, At(1), false, "no multiple of 100 since step 0");
   ExpectVerdict(policy, At(107), true, "step 107 is the first at or after 100");
-  ExpectNoPolicy(AtOrAfterEveryNSteps(0),
-                 "AtOrAfterEveryNSteps: interval is 0; it must be at least 1");
+  ExpectError(SaveAtOrAfterEveryNSteps(0),
+              "SaveAtOrAfterEveryNSteps: interval is 0; it must be at least 1");
 }
 
-TEST(SavePolicy, SpecificSteps) {
-  ExpectVerdict(SpecificSteps({3, 0}), At(3), true,
+TEST(SavePolicy, SaveAtSteps) {
+  ExpectVerdict(SaveAtSteps({3, 0}), At(3), true,
                 "step 3 is one of those that were asked for");
-  ExpectVerdict(SpecificSteps({3, 0}), At(0), true,
+  ExpectVerdict(SaveAtSteps({3, 0}), At(0), true,
                 "step 0 is one of those that were asked for");
-  ExpectVerdict(SpecificSteps({3, 0}), At(4), false,
+  ExpectVerdict(SaveAtSteps({3, 0}), At(4), false,
                 "step 4 is none of those that were asked for");
-  ExpectVerdict(SpecificSteps({}), At(0), false,
+  ExpectVerdict(SaveAtSteps({}), At(0), false,
                 "step 0 is none of those that were asked for");
-  ExpectNoPolicy(SpecificSteps({3, -2}), "SpecificSteps: step is -2");
+  ExpectError(SaveAtSteps({3, -2}), "SaveAtSteps: step is -2");
 }
 
-TEST(SavePolicy, EveryNSeconds) {
-  ExpectVerdict(EveryNSeconds(60), At(12), true, "no step is saved yet");
-  ExpectVerdict(EveryNSeconds(60), After(59.9), false,
+TEST(SavePolicy, SaveEveryNSeconds) {
+  ExpectVerdict(SaveEveryNSeconds(60), At(12), true, "no step is saved yet");
+  ExpectVerdict(SaveEveryNSeconds(60), After(59.9), false,
                 "not yet 60 seconds after step 10");
-  ExpectVerdict(EveryNSeconds(60), After(60), true, "60 seconds after step 10");
-  ExpectVerdict(EveryNSeconds(60), After(61, /*saving=*/true), true,
+  ExpectVerdict(SaveEveryNSeconds(60), After(60), true,
+                "60 seconds after step 10");
+  ExpectVerdict(SaveEveryNSeconds(60), After(61, /*saving=*/true), true,
                 "60 seconds after step 10");
   // The clock went back.
-  ExpectVerdict(EveryNSeconds(60), After(-1), true, "60 seconds after step 10");
+  ExpectVerdict(SaveEveryNSeconds(60), After(-1), true,
+                "60 seconds after step 10");
 }
 
-TEST(SavePolicy, Continuous) {
-  ExpectVerdict(Continuous(0), At(12), true, "no step is saved yet");
-  ExpectVerdict(Continuous(0), After(0), true, "0 seconds after step 10");
-  ExpectVerdict(Continuous(5), After(4), false,
+TEST(SavePolicy, SaveContinuously) {
+  ExpectVerdict(SaveContinuously(0), At(12), true, "no step is saved yet");
+  ExpectVerdict(SaveContinuously(0), After(0), true, "0 seconds after step 10");
+  ExpectVerdict(SaveContinuously(5), After(4), false,
                 "not yet 5 seconds after step 10");
-  ExpectVerdict(Continuous(5), After(5), true, "5 seconds after step 10");
-  ExpectVerdict(Continuous(5), After(9, /*saving=*/true), false,
+  ExpectVerdict(SaveContinuously(5), After(5), true, "5 seconds after step 10");
+  ExpectVerdict(SaveContinuously(5), After(9, /*saving=*/true), false,
                 "a save is in progress");
 }
 
-TEST(SavePolicy, SecondsThatAreNone) {
+TEST(SavePolicy, RejectsInvalidSeconds) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double seconds : {-1.0, -infinity, infinity, std::nan(""), 2e11}) {
-    ExpectNoPolicy(EveryNSeconds(seconds), "EveryNSeconds: ");
-    ExpectNoPolicy(Continuous(seconds), "Continuous: ");
+    ExpectError(SaveEveryNSeconds(seconds), "SaveEveryNSeconds: ");
+    ExpectError(SaveContinuously(seconds), "SaveContinuously: ");
   }
-  ExpectNoPolicy(EveryNSeconds(0), "0 seconds are not above 0");
-  ExpectNoPolicy(Continuous(-0.5), "-0.5 seconds are not from 0");
+  ExpectError(SaveEveryNSeconds(0),
+              "seconds is 0; it must be above 0 and at most 1e+11");
+  ExpectError(SaveContinuously(-0.5),
+              "seconds is -0.5; it must be at least 0 and at most 1e+11");
 }
 
-TEST(SavePolicy, InitialSave) {
-  ExpectVerdict(InitialSave(), At(12), true, "no step is saved yet");
-  ExpectVerdict(InitialSave(), After(1000), false, "step 10 is saved");
+TEST(SavePolicy, SaveInitially) {
+  ExpectVerdict(SaveInitially(), At(12), true, "no step is saved yet");
+  ExpectVerdict(SaveInitially(), After(1000), false, "step 10 is saved");
 }
 
-TEST(SavePolicy, OnPreemption) {
+TEST(SavePolicy, SaveOnPreemption) {
   SaveContext context = At(12);
-  ExpectVerdict(OnPreemption(), context, false, "not preempted");
+  ExpectVerdict(SaveOnPreemption(), context, false, "not preempted");
   context.preempted = true;
-  ExpectVerdict(OnPreemption(), context, true, "preempted");
+  ExpectVerdict(SaveOnPreemption(), context, true, "preempted");
 }
 
 TEST(SavePolicy, SaveIf) {
@@ -158,17 +165,12 @@ TEST(SavePolicy, SaveIf) {
   };
   ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd said yes");
   ExpectVerdict(SaveIf("odd", odd), At(8), false, "odd said no");
-  ExpectNoPolicy(SaveIf("", odd), "SaveIf: its name is empty");
-  ExpectNoPolicy(SaveIf("none", nullptr), "SaveIf: function none is null");
+  ExpectError(SaveIf("", odd), "SaveIf: the name is empty");
+  ExpectError(SaveIf("none", nullptr), "SaveIf: function \"none\" is null");
 }
 
-class SaveComposition : public ::testing::Test {
- protected:
-  static SavePolicyPtr Every(int64_t steps) { return *FixedInterval(steps); }
-};
-
-TEST_F(SaveComposition, Any) {
-  const auto policy = AnySave({Every(2), Every(3)});
+TEST(SaveComposition, Any) {
+  const SavePolicy policy = SaveEveryNSteps(2) | SaveEveryNSteps(3);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
   ExpectVerdict(policy, At(4), true, "step 4 is a multiple of 2");
@@ -176,27 +178,55 @@ TEST_F(SaveComposition, Any) {
                 "step 5 is no multiple of 2; step 5 is no multiple of 3");
 }
 
-TEST_F(SaveComposition, All) {
-  const auto policy = AllSave({Every(2), Every(3)});
+TEST(SaveComposition, AnyOfThree) {
+  const SavePolicy policy =
+      SaveEveryNSteps(2) | SaveEveryNSteps(3) | SaveAtSteps({9});
+  ExpectVerdict(policy, At(6), true,
+                "step 6 is a multiple of 2; step 6 is a multiple of 3");
+  ExpectVerdict(policy, At(9), true,
+                "step 9 is a multiple of 3; step 9 is one of those that were "
+                "asked for");
+  ExpectVerdict(policy, At(7), false,
+                "step 7 is no multiple of 2; step 7 is no multiple of 3; step "
+                "7 is none of those that were asked for");
+}
+
+TEST(SaveComposition, All) {
+  const SavePolicy policy = SaveEveryNSteps(2) & SaveEveryNSteps(3);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
   ExpectVerdict(policy, At(4), false, "step 4 is no multiple of 3");
 }
 
-TEST_F(SaveComposition, NotWithinAll) {
-  ASSERT_OK_AND_ASSIGN(const SavePolicyPtr no, NotSave(Every(4)));
-  const auto policy = AllSave({Every(2), no});
+TEST(SaveComposition, NotWithinAll) {
+  const SavePolicy policy = SaveEveryNSteps(2) & !SaveEveryNSteps(4);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is no multiple of 4");
   ExpectVerdict(policy, At(8), false, "step 8 is a multiple of 4");
 }
 
-TEST_F(SaveComposition, RefusesNothingAndNull) {
-  ExpectNoPolicy(AnySave({}), "AnySave: of no policies");
-  ExpectNoPolicy(AllSave({}), "AllSave: of no policies");
-  ExpectNoPolicy(AnySave({Every(2), nullptr}), "AnySave: policy 1 is null");
-  ExpectNoPolicy(AllSave({nullptr}), "AllSave: policy 0 is null");
-  ExpectNoPolicy(NotSave(nullptr), "NotSave: policy 0 is null");
+TEST(SaveComposition, CarriesTheFirstError) {
+  const SavePolicy every = SaveEveryNSteps(1);
+  const std::string error = "SaveEveryNSteps: interval is 0";
+  for (const SavePolicy& policy :
+       {SaveEveryNSteps(0) | SaveEveryNSeconds(-1), every & SaveEveryNSteps(0),
+        every | (every & SaveEveryNSteps(0)), !SaveEveryNSteps(0),
+        !!SaveEveryNSteps(0)}) {
+    ExpectError(policy, error);
+  }
+}
+
+TEST(SaveComposition, RejectsOperandsThatAreNoPolicies) {
+  const SavePolicy every = SaveEveryNSteps(1);
+  ExpectError(every | SavePolicy(), "operator|: an operand is no policy");
+  ExpectError(SavePolicy() & every, "operator&: an operand is no policy");
+  ExpectError(!SavePolicy(), "operator!: an operand is no policy");
+}
+
+TEST(SavePolicy, NoPolicySavesNothing) {
+  EXPECT_FALSE(SavePolicy().has_value());
+  EXPECT_TRUE(SaveInitially().has_value());
+  ExpectVerdict({}, At(0), false, "there is no policy");
 }
 
 }  // namespace

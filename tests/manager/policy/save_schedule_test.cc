@@ -1,4 +1,4 @@
-#include "ckptdb/manager/save_schedule.h"
+#include "ckptdb/manager/policy/save_schedule.h"
 
 #include <cstdint>
 #include <optional>
@@ -11,6 +11,7 @@
 namespace ckptdb {
 namespace {
 
+using ::ckptdb::internal::CheckSchedule;
 using ::ckptdb::testing::StatusIs;
 using ::testing::HasSubstr;
 
@@ -18,15 +19,15 @@ using ::testing::HasSubstr;
 class SaveScheduleTest : public ::testing::Test {
  protected:
   SaveScheduleTest() {
-    schedule_.permanent = *AnySave({*FixedInterval(100), *SpecificSteps({7})});
-    schedule_.ephemeral = *FixedInterval(10);
+    schedule_.permanent = SaveEveryNSteps(100) | SaveAtSteps({7});
+    schedule_.ephemeral = SaveEveryNSteps(10);
   }
 
   SaveDecision At(int64_t step, std::optional<int64_t> last = {}) const {
     SaveContext context;
     context.step = step;
     if (last.has_value()) context.last = StepInfo{*last, 0, false, {}};
-    return Decide(schedule_, context);
+    return internal::Decide(schedule_, context);
   }
 
   SaveSchedule schedule_;
@@ -47,10 +48,10 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
 }
 
 TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
-  schedule_.permanent = nullptr;
+  schedule_.permanent = {};
   EXPECT_EQ(At(100).kind, SaveKind::kEphemeral);
   EXPECT_EQ(At(7).kind, SaveKind::kNone);
-  schedule_.ephemeral = nullptr;
+  schedule_.ephemeral = {};
   EXPECT_EQ(At(100), (SaveDecision{SaveKind::kNone, "no step is to be"}));
 }
 
@@ -94,8 +95,20 @@ TEST_F(SaveScheduleTest, RefusesWhatCannotBe) {
   schedule_.ephemeral_cooldown_steps = -1;
   EXPECT_THAT(CheckSchedule(schedule_),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("cooldown of ephemeral saves is -1; it must "
-                                 "be at least 0")));
+                       HasSubstr("schedule: ephemeral_cooldown_steps is -1; it "
+                                 "must be at least 0")));
+}
+
+TEST_F(SaveScheduleTest, RefusesPoliciesWithAnErrorAndSavesNothing) {
+  schedule_.ephemeral = SaveEveryNSeconds(0);
+  EXPECT_THAT(CheckSchedule(schedule_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("schedule.ephemeral: SaveEveryNSeconds: ")));
+  schedule_.permanent = !SaveEveryNSteps(0);
+  EXPECT_THAT(CheckSchedule(schedule_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("schedule.permanent: SaveEveryNSteps: ")));
+  EXPECT_EQ(At(100).kind, SaveKind::kNone);
 }
 
 TEST_F(SaveScheduleTest, NamesOfKinds) {

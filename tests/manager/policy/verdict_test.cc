@@ -1,8 +1,8 @@
-#include "ckptdb/manager/verdict.h"
+#include "ckptdb/manager/policy/verdict.h"
 
 #include "gtest/gtest.h"
 
-namespace ckptdb {
+namespace ckptdb::internal {
 namespace {
 
 const Verdict kYes{true, "a"};
@@ -11,18 +11,21 @@ const Verdict kNo{false, "c"};
 const Verdict kNeither{false, "d"};
 
 TEST(Verdict, AnyOf) {
-  EXPECT_EQ(AnyOf({kNo, kYes, kNeither, kAlso}), (Verdict{true, "a; b"}));
-  EXPECT_EQ(AnyOf({kNo, kNeither}), (Verdict{false, "c; d"}));
-  EXPECT_EQ(AnyOf({kYes}), kYes);
-  EXPECT_EQ(AnyOf({kNo}), kNo);
+  EXPECT_EQ(AnyOf(kNo, kYes), kYes);
+  EXPECT_EQ(AnyOf(kYes, kNo), kYes);
+  EXPECT_EQ(AnyOf(kYes, kAlso), (Verdict{true, "a; b"}));
+  EXPECT_EQ(AnyOf(kNo, kNeither), (Verdict{false, "c; d"}));
+  EXPECT_EQ(AnyOf(AnyOf(AnyOf(kNo, kYes), kNeither), kAlso),
+            (Verdict{true, "a; b"}));
 }
 
 TEST(Verdict, AllOf) {
-  EXPECT_EQ(ckptdb::AllOf({kNo, kYes, kNeither, kAlso}),
+  EXPECT_EQ(internal::AllOf(kNo, kYes), kNo);
+  EXPECT_EQ(internal::AllOf(kYes, kNo), kNo);
+  EXPECT_EQ(internal::AllOf(kYes, kAlso), (Verdict{true, "a; b"}));
+  EXPECT_EQ(internal::AllOf(
+                internal::AllOf(internal::AllOf(kNo, kYes), kNeither), kAlso),
             (Verdict{false, "c; d"}));
-  EXPECT_EQ(ckptdb::AllOf({kYes, kAlso}), (Verdict{true, "a; b"}));
-  EXPECT_EQ(ckptdb::AllOf({kYes}), kYes);
-  EXPECT_EQ(ckptdb::AllOf({kNo}), kNo);
 }
 
 TEST(Verdict, Negate) {
@@ -31,4 +34,4 @@ TEST(Verdict, Negate) {
 }
 
 }  // namespace
-}  // namespace ckptdb
+}  // namespace ckptdb::internal

@@ -89,8 +89,8 @@ class ManagerRanksTest : public ::testing::Test {
     options_.store.background_sweep = false;
     options_.bounds.max_delta_ratio = 100;
     options_.deadline = absl::Seconds(60);
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
-    ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(3));
+    options_.schedule.permanent = SaveEveryNSteps(2);
+    options_.retention.keep = LatestN(3);
   }
 
   // Runs `body` as each of so many ranks; what they end with.
@@ -254,7 +254,7 @@ TEST_F(ManagerRanksTest, AllHearOfARankThatIsMissing) {
 }
 
 TEST_F(ManagerRanksTest, OnePreemptedIsAllPreempted) {
-  options_.schedule.permanent = OnPreemption();
+  options_.schedule.permanent = SaveOnPreemption();
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(TrainTo(2, rank));

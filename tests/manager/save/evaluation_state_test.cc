@@ -216,7 +216,7 @@ TEST_F(EvaluationStateTest, CleansUpOneAllOrAllButOne) {
 
 TEST_F(EvaluationStateTest, IsRetiredWithItsStep) {
   ASSERT_OK(Save(Name(2), 100));
-  ASSERT_OK_AND_ASSIGN(options_.retention.keep, LatestN(1));
+  options_.retention.keep = LatestN(1);
   Restart();
   ASSERT_OK(manager_->Restore());
   TrainTo(8);

@@ -79,7 +79,7 @@ class ManagerShardingTest : public ::testing::Test {
     options_.bounds.max_delta_ratio = 100;
     options_.deadline = absl::Seconds(60);
     options_.io_state_resize = IoStateResize::kReset;
-    ASSERT_OK_AND_ASSIGN(options_.schedule.permanent, FixedInterval(2));
+    options_.schedule.permanent = SaveEveryNSteps(2);
   }
 
   // Runs `body` as each of so many ranks; what they end with.

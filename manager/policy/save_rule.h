@@ -1,0 +1,24 @@
+// What a SavePolicy is made of; internal to manager/.
+#ifndef CKPTDB_MANAGER_POLICY_SAVE_RULE_H_
+#define CKPTDB_MANAGER_POLICY_SAVE_RULE_H_
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/policy/verdict.h"
+
+namespace ckptdb::internal {
+
+struct SaveRule {
+  absl::Status status;
+  // Asked only while the status is OK.
+  std::function<Verdict(const SaveContext& context)> decide;
+};
+
+// Says no when there is no policy, or one with an error, which is the reason.
+Verdict Decide(const SavePolicy& policy, const SaveContext& context);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_POLICY_SAVE_RULE_H_

@@ -1,0 +1,27 @@
+// What a schedule says of a step; internal to manager/.
+//
+//   SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),
+//                         .ephemeral = SaveEveryNSteps(100)};
+//   SaveDecision decision = Decide(schedule, {.step = 1100});
+//   decision.kind;  // SaveKind::kEphemeral
+//   decision.why;   // "step 1100 is a multiple of 100"
+//
+// A pure function of its arguments, if the policies and the veto are.
+#ifndef CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
+#define CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
+
+#include "absl/status/status.h"
+#include "ckptdb/manager/policies.h"
+
+namespace ckptdb::internal {
+
+// InvalidArgument with the error of a policy, or a number below its bound.
+absl::Status CheckSchedule(const SaveSchedule& schedule);
+
+// Never saves a step that is not after the newest one: the trainer was set
+// back, or has been asked about it before.
+SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_

@@ -1,0 +1,22 @@
+// What policies know of a step of a store; internal to manager/.
+#ifndef CKPTDB_MANAGER_POLICY_STEP_INFO_H_
+#define CKPTDB_MANAGER_POLICY_STEP_INFO_H_
+
+#include <cstdint>
+
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// The difference is unsigned, as a record may have any numbers.
+inline StepInfo StepInfoOf(const StepRecord& record) {
+  const auto begun_at =
+      static_cast<int64_t>(static_cast<uint64_t>(record.committed_at_micros) -
+                           static_cast<uint64_t>(record.save_micros));
+  return {record.version.step, begun_at, record.ephemeral, record.metrics};
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_POLICY_STEP_INFO_H_
