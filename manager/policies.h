@@ -100,7 +100,7 @@ SavePolicy SaveEveryNSteps(int64_t steps);
 SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps);
 // Saves these steps, each at least 0. An empty list saves none, which says that
 // the trainer saves by itself.
-SavePolicy SaveAtSteps(std::vector<int64_t> steps);
+SavePolicy SaveAtSteps(const std::vector<int64_t>& steps);
 // Saves when `seconds` have passed since the save of the newest step began, and
 // when there is no step. A clock that went back counts as passed. `seconds` is
 // above 0 and at most 1e11.
@@ -194,7 +194,7 @@ KeepPolicy LatestN(int64_t count);
 // least 0.
 KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count);
 // Keeps these steps, each at least 0.
-KeepPolicy KeepSteps(std::vector<int64_t> steps);
+KeepPolicy KeepSteps(const std::vector<int64_t>& steps);
 // Keeps multiples of `steps`, which is at least 1.
 KeepPolicy KeepEveryNSteps(int64_t steps);
 // Keeps for each multiple of `steps`, which is at least 1, the step nearest to

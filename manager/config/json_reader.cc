@@ -14,7 +14,7 @@ std::string Text(const Json& json) {
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// How many letters must be changed, added or left out.
+// Returns how many letters must be changed, added or left out.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -30,7 +30,7 @@ size_t Distance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
-// None for what is no number from 0 to 2^63 - 1.
+// Returns nothing for a value that is no number from 0 to 2^63 - 1.
 std::optional<int64_t> CountIn(const Json& json) {
   constexpr auto kMax =
       static_cast<uint64_t>(std::numeric_limits<int64_t>::max());

@@ -27,7 +27,8 @@
 
 namespace ckptdb::internal {
 
-// Of `names`, which are some, the one that is spelled most like `name`.
+// Returns the one of `names`, which are not empty, that is spelled most like
+// `name`.
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names);
 
@@ -39,18 +40,18 @@ class ObjectReader {
   void Read(const char* key, std::string* value);
   void Read(const char* key, bool* value);
   void Read(const char* key, int* value);
-  // 0 to 2^63 - 1. A null leaves the optional as it is.
+  // Integers are from 0 to 2^63 - 1. A null leaves the optional as it is.
   void Read(const char* key, int64_t* value);
   void Read(const char* key, uint64_t* value);
   void Read(const char* key, std::optional<int64_t>* value);
   void Read(const char* key, double* value);
-  // In seconds, at least 0.
+  // The value is in seconds, at least 0.
   void Read(const char* key, absl::Duration* value);
   void Read(const char* key, std::vector<std::string>* values);
   void Read(const char* key, std::vector<int64_t>* values);
   void Read(const char* key, std::map<std::string, std::string>* values);
 
-  // One of several names.
+  // The value is one of several names.
   template <typename Value>
   void Read(const char* key,
             const std::vector<std::pair<std::string, Value>>& names,
@@ -61,14 +62,14 @@ class ObjectReader {
     if (found.has_value()) *value = names[*found].second;
   }
 
-  // The value of a key, whatever it is; null when it is not there.
+  // Returns the value of a key, of any type; null when it is not there.
   const Json* Find(const char* key);
-  // Where the value of a key is: "options.count".
+  // Returns where the value of a key is: "options.count".
   std::string PlaceOf(absl::string_view key) const;
-  // Takes an error of a value that the caller has read.
+  // Takes note of an error of a value that the caller has read.
   void Update(const absl::Status& status) { status_.Update(status); }
 
-  // The first error. A key that was not asked for is one, too.
+  // Returns the first error. A key that was not asked for is an error, too.
   absl::Status Finish();
 
  private:

@@ -15,12 +15,12 @@ constexpr char kValuePayload[] = "ckptdb/json-value";
 constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr char kSpace[] = " \t\r\n";
 
-// Tells one value from another; never followed.
+// Returns a text that tells one value from another.
 std::string IdOf(const Json* value) {
   return absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(value)));
 }
 
-// " (line 3, column 7)" of the byte at `at`.
+// Returns the place of the byte at `at`: " (line 3, column 7)".
 std::string LineAndColumn(absl::string_view text, size_t at) {
   const absl::string_view before = text.substr(0, at);
   const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
@@ -49,7 +49,7 @@ bool IsTooDeep(absl::string_view text) {
   return false;
 }
 
-// Goes through a text beside what was parsed of it.
+// Finds a value in its text by going through both together.
 class ValueFinder {
  public:
   ValueFinder(absl::string_view text, absl::string_view id)
@@ -103,7 +103,8 @@ class ValueFinder {
     }
   }
 
-  // Past what opens an object or an array, or a comma; false past its end.
+  // Moves past what opens an object or an array, or past a comma; returns false
+  // at its end.
   bool EnterNext(char end) {
     SkipSpace();
     const bool ends = text_[at_++] == end;
@@ -127,7 +128,7 @@ class ValueFinder {
   const absl::string_view text_;  // which is JSON
   const absl::string_view id_;
   size_t at_ = 0;
-  std::optional<size_t> found_;  // the last, which is the one that counts
+  std::optional<size_t> found_;  // the last one, which counts
 };
 
 }  // namespace

@@ -20,10 +20,12 @@ using Json = nlohmann::json;
 // The deepest nesting of values. The JSON library recurses when it prints one.
 inline constexpr int kMaxJsonDepth = 2000;
 
-// Notes in an error which value of a JsonText it is about, unless it has one.
+// Notes in an error which value of a JsonText it is about, unless a value is
+// noted already.
 absl::Status AboutValue(const Json& value, absl::Status error);
 
-// Stays where it is while errors of its values are made and located.
+// An object of this class must not move while errors of its values are made and
+// located.
 class JsonText {
  public:
   // InvalidArgument at `place`, with line and column, when it is not JSON, and
@@ -33,8 +35,9 @@ class JsonText {
 
   const Json& json() const { return json_; }
 
-  // The error with " (line 3, column 7)" of the value that it is about. Both
-  // count from 1, columns in bytes. An error that is about none stays as it is.
+  // Appends the place of the value that an error is about to its words:
+  // " (line 3, column 7)". Both count from 1, columns in bytes. An error that
+  // is about no value stays as it is.
   absl::Status Locate(const absl::Status& error) const;
 
  private:

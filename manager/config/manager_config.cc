@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ using internal::JsonText;
 using internal::ObjectReader;
 
 constexpr char kManager[] = "manager";
-// Of policies within policies.
+// The deepest nesting of policies.
 constexpr int kMaxDepth = 32;
 
 absl::Status Error(const std::string& place, const Json& json,
@@ -124,13 +125,13 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
   return AtPlace(place, json, *std::move(read));
 }
 
-// Reads the value of a key; the policy that is made from it, when it is there.
-template <typename Value, typename Policy>
-void ReadKeyed(ObjectReader* reader, const char* key, Policy (*make)(Value),
+// Makes a policy of the value of a key, when it is there.
+template <typename Argument, typename Policy>
+void ReadKeyed(ObjectReader* reader, const char* key, Policy (*make)(Argument),
                Policy* policy) {
-  Value value = {};
+  std::remove_cvref_t<Argument> value = {};
   reader->Read(key, &value);
-  if (reader->Find(key) != nullptr) *policy = make(std::move(value));
+  if (reader->Find(key) != nullptr) *policy = make(value);
 }
 
 absl::StatusOr<SavePolicy> ReadSaveKeyed(ObjectReader* reader, int /*depth*/) {

@@ -20,7 +20,7 @@ std::string OneLine(const JsonLine& json) {
                                  JsonLine::error_handler_t::replace));
 }
 
-// Waits for no reader of a pipe.
+// Opens without waiting for the reader of a pipe.
 int OpenToAppend(const std::string& path) {
   constexpr mode_t kMode = 0666;  // less the umask
   return ::open(path.c_str(),

@@ -1,4 +1,4 @@
-// The log of what saves and restores cost; internal to manager/.
+// Writes the log of what saves and restores cost; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 #define CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 
@@ -9,19 +9,19 @@
 
 namespace ckptdb::internal {
 
-// One line of JSON. "event" is "save", then "step", "kind", "why", "status",
-// "error", "attempt", "retired", bytes, times in microseconds, "sweep_status",
-// "sweep_error" and "unswept" as in SaveReport.
+// Returns one line of JSON: "event" is "save", then "step", "kind", "why",
+// "status", "error", "attempt", "retired", bytes, times in microseconds,
+// "sweep_status", "sweep_error" and "unswept" as in SaveReport.
 std::string StatisticsLine(const SaveReport& report);
-// "event" is "restore", then "step", "attempt", "path", "damaged",
-// "by_changes", and the rest as in RestoreReport.
+// Returns one line of JSON: "event" is "restore", then "step", "attempt",
+// "path", "damaged", "by_changes", and the rest as in RestoreReport.
 std::string StatisticsLine(const RestoreReport& report);
 
-// InvalidArgument when nothing can be appended to the file.
+// Returns InvalidArgument when nothing can be appended to the file.
 absl::Status CheckStatisticsPath(const std::string& path);
 
-// Unavailable, naming the file, when the line is not there as a whole. Waits
-// for nobody who reads a pipe.
+// Appends a line without waiting for the reader of a pipe. Unavailable, naming
+// the file, when the line was not written as a whole.
 absl::Status AppendLine(const std::string& path, std::string line);
 
 // Appends a line to a file, if there is to be one. A log that cannot be written

@@ -15,8 +15,8 @@ namespace {
 using internal::KeepAnswer;
 using Steps = absl::Span<const StepInfo>;
 
-// A metric as a rank, higher is better: whether it is there, 1 for NaN and 2
-// for a number, and its value.
+// How good a step is, higher is better: 0 without the metric, 1 with NaN, 2
+// with a number, and then its value.
 using Score = std::pair<int, double>;
 
 Score ScoreOf(const Metrics& metrics, const BestOptions& options) {
@@ -26,7 +26,7 @@ Score ScoreOf(const Metrics& metrics, const BestOptions& options) {
   return {2, options.lower_is_better ? -found->second : found->second};
 }
 
-// Steps by their metric. The places of all are found when one is asked for.
+// Orders steps by a metric. The places of all are found when one is asked for.
 class Ranking {
  public:
   Ranking(Steps steps, const BestOptions& options) : order_(steps.size()) {
@@ -39,7 +39,7 @@ class Ranking {
 
   bool HasMetric(size_t at) const { return scores_[at].first != 0; }
 
-  // Of the steps, the `count` best.
+  // Returns the places among the steps of the `count` best.
   absl::Span<const size_t> Best(uint64_t count) {
     const size_t end = std::min<uint64_t>(count, order_.size());
     std::nth_element(order_.begin(),
@@ -48,7 +48,7 @@ class Ranking {
     return absl::MakeConstSpan(order_).subspan(0, end);
   }
 
-  // 1 is the best.
+  // Returns 1 for the best.
   size_t PlaceOf(size_t at) {
     if (places_.empty()) {
       std::sort(order_.begin(), order_.end(),
@@ -69,7 +69,7 @@ class Ranking {
   std::vector<size_t> places_;
 };
 
-// The last step may get its metric later.
+// Counts all steps but the last, which may get its metric later.
 std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
                            const BestOptions& options) {
   size_t without = 0;

@@ -13,7 +13,7 @@
 
 namespace ckptdb::internal {
 
-// Of the steps noted last. Thread-safe.
+// Remembers the steps that were noted last, kMaxSteps at most. Thread-safe.
 class History {
  public:
   static constexpr size_t kMaxSteps = 10'000;

@@ -31,8 +31,9 @@ KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
                       Steps steps, int64_t now) {
                     KeepAnswer answer;
                     answer.keep.reserve(steps.size());
-                    for (const StepInfo& step : steps)
+                    for (const StepInfo& step : steps) {
                       answer.keep.push_back(keeps(step, now));
+                    }
                     answer.why = [=](size_t at) {
                       return why(steps[at], now, keeps(steps[at], now));
                     };
@@ -107,7 +108,7 @@ KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   return latest;
 }
 
-// What both policies say of a step, or one of them.
+// Keeps a step that one of two policies keeps, or that both keep.
 KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
   KeepAnswer answer;
   answer.keep.reserve(left.keep.size());
@@ -134,7 +135,7 @@ KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                   });
 }
 
-// The answer of a caller's function, made whole.
+// Completes the answer of a caller's function.
 KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
                     size_t steps) {
   KeepAnswer answer;
@@ -209,7 +210,7 @@ KeepPolicy LatestOf(const KeepPolicy& policy, int64_t count) {
                   });
 }
 
-KeepPolicy KeepSteps(std::vector<int64_t> steps) {
+KeepPolicy KeepSteps(const std::vector<int64_t>& steps) {
   return MakeOfEach(
       internal::CheckSteps("KeepSteps", steps),
       [all = std::set<int64_t>(steps.begin(), steps.end())](

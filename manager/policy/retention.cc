@@ -26,7 +26,7 @@ std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
   return "";
 }
 
-// What becomes of each step, without a word before it is asked for.
+// Decides about each step. Reasons are written when they are asked for.
 class Plan {
  public:
   Plan(const RetentionOptions& options, const RetentionState& state)
@@ -47,8 +47,8 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Calls visit(at, place) for each step, by step: `place` is that among the
-  // permanent ones, or how many ephemeral ones are after it.
+  // Calls visit(at, place) for each step in ascending order: `place` is its
+  // place among the permanent ones, or the number of ephemeral ones after it.
   template <typename Visit>
   void ForEach(Visit visit) const {
     size_t permanent = 0;

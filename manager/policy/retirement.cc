@@ -58,7 +58,7 @@ void Retirement::Refresh(const Store& store) {
   Remove(gone);
 }
 
-// Those that are quarantined stay for inspection.
+// Quarantined steps stay for inspection.
 bool Retirement::Note(const StepRecord& record) {
   if (record.quarantined) return false;
   if (record.pinned) pinned_.insert(record.version.step);

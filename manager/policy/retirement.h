@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// Thread-safe.
+// Plans the removals of one manager. Thread-safe.
 class Retirement {
  public:
   explicit Retirement(const RetentionOptions& options) : options_(options) {}
@@ -25,26 +25,26 @@ class Retirement {
   struct Commit {
     StepInfo saved;
     int64_t now_micros = 0;
-    // Steps that leave by themselves.
+    // Steps that leave whatever the policy says.
     std::set<int64_t> abandoned;
-    // That the training began from.
+    // The step that the training began from.
     std::optional<int64_t> source;
   };
-  // The steps that leave when it is committed.
+  // Returns the steps that leave when it is committed.
   std::vector<RetentionDecision> Plan(const Store& store, const Commit& commit);
 
-  // By the last plan; none for a step that it did not know.
+  // Returns what the last plan says of a step; none when it did not know it.
   std::optional<RetentionDecision> DecisionOf(int64_t step) const;
 
-  // What the policy has warned of first; nothing after that, as it would be
+  // Returns the first warning of the policy; nothing after that, as it would be
   // said again with each save.
   std::string TakeWarning();
 
  private:
-  // What has changed in the store since the plan before, or all of it: with ten
-  // thousand steps to look at each takes longer than all the rest.
+  // Reads what has changed in the store since the plan before, or all of it:
+  // with ten thousand steps, reading each takes longer than everything else.
   void Refresh(const Store& store) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // False for a step that retention has nothing to do with.
+  // Returns false for a step that retention has nothing to do with.
   bool Note(const StepRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Put(StepInfo info) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Remove(const std::set<int64_t>& steps)

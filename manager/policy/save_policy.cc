@@ -77,7 +77,7 @@ SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
       });
 }
 
-SavePolicy SaveAtSteps(std::vector<int64_t> steps) {
+SavePolicy SaveAtSteps(const std::vector<int64_t>& steps) {
   return MakeSave(internal::CheckSteps("SaveAtSteps", steps),
                   [all = std::set<int64_t>(steps.begin(), steps.end())](
                       const SaveContext& context) -> Verdict {

@@ -15,13 +15,14 @@
 
 namespace ckptdb::internal {
 
-// By table, in the order of the model's; none for one without a tracker.
+// The changes of each table, in the order of the model; none for a table
+// without a tracker.
 using ChangeSets = std::vector<std::optional<RowChanges>>;
 
-// Why tables are saved whole, by table.
+// The reasons to save tables whole, by the name of the table.
 using BaseReasons = std::map<std::string, std::string>;
 
-// A consumer of the trackers of a model, which outlives it.
+// Consumes the trackers of a model, which outlives the feed.
 class ChangeFeed {
  public:
   explicit ChangeFeed(const ModelState& model) : model_(model) {}
@@ -29,11 +30,13 @@ class ChangeFeed {
   ChangeFeed(const ChangeFeed&) = delete;
   ChangeFeed& operator=(const ChangeFeed&) = delete;
 
-  // AlreadyExists when another manager saves the same tables.
+  // Joins all trackers. AlreadyExists when another manager saves the same
+  // tables.
   absl::Status Join();
 
   absl::StatusOr<ChangeSets> Take();
-  // Of a save that failed. All are returned, whatever happens to one.
+  // Gives back the changes of a save that failed: all of them, whatever happens
+  // to one.
   absl::Status Return(ChangeSets sets);
 
  private:
@@ -41,7 +44,7 @@ class ChangeFeed {
   std::vector<std::optional<ConsumerId>> consumers_;
 };
 
-// Of those that cannot be saved as changes.
+// Returns the tables that cannot be saved as changes.
 BaseReasons IncompleteTables(const ModelState& model, const ChangeSets& sets);
 
 }  // namespace ckptdb::internal

@@ -96,7 +96,8 @@ void RowFilter::Apply(const TableSpec& table, ScanOptions* scan) {
     case ShardingKind::kReplicated:
       return;
     case ShardingKind::kBySlices:
-      // Of another slice hash the step's slices are not the model's.
+      // With another slice hash the slices of the step are not those of the
+      // model.
       if (table.slice_hash == hash_) {
         scan->slices = {sharding_.bounds()[rank_],
                         sharding_.bounds()[rank_ + size_t{1}]};

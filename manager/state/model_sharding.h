@@ -18,34 +18,36 @@
 
 namespace ckptdb::internal {
 
-// By table, in the order of the model's: what the table declares, or else
-// `of_all`, with even slice bounds where it is by slices and says no others.
-// InvalidArgument naming the table: one of several ranks that declares nothing,
-// one that is unchecked, bounds other than another table's, what CheckSharding
-// says.
+// Returns for each table, in the order of the model, what the table declares,
+// or else `of_all`, with even slice bounds where it is by slices and says no
+// others. InvalidArgument, which names the table, when it declares nothing and
+// there are several ranks, when it is unchecked, when its bounds are not those
+// of another table, and when CheckSharding refuses it.
 absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
     const ModelState& model, const TableSharding& of_all, uint32_t world_size);
 
-// What ranks must declare alike, in words: `table "user" by modulo; ...`.
+// Returns in words what ranks must declare alike: `table "user" by modulo;
+// ...`.
 std::string DescribeShardings(const ModelState& model,
                               const std::vector<TableSharding>& shardings);
 
-// Those of the tables by slices; empty when there are none.
+// Returns the bounds of the tables by slices; empty when there are none.
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings);
 
-// Which rows of a table in a step are those of one rank.
+// Picks the rows of a table in a step that are those of one rank.
 class RowFilter {
  public:
-  // `hash` is the table's of the model.
+  // `hash` is the slice hash of the table in the model.
   RowFilter(const TableSharding& sharding, SliceHash hash, uint32_t rank,
             uint32_t world_size);
 
-  // Has a scan of the step's `table` hand out those rows alone. The filter
-  // outlives it.
+  // Restricts a scan of the step's `table` to those rows. The filter outlives
+  // the scan.
   void Apply(const TableSpec& table, ScanOptions* scan);
 
-  // After the scan. InvalidArgument when a function gave an id to no rank.
+  // Returns, after the scan, InvalidArgument when a function gave an id to no
+  // rank.
   absl::Status status() const;
 
  private:
@@ -57,7 +59,8 @@ class RowFilter {
   const uint32_t world_size_;
   const OwnRows own_;
   mutable Mutex mutex_;
-  // The first id that a function gave to no rank, in words; empty: none.
+  // The first id that a function gave to no rank, in words; empty when there is
+  // none.
   std::string no_rank_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -14,7 +14,7 @@
 namespace ckptdb {
 namespace {
 
-// Names that a manager uses itself.
+// Names that the manager itself uses.
 constexpr std::array<absl::string_view, 1> kReserved = {"global_step"};
 constexpr absl::string_view kReservedPrefix = "ckptdb.";
 
@@ -26,8 +26,8 @@ std::string BytesOf(const T& value) {
 template <typename T>
 absl::Status Assign(absl::string_view bytes, T* value) {
   if (bytes.size() != sizeof(T)) {
-    return absl::DataLossError(
-        absl::StrCat("a value of ", bytes.size(), " bytes, not ", sizeof(T)));
+    return absl::DataLossError(absl::StrCat(
+        "the saved value has ", bytes.size(), " bytes, expected ", sizeof(T)));
   }
   std::memcpy(value, bytes.data(), sizeof(T));
   return absl::OkStatus();
@@ -45,16 +45,18 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
   bool reserved = absl::StartsWith(name, kReservedPrefix);
   for (const absl::string_view each : kReserved) reserved |= name == each;
   if (reserved) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("state \"", name, "\": the name is reserved"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state \"", name,
+        "\": the name is reserved for the manager; choose another one"));
   }
   if (is_null) {
     return absl::InvalidArgumentError(
         absl::StrCat("state \"", name, "\" is null"));
   }
   if (names_.insert(name).second) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("state \"", name, "\" is registered already"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "state \"", name,
+      "\" is registered already; each name can be registered once"));
 }
 
 absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
