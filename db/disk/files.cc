@@ -252,7 +252,7 @@ absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
   return free;
 }
 
-absl::Status CheckFreeBytes(FileSystem* files, const std::string& path,
+absl::Status CheckDiskSpace(FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve) {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files, path));
   if (free >= reserve && free - reserve >= needed) return absl::OkStatus();

@@ -91,7 +91,7 @@ absl::StatusOr<uint64_t> FreeBytes(rocksdb::FileSystem* files,
 
 // ResourceExhausted with both numbers when fewer than `needed` + `reserve`
 // bytes are free at `path`.
-absl::Status CheckFreeBytes(rocksdb::FileSystem* files, const std::string& path,
+absl::Status CheckDiskSpace(rocksdb::FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve);
 
 }  // namespace ckptdb::internal

@@ -116,7 +116,7 @@ class RankStager {
       const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
       if (bytes < kHugeBytes || MayBorrow(tensor.name, bytes)) continue;
       CKPTDB_RETURN_IF_ERROR(internal::Annotate(
-          internal::CheckFreeBytes(files_.get(), store_, bytes,
+          internal::CheckDiskSpace(files_.get(), store_, bytes,
                                    options_.reserve_bytes),
           absl::StrCat("tensor \"", tensor.name, "\" of ", bytes, " bytes")));
     }
@@ -233,7 +233,7 @@ class RankStager {
 
   absl::Status WriteFiles() {
     const std::string folder = Folder();
-    CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
+    CKPTDB_RETURN_IF_ERROR(internal::CheckDiskSpace(
         files_.get(), store_,
         EntryBytes() + EntryBytes() / kOverheadDivisor + kFixedOverhead,
         options_.reserve_bytes));

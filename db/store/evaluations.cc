@@ -3,59 +3,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/store/store_impl.h"
+#include "ckptdb/db/store/evaluation_records.h"
+#include "ckptdb/schema/keys.h"
 #include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/names.h"
 #include "ckptdb/schema/status.h"
 
-namespace ckptdb {
-namespace internal {
-namespace {
-
-std::string Place(const Version& version, absl::string_view evaluation,
-                  uint32_t rank) {
-  return absl::StrCat("evaluation \"", evaluation, "\" of ", ToString(version),
-                      " rank ", rank);
-}
-
-}  // namespace
-
-absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
-    const Database& database, const StepRecord& step,
-    absl::string_view evaluation, uint32_t rank) {
-  const Version& version = StateOf(step);
-  const std::string place = Place(version, evaluation, rank);
-  const absl::StatusOr<std::string> bytes =
-      database.Get(Family::kMeta, EvaluationKey(version, evaluation, rank));
-  if (absl::IsNotFound(bytes.status())) return std::nullopt;
-  CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
-  const absl::StatusOr<EvaluationRecord> record =
-      DecodeEvaluationRecord(*bytes);
-  CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
-  const std::string got =
-      Place(record->version, record->evaluation, record->rank);
-  if (got == place) return *record;
-  return absl::DataLossError(
-      absl::StrCat("an evaluation record: expected ", place, ", got ", got));
-}
-
-absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
-    const Database& database, const StepRecord& step) {
-  std::vector<StoredEvaluation> stored;
-  CKPTDB_RETURN_IF_ERROR(database.ForEach(
-      Family::kMeta, EvaluationKeyPrefix(StateOf(step)),
-      [&](absl::string_view key, absl::string_view) -> absl::Status {
-        CKPTDB_ASSIGN_OR_RETURN(const MetaKey parsed, ParseMetaKey(key));
-        stored.push_back({std::string(parsed.name), parsed.rank});
-        return absl::OkStatus();
-      }));
-  return stored;
-}
-
-}  // namespace internal
-
+namespace ckptdb::internal {
 namespace {
 
 absl::Status CheckParts(absl::Span<const EvaluationPart> ranks) {
@@ -75,76 +30,80 @@ absl::Status CheckParts(absl::Span<const EvaluationPart> ranks) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status Store::Impl::SaveEvaluation(
-    int64_t step, absl::string_view evaluation, absl::string_view group,
-    absl::Span<const EvaluationPart> ranks) {
-  CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
-  CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
-  CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
-  const std::lock_guard<std::mutex> change(change_mutex_);
-  CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, FindStep(step));
-  EvaluationRecord record;
-  record.version = StateOf(found);
-  record.evaluation = std::string(evaluation);
-  record.group = std::string(group);
-  record.world_size = static_cast<uint32_t>(ranks.size());
-
-  rocksdb::ColumnFamilyHandle* const meta =
-      database_->family(internal::Family::kMeta);
-  rocksdb::WriteBatch batch;
-  // One of more ranks may have been there.
-  const std::string all = EvaluationKeyPrefix(record.version, evaluation);
-  rocksdb::Status status = batch.DeleteRange(meta, all, PrefixEnd(all));
+// Adds the records of all ranks to the batch, in place of those that are there,
+// which may be of more ranks.
+absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
+                        EvaluationRecord record,
+                        absl::Span<const EvaluationPart> ranks,
+                        rocksdb::WriteBatch* batch) {
+  const std::string all =
+      EvaluationKeyPrefix(record.version, record.evaluation);
+  rocksdb::Status status = batch->DeleteRange(meta, all, PrefixEnd(all));
   for (uint32_t rank = 0; rank < record.world_size; ++rank) {
     record.rank = rank;
     record.part = ranks[rank];
     if (!status.ok()) break;
     CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
                             EncodeEvaluationRecord(record));
-    status =
-        batch.Put(meta, EvaluationKey(record.version, evaluation, rank), bytes);
+    status = batch->Put(
+        meta, EvaluationKey(record.version, record.evaluation, rank), bytes);
   }
-  CKPTDB_RETURN_IF_ERROR(internal::FromRocks(status, "evaluation batch"));
-  // In the log, and in a file.
-  CKPTDB_RETURN_IF_ERROR(internal::CheckFreeBytes(
-      database_->files().get(), path_,
-      2 * batch.GetDataSize() + internal::kBatchOverhead,
-      options_.reserve_bytes));
-  return WriteDurably(&batch);
+  return FromRocks(status, "evaluation batch");
 }
 
-absl::StatusOr<std::optional<EvaluationRecord>> Store::Impl::FindEvaluation(
+}  // namespace
+
+absl::Status Evaluations::Save(int64_t step, absl::string_view evaluation,
+                               absl::string_view group,
+                               absl::Span<const EvaluationPart> ranks) {
+  CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
+  CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
+  CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
+  const MutexLock turn(committer_->changes());
+  CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, catalog_->FindStep(step));
+  EvaluationRecord record;
+  record.version = StateOf(found);
+  record.evaluation = std::string(evaluation);
+  record.group = std::string(group);
+  record.world_size = static_cast<uint32_t>(ranks.size());
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(PutRecords(folder_->database().family(Family::kMeta),
+                                    std::move(record), ranks, &batch));
+  // Written twice: to the write-ahead log and to an SST file.
+  CKPTDB_RETURN_IF_ERROR(
+      folder_->CheckSaveSpace(2 * batch.GetDataSize() + kBatchOverhead));
+  return folder_->WriteDurably(&batch);
+}
+
+absl::StatusOr<std::optional<EvaluationRecord>> Evaluations::Find(
     int64_t step, absl::string_view evaluation, uint32_t rank) {
-  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, HoldStep(step));
-  return internal::LoadEvaluation(*database_, held.record, evaluation, rank);
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
+  return LoadEvaluation(folder_->database(), held.record, evaluation, rank);
 }
 
-absl::StatusOr<std::vector<StoredEvaluation>> Store::Impl::ListEvaluations(
-    int64_t step) {
-  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, HoldStep(step));
-  return internal::ListEvaluations(*database_, held.record);
+absl::StatusOr<std::vector<StoredEvaluation>> Evaluations::List(int64_t step) {
+  CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
+  return ListEvaluations(folder_->database(), held.record);
 }
 
-absl::Status Store::Impl::DeleteEvaluations(absl::Span<const int64_t> steps) {
-  const std::lock_guard<std::mutex> change(change_mutex_);
+absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
+  const MutexLock turn(committer_->changes());
+  Database& database = folder_->database();
   rocksdb::WriteBatch batch;
   for (const int64_t step : steps) {
-    const absl::StatusOr<StepRecord> record = FindStep(step);
+    const absl::StatusOr<StepRecord> record = catalog_->FindStep(step);
     if (!record.ok()) continue;  // they went with it
     CKPTDB_ASSIGN_OR_RETURN(const auto stored,
-                            internal::ListEvaluations(*database_, *record));
+                            ListEvaluations(database, *record));
     if (stored.empty()) continue;
     const std::string all = EvaluationKeyPrefix(StateOf(*record));
-    CKPTDB_RETURN_IF_ERROR(internal::FromRocks(
-        batch.DeleteRange(database_->family(internal::Family::kMeta), all,
-                          PrefixEnd(all)),
+    CKPTDB_RETURN_IF_ERROR(FromRocks(
+        batch.DeleteRange(database.family(Family::kMeta), all, PrefixEnd(all)),
         "evaluation batch"));
   }
   if (batch.Count() == 0) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckRoomFor(batch, Spare::kUse));
-  return WriteDurably(&batch);
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
+  return folder_->WriteDurably(&batch);
 }
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal

@@ -1,9 +1,4 @@
-// Evaluations of steps that are not over yet, as they are stored; internal to
-// db/.
-//
-// They lie at the version that made the state of their step: a fold makes no
-// other state, so that they stay; whatever else takes the version away takes
-// them, too.
+// Evaluations of steps, as the owner changes them; internal to db/.
 #ifndef CKPTDB_DB_STORE_EVALUATIONS_H_
 #define CKPTDB_DB_STORE_EVALUATIONS_H_
 
@@ -11,22 +6,38 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/rocks/database.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/records.h"
 
 namespace ckptdb::internal {
 
-// DataLoss for a record that is damaged, or of another place than it lies at.
-absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
-    const Database& database, const StepRecord& step,
-    absl::string_view evaluation, uint32_t rank);
+// The calls of Store of the same names, which say what they return. Changes
+// take the turn of Committer, so that their step stays meanwhile; the others
+// hold it. Has no state; any thread may call it.
+class Evaluations {
+ public:
+  Evaluations(StoreFolder* folder, StepCatalog* catalog, Committer* committer)
+      : folder_(folder), catalog_(catalog), committer_(committer) {}
 
-// By name and rank.
-absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
-    const Database& database, const StepRecord& step);
+  absl::Status Save(int64_t step, absl::string_view evaluation,
+                    absl::string_view group,
+                    absl::Span<const EvaluationPart> ranks);
+  absl::StatusOr<std::optional<EvaluationRecord>> Find(
+      int64_t step, absl::string_view evaluation, uint32_t rank);
+  absl::StatusOr<std::vector<StoredEvaluation>> List(int64_t step);
+  absl::Status Delete(absl::Span<const int64_t> steps);
+
+ private:
+  StoreFolder* const folder_;
+  StepCatalog* const catalog_;
+  Committer* const committer_;
+};
 
 }  // namespace ckptdb::internal
 

@@ -26,7 +26,7 @@
 #include "ckptdb/db/read/change_reader_impl.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/rocks/guarded_file_system.h"
-#include "ckptdb/db/store/evaluations.h"
+#include "ckptdb/db/store/evaluation_records.h"
 #include "ckptdb/db/store/measure_usage.h"
 #include "ckptdb/schema/status.h"
 

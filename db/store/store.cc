@@ -1,4 +1,5 @@
-// The calls of the public class: each enters the store and asks its Impl.
+// The calls of the public class: each enters the store and asks the part of
+// it that the call is of.
 #include "ckptdb/db/store.h"
 
 #include <type_traits>
@@ -22,8 +23,8 @@ auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
   if (call.admitted()) {
     return internal::CallGuarded(what, std::forward<Function>(function));
   }
-  return impl->gate().Refusal(what,
-                              absl::StrCat("the store \"", impl->path(), "\""));
+  return impl->gate().Refusal(
+      what, absl::StrCat("the store \"", impl->folder().path(), "\""));
 }
 
 // The same for an answer that is no status: what it is of a closed store.
@@ -65,61 +66,78 @@ absl::Status Store::Close() {
   return impl_->Close();
 }
 
-const std::string& Store::path() const { return impl_->path(); }
-const std::string& Store::uuid() const { return impl_->uuid(); }
+const std::string& Store::path() const { return impl_->folder().path(); }
+const std::string& Store::uuid() const { return impl_->folder().uuid(); }
 std::vector<std::string> Store::BadFiles() const {
   return EnterStoreOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
 }
 
 absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
   return EnterStore(impl_.get(), "Store::Begin",
-                    [&] { return impl_->Begin(spec, /*sync=*/true); });
+                    [&] { return impl_->saves().Begin(spec, /*sync=*/true); });
 }
 
 absl::StatusOr<SaveResult> Store::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  return EnterStore(impl_.get(), "Store::Publish",
-                    [&] { return impl_->Publish(version, ranks, spec); });
+  return EnterStore(impl_.get(), "Store::Publish", [&] {
+    return impl_->saves().Publish(version, ranks, spec);
+  });
 }
 
 absl::Status Store::Abandon(const Version& version) {
   return EnterStore(impl_.get(), "Store::Abandon",
-                    [&] { return impl_->Abandon(version); });
+                    [&] { return impl_->saves().Abandon(version); });
 }
 
 absl::StatusOr<SaveResult> Store::Save(const SaveSpec& spec,
                                        const RankState& state,
                                        const PublishSpec& publish,
                                        const StageOptions& stage) {
-  return EnterStore(impl_.get(), "Store::Save",
-                    [&] { return impl_->Save(spec, state, publish, stage); });
+  return EnterStore(impl_.get(), "Store::Save", [&] {
+    return impl_->saves().Save(spec, state, publish, stage);
+  });
 }
 
 std::vector<StepRecord> Store::Steps() const {
-  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->Steps(); });
+  return EnterStoreOr(impl_.get(), {}, [&] {
+    return impl_->catalog().Read(
+        [](const internal::Catalog& records) { return records.Steps(); });
+  });
 }
 void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
   const internal::CallGate::Call call(&impl_->gate());
-  if (call.admitted()) impl_->VisitSteps(visit);
+  if (!call.admitted()) return;
+  impl_->catalog().Read([&](const internal::Catalog& records) {
+    for (const auto& [step, record] : records.steps) visit(record);
+  });
 }
 bool Store::VisitStep(int64_t step,
                       absl::FunctionRef<void(const StepRecord&)> visit) const {
-  return EnterStoreOr(impl_.get(), false,
-                      [&] { return impl_->VisitStep(step, visit); });
+  return EnterStoreOr(impl_.get(), false, [&] {
+    return impl_->catalog().Read([&](const internal::Catalog& records) {
+      const auto found = records.steps.find(step);
+      if (found == records.steps.end()) return false;
+      visit(found->second);
+      return true;
+    });
+  });
 }
 StepChanges Store::ChangedSteps(uint64_t since) const {
-  return EnterStoreOr(impl_.get(), {},
-                      [&] { return impl_->ChangedSteps(since); });
+  return EnterStoreOr(impl_.get(), {}, [&] {
+    return impl_->catalog().Read([&](const internal::Catalog& records) {
+      return records.journal.Since(since);
+    });
+  });
 }
 absl::StatusOr<StepRecord> Store::FindStep(int64_t step) const {
   return EnterStore(impl_.get(), "Store::FindStep",
-                    [&] { return impl_->FindStep(step); });
+                    [&] { return impl_->catalog().FindStep(step); });
 }
 
 absl::StatusOr<StepRecord> Store::Latest() const {
   return EnterStore(impl_.get(), "Store::Latest",
-                    [&] { return impl_->Latest(); });
+                    [&] { return impl_->catalog().Latest(); });
 }
 
 absl::StatusOr<std::unique_ptr<StepReader>> Store::OpenStep(
@@ -137,77 +155,82 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
 absl::StatusOr<FoldResult> Store::Fold(int64_t step,
                                        const FoldOptions& options) {
   return EnterStore(impl_.get(), "Store::Fold",
-                    [&] { return impl_->Fold(step, options); });
+                    [&] { return impl_->folds().Fold(step, options); });
 }
 
 absl::Status Store::Delete(int64_t step) {
   return EnterStore(impl_.get(), "Store::Delete",
-                    [&] { return impl_->Delete(step); });
+                    [&] { return impl_->editor().Delete(step); });
 }
 absl::Status Store::Pin(int64_t step) {
   return EnterStore(impl_.get(), "Store::Pin", [&] {
-    return impl_->SetFlag(step, &StepRecord::pinned, true);
+    return impl_->editor().SetFlag(step, &StepRecord::pinned, true);
   });
 }
 absl::Status Store::Unpin(int64_t step) {
   // A pinned step is freed by two calls.
   return EnterStore(impl_.get(), "Store::Unpin", [&] {
-    return impl_->SetFlag(step, &StepRecord::pinned, false, Impl::Spare::kUse);
+    return impl_->editor().SetFlag(step, &StepRecord::pinned, false,
+                                   internal::Spare::kUse);
   });
 }
 absl::Status Store::Quarantine(int64_t step) {
   return EnterStore(impl_.get(), "Store::Quarantine", [&] {
-    return impl_->SetFlag(step, &StepRecord::quarantined, true);
+    return impl_->editor().SetFlag(step, &StepRecord::quarantined, true);
   });
 }
 absl::Status Store::SetEphemeral(int64_t step, bool ephemeral) {
   return EnterStore(impl_.get(), "Store::SetEphemeral", [&] {
-    return impl_->SetFlag(step, &StepRecord::ephemeral, ephemeral);
+    return impl_->editor().SetFlag(step, &StepRecord::ephemeral, ephemeral);
   });
 }
 absl::Status Store::AddMetrics(int64_t step, const Metrics& metrics) {
   return EnterStore(impl_.get(), "Store::AddMetrics",
-                    [&] { return impl_->AddMetrics(step, metrics); });
+                    [&] { return impl_->editor().AddMetrics(step, metrics); });
 }
 
 absl::Status Store::TakePosts() {
   return EnterStore(impl_.get(), "Store::TakePosts",
-                    [&] { return impl_->TakePosts(); });
+                    [&] { return impl_->posts().TakePosts(); });
 }
 std::vector<UnsweptEntry> Store::posts_passed_over() const {
   return EnterStoreOr(impl_.get(), {},
-                      [&] { return impl_->posts_passed_over(); });
+                      [&] { return impl_->posts().passed_over(); });
 }
 
 absl::Status Store::SetUserMetadata(const UserMetadata& metadata) {
   return EnterStore(impl_.get(), "Store::SetUserMetadata",
-                    [&] { return impl_->SetUserMetadata(metadata); });
+                    [&] { return impl_->editor().SetUserMetadata(metadata); });
 }
 UserMetadata Store::user_metadata() const {
-  return EnterStoreOr(impl_.get(), {}, [&] { return impl_->user_metadata(); });
+  return EnterStoreOr(impl_.get(), {}, [&] {
+    return impl_->catalog().Read([](const internal::Catalog& records) {
+      return records.root.user_metadata;
+    });
+  });
 }
 
 absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
                                    absl::string_view group,
                                    absl::Span<const EvaluationPart> ranks) {
   return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
-    return impl_->SaveEvaluation(step, evaluation, group, ranks);
+    return impl_->evaluations().Save(step, evaluation, group, ranks);
   });
 }
 absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
-    return impl_->FindEvaluation(step, evaluation, rank);
+    return impl_->evaluations().Find(step, evaluation, rank);
   });
 }
 absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
     int64_t step) const {
   return EnterStore(impl_.get(), "Store::ListEvaluations",
-                    [&] { return impl_->ListEvaluations(step); });
+                    [&] { return impl_->evaluations().List(step); });
 }
 absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
   return EnterStore(impl_.get(), "Store::DeleteEvaluations",
-                    [&] { return impl_->DeleteEvaluations(steps); });
+                    [&] { return impl_->evaluations().Delete(steps); });
 }
 
 absl::StatusOr<SweepResult> Store::Sweep() {
@@ -216,11 +239,11 @@ absl::StatusOr<SweepResult> Store::Sweep() {
 }
 absl::Status Store::sweep_status() const {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
-  return impl_->sweep_status();
+  return impl_->sweeper().status();
 }
 std::vector<UnsweptEntry> Store::unswept() const {
   if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};
-  return impl_->unswept();
+  return impl_->sweeper().unswept();
 }
 absl::StatusOr<Usage> Store::GetUsage() const {
   return EnterStore(impl_.get(), "Store::GetUsage",

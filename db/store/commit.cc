@@ -1,0 +1,89 @@
+#include "ckptdb/db/store/commit.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/meta/borrowed.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status AddAttempt(const Version& version, AttemptState state,
+                        Commit* commit) {
+  CKPTDB_ASSIGN_OR_RETURN(std::string bytes,
+                          EncodeAttemptRecord({version, state, 0}));
+  commit->records.emplace_back(AttemptKey(version.attempt), std::move(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status AddStep(std::string key, const StepRecord& step, Commit* commit) {
+  CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStepRecord(step));
+  commit->records.emplace_back(std::move(key), std::move(bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void SumRanks(Commit* commit) {
+  StepRecord& step = commit->step;
+  std::set<Version> references;
+  for (const RankRecord& rank : commit->ranks) {
+    step.rank_digests.push_back(HashBytes(commit->rank_bytes[rank.rank]));
+    for (const Item& item : rank.items) {
+      ++step.items;
+      step.rows += item.rows;
+      step.raw_bytes += item.raw_bytes;
+      if (item.data == step.version) step.stored_bytes += item.stored_bytes;
+      if (item.data != step.version) references.insert(item.data);
+    }
+  }
+  step.references.assign(references.begin(), references.end());
+}
+
+absl::Status EncodeRecords(Commit* commit) {
+  for (const StepRecord& retired : commit->retired) {
+    CKPTDB_RETURN_IF_ERROR(
+        AddAttempt(retired.version, AttemptState::kRetired, commit));
+    CKPTDB_RETURN_IF_ERROR(
+        AddStep(RetiredKey(retired.version), retired, commit));
+  }
+  const Version& version = commit->step.version;
+  CKPTDB_RETURN_IF_ERROR(AddAttempt(version, AttemptState::kCommitted, commit));
+  return AddStep(StepKey(version.step), commit->step, commit);
+}
+
+uint64_t BatchBytes(const Commit& commit) {
+  uint64_t bytes = commit.inline_bytes;
+  for (const std::string& rank : commit.rank_bytes) bytes += rank.size();
+  for (const auto& [key, value] : commit.records) bytes += value.size();
+  return bytes;
+}
+
+uint64_t ReusedBytes(const Commit& commit) {
+  uint64_t bytes = 0;
+  for (const RankRecord& rank : commit.ranks) {
+    for (const BorrowedItem& item : BorrowedItems(rank)) {
+      bytes += item.stored_bytes;
+    }
+  }
+  return bytes;
+}
+
+std::string BaseDue(const StepRecord& step, const ChainBounds& bounds) {
+  const uint64_t deltas = step.chain.size() - 1;
+  if (deltas >= bounds.max_deltas) {
+    return absl::StrCat(deltas, " deltas over the base; the bound is ",
+                        bounds.max_deltas);
+  }
+  const double bound =
+      bounds.max_delta_ratio * static_cast<double>(step.base_bytes);
+  if (deltas == 0 || static_cast<double>(step.delta_bytes) <= bound) return "";
+  return absl::StrCat("deltas of ", step.delta_bytes, " bytes over a base of ",
+                      step.base_bytes, "; the bound is ",
+                      bounds.max_delta_ratio, " of it");
+}
+
+}  // namespace ckptdb::internal

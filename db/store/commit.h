@@ -1,0 +1,53 @@
+// What a publish or a fold is about to make true; internal to db/.
+#ifndef CKPTDB_DB_STORE_COMMIT_H_
+#define CKPTDB_DB_STORE_COMMIT_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/staged.h"
+
+namespace ckptdb::internal {
+
+struct Commit {
+  StepRecord step;
+  StepRecord parent;  // a version of attempt 0: none
+  std::vector<RankRecord> ranks;
+  std::vector<std::string> rank_bytes;  // `ranks` encoded
+  std::vector<std::string> files;       // absolute paths, of all ranks
+  std::vector<const StagedRank*> staged;
+  uint64_t inline_bytes = 0;  // of the inline entries of `staged`
+  // Steps that leave in the same batch, and the numbers of those that `step`
+  // does not take the place of.
+  std::vector<StepRecord> retired;
+  std::vector<int64_t> removed_steps;
+  // Keys and values of the other records: see EncodeRecords.
+  std::vector<std::pair<std::string, std::string>> records;
+};
+
+// Fills in what the ranks of the step add up to: its digests, counts and
+// references.
+void SumRanks(Commit* commit);
+
+// Encodes the step record, the states of all attempts concerned and the records
+// that retired steps leave behind. A record that cannot be read again is an
+// error here, before anything is ingested.
+absl::Status EncodeRecords(Commit* commit);
+
+// Returns about how many bytes the entries of the write batch have.
+uint64_t BatchBytes(const Commit& commit);
+
+// Returns the bytes of the items that the step borrows.
+uint64_t ReusedBytes(const Commit& commit);
+
+// Returns why a new base, or a fold, is due; empty when none is.
+std::string BaseDue(const StepRecord& step, const ChainBounds& bounds);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_COMMIT_H_

@@ -1,0 +1,251 @@
+#include "ckptdb/db/store/commit_builder.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/meta/completeness.h"
+#include "ckptdb/db/meta/consistency.h"
+#include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/db/store/commit_chain.h"
+#include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/status.h"
+
+#ifndef CKPTDB_VERSION
+#error "the build names the library's version"
+#endif
+
+namespace ckptdb::internal {
+namespace {
+
+absl::Status Refused(absl::string_view why) {
+  return absl::InvalidArgumentError(why);
+}
+
+std::string PlaceOf(const StagedRank& staged) {
+  return absl::StrCat("staged rank ", staged.rank);
+}
+
+}  // namespace
+
+absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
+                                            const PublishSpec& spec) && {
+  CKPTDB_RETURN_IF_ERROR(catalog_.CheckStepAvailable(save_.spec));
+  CKPTDB_RETURN_IF_ERROR(CheckPublishSpec(spec));
+  CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
+  CKPTDB_RETURN_IF_ERROR(CheckRanksAgree(commit_.ranks));
+  CKPTDB_RETURN_IF_ERROR(AddParent());
+  CKPTDB_RETURN_IF_ERROR(AddRetired(spec));
+  FillStep(spec);
+  CKPTDB_RETURN_IF_ERROR(Annotate(AddChain(), folder_.path()));
+  CKPTDB_RETURN_IF_ERROR(EncodeRecords(&commit_));
+  return std::move(commit_);
+}
+
+absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
+  const uint32_t world_size = save_.spec.world_size;
+  commit_.ranks.resize(world_size);
+  commit_.rank_bytes.resize(world_size);
+  commit_.staged.resize(world_size);
+  for (const StagedRank& staged : ranks) {
+    CKPTDB_RETURN_IF_ERROR(CheckStaged(staged));
+    CKPTDB_RETURN_IF_ERROR(AddRank(staged));
+  }
+  std::vector<uint32_t> missing;
+  for (uint32_t rank = 0; rank < world_size; ++rank) {
+    if (commit_.staged[rank] == nullptr) missing.push_back(rank);
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return Refused(absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ",
+                              world_size, " are missing"));
+}
+
+absl::Status CommitBuilder::CheckStaged(const StagedRank& staged) const {
+  const std::string place = PlaceOf(staged);
+  const uint32_t world_size = save_.spec.world_size;
+  if (staged.uuid != folder_.uuid()) {
+    return Refused(absl::StrCat(place, " is of store ", staged.uuid,
+                                ", not of ", folder_.uuid()));
+  }
+  if (staged.version != version_) {
+    return Refused(absl::StrCat(place, " is of ", ToString(staged.version),
+                                ", not of ", ToString(version_)));
+  }
+  if (staged.world_size != world_size) {
+    return Refused(absl::StrCat(place, " is of a world of ", staged.world_size,
+                                ", not of ", world_size));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckFiles(staged));
+  if (staged.rank >= world_size) {
+    return Refused(
+        absl::StrCat(place, " is not below the world size ", world_size));
+  }
+  if (commit_.staged[staged.rank] == nullptr) return absl::OkStatus();
+  return Refused(absl::StrCat("rank ", staged.rank, " is there twice"));
+}
+
+absl::Status CommitBuilder::CheckFiles(const StagedRank& staged) const {
+  const std::string folder =
+      absl::StrCat(StagingOf(staged.version.attempt), "/", staged.rank, "/");
+  for (const StagedFile& file : staged.files) {
+    if (!absl::StartsWith(file.path, folder) ||
+        absl::StrContains(file.path, "..")) {
+      return Refused(absl::StrCat("staged file \"", file.path,
+                                  "\" is not below \"", folder, "\""));
+    }
+    const std::string path = absl::StrCat(folder_.path(), "/", file.path);
+    uint64_t bytes = 0;
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocksRead(folder_.files()->GetFileSize(path, rocksdb::IOOptions(),
+                                                   &bytes, nullptr),
+                      absl::StrCat("staged file \"", path, "\"")));
+    if (bytes != file.bytes) {
+      return absl::DataLossError(
+          absl::StrCat("staged file \"", path, "\" has ", bytes,
+                       " bytes, not the ", file.bytes, " that were written"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommitBuilder::CheckRecord(const StagedRank& staged,
+                                        const RankRecord& record) const {
+  if (record.version == staged.version && record.rank == staged.rank) {
+    return absl::OkStatus();
+  }
+  return Refused(absl::StrCat(PlaceOf(staged), " has the record of ",
+                              ToString(record.version), " rank ", record.rank));
+}
+
+// Counts the inline entries, and checks that they are the rank's.
+absl::Status CommitBuilder::AddEntries(const StagedRank& staged) {
+  const std::string place = PlaceOf(staged);
+  uint64_t bytes = 0;
+  for (const auto& [key, value] : staged.inline_entries) {
+    const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
+    CKPTDB_RETURN_IF_ERROR(Annotate(parsed.status(), place));
+    if (parsed->version != staged.version || parsed->rank != staged.rank) {
+      return Refused(
+          absl::StrCat(place, " has an entry of ", DescribeDataKey(key)));
+    }
+    bytes += key.size() + value.size();
+  }
+  commit_.inline_bytes += bytes;
+  const uint64_t share = InlineShareBytes(staged.world_size);
+  if (bytes <= share) return absl::OkStatus();
+  return Refused(absl::StrCat(place, " has entries of ", bytes,
+                              " bytes for the write batch; the limit of each "
+                              "of ",
+                              staged.world_size, " ranks is ", share));
+}
+
+absl::Status CommitBuilder::AddRank(const StagedRank& staged) {
+  const std::string place = PlaceOf(staged);
+  absl::StatusOr<RankRecord> record = DecodeRankRecord(staged.rank_record);
+  CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
+  CKPTDB_RETURN_IF_ERROR(CheckRecord(staged, *record));
+  CKPTDB_RETURN_IF_ERROR(AddEntries(staged));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckComplete(staged, *record), place));
+  for (const StagedFile& file : staged.files) {
+    commit_.files.push_back(absl::StrCat(folder_.path(), "/", file.path));
+  }
+  commit_.ranks[staged.rank] = *std::move(record);
+  commit_.rank_bytes[staged.rank] = staged.rank_record;
+  commit_.staged[staged.rank] = &staged;
+  return absl::OkStatus();
+}
+
+// The parent as it is now: it may have been folded since Begin, or be gone.
+absl::Status CommitBuilder::AddParent() {
+  commit_.parent = save_.parent;
+  if (!save_.spec.parent.has_value()) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(commit_.parent,
+                          Annotate(catalog_.Read([&](const Catalog& records) {
+                            return FindParent(records, save_.spec);
+                          }),
+                                   folder_.path()));
+  return absl::OkStatus();
+}
+
+absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
+  return catalog_.Read([&](const Catalog& records) -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));
+    return RetireReplaced(records);
+  });
+}
+
+// The steps that retention retires, and those of an abandoned branch.
+absl::Status CommitBuilder::RetireSteps(const Catalog& records,
+                                        const std::vector<int64_t>& retire) {
+  const int64_t own = version_.step;
+  std::set<int64_t> steps(retire.begin(), retire.end());
+  if (save_.spec.parent.has_value() &&
+      save_.spec.abandoned == AbandonedBranch::kRemove) {
+    for (const StepRecord& gone : DescendantsOf(records, commit_.parent)) {
+      if (gone.version.step != own) steps.insert(gone.version.step);
+    }
+  }
+  for (const int64_t step : steps) {
+    if (step == own) {
+      return Refused(
+          absl::StrCat("step ", step, " cannot be retired by itself"));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
+                            Annotate(records.FindStep(step), folder_.path()));
+    CKPTDB_RETURN_IF_ERROR(CheckNotPinned(record));
+    commit_.retired.push_back(record);
+    commit_.removed_steps.push_back(step);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommitBuilder::RetireReplaced(const Catalog& records) {
+  const auto replaced = records.steps.find(version_.step);
+  if (replaced == records.steps.end()) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(CheckNotPinned(replaced->second));
+  commit_.retired.push_back(replaced->second);
+  return absl::OkStatus();
+}
+
+absl::Status CommitBuilder::CheckNotPinned(const StepRecord& record) const {
+  if (!record.pinned) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      folder_.path(), ": step ", record.version.step, " is pinned"));
+}
+
+void CommitBuilder::FillStep(const PublishSpec& spec) {
+  StepRecord& step = commit_.step;
+  step.version = version_;
+  step.store_uuid = folder_.uuid();
+  step.has_parent = commit_.parent.version.attempt != 0;
+  step.parent = commit_.parent.version;
+  if (step.has_parent) step.parent_digest = LineageDigest(commit_.parent);
+  step.branches = catalog_.Read([&](const Catalog& records) {
+    return BranchesOver(records, commit_.parent, version_.attempt);
+  });
+  step.world_size = save_.spec.world_size;
+  step.slice_bounds = save_.spec.slice_bounds;
+  step.committed_at_micros =
+      spec.committed_at_micros.value_or(folder_.NowMicros());
+  step.save_micros = step.committed_at_micros - save_.begun_at_micros;
+  step.ephemeral = spec.ephemeral;
+  step.metrics = spec.metrics;
+  step.user_metadata = spec.user_metadata;
+  step.library_version = CKPTDB_VERSION;
+  SumRanks(&commit_);
+}
+
+absl::Status CommitBuilder::AddChain() {
+  return ChainBuilder(folder_.database(), catalog_, summaries_,
+                      save_.spec.parent.has_value(), &commit_)
+      .Build();
+}
+
+}  // namespace ckptdb::internal

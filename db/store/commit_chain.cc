@@ -1,0 +1,90 @@
+#include "ckptdb/db/store/commit_chain.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/meta/consistency.h"
+#include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+absl::Status ChainBuilder::Build() {
+  StepRecord& step = commit_->step;
+  step.chain = {step.version};
+  const TableSummaries own = SummarizeTables(commit_->ranks);
+  for (const auto& [name, table] : own) {
+    const bool delta = table.item.run == RunKind::kDelta;
+    if (delta) step.kind = StepKind::kDelta;
+    (delta ? step.delta_bytes : step.base_bytes) += table.stored_bytes;
+  }
+  return step.kind == StepKind::kFull ? absl::OkStatus() : ExtendChain(own);
+}
+
+// The chain begins at the oldest base run that a table needs.
+absl::Status ChainBuilder::ExtendChain(const TableSummaries& own) {
+  if (!names_parent_) {
+    return absl::InvalidArgumentError(
+        "delta runs in a save that goes on from no step");
+  }
+  CKPTDB_ASSIGN_OR_RETURN(parent_chain_,
+                          catalog_.Read([&](const Catalog& records) {
+                            return ChainOf(records, commit_->parent);
+                          }));
+  StepRecord& step = commit_->step;
+  std::set<Version> data;
+  size_t first = parent_chain_.size();
+  for (const auto& [name, table] : own) {
+    if (table.item.run == RunKind::kBase) continue;
+    CKPTDB_ASSIGN_OR_RETURN(const size_t base, AddOldRuns(table.item, &data));
+    first = std::min(first, base);
+  }
+  step.chain.clear();
+  for (size_t i = first; i < parent_chain_.size(); ++i) {
+    step.chain.push_back(parent_chain_[i].version);
+  }
+  step.chain.push_back(step.version);
+  AddReferences(data);
+  return absl::OkStatus();
+}
+
+// Adds the runs below the changes of a table, back to its base run. Returns the
+// index in the parent's chain of the version that holds the base run.
+absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
+                                                std::set<Version>* data) {
+  StepRecord& step = commit_->step;
+  const auto refuse = [&](absl::string_view why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("changes of table \"", table.name, "\" over parent ",
+                     ToString(step.parent), ": ", why));
+  };
+  size_t member = parent_chain_.size();
+  for (bool base = false; !base;) {
+    if (member == 0) return refuse("there is no base run");
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto tables,
+        summaries_->Load(database_, parent_chain_[--member]));
+    const auto found = tables->find(table.name);
+    if (found == tables->end()) return refuse("it has no such table");
+    const TableSummary& old = found->second;
+    if (!SameColumns(old.item, table.slots, table.slice_hash)) {
+      return refuse("its slots or slice hash are others");
+    }
+    base = old.item.run == RunKind::kBase;
+    (base ? step.base_bytes : step.delta_bytes) += old.stored_bytes;
+    data->insert(old.data.begin(), old.data.end());
+  }
+  return member;
+}
+
+// A folded step has the tables that were whole already in the version that it
+// was folded from, which is in no chain.
+void ChainBuilder::AddReferences(const std::set<Version>& data) {
+  StepRecord& step = commit_->step;
+  std::set<Version> references = data;
+  for (const Version& member : step.chain) references.erase(member);
+  references.insert(step.references.begin(), step.references.end());
+  step.references.assign(references.begin(), references.end());
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,162 @@
+// The commit of a save and of a fold, and smaller changes of records:
+// docs/design.md, "Save".
+#include "ckptdb/db/store/committer.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string root, EncodeRootRecord(begun.root));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string attempt,
+                          EncodeAttemptRecord(begun.attempt));
+  rocksdb::ColumnFamilyHandle* const meta =
+      folder_->database().family(Family::kMeta);
+  rocksdb::WriteBatch batch;
+  rocksdb::Status put = batch.Put(meta, RootKey(), root);
+  if (put.ok()) {
+    put = batch.Put(meta, AttemptKey(begun.attempt.version.attempt), attempt);
+  }
+  CKPTDB_RETURN_IF_ERROR(FromRocks(put, "attempt record"));
+  return folder_->database().Write(&batch, sync);
+}
+
+absl::Status Committer::CheckSpace(const Commit& commit) const {
+  // An entry goes to the log, to the memory table's file, and to a compaction.
+  constexpr uint64_t kCopies = 3;
+  return folder_->CheckSaveSpace(BatchBytes(commit) * kCopies + kBatchOverhead);
+}
+
+absl::Status Committer::CommitStep(Commit commit) {
+  CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
+  return folder_->database().FailOn(CallGuarded(
+      "acknowledging a step", [&] { Acknowledge(std::move(commit)); }));
+}
+
+absl::Status Committer::WriteOut(const Commit& commit) {
+  Database& database = folder_->database();
+  // 3b. Ingest: the files of all ranks are in the database, and durable.
+  if (!commit.files.empty()) {
+    CKPTDB_RETURN_IF_ERROR(database.SyncLog());
+    CKPTDB_RETURN_IF_ERROR(database.Ingest(commit.files));
+  }
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kIngested));
+  // 3c. The commit point: before it nothing of the step is visible, after it
+  // all of it is.
+  CKPTDB_RETURN_IF_ERROR(WriteCommit(commit));
+  // From here on memory and disk differ until the end.
+  CKPTDB_RETURN_IF_ERROR(
+      database.FailOn(folder_->HitCrashPoint(point::kCommitted)));
+  // 3d. Flush: a byte that flips in the log must not take it back.
+  std::vector<Family> families = {Family::kMeta};
+  if (commit.inline_bytes > 0) families.push_back(Family::kInline);
+  CKPTDB_RETURN_IF_ERROR(database.Flush(families));
+  CKPTDB_RETURN_IF_ERROR(
+      database.FailOn(folder_->HitCrashPoint(point::kFlushed)));
+  database.NoteWatermark();
+  return absl::OkStatus();
+}
+
+absl::Status Committer::WriteCommit(const Commit& commit) {
+  constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
+  Database& database = folder_->database();
+  rocksdb::WriteBatch batch(commit.inline_bytes + kRecordBytes);
+  rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
+  const Version& version = commit.step.version;
+  rocksdb::Status status;
+  const auto put = [&](rocksdb::ColumnFamilyHandle* family,
+                       absl::string_view key, absl::string_view value) {
+    if (status.ok()) status = batch.Put(family, ToSlice(key), ToSlice(value));
+  };
+  for (const StagedRank* staged : commit.staged) {
+    for (const auto& [key, value] : staged->inline_entries) {
+      put(database.family(Family::kInline), key, value);
+    }
+  }
+  for (size_t rank = 0; rank < commit.rank_bytes.size(); ++rank) {
+    put(meta, RankKey(version, static_cast<uint32_t>(rank)),
+        commit.rank_bytes[rank]);
+  }
+  for (const int64_t step : commit.removed_steps) {
+    if (status.ok()) status = batch.Delete(meta, StepKey(step));
+  }
+  for (const auto& [key, bytes] : commit.records) put(meta, key, bytes);
+  CKPTDB_RETURN_IF_ERROR(FromRocks(status, "commit batch"));
+  return database.Write(&batch, /*sync=*/true);
+}
+
+void Committer::Acknowledge(Commit commit) {
+  const Version version = commit.step.version;
+  summaries_->Add(version, commit.ranks);
+  catalog_->ApplyCommit(std::move(commit));
+  // Empty by now, as the files were moved; the sweep removes it otherwise.
+  RemoveTree(folder_->files(), folder_->StagingFolder(version.attempt))
+      .IgnoreError();
+  folder_->SetSpareAside();
+  requests_->Request();
+}
+
+absl::Status Committer::Delete(const StepRecord& record) {
+  AttemptRecord attempt;
+  attempt.version = record.version;
+  attempt.state = AttemptState::kRetired;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string attempt_bytes,
+                          EncodeAttemptRecord(attempt));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string step_bytes,
+                          EncodeStepRecord(record));
+  rocksdb::ColumnFamilyHandle* const meta =
+      folder_->database().family(Family::kMeta);
+  rocksdb::WriteBatch batch;
+  rocksdb::Status status =
+      batch.Put(meta, AttemptKey(attempt.version.attempt), attempt_bytes);
+  if (status.ok()) {
+    status = batch.Put(meta, RetiredKey(record.version), step_bytes);
+  }
+  if (status.ok()) status = batch.Delete(meta, StepKey(record.version.step));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(status, "retiring a step"));
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
+  CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/true));
+  catalog_->ApplyDeletion(record);
+  requests_->Request();
+  return absl::OkStatus();
+}
+
+absl::Status Committer::Replace(StepRecord record, Spare spare) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(batch.Put(folder_->database().family(Family::kMeta),
+                          StepKey(record.version.step), bytes),
+                "step record"));
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, spare));
+  CKPTDB_RETURN_IF_ERROR(folder_->WriteDurably(&batch));
+  catalog_->ApplyRecord(std::move(record));
+  return absl::OkStatus();
+}
+
+absl::Status Committer::SetUserMetadata(const UserMetadata& metadata) {
+  RootRecord root =
+      catalog_->Read([](const Catalog& records) { return records.root; });
+  root.user_metadata = metadata;
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(FromRocks(
+      batch.Put(folder_->database().family(Family::kMeta), RootKey(), bytes),
+      "root record"));
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch));
+  CKPTDB_RETURN_IF_ERROR(folder_->WriteDurably(&batch));
+  catalog_->ApplyUserMetadata(metadata);
+  return absl::OkStatus();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,74 @@
+// How records of an open store change: on disk first, in memory then; internal
+// to db/.
+#ifndef CKPTDB_DB_STORE_COMMITTER_H_
+#define CKPTDB_DB_STORE_COMMITTER_H_
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/store/commit.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/sweep_requests.h"
+#include "ckptdb/db/store/table_summaries.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// Owns the turn to change records: what a change is based on in StepCatalog
+// stays true until the change is there, durably and in memory. A sweep takes no
+// turn; it removes what no record needs.
+//
+// Any thread may call it. The mutex is held over I/O; it is taken after those
+// of PostTaker and Folds, and before that of StepCatalog.
+class Committer {
+ public:
+  Committer(StoreFolder* folder, StepCatalog* catalog,
+            TableSummaryCache* summaries, SweepRequests* requests)
+      : folder_(folder),
+        catalog_(catalog),
+        summaries_(summaries),
+        requests_(requests) {}
+  Committer(const Committer&) = delete;
+  Committer& operator=(const Committer&) = delete;
+
+  // The turn. Whoever has it makes one change.
+  Mutex* changes() ABSL_LOCK_RETURNED(changes_) { return &changes_; }
+
+  // Writes the records of an attempt that has begun in the catalog.
+  absl::Status WriteAttempt(const BegunAttempt& begun, bool sync)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+
+  // Returns ResourceExhausted unless there is room for CommitStep().
+  absl::Status CheckSpace(const Commit& commit) const;
+  // Steps 3b to 3d of a save, and what follows in memory. Before the commit
+  // point an error leaves everything as it was. After it an error puts the
+  // database out of use, as memory and disk differ.
+  absl::Status CommitStep(Commit commit)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+
+  // Deletes a step; its record stays for the chains that it is in, until the
+  // sweep.
+  absl::Status Delete(const StepRecord& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  // Writes the record of a step in place of the one that it has.
+  absl::Status Replace(StepRecord record, Spare spare)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+  absl::Status SetUserMetadata(const UserMetadata& metadata)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
+
+ private:
+  absl::Status WriteOut(const Commit& commit);
+  absl::Status WriteCommit(const Commit& commit);
+  void Acknowledge(Commit commit);
+
+  StoreFolder* const folder_;
+  StepCatalog* const catalog_;
+  TableSummaryCache* const summaries_;
+  SweepRequests* const requests_;
+  Mutex changes_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_COMMITTER_H_

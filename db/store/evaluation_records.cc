@@ -1,0 +1,51 @@
+#include "ckptdb/db/store/evaluation_records.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+std::string Place(const Version& version, absl::string_view evaluation,
+                  uint32_t rank) {
+  return absl::StrCat("evaluation \"", evaluation, "\" of ", ToString(version),
+                      " rank ", rank);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
+    const Database& database, const StepRecord& step,
+    absl::string_view evaluation, uint32_t rank) {
+  const Version& version = StateOf(step);
+  const std::string place = Place(version, evaluation, rank);
+  const absl::StatusOr<std::string> bytes =
+      database.Get(Family::kMeta, EvaluationKey(version, evaluation, rank));
+  if (absl::IsNotFound(bytes.status())) return std::nullopt;
+  CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
+  const absl::StatusOr<EvaluationRecord> record =
+      DecodeEvaluationRecord(*bytes);
+  CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
+  const std::string got =
+      Place(record->version, record->evaluation, record->rank);
+  if (got == place) return *record;
+  return absl::DataLossError(
+      absl::StrCat("an evaluation record: expected ", place, ", got ", got));
+}
+
+absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+    const Database& database, const StepRecord& step) {
+  std::vector<StoredEvaluation> stored;
+  CKPTDB_RETURN_IF_ERROR(database.ForEach(
+      Family::kMeta, EvaluationKeyPrefix(StateOf(step)),
+      [&](absl::string_view key, absl::string_view) -> absl::Status {
+        CKPTDB_ASSIGN_OR_RETURN(const MetaKey parsed, ParseMetaKey(key));
+        stored.push_back({std::string(parsed.name), parsed.rank});
+        return absl::OkStatus();
+      }));
+  return stored;
+}
+
+}  // namespace ckptdb::internal

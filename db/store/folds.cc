@@ -1,0 +1,170 @@
+#include "ckptdb/db/store/folds.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/store/commit.h"
+#include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Makes the step that was folded of the step as it was: the same one, under
+// `version`, with base runs for all its tables.
+absl::Status FillFolded(const Version& version, Commit* commit) {
+  StepRecord& step = commit->step;
+  step.has_increment = true;
+  step.increment = step.version;
+  step.version = version;
+  step.kind = StepKind::kFull;
+  step.chain = {version};
+  step.rank_digests.clear();
+  step.items = 0;
+  step.rows = step.raw_bytes = step.stored_bytes = 0;
+  step.base_bytes = step.delta_bytes = 0;
+  for (const RankRecord& rank : commit->ranks) {
+    CKPTDB_ASSIGN_OR_RETURN(commit->rank_bytes.emplace_back(),
+                            EncodeRankRecord(rank));
+    for (const Item& item : rank.items) {
+      if (item.kind == ItemKind::kRows) step.base_bytes += item.stored_bytes;
+    }
+  }
+  SumRanks(commit);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<FoldResult> Folds::Fold(int64_t step,
+                                       const FoldOptions& options) {
+  const MutexLock lock(&mutex_);
+  CKPTDB_ASSIGN_OR_RETURN(HeldChain held,
+                          catalog_->HoldChain(step, HeldBy::kCall));
+  const StepReader::Impl* opened = nullptr;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto reader,
+      StepReader::Impl::Load(&folder_->database(), std::move(held.chain),
+                             std::move(held.hold), &opened));
+  if (opened->record().kind == StepKind::kFull) {
+    FoldResult result;
+    result.version = opened->record().version;
+    return result;
+  }
+  absl::StatusOr<FoldResult> result = FoldOpened(*opened, options);
+  if (result.ok() || absl::IsCancelled(result.status())) return result;
+  const absl::Status still = CheckStillStep(opened->record().version);
+  if (still.ok()) return result;
+  requests_->Request();
+  return still;
+}
+
+// Aborted when it is a step no more, which explains whatever failed.
+absl::Status Folds::CheckStillStep(const Version& version) const {
+  const bool still = catalog_->Read([&](const Catalog& records) {
+    const auto now = records.steps.find(version.step);
+    return now != records.steps.end() && now->second.version == version;
+  });
+  if (still) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(folder_->path(), ": ", ToString(version),
+                   " was deleted or overwritten while it was folded"));
+}
+
+absl::StatusOr<FoldResult> Folds::FoldOpened(const StepReader::Impl& step,
+                                             const FoldOptions& options) {
+  // What it writes is not swept before it has stopped writing, also when its
+  // step is deleted meanwhile.
+  const std::shared_ptr<void> writing(nullptr,
+                                      [this](void*) { catalog_->EndFold(); });
+  CKPTDB_ASSIGN_OR_RETURN(const Version version, BeginFold(step.record()));
+  CKPTDB_ASSIGN_OR_RETURN(FoldTarget target, MakeTarget(version));
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kStaging));
+  FoldParts parts(step, std::move(target), options);
+  CKPTDB_RETURN_IF_ERROR(parts.Run());
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kStaged));
+  return PublishFold(step.record().version, version, parts);
+}
+
+absl::StatusOr<Version> Folds::BeginFold(const StepRecord& step) {
+  const MutexLock turn(committer_->changes());
+  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(
+      step.base_bytes + step.delta_bytes + kBatchOverhead));
+  const std::map<Version, uint64_t> ingested = BulkBytes(folder_->database());
+  const BegunAttempt begun =
+      catalog_->BeginFold(step, folder_->NowMicros(), ingested);
+  if (begun.resumed) return begun.attempt.version;
+  CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, /*sync=*/true));
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kBegun));
+  return begun.attempt.version;
+}
+
+absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
+  FoldTarget target;
+  target.version = version;
+  target.store = folder_->path();
+  target.uuid = folder_->uuid();
+  target.files = folder_->database().files();
+  const std::string folder = folder_->StagingFolder(version.attempt);
+  CKPTDB_RETURN_IF_ERROR(MakeFolders(target.files.get(), folder));
+  if (folder_->environment()->on_disk()) {
+    CKPTDB_ASSIGN_OR_RETURN(target.direct_writes,
+                            TakesDirectWrites(target.files.get(), folder));
+  }
+  return target;
+}
+
+absl::StatusOr<FoldResult> Folds::PublishFold(const Version& from,
+                                              const Version& to,
+                                              const FoldParts& parts) {
+  const MutexLock turn(committer_->changes());
+  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
+  Commit commit;
+  CKPTDB_ASSIGN_OR_RETURN(commit.step, catalog_->FindStep(from.step));
+  commit.retired.push_back(commit.step);
+  commit.ranks = parts.Ranks();
+  commit.files = parts.Files();
+  CKPTDB_RETURN_IF_ERROR(FillFolded(to, &commit));
+  CKPTDB_RETURN_IF_ERROR(EncodeRecords(&commit));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
+  FoldResult result;
+  result.version = to;
+  result.folded = true;
+  result.rows = commit.step.rows;
+  result.stored_bytes = commit.step.stored_bytes;
+  result.parts = parts.count();
+  result.parts_resumed = parts.resumed();
+  CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));
+  return result;
+}
+
+absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
+  const ChainBounds& bounds = folder_->options().fold_bounds;
+  const std::optional<int64_t> due =
+      catalog_->Read([&](const Catalog& records) -> std::optional<int64_t> {
+        const StepRecord* const newest = records.Newest();
+        if (newest == nullptr || BaseDue(*newest, bounds).empty()) return {};
+        return newest->version.step;
+      });
+  if (!due.has_value()) return absl::OkStatus();
+  FoldOptions options;
+  options.cancelled = cancelled;
+  absl::Status status = Fold(*due, options).status();
+  // Deleted meanwhile, or the store is closing: the next one goes on.
+  if (absl::IsAborted(status) || absl::IsCancelled(status) ||
+      absl::IsNotFound(status)) {
+    return absl::OkStatus();
+  }
+  return status;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,65 @@
+// Folding: the chain of a step becomes base runs of the same step, under an
+// attempt of its own: see "Folding" in docs/design.md. Internal to db/.
+#ifndef CKPTDB_DB_STORE_FOLDS_H_
+#define CKPTDB_DB_STORE_FOLDS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/fold/fold_parts.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/sweep_requests.h"
+
+namespace ckptdb::internal {
+
+// Folds one step at a time, while saves go on. Any thread may call it; the
+// background thread folds the newest step. The mutex is held as long as a fold
+// takes, and taken before all others of the store.
+class Folds {
+ public:
+  Folds(StoreFolder* folder, StepCatalog* catalog, Committer* committer,
+        SweepRequests* requests)
+      : folder_(folder),
+        catalog_(catalog),
+        committer_(committer),
+        requests_(requests) {}
+  Folds(const Folds&) = delete;
+  Folds& operator=(const Folds&) = delete;
+
+  // See Store::Fold.
+  absl::StatusOr<FoldResult> Fold(int64_t step, const FoldOptions& options);
+
+  // Folds the newest step if its chain is over StoreOptions::fold_bounds. What
+  // ends the fold because of other calls is no error.
+  absl::Status FoldNewest(const std::function<bool()>& cancelled);
+
+ private:
+  absl::StatusOr<FoldResult> FoldOpened(const StepReader::Impl& step,
+                                        const FoldOptions& options)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Version> BeginFold(const StepRecord& step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<FoldTarget> MakeTarget(const Version& version) const;
+  absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
+                                         const FoldParts& parts);
+  absl::Status CheckStillStep(const Version& version) const;
+
+  StoreFolder* const folder_;
+  StepCatalog* const catalog_;
+  Committer* const committer_;
+  SweepRequests* const requests_;
+  Mutex mutex_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_FOLDS_H_

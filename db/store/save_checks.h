@@ -1,0 +1,21 @@
+// The checks of what a caller asks a save for; internal to db/. Each returns
+// InvalidArgument with what is wrong and what is allowed.
+#ifndef CKPTDB_DB_STORE_SAVE_CHECKS_H_
+#define CKPTDB_DB_STORE_SAVE_CHECKS_H_
+
+#include "absl/status/status.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+absl::Status CheckMetrics(const Metrics& metrics);
+absl::Status CheckUserMetadata(const UserMetadata& metadata);
+
+// What can be told without looking at the store.
+absl::Status CheckSaveSpec(const SaveSpec& spec);
+absl::Status CheckPublishSpec(const PublishSpec& spec);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_SAVE_CHECKS_H_

@@ -1,0 +1,184 @@
+#include "ckptdb/db/store/saves.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/db/store/commit.h"
+#include "ckptdb/db/store/commit_builder.h"
+#include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// The tables that a save may add delta runs to.
+absl::StatusOr<std::string> ParentTables(const Database& database,
+                                         const StepRecord& parent) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+                          LoadRanks(database, parent));
+  std::map<std::string, Item> tables;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind != ItemKind::kRows) continue;
+      Item table;
+      table.kind = item.kind;
+      table.name = item.name;
+      table.data = item.data;
+      table.slots = item.slots;
+      table.slice_hash = item.slice_hash;
+      table.rows_per_page = item.rows_per_page;
+      tables.emplace(item.name, std::move(table));
+    }
+  }
+  RankRecord all;
+  all.version = parent.version;
+  for (auto& [name, item] : tables) all.items.push_back(std::move(item));
+  return EncodeRankRecord(all);
+}
+
+SaveResult ResultOf(const Commit& commit, const ChainBounds& bounds) {
+  SaveResult result;
+  result.version = commit.step.version;
+  result.raw_bytes = commit.step.raw_bytes;
+  result.stored_bytes = commit.step.stored_bytes;
+  result.reused_bytes = ReusedBytes(commit);
+  result.kind = commit.step.kind;
+  result.deltas = commit.step.chain.size() - 1;
+  result.base_due = BaseDue(commit.step, bounds);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<SaveHandle> Saves::Begin(const SaveSpec& spec, bool sync) {
+  const MutexLock turn(committer_->changes());
+  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
+  CKPTDB_RETURN_IF_ERROR(catalog_->CheckStepAvailable(spec));
+  CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(kBatchOverhead));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const BegunAttempt begun,
+      catalog_->BeginSave(spec,
+                          spec.begun_at_micros.value_or(folder_->NowMicros())));
+  absl::StatusOr<SaveHandle> handle = Record(begun, spec, sync);
+  absl::Status status = handle.status();
+  if (status.ok()) status = folder_->HitCrashPoint(point::kBegun);
+  if (status.ok()) return handle;
+  catalog_->EndSave(begun.attempt.version).IgnoreError();
+  return status;
+}
+
+absl::StatusOr<SaveHandle> Saves::Record(const BegunAttempt& begun,
+                                         const SaveSpec& spec, bool sync) {
+  CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, sync));
+  SaveHandle handle;
+  handle.version = begun.attempt.version;
+  CKPTDB_RETURN_IF_ERROR(MakeFolders(
+      folder_->files(), folder_->StagingFolder(handle.version.attempt)));
+  CKPTDB_ASSIGN_OR_RETURN(handle.tickets, MakeTickets(begun, spec));
+  return handle;
+}
+
+absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
+    const BegunAttempt& begun, const SaveSpec& spec) const {
+  const Version& version = begun.attempt.version;
+  const StepRecord& parent = begun.parent;
+  std::string parent_tables;
+  if (spec.parent.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent_tables,
+                            ParentTables(folder_->database(), parent));
+  }
+  std::vector<Ticket> tickets(spec.world_size);
+  for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
+    Ticket& ticket = tickets[rank];
+    ticket.uuid = folder_->uuid();
+    ticket.version = version;
+    ticket.world_size = spec.world_size;
+    ticket.rank = rank;
+    if (!spec.slice_bounds.empty()) {
+      ticket.slices = {spec.slice_bounds[rank],
+                       spec.slice_bounds[rank + size_t{1}]};
+    }
+    ticket.parent_tables = parent_tables;
+    ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
+    if (parent.version.attempt == 0 || rank >= parent.world_size) continue;
+    // A parent that is damaged is no reason not to save: nothing is reused.
+    absl::StatusOr<RankRecord> record =
+        LoadRank(folder_->database(), parent, rank);
+    if (!record.ok()) continue;
+    CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
+  }
+  return tickets;
+}
+
+absl::Status Saves::Abandon(const Version& version) {
+  const MutexLock turn(committer_->changes());
+  CKPTDB_RETURN_IF_ERROR(catalog_->EndSave(version));
+  requests_->Request();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
+                                          absl::Span<const StagedRank> ranks,
+                                          const PublishSpec& spec) {
+  // What goes wrong is told by posts_passed_over, and does not end a save.
+  posts_->TakePosts().IgnoreError();
+  const MutexLock turn(committer_->changes());
+  const int64_t started = folder_->NowMicros();
+  CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  CKPTDB_ASSIGN_OR_RETURN(const SaveInProgress save,
+                          catalog_->FindSave(version));
+  // 3a. Check.
+  CKPTDB_ASSIGN_OR_RETURN(
+      Commit commit,
+      CommitBuilder(*folder_, *catalog_, summaries_, version, save)
+          .Build(ranks, spec));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
+  SaveResult result = ResultOf(commit, spec.bounds);
+  CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));
+  result.commit_micros = folder_->NowMicros() - started;
+  return result;
+}
+
+absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
+                                       const RankState& state,
+                                       const PublishSpec& publish,
+                                       const StageOptions& stage) {
+  if (spec.world_size != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Save is of one rank, not of ", spec.world_size));
+  }
+  const int64_t started = folder_->NowMicros();
+  // Nobody else stages for this attempt, so its record need not be durable
+  // before files are ingested: a small save is one write.
+  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle handle, Begin(spec, /*sync=*/false));
+  const StoreOptions& store = folder_->options();
+  StageOptions options = stage;
+  options.environment = folder_->environment();
+  options.directory_mode = store.directory_mode;
+  options.file_mode = store.file_mode;
+  options.reserve_bytes = store.reserve_bytes;
+  if (!options.on_point) options.on_point = store.on_point;
+  absl::StatusOr<StagedRank> staged =
+      Stage(folder_->path(), handle.tickets[0], state, options);
+  const int64_t stage_micros = folder_->NowMicros() - started;
+  absl::StatusOr<SaveResult> result =
+      staged.ok() ? Publish(handle.version, {&*staged, 1}, publish)
+                  : staged.status();
+  if (result.ok()) {
+    result->stage_micros = stage_micros;
+    return result;
+  }
+  // NotFound would say that there is nothing to abandon, which is as well.
+  Abandon(handle.version).IgnoreError();
+  return result;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,47 @@
+// Changes of steps that are there, and of the store's metadata; internal to
+// db/.
+#ifndef CKPTDB_DB_STORE_STEP_EDITOR_H_
+#define CKPTDB_DB_STORE_STEP_EDITOR_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// The calls of Store that change a record, each in a turn of Committer. Has no
+// state; any thread may call it.
+class StepEditor {
+ public:
+  // `store` is the path of the store, for errors.
+  StepEditor(std::string store, StepCatalog* catalog, Committer* committer)
+      : store_(std::move(store)), catalog_(catalog), committer_(committer) {}
+
+  absl::Status Delete(int64_t step);
+
+  // Writes what `change` makes of the step's record, durably. `change` sees the
+  // record as no other change can alter it, and may refuse; what LineageDigest
+  // covers must stay.
+  using Change = absl::FunctionRef<absl::Status(StepRecord*)>;
+  absl::Status ChangeRecord(int64_t step, Change change,
+                            Spare spare = Spare::kKeep);
+  absl::Status SetFlag(int64_t step, bool StepRecord::*flag, bool value,
+                       Spare spare = Spare::kKeep);
+  absl::Status AddMetrics(int64_t step, const Metrics& metrics);
+  absl::Status SetUserMetadata(const UserMetadata& metadata);
+
+ private:
+  const std::string store_;
+  StepCatalog* const catalog_;
+  Committer* const committer_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_STEP_EDITOR_H_

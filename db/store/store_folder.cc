@@ -1,0 +1,198 @@
+#include "ckptdb/db/store/store_folder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/base/uuid.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
+    : path_(path),
+      options_(options),
+      environment_(options.environment != nullptr ? options.environment
+                                                  : Environment::Default()),
+      // Not on file systems that are not the machine's.
+      spare_(absl::StrCat(path_, "/", kSpareName),
+             environment_->on_disk() ? options.spare_bytes : 0,
+             options.file_mode) {}
+
+absl::StatusOr<StoreFolder::Opened> StoreFolder::Open(
+    absl::string_view path, const StoreOptions& options) {
+  std::unique_ptr<StoreFolder> folder(new StoreFolder(path, options));
+  CKPTDB_RETURN_IF_ERROR(folder->OpenFolder());
+  absl::StatusOr<Catalog> records = folder->OpenDatabase();
+  if (!records.ok()) return folder->WhyNotOpen(records.status());
+  return Opened{std::move(folder), *std::move(records)};
+}
+
+absl::Status StoreFolder::Close() {
+  absl::Status closed;
+  if (database_ != nullptr) closed = database_->Close();
+  database_.reset();
+  if (lock_ != nullptr) lock_->Release();
+  return closed;
+}
+
+std::string StoreFolder::StagingFolder(uint32_t attempt) const {
+  return absl::StrCat(path_, "/", StagingOf(attempt));
+}
+
+absl::Status StoreFolder::OpenFolder() {
+  const auto files = std::make_shared<GuardedFileSystem>(
+      environment_->file_system(),
+      FileModes{options_.directory_mode, options_.file_mode,
+                environment_->on_disk()});
+  CKPTDB_ASSIGN_OR_RETURN(const bool exists,
+                          Exists(files.get(), DatabasePath(path_)));
+  if (!exists && !options_.create_if_missing) {
+    return absl::NotFoundError(absl::StrCat("no store at \"", path_, "\""));
+  }
+  CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), path_));
+  CKPTDB_ASSIGN_OR_RETURN(lock_, OwnerLock::Acquire(files, path_));
+  CKPTDB_RETURN_IF_ERROR(CheckSpaceToOpen(files.get()));
+  CKPTDB_RETURN_IF_ERROR(lock_->Announce());
+  for (const std::string& folder : {DatabasePath(path_), StagingPath(path_),
+                                    LeasesPath(path_), PostsPath(path_)}) {
+    CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), folder));
+  }
+  return absl::OkStatus();
+}
+
+// An opening that ends for want of space has not begun.
+absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
+  CKPTDB_ASSIGN_OR_RETURN(const uint64_t needed,
+                          Database::BytesToOpen(files, path_));
+  absl::Status status =
+      internal::CheckDiskSpace(files, path_, needed, /*reserve=*/0);
+  if (!absl::IsResourceExhausted(status) || !spare_.Release(needed)) {
+    return status;
+  }
+  return internal::CheckDiskSpace(files, path_, needed, /*reserve=*/0);
+}
+
+// RocksDB's background work may come upon damage while the store is opened, and
+// what is written then fails for it.
+absl::Status StoreFolder::WhyNotOpen(const absl::Status& status) const {
+  if (database_ == nullptr) return status;
+  const absl::Status failure = database_->failure();
+  return failure.ok() ? status : failure;
+}
+
+absl::StatusOr<Catalog> StoreFolder::ReadRecords(CorruptTables* corrupt) const {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto found,
+      Database::OpenFollower(path_, *environment_, options_.direct_reads));
+  *corrupt = found->corrupt_tables();
+  return Annotate(LoadCatalog(*found), absl::StrCat("\"", path_, "\""));
+}
+
+// All records are read before anything is written: a store that cannot be used
+// stays as it is.
+absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
+  CorruptTables corrupt;
+  absl::StatusOr<Catalog> records = ReadRecords(&corrupt);
+  const bool none = absl::IsNotFound(records.status());
+  if (!none) CKPTDB_RETURN_IF_ERROR(records.status());
+  CKPTDB_ASSIGN_OR_RETURN(
+      database_, Database::OpenOwner(
+                     path_, *environment_,
+                     {options_.directory_mode, options_.file_mode,
+                      environment_->on_disk()},
+                     options_.direct_reads, corrupt, lock_, options_.logger));
+  if (none) records = MakeRecords();
+  CKPTDB_RETURN_IF_ERROR(records.status());
+  uuid_ = records->root.uuid;
+  CKPTDB_RETURN_IF_ERROR(BeginOwnership(&*records));
+  SetSpareAside();
+  return records;
+}
+
+// The database was made just now, or its maker died before it had a root.
+absl::StatusOr<Catalog> StoreFolder::MakeRecords() {
+  absl::StatusOr<Catalog> records = LoadCatalog(*database_);
+  if (!absl::IsNotFound(records.status())) return records;
+  CKPTDB_RETURN_IF_ERROR(CheckDiskSpace(kRecordOverhead));
+  RootRecord root;
+  root.uuid = NewUuid();
+  root.created_at_micros = environment_->NowMicros();
+  CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
+  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  return LoadCatalog(*database_);
+}
+
+// Attempts are counted on above all of which there is any trace.
+absl::Status StoreFolder::BeginOwnership(Catalog* records) {
+  uint32_t& next = records->root.next_attempt;
+  for (const auto& [attempt, record] : records->attempts) {
+    next = std::max(next, attempt + 1);
+  }
+  for (const auto& [version, bytes] : BulkBytes(*database_)) {
+    next = std::max(next, version.attempt + 1);
+  }
+  ++records->root.owner_epoch;
+  return WriteRoot(records->root);
+}
+
+absl::Status StoreFolder::WriteRoot(const RootRecord& root) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
+  rocksdb::WriteBatch batch;
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(batch.Put(database_->family(Family::kMeta), RootKey(), bytes),
+                "root record"));
+  return database_->Write(&batch, /*sync=*/true);
+}
+
+// A write-ahead log that hits a full disk takes the process with it at the
+// next write: never write without room.
+absl::Status StoreFolder::CheckDiskSpace(uint64_t needed, Spare spare) const {
+  absl::Status status =
+      internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);
+  if (spare == Spare::kKeep || !absl::IsResourceExhausted(status)) {
+    return status;
+  }
+  // What another owner has set aside is not this one's to give.
+  CKPTDB_RETURN_IF_ERROR(lock_->Check());
+  if (!spare_.Release(needed)) return status;
+  return internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);
+}
+
+absl::Status StoreFolder::CheckDiskSpaceFor(const rocksdb::WriteBatch& batch,
+                                            Spare spare) const {
+  // Records are written twice: to the write-ahead log and to an SST file.
+  constexpr uint64_t kCopies = 2;
+  return CheckDiskSpace(kRecordOverhead + kCopies * batch.GetDataSize(), spare);
+}
+
+absl::Status StoreFolder::CheckSaveSpace(uint64_t needed) const {
+  return internal::CheckDiskSpace(files(), path_, needed,
+                                  options_.reserve_bytes);
+}
+
+void StoreFolder::SetSpareAside() const {
+  if (spare_.IsSetAside() || !lock_->Check().ok()) return;
+  const absl::StatusOr<uint64_t> free = FreeBytes(files(), path_);
+  if (free.ok()) spare_.SetAside(*free);
+}
+
+absl::Status StoreFolder::WriteDurably(rocksdb::WriteBatch* batch) const {
+  CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
+  CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
+  database_->NoteWatermark();
+  return absl::OkStatus();
+}
+
+absl::Status StoreFolder::HitCrashPoint(absl::string_view point) const {
+  if (!options_.on_point) return absl::OkStatus();
+  return CallGuarded("StoreOptions::on_point",
+                     [&] { options_.on_point(point); });
+}
+
+}  // namespace ckptdb::internal

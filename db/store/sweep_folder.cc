@@ -1,0 +1,93 @@
+#include "ckptdb/db/store/sweep_folder.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/rocks/database.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// What ReplaceFile leaves of OWNER and WATERMARK when the process dies in it.
+bool IsTemporaryNote(absl::string_view name) {
+  return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
+                                   absl::StartsWith(name, "WATERMARK."));
+}
+
+// Removes a temporary file when nobody has written to it for an hour.
+absl::Status RemoveAbandoned(rocksdb::FileSystem* files,
+                             const std::string& path, int64_t now_micros) {
+  const absl::StatusOr<Entry> entry = LookAt(files, path);
+  if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+  if (!entry.ok()) return entry.status();
+  if (!IsAbandoned(*entry, now_micros)) return absl::OkStatus();
+  return RemoveFile(files, path);
+}
+
+// `folder` is relative to the store.
+void CleanFolder(rocksdb::FileSystem* files, const std::string& store,
+                 const std::string& folder, bool (*is_own)(absl::string_view),
+                 int64_t now_micros, std::vector<UnsweptEntry>* unswept) {
+  const std::string below = folder.empty() ? "" : folder + "/";
+  const auto names = ListFolder(
+      files, folder.empty() ? store : absl::StrCat(store, "/", folder));
+  if (!names.ok()) {
+    unswept->push_back({folder, std::string(names.status().message())});
+    return;
+  }
+  for (const std::string& name : *names) {
+    if (!is_own(name)) continue;
+    const absl::Status removed = RemoveAbandoned(
+        files, absl::StrCat(store, "/", below, name), now_micros);
+    if (removed.ok()) continue;
+    unswept->push_back({below + name, std::string(removed.message())});
+  }
+}
+
+}  // namespace
+
+void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
+                  absl::FunctionRef<bool(uint32_t attempt)> may_stage,
+                  std::vector<UnsweptEntry>* unswept) {
+  const std::string staging = StagingPath(store);
+  const auto names = ListFolder(files, staging);
+  if (!names.ok()) {
+    unswept->push_back({"staging", std::string(names.status().message())});
+    return;
+  }
+  for (const std::string& name : *names) {
+    const std::string path = absl::StrCat(staging, "/", name);
+    UnsweptEntry entry{absl::StrCat("staging/", name), ""};
+    uint32_t attempt = 0;
+    // New attempts are higher than all in the catalog, and are in it before
+    // their folder is made.
+    const bool own =
+        absl::SimpleAtoi(name, &attempt) && absl::StrCat(attempt) == name;
+    if (own && may_stage(attempt)) continue;
+    const auto found = LookAt(files, path);
+    const bool link = found.ok() && found->kind == EntryKind::kLink;
+    if (!own && !link) {
+      entry.reason = "it is no folder of a save";
+      entry.foreign = true;
+      unswept->push_back(std::move(entry));
+      continue;
+    }
+    const absl::Status removed = RemoveTree(files, path);
+    if (removed.ok()) continue;
+    entry.reason = std::string(removed.message());
+    unswept->push_back(std::move(entry));
+  }
+}
+
+void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
+                      int64_t now_micros, std::vector<UnsweptEntry>* unswept) {
+  CleanFolder(files, store, "", IsTemporaryNote, now_micros, unswept);
+  CleanFolder(files, store, "db", Database::IsLeftover, now_micros, unswept);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,31 @@
+// What a sweep removes beside the database; internal to db/.
+#ifndef CKPTDB_DB_STORE_SWEEP_FOLDER_H_
+#define CKPTDB_DB_STORE_SWEEP_FOLDER_H_
+
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "ckptdb/db/usage.h"
+
+namespace ckptdb::internal {
+
+// What cannot be removed stays, and what is not the store's: `unswept` gets
+// both, with the reason.
+
+// Removes the folders of attempts for which `may_stage` is false, and links.
+void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
+                  absl::FunctionRef<bool(uint32_t attempt)> may_stage,
+                  std::vector<UnsweptEntry>* unswept);
+
+// Removes the temporary files that an owner has left behind in its folder and
+// in that of the database.
+void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
+                      int64_t now_micros, std::vector<UnsweptEntry>* unswept);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_SWEEP_FOLDER_H_

@@ -1,0 +1,68 @@
+// What a sweep may remove: step 1 of "Sweep" in docs/design.md. Internal to
+// db/.
+#ifndef CKPTDB_DB_STORE_SWEEP_MARKER_H_
+#define CKPTDB_DB_STORE_SWEEP_MARKER_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/meta/borrowed.h"
+#include "ckptdb/db/rocks/database.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/version_holds.h"
+#include "ckptdb/db/usage.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// What nothing needs.
+struct Garbage {
+  std::vector<Version> versions;
+  // Versions that were committed, and whose records are lost: they stay for a
+  // person to look at.
+  std::vector<Version> quarantined;
+  // Key ranges of bulk that nothing refers to, in versions that something else
+  // refers to.
+  KeyRanges gaps;
+  bool leased = false;  // some of it waits for a lease to end
+  std::vector<UnsweptEntry> unswept;
+};
+
+// Finds the garbage. Used by one sweep at a time.
+class SweepMarker {
+ public:
+  SweepMarker(StoreFolder* folder, StepCatalog* catalog, VersionHolds* holds)
+      : folder_(folder), catalog_(catalog), holds_(holds) {}
+
+  // Errors are of the database and of leases that cannot be read.
+  absl::StatusOr<Garbage> Mark();
+
+ private:
+  // Items that are needed of versions that are not needed as a whole, by the
+  // prefix of their keys.
+  using KeptItems = std::map<Version, std::map<std::string, Placement>>;
+
+  void MarkBorrowed(CatalogMarks* marks, KeptItems* kept);
+  absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowed(
+      const StepRecord& step) const;
+  absl::Status FlushRetirements();
+  absl::StatusOr<std::set<Version>> ReadLeased(Garbage* garbage) const;
+  void Collect(const CatalogMarks& marks, const KeptItems& kept,
+               const std::set<Version>& leased, Garbage* garbage) const;
+
+  StoreFolder* const folder_;
+  StepCatalog* const catalog_;
+  VersionHolds* const holds_;
+  // What the steps borrow that were borrowers in the last sweep: it stays the
+  // same as long as a version is a step.
+  std::map<Version, std::vector<BorrowedItem>> borrowed_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_SWEEP_MARKER_H_

@@ -1,0 +1,53 @@
+#include "ckptdb/db/store/sweep_requests.h"
+
+#include <chrono>
+
+namespace ckptdb::internal {
+namespace {
+
+// How long garbage that a lease keeps waits for the next sweep.
+constexpr std::chrono::seconds kLeasePause(5);
+
+}  // namespace
+
+void SweepRequests::Request() {
+  {
+    const MutexLock lock(&mutex_);
+    requested_ = true;
+  }
+  changed_.NotifyAll();
+}
+
+void SweepRequests::SetLeasedGarbage(bool leased) {
+  const MutexLock lock(&mutex_);
+  leased_garbage_ = leased;
+}
+
+bool SweepRequests::Wait() {
+  const MutexLock lock(&mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + kLeasePause;
+  while (!requested_ && !stopped_) {
+    if (!leased_garbage_) {
+      changed_.Wait(&mutex_);
+    } else if (!changed_.WaitUntil(&mutex_, deadline)) {
+      break;
+    }
+  }
+  requested_ = false;
+  return !stopped_;
+}
+
+void SweepRequests::Stop() {
+  {
+    const MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+  changed_.NotifyAll();
+}
+
+bool SweepRequests::stopped() const {
+  const MutexLock lock(&mutex_);
+  return stopped_;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,81 @@
+// The sweep: what no step, reader, lease or save in progress needs goes,
+// whatever left it there. See "Sweep" in docs/design.md. Internal to db/.
+#ifndef CKPTDB_DB_STORE_SWEEPER_H_
+#define CKPTDB_DB_STORE_SWEEPER_H_
+
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/db/store/store_folder.h"
+#include "ckptdb/db/store/sweep_marker.h"
+#include "ckptdb/db/store/sweep_requests.h"
+#include "ckptdb/db/store/table_summaries.h"
+#include "ckptdb/db/store/version_holds.h"
+#include "ckptdb/db/usage.h"
+#include "ckptdb/schema/records.h"
+
+namespace ckptdb::internal {
+
+// Sweeps, one sweep at a time, and remembers how the last one ended. Any thread
+// may call it; saves and deletions go on meanwhile, as it takes no turn of
+// Committer. Of the two mutexes the one of the sweep is held over I/O, and
+// taken before that of StepCatalog; the one of the outcome is held for moments,
+// with no other after it.
+class Sweeper {
+ public:
+  // A thorough sweep rewrites the small saves that stay, so that the space of
+  // the others is free on return. Without it compactions free it later.
+  enum class Depth { kQuick, kThorough };
+
+  Sweeper(StoreFolder* folder, StepCatalog* catalog, VersionHolds* holds,
+          TableSummaryCache* summaries, SweepRequests* requests)
+      : folder_(folder),
+        catalog_(catalog),
+        summaries_(summaries),
+        requests_(requests),
+        marker_(folder, catalog, holds) {}
+  Sweeper(const Sweeper&) = delete;
+  Sweeper& operator=(const Sweeper&) = delete;
+
+  absl::StatusOr<SweepResult> Sweep(Depth depth);
+
+  // What the last sweep has passed over.
+  std::vector<UnsweptEntry> unswept() const;
+  // How the last sweep ended, and the work that followed it in the background.
+  absl::Status status() const;
+  void SetStatus(const absl::Status& status);
+
+ private:
+  absl::Status Remove(Depth depth, Garbage* garbage, SweepResult* result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
+  absl::Status Free(const Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
+  void CleanFolders(std::vector<UnsweptEntry>* unswept)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
+  absl::Status Forget(const std::vector<Version>& versions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
+  absl::Status CompactAway(const std::vector<Version>& versions,
+                           SweepResult* result)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
+
+  StoreFolder* const folder_;
+  StepCatalog* const catalog_;
+  TableSummaryCache* const summaries_;
+  SweepRequests* const requests_;
+
+  Mutex sweep_mutex_;
+  SweepMarker marker_ ABSL_GUARDED_BY(sweep_mutex_);
+
+  mutable Mutex outcome_mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(outcome_mutex_);
+  std::vector<UnsweptEntry> unswept_ ABSL_GUARDED_BY(outcome_mutex_);
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_SWEEPER_H_

@@ -1,0 +1,56 @@
+#include "ckptdb/db/store/table_summaries.h"
+
+#include <utility>
+
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+TableSummaries SummarizeTables(const std::vector<RankRecord>& ranks) {
+  TableSummaries summaries;
+  for (const RankRecord& rank : ranks) {
+    for (const Item& item : rank.items) {
+      if (item.kind != ItemKind::kRows) continue;
+      TableSummary& table =
+          summaries.emplace(item.name, TableSummary{item, 0, {}}).first->second;
+      table.stored_bytes += item.stored_bytes;
+      table.data.insert(item.data);
+    }
+  }
+  return summaries;
+}
+
+absl::StatusOr<std::shared_ptr<const TableSummaries>> TableSummaryCache::Load(
+    const Database& database, const StepRecord& record) {
+  if (auto found = Find(record.version)) return found;
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+                          LoadRanks(database, record));
+  auto summaries =
+      std::make_shared<const TableSummaries>(SummarizeTables(ranks));
+  const MutexLock lock(&mutex_);
+  summaries_[record.version] = summaries;
+  return summaries;
+}
+
+void TableSummaryCache::Add(const Version& version,
+                            const std::vector<RankRecord>& ranks) {
+  auto summaries =
+      std::make_shared<const TableSummaries>(SummarizeTables(ranks));
+  const MutexLock lock(&mutex_);
+  summaries_[version] = std::move(summaries);
+}
+
+void TableSummaryCache::Remove(const std::vector<Version>& versions) {
+  const MutexLock lock(&mutex_);
+  for (const Version& version : versions) summaries_.erase(version);
+}
+
+std::shared_ptr<const TableSummaries> TableSummaryCache::Find(
+    const Version& version) const {
+  const MutexLock lock(&mutex_);
+  const auto found = summaries_.find(version);
+  return found == summaries_.end() ? nullptr : found->second;
+}
+
+}  // namespace ckptdb::internal

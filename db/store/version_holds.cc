@@ -1,0 +1,61 @@
+#include "ckptdb/db/store/version_holds.h"
+
+#include <utility>
+
+namespace ckptdb::internal {
+
+std::shared_ptr<void> VersionHolds::Hold(std::vector<Version> versions,
+                                         HeldBy by) {
+  {
+    const MutexLock lock(&mutex_);
+    holds_.insert(versions.begin(), versions.end());
+    if (by == HeldBy::kReader) ++readers_;
+  }
+  return {nullptr, [this, by, versions = std::move(versions)](void*) {
+            Release(versions, by);
+          }};
+}
+
+std::set<Version> VersionHolds::versions() const {
+  const MutexLock lock(&mutex_);
+  return {holds_.begin(), holds_.end()};
+}
+
+size_t VersionHolds::readers() const {
+  const MutexLock lock(&mutex_);
+  return readers_;
+}
+
+void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
+  bool free = false;
+  {
+    const MutexLock lock(&mutex_);
+    for (const Version& version : versions) {
+      if (holds_.contains(version)) {
+        garbage_.insert(version);
+      } else {
+        free = true;
+      }
+    }
+  }
+  if (free) requests_->Request();
+}
+
+void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
+  // Under the lock to the end: when the last reader is gone the store may be.
+  const MutexLock lock(&mutex_);
+  if (by == HeldBy::kReader) --readers_;
+  if (RemoveHolds(versions)) requests_->Request();
+}
+
+bool VersionHolds::RemoveHolds(const std::vector<Version>& versions) {
+  bool garbage = false;
+  for (const Version& version : versions) {
+    holds_.erase(holds_.find(version));
+    if (holds_.contains(version)) continue;
+    garbage = garbage_.erase(version) > 0 || garbage;
+  }
+  return garbage;
+}
+
+}  // namespace ckptdb::internal
