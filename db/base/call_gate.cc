@@ -15,7 +15,7 @@ CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
     gate_ = nullptr;
     return;
   }
-  const std::lock_guard<std::mutex> lock(gate->mutex_);
+  const MutexLock lock(&gate->mutex_);
   if (gate->closed_) {
     gate_ = nullptr;
     return;
@@ -28,8 +28,8 @@ CallGate::Call::~Call() {
   if (gate_ == nullptr) return;
   innermost_call = outer_;
   if (gate_->home_.IsForked()) return;
-  const std::lock_guard<std::mutex> lock(gate_->mutex_);
-  if (--gate_->calls_ == 0) gate_->idle_.notify_all();
+  const MutexLock lock(&gate_->mutex_);
+  if (--gate_->calls_ == 0) gate_->idle_.NotifyAll();
 }
 
 absl::Status CallGate::Refusal(absl::string_view what,
@@ -49,20 +49,20 @@ bool CallGate::InCall() const {
 }
 
 bool CallGate::closed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   return closed_;
 }
 
 bool CallGate::Close() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (closed_) return false;
   closed_ = true;
-  idle_.wait(lock, [this] { return calls_ == 0; });
+  while (calls_ > 0) idle_.Wait(&mutex_);
   return true;
 }
 
 void CallGate::Open() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   closed_ = false;
 }
 

@@ -3,13 +3,13 @@
 #ifndef CKPTDB_DB_BASE_CALL_GATE_H_
 #define CKPTDB_DB_BASE_CALL_GATE_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 
@@ -56,10 +56,10 @@ class CallGate {
 
  private:
   const HomeProcess home_;
-  mutable std::mutex mutex_;
-  std::condition_variable idle_;
-  uint64_t calls_ = 0;
-  bool closed_ = false;
+  mutable Mutex mutex_;
+  ConditionVariable idle_;
+  uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ckptdb::internal

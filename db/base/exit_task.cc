@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -32,40 +33,48 @@ void EndChild() {
 class ExitTasks {
  public:
   void Add(ExitTask* task) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     tasks_.push_back(task);
   }
 
   void Remove(ExitTask* task) {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     std::erase(tasks_, task);
     if (runner_ == std::this_thread::get_id()) return;
-    changed_.wait(lock, [&] { return running_ != task; });
+    while (running_ == task) ended_.Wait(&mutex_);
   }
 
   void RunAll() {
     exiting = true;
     if (getpid() != process_) EndChild();
-    std::unique_lock<std::mutex> lock(mutex_);
-    runner_ = std::this_thread::get_id();
-    while (!tasks_.empty()) {
-      running_ = tasks_.back();
-      tasks_.pop_back();
-      lock.unlock();
-      running_->task_();
-      lock.lock();
-      running_ = nullptr;
-      changed_.notify_all();
+    while (ExitTask* const task = Begin()) {
+      task->task_();
+      End();
     }
   }
 
  private:
+  // Returns the next task to run; null when there is none.
+  ExitTask* Begin() {
+    const MutexLock lock(&mutex_);
+    runner_ = std::this_thread::get_id();
+    if (tasks_.empty()) return nullptr;
+    running_ = tasks_.back();
+    tasks_.pop_back();
+    return running_;
+  }
+  void End() {
+    const MutexLock lock(&mutex_);
+    running_ = nullptr;
+    ended_.NotifyAll();
+  }
+
   const pid_t process_ = getpid();
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<ExitTask*> tasks_;
-  ExitTask* running_ = nullptr;
-  std::thread::id runner_;
+  Mutex mutex_;
+  ConditionVariable ended_;
+  std::vector<ExitTask*> tasks_ ABSL_GUARDED_BY(mutex_);
+  ExitTask* running_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::thread::id runner_ ABSL_GUARDED_BY(mutex_);
 };
 
 namespace {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <mutex>
 #include <set>
 #include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -19,16 +21,16 @@ size_t OffsetInPage(const char* memory) {
 class Pool {
  public:
   char* Take() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return TakePage();
   }
   void Give(char* page) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     GivePage(page);
   }
 
   char* TakePart() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     if (with_room_.empty()) {
       char* const page = TakePage();
       if (page == nullptr) return nullptr;
@@ -45,7 +47,7 @@ class Pool {
   void GivePart(char* memory) {
     const size_t offset = OffsetInPage(memory);
     char* const page = memory - offset;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     uint32_t& used = used_parts_[page];
     used &= ~(1U << (offset / kHugePartBytes));
     with_room_.insert(page);
@@ -61,7 +63,7 @@ class Pool {
   static constexpr uint32_t kAllParts =
       (1U << (kHugePageBytes / kHugePartBytes)) - 1;
 
-  char* TakePage() {
+  char* TakePage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (free_.empty()) return MapHugePages(kHugePageBytes);
     char* const page = free_.back();
     free_.pop_back();
@@ -69,7 +71,7 @@ class Pool {
   }
   // What is given back last is taken first. Memory that the system may not
   // take back is not kept beyond kKept.
-  void GivePage(char* page) {
+  void GivePage(char* page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (free_.size() < kKept ||
         (free_.size() < kMostFree &&
          madvise(page, kHugePageBytes, MADV_FREE) == 0)) {
@@ -79,11 +81,11 @@ class Pool {
     }
   }
 
-  std::mutex mutex_;
-  std::vector<char*> free_;
+  Mutex mutex_;
+  std::vector<char*> free_ ABSL_GUARDED_BY(mutex_);
   // Of each page that is cut into parts a bit for each part in use.
-  std::map<char*, uint32_t> used_parts_;
-  std::set<char*> with_room_;
+  std::map<char*, uint32_t> used_parts_ ABSL_GUARDED_BY(mutex_);
+  std::set<char*> with_room_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: pages may come back from other objects that are not.

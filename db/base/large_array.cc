@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/huge_page.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -25,7 +26,7 @@ size_t RoundUp(uint64_t bytes) {
 class KeptArrays {
  public:
   LargeMemory Take(size_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     LargeMemory memory = TakeKept(bytes);
     if (memory.data == nullptr) memory = {MapHugePages(bytes), bytes};
     if (memory.data == nullptr) return {};
@@ -37,7 +38,7 @@ class KeptArrays {
   }
 
   void Give(const LargeMemory& memory) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     usage_.used_bytes -= memory.bytes;
     // Memory that the system may not take back is not kept.
     if (madvise(memory.data, memory.bytes, MADV_FREE) != 0) {
@@ -50,13 +51,13 @@ class KeptArrays {
   }
 
   LargeUsage usage() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     return usage_;
   }
 
  private:
   // The smallest that is large enough, and not twice as large.
-  LargeMemory TakeKept(size_t bytes) {
+  LargeMemory TakeKept(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto best = kept_.end();
     for (auto it = kept_.begin(); it != kept_.end(); ++it) {
       if (it->bytes < bytes || it->bytes / 2 >= bytes) continue;
@@ -70,7 +71,7 @@ class KeptArrays {
   }
 
   // Those that were kept first go first.
-  void Trim() {
+  void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = kept_.begin();
     while (usage_.used_bytes + usage_.kept_bytes > usage_.most_used_bytes) {
       munmap(it->data, it->bytes);
@@ -80,9 +81,9 @@ class KeptArrays {
     kept_.erase(kept_.begin(), it);
   }
 
-  std::mutex mutex_;
-  std::vector<LargeMemory> kept_;
-  LargeUsage usage_;
+  Mutex mutex_;
+  std::vector<LargeMemory> kept_ ABSL_GUARDED_BY(mutex_);
+  LargeUsage usage_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Never destroyed: arrays may come back from other objects that are not.

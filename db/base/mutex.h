@@ -34,6 +34,9 @@ class ABSL_LOCKABLE Mutex {
   [[nodiscard]] bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     return mutex_.try_lock();
   }
+  // Tells the analysis that the mutex is held where it cannot see that. Does
+  // nothing.
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
 
  private:
   friend class ConditionVariable;

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -28,11 +29,14 @@ class Tasks {
       if (!status.ok()) Fail(i, std::move(status));
     }
   }
-  absl::Status status() const { return status_; }
+  absl::Status status() const {
+    const MutexLock lock(&mutex_);
+    return status_;
+  }
 
  private:
   void Fail(uint64_t i, absl::Status status) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(&mutex_);
     failed_ = true;
     if (i >= failed_at_) return;
     failed_at_ = i;
@@ -43,9 +47,9 @@ class Tasks {
   const std::function<absl::Status(int, uint64_t)>& task_;
   std::atomic<uint64_t> next_ = 0;
   std::atomic<bool> failed_ = false;
-  std::mutex mutex_;
-  uint64_t failed_at_;
-  absl::Status status_;
+  mutable Mutex mutex_;
+  uint64_t failed_at_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -182,10 +182,10 @@ std::optional<StagedRank> FoldParts::ReadNote(size_t part) const {
 
 absl::Status FoldParts::Advance(uint64_t bytes) {
   if (!options_.progress) return absl::OkStatus();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
+  const MutexLock lock(&mutex_);
+  const uint64_t done = done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
   return CallGuarded("FoldOptions::progress",
-                     [&] { options_.progress(done_bytes_, all_bytes_); });
+                     [&] { options_.progress(done, all_bytes_); });
 }
 
 absl::Status FoldParts::MergePart(size_t index, RunWriter* writer) {

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/read/table_runs.h"
@@ -82,8 +83,8 @@ class FoldParts {
   std::vector<std::unique_ptr<Table>> tables_;
   std::vector<Part> parts_;  // by table, rank and slices
   uint64_t resumed_ = 0;
-  std::mutex mutex_;
-  uint64_t done_bytes_ = 0;
+  Mutex mutex_;
+  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t all_bytes_ = 0;
 };
 

@@ -1,11 +1,11 @@
 #include "ckptdb/db/read/shared_ids.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/read/run_merge.h"
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/read/table_scan.h"
@@ -38,10 +38,10 @@ absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
       std::any_of(groups.begin(), groups.end(),
                   [](const RunGroup& group) { return group.runs.size() > 1; });
   if (!any) return std::string();
-  std::mutex mutex;
+  Mutex mutex;
   std::string found;
   const auto note = [&](int64_t id, const RankItem& a, const RankItem& b) {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(&mutex);
     if (found.empty()) found = Describe(id, a, b);
     return absl::CancelledError("a shared id was found");
   };

@@ -1,10 +1,10 @@
 #include "ckptdb/db/read/table_scan.h"
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/read/row_batcher.h"
 #include "ckptdb/schema/limits.h"
@@ -125,7 +125,7 @@ MergeScan::MergeScan(const StepReader::Impl& step,
       tasks_(CutTasks(runs, groups, threads_)) {}
 
 absl::Status MergeScan::Run(const TaskFunction& task) {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<RunMerge::Count> counts(runs_.size());
   const absl::Status merged = ParallelFor(
       threads_, tasks_.size(), [&](int worker, uint64_t i) -> absl::Status {
@@ -133,7 +133,7 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
         RunMerge merge(step_, runs_, part, slots_, options_.read,
                        options_.wanted);
         CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
-        const std::lock_guard<std::mutex> lock(mutex);
+        const MutexLock lock(&mutex);
         for (size_t run = 0; run < part.runs.size(); ++run) {
           counts[part.runs[run]].rows += merge.counts()[run].rows;
           counts[part.runs[run]].erased += merge.counts()[run].erased;

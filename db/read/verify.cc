@@ -1,14 +1,15 @@
 // Reads all that a step holds, and checks it against its records.
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/read/chunk_reader.h"
 #include "ckptdb/db/read/run_cursor.h"
@@ -77,10 +78,10 @@ class Verifier {
 
   absl::Status Advance(uint64_t bytes) {
     if (!progress_) return absl::OkStatus();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    done_bytes_ += bytes;
+    const MutexLock lock(&mutex_);
+    const uint64_t done = done_bytes_ += bytes;
     return CallGuarded("the Progress of Verify",
-                       [&] { progress_(done_bytes_, all_bytes_); });
+                       [&] { progress_(done, all_bytes_); });
   }
 
   absl::Status CheckChunks(const Task& task) {
@@ -162,8 +163,8 @@ class Verifier {
   const ReadOptions& options_;
   const Progress& progress_;
   std::vector<Task> tasks_;
-  std::mutex mutex_;
-  uint64_t done_bytes_ = 0;
+  Mutex mutex_;
+  uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t all_bytes_ = 0;
 };
 

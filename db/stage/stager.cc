@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/hit_crash_point.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/crash_points.h"
@@ -72,10 +73,9 @@ class RankStager {
   }
 
  private:
-  absl::Status Pass(absl::string_view point) const {
-    if (!options_.on_point) return absl::OkStatus();
-    return internal::CallGuarded("StageOptions::on_point",
-                                 [&] { options_.on_point(point); });
+  absl::Status HitCrashPoint(absl::string_view point) const {
+    return internal::HitCrashPoint(options_.on_point, "StageOptions::on_point",
+                                   point);
   }
 
   absl::Status CheckTicket() const {
@@ -208,7 +208,7 @@ class RankStager {
   }
 
   absl::Status MakeEntries() {
-    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
+    CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
     PageBuilder page;
     std::string key;
     for (StagedItem& staged : items_) {
@@ -267,7 +267,7 @@ class RankStager {
         options_.threads, segments.size(),
         [&](int, uint64_t i) -> absl::Status {
           if (first.exchange(false)) {
-            CKPTDB_RETURN_IF_ERROR(Pass(point::kStaging));
+            CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
           }
           const std::string name =
               absl::StrCat(absl::Dec(i, absl::kZeroPad6), ".sst");
@@ -312,7 +312,7 @@ class RankStager {
     staged.files = std::move(staged_files_);
     staged.inline_entries = std::move(entries_);
     CKPTDB_ASSIGN_OR_RETURN(staged.rank_record, EncodeRankRecord(record));
-    CKPTDB_RETURN_IF_ERROR(Pass(point::kStaged));
+    CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaged));
     return staged;
   }
 

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/exit_task.h"
 #include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
@@ -60,19 +60,19 @@ class Reader::Impl {
     return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
   }
   std::vector<StepRecord> Steps() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     return catalog_.Steps();
   }
   absl::StatusOr<StepRecord> FindStep(int64_t step) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     return Annotate(catalog_.FindStep(step), path_);
   }
   absl::StatusOr<StepRecord> Latest() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     return Annotate(catalog_.Latest(), path_);
   }
   UserMetadata user_metadata() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     return catalog_.root.user_metadata;
   }
   absl::StatusOr<Usage> GetUsage(const UsageOptions& options) const;
@@ -105,7 +105,7 @@ class Reader::Impl {
                                 environment_->on_disk()})) {}
 
   std::shared_ptr<const internal::Database> database() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     return database_;
   }
 
@@ -115,7 +115,7 @@ class Reader::Impl {
     std::shared_ptr<const internal::Database> database;
   };
   absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
                             Annotate(catalog_.FindStep(step), path_));
     return FoundStep{std::move(record), database_};
@@ -128,7 +128,8 @@ class Reader::Impl {
   template <typename Plan>
   struct Planned;
   template <typename Plan>
-  using MakePlan = std::function<absl::StatusOr<Planned<Plan>>()>;
+  using MakePlan =
+      std::function<absl::StatusOr<Planned<Plan>>(const internal::Catalog&)>;
   template <typename Plan>
   struct Secured;
   template <typename Plan>
@@ -146,6 +147,10 @@ class Reader::Impl {
   void Drop(const std::string& uuid);
   void StopRenewing();
   void RenewLeases();
+  // Returns whether leases are to be renewed after this pause: until they are
+  // not any more.
+  bool WaitToRenew(std::chrono::milliseconds pause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lease_mutex_);
 
   const internal::HomeProcess home_;
   const std::string path_;
@@ -154,17 +159,17 @@ class Reader::Impl {
   const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
-  std::mutex refresh_mutex_;  // held while the next database is opened
-  mutable std::mutex mutex_;  // of the database, and of what is in it
-  std::shared_ptr<const internal::Database> database_;
-  internal::Catalog catalog_;
-  int64_t last_post_micros_ = 0;
+  internal::Mutex refresh_mutex_;  // held while the next database is opened
+  mutable internal::Mutex mutex_;  // of the database, and of what is in it
+  std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
+  internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
+  int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  std::mutex lease_mutex_;
-  std::condition_variable lease_wakes_;
-  std::map<std::string, Lease> leases_;
-  bool stop_ = false;
-  std::thread renewer_;
+  internal::Mutex lease_mutex_;
+  internal::ConditionVariable lease_wakes_;
+  std::map<std::string, Lease> leases_ ABSL_GUARDED_BY(lease_mutex_);
+  bool stop_ ABSL_GUARDED_BY(lease_mutex_) = false;
+  std::thread renewer_ ABSL_GUARDED_BY(lease_mutex_);
   std::unique_ptr<internal::ExitTask> exit_task_;
 };
 
@@ -198,16 +203,16 @@ Reader::Impl::~Impl() {
 void Reader::Impl::StopRenewing() {
   std::thread renewer;
   {
-    const std::lock_guard<std::mutex> lock(lease_mutex_);
+    const internal::MutexLock lock(&lease_mutex_);
     stop_ = true;
     renewer = std::move(renewer_);
   }
-  lease_wakes_.notify_all();
+  lease_wakes_.NotifyAll();
   if (renewer.joinable()) renewer.join();
 }
 
 absl::Status Reader::Impl::Refresh() {
-  const std::lock_guard<std::mutex> refresh(refresh_mutex_);
+  const internal::MutexLock refresh(&refresh_mutex_);
   const std::shared_ptr<const internal::Database> before = database();
   if (before != nullptr) {
     const absl::StatusOr<bool> current = before->IsCurrent();
@@ -229,7 +234,7 @@ absl::Status Reader::Impl::Refresh() {
         "\"", path_,
         "\" was removed, or replaced by another, since it was opened"));
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   database_ = *std::move(opened);
   catalog_ = std::move(catalog);
   return absl::OkStatus();
@@ -240,7 +245,7 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage(
   std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const internal::MutexLock lock(&mutex_);
     database = database_;
     catalog = catalog_;
   }
@@ -274,8 +279,8 @@ struct Reader::Impl::Secured {
 template <typename Plan>
 auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
     -> absl::StatusOr<Planned<Plan>> {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(), path_);
+  const internal::MutexLock lock(&mutex_);
+  absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(catalog_), path_);
   if (made.ok()) made->database = database_;
   return made;
 }
@@ -347,12 +352,14 @@ absl::Status Reader::Impl::ExplainRemoval(int64_t step,
 absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
     int64_t step) {
   using Chain = std::vector<StepRecord>;
-  absl::StatusOr<Secured<Chain>> secured =
-      Secure<Chain>(step, [this, step]() -> absl::StatusOr<Planned<Chain>> {
+  absl::StatusOr<Secured<Chain>> secured = Secure<Chain>(
+      step,
+      [step](
+          const internal::Catalog& catalog) -> absl::StatusOr<Planned<Chain>> {
         CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
-                                catalog_.FindStep(step));
+                                catalog.FindStep(step));
         CKPTDB_ASSIGN_OR_RETURN(Chain chain,
-                                internal::ChainOf(catalog_, record));
+                                internal::ChainOf(catalog, record));
         return Planned<Chain>{record.version, internal::VersionsOf(record),
                               std::move(chain), nullptr};
       });
@@ -364,9 +371,11 @@ absl::StatusOr<std::unique_ptr<StepReader>> Reader::Impl::OpenStep(
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::Impl::OpenChanges(
     const Version& from, int64_t to) {
   absl::StatusOr<Secured<ChangePlan>> secured = Secure<ChangePlan>(
-      to, [this, from, to]() -> absl::StatusOr<Planned<ChangePlan>> {
+      to,
+      [from, to](const internal::Catalog& catalog)
+          -> absl::StatusOr<Planned<ChangePlan>> {
         CKPTDB_ASSIGN_OR_RETURN(ChangePlan plan,
-                                PlanChanges(catalog_, from, to));
+                                PlanChanges(catalog, from, to));
         std::vector<Version> versions = plan.versions();
         std::sort(versions.begin(), versions.end());
         versions.erase(std::unique(versions.begin(), versions.end()),
@@ -395,7 +404,7 @@ absl::Status Reader::Impl::RequestPin(int64_t step) {
 
 // The later of two posts has the later time, whatever the clock says.
 int64_t Reader::Impl::NextPostMicros() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   last_post_micros_ =
       std::max(environment_->NowMicros(), last_post_micros_ + 1);
   return last_post_micros_;
@@ -435,29 +444,37 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
   // It lets go of the lease when what follows fails, too.
   // Not null, as that stands for none.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
-  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  const internal::MutexLock lock(&lease_mutex_);
   leases_[uuid] = std::move(lease);
   if (!renewer_.joinable() && !stop_) {
-    const absl::Status started = internal::CallGuarded(
+    std::thread renewer;
+    CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
         "starting the thread that renews leases",
-        [&] { renewer_ = std::thread([this] { RenewLeases(); }); });
-    if (!started.ok()) return started;
+        [&] { renewer = std::thread([this] { RenewLeases(); }); }));
+    renewer_ = std::move(renewer);
   }
   return TakenLease{std::move(taken), absl::OkStatus()};
 }
 
 void Reader::Impl::Drop(const std::string& uuid) {
-  const std::lock_guard<std::mutex> lock(lease_mutex_);
+  const internal::MutexLock lock(&lease_mutex_);
   leases_.erase(uuid);
   // One that cannot be removed expires.
   internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
 }
 
+bool Reader::Impl::WaitToRenew(std::chrono::milliseconds pause) {
+  const auto deadline = std::chrono::steady_clock::now() + pause;
+  while (!stop_ && lease_wakes_.WaitUntil(&lease_mutex_, deadline)) {
+  }
+  return !stop_;
+}
+
 void Reader::Impl::RenewLeases() {
   const std::chrono::milliseconds pause(
       std::max<int64_t>(options_.lease_ms / 3, 1));
-  std::unique_lock<std::mutex> lock(lease_mutex_);
-  while (!lease_wakes_.wait_for(lock, pause, [&] { return stop_; })) {
+  const internal::MutexLock lock(&lease_mutex_);
+  while (WaitToRenew(pause)) {
     for (auto& [uuid, lease] : leases_) {
       lease.expires_at_micros =
           environment_->NowMicros() + options_.lease_ms * 1000;

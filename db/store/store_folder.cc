@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/hit_crash_point.h"
 #include "ckptdb/db/base/paths.h"
 #include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/disk/files.h"
@@ -190,9 +190,8 @@ absl::Status StoreFolder::WriteDurably(rocksdb::WriteBatch* batch) const {
 }
 
 absl::Status StoreFolder::HitCrashPoint(absl::string_view point) const {
-  if (!options_.on_point) return absl::OkStatus();
-  return CallGuarded("StoreOptions::on_point",
-                     [&] { options_.on_point(point); });
+  return internal::HitCrashPoint(options_.on_point, "StoreOptions::on_point",
+                                 point);
 }
 
 }  // namespace ckptdb::internal

@@ -34,7 +34,7 @@ ChunkPool::Chunk ChunkPool::Get(size_t rows) {
 
 // The largest one, so that few are needed.
 ChunkPool::Buffer ChunkPool::Reuse(size_t rows) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   if (kept_.empty() || kept_.back().rows < rows) return {};
   Buffer buffer = std::move(kept_.back());
   kept_.pop_back();
@@ -43,7 +43,7 @@ ChunkPool::Buffer ChunkPool::Reuse(size_t rows) {
 }
 
 void ChunkPool::GiveBack(Buffer buffer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   used_bytes_ -= buffer.bytes();
   kept_bytes_ += buffer.bytes();
   const auto at = std::upper_bound(
@@ -54,7 +54,7 @@ void ChunkPool::GiveBack(Buffer buffer) {
 
 void ChunkPool::KeepAtMost(uint64_t bytes) {
   if (kept_bytes_ <= bytes) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(&mutex_);
   while (kept_bytes_ > bytes) {
     kept_bytes_ -= kept_.back().bytes();
     kept_.pop_back();

@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/track/newest_marks.h"
 
 namespace ckptdb::internal {
@@ -48,8 +49,8 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
 
   std::atomic<uint64_t> used_bytes_{0};
   std::atomic<uint64_t> kept_bytes_{0};
-  std::mutex mutex_;
-  std::vector<Buffer> kept_;  // by rows
+  Mutex mutex_;
+  std::vector<Buffer> kept_ ABSL_GUARDED_BY(mutex_);  // by rows
 };
 
 // About how many different ids there are among marks, from one in a thousand:

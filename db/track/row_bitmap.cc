@@ -1,9 +1,10 @@
 #include <array>
 #include <bit>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/track/consumer_table.h"
 #include "ckptdb/db/track/mark_lane.h"
@@ -67,8 +68,8 @@ class RowBitmap::Impl {
 
  private:
   struct alignas(internal::kMarkLaneAlignBytes) Lane {
-    mutable std::mutex mutex;
-    Words marked;  // empty before the first mark
+    mutable internal::Mutex mutex;
+    Words marked ABSL_GUARDED_BY(mutex);  // empty before the first mark
   };
   struct Consumer {
     std::string name;
@@ -79,24 +80,24 @@ class RowBitmap::Impl {
   };
 
   absl::Status CheckRows(absl::Span<const int64_t> ids) const;
-  void Collect(Lane* lane);
+  void Collect(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const uint64_t rows_;
   const size_t words_;
   std::array<Lane, internal::kMarkLanes> lanes_;  // after mutex_, one by one
-  mutable std::mutex mutex_;
-  ConsumerTable<Consumer> consumers_;
+  mutable internal::Mutex mutex_;
+  ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<ConsumerId> RowBitmap::Impl::AddConsumer(
     absl::string_view name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   return consumers_.Add({std::string(name), false,
                          internal::NewConsumerReason(name), Words(words_)});
 }
 
 absl::Status RowBitmap::Impl::RemoveConsumer(ConsumerId id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(consumers_.Find(id).status());
   consumers_.Erase(id);
   return absl::OkStatus();
@@ -114,14 +115,14 @@ absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
 absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   CKPTDB_RETURN_IF_ERROR(CheckRows(ids));
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
-  const std::lock_guard<std::mutex> lock(lane.mutex);
+  const internal::MutexLock lock(&lane.mutex);
   if (lane.marked.empty()) lane.marked.resize(words_);
   SetBits(ids, &lane.marked);
   return absl::OkStatus();
 }
 
 void RowBitmap::Impl::Collect(Lane* lane) {
-  const std::lock_guard<std::mutex> lock(lane->mutex);
+  const internal::MutexLock lock(&lane->mutex);
   for (size_t i = 0; i < lane->marked.size(); ++i) {
     const uint64_t word = std::exchange(lane->marked[i], 0);
     if (word == 0) continue;
@@ -130,7 +131,7 @@ void RowBitmap::Impl::Collect(Lane* lane) {
 }
 
 absl::StatusOr<RowChanges> RowBitmap::Impl::Take(ConsumerId id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   for (Lane& lane : lanes_) Collect(&lane);
   RowChanges changes;
@@ -144,7 +145,7 @@ absl::StatusOr<RowChanges> RowBitmap::Impl::Take(ConsumerId id) {
 }
 
 absl::Status RowBitmap::Impl::Return(ConsumerId id, RowChanges&& changes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   const TakenSet* const set = changes.taken_.get();
   CKPTDB_RETURN_IF_ERROR(internal::CheckTakenBy(this, id, set));
@@ -159,10 +160,10 @@ absl::Status RowBitmap::Impl::Return(ConsumerId id, RowChanges&& changes) {
 }
 
 uint64_t RowBitmap::Impl::memory_bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   size_t words = consumers_.all().size() * words_;
   for (const Lane& lane : lanes_) {
-    const std::lock_guard<std::mutex> lane_lock(lane.mutex);
+    const internal::MutexLock lane_lock(&lane.mutex);
     words += lane.marked.size();
   }
   return words * sizeof(uint64_t);

@@ -4,11 +4,12 @@
 #include <array>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/track/consumer_table.h"
 #include "ckptdb/db/track/mark_filter.h"
 #include "ckptdb/db/track/mark_hash.h"
@@ -83,9 +84,9 @@ class RowTracker::Impl {
  public:
   explicit Impl(const RowTrackerOptions& options) : options_(options) {
     // An eighth for all filters, the rest for the log.
-    for (Lane& lane : lanes_) {
-      lane.filter.LimitBytes(options.max_bytes / 8 / lanes_.size());
-    }
+    LaneLocks(&lanes_).ForEachFilter([&](MarkFilter* filter) {
+      filter->LimitBytes(options.max_bytes / 8 / lanes_.size());
+    });
   }
 
   absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
@@ -98,11 +99,36 @@ class RowTracker::Impl {
 
  private:
   struct alignas(internal::kMarkLaneAlignBytes) Lane {
-    std::mutex mutex;
-    MarkFilter filter;
+    internal::Mutex mutex;
+    MarkFilter filter ABSL_GUARDED_BY(mutex);
   };
-  using LaneLocks =
-      std::array<std::unique_lock<std::mutex>, internal::kMarkLanes>;
+  using Lanes = std::array<Lane, internal::kMarkLanes>;
+
+  // Holds all lanes. The analysis follows no locks that are taken in a loop: it
+  // is off here, and who needs a lane's says so by AssertHeld.
+  class LaneLocks {
+   public:
+    explicit LaneLocks(Lanes* lanes) ABSL_NO_THREAD_SAFETY_ANALYSIS
+        : lanes_(lanes) {
+      for (Lane& lane : *lanes_) lane.mutex.Lock();
+    }
+    ~LaneLocks() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      for (Lane& lane : *lanes_) lane.mutex.Unlock();
+    }
+    LaneLocks(const LaneLocks&) = delete;
+    LaneLocks& operator=(const LaneLocks&) = delete;
+
+    template <typename Function>
+    void ForEachFilter(Function&& visit) const {
+      for (Lane& lane : *lanes_) {
+        lane.mutex.AssertHeld();
+        visit(&lane.filter);
+      }
+    }
+
+   private:
+    Lanes* const lanes_;
+  };
 
   struct Consumer {
     std::string name;
@@ -122,8 +148,8 @@ class RowTracker::Impl {
     ReturnedSets returned;
   };
 
-  LaneLocks LockLanes();
-  size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown);
+  size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lane->mutex);
   // False where this needs all lanes.
   bool MarkInLane(Lane* lane, absl::Span<const int64_t> ids);
   bool AppendInLane(absl::Span<const uint64_t> hashes);
@@ -132,41 +158,47 @@ class RowTracker::Impl {
   // With all lanes.
   void Mark(MarkKind kind, absl::Span<const int64_t> ids);
 
-  // The rest needs `mutex_` and, but for the constant ones, all lanes.
-  absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot);
-  void PutBack(Consumer* consumer, const RowChanges& changes);
-  void RequireBase(Consumer* consumer, const std::string& reason);
-  void ForgetReturned(Consumer* consumer);
+  // The rest needs, but for the constant ones, all lanes too.
+  absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutBack(Consumer* consumer, const RowChanges& changes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RequireBase(Consumer* consumer, const std::string& reason)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetReturned(Consumer* consumer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where somebody may read the log from, ascending.
-  std::vector<uint64_t> Cuts();
-  bool MayComeBack(const TakenSet& set);
+  std::vector<uint64_t> Cuts() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayComeBack(const TakenSet& set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a change of who wants marks, and from where.
-  void DropUnneeded();
-  void Merge();
+  void DropUnneeded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Merge() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For an Append, or for none; false when all was dropped instead.
-  bool MakeRoom(MarkKind kind, size_t rows);
-  void DropAll();
+  bool MakeRoom(MarkKind kind, size_t rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of what cannot go; with such an Append.
-  uint64_t UsedBytes() const;
-  uint64_t BytesAfter(MarkKind kind, size_t rows) const;
+  uint64_t UsedBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t BytesAfter(MarkKind kind, size_t rows) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RowTrackerOptions options_;
-  std::array<Lane, internal::kMarkLanes> lanes_;  // locked in this order
+  Lanes lanes_;  // locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
   // Whether a consumer wants marks.
   std::atomic<bool> tracking_{false};
 
-  mutable std::mutex mutex_;  // after those of the lanes
-  MarkLog log_;
-  uint64_t epoch_ = 1;  // of the marks made now; a Take ends it
-  ConsumerTable<Consumer> consumers_;
-  uint64_t returned_bytes_ = 0;
-  std::vector<std::weak_ptr<const TakenSet>> taken_;
+  mutable internal::Mutex mutex_;  // after those of the lanes
+  MarkLog log_ ABSL_GUARDED_BY(mutex_);
+  // Of the marks made now; a Take ends it.
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
+  ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t returned_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::weak_ptr<const TakenSet>> taken_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
     absl::string_view name) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   Consumer consumer;
   consumer.name = std::string(name);
   consumer.reason = internal::NewConsumerReason(name);
@@ -174,8 +206,8 @@ absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
 }
 
 absl::Status RowTracker::Impl::RemoveConsumer(ConsumerId id) {
-  const LaneLocks locks = LockLanes();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const LaneLocks locks(&lanes_);
+  const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   ForgetReturned(consumer);
   consumers_.Erase(id);
@@ -189,13 +221,13 @@ void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
     const absl::Span<const int64_t> piece = ids.subspan(0, kMarkRows);
     if (MarkInLane(&lane, piece)) continue;
-    const LaneLocks locks = LockLanes();
+    const LaneLocks locks(&lanes_);
     Mark(MarkKind::kUpserted, piece);
   }
 }
 
 bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
-  const std::lock_guard<std::mutex> lock(lane->mutex);
+  const internal::MutexLock lock(&lane->mutex);
   std::array<uint64_t, kMarkRows> unknown;
   const size_t count = Filter(lane, ids, unknown.data());
   if (AppendInLane({unknown.data(), count})) return true;
@@ -215,7 +247,7 @@ bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
 
 std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
     size_t rows, internal::MarkSample::Hashes* selected) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   if (!tracking_.load() || log_.WorthMerging() ||
       BytesAfter(MarkKind::kUpserted, rows) > options_.max_bytes) {
     return std::nullopt;
@@ -229,26 +261,18 @@ std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
 
 void RowTracker::Impl::MarkErased(absl::Span<const int64_t> ids) {
   if (ids.empty() || !tracking_.load()) return;
-  const LaneLocks locks = LockLanes();
-  for (Lane& lane : lanes_) lane.filter.Forget(ids);
+  const LaneLocks locks(&lanes_);
+  locks.ForEachFilter([&](MarkFilter* filter) { filter->Forget(ids); });
   Mark(MarkKind::kErased, ids);
 }
 
 void RowTracker::Impl::Mark(MarkKind kind, absl::Span<const int64_t> ids) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
     const Hashes hashes = HashesOf(ids.subspan(0, kMarkRows));
     if (!tracking_.load() || !MakeRoom(kind, hashes.size())) return;
     log_.Append(epoch_, kind, hashes);
   }
-}
-
-RowTracker::Impl::LaneLocks RowTracker::Impl::LockLanes() {
-  LaneLocks locks;
-  for (size_t i = 0; i < internal::kMarkLanes; ++i) {
-    locks[i] = std::unique_lock<std::mutex>(lanes_[i].mutex);
-  }
-  return locks;
 }
 
 size_t RowTracker::Impl::Filter(Lane* lane, absl::Span<const int64_t> ids,
@@ -263,10 +287,10 @@ absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
   RowChanges changes;
   Snapshot snapshot;
   {
-    const LaneLocks locks = LockLanes();
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LaneLocks locks(&lanes_);
+    const internal::MutexLock lock(&mutex_);
     CKPTDB_RETURN_IF_ERROR(Cut(id, &changes, &snapshot));
-    for (Lane& lane : lanes_) lane.filter.Clear();
+    locks.ForEachFilter([](MarkFilter* filter) { filter->Clear(); });
   }
   if (changes.complete) {
     const MarkGroup pieces = PiecesOf(snapshot.runs, snapshot.returned);
@@ -275,7 +299,7 @@ absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
     changes.erased = newest.Ids(0, MarkKind::kErased);
   }
   snapshot = {};
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   log_.KeepWhatWasNeeded();
   return changes;
 }
@@ -305,8 +329,8 @@ absl::Status RowTracker::Impl::Cut(ConsumerId id, RowChanges* changes,
 }
 
 absl::Status RowTracker::Impl::Return(ConsumerId id, RowChanges&& changes) {
-  const LaneLocks locks = LockLanes();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const LaneLocks locks(&lanes_);
+  const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTakenBy(this, id, changes.taken_.get()));
@@ -409,7 +433,7 @@ uint64_t RowTracker::Impl::UsedBytes() const {
 }
 
 uint64_t RowTracker::Impl::memory_bytes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const internal::MutexLock lock(&mutex_);
   return UsedBytes() + log_.kept_bytes();
 }
 

@@ -1,0 +1,23 @@
+// Where the points of db/crash_points.h are reached; internal to db/.
+#ifndef CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
+#define CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/options.h"
+
+namespace ckptdb::internal {
+
+// Calls the hook, if there is one. Returns Internal when it throws, with its
+// words and `option`, which names the hook.
+inline absl::Status HitCrashPoint(const PointHook& hook,
+                                  absl::string_view option,
+                                  absl::string_view point) {
+  if (!hook) return absl::OkStatus();
+  return CallGuarded(option, [&] { hook(point); });
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
