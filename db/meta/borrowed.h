@@ -26,7 +26,7 @@ struct BorrowedItem {
   uint64_t stored_bytes = 0;
 };
 
-// Those that the items of one rank refer to.
+// Returns the items of other versions that the items of one rank refer to.
 std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank);
 
 // A step and the records that say what it needs.
@@ -35,8 +35,8 @@ struct Borrower {
   std::vector<StepRecord> chain;  // see ChainOf
   std::optional<StepRecord> increment;
 };
-// DataLoss when a record of the chain is wrong or missing; an increment that
-// is gone is none.
+// Finds them. Returns DataLoss when a record of the chain is wrong or missing.
+// An increment whose record is missing is left out.
 absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
                                       const StepRecord& step);
 
@@ -44,6 +44,8 @@ using RankRecords = std::shared_ptr<const std::vector<RankRecord>>;
 using LoadRanksFunction =
     std::function<absl::StatusOr<RankRecords>(const StepRecord&)>;
 
+// Returns all that the step needs of other versions. `load_ranks` gives the
+// rank records of a step; its errors are returned.
 absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
     const Borrower& borrower, const LoadRanksFunction& load_ranks);
 

@@ -31,9 +31,9 @@ absl::Status LoadRecords(
 }
 
 absl::Status Misplaced(const Version& version, const MetaKey& key) {
-  return absl::DataLossError(absl::StrCat("record of ", ToString(version),
-                                          " lies at the key of ",
-                                          ToString(key.version)));
+  return absl::DataLossError(absl::StrCat(
+      "key of ", ToString(key.version),
+      " does not match its record, which is of ", ToString(version)));
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ absl::StatusOr<StepRecord> Catalog::FindStep(int64_t step) const {
   if (found != steps.end()) {
     absl::StrAppend(&near, "; after it is step ", found->first);
   }
-  if (near.empty()) near = "; there are none";
+  if (near.empty()) near = "; the store has no steps";
   return absl::NotFoundError(absl::StrCat("no step ", step, near));
 }
 
@@ -149,14 +149,15 @@ absl::StatusOr<RankRecord> LoadRank(const Database& database,
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
   if (HashBytes(*bytes) != step.rank_digests[rank]) {
-    return absl::DataLossError(absl::StrCat(
-        place, ": record hash ", absl::Hex(HashBytes(*bytes)), " is not ",
-        absl::Hex(step.rank_digests[rank]), " of the step record"));
+    return absl::DataLossError(
+        absl::StrCat(place, ": record hash ", absl::Hex(HashBytes(*bytes)),
+                     " does not match ", absl::Hex(step.rank_digests[rank]),
+                     " of the step record"));
   }
   absl::StatusOr<RankRecord> record = DecodeRankRecord(*bytes);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   if (record->version == step.version && record->rank == rank) return record;
-  return absl::DataLossError(absl::StrCat(place, ": its record is of ",
+  return absl::DataLossError(absl::StrCat(place, ": its key has the record of ",
                                           ToString(record->version), " rank ",
                                           record->rank));
 }

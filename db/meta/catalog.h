@@ -17,42 +17,47 @@
 
 namespace ckptdb::internal {
 
+// All records of a database. Not thread-safe: an owner keeps it in StepCatalog,
+// a reader under a mutex of its own.
 struct Catalog {
   RootRecord root;
   std::map<int64_t, StepRecord> steps;
-  StepJournal journal;  // of what happened to them since they were read
-  // Versions that are no steps any more; some step may need what they hold.
+  StepJournal journal;  // the steps that changed since they were read
+  // Versions that are not steps any more. Some step may need what they hold.
   std::map<Version, StepRecord> retired;
   std::map<uint32_t, AttemptRecord> attempts;
 
-  // In place of the step's record, if there is one.
+  // Adds the step, in place of its record if it has one.
   void PutStep(StepRecord record);
   void EraseStep(int64_t step);
 
   std::vector<StepRecord> Steps() const;
-  // NotFound, naming the steps next to it.
+  // Returns NotFound, naming the steps next to it, when there is no such step.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // The step that was saved last and is not quarantined, or null.
+  // Returns the step that was saved last and is not quarantined; null when
+  // there is none.
   const StepRecord* Newest() const;
-  // The same; NotFound when there is none.
+  // Returns the same; NotFound when there is none.
   absl::StatusOr<StepRecord> Latest() const;
-  // The record of a version, of a step or of one that was; null when there is
-  // none.
+  // Returns the record of a version that is a step or was one; null when there
+  // is none.
   const StepRecord* FindVersion(const Version& version) const;
 };
 
-// Reads all of it. NotFound when there is no root record.
+// Reads all records. Returns NotFound when there is no root record.
 absl::StatusOr<Catalog> LoadCatalog(const Database& database);
 
-// The record of one rank of a step, checked against the step's digest of it.
+// Reads the record of one rank of a step. Returns DataLoss when it is missing
+// or does not match the digest in the step record.
 absl::StatusOr<RankRecord> LoadRank(const Database& database,
                                     const StepRecord& step, uint32_t rank);
 
-// Of all its ranks.
+// Reads the records of all its ranks, by rank.
 absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
                                                   const StepRecord& step);
 
-// Chain, references and increment: all versions that a step needs, each once.
+// Returns all versions that a step needs, each once and in order: its chain,
+// its references and its increment.
 std::vector<Version> VersionsOf(const StepRecord& step);
 
 }  // namespace ckptdb::internal

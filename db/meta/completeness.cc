@@ -23,7 +23,7 @@ using EntrySpan = absl::Span<const InlineEntry* const>;
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-// Pages or chunks that an item comes to.
+// Returns how many pages or chunks an item has.
 uint64_t EntriesOf(const Item& item) {
   if (item.kind != ItemKind::kRows) return item.chunk_hashes.size();
   return DivideUp(item.rows, item.rows_per_page) * (1 + item.slots.size()) +
@@ -36,7 +36,7 @@ std::string NameOf(const Item& item) {
 
 absl::Status Missing(const Item& item, absl::string_view why) {
   return absl::DataLossError(
-      absl::StrCat(NameOf(item), " is not complete: ", why));
+      absl::StrCat(NameOf(item), " is incomplete: ", why));
 }
 
 bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
@@ -46,9 +46,9 @@ bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
 // `entries` are those of the item, in the order of their keys.
 absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   if (entries.size() != EntriesOf(item)) {
-    return Missing(item, absl::StrCat("it has ", entries.size(),
-                                      " entries for the write batch, not ",
-                                      EntriesOf(item)));
+    return Missing(item,
+                   absl::StrCat("it has ", entries.size(),
+                                " inline entries, expected ", EntriesOf(item)));
   }
   std::string hashes;
   for (const InlineEntry* entry : entries) {
@@ -58,7 +58,7 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
                   sizeof(page->raw_hash));
   }
   if (HashBytes(hashes) == item.digest) return absl::OkStatus();
-  return Missing(item, "its entries do not have its digest");
+  return Missing(item, "the hash of its entries does not match its digest");
 }
 
 absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
@@ -88,11 +88,12 @@ absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
   }
   if (used == entries.size()) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(entries.size(), " entries for the write batch, of which ",
-                   entries.size() - used, " are of no item"));
+      absl::StrCat(entries.size(), " inline entries, of which ",
+                   entries.size() - used, " belong to no item"));
 }
 
-// The item that has a rank's entry in files of this number.
+// Returns the item that the entry of this number belongs to, counted over all
+// files of a rank; null when there is none.
 const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
   for (const Item* item : items) {
     if (number < EntriesOf(*item)) return item;
@@ -127,9 +128,9 @@ absl::Status CheckFiles(const StagedRank& staged, const RankRecord& record) {
   for (const StagedFile* file : files) listed += file->entries;
   if (next == expected && listed == expected) return absl::OkStatus();
   const Item* const item = ItemAt(items, next);
-  const std::string counts = absl::StrCat(
-      files.size(), " files have ", listed, " entries, not ", expected,
-      "; the first that is out of place is number ", next);
+  const std::string counts =
+      absl::StrCat(files.size(), " files have ", listed, " entries, expected ",
+                   expected, "; the first one out of place is number ", next);
   if (item != nullptr) return Missing(*item, counts);
   return absl::DataLossError(counts);
 }

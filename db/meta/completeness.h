@@ -1,4 +1,5 @@
-// Whether a staged rank has all that its record tells of; internal to db/.
+// Checks that a staged rank has all entries that its record lists; internal to
+// db/.
 #ifndef CKPTDB_DB_META_COMPLETENESS_H_
 #define CKPTDB_DB_META_COMPLETENESS_H_
 
@@ -8,9 +9,10 @@
 
 namespace ckptdb::internal {
 
-// `record` is that of `staged`. Entries for the write batch are compared with
-// the digest of their item, those in files are counted. DataLoss naming an item
-// of which some are missing, or what there is too much of.
+// `record` is the decoded record of `staged`. Inline entries are compared with
+// the digest of their item; entries in files are counted. Returns DataLoss
+// naming an item that lacks entries, or the number of entries that belong to no
+// item.
 absl::Status CheckComplete(const StagedRank& staged, const RankRecord& record);
 
 }  // namespace ckptdb::internal

@@ -54,8 +54,8 @@ absl::Status CheckTables(const Held& a, const Held& b) {
   const Held& base = a.item->run == RunKind::kBase ? a : b;
   return Disagree(
       a, b,
-      absl::StrCat("one has all rows, the other the changes; rank ", base.rank,
-                   " has all: ",
+      absl::StrCat("one saved all rows, the other changes; rank ", base.rank,
+                   " saved all rows: ",
                    base.item->base_reason.empty() ? "no changes were given"
                                                   : base.item->base_reason));
 }

@@ -8,16 +8,20 @@
 
 namespace ckptdb::internal {
 
-// Whether a table's run can be laid over that of `item`: the same slots in the
-// same order, and the same slice hash.
+// Returns whether a run with these columns can be laid over that of `item`: it
+// has the same slots in the same order, and the same slice hash.
 bool SameColumns(const Item& item, absl::Span<const Slot> slots,
                  SliceHash slice_hash);
 
-// InvalidArgument naming the item and two ranks: a tensor has one dtype and
-// one global shape, and shards that are alike or disjoint; a table has one set
-// of slots, one slice hash and one sharding, and is base runs only or delta
-// runs only; of one that is replicated only rank 0 has rows, and one that is
-// sharded by modulo or by slices is on every rank. `ranks`: all of a step.
+// `ranks` are all ranks of a step. Returns InvalidArgument naming the item and
+// two ranks unless
+// - a tensor has one dtype and one global shape, and its shards are equal or
+//   disjoint;
+// - a table has one set of slots, one slice hash and one sharding, and base
+// runs
+//   only or delta runs only;
+// - of a replicated table only rank 0 has rows;
+// - a table that is sharded by modulo or by slices is on every rank.
 absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
 
 }  // namespace ckptdb::internal

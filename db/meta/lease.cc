@@ -20,15 +20,15 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
-// What to do with an entry of the folder.
+// What an entry of the folder is good for.
 enum class Use {
-  kHolds,    // a lease that lasts
-  kNothing,  // it is let be
-  kRemoved,  // it holds nothing
-  kForeign,  // it is no lease's
+  kHolds,    // it is a lease that lasts
+  kNothing,  // it stays, and is not reported
+  kRemoved,  // it holds nothing, and may be removed
+  kForeign,  // it is not the store's
 };
 
-// A lease on its way, or what is left of one.
+// A temporary file is a lease that is being written, or was abandoned.
 Use UseOfTemporary(const Entry& entry, int64_t now_micros) {
   return IsAbandoned(entry, now_micros) ? Use::kRemoved : Use::kNothing;
 }
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<Lease>> ReadLeases(
                             UseOf(files, path, name, now_micros, &lease));
     if (use == Use::kHolds) leases.push_back(std::move(lease));
     if (use == Use::kForeign) {
-      leave(name, "it is no lease", /*foreign=*/true);
+      leave(name, "it is not a lease", /*foreign=*/true);
     }
     if (use != Use::kRemoved || !remove_expired) continue;
     const absl::Status removed = RemoveFile(files, path);

@@ -16,25 +16,27 @@
 
 namespace ckptdb::internal {
 
+// Writes or renews a lease. Returns InvalidArgument when its file would be
+// larger than kMaxSmallFileBytes.
 absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
                         const Lease& lease);
+// Removes a lease. It is no error when there is none.
 absl::Status RemoveLease(rocksdb::FileSystem* files, const std::string& store,
                          const std::string& uuid);
 
-// Whether a lease has a file of such a name, that of a UUID.
+// Returns whether this is the name of a lease's file, which is a UUID.
 bool IsLeaseName(absl::string_view name);
 
-// The leases that last beyond `now_micros`, as files of a lease's name tell.
-// Readers replace their files in one step, so one that does not decode, or is
-// no regular file, holds nothing; so does one that ends more than kMaxLeaseMs
-// and kMaxClockSkewMs after it was written, and after now. A lease that cannot
-// be read may hold anything, unless it was written longer ago than that: it is
-// an error that names it.
+// Returns the leases that last beyond `now_micros`. Readers replace their files
+// in one step, so a file that does not decode, or is not a regular file, holds
+// nothing. A lease that ends more than kMaxLeaseMs and kMaxClockSkewMs after it
+// was written, and after now, holds nothing either. A lease that cannot be read
+// may hold anything: the error names it, unless it was written longer ago than
+// any lease lasts.
 //
-// With `remove_expired` those that hold nothing are removed, and so are links
-// and what is left of a lease that was not written to its end.
-// `unswept`, if not null, gets what else is in the folder and what could not be
-// removed.
+// With `remove_expired` leases that hold nothing are removed, and so are links
+// and temporary files that were abandoned. `unswept`, if not null, gets what
+// could not be removed and what else is in the folder.
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
     bool remove_expired, std::vector<UnsweptEntry>* unswept = nullptr);

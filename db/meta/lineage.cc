@@ -30,8 +30,7 @@ absl::Status CheckParent(const Catalog& catalog, const SaveSpec& spec,
   return BadParent(
       *spec.parent,
       absl::StrCat("is not the newest: ", ToString(newest->version),
-                   " was committed after it; say what becomes of "
-                   "that branch"));
+                   " was committed after it; set SaveSpec::abandoned"));
 }
 
 absl::Status BadMember(const StepRecord& step, absl::string_view why) {
@@ -42,34 +41,37 @@ absl::Status BadMember(const StepRecord& step, absl::string_view why) {
 absl::Status CheckMember(const StepRecord& step, const StepRecord& member,
                          const std::string& uuid) {
   if (member.store_uuid == uuid) return absl::OkStatus();
-  return BadMember(step, absl::StrCat(ToString(member.version), " is of store ",
-                                      member.store_uuid, ", not of ", uuid));
+  return BadMember(step,
+                   absl::StrCat(ToString(member.version), " belongs to store ",
+                                member.store_uuid, ", expected ", uuid));
 }
 
 absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
                        const StepRecord& next) {
   if (!next.has_parent || next.parent != member.version) {
     return BadMember(
-        step, absl::StrCat(ToString(next.version), " goes on from ",
-                           next.has_parent ? ToString(next.parent) : "nothing",
-                           ", not from ", ToString(member.version)));
+        step, absl::StrCat(ToString(next.version), " has ",
+                           next.has_parent
+                               ? absl::StrCat("parent ", ToString(next.parent))
+                               : "no parent",
+                           ", expected ", ToString(member.version)));
   }
   const uint64_t digest = LineageDigest(member);
   if (next.parent_digest == digest) return absl::OkStatus();
   return BadMember(
       step, absl::StrCat(ToString(member.version), " has lineage digest ",
-                         absl::Hex(digest), ", not the ",
-                         absl::Hex(next.parent_digest), " that ",
-                         ToString(next.version), " goes on from"));
+                         absl::Hex(digest), ", expected ",
+                         absl::Hex(next.parent_digest), " of the parent of ",
+                         ToString(next.version)));
 }
 
 // A state and those before it, back to where the way ends: at a record that
 // was saved whole, or that is gone.
 struct Ancestry {
   std::vector<StepRecord> increments;  // newest first; those with delta runs
-  std::vector<Version> states;         // states[i] before increments[i]...
-  Version end;                         // it goes no further than this,
-  absl::Status why;
+  std::vector<Version> states;         // increments[i] led to states[i]
+  Version end;                         // the version at which it ends
+  absl::Status why;                    // the reason why it ends there
 };
 
 absl::Status Ends(const Version& version, absl::string_view why) {
@@ -106,7 +108,7 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   }
 }
 
-// Damage first; else where the way ends nearest to the two.
+// Returns the reason to report: damage first, else that of the newer end.
 const absl::Status& WhyNoWay(const Ancestry& a, const Ancestry& b) {
   if (absl::IsDataLoss(a.why) != absl::IsDataLoss(b.why)) {
     return absl::IsDataLoss(a.why) ? a.why : b.why;
@@ -119,7 +121,7 @@ bool IsStep(const Catalog& catalog, const Version& version) {
   return step != catalog.steps.end() && step->second.version == version;
 }
 
-// Whether nothing of a version is ever swept while the steps are as they are.
+// Returns whether nothing of a version is swept as long as the steps stay.
 bool IsWhole(const Catalog& catalog, const Version& version) {
   const auto step = catalog.steps.find(version.step);
   return step != catalog.steps.end() && IsState(step->second, version);
@@ -143,12 +145,12 @@ absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
 
 absl::Status NoWay(const Version& from, const Version& to,
                    const absl::Status& why) {
-  return absl::Status(why.code(),
-                      absl::StrCat("no way from ", ToString(from), " to ",
-                                   ToString(to), ": ", why.message()));
+  return absl::Status(
+      why.code(), absl::StrCat("no changes lead from ", ToString(from), " to ",
+                               ToString(to), ": ", why.message()));
 }
 
-// Not the version itself, nor what it was folded into.
+// Returns false for the ancestor itself, and for what it was folded into.
 bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
   const Branch& own = ancestor.branches.back();
   return record.branches != ancestor.branches &&
@@ -190,7 +192,7 @@ absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
   }
   const auto found = catalog.steps.find(spec.parent->step);
   if (found == catalog.steps.end() || !IsState(found->second, *spec.parent)) {
-    return BadParent(*spec.parent, "is no committed step");
+    return BadParent(*spec.parent, "is not a committed step");
   }
   CKPTDB_RETURN_IF_ERROR(CheckParent(catalog, spec, found->second));
   return found->second;

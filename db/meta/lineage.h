@@ -14,32 +14,35 @@
 
 namespace ckptdb::internal {
 
-// Whether a save that says it goes on from `parent` means this step: its
-// version, or the version that it was folded from.
+// Returns whether `parent` names the state of this step: its version, or the
+// version that it was folded from.
 bool IsState(const StepRecord& step, const Version& parent);
 
-// The step that a save goes on from: spec.parent, or the newest. A record of
-// attempt 0 when there is none. Errors as SaveSpec::parent says.
+// Returns the step that a save goes on from: SaveSpec::parent, or else the
+// newest step. A record of attempt 0 when there is none. Errors as
+// SaveSpec::parent says.
 absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
                                       const SaveSpec& spec);
 
-// The branches of a save over `parent`, made by `attempt`. Its own is a new one
-// when anything that is still known was saved over the parent already.
+// Returns the branches of a save over `parent`, made by `attempt`. The save
+// begins a new one when a version that is still known was saved over the parent
+// before.
 std::vector<Branch> BranchesOver(const Catalog& catalog,
                                  const StepRecord& parent, uint32_t attempt);
 
-// The steps that come from `step`, over whatever versions, by step.
+// Returns the steps that come from `step`, directly or over other versions, by
+// number.
 std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
                                       const StepRecord& step);
 
-// The records of a step's chain, base first and the step itself last. Checks
-// each: that it is there, of this store, and the very one its successor was
-// saved over. DataLoss naming what is wrong.
+// Returns the records of a step's chain, base first and the step itself last.
+// Returns DataLoss naming the member that is missing, that belongs to another
+// store, or that is not the one that its successor was saved over.
 absl::StatusOr<std::vector<StepRecord>> ChainOf(const Catalog& catalog,
                                                 const StepRecord& step);
 
-// The record of a version, or of what it was folded into, which is the same
-// state; null when there is neither.
+// Returns the record of a version, or of the version that it was folded into,
+// which has the same state; null when there is neither.
 const StepRecord* FindState(const Catalog& catalog, const Version& version);
 
 // The versions whose delta runs lead from one state to another: those to undo,
@@ -49,9 +52,9 @@ struct Path {
   std::vector<StepRecord> undo;
   std::vector<StepRecord> redo;
 };
-// `from` as a version that was saved or restored. FailedPrecondition naming
-// the step at which the way ends: one that was saved whole, or is gone, or is
-// retired and nothing is sure to keep its delta runs.
+// `from` is a version that was saved or restored. Returns FailedPrecondition
+// naming the step at which the changes end: it was saved whole, or is gone, or
+// is retired and nothing is sure to keep its delta runs.
 absl::StatusOr<Path> FindPath(const Catalog& catalog, const Version& from,
                               const StepRecord& to);
 

@@ -27,10 +27,10 @@ absl::StatusOr<Post> ReadPost(rocksdb::FileSystem* files,
   CKPTDB_ASSIGN_OR_RETURN(Post post, DecodePost(bytes));
   if (post.uuid == name) return post;
   return absl::DataLossError(
-      absl::StrCat("post: uuid ", post.uuid, " is not the file's name"));
+      absl::StrCat("post: uuid ", post.uuid, " does not match its file name"));
 }
 
-// Those that are no post last: they tell no time.
+// Posts that cannot be used come last, as they tell no time.
 bool IsBefore(const FoundPost& a, const FoundPost& b) {
   if (!a.post.ok() || !b.post.ok()) return a.post.ok() && !b.post.ok();
   return std::tie(a.post->posted_at_micros, a.name) <
@@ -104,7 +104,7 @@ void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
           IsTemporaryName(name) && IsPostName(name.substr(0, name.find('.')));
       if (temporary && !IsAbandoned(*entry, now_micros)) continue;
       if (!temporary && entry->kind != EntryKind::kLink) {
-        unswept->push_back({below, "it is no post", /*foreign=*/true});
+        unswept->push_back({below, "it is not a post", /*foreign=*/true});
         continue;
       }
       removed = RemoveFile(files, path);

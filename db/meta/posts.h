@@ -17,35 +17,34 @@
 
 namespace ckptdb::internal {
 
-// The most posts that one listing of the folder reads; others wait for the
-// next.
+// How many posts one listing of the folder reads at most. Others wait for the
+// next one.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 
-// Durable on return, its name too. InvalidArgument when it would be larger than
-// kMaxSmallFileBytes.
+// Writes a post, which is durable on return, with its name. Returns
+// InvalidArgument when it would be larger than kMaxSmallFileBytes.
 absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
                        const Post& post);
 
-// Whether a post has a file of such a name, that of a UUID.
+// Returns whether this is the name of a post's file, which is a UUID.
 bool IsPostName(absl::string_view name);
 
 // A file of a post's name.
 struct FoundPost {
   std::string name;
-  absl::StatusOr<Post> post;  // or why it is none
+  absl::StatusOr<Post> post;  // or the reason why it cannot be used
 };
 // Reads at most kMaxPostsAtOnce posts, in the order in which they were posted.
-// What is no regular file is no post, and not followed.
+// Links are not followed: what is not a regular file cannot be used.
 absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
                                                  const std::string& store);
 
-// It is gone for good on return: an older post must not come back after it.
+// Removes a post durably: it must not come back when a newer one was taken.
 absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
                         const std::string& name);
 
-// Removes links, and what is left of posts that were not written to their end.
-// `unswept` gets what else is in the folder that is no post, and what could not
-// be removed.
+// Removes links, and temporary files that were abandoned. `unswept` gets what
+// else is in the folder that is not a post, and what could not be removed.
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
                 int64_t now_micros, std::vector<UnsweptEntry>* unswept);
 

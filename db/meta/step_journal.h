@@ -35,7 +35,7 @@ class StepJournal {
 
  private:
   std::deque<int64_t> steps_;
-  uint64_t until_ = 1;  // after the opening
+  uint64_t until_ = 1;  // 0 stands for a look before the first one
 };
 
 }  // namespace ckptdb::internal

@@ -75,15 +75,16 @@ uint64_t ReusedBytes(const Commit& commit) {
 std::string BaseDue(const StepRecord& step, const ChainBounds& bounds) {
   const uint64_t deltas = step.chain.size() - 1;
   if (deltas >= bounds.max_deltas) {
-    return absl::StrCat(deltas, " deltas over the base; the bound is ",
+    return absl::StrCat(deltas, " deltas over the base; the limit is ",
                         bounds.max_deltas);
   }
-  const double bound =
+  const double limit =
       bounds.max_delta_ratio * static_cast<double>(step.base_bytes);
-  if (deltas == 0 || static_cast<double>(step.delta_bytes) <= bound) return "";
-  return absl::StrCat("deltas of ", step.delta_bytes, " bytes over a base of ",
-                      step.base_bytes, "; the bound is ",
-                      bounds.max_delta_ratio, " of it");
+  if (deltas == 0 || static_cast<double>(step.delta_bytes) <= limit) return "";
+  return absl::StrCat("deltas have ", step.delta_bytes,
+                      " bytes over a base of ", step.base_bytes,
+                      " bytes; the limit is ", bounds.max_delta_ratio,
+                      " times the base");
 }
 
 }  // namespace ckptdb::internal

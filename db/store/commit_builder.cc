@@ -63,24 +63,25 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
     if (commit_.staged[rank] == nullptr) missing.push_back(rank);
   }
   if (missing.empty()) return absl::OkStatus();
-  return Refused(absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ",
-                              world_size, " are missing"));
+  return Refused(absl::StrCat("missing ranks ", absl::StrJoin(missing, ", "),
+                              " of world size ", world_size));
 }
 
 absl::Status CommitBuilder::CheckStaged(const StagedRank& staged) const {
   const std::string place = PlaceOf(staged);
   const uint32_t world_size = save_.spec.world_size;
   if (staged.uuid != folder_.uuid()) {
-    return Refused(absl::StrCat(place, " is of store ", staged.uuid,
-                                ", not of ", folder_.uuid()));
+    return Refused(absl::StrCat(place, " belongs to store ", staged.uuid,
+                                ", expected ", folder_.uuid()));
   }
   if (staged.version != version_) {
-    return Refused(absl::StrCat(place, " is of ", ToString(staged.version),
-                                ", not of ", ToString(version_)));
+    return Refused(absl::StrCat(place, " was staged for ",
+                                ToString(staged.version), ", expected ",
+                                ToString(version_)));
   }
   if (staged.world_size != world_size) {
-    return Refused(absl::StrCat(place, " is of a world of ", staged.world_size,
-                                ", not of ", world_size));
+    return Refused(absl::StrCat(place, " has world size ", staged.world_size,
+                                ", expected ", world_size));
   }
   CKPTDB_RETURN_IF_ERROR(CheckFiles(staged));
   if (staged.rank >= world_size) {
@@ -88,7 +89,7 @@ absl::Status CommitBuilder::CheckStaged(const StagedRank& staged) const {
         absl::StrCat(place, " is not below the world size ", world_size));
   }
   if (commit_.staged[staged.rank] == nullptr) return absl::OkStatus();
-  return Refused(absl::StrCat("rank ", staged.rank, " is there twice"));
+  return Refused(absl::StrCat("duplicate rank ", staged.rank));
 }
 
 absl::Status CommitBuilder::CheckFiles(const StagedRank& staged) const {
@@ -107,9 +108,9 @@ absl::Status CommitBuilder::CheckFiles(const StagedRank& staged) const {
                                                    &bytes, nullptr),
                       absl::StrCat("staged file \"", path, "\"")));
     if (bytes != file.bytes) {
-      return absl::DataLossError(
-          absl::StrCat("staged file \"", path, "\" has ", bytes,
-                       " bytes, not the ", file.bytes, " that were written"));
+      return absl::DataLossError(absl::StrCat(
+          "staged file \"", path, "\" has ", bytes, " bytes, expected ",
+          file.bytes, "; it was cut or replaced after it was staged"));
     }
   }
   return absl::OkStatus();
@@ -121,7 +122,9 @@ absl::Status CommitBuilder::CheckRecord(const StagedRank& staged,
     return absl::OkStatus();
   }
   return Refused(absl::StrCat(PlaceOf(staged), " has the record of ",
-                              ToString(record.version), " rank ", record.rank));
+                              ToString(record.version), " rank ", record.rank,
+                              ", expected ", ToString(staged.version), " rank ",
+                              staged.rank));
 }
 
 // Counts the inline entries, and checks that they are the rank's.
@@ -132,17 +135,17 @@ absl::Status CommitBuilder::AddEntries(const StagedRank& staged) {
     const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
     CKPTDB_RETURN_IF_ERROR(Annotate(parsed.status(), place));
     if (parsed->version != staged.version || parsed->rank != staged.rank) {
-      return Refused(
-          absl::StrCat(place, " has an entry of ", DescribeDataKey(key)));
+      return Refused(absl::StrCat(
+          place, " has an entry of ", DescribeDataKey(key), ", expected ",
+          ToString(staged.version), " rank ", staged.rank));
     }
     bytes += key.size() + value.size();
   }
   commit_.inline_bytes += bytes;
   const uint64_t share = InlineShareBytes(staged.world_size);
   if (bytes <= share) return absl::OkStatus();
-  return Refused(absl::StrCat(place, " has entries of ", bytes,
-                              " bytes for the write batch; the limit of each "
-                              "of ",
+  return Refused(absl::StrCat(place, " has ", bytes,
+                              " bytes of inline entries; the limit of each of ",
                               staged.world_size, " ranks is ", share));
 }
 
@@ -194,8 +197,8 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
   }
   for (const int64_t step : steps) {
     if (step == own) {
-      return Refused(
-          absl::StrCat("step ", step, " cannot be retired by itself"));
+      return Refused(absl::StrCat(
+          "step ", step, " cannot be retired by the save that replaces it"));
     }
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                             Annotate(records.FindStep(step), folder_.path()));
@@ -216,8 +219,9 @@ absl::Status CommitBuilder::RetireReplaced(const Catalog& records) {
 
 absl::Status CommitBuilder::CheckNotPinned(const StepRecord& record) const {
   if (!record.pinned) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      folder_.path(), ": step ", record.version.step, " is pinned"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder_.path(), ": step ", record.version.step,
+                   " is pinned; call Unpin first"));
 }
 
 void CommitBuilder::FillStep(const PublishSpec& spec) {

@@ -24,8 +24,7 @@ absl::Status ChainBuilder::Build() {
 // The chain begins at the oldest base run that a table needs.
 absl::Status ChainBuilder::ExtendChain(const TableSummaries& own) {
   if (!names_parent_) {
-    return absl::InvalidArgumentError(
-        "delta runs in a save that goes on from no step");
+    return absl::InvalidArgumentError("a delta save requires SaveSpec::parent");
   }
   CKPTDB_ASSIGN_OR_RETURN(parent_chain_,
                           catalog_.Read([&](const Catalog& records) {
@@ -65,10 +64,12 @@ absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
         const auto tables,
         summaries_->Load(database_, parent_chain_[--member]));
     const auto found = tables->find(table.name);
-    if (found == tables->end()) return refuse("it has no such table");
+    if (found == tables->end())
+      return refuse("it has no such table; save the table in full");
     const TableSummary& old = found->second;
     if (!SameColumns(old.item, table.slots, table.slice_hash)) {
-      return refuse("its slots or slice hash are others");
+      return refuse(
+          "its schema differs from the parent's; save the table in full");
     }
     base = old.item.run == RunKind::kBase;
     (base ? step.base_bytes : step.delta_bytes) += old.stored_bytes;

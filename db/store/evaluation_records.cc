@@ -32,7 +32,7 @@ absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
       Place(record->version, record->evaluation, record->rank);
   if (got == place) return *record;
   return absl::DataLossError(
-      absl::StrCat("an evaluation record: expected ", place, ", got ", got));
+      absl::StrCat("evaluation record: expected ", place, ", got ", got));
 }
 
 absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(

@@ -1,9 +1,9 @@
-// Evaluations of steps that are not over yet, as they are stored; internal to
+// The records of evaluations in progress, for owners and readers; internal to
 // db/.
 //
-// They lie at the version that made the state of their step: a fold makes no
-// other state, so that they stay; whatever else takes the version away takes
-// them, too.
+// Their keys have the version that made the state of their step. A fold makes
+// no new state, so they stay; whatever else removes the version removes them,
+// too.
 #ifndef CKPTDB_DB_STORE_EVALUATION_RECORDS_H_
 #define CKPTDB_DB_STORE_EVALUATION_RECORDS_H_
 
@@ -19,12 +19,13 @@
 
 namespace ckptdb::internal {
 
-// DataLoss for a record that is damaged, or of another place than it lies at.
+// Returns nothing when there is no such record. DataLoss for a record that is
+// damaged or does not match its key.
 absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank);
 
-// By name and rank.
+// Lists the evaluations of a step, by name and rank.
 absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
     const Database& database, const StepRecord& step);
 

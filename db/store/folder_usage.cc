@@ -45,7 +45,7 @@ class FolderMeasurer {
   }
 
  private:
-  // Paths come folder by folder; what is below something foreign is as well.
+  // Paths come folder by folder. What is below a foreign folder is foreign too.
   uint64_t* Category(const std::string& path, const Entry& entry) {
     if (!foreign_.empty() && absl::StartsWith(path, foreign_)) {
       return &usage_->foreign_bytes;
@@ -81,7 +81,7 @@ class FolderMeasurer {
     }
     usage_->unswept.push_back({path,
                                absl::StrCat("it is ", EntryKindName(entry.kind),
-                                            " that the store has not made"),
+                                            " that the store did not create"),
                                /*foreign=*/true});
     foreign_ = path + "/";
     return &usage_->foreign_bytes;

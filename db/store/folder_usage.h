@@ -12,8 +12,9 @@
 
 namespace ckptdb::internal {
 
-// Fills in disk_bytes, what it consists of, and unswept. `is_in_progress` tells
-// of attempts whose folder is no leftover.
+// Fills in Usage::disk_bytes, what it consists of, and Usage::unswept.
+// `is_in_progress` tells whether a save or a fold still needs the staging
+// folder of an attempt.
 void MeasureFolder(rocksdb::FileSystem* files, const std::string& store,
                    const std::function<bool(uint32_t attempt)>& is_in_progress,
                    Usage* usage);

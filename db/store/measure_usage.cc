@@ -49,12 +49,12 @@ class NameUsages {
     }
     for (NameUsage* const usage : stored) ++usage->steps;
   }
-  // Of a version that is no step: once, whoever else borrows it.
+  // Adds an item of a version that is not a step, once for all that borrow it.
   void AddKept(const BorrowedItem& item) {
     if (!kept_.insert(item.prefix).second) return;
     Find(item.kind, item.name)->kept_bytes += item.stored_bytes;
   }
-  // Tensors, tables, blobs: as their kinds are in reverse.
+  // Returns tensors first, then tables, then blobs.
   std::vector<NameUsage> Take() {
     std::vector<NameUsage> all;
     for (auto& [key, usage] : usages_) all.push_back(std::move(usage));
@@ -142,7 +142,8 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  // Not by FindRanks, which would keep the records of all steps in memory.
+  // Does not use FindRanks, which would keep the records of all steps in
+  // memory.
   absl::Status AddNames(const StepRecord& record) {
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
                             LoadRanks(database_, record));
@@ -150,7 +151,7 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  // Those of a chain are asked for by every step of it.
+  // Keeps the records, as every step of a chain asks for those of the chain.
   absl::StatusOr<RankRecords> FindRanks(const StepRecord& step) {
     RankRecords& ranks = ranks_[step.version];
     if (ranks == nullptr) {

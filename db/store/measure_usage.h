@@ -14,11 +14,14 @@
 
 namespace ckptdb::internal {
 
-// Bytes of the data files of each version.
+// Returns the bytes of the data files of each version that has some. They are
+// known to RocksDB: nothing is read.
 std::map<Version, uint64_t> BulkBytes(const Database& database);
 
-// `in_progress`: the attempts of saves under way; null when it is not known,
-// as to a reader, and then every begun attempt counts as one.
+// Measures the folder and the database of a store, whose records are `catalog`.
+// `in_progress` has the attempts of saves and folds in progress. It is null for
+// a reader, which does not know: every attempt that has begun counts as one
+// then.
 absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,

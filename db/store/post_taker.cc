@@ -54,14 +54,16 @@ absl::Status PostTaker::TakeFound(const FoundPost& found) {
 // errors are of the database.
 absl::Status PostTaker::TakePost(const Post& post) {
   if (post.store_uuid != folder_->uuid()) {
-    return absl::NotFoundError("it is of another store");
+    return absl::NotFoundError(absl::StrCat("the post belongs to store ",
+                                            post.store_uuid, ", expected ",
+                                            folder_->uuid()));
   }
   return editor_->ChangeRecord(
       post.version.step, [&](StepRecord* changed) -> absl::Status {
         if (StateOf(*changed) != post.version) {
           return absl::NotFoundError(
               absl::StrCat("step ", post.version.step,
-                           " was written over after it was posted"));
+                           " was overwritten after the post was made"));
         }
         changed->pinned = changed->pinned || post.pin;
         for (const auto& [name, value] : post.metrics) {

@@ -35,7 +35,7 @@ namespace {
 
 using internal::Annotate;
 
-// The owner may overwrite the step meanwhile.
+// How often a step is tried that the owner overwrites while it is opened.
 constexpr int kSecureTries = 5;
 
 // An owner of another user must be able to read them, whatever the umask.
@@ -159,8 +159,9 @@ class Reader::Impl {
   const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
-  internal::Mutex refresh_mutex_;  // held while the next database is opened
-  mutable internal::Mutex mutex_;  // of the database, and of what is in it
+  // Held while the next database is opened; taken before `mutex_`.
+  internal::Mutex refresh_mutex_;
+  mutable internal::Mutex mutex_;
   std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
   internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
   int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -199,7 +200,7 @@ Reader::Impl::~Impl() {
   StopRenewing();
 }
 
-// Leases taken from now on are not renewed.
+// Stops the thread. Leases that are taken later are not renewed.
 void Reader::Impl::StopRenewing() {
   std::thread renewer;
   {
@@ -262,13 +263,13 @@ struct Reader::Impl::Planned {
   std::shared_ptr<const internal::Database> database;
 };
 
-// A lease, or why there is none.
+// A lease, or the reason why none could be written.
 struct Reader::Impl::TakenLease {
   std::shared_ptr<void> lease;
   absl::Status no_lease;
 };
 
-// What is read, and what keeps it.
+// What is to be read, and what keeps it from the sweep.
 template <typename Plan>
 struct Reader::Impl::Secured {
   Plan plan;

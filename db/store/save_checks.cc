@@ -23,7 +23,7 @@ absl::Status CheckBounds(const SaveSpec& spec) {
   if (right) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "slice bounds [", absl::StrJoin(bounds, ", "), "] do not rise from 0 to ",
-      kSlices, " in ", spec.world_size, " ranges"));
+      kSlices, " in ", spec.world_size, " ranges; see EvenSliceBounds"));
 }
 
 absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {

@@ -152,8 +152,9 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
                                        const PublishSpec& publish,
                                        const StageOptions& stage) {
   if (spec.world_size != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Save is of one rank, not of ", spec.world_size));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Store::Save takes a world size of 1, not ", spec.world_size,
+        "; use Begin, Stage and Publish for several ranks"));
   }
   const int64_t started = folder_->NowMicros();
   // Nobody else stages for this attempt, so its record need not be durable

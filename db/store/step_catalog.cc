@@ -83,9 +83,10 @@ absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
   const MutexLock lock(&mutex_);
   const auto found = records_.steps.find(spec.step);
   if (found == records_.steps.end()) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(path_, ": step ", spec.step,
-                                               " exists, as attempt ",
-                                               found->second.version.attempt));
+  return absl::AlreadyExistsError(
+      absl::StrCat(path_, ": step ", spec.step, " exists, as attempt ",
+                   found->second.version.attempt,
+                   "; set SaveSpec::overwrite to replace it"));
 }
 
 // A number is used in memory first: one that may be in the write-ahead log is
@@ -120,7 +121,9 @@ absl::StatusOr<BegunAttempt> StepCatalog::BeginSave(const SaveSpec& spec,
 
 absl::Status StepCatalog::NotInProgress(const Version& version) const {
   return absl::NotFoundError(
-      absl::StrCat(path_, ": no save in progress is ", ToString(version)));
+      absl::StrCat(path_, ": ", ToString(version),
+                   " is not a save in progress; it was published or abandoned, "
+                   "or has not begun"));
 }
 
 absl::StatusOr<SaveInProgress> StepCatalog::FindSave(

@@ -11,7 +11,7 @@ absl::Status StepEditor::Delete(int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, catalog_->FindStep(step));
   if (record.pinned) {
     return absl::FailedPreconditionError(
-        absl::StrCat(store_, ": step ", step, " is pinned"));
+        absl::StrCat(store_, ": step ", step, " is pinned; call Unpin first"));
   }
   return committer_->Delete(record);
 }

@@ -53,7 +53,9 @@ absl::Status StoreFolder::OpenFolder() {
   CKPTDB_ASSIGN_OR_RETURN(const bool exists,
                           Exists(files.get(), DatabasePath(path_)));
   if (!exists && !options_.create_if_missing) {
-    return absl::NotFoundError(absl::StrCat("no store at \"", path_, "\""));
+    return absl::NotFoundError(
+        absl::StrCat("no store at \"", path_,
+                     "\"; set StoreOptions::create_if_missing to create one"));
   }
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), path_));
   CKPTDB_ASSIGN_OR_RETURN(lock_, OwnerLock::Acquire(files, path_));

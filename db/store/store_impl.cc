@@ -62,9 +62,8 @@ absl::Status Store::Impl::Close() {
   if (const size_t readers = holds_.readers(); readers > 0) {
     gate_.Open();
     return absl::FailedPreconditionError(absl::StrCat(
-        "Store::Close: of the store \"", folder_->path(), "\" ", readers,
-        " StepReader or ChangeReader objects are still there; destroy them "
-        "first"));
+        "Store::Close: the store \"", folder_->path(), "\" has ", readers,
+        " open StepReader or ChangeReader objects; destroy them first"));
   }
   return ShutDown();
 }

@@ -72,7 +72,7 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
     const auto found = LookAt(files, path);
     const bool link = found.ok() && found->kind == EntryKind::kLink;
     if (!own && !link) {
-      entry.reason = "it is no folder of a save";
+      entry.reason = "it is not the staging folder of a save";
       entry.foreign = true;
       unswept->push_back(std::move(entry));
       continue;

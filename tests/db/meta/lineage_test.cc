@@ -102,7 +102,8 @@ class LineageTest : public ::testing::Test {
       const std::string& why,
       absl::StatusCode code = absl::StatusCode::kFailedPrecondition) {
     EXPECT_THAT(FindPath(catalog_, from, catalog_.steps.at(to)),
-                StatusIs(code, AllOf(HasSubstr("no way from " + ToString(from)),
+                StatusIs(code, AllOf(HasSubstr("no changes lead from " +
+                                               ToString(from)),
                                      HasSubstr(ToString(at)), HasSubstr(why))));
   }
 
@@ -159,8 +160,8 @@ TEST_F(LineageTest, ParentRules) {
   EXPECT_THAT(find(1, {2, 2}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("step 1 is before its parent, step 2")));
-  EXPECT_THAT(find(3, {2, 3}), refused("step 2 attempt 3 is no committed"));
-  EXPECT_THAT(find(3, {5, 1}), refused("step 5 attempt 1 is no committed"));
+  EXPECT_THAT(find(3, {2, 3}), refused("step 2 attempt 3 is not a committed"));
+  EXPECT_THAT(find(3, {5, 1}), refused("step 5 attempt 1 is not a committed"));
   EXPECT_THAT(find(3, {1, 1}), refused("not the newest: step 2 attempt 2"));
   EXPECT_OK(find(3, {1, 1}, AbandonedBranch::kKeep));
   EXPECT_OK(find(3, {1, 1}, AbandonedBranch::kRemove));
@@ -172,8 +173,8 @@ TEST_F(LineageTest, ParentRules) {
   EXPECT_EQ(folded.version, (Version{2, 4}));
   EXPECT_OK(find(3, {2, 4}));
   Retire(2);
-  EXPECT_THAT(find(3, {2, 2}), refused("is no committed step"));
-  EXPECT_THAT(find(3, {2, 4}), refused("is no committed step"));
+  EXPECT_THAT(find(3, {2, 2}), refused("is not a committed step"));
+  EXPECT_THAT(find(3, {2, 4}), refused("is not a committed step"));
   EXPECT_OK(find(3, {1, 1}));
   catalog_.steps.at(1).quarantined = true;
   EXPECT_THAT(find(3, {1, 1}), refused("is quarantined"));
@@ -263,30 +264,30 @@ TEST_F(BadChainTest, AMemberIsMissing) {
 
 TEST_F(BadChainTest, AMemberIsOfAnotherStore) {
   Member(1).store_uuid = "another";
-  ExpectBad({"step 1 attempt 1 is of store another", kUuid});
+  ExpectBad({"step 1 attempt 1 belongs to store another", kUuid});
   Member(1).store_uuid = kUuid;
   three_.store_uuid = "another";
-  ExpectBad({"step 3 attempt 3 is of store another"});
+  ExpectBad({"step 3 attempt 3 belongs to store another"});
 }
 
 TEST_F(BadChainTest, AMemberIsLeftOut) {
   three_.chain = {{1, 1}, {3, 3}};
-  ExpectBad({"step 3 attempt 3 goes on from step 2 attempt 2",
-             "not from step 1 attempt 1"});
+  ExpectBad({"step 3 attempt 3 has parent step 2 attempt 2",
+             "expected step 1 attempt 1"});
 }
 
 TEST_F(BadChainTest, MembersInAnotherOrder) {
   three_.chain = {{2, 2}, {1, 1}, {3, 3}};
-  ExpectBad({"step 1 attempt 1 goes on from nothing"});
+  ExpectBad({"step 1 attempt 1 has no parent"});
 }
 
 TEST_F(BadChainTest, AnotherRecordOfTheSameVersion) {
   Member(1).rank_digests[0] ^= 1;
-  ExpectBad(
-      {"step 1 attempt 1 has lineage digest", "step 2 attempt 2 goes on from"});
+  ExpectBad({"step 1 attempt 1 has lineage digest",
+             "of the parent of step 2 attempt 2"});
   Member(1).rank_digests[0] ^= 1;
   Member(2).parent_digest ^= 1;
-  ExpectBad({"that step 2 attempt 2 goes on from"});
+  ExpectBad({"of the parent of step 2 attempt 2"});
 }
 
 TEST_F(LineageTest, PathsAlongALine) {

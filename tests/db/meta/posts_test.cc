@@ -168,7 +168,7 @@ TEST_F(PostsTest, AnOverwriteIsAnotherStep) {
   EXPECT_THAT(Record(2).metrics, IsEmpty());
   EXPECT_THAT(store_->posts_passed_over(),
               ElementsAre(Field(&UnsweptEntry::reason,
-                                HasSubstr("step 2 was written over"))));
+                                HasSubstr("step 2 was overwritten"))));
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -258,7 +258,7 @@ TEST_F(PostsTest, DamagedOnesArePassedOver) {
 TEST_F(PostsTest, OneUnderAnotherNameIsPassedOver) {
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
   fs::rename(Posts() + "/" + Names().at(0), Posts() + "/" + kPostName);
-  ExpectPassedOver(kPostName, "is not the file's name");
+  ExpectPassedOver(kPostName, "does not match its file name");
 }
 
 TEST_F(PostsTest, OneOfAnotherStoreIsPassedOver) {
@@ -273,7 +273,7 @@ TEST_F(PostsTest, OneOfAnotherStoreIsPassedOver) {
     name = entry.path().filename().string();
     fs::rename(entry.path(), Posts() + "/" + name);
   }
-  ExpectPassedOver(name, "it is of another store");
+  ExpectPassedOver(name, "the post belongs to store ");
 }
 
 TEST_F(PostsTest, OneOfANewerFormatIsPassedOver) {

@@ -62,7 +62,7 @@ class ChangeTest : public DeltaFixture {
     EXPECT_THAT(store_->OpenChanges(from, to),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr("/store"),
-                               HasSubstr("no way from " + ToString(from)),
+                               HasSubstr("no changes lead from " + ToString(from)),
                                HasSubstr(ToString(at)), HasSubstr(why))));
   }
 

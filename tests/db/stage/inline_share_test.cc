@@ -177,7 +177,7 @@ TEST_F(IncompletePartTest, InlineEntriesThatAreOthers) {
   std::string key = ItemPrefix(save.version, 0, ItemKind::kTensor, "w");
   AppendChunk(0, &key);
   cut[0].inline_entries.emplace_back(key, "value");
-  ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 are of no item"});
+  ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 belong to no item"});
 }
 
 TEST_F(IncompletePartTest, FilesThatWereRemovedFromTheList) {

@@ -62,9 +62,9 @@ class BranchTest : public DeltaFixture {
 TEST_F(BranchTest, UnknownParent) {
   const auto code = absl::StatusCode::kFailedPrecondition;
   ExpectParentRefused({.step = 40, .parent = Version{25, 2}}, code,
-                      "parent step 25 attempt 2 is no committed step");
+                      "parent step 25 attempt 2 is not a committed step");
   ExpectParentRefused({.step = 40, .parent = Version{30, 77}}, code,
-                      "parent step 30 attempt 77 is no committed step");
+                      "parent step 30 attempt 77 is not a committed step");
   const Version old = versions_[30];
   ASSERT_OK(store_->Delete(30));
   ASSERT_OK(Branch(20, 30, AbandonedBranch::kRefuse));
@@ -92,7 +92,7 @@ TEST_F(BranchTest, NotTheNewest) {
                       "is not the newest: " + ToString(versions_[30]));
   ExpectParentRefused({.step = 40, .parent = versions_[10]},
                       absl::StatusCode::kFailedPrecondition,
-                      "say what becomes of that branch");
+                      "set SaveSpec::abandoned");
 }
 
 TEST_F(BranchTest, NewestIsTheOneSavedLast) {
@@ -238,7 +238,7 @@ TEST_F(InProgressTest, ParentIsDeletedBeforePublish) {
   EXPECT_THAT(store_->Publish(save_.version, {staged_}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr(ToString(versions_[30])),
-                             HasSubstr("is no committed step"))));
+                             HasSubstr("is not a committed step"))));
   EXPECT_THAT(ListSteps(), ElementsAre(10, 20));
   ASSERT_OK(store_->Abandon(save_.version));
   ASSERT_OK(store_->Sweep());

@@ -207,7 +207,7 @@ TEST_F(ChainDamageTest, AnotherAttemptUnderTheSameVersion) {
     meta.Put(RetiredKey(versions_[2]), internal::EncodeUnchecked(record));
   }
   ExpectFound({"chain of " + Name(4), Name(2) + " has lineage digest",
-               "that " + Name(3) + " goes on from"});
+               "of the parent of " + Name(3)});
 }
 
 TEST_F(ChainDamageTest, TheRecordOfAnotherAttempt) {
@@ -216,20 +216,20 @@ TEST_F(ChainDamageTest, TheRecordOfAnotherAttempt) {
     meta.Put(RetiredKey(versions_[2]), meta.Get(RetiredKey(versions_[3])));
   }
   ExpectStoreDoesNotOpen(
-      {"record of " + Name(3), "lies at the key of " + Name(2)});
+      {"key of " + Name(2) + " does not match its record", Name(3)});
 }
 
 TEST_F(ChainDamageTest, AMemberOfAnotherStore) {
   const std::string uuid = "99999999-2222-3333-4444-555555555555";
   Edit(RetiredKey(versions_[2]),
        [&](StepRecord* record) { record->store_uuid = uuid; });
-  ExpectFound({"chain of " + Name(4), Name(2) + " is of store " + uuid});
+  ExpectFound({"chain of " + Name(4), Name(2) + " belongs to store " + uuid});
 }
 
 TEST_F(ChainDamageTest, AStepOfAnotherStore) {
   const std::string uuid = "99999999-2222-3333-4444-555555555555";
   Edit(StepKey(4), [&](StepRecord* record) { record->store_uuid = uuid; });
-  ExpectFound({Name(4) + " is of store " + uuid});
+  ExpectFound({Name(4) + " belongs to store " + uuid});
 }
 
 // Nothing is saved over a chain that does not go back to all rows.
@@ -264,7 +264,7 @@ TEST_F(ChainDamageTest, AMemberLeftOut) {
   Edit(StepKey(4), [&](StepRecord* record) {
     record->chain.erase(record->chain.begin() + 1);
   });
-  ExpectFound({Name(3) + " goes on from " + Name(2), "not from " + Name(1)},
+  ExpectFound({Name(3) + " has parent " + Name(2), "expected " + Name(1)},
               /*gone=*/{versions_[2]});
 }
 

@@ -59,7 +59,7 @@ TEST_F(ChainTest, BaseIsDueByLength) {
     } else {
       EXPECT_THAT(saved.base_due,
                   AllOf(HasSubstr(absl::StrCat(step - 1, " deltas")),
-                        HasSubstr("the bound is 3")));
+                        HasSubstr("the limit is 3")));
     }
   }
   ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(6, content_, publish));
@@ -92,7 +92,7 @@ TEST_F(ChainTest, BaseIsDueByBytes) {
       EXPECT_EQ(saved.base_due, "");
     } else {
       EXPECT_THAT(saved.base_due,
-                  AllOf(HasSubstr(absl::StrCat("deltas of ", delta_bytes)),
+                  AllOf(HasSubstr(absl::StrCat("deltas have ", delta_bytes)),
                         HasSubstr(absl::StrCat("base of ", base_bytes)),
                         HasSubstr("1.5")));
     }

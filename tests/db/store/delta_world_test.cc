@@ -175,7 +175,7 @@ TEST_F(DeltaWorldTest, RanksThatDisagree) {
                         ranks, deltas),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("\"user\" of ranks 0 and 1"),
-                             HasSubstr("rank 1 has all"),
+                             HasSubstr("rank 1 saved all rows"),
                              HasSubstr("no changes were given"))));
   EXPECT_THAT(ListSteps(), ElementsAre(1));
 }

@@ -152,8 +152,8 @@ TEST_F(CheckpointTest, AStepIsABaseWhenTheStoreSaysSo) {
   EXPECT_EQ(Save(run, 10).kind, "delta");
   const SaveReport report = Save(run, 12);
   EXPECT_EQ(report.kind, "full");
-  EXPECT_THAT(report.base_reason,
-              AllOf(HasSubstr("deltas of"), HasSubstr("the bound is 1")));
+  EXPECT_THAT(report.base_reason, AllOf(HasSubstr("deltas have"),
+                                        HasSubstr("the limit is 1 times")));
   EXPECT_EQ(Save(run, 14).kind, "delta");
   EXPECT_EQ(DigestOf(14), StateDigest(*run.trainer));
 }
