@@ -1,0 +1,23 @@
+#include "ckptdb/manager/core/manager_gate.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::internal {
+
+absl::Status ManagerGate::CheckCaller(absl::string_view what) const {
+  CKPTDB_RETURN_IF_ERROR(home().Check(what));
+  return calls_.InCall() ? ReentryError(what) : absl::OkStatus();
+}
+
+absl::Status ManagerGate::ClosedError(absl::string_view what) const {
+  return calls_.Refusal(what,
+                        absl::StrCat("the manager of store \"", path_, "\""));
+}
+
+absl::Status ManagerGate::ReentryError(absl::string_view what) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": code that the manager of store \"", path_,
+                   "\" has called, such as on_saved, must not call it"));
+}
+
+}  // namespace ckptdb::internal
