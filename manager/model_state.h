@@ -85,7 +85,10 @@ class TableState {
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
   // Where changed rows are marked; null: every save of it is whole.
-  virtual RowTracker* tracker() { return nullptr; }
+  virtual ChangeTracker* tracker() { return nullptr; }
+
+  // What is wrong with how the table was made; ModelState::AddTable returns it.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // The position of a rank in its input, or the like.
