@@ -32,11 +32,9 @@
 // 2. An adapter, and the container that it points to, outlive the manager: the
 //    manager lets go of the tracker when it is closed or destroyed. Neither
 //    moves.
-// 3. A save reads the rows from the call of the manager that begins it (Step,
-//    StepTo, Save, StartTraining, FinishTraining) until that call returns, or
-//    until PendingSave::WaitStaged where the save is larger than
-//    ManagerOptions::arena_bytes. Nothing may change them meanwhile. Marks may
-//    be made at any time, from any thread.
+// 3. A save reads the rows while the call of the manager that begins it runs
+//    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may change
+//    them meanwhile. Marks may be made at any time, from any thread.
 // 4. A row that changes has to be marked before the next save, or that save,
 //    and each one after it, leaves its change out:
 //    ManagerOptions::audit_deltas finds a place that forgets it.
@@ -586,7 +584,7 @@ class ColumnTable : public internal::AdaptedTable {
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
-  // How many of the ids were there; marks these as erased.
+  // How many of the ids were there; marks all of them as erased.
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
   // Erases all rows.

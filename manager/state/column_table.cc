@@ -392,11 +392,10 @@ uint64_t ColumnTable::Erase(absl::Span<const int64_t> ids) {
 }
 
 void ColumnTable::Clear() {
-  for (size_t chunk = 0; chunk < columns_->chunk_count(); ++chunk) {
-    ForBits(columns_->live(chunk), [&](uint64_t row) {
-      tracker_.MarkErased({columns_->ids(chunk)[row]});
-    });
-  }
+  std::vector<int64_t> ids;
+  ids.reserve(size());
+  ForEach([&](int64_t id, Row) { ids.push_back(id); });
+  tracker_.MarkErased(ids);
   columns_->Clear();
 }
 
