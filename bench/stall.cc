@@ -76,10 +76,11 @@ class RawCopy {
 class StalledTraining {
  public:
   static absl::StatusOr<std::unique_ptr<StalledTraining>> Make(
-      const std::string& path, uint64_t rows, const BenchOptions& options) {
+      const std::string& path, StallRows kind, uint64_t rows,
+      const BenchOptions& options) {
     auto training = std::make_unique<StalledTraining>();
     CKPTDB_ASSIGN_OR_RETURN(training->model_,
-                            StallModel::Make(rows, options.seed));
+                            StallModel::Make(kind, rows, options.seed));
     ManagerOptions managing;
     managing.path = path;
     managing.stage = StageOptionsOf(options);
@@ -100,7 +101,8 @@ class StalledTraining {
   // A step that is saved, and a copy. The first is of all rows, and the second
   // the first one of those that changed.
   absl::Status Turn(Outcome* ours, Outcome* raw) {
-    model_->Train(static_cast<uint64_t>(manager_->global_step()));
+    CKPTDB_RETURN_IF_ERROR(
+        model_->Train(static_cast<uint64_t>(manager_->global_step())));
     CKPTDB_RETURN_IF_ERROR(manager_->Step().status());
     CKPTDB_ASSIGN_OR_RETURN(const Sample save,
                             Measure([&] { return manager_->Save().status(); }));
@@ -124,14 +126,15 @@ class StalledTraining {
   std::unique_ptr<CheckpointManager> manager_;
 };
 
-absl::Status RunSaves(const BenchOptions& options, Report* report) {
+absl::Status RunSaves(const std::string& name, StallRows kind,
+                      const BenchOptions& options, Report* report) {
   constexpr int kWarmUp = 2;
   CKPTDB_ASSIGN_OR_RETURN(
       const auto workspace,
       Workspace::Make(options.dir, 2 * options.rows * Table::kRowBytes));
-  CKPTDB_ASSIGN_OR_RETURN(
-      const auto training,
-      StalledTraining::Make(workspace->Path("store"), options.rows, options));
+  CKPTDB_ASSIGN_OR_RETURN(const auto training,
+                          StalledTraining::Make(workspace->Path("store"), kind,
+                                                options.rows, options));
   const Trainers trainers(kTrainers);
   Outcome first{"first", {}};
   Outcome ours{"ours", {}};
@@ -142,9 +145,10 @@ absl::Status RunSaves(const BenchOptions& options, Report* report) {
   for (int i = 0; i < options.repetitions; ++i) {
     CKPTDB_RETURN_IF_ERROR(training->Turn(&ours, &raw));
   }
-  CaseResult result = Compare("stall", training->bytes(), {ours, raw});
+  CaseResult result = Compare(name, training->bytes(), {ours, raw});
   result.figures = {
-      {"copied_bytes", static_cast<double>(training->report().copied_bytes)}};
+      {"copied_bytes", static_cast<double>(training->report().copied_bytes)},
+      {"seconds_of_all_rows", first.samples[0].seconds}};
   result.goals = {{"copies", result.ratio(), kMaxCopies}};
   report->Add(std::move(result));
   return absl::OkStatus();
@@ -157,7 +161,8 @@ absl::Status RunManySaves(const BenchOptions& options, Report* report) {
       Workspace::Make(options.dir, kSaves * rows * Table::kRowBytes));
   CKPTDB_ASSIGN_OR_RETURN(
       const auto training,
-      StalledTraining::Make(workspace->Path("store"), rows, options));
+      StalledTraining::Make(workspace->Path("store"), StallRows::kArrays, rows,
+                            options));
   const Trainers trainers(kTrainers);
   Outcome ours{"ours", {}};
   Outcome raw{"memcpy", {}};
@@ -179,7 +184,12 @@ absl::Status RunManySaves(const BenchOptions& options, Report* report) {
 }  // namespace
 
 absl::Status RunStall(const BenchOptions& options, Report* report) {
-  CKPTDB_RETURN_IF_ERROR(RunSaves(options, report));
+  CKPTDB_RETURN_IF_ERROR(
+      RunSaves("stall", StallRows::kArrays, options, report));
+  CKPTDB_RETURN_IF_ERROR(
+      RunSaves("stall/columns", StallRows::kColumns, options, report));
+  CKPTDB_RETURN_IF_ERROR(
+      RunSaves("stall/map", StallRows::kMap, options, report));
   CKPTDB_RETURN_IF_ERROR(RunManySaves(options, report));
   return RunStallSteps(options, report);
 }

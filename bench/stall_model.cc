@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/tables.h"
 #include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
 
@@ -20,118 +21,200 @@ void ChangeWord(char* word, uint64_t seed) {
   std::memcpy(word, &changed, sizeof(changed));
 }
 
-}  // namespace
+void FillRow(const std::array<char*, 2>& values, uint64_t seed) {
+  for (char* const value : values) {
+    for (uint64_t at = 0; at < Table::kSlotBytes; at += sizeof(uint64_t)) {
+      ChangeWord(value + at, ++seed);
+    }
+  }
+}
 
-// Rows where the table has them, in its order: memory is slower in any other.
-class TrackedTable::Rows : public RowSource {
+// Ids are 0, 1, 2, ...
+class StallArrays : public StallTable {
  public:
-  Rows(const TrackedTable& table, absl::Span<const int64_t> ids)
-      : ids_(InOrder(ids, table.rows_)),
-        rows_(ids_.begin(), ids_.end()),
-        slots_{SlotRows{table.embedding_.memory().data, Table::kSlotBytes},
-               SlotRows{table.adagrad_.memory().data, Table::kSlotBytes}} {}
-  uint64_t block_count() const override { return 1; }
-  absl::StatusOr<RowBlock> Block(uint64_t) const override {
-    return RowBlock{ids_, slots_, rows_};
+  static absl::StatusOr<std::unique_ptr<StallTable>> Make(uint64_t rows,
+                                                          uint64_t seed) {
+    CKPTDB_ASSIGN_OR_RETURN(Pages embedding,
+                            Pages::Allocate(rows * Table::kSlotBytes));
+    CKPTDB_ASSIGN_OR_RETURN(Pages adagrad,
+                            Pages::Allocate(rows * Table::kSlotBytes));
+    FillRandom(embedding.memory(), seed);
+    FillRandom(adagrad.memory(), MixId(seed));
+    return std::unique_ptr<StallTable>(
+        new StallArrays(rows, std::move(embedding), std::move(adagrad)));
+  }
+
+  TableState* state() override { return &table_; }
+
+ protected:
+  absl::Status Touch(absl::Span<const int64_t> ids,
+                     std::vector<RowValues>* values) override {
+    for (const int64_t id : ids) {
+      const uint64_t at = static_cast<uint64_t>(id) * Table::kSlotBytes;
+      values->push_back(
+          {embedding_.memory().data + at, adagrad_.memory().data + at});
+    }
+    return table_.MarkUpserted(ids);
+  }
+  int64_t IdAt(uint64_t place) const override {
+    return static_cast<int64_t>(place);
   }
 
  private:
-  // Rows have small numbers: a bit for each sorts them.
-  static std::vector<int64_t> InOrder(absl::Span<const int64_t> ids,
-                                      uint64_t rows) {
-    constexpr uint64_t kBits = 64;
-    std::vector<uint64_t> marked(rows / kBits + 1);
-    for (const int64_t id : ids) {
-      const auto row = static_cast<uint64_t>(id);
-      marked[row / kBits] |= uint64_t{1} << row % kBits;
-    }
-    std::vector<int64_t> sorted;
-    sorted.reserve(ids.size());
-    for (uint64_t word = 0; word < marked.size(); ++word) {
-      for (uint64_t bits = marked[word]; bits != 0; bits &= bits - 1) {
-        sorted.push_back(static_cast<int64_t>(word * kBits) +
-                         std::countr_zero(bits));
-      }
-    }
-    return sorted;
+  StallArrays(uint64_t rows, Pages embedding, Pages adagrad)
+      : StallTable(rows),
+        embedding_(std::move(embedding)),
+        adagrad_(std::move(adagrad)),
+        table_(rows,
+               {Array("embedding", Floats(embedding_), Table::kElements),
+                Array("adagrad_sum", Floats(adagrad_), Table::kElements)},
+               {.slice_hash = SliceHash::kMix}) {}
+
+  static float* Floats(const Pages& pages) {
+    return reinterpret_cast<float*>(pages.memory().data);
   }
 
-  const std::vector<int64_t> ids_;
-  const std::vector<uint32_t> rows_;
-  const std::array<SlotRows, 2> slots_;
+  const Pages embedding_;
+  const Pages adagrad_;
+  VectorTable table_;
 };
 
-absl::StatusOr<std::unique_ptr<TrackedTable>> TrackedTable::Make(
-    uint64_t rows, uint64_t seed) {
-  CKPTDB_ASSIGN_OR_RETURN(Pages ids, Pages::Allocate(rows * sizeof(int64_t)));
-  CKPTDB_ASSIGN_OR_RETURN(Pages embedding,
-                          Pages::Allocate(rows * Table::kSlotBytes));
-  CKPTDB_ASSIGN_OR_RETURN(Pages adagrad,
-                          Pages::Allocate(rows * Table::kSlotBytes));
-  auto* const id = reinterpret_cast<int64_t*>(ids.memory().data);
-  for (uint64_t row = 0; row < rows; ++row) id[row] = static_cast<int64_t>(row);
-  FillRandom(embedding.memory(), seed);
-  FillRandom(adagrad.memory(), MixId(seed));
-  return std::unique_ptr<TrackedTable>(new TrackedTable(
-      rows, std::move(ids), std::move(embedding), std::move(adagrad)));
-}
-
-TrackedTable::TrackedTable(uint64_t rows, Pages ids, Pages embedding,
-                           Pages adagrad)
-    : rows_(rows),
-      ids_(std::move(ids)),
-      embedding_(std::move(embedding)),
-      adagrad_(std::move(adagrad)) {}
-
-void TrackedTable::Change(uint64_t seed) {
-  changed_.clear();
-  for (uint64_t row = 0; row < rows_; row += kRowsPerChange) {
-    const uint64_t chosen =
-        std::min(row + MixId(seed + row) % kRowsPerChange, rows_ - 1);
-    changed_.push_back(static_cast<int64_t>(chosen));
-    ChangeWord(embedding_.memory().data + chosen * Table::kSlotBytes, seed);
-    ChangeWord(adagrad_.memory().data + chosen * Table::kSlotBytes, seed);
+// Ids in no order, as those of a trainer are.
+class StallColumns : public StallTable {
+ public:
+  static absl::StatusOr<std::unique_ptr<StallTable>> Make(uint64_t rows,
+                                                          uint64_t seed) {
+    auto made = std::unique_ptr<StallColumns>(new StallColumns(rows));
+    CKPTDB_ASSIGN_OR_RETURN(made->embedding_,
+                            made->table_.column<float>("embedding"));
+    CKPTDB_ASSIGN_OR_RETURN(made->adagrad_,
+                            made->table_.column<float>("adagrad_sum"));
+    std::vector<RowValues> values;
+    for (uint64_t place = 0; place < rows; ++place) {
+      values.clear();
+      CKPTDB_RETURN_IF_ERROR(made->Touch({made->IdAt(place)}, &values));
+      FillRow(values.front(), seed + place);
+    }
+    return made;
   }
-  tracker_.MarkUpserted(changed_);
+
+  TableState* state() override { return &table_; }
+
+ protected:
+  absl::Status Touch(absl::Span<const int64_t> ids,
+                     std::vector<RowValues>* values) override {
+    CKPTDB_RETURN_IF_ERROR(table_.Insert(ids, &inserted_));
+    for (const ColumnTable::Inserted& at : inserted_) {
+      values->push_back({reinterpret_cast<char*>(embedding_[at.row]),
+                         reinterpret_cast<char*>(adagrad_[at.row])});
+    }
+    return absl::OkStatus();
+  }
+  int64_t IdAt(uint64_t place) const override {
+    return static_cast<int64_t>(MixId(place));
+  }
+
+ private:
+  explicit StallColumns(uint64_t rows)
+      : StallTable(rows),
+        table_({{"embedding", DType::kF32, Table::kElements},
+                {"adagrad_sum", DType::kF32, Table::kElements}}) {}
+
+  ColumnTable table_;
+  Column<float> embedding_;
+  Column<float> adagrad_;
+  std::vector<ColumnTable::Inserted> inserted_;
+};
+
+// The same ids.
+class StallMap : public StallTable {
+ public:
+  StallMap(uint64_t rows, uint64_t seed) : StallTable(rows) {
+    for (uint64_t place = 0; place < rows; ++place) {
+      Row& row = map_[IdAt(place)];
+      FillRow(ValuesOf(&row), seed + place);
+    }
+  }
+
+  TableState* state() override { return &table_; }
+
+ protected:
+  absl::Status Touch(absl::Span<const int64_t> ids,
+                     std::vector<RowValues>* values) override {
+    for (const int64_t id : ids) values->push_back(ValuesOf(&map_[id]));
+    table_.MarkUpserted(ids);
+    return absl::OkStatus();
+  }
+  int64_t IdAt(uint64_t place) const override {
+    return static_cast<int64_t>(MixId(place));
+  }
+
+ private:
+  struct Row {
+    std::array<float, Table::kElements> embedding;
+    std::array<float, Table::kElements> adagrad;
+  };
+  static RowValues ValuesOf(Row* row) {
+    return {reinterpret_cast<char*>(row->embedding.data()),
+            reinterpret_cast<char*>(row->adagrad.data())};
+  }
+
+  std::unordered_map<int64_t, Row> map_;
+  MapTable<std::unordered_map<int64_t, Row>> table_{
+      &map_,
+      {Field("embedding", &Row::embedding),
+       Field("adagrad_sum", &Row::adagrad)}};
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StallTable>> StallTable::Make(StallRows kind,
+                                                             uint64_t rows,
+                                                             uint64_t seed) {
+  switch (kind) {
+    case StallRows::kArrays:
+      return StallArrays::Make(rows, seed);
+    case StallRows::kColumns:
+      return StallColumns::Make(rows, seed);
+    case StallRows::kMap:
+      return std::make_unique<StallMap>(rows, seed);
+  }
+  return absl::InternalError("an unknown kind of rows");
 }
 
-uint64_t TrackedTable::changed_bytes() const {
+absl::Status StallTable::Change(uint64_t seed) {
+  changed_.clear();
+  values_.clear();
+  for (uint64_t place = 0; place < rows_; place += kRowsPerChange) {
+    changed_.push_back(IdAt(
+        std::min(place + MixId(seed + place) % kRowsPerChange, rows_ - 1)));
+  }
+  CKPTDB_RETURN_IF_ERROR(Touch(changed_, &values_));
+  for (const RowValues& row : values_) {
+    for (char* const value : row) ChangeWord(value, seed);
+  }
+  return absl::OkStatus();
+}
+
+uint64_t StallTable::changed_bytes() const {
   return (rows_ + kRowsPerChange - 1) / kRowsPerChange * Table::kRowBytes;
 }
 
-void TrackedTable::CopyChanged(uint64_t first, uint64_t count, char* to) const {
+void StallTable::CopyChanged(uint64_t first, uint64_t count, char* to) const {
   for (uint64_t i = first; i < first + count; ++i) {
-    const uint64_t at = static_cast<uint64_t>(changed_[i]) * Table::kSlotBytes;
     std::memcpy(to, &changed_[i], sizeof(int64_t));
     to += sizeof(int64_t);
-    for (const Pages* slot : {&embedding_, &adagrad_}) {
-      std::memcpy(to, slot->memory().data + at, Table::kSlotBytes);
+    for (const char* const value : values_[i]) {
+      std::memcpy(to, value, Table::kSlotBytes);
       to += Table::kSlotBytes;
     }
   }
 }
 
-std::vector<Slot> TrackedTable::slots() const {
-  return {{"embedding", DType::kF32, Table::kElements},
-          {"adagrad_sum", DType::kF32, Table::kElements}};
-}
-
-absl::StatusOr<std::unique_ptr<RowSource>> TrackedTable::AllRows() const {
-  const auto* const ids = reinterpret_cast<const int64_t*>(ids_.memory().data);
-  return std::make_unique<ArrayRowSource>(
-      absl::MakeConstSpan(ids, rows_),
-      std::vector<SlotRows>{{embedding_.memory().data, Table::kSlotBytes},
-                            {adagrad_.memory().data, Table::kSlotBytes}});
-}
-
-absl::StatusOr<std::unique_ptr<RowSource>> TrackedTable::RowsOf(
-    absl::Span<const int64_t> ids) const {
-  return std::make_unique<Rows>(*this, ids);
-}
-
-absl::StatusOr<std::unique_ptr<StallModel>> StallModel::Make(uint64_t rows,
+absl::StatusOr<std::unique_ptr<StallModel>> StallModel::Make(StallRows kind,
+                                                             uint64_t rows,
                                                              uint64_t seed) {
-  CKPTDB_ASSIGN_OR_RETURN(auto table, TrackedTable::Make(rows, seed));
+  CKPTDB_ASSIGN_OR_RETURN(auto table, StallTable::Make(kind, rows, seed));
   constexpr uint64_t kMultiple = kTensors * kAlignBytes;
   const uint64_t bytes =
       (table->changed_bytes() + kMultiple - 1) / kMultiple * kMultiple;
@@ -148,19 +231,21 @@ absl::StatusOr<std::unique_ptr<StallModel>> StallModel::Make(uint64_t rows,
     CKPTDB_RETURN_IF_ERROR(model->state_.AddTensor(
         absl::StrCat("layer.", i), TensorState::Of(data, {elements})));
   }
-  CKPTDB_RETURN_IF_ERROR(model->state_.AddTable("table", model->table_.get()));
+  CKPTDB_RETURN_IF_ERROR(
+      model->state_.AddTable("table", model->table_->state()));
   return model;
 }
 
-StallModel::StallModel(std::unique_ptr<TrackedTable> table, Pages tensors)
+StallModel::StallModel(std::unique_ptr<StallTable> table, Pages tensors)
     : table_(std::move(table)), tensors_(std::move(tensors)) {}
 
-void StallModel::Train(uint64_t seed) {
-  table_->Change(seed);
+absl::Status StallModel::Train(uint64_t seed) {
+  CKPTDB_RETURN_IF_ERROR(table_->Change(seed));
   const Memory all = tensors_.memory();
   for (uint64_t i = 0; i < kTensors; ++i) {
     ChangeWord(all.data + all.bytes / kTensors * i, seed + i);
   }
+  return absl::OkStatus();
 }
 
 uint64_t StallModel::bytes_to_copy() const {

@@ -2,6 +2,7 @@
 #ifndef CKPTDB_BENCH_STALL_MODEL_H_
 #define CKPTDB_BENCH_STALL_MODEL_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,64 +11,69 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::bench {
 
-// 64 f32 of an embedding and 64 f32 of its optimizer for the ids 0, 1, 2, ...
-class TrackedTable : public TableState {
- public:
-  static absl::StatusOr<std::unique_ptr<TrackedTable>> Make(uint64_t rows,
-                                                            uint64_t seed);
+// How a training holds its rows: in arrays by their numbers (VectorTable), in a
+// ColumnTable, or each in a node of a std::unordered_map (MapTable).
+enum class StallRows { kArrays, kColumns, kMap };
 
+// 64 f32 of an embedding and 64 f32 of its optimizer a row.
+class StallTable {
+ public:
+  static absl::StatusOr<std::unique_ptr<StallTable>> Make(StallRows kind,
+                                                          uint64_t rows,
+                                                          uint64_t seed);
+  virtual ~StallTable() = default;
+
+  virtual TableState* state() = 0;
   // Changes one row of each kRowsPerChange, another one with each seed.
   static constexpr uint64_t kRowsPerChange = 32;
-  void Change(uint64_t seed);
+  absl::Status Change(uint64_t seed);
   uint64_t changed_bytes() const;
-  // Of the changed rows, in the order of the table: `count` of them from
-  // `first` on, to `to`.
+  // Of the changed rows, in the order in which the table was made: `count` of
+  // them from `first` on, to `to`.
   uint64_t changed_rows() const { return changed_.size(); }
   void CopyChanged(uint64_t first, uint64_t count, char* to) const;
 
-  std::vector<Slot> slots() const override;
-  SliceHash slice_hash() const override { return SliceHash::kMix; }
-  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
-  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
-      absl::Span<const int64_t> ids) const override;
-  // Restores of it are not measured.
-  LiveTable* Live(absl::Span<const std::string>) override { return nullptr; }
-  RowTracker* tracker() override { return &tracker_; }
+ protected:
+  using RowValues = std::array<char*, 2>;  // embedding, optimizer
+
+  explicit StallTable(uint64_t rows) : rows_(rows) {}
+  uint64_t rows() const { return rows_; }
+  // Where the rows have their values, which are about to change.
+  virtual absl::Status Touch(absl::Span<const int64_t> ids,
+                             std::vector<RowValues>* values) = 0;
+  // Of the row that was made at this place.
+  virtual int64_t IdAt(uint64_t place) const = 0;
 
  private:
-  class Rows;
-  TrackedTable(uint64_t rows, Pages ids, Pages embedding, Pages adagrad);
-
   const uint64_t rows_;
-  const Pages ids_;
-  const Pages embedding_;
-  const Pages adagrad_;
-  RowTracker tracker_;
   std::vector<int64_t> changed_;
+  std::vector<RowValues> values_;  // of the changed rows
 };
 
 // The table, and tensors of about as many bytes as change of it in a step.
 class StallModel {
  public:
-  static absl::StatusOr<std::unique_ptr<StallModel>> Make(uint64_t rows,
+  static absl::StatusOr<std::unique_ptr<StallModel>> Make(StallRows kind,
+                                                          uint64_t rows,
                                                           uint64_t seed);
 
   // Changes what a save then has to copy.
-  void Train(uint64_t seed);
+  absl::Status Train(uint64_t seed);
   uint64_t bytes_to_copy() const;
-  const TrackedTable& table() const { return *table_; }
+  const StallTable& table() const { return *table_; }
   Memory tensors() const { return tensors_.memory(); }
   ModelState* state() { return &state_; }
 
  private:
-  StallModel(std::unique_ptr<TrackedTable> table, Pages tensors);
+  StallModel(std::unique_ptr<StallTable> table, Pages tensors);
 
-  const std::unique_ptr<TrackedTable> table_;
+  const std::unique_ptr<StallTable> table_;
   const Pages tensors_;
   ModelState state_;
 };

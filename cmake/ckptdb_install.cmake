@@ -26,6 +26,7 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/model_state.h
     manager/pending_save.h
     manager/policies.h
+    manager/tables.h
     schema/bulk_copy.h
     schema/cast.h
     schema/codec.h

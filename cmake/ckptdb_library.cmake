@@ -2,7 +2,7 @@
 target_link_libraries(
   ckptdb
   PUBLIC absl::status absl::statusor absl::strings absl::span
-  PRIVATE $<BUILD_INTERFACE:ckptdb_compile> RocksDB::rocksdb-shared
+  PRIVATE $<BUILD_INTERFACE:ckptdb_compile> absl::flat_hash_map RocksDB::rocksdb-shared
           PkgConfig::LZ4 PkgConfig::XXHASH Threads::Threads)
 target_include_directories(
   ckptdb PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>

@@ -89,6 +89,28 @@ class RowChanges {
   std::shared_ptr<const internal::TakenSet> taken_;
 };
 
+// Whatever knows which rows of a table changed.
+class ChangeTracker {
+ public:
+  virtual ~ChangeTracker() = default;
+
+  // InvalidArgument for an empty name, AlreadyExists for one that is there.
+  virtual absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) = 0;
+  // A consumer that takes no more should go: what it has not taken is kept for
+  // it. NotFound for an unknown one.
+  virtual absl::Status RemoveConsumer(ConsumerId consumer) = 0;
+
+  // All marks since the consumer's last Take, and what was returned. NotFound
+  // for an unknown consumer.
+  [[nodiscard]] virtual absl::StatusOr<RowChanges> Take(
+      ConsumerId consumer) = 0;
+
+  // Takes a set back whose save failed. Its lists must be as they were.
+  // NotFound for an unknown consumer, InvalidArgument for a set that Take did
+  // not give to this consumer; `changes` stays what it was then.
+  virtual absl::Status Return(ConsumerId consumer, RowChanges&& changes) = 0;
+};
+
 struct RowTrackerOptions {
   // What the tracker may hold. A mark takes 8 bytes, and so does a row of a
   // set that was returned. Marks of the same id are merged at the latest when
@@ -112,18 +134,15 @@ struct RowTrackerOptions {
 // 10 to 20 nanoseconds a mark since the last one, and for as long as it runs 8
 // bytes a mark beyond the set and the bound. Now and then a mark that finds
 // the log full of repetitions merges them first, at the price of a Take.
-class RowTracker {
+class RowTracker : public ChangeTracker {
  public:
   explicit RowTracker(const RowTrackerOptions& options = {});
-  ~RowTracker();
+  ~RowTracker() override;
   RowTracker(const RowTracker&) = delete;
   RowTracker& operator=(const RowTracker&) = delete;
 
-  // InvalidArgument for an empty name, AlreadyExists for one that is there.
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
-  // A consumer that takes no more should go: what it has not taken is kept for
-  // it. NotFound for an unknown one.
-  absl::Status RemoveConsumer(ConsumerId consumer);
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) override;
+  absl::Status RemoveConsumer(ConsumerId consumer) override;
 
   // Of the same id in one batch, or in two that one thread makes, the later
   // mark is the newer one. While all next sets are incomplete anyway, a mark
@@ -131,14 +150,8 @@ class RowTracker {
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
 
-  // All marks since the consumer's last Take, and what was returned. NotFound
-  // for an unknown consumer.
-  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer);
-
-  // Takes a set back whose save failed. Its lists must be as they were.
-  // NotFound for an unknown consumer, InvalidArgument for a set that Take did
-  // not give to this consumer; `changes` stays what it was then.
-  absl::Status Return(ConsumerId consumer, RowChanges&& changes);
+  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer) override;
+  absl::Status Return(ConsumerId consumer, RowChanges&& changes) override;
 
   // Log, filters, returned sets, and memory kept for the next interval.
   uint64_t memory_bytes() const;
@@ -153,26 +166,25 @@ inline constexpr uint64_t kMaxBitmapRows = uint64_t{1} << 36;
 // Marks of rows 0 to rows - 1, which are never erased. Takes one bit a row for
 // each consumer, and one for each thread that marks, up to eight; Take reads
 // all of them. There is no bound to go over.
-class RowBitmap {
+class RowBitmap : public ChangeTracker {
  public:
   // InvalidArgument for more than kMaxBitmapRows.
   static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows);
-  ~RowBitmap();
+  ~RowBitmap() override;
   RowBitmap(const RowBitmap&) = delete;
   RowBitmap& operator=(const RowBitmap&) = delete;
 
-  // As in RowTracker.
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
-  absl::Status RemoveConsumer(ConsumerId consumer);
+  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) override;
+  absl::Status RemoveConsumer(ConsumerId consumer) override;
 
   // OutOfRange naming the first id that is no row; then nothing is marked.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
 
-  // As in RowTracker; `upserted` is in ascending order, `erased` empty.
-  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer);
-  // As in RowTracker. OutOfRange for an id that is no row, which was not there
-  // when the set was taken.
-  absl::Status Return(ConsumerId consumer, RowChanges&& changes);
+  // `upserted` is in ascending order, `erased` empty.
+  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer) override;
+  // Also OutOfRange for an id that is no row, which was not there when the set
+  // was taken.
+  absl::Status Return(ConsumerId consumer, RowChanges&& changes) override;
 
   uint64_t memory_bytes() const;
 

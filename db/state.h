@@ -103,6 +103,19 @@ struct TensorView {
 struct SlotRows {
   const void* data = nullptr;
   uint64_t stride_bytes = 0;
+  // For rows that lie anywhere, such as the nodes of a hash map: the values of
+  // ids[i] are at places[i] + offset_bytes, and `data` and `stride_bytes` are
+  // not read. Has a place for each id of the block, none of them null. Empty:
+  // `data` counts.
+  absl::Span<const void* const> places = {};
+  uint64_t offset_bytes = 0;
+
+  // The values of the row at `row`, as RowBlock::RowAt has it.
+  const char* At(uint64_t row) const {
+    return places.empty()
+               ? static_cast<const char*>(data) + row * stride_bytes
+               : static_cast<const char*>(places[row]) + offset_bytes;
+  }
 };
 
 // Some rows of a table: ids.size() of them, at most kMaxBlockRows, and one
@@ -113,7 +126,7 @@ struct RowBlock {
   // Where they lie: the values of ids[i] are at data + rows[i] * stride_bytes.
   // Empty: one after the other, at data + i * stride_bytes. Some rows of a
   // large array are one block like this, and copied faster than as a block
-  // each.
+  // each. Empty, too, where a slot has places.
   absl::Span<const uint32_t> rows = {};
 
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }

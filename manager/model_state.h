@@ -58,7 +58,8 @@ struct TensorState {
   }
 };
 
-// A sparse table of the trainer. Called from the thread that calls the manager.
+// A sparse table of the trainer: see manager/tables.h for ready ones, in maps
+// and arrays. Called from the thread that calls the manager.
 class TableState {
  public:
   virtual ~TableState() = default;
@@ -67,10 +68,10 @@ class TableState {
   virtual SliceHash slice_hash() const { return SliceHash::kModulo; }
 
   // All rows of this rank, or those of `ids`, where the table has them. The
-  // source is used until the table may change again. Rows of one array are best
-  // given as one block that says where they lie, in the order of memory.
-  // Internal when a row of `ids` is not there: somebody marked it without
-  // making it.
+  // source is used until the table may change again, and `ids` stay as long.
+  // Rows of one array are best given as one block that says where they lie, in
+  // the order of memory. Internal when a row of `ids` is not there: somebody
+  // marked it without making it.
   virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;
@@ -85,7 +86,10 @@ class TableState {
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
   // Where changed rows are marked; null: every save of it is whole.
-  virtual RowTracker* tracker() { return nullptr; }
+  virtual ChangeTracker* tracker() { return nullptr; }
+
+  // What is wrong with how the table was made; ModelState::AddTable returns it.
+  virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
 // The position of a rank in its input, or the like.

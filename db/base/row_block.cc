@@ -1,7 +1,15 @@
 #include "ckptdb/db/base/row_block.h"
 
+#include <set>
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/codec.h"
 #include "ckptdb/schema/dtype.h"
+#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -11,7 +19,61 @@ absl::Status Bad(uint64_t number, absl::string_view why) {
       absl::StrCat("block ", number, " has ", why));
 }
 
+absl::Status CheckSlot(const Slot& slot) {
+  CKPTDB_RETURN_IF_ERROR(CheckName("slot name", slot.name));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(slot.dtype, slot.codec),
+                                  absl::StrCat("slot \"", slot.name, "\"")));
+  if (slot.row_bytes() >= 1 && slot.row_bytes() <= kMaxSlotBytes) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
+                   DTypeName(slot.dtype), " has ", slot.row_bytes(),
+                   " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+}
+
+// Where a block has each row of a slot by itself.
+absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
+                         absl::string_view slot, uint64_t places) {
+  if (!block.rows.empty()) {
+    return Bad(number, absl::StrCat("both places of slot \"", slot,
+                                    "\" and RowBlock::rows"));
+  }
+  if (places == block.ids.size()) return absl::OkStatus();
+  return Bad(number, absl::StrCat(places, " places of slot \"", slot,
+                                  "\", and ", block.ids.size(), " ids"));
+}
+
 }  // namespace
+
+absl::Status CheckEnums(DType dtype, Codec codec) {
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  if (number(dtype) >= kDTypes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("dtype ", number(dtype), " is not below ", kDTypes));
+  }
+  if (codec == Codec::kAuto ||
+      CodecFromStored(static_cast<uint8_t>(codec)).ok()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("codec ", number(codec), " is none"));
+}
+
+absl::Status CheckSlots(absl::Span<const Slot> slots) {
+  if (slots.empty() || slots.size() > kMaxSlots) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has ", slots.size(), " slots; the limits are 1 and ", kMaxSlots));
+  }
+  std::set<std::string> names;
+  for (const Slot& slot : slots) {
+    CKPTDB_RETURN_IF_ERROR(CheckSlot(slot));
+    if (names.insert(slot.name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot \"", slot.name, "\" is there twice"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                            absl::Span<const Slot> slots) {
@@ -31,6 +93,11 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
   }
   for (size_t s = 0; s < slots.size(); ++s) {
     const Slot& slot = slots[s];
+    if (!block.slots[s].places.empty()) {
+      CKPTDB_RETURN_IF_ERROR(
+          CheckPlaces(number, block, slot.name, block.slots[s].places.size()));
+      continue;
+    }
     if (block.slots[s].data == nullptr) {
       return Bad(number, absl::StrCat("no data of slot \"", slot.name, "\""));
     }

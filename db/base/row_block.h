@@ -13,6 +13,8 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/state.h"
+#include "ckptdb/schema/codec.h"
+#include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/records.h"
 
 namespace ckptdb::internal {
@@ -26,6 +28,13 @@ inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
                                          uint64_t block) {
   return CallGuarded("RowSource::Block", [&] { return rows.Block(block); });
 }
+
+// InvalidArgument for a number that is none of the enum's.
+absl::Status CheckEnums(DType dtype, Codec codec);
+
+// Whether a table can have these slots. InvalidArgument naming the slot and the
+// limit.
+absl::Status CheckSlots(absl::Span<const Slot> slots);
 
 // InvalidArgument naming the block's number, unless it has rows of `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/parallel.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/meta/consistency.h"
 #include "ckptdb/schema/annotate.h"
@@ -24,53 +25,6 @@ namespace {
 absl::Status BadTable(const TableItem& table, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("table \"", table.name, "\": ", why));
-}
-
-// Whoever casts a number to an enum may miss it.
-absl::Status CheckEnums(DType dtype, Codec codec) {
-  const auto number = [](auto value) { return static_cast<int>(value); };
-  if (number(dtype) >= kDTypes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dtype ", number(dtype), " is not below ", kDTypes));
-  }
-  if (codec == Codec::kAuto ||
-      CodecFromStored(static_cast<uint8_t>(codec)).ok())
-    return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("codec ", number(codec), " is none"));
-}
-
-absl::Status CheckSlot(const TableItem& table, const Slot& slot) {
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckName("slot name", slot.name),
-                                  absl::StrCat("table \"", table.name, "\"")));
-  CKPTDB_RETURN_IF_ERROR(Annotate(
-      CheckEnums(slot.dtype, slot.codec),
-      absl::StrCat("table \"", table.name, "\" slot \"", slot.name, "\"")));
-  if (slot.row_bytes() >= 1 && slot.row_bytes() <= kMaxSlotBytes) {
-    return absl::OkStatus();
-  }
-  return BadTable(
-      table,
-      absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
-                   DTypeName(slot.dtype), " has ", slot.row_bytes(),
-                   " bytes a row; the limits are 1 and ", kMaxSlotBytes));
-}
-
-absl::Status CheckSlots(const TableItem& table) {
-  if (table.slots.empty() || table.slots.size() > kMaxSlots) {
-    return BadTable(table,
-                    absl::StrCat("has ", table.slots.size(),
-                                 " slots; the limits are 1 and ", kMaxSlots));
-  }
-  std::set<std::string> names;
-  for (const Slot& slot : table.slots) {
-    CKPTDB_RETURN_IF_ERROR(CheckSlot(table, slot));
-    if (!names.insert(slot.name).second) {
-      return BadTable(table,
-                      absl::StrCat("slot \"", slot.name, "\" is there twice"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // Pages of all slots are cut at the same rows, so the widest slot decides.
@@ -304,7 +258,8 @@ absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
 absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
                                         const RankRecord* parent_tables,
                                         const TableItem& table, int threads) {
-  CKPTDB_RETURN_IF_ERROR(CheckSlots(table));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckSlots(table.slots),
+                                  absl::StrCat("table \"", table.name, "\"")));
   if (table.slice_hash > SliceHash::kMix) {
     return BadTable(
         table, absl::StrCat("slice hash ", static_cast<int>(table.slice_hash),

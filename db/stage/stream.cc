@@ -104,23 +104,18 @@ class SlotStream : public RowStream {
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
     const absl::Span<const RowBlock> blocks = order().blocks();
     if (blocks.size() == 1) {
-      const SlotRows values = blocks[0].slots[slot_];
+      const SlotRows& values = blocks[0].slots[slot_];
       GatherRows(
           rows.size(), row_bytes(),
-          [&](uint64_t i) { return AddressOf(values, rows[i]); }, raw);
+          [&](uint64_t i) { return values.At(rows[i].row); }, raw);
     } else {
       GatherRows(
           rows.size(), row_bytes(),
           [&](uint64_t i) {
-            return AddressOf(blocks[rows[i].block].slots[slot_], rows[i]);
+            return blocks[rows[i].block].slots[slot_].At(rows[i].row);
           },
           raw);
     }
-  }
-
-  static const char* AddressOf(const SlotRows& values, const RowRef& row) {
-    return static_cast<const char*>(values.data) +
-           row.row * values.stride_bytes;
   }
 
   const size_t slot_;

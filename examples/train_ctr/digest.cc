@@ -12,25 +12,23 @@ uint64_t Hash(const void* bytes, size_t size, uint64_t seed) {
   return XXH3_64bits_withSeed(bytes, size, seed);
 }
 
-uint64_t RowDigest(const EmbeddingTable::Chunk& chunk, size_t row, size_t dim) {
-  const size_t bytes = dim * sizeof(float);
-  uint64_t digest = Mix(static_cast<uint64_t>(chunk.ids[row]));
-  digest = Hash(chunk.embedding + row * dim, bytes, digest);
-  digest = Hash(chunk.adagrad_sum + row * dim, bytes, digest);
-  digest = Mix(digest, static_cast<uint64_t>(chunk.freq[row]));
-  return Mix(digest, static_cast<uint64_t>(chunk.last_step[row]));
+uint64_t RowDigest(const EmbeddingTable& table, int64_t id,
+                   EmbeddingTable::Row row) {
+  const size_t bytes = table.dim() * sizeof(float);
+  uint64_t digest = Mix(static_cast<uint64_t>(id));
+  digest = Hash(table.embedding(row), bytes, digest);
+  digest = Hash(table.adagrad_sum(row), bytes, digest);
+  digest = Mix(digest, static_cast<uint64_t>(table.freq(row)));
+  return Mix(digest, static_cast<uint64_t>(table.last_step(row)));
 }
 
 }  // namespace
 
 uint64_t TableDigest(const EmbeddingTable& table) {
   uint64_t sum = table.rows();
-  for (size_t c = 0; c < table.chunks(); ++c) {
-    const EmbeddingTable::Chunk chunk = table.chunk(c);
-    for (size_t row = 0; row < chunk.rows; ++row) {
-      sum += RowDigest(chunk, row, table.dim());
-    }
-  }
+  table.state()->ForEach([&](int64_t id, EmbeddingTable::Row row) {
+    sum += RowDigest(table, id, row);
+  });
   return Hash(table.name().data(), table.name().size(), sum);
 }
 

@@ -2,11 +2,11 @@
 
 #include <ckptdb/schema/status.h>
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "train_ctr/restore.h"
-#include "train_ctr/table_rows.h"
 
 namespace train_ctr {
 namespace {
@@ -19,6 +19,37 @@ absl::StatusOr<ElementType> TypeOf(ckptdb::DType dtype,
                                           ckptdb::DTypeName(dtype),
                                           " is not one of a trainer"));
 }
+
+std::vector<std::string> NamesOf(const std::vector<ckptdb::Slot>& slots) {
+  std::vector<std::string> names;
+  for (const ckptdb::Slot& slot : slots) names.push_back(slot.name);
+  return names;
+}
+
+// Counts the rows and ids that it passes on to a table.
+class CountedRows : public ckptdb::LiveTable {
+ public:
+  // A table that CheckColumns has passed, or will before the first row.
+  explicit CountedRows(const EmbeddingTable& table)
+      : live_(table.state()->Live(NamesOf(table.state()->slots()))) {}
+
+  absl::Status Clear() override { return live_->Clear(); }
+  absl::Status Consume(int worker, const ckptdb::RowBatch& batch) override {
+    upserted_ += batch.ids.size();
+    return live_->Consume(worker, batch);
+  }
+  absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
+    erased_ += ids.size();
+    return live_->Erase(worker, ids);
+  }
+  uint64_t upserted() const { return upserted_; }
+  uint64_t erased() const { return erased_; }
+
+ private:
+  ckptdb::LiveTable* const live_;
+  std::atomic<uint64_t> upserted_ = 0;
+  std::atomic<uint64_t> erased_ = 0;
+};
 
 }  // namespace
 
@@ -63,7 +94,7 @@ absl::Status Replica::RestoreRows(const ckptdb::StepReader& step,
                                   ReplicaChange* done) {
   CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable* const table,
                           FindOrAddTable(step, name));
-  LiveRows rows(table);
+  CountedRows rows(*table);
   CKPTDB_RETURN_IF_ERROR(RestoreTable(step, *table, &rows));
   done->rows_upserted += rows.upserted();
   done->whole_tables.push_back(name);
@@ -75,7 +106,7 @@ absl::Status Replica::FollowRows(const ckptdb::ChangeReader& changes,
   CKPTDB_ASSIGN_OR_RETURN(EmbeddingTable* const table,
                           FindOrAddTable(changes.to(), name));
   CKPTDB_RETURN_IF_ERROR(CheckColumns(changes.to(), *table));
-  LiveRows rows(table);
+  CountedRows rows(*table);
   const absl::Status scanned = changes.ScanTable(name, {}, &rows);
   if (absl::IsFailedPrecondition(scanned)) {
     return RestoreRows(changes.to(), name, done);

@@ -26,12 +26,13 @@ absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table) {
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec,
                           step.FindTable(table.name()));
-  if (SameColumns(spec.slots, TableSlots(table.dim()))) return absl::OkStatus();
+  if (SameColumns(spec.slots, table.state()->slots())) return absl::OkStatus();
   return UnlikeTrainer("table", table.name());
 }
 
 absl::Status RestoreTable(const ckptdb::StepReader& step,
-                          const EmbeddingTable& table, LiveRows* rows) {
+                          const EmbeddingTable& table,
+                          ckptdb::LiveTable* rows) {
   CKPTDB_RETURN_IF_ERROR(CheckColumns(step, table));
   CKPTDB_RETURN_IF_ERROR(
       step.RestoreTable(table.name(), ckptdb::RestoreMode::kClear, {}, rows));

@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "train_ctr/embedding_table.h"
-#include "train_ctr/table_rows.h"
 #include "train_ctr/tensor.h"
 
 namespace train_ctr {
@@ -26,10 +25,11 @@ ckptdb::DType DTypeOf(ElementType type);
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table);
 
-// The table is the step's then. `rows` puts them into it. DataLoss when the
-// step's table has not the columns of this one, or not the rows it says.
+// The table is the step's then. `rows` puts all its slots into it. DataLoss
+// when the step's table has not the columns of this one, or not the rows it
+// says.
 absl::Status RestoreTable(const ckptdb::StepReader& step,
-                          const EmbeddingTable& table, LiveRows* rows);
+                          const EmbeddingTable& table, ckptdb::LiveTable* rows);
 
 // DataLoss when the step's tensor has not the type and shape of this one.
 absl::Status RestoreTensor(const ckptdb::StepReader& step,

@@ -57,7 +57,6 @@ Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader)
   for (const std::string& name : reader_->layout().tables) {
     tables_.emplace_back(EmbeddingTableOptions{
         .name = name, .dim = options.dim, .seed = options.seed});
-    trackers_.push_back(std::make_unique<ckptdb::RowTracker>());
   }
   row_gradients_.resize(tables_.size());
 }
@@ -105,7 +104,7 @@ void Trainer::SumRowGradients() {
     const size_t table = table_of(i);
     RowGradients& gradients = row_gradients_[table];
     gradients.place_of_row.resize(
-        std::max(gradients.place_of_row.size(), tables_[table].rows()),
+        std::max<size_t>(gradients.place_of_row.size(), rows_[i] + 1),
         kNoPlace);
     uint32_t& place = gradients.place_of_row[rows_[i]];
     if (place == kNoPlace) {
@@ -128,29 +127,16 @@ void Trainer::ApplyRowGradients() {
                               options_.sparse_learning_rate);
       gradients.place_of_row[row] = kNoPlace;
     }
-    MarkUpserted(t);
     gradients.rows.clear();
     gradients.sums.clear();
   }
-}
-
-// Once for all rows of a batch that the batch has touched: marks are cheap in
-// bulk.
-void Trainer::MarkUpserted(size_t table) {
-  upserted_ids_.clear();
-  for (const EmbeddingTable::Row row : row_gradients_[table].rows) {
-    upserted_ids_.push_back(tables_[table].id(row));
-  }
-  trackers_[table]->MarkUpserted(upserted_ids_);
 }
 
 void Trainer::EraseUnseen() {
   const int64_t after = options_.erase_after_steps;
   if (after == 0) return;
   if (step_ % std::max<int64_t>(1, after / kEraseChecks) != 0) return;
-  for (size_t t = 0; t < tables_.size(); ++t) {
-    trackers_[t]->MarkErased(tables_[t].EraseUnseenSince(step_ - after));
-  }
+  for (EmbeddingTable& table : tables_) table.EraseUnseenSince(step_ - after);
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate() {

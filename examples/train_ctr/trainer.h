@@ -7,8 +7,6 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 
-#include <ckptdb/db/row_tracker.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,9 +71,6 @@ class Trainer {
 
   std::vector<EmbeddingTable>& tables() { return tables_; }
   const std::vector<EmbeddingTable>& tables() const { return tables_; }
-  // What a step changes in tables()[t] is marked in the tracker of that table,
-  // for whoever adds a consumer.
-  ckptdb::RowTracker& tracker(size_t table) { return *trackers_[table]; }
   std::vector<TensorView> tensors() { return mlp_.State(); }
   // The options, the step counter and the reader's position, as bytes.
   std::string progress() const;
@@ -103,13 +98,11 @@ class Trainer {
   double LossGradient(const std::vector<float>& logits);
   void SumRowGradients();
   void ApplyRowGradients();
-  void MarkUpserted(size_t table);
   void EraseUnseen();
 
   TrainerOptions options_;
   std::unique_ptr<Reader> reader_;
   std::vector<EmbeddingTable> tables_;
-  std::vector<std::unique_ptr<ckptdb::RowTracker>> trackers_;  // by table
   Mlp mlp_;
   int64_t step_ = 0;
 
@@ -120,7 +113,6 @@ class Trainer {
   std::vector<float> input_gradient_;
   std::vector<float> logit_gradient_;
   std::vector<RowGradients> row_gradients_;  // by table
-  std::vector<int64_t> upserted_ids_;
 };
 
 }  // namespace train_ctr

@@ -8,18 +8,6 @@
 
 namespace train_ctr {
 
-absl::StatusOr<std::unique_ptr<ckptdb::RowSource>>
-TrainerState::Table::AllRows() const {
-  return std::make_unique<TableRowSource>(*table_);
-}
-
-absl::StatusOr<std::unique_ptr<ckptdb::RowSource>> TrainerState::Table::RowsOf(
-    absl::Span<const int64_t> ids) const {
-  CKPTDB_ASSIGN_OR_RETURN(TableRowSource rows,
-                          TableRowSource::Of(*table_, ids));
-  return std::make_unique<TableRowSource>(std::move(rows));
-}
-
 absl::Status TrainerState::Register(ckptdb::ModelState* model) {
   CKPTDB_RETURN_IF_ERROR(model->AddObject(std::string(kProgress), &progress_));
   for (const TensorView& tensor : progress_.trainer()->tensors()) {
@@ -29,8 +17,8 @@ absl::Status TrainerState::Register(ckptdb::ModelState* model) {
     state.data = tensor.values;
     CKPTDB_RETURN_IF_ERROR(model->AddTensor(tensor.name, std::move(state)));
   }
-  for (Table& table : tables_) {
-    CKPTDB_RETURN_IF_ERROR(model->AddTable(table.name(), &table));
+  for (const EmbeddingTable& table : progress_.trainer()->tables()) {
+    CKPTDB_RETURN_IF_ERROR(model->AddTable(table.name(), table.state()));
   }
   return absl::OkStatus();
 }

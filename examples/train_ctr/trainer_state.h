@@ -4,14 +4,10 @@
 
 #include <ckptdb/manager/model_state.h>
 
-#include <deque>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "train_ctr/table_rows.h"
 #include "train_ctr/trainer.h"
 
 namespace train_ctr {
@@ -19,40 +15,12 @@ namespace train_ctr {
 // Of a trainer that outlives it.
 class TrainerState {
  public:
-  explicit TrainerState(Trainer* trainer) : progress_(trainer) {
-    for (size_t t = 0; t < trainer->tables().size(); ++t) {
-      tables_.emplace_back(&trainer->tables()[t], &trainer->tracker(t));
-    }
-  }
+  explicit TrainerState(Trainer* trainer) : progress_(trainer) {}
 
   // Registers all of it.
   absl::Status Register(ckptdb::ModelState* model);
 
  private:
-  class Table : public ckptdb::TableState {
-   public:
-    Table(EmbeddingTable* table, ckptdb::RowTracker* tracker)
-        : table_(table), tracker_(tracker), live_(table) {}
-
-    const std::string& name() const { return table_->name(); }
-    std::vector<ckptdb::Slot> slots() const override {
-      return TableSlots(table_->dim());
-    }
-    absl::StatusOr<std::unique_ptr<ckptdb::RowSource>> AllRows() const override;
-    absl::StatusOr<std::unique_ptr<ckptdb::RowSource>> RowsOf(
-        absl::Span<const int64_t> ids) const override;
-    // All slots or none: a row of the table has them all.
-    ckptdb::LiveTable* Live(absl::Span<const std::string> slots) override {
-      return slots.size() == kTableSlots ? &live_ : nullptr;
-    }
-    ckptdb::RowTracker* tracker() override { return tracker_; }
-
-   private:
-    EmbeddingTable* const table_;
-    ckptdb::RowTracker* const tracker_;
-    LiveRows live_;
-  };
-
   // The options, the step counter and the reader's position. It refuses those
   // of another trainer, and is loaded first.
   class Progress : public ckptdb::SavedObject {
@@ -68,7 +36,6 @@ class TrainerState {
     Trainer* const trainer_;
   };
 
-  std::deque<Table> tables_;
   Progress progress_;
 };
 

@@ -115,9 +115,7 @@ class RowAudit : public RowSink {
 
   const char* ValueOf(const Row& row, size_t slot) const {
     const RowBlock& block = blocks_[row.block];
-    const SlotRows& values = block.slots[slot];
-    return static_cast<const char*>(values.data) +
-           block.RowAt(row.place) * values.stride_bytes;
+    return block.slots[slot].At(block.RowAt(row.place));
   }
 
   void Note(int64_t id, std::string what) {

@@ -58,7 +58,12 @@ struct TableCopy {
 // Copies one slot of the rows [first, first + rows) of a block.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
-  const SlotRows& from = block.slots[slot];
+  const SlotRows from = block.slots[slot];
+  if (!from.places.empty()) {
+    GatherRows(
+        rows, row_bytes, [&](uint64_t i) { return from.At(first + i); }, to);
+    return;
+  }
   const char* const data = static_cast<const char*>(from.data);
   if (block.rows.empty() && from.stride_bytes == row_bytes) {
     std::memcpy(to, data + first * row_bytes, rows * row_bytes);
@@ -90,6 +95,7 @@ void Prefetch(const RowBlock& block, const TableCopy& to) {
   constexpr uint64_t kMost = 512;  // the processor fetches what follows
   if (!block.rows.empty()) return;
   for (size_t s = 0; s < to.values.size(); ++s) {
+    if (!block.slots[s].places.empty()) continue;
     const char* const data = static_cast<const char*>(block.slots[s].data);
     const uint64_t bytes =
         std::min(block.ids.size() * block.slots[s].stride_bytes, kMost);

@@ -15,7 +15,7 @@ constexpr char kConsumer[] = "checkpoint";
 
 absl::Status ChangeFeed::Join() {
   for (const ModelState::Table& table : model_.tables()) {
-    RowTracker* const tracker = table.state->tracker();
+    ChangeTracker* const tracker = table.state->tracker();
     consumers_.emplace_back();
     if (tracker == nullptr) continue;
     absl::StatusOr<ConsumerId> consumer = tracker->AddConsumer(kConsumer);

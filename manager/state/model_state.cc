@@ -72,6 +72,10 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
 
 absl::Status ModelState::AddTable(std::string name, TableState* table,
                                   TableSharding sharding) {
+  if (table != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+        table->status(), absl::StrCat("state \"", name, "\"")));
+  }
   CKPTDB_RETURN_IF_ERROR(Register(name, table == nullptr));
   tables_.push_back({std::move(name), table, std::move(sharding)});
   return absl::OkStatus();

@@ -138,16 +138,16 @@ TEST_F(BenchTest, SmallSavesAreManyInARow) {
 }
 
 TEST_F(BenchTest, StallIsWhatAManagerTakes) {
-  RunCase("stall",
-          {"stall", "stall/saves", "stall/open", "stall/step", "stall/plan"});
+  RunCase("stall", {"stall", "stall/columns", "stall/map", "stall/saves",
+                    "stall/open", "stall/step", "stall/plan"});
   EXPECT_EQ(Case("stall")["raw_variant"], "memcpy");
   // 625 changed rows, and tensors of about as many bytes.
   EXPECT_GT(Case("stall")["bytes"], 2 * 625 * (8 + 2 * 64 * 4));
   EXPECT_GT(Case("stall")["copied_bytes"], 2 * 625 * (8 + 2 * 64 * 4));
   EXPECT_EQ(Case("stall/saves")["repetitions"], 200);
   EXPECT_EQ(Case("stall/plan")["steps"], 5);
-  for (const char* name :
-       {"stall", "stall/saves", "stall/open", "stall/step", "stall/plan"}) {
+  for (const char* name : {"stall", "stall/columns", "stall/map", "stall/saves",
+                           "stall/open", "stall/step", "stall/plan"}) {
     EXPECT_EQ(Case(name)["goals"].size(), 1) << name;
   }
 }

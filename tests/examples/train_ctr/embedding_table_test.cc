@@ -86,27 +86,6 @@ TEST(EmbeddingTableTest, AppliesAdagrad) {
   EXPECT_FLOAT_EQ(table.embedding(row)[0], -0.5f - 0.5f / std::sqrt(2.0f));
 }
 
-TEST(EmbeddingTableTest, ChunksHoldAllRowsWithoutGaps) {
-  EmbeddingTable table = MakeTable(3);
-  const size_t rows = 2 * EmbeddingTable::kRowsPerChunk + 5;
-  for (size_t i = 0; i < rows; ++i) {
-    const auto row = table.Insert(static_cast<int64_t>(i) * 17);
-    table.mutable_row(row).embedding[2] = static_cast<float>(i);
-    *table.mutable_row(row).last_step = static_cast<int64_t>(i);
-  }
-  ASSERT_EQ(table.chunks(), 3u);
-  size_t i = 0;
-  for (size_t c = 0; c < table.chunks(); ++c) {
-    const EmbeddingTable::Chunk chunk = table.chunk(c);
-    for (size_t r = 0; r < chunk.rows; ++r, ++i) {
-      ASSERT_EQ(chunk.ids[r], static_cast<int64_t>(i) * 17);
-      ASSERT_EQ(chunk.embedding[r * 3 + 2], static_cast<float>(i));
-      ASSERT_EQ(chunk.last_step[r], static_cast<int64_t>(i));
-    }
-  }
-  EXPECT_EQ(i, rows);
-}
-
 // Random touches and erasures against a map.
 TEST(EmbeddingTableTest, AgreesWithAModel) {
   std::mt19937_64 random(ckptdb::testing::TestSeed());
@@ -134,7 +113,7 @@ TEST(EmbeddingTableTest, AgreesWithAModel) {
     for (const auto& [id, counts] : model) {
       const auto row = table.Find(id);
       ASSERT_TRUE(row.has_value()) << id;
-      ASSERT_EQ(table.id(*row), id);
+      ASSERT_EQ(table.state()->IdOf(*row), id);
       ASSERT_EQ(table.freq(*row), counts.first);
       ASSERT_EQ(table.last_step(*row), counts.second);
       ASSERT_EQ(table.embedding(*row)[0], static_cast<float>(counts.first));
@@ -143,29 +122,26 @@ TEST(EmbeddingTableTest, AgreesWithAModel) {
   }
 }
 
-TEST(EmbeddingTableTest, ErasesAcrossChunksAndToTheLastRow) {
+TEST(EmbeddingTableTest, ErasesToTheLastRow) {
   EmbeddingTable table = MakeTable(1);
-  const auto rows = static_cast<int64_t>(EmbeddingTable::kRowsPerChunk) + 1;
-  for (int64_t id = 0; id < rows; ++id) table.Touch(id, id == 5 ? 1 : 2);
+  for (int64_t id = 0; id < 100; ++id) table.Touch(id, id == 5 ? 1 : 2);
   EXPECT_THAT(table.EraseUnseenSince(2), ElementsAre(5));
-  EXPECT_EQ(table.chunks(), 1u);
   EXPECT_FALSE(table.Find(5).has_value());
-  EXPECT_EQ(table.Find(rows - 1), 5u);
-  EXPECT_EQ(table.EraseUnseenSince(3).size(), static_cast<size_t>(rows - 1));
+  EXPECT_EQ(table.EraseUnseenSince(3).size(), 99U);
   EXPECT_EQ(table.rows(), 0u);
-  EXPECT_EQ(table.chunks(), 0u);
-  EXPECT_EQ(table.Touch(5, 4), 0u);
+  EXPECT_EQ(table.freq(table.Touch(5, 4)), 1);
 }
 
-TEST(EmbeddingTableTest, ErasesOneRow) {
-  EmbeddingTable table = MakeTable();
-  table.Touch(1, 1);
-  table.Touch(2, 2);
-  EXPECT_TRUE(table.Erase(1));
-  EXPECT_FALSE(table.Erase(1));
-  EXPECT_FALSE(table.Erase(3));
-  EXPECT_EQ(table.rows(), 1u);
-  EXPECT_EQ(table.last_step(table.Find(2).value()), 2);
+// The names and types that steps of earlier versions have.
+TEST(EmbeddingTableTest, ItsStateHasTheSlotsOfARow) {
+  using ckptdb::Codec;
+  using ckptdb::DType;
+  EXPECT_THAT(
+      MakeTable(3).state()->slots(),
+      ElementsAre(ckptdb::Slot{"embedding", DType::kF32, 3},
+                  ckptdb::Slot{"adagrad_sum", DType::kF32, 3},
+                  ckptdb::Slot{"freq", DType::kI64, 1, Codec::kAuto},
+                  ckptdb::Slot{"last_step", DType::kI64, 1, Codec::kAuto}));
 }
 
 TEST(EmbeddingTableTest, TakesAnyId) {
@@ -173,8 +149,10 @@ TEST(EmbeddingTableTest, TakesAnyId) {
   const std::set<int64_t> ids = {std::numeric_limits<int64_t>::min(), -1, 0,
                                  std::numeric_limits<int64_t>::max()};
   for (const int64_t id : ids) table.Touch(id, 0);
-  const EmbeddingTable::Chunk chunk = table.chunk(0);
-  EXPECT_EQ(std::set<int64_t>(chunk.ids, chunk.ids + chunk.rows), ids);
+  std::set<int64_t> found;
+  table.state()->ForEach(
+      [&](int64_t id, EmbeddingTable::Row) { found.insert(id); });
+  EXPECT_EQ(found, ids);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "ckptdb/tests/support/status_matchers.h"
 #include "train_ctr/generated_source.h"
@@ -42,10 +43,12 @@ inline void CopyRow(const EmbeddingTable& from, int64_t id,
 }
 
 inline void CopyTable(const EmbeddingTable& from, EmbeddingTable* to) {
-  to->Clear();
-  for (auto row = static_cast<EmbeddingTable::Row>(from.rows()); row-- > 0;) {
-    CopyRow(from, from.id(row), to);
-  }
+  to->state()->Clear();
+  std::vector<int64_t> ids;
+  from.state()->ForEach(
+      [&](int64_t id, EmbeddingTable::Row) { ids.push_back(id); });
+  std::reverse(ids.begin(), ids.end());
+  for (const int64_t id : ids) CopyRow(from, id, to);
 }
 
 inline void CopyState(Trainer& from, Trainer* to) {

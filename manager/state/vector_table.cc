@@ -1,0 +1,234 @@
+// Rows in arrays of the trainer's, by their numbers.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/parallel.h"
+#include "ckptdb/manager/tables.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::AnyArray;
+
+// So many rows of the arrays are a block.
+constexpr uint64_t kArrayRows = uint64_t{1} << 20;
+
+absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
+  if (rows > kMaxBitmapRows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a VectorTable of ", rows, " rows; the limit is ", kMaxBitmapRows));
+  }
+  for (const AnyArray& array : arrays) {
+    if (array.data == nullptr && rows > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the array of slot \"", array.slot.name, "\" is null"));
+    }
+    if (array.stride_bytes < array.slot.row_bytes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ArrayOptions::stride_bytes ", array.stride_bytes,
+                       " of slot \"", array.slot.name, "\" is below the ",
+                       array.slot.row_bytes(), " bytes of its row"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<Slot> SlotsOfArrays(const std::vector<AnyArray>& arrays) {
+  std::vector<Slot> slots;
+  for (const AnyArray& array : arrays) slots.push_back(array.slot);
+  return slots;
+}
+
+}  // namespace
+
+class VectorTable::Rows : public RowSource {
+ public:
+  explicit Rows(const VectorTable& table) : table_(table) {}
+
+  absl::Status FindAll() {
+    parts_.resize((table_.rows_ + kArrayRows - 1) / kArrayRows);
+    return internal::ParallelFor(
+        table_.options().threads, parts_.size(), [&](int, uint64_t number) {
+          const uint64_t first = number * kArrayRows;
+          Part& part = parts_[number];
+          part.slots = SlotsFrom(first);
+          part.own_ids.resize(std::min(kArrayRows, table_.rows_ - first));
+          std::iota(part.own_ids.begin(), part.own_ids.end(),
+                    static_cast<int64_t>(first));
+          if (table_.holds_) Choose(first, &part);
+          part.ids = part.own_ids;
+          return absl::OkStatus();
+        });
+  }
+
+  // Ids in ascending order are few blocks.
+  absl::Status Find(absl::Span<const int64_t> ids) {
+    size_t begin = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const auto row = static_cast<uint64_t>(ids[i]);
+      if (row >= table_.rows_) {
+        return absl::InternalError(
+            absl::StrCat("row ", ids[i],
+                         " was marked as upserted, and the "
+                         "table has ",
+                         table_.rows_, " rows"));
+      }
+      const uint64_t first = row / kArrayRows * kArrayRows;
+      if (i == 0 || first != static_cast<uint64_t>(ids[begin]) / kArrayRows *
+                                 kArrayRows) {
+        begin = i;
+        parts_.emplace_back().slots = SlotsFrom(first);
+      }
+      Part& part = parts_.back();
+      part.rows.push_back(static_cast<uint32_t>(row - first));
+      part.ids = ids.subspan(begin, i - begin + 1);
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t block_count() const override { return parts_.size(); }
+  absl::StatusOr<RowBlock> Block(uint64_t block) const override {
+    const Part& part = parts_[block];
+    return RowBlock{part.ids, part.slots, part.rows};
+  }
+
+ private:
+  struct Part {
+    absl::Span<const int64_t> ids;
+    std::vector<SlotRows> slots;
+    std::vector<uint32_t> rows;
+    std::vector<int64_t> own_ids;
+  };
+
+  // Leaves the rows that the rank holds.
+  void Choose(uint64_t first, Part* part) const {
+    std::erase_if(part->own_ids,
+                  [&](int64_t id) { return !table_.holds_(id); });
+    for (const int64_t id : part->own_ids) {
+      part->rows.push_back(
+          static_cast<uint32_t>(static_cast<uint64_t>(id) - first));
+    }
+  }
+
+  std::vector<SlotRows> SlotsFrom(uint64_t row) const {
+    std::vector<SlotRows> slots;
+    for (const AnyArray& array : table_.arrays_) {
+      slots.push_back(
+          {array.data + row * array.stride_bytes, array.stride_bytes});
+    }
+    return slots;
+  }
+
+  const VectorTable& table_;
+  std::vector<Part> parts_;
+};
+
+// Writes the rows of a restore to their places, on all threads at once.
+class VectorTable::LiveRows : public LiveTable {
+ public:
+  LiveRows(const VectorTable& table, std::vector<size_t> slots)
+      : table_(table), slots_(std::move(slots)) {}
+
+  absl::Status Clear() override {
+    return internal::ParallelFor(
+        table_.options().threads, (table_.rows_ + kArrayRows - 1) / kArrayRows,
+        [&](int, uint64_t part) {
+          const uint64_t end = std::min((part + 1) * kArrayRows, table_.rows_);
+          for (uint64_t row = part * kArrayRows; row < end; ++row) Zero(row);
+          return absl::OkStatus();
+        });
+  }
+  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+    for (size_t r = 0; r < batch.ids.size(); ++r) {
+      const auto row = static_cast<uint64_t>(batch.ids[r]);
+      if (row >= table_.rows_) {
+        return absl::OutOfRangeError(
+            absl::StrCat("row ", batch.ids[r], " of the step is beyond the ",
+                         table_.rows_, " rows of the VectorTable"));
+      }
+      for (size_t s = 0; s < slots_.size(); ++s) {
+        const uint64_t bytes = table_.arrays_[slots_[s]].slot.row_bytes();
+        std::memcpy(ValueOf(s, row), batch.slots[s] + r * bytes, bytes);
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Erase(int /*worker*/, absl::Span<const int64_t> ids) override {
+    for (const int64_t id : ids) {
+      if (static_cast<uint64_t>(id) < table_.rows_) {
+        Zero(static_cast<uint64_t>(id));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  char* ValueOf(size_t chosen, uint64_t row) const {
+    const AnyArray& array = table_.arrays_[slots_[chosen]];
+    return array.data + row * array.stride_bytes;
+  }
+  void Zero(uint64_t row) const {
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      std::memset(ValueOf(s, row), 0,
+                  table_.arrays_[slots_[s]].slot.row_bytes());
+    }
+  }
+
+  const VectorTable& table_;
+  const std::vector<size_t> slots_;
+};
+
+VectorTable::VectorTable(uint64_t rows, std::vector<AnyArray> arrays,
+                         TableOptions options,
+                         std::function<bool(int64_t id)> holds)
+    : AdaptedTable(CheckArrays(rows, arrays), SlotsOfArrays(arrays),
+                   std::move(options)),
+      rows_(rows),
+      arrays_(std::move(arrays)),
+      holds_(std::move(holds)) {
+  // Only too many rows fail, which CheckArrays has told.
+  absl::StatusOr<std::unique_ptr<RowBitmap>> marks = RowBitmap::Make(rows);
+  if (marks.ok()) marks_ = *std::move(marks);
+}
+
+VectorTable::~VectorTable() = default;
+
+absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
+  if (marks_ == nullptr) return status();
+  if (!holds_) return marks_->MarkUpserted(ids);
+  std::vector<int64_t> held;
+  for (const int64_t id : ids) {
+    // One that is no row is an error, whoever holds it.
+    if (static_cast<uint64_t>(id) >= rows_ || holds_(id)) held.push_back(id);
+  }
+  return marks_->MarkUpserted(held);
+}
+
+RowBitmap* VectorTable::tracker() { return marks_.get(); }
+
+absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::AllRows() const {
+  CKPTDB_RETURN_IF_ERROR(status());
+  auto rows = std::make_unique<Rows>(*this);
+  CKPTDB_RETURN_IF_ERROR(rows->FindAll());
+  return rows;
+}
+
+absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::RowsOf(
+    absl::Span<const int64_t> ids) const {
+  CKPTDB_RETURN_IF_ERROR(status());
+  auto rows = std::make_unique<Rows>(*this);
+  CKPTDB_RETURN_IF_ERROR(rows->Find(ids));
+  return rows;
+}
+
+LiveTable* VectorTable::Live(absl::Span<const std::string> slots) {
+  std::optional<std::vector<size_t>> chosen = FindSlots(slots);
+  if (!chosen.has_value()) return nullptr;
+  live_ = std::make_unique<LiveRows>(*this, *std::move(chosen));
+  return live_.get();
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,701 @@
+// Adapters from a trainer's own containers to TableState, so that a trainer
+// needs no classes of its own.
+//
+//   struct User {
+//     std::array<float, 16> embedding;
+//     std::array<float, 16> adagrad_sum;
+//     int64_t last_step;
+//   };
+//   std::unordered_map<int64_t, User> users;
+//   MapTable user_table(&users, {Field("embedding", &User::embedding),
+//                                Field("adagrad_sum", &User::adagrad_sum),
+//                                Field("last_step", &User::last_step)});
+//   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &user_table));
+//   ...
+//   users[17].last_step = 1;
+//   user_table.MarkUpserted({17});
+//   users.erase(18);
+//   user_table.MarkErased({18});
+//
+// | adapter | the rows are | their changes are marked by |
+// |---|---|---|
+// | MapTable | in a hash map of the trainer's, a struct each | the trainer |
+// | ColumnTable | in the adapter: an index, and an array for each slot | it |
+// | VectorTable | in arrays of the trainer's, by row number | the trainer |
+//
+// What they have in common
+// 1. An adapter is registered by ModelState::AddTable, which returns
+//    InvalidArgument for what is wrong with how it was made: a null pointer, no
+//    field or more than kMaxSlots, a name that is empty or there twice, a
+//    dimension that is not that of the type. Until then nothing is checked, and
+//    nothing crashes.
+// 2. An adapter, and the container that it points to, outlive the manager: the
+//    manager lets go of the tracker when it is closed or destroyed. Neither
+//    moves.
+// 3. A save reads the rows while the call of the manager that begins it runs
+//    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may change
+//    them meanwhile. Marks may be made at any time, from any thread.
+// 4. A row that changes has to be marked before the next save, or that save,
+//    and each one after it, leaves its change out:
+//    ManagerOptions::audit_deltas finds a place that forgets it.
+// 5. A save that fails keeps its marks for the next one. A restore inserts,
+//    overwrites and erases rows, and with RestoreMode::kClear clears the table
+//    first. It marks nothing, as the rows are those of the step. After one that
+//    fails the table has some of the step's rows.
+// 6. Slots that a restore leaves out, such as those of the optimizer, keep
+//    their values; in new rows they are zero.
+// 7. With several ranks a rank has the rows that are its own by the sharding
+//    that AddTable is given.
+#ifndef CKPTDB_MANAGER_TABLES_H_
+#define CKPTDB_MANAGER_TABLES_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+
+struct TableOptions {
+  // See TableSharding::BySlices. Default: kModulo.
+  SliceHash slice_hash = SliceHash::kModulo;
+  // Names of the slots that a model which is only used can do without. Default:
+  // none.
+  std::vector<std::string> optimizer_slots = {};
+  // Of a VectorTable, which has a RowBitmap, it does not count.
+  RowTrackerOptions tracker = {};
+  // Threads that look for the rows of a save. At least 1. Default: 4, as
+  // ManagerOptions::copy_threads.
+  int threads = 4;
+};
+
+struct FieldOptions {
+  // Elements of a std::vector, which has to have as many in each row: else the
+  // save is FailedPrecondition naming the row. 0: those of the type.
+  uint32_t dim = 0;
+  Codec codec = Codec::kNone;
+};
+
+namespace internal {
+
+// What the adapters have in common.
+class AdaptedTable : public TableState {
+ public:
+  std::vector<Slot> slots() const final { return slots_; }
+  SliceHash slice_hash() const final { return options_.slice_hash; }
+  std::vector<std::string> optimizer_slots() const final {
+    return options_.optimizer_slots;
+  }
+  absl::Status status() const final { return status_; }
+
+ protected:
+  // `made` is what is wrong with it besides slots and options, and comes first.
+  AdaptedTable(absl::Status made, std::vector<Slot> slots,
+               TableOptions options);
+
+  const TableOptions& options() const { return options_; }
+  // The numbers of the slots of these names; none where one is unknown, or
+  // the table is not one.
+  std::optional<std::vector<size_t>> FindSlots(
+      absl::Span<const std::string> names) const;
+
+ private:
+  const std::vector<Slot> slots_;
+  const TableOptions options_;
+  absl::Status status_;
+};
+
+template <typename T>
+concept Element = requires {
+  DTypeOf<T>::kValue;
+};
+
+// How a field of type T has its values.
+template <typename T>
+struct FieldType;
+template <Element T>
+struct FieldType<T> {
+  using Value = T;
+  static constexpr size_t kElements = 1;
+  static T* Data(T& field) { return &field; }
+};
+template <Element T, size_t N>
+struct FieldType<std::array<T, N>> {
+  using Value = T;
+  static constexpr size_t kElements = N;
+  static T* Data(std::array<T, N>& field) { return field.data(); }
+};
+template <Element T, size_t N>
+struct FieldType<T[N]> {
+  using Value = T;
+  static constexpr size_t kElements = N;
+  static T* Data(T (&field)[N]) { return field; }
+};
+template <Element T, typename Allocator>
+requires(!std::is_same_v<T, bool>) struct FieldType<std::vector<T, Allocator>> {
+  using Value = T;
+  static constexpr size_t kElements = 0;  // FieldOptions::dim says how many
+  static T* Data(std::vector<T, Allocator>& field) { return field.data(); }
+};
+template <typename T>
+concept FieldTyped = requires {
+  typename FieldType<T>::Value;
+};
+
+template <typename Row, typename Member>
+struct MemberField {
+  std::string name;
+  Member Row::*member;
+  FieldOptions options;
+};
+struct WholeRowField {
+  std::string name;
+  FieldOptions options;
+};
+
+// A field of a row, whatever the types of both.
+struct AnyField {
+  Slot slot;
+  absl::Status status;  // what is wrong with it
+  // Lies in the row itself, at the same place in each.
+  bool in_row = true;
+  // The values of a row; null when a vector has another size.
+  std::function<const void*(const void* row)> find;
+  // The same to be written; a vector gets its size.
+  std::function<void*(void* row)> make;
+};
+
+AnyField NewField(std::string name, DType dtype, size_t type_elements,
+                  const FieldOptions& options, bool is_null);
+
+// A field of the rows of one type.
+template <typename Row>
+class RowField {
+ public:
+  template <typename Owner, typename Member>
+  requires std::is_base_of_v<Owner, Row> RowField(
+      MemberField<Owner, Member> field)  // NOLINT: a braced list of them
+      : field_(Make<Member>(std::move(field.name), field.options,
+                            field.member == nullptr,
+                            [member = field.member](Row& row) -> Member& {
+                              return row.*member;
+                            })) {}
+  RowField(WholeRowField field)  // NOLINT: a braced list of them
+      : field_(Make<Row>(std::move(field.name), field.options,
+                         /*is_null=*/false,
+                         [](Row& row) -> Row& { return row; })) {}
+
+  const AnyField& any() const { return field_; }
+
+ private:
+  template <typename Member, typename Get>
+  static AnyField Make(std::string name, const FieldOptions& options,
+                       bool is_null, Get get) {
+    static_assert(FieldTyped<Member>,
+                  "a field is a number, a bool, or an array or a std::vector "
+                  "of such, of a type that DTypeOf has");
+    using Type = FieldType<Member>;
+    AnyField field =
+        NewField(std::move(name), DTypeOf<typename Type::Value>::kValue,
+                 Type::kElements, options, is_null);
+    if constexpr (Type::kElements == 0) {
+      const size_t dim = options.dim;
+      field.in_row = false;
+      field.find = [get, dim](const void* row) -> const void* {
+        auto& values = get(*static_cast<Row*>(const_cast<void*>(row)));
+        return values.size() == dim ? values.data() : nullptr;
+      };
+      field.make = [get, dim](void* row) -> void* {
+        auto& values = get(*static_cast<Row*>(row));
+        values.resize(dim);
+        return values.data();
+      };
+    } else {
+      field.find = [get](const void* row) -> const void* {
+        return Type::Data(get(*static_cast<Row*>(const_cast<void*>(row))));
+      };
+      field.make = [get](void* row) -> void* {
+        return Type::Data(get(*static_cast<Row*>(row)));
+      };
+    }
+    return field;
+  }
+
+  AnyField field_;
+};
+
+// Rows of a map, and their ids.
+struct FoundRows {
+  std::vector<int64_t> ids;
+  std::vector<const void*> rows;
+};
+
+// A walk over all rows of a map, in tasks that may run at the same time.
+class RowWalk {
+ public:
+  virtual ~RowWalk() = default;
+  virtual uint64_t tasks() const = 0;
+  virtual void Run(uint64_t task, FoundRows* found) const = 0;
+};
+
+// A map of the trainer's, whatever its type.
+class RowMap {
+ public:
+  virtual ~RowMap() = default;
+  virtual std::unique_ptr<RowWalk> Walk() const = 0;
+  // The row of ids[i] to rows[i]; null: there is none.
+  virtual void Find(absl::Span<const int64_t> ids, const void** rows) const = 0;
+  // The row of the id, made when there is none.
+  virtual void* Insert(int64_t id) = 0;
+  virtual void Erase(int64_t id) = 0;
+  virtual void Clear() = 0;
+};
+
+// Where a walk is cut: addresses that are found again fast.
+class Cuts {
+ public:
+  void Add(const void* address);
+  // After the last Add.
+  void Sort();
+  bool Has(const void* address) const {
+    return filter_[Bit(address) / kWordBits] >> Bit(address) % kWordBits & 1 &&
+           IsThere(address);
+  }
+
+ private:
+  static constexpr size_t kWordBits = 64;
+  static constexpr int kBitsLog2 = 16;
+  static size_t Bit(const void* address) {
+    constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+    return reinterpret_cast<uintptr_t>(address) * kOdd >> (64 - kBitsLog2);
+  }
+  bool IsThere(const void* address) const;
+
+  std::vector<uint64_t> filter_ =
+      std::vector<uint64_t>((size_t{1} << kBitsLog2) / kWordBits);
+  std::vector<const void*> sorted_;
+};
+
+// The next node of a list is known only when the one before it has come from
+// memory. So the list of a node map is walked from many places at once, by
+// several threads and by each in turns, up to where another one began.
+template <typename Map>
+class WalkOf : public RowWalk {
+ public:
+  explicit WalkOf(const Map& map) : map_(map) {
+    if (map.empty()) return;
+    Begin(map.begin());
+    const size_t pieces = std::min(map.size() / kRowsPerPiece, kMaxPieces);
+    if (pieces > 1) Cut(pieces);
+    cuts_.Sort();
+  }
+
+  uint64_t tasks() const override {
+    return (beginnings_.size() + kPiecesPerTask - 1) / kPiecesPerTask;
+  }
+
+  void Run(uint64_t task, FoundRows* found) const override {
+    const size_t first = task * kPiecesPerTask;
+    const size_t last = std::min(first + kPiecesPerTask, beginnings_.size());
+    std::vector<Iterator> pieces(beginnings_.begin() + first,
+                                 beginnings_.begin() + last);
+    const size_t about = map_.size() / beginnings_.size() * pieces.size();
+    found->ids.reserve(about + about / 4);
+    found->rows.reserve(about + about / 4);
+    while (!pieces.empty()) {
+      for (size_t p = 0; p < pieces.size();) {
+        Iterator& at = pieces[p];
+        found->ids.push_back(static_cast<int64_t>(at->first));
+        found->rows.push_back(&at->second);
+        ++at;
+        if (at == map_.end() || cuts_.Has(&at->second)) {
+          at = pieces.back();
+          pieces.pop_back();
+        } else {
+          __builtin_prefetch(&at->first);
+          ++p;
+        }
+      }
+    }
+  }
+
+ private:
+  using Iterator = typename Map::const_iterator;
+  static constexpr size_t kRowsPerPiece = 4096;
+  static constexpr size_t kMaxPieces = 512;
+  static constexpr size_t kPiecesPerTask = 16;
+
+  void Begin(Iterator at) {
+    beginnings_.push_back(at);
+    cuts_.Add(&at->second);
+  }
+
+  void Cut(size_t pieces) {
+    if constexpr (requires { map_.begin(size_t{0}); }) {
+      for (size_t piece = 0; piece < pieces; ++piece) {
+        BeginInBuckets(map_.bucket_count() * piece / pieces,
+                       map_.bucket_count() * (piece + 1) / pieces);
+      }
+    } else if constexpr (requires { typename Map::hasher; }) {
+      // Such a map lies in one array, which is passed over fast.
+      const size_t share = map_.size() / pieces;
+      size_t row = 0;
+      for (Iterator at = map_.begin(); at != map_.end(); ++at, ++row) {
+        if (row != 0 && row % share == 0) Begin(at);
+      }
+    }
+  }
+
+  // The rows of a bucket are side by side in the list.
+  void BeginInBuckets(size_t first, size_t end) {
+    for (size_t bucket = first; bucket < end; ++bucket) {
+      const auto row = map_.begin(bucket);
+      if (row == map_.end(bucket)) continue;
+      const Iterator at = map_.find(row->first);
+      if (at != map_.begin()) Begin(at);
+      return;
+    }
+  }
+
+  const Map& map_;
+  std::vector<Iterator> beginnings_;
+  Cuts cuts_;
+};
+
+template <typename Map>
+class RowMapOf : public RowMap {
+ public:
+  using Key = typename Map::key_type;
+  static_assert(std::is_integral_v<Key> && sizeof(Key) == sizeof(int64_t),
+                "the key of a map of rows is an id of 64 bits");
+
+  explicit RowMapOf(Map* map) : map_(*map) {}
+
+  std::unique_ptr<RowWalk> Walk() const override {
+    return std::make_unique<WalkOf<Map>>(map_);
+  }
+  void Find(absl::Span<const int64_t> ids, const void** rows) const override {
+    constexpr size_t kAhead = 16;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if constexpr (requires { map_.prefetch(Key()); }) {
+        if (i + kAhead < ids.size()) {
+          map_.prefetch(static_cast<Key>(ids[i + kAhead]));
+        }
+      }
+      const auto found = map_.find(static_cast<Key>(ids[i]));
+      rows[i] = found == map_.end() ? nullptr : &found->second;
+    }
+  }
+  void* Insert(int64_t id) override {
+    return &map_.try_emplace(static_cast<Key>(id)).first->second;
+  }
+  void Erase(int64_t id) override { map_.erase(static_cast<Key>(id)); }
+  void Clear() override { map_.clear(); }
+
+ private:
+  Map& map_;
+};
+
+// A MapTable of any map.
+class AnyMapTable : public AdaptedTable {
+ public:
+  ~AnyMapTable() override;
+
+  // Thread-safe, beside anything. Of the same id the later mark counts.
+  void MarkUpserted(absl::Span<const int64_t> ids);
+  void MarkErased(absl::Span<const int64_t> ids);
+  // Has the marks, for consumers other than the manager, too.
+  RowTracker* tracker() final;
+
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const final;
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const final;
+  LiveTable* Live(absl::Span<const std::string> slots) final;
+
+ protected:
+  AnyMapTable(std::unique_ptr<RowMap> map, std::vector<AnyField> fields,
+              TableOptions options);
+
+ private:
+  class Rows;
+  class LiveRows;
+  const std::vector<AnyField> fields_;
+  const std::unique_ptr<RowMap> map_;  // null: the trainer's is
+  RowTracker tracker_;
+  std::unique_ptr<LiveRows> live_;
+};
+
+}  // namespace internal
+
+// A member of a map's rows, as a slot of that name: a number or a bool, a
+// std::array or an array of such, or a std::vector whose FieldOptions::dim is
+// set. Its elements are of a type that DTypeOf has.
+template <typename Row, typename Member>
+internal::MemberField<Row, Member> Field(absl::string_view name,
+                                         Member Row::*member,
+                                         FieldOptions options = {}) {
+  return {std::string(name), member, options};
+}
+// The row as a whole, of a map whose rows are such a number, array or vector.
+inline internal::WholeRowField Field(absl::string_view name,
+                                     FieldOptions options = {}) {
+  return {std::string(name), options};
+}
+
+// Rows in a map of the trainer's, such as std::unordered_map<int64_t, Row>,
+// absl::flat_hash_map<uint64_t, Row> or std::map<int64_t, Row>: any that has
+// find, try_emplace, erase and clear, and keys of 64 bits; a negative id is a
+// large unsigned key.
+//
+//   std::unordered_map<int64_t, std::array<float, 16>> items;
+//   MapTable item_table(&items, {Field("embedding")});
+//
+// The trainer changes the map as it likes between saves, and marks what it has
+// changed (MarkUpserted, MarkErased), from any thread. An id that was marked as
+// upserted and is not in the map fails the save with Internal naming it: an id
+// that is erased has to be marked so. Rows are restored by several threads, one
+// at a time; new ones are value-initialized.
+//
+// A save needs 16 bytes for each row that it has, and 8 for each of its
+// vectors, until it is staged. How long the training waits for it:
+// docs/performance.md.
+template <typename Map>
+class MapTable : public internal::AnyMapTable {
+ public:
+  using Row = typename Map::mapped_type;
+
+  MapTable(Map* map, std::vector<internal::RowField<Row>> fields,
+           TableOptions options = {})
+      : AnyMapTable(map == nullptr
+                        ? nullptr
+                        : std::make_unique<internal::RowMapOf<Map>>(map),
+                    AnyFields(fields), std::move(options)) {}
+
+ private:
+  static std::vector<internal::AnyField> AnyFields(
+      const std::vector<internal::RowField<Row>>& fields) {
+    std::vector<internal::AnyField> all;
+    for (const internal::RowField<Row>& field : fields) {
+      all.push_back(field.any());
+    }
+    return all;
+  }
+};
+
+// The values of one slot of a ColumnTable. Thread-safe as an array is.
+template <typename T>
+class Column {
+ public:
+  // Of no table.
+  Column() = default;
+
+  // The elements() values of a row of the table. They stay where they are until
+  // the row is erased.
+  T* operator[](uint64_t row) const;
+  uint32_t elements() const { return elements_; }
+
+ private:
+  friend class ColumnTable;
+  Column(const std::vector<char*>* chunks, uint32_t elements)
+      : chunks_(chunks), elements_(elements) {}
+
+  const std::vector<char*>* chunks_ = nullptr;
+  uint32_t elements_ = 0;
+};
+
+// A table that grows and shrinks: an index from id to row, and an array for
+// each slot.
+//
+//   ColumnTable users({{"embedding", DType::kF32, 16},
+//                      {"last_step", DType::kI64, 1}});
+//   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
+//   CKPTDB_ASSIGN_OR_RETURN(const Column<float> embedding,
+//                           users.column<float>("embedding"));
+//
+//   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
+//                           users.Insert(17));  // which marks it
+//   embedding[user.row][0] = 0.5f;
+//   users.Erase(18);
+//
+// Marks by itself: a row that Insert returns is to be changed before the next
+// save, so insert what a batch will change, whether or not it is there, and
+// Find what is only read. A row of another origin that changes has to be marked
+// (MarkUpserted).
+//
+// The row of an id is the same until it is erased; a later Insert then gets
+// that number first. The same calls give the same numbers. After a restore they
+// are in the order in which the rows came, so nothing that a trainer computes
+// may depend on them. Memory: the values, 8 bytes and a bit for the id, about
+// 19 to 38 bytes for the index; it is used again, and given back by Clear.
+//
+// Calls that change the table go alone. Find, IdOf, ForEach and the values of
+// different rows may be used by several threads meanwhile, marks at any time.
+// Nothing throws.
+class ColumnTable : public internal::AdaptedTable {
+ public:
+  using Row = uint64_t;
+  static constexpr Row kRowsPerChunk = 16384;
+
+  struct Inserted {
+    Row row = 0;
+    bool is_new = false;  // its values are zero
+  };
+
+  // Slots of bytes are of kU8.
+  explicit ColumnTable(std::vector<Slot> slots, TableOptions options = {});
+  ~ColumnTable() override;
+
+  // NotFound for no such slot, InvalidArgument for one of another type. As long
+  // as the table lives.
+  template <typename T>
+  absl::StatusOr<Column<T>> column(absl::string_view slot) const {
+    CKPTDB_ASSIGN_OR_RETURN(const size_t number,
+                            FindColumn(slot, DTypeOf<T>::kValue));
+    return Column<T>(Chunks(number), Elements(number));
+  }
+
+  uint64_t size() const;
+  // None when there is no row of the id.
+  std::optional<Row> Find(int64_t id) const;
+  // Of a row that is there.
+  int64_t IdOf(Row row) const;
+  // In the order of rows.
+  void ForEach(const std::function<void(int64_t id, Row row)>& visit) const;
+
+  // The row of the id, made when there is none; marks it as upserted. Many at
+  // once take less time. ResourceExhausted without memory; the ids before the
+  // one that has no room are then in *rows and in the table.
+  absl::StatusOr<Inserted> Insert(int64_t id);
+  absl::Status Insert(absl::Span<const int64_t> ids,
+                      std::vector<Inserted>* rows);
+  // How many of the ids were there; marks all of them as erased.
+  uint64_t Erase(absl::Span<const int64_t> ids);
+  bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
+  // Erases all rows.
+  void Clear();
+  // Thread-safe, beside anything.
+  void MarkUpserted(absl::Span<const int64_t> ids);
+  // Has the marks, for consumers other than the manager, too.
+  RowTracker* tracker() override;
+
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const override;
+  LiveTable* Live(absl::Span<const std::string> slots) override;
+
+ private:
+  class Columns;
+  class LiveRows;
+
+  absl::StatusOr<size_t> FindColumn(absl::string_view slot, DType dtype) const;
+  const std::vector<char*>* Chunks(size_t slot) const;
+  uint32_t Elements(size_t slot) const;
+
+  const std::unique_ptr<Columns> columns_;
+  RowTracker tracker_;
+  std::unique_ptr<LiveRows> live_;
+};
+
+template <typename T>
+T* Column<T>::operator[](uint64_t row) const {
+  return reinterpret_cast<T*>((*chunks_)[row / ColumnTable::kRowsPerChunk]) +
+         row % ColumnTable::kRowsPerChunk * elements_;
+}
+
+struct ArrayOptions {
+  // From one row to the next. 0: the rows lie side by side.
+  uint64_t stride_bytes = 0;
+  Codec codec = Codec::kNone;
+};
+
+namespace internal {
+
+struct AnyArray {
+  Slot slot;
+  char* data = nullptr;
+  uint64_t stride_bytes = 0;
+};
+
+}  // namespace internal
+
+// An array of the trainer's, row-major, as a slot of that name: `dim` elements
+// a row.
+template <typename T>
+internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
+                         ArrayOptions options = {}) {
+  static_assert(internal::Element<T>, "an array has elements of a dtype");
+  return {Slot{std::string(name), DTypeOf<T>::kValue, dim, options.codec},
+          reinterpret_cast<char*>(data),
+          options.stride_bytes == 0 ? uint64_t{dim} * sizeof(T)
+                                    : options.stride_bytes};
+}
+
+// A table of fixed size in arrays of the trainer's: ids are the row numbers, 0
+// to rows - 1.
+//
+//   std::vector<float> embedding(1000 * 16);
+//   std::vector<float> adagrad_sum(1000 * 16);
+//   VectorTable items(1000, {Array("embedding", embedding.data(), 16),
+//                            Array("adagrad_sum", adagrad_sum.data(), 16)});
+//   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
+//   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
+//
+// The arrays stay where they are. All rows are there at all times, with zeros
+// where nothing else was put: RestoreMode::kClear, and an id that a restore
+// erases, set them to zero. A restore of a row beyond the arrays is OutOfRange.
+// After one of a step that has not all rows, such as that of a MapTable,
+// ManagerOptions::audit_deltas would find the others.
+// Rows are restored by several threads at once.
+//
+// `holds` says which rows are this rank's, the same as the sharding of
+// AddTable, and is called from several threads; empty: all, as on one rank and
+// by TableSharding::Replicated. Rows of other ranks are not saved, and their
+// marks do not count.
+class VectorTable : public internal::AdaptedTable {
+ public:
+  VectorTable(uint64_t rows, std::vector<internal::AnyArray> arrays,
+              TableOptions options = {},
+              std::function<bool(int64_t id)> holds = {});
+  ~VectorTable() override;
+
+  // Thread-safe, beside anything. OutOfRange naming the first id that is no
+  // row; then nothing is marked.
+  absl::Status MarkUpserted(absl::Span<const int64_t> ids);
+  // Null for more rows than kMaxBitmapRows.
+  RowBitmap* tracker() override;
+
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const override;
+  LiveTable* Live(absl::Span<const std::string> slots) override;
+
+ private:
+  class Rows;
+  class LiveRows;
+
+  const uint64_t rows_;
+  const std::vector<internal::AnyArray> arrays_;
+  const std::function<bool(int64_t id)> holds_;
+  std::unique_ptr<RowBitmap> marks_;
+  std::unique_ptr<LiveRows> live_;
+};
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_MANAGER_TABLES_H_

@@ -1,0 +1,231 @@
+// Tables that have their rows themselves.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+std::vector<Slot> ColumnSlots() {
+  return {{"embedding", DType::kF32, 2}, {"name", DType::kU8, 3}};
+}
+
+// The example of the header.
+absl::Status ExampleOfColumnTable() {
+  ModelState model;
+  ColumnTable users(
+      {{"embedding", DType::kF32, 16}, {"last_step", DType::kI64, 1}});
+  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
+  CKPTDB_ASSIGN_OR_RETURN(const Column<float> embedding,
+                          users.column<float>("embedding"));
+
+  CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
+                          users.Insert(17));  // which marks it
+  embedding[user.row][0] = 0.5f;
+  users.Erase(18);
+  EXPECT_TRUE(user.is_new);
+  EXPECT_EQ(embedding[*users.Find(17)][0], 0.5f);
+  return absl::OkStatus();
+}
+
+TEST(ColumnTableTest, TheExampleOfTheHeader) {
+  EXPECT_OK(ExampleOfColumnTable());
+}
+
+TEST(ColumnTableTest, InsertFindAndErase) {
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
+  ASSERT_OK_AND_ASSIGN(const auto name, table.column<uint8_t>("name"));
+  EXPECT_EQ(embedding.elements(), 2U);
+  EXPECT_EQ(table.Find(5), std::nullopt);
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted first, table.Insert(5));
+  EXPECT_TRUE(first.is_new);
+  EXPECT_EQ(table.Find(5), first.row);
+  EXPECT_EQ(table.IdOf(first.row), 5);
+  EXPECT_EQ(embedding[first.row][1], 0);
+  embedding[first.row][1] = 7;
+  name[first.row][2] = 'c';
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted again, table.Insert(5));
+  EXPECT_FALSE(again.is_new);
+  EXPECT_EQ(again.row, first.row);
+  EXPECT_EQ(embedding[again.row][1], 7);
+  EXPECT_EQ(table.size(), 1U);
+  EXPECT_TRUE(table.Erase(5));
+  EXPECT_FALSE(table.Erase(5));
+  EXPECT_EQ(table.Find(5), std::nullopt);
+  EXPECT_EQ(table.size(), 0U);
+}
+
+// The row that was erased last is used first, with zeros; the others stay
+// where they are.
+TEST(ColumnTableTest, ErasedRowsAreUsedAgain) {
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
+  std::vector<ColumnTable::Inserted> rows;
+  ASSERT_OK(table.Insert({10, 11, 12, 13}, &rows));
+  for (const ColumnTable::Inserted& at : rows) embedding[at.row][0] = 1;
+  const float* const kept = embedding[rows[3].row];
+  EXPECT_EQ(table.Erase({10, 99, 12}), 2U);
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted a, table.Insert(20));
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted b, table.Insert(21));
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted c, table.Insert(22));
+  EXPECT_EQ(a.row, rows[2].row);
+  EXPECT_EQ(b.row, rows[0].row);
+  EXPECT_EQ(c.row, 4U);
+  EXPECT_EQ(embedding[a.row][0], 0);
+  EXPECT_EQ(embedding[rows[3].row], kept);
+  EXPECT_EQ(*kept, 1);
+  std::vector<std::pair<int64_t, ColumnTable::Row>> visited;
+  table.ForEach(
+      [&](int64_t id, ColumnTable::Row row) { visited.emplace_back(id, row); });
+  EXPECT_THAT(visited,
+              ElementsAre(std::pair(21, 0), std::pair(11, 1), std::pair(20, 2),
+                          std::pair(13, 3), std::pair(22, 4)));
+}
+
+TEST(ColumnTableTest, MarksByItself) {
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK_AND_ASSIGN(const ConsumerId consumer,
+                       table.tracker()->AddConsumer("test"));
+  ASSERT_OK(table.tracker()->Take(consumer));
+  std::vector<ColumnTable::Inserted> rows;
+  ASSERT_OK(table.Insert({1, 2, 3}, &rows));
+  ASSERT_OK(table.Insert(4));
+  table.Find(5);
+  table.Erase({2, 6});
+  table.MarkUpserted({7});
+  ASSERT_OK_AND_ASSIGN(RowChanges changes, table.tracker()->Take(consumer));
+  EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 4, 7));
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(2, 6));
+  table.Clear();
+  EXPECT_EQ(table.size(), 0U);
+  ASSERT_OK_AND_ASSIGN(changes, table.tracker()->Take(consumer));
+  EXPECT_THAT(changes.upserted, IsEmpty());
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(1, 3, 4));
+}
+
+// Over several chunks, with rows that are free in some of them, all of one, and
+// none of another.
+TEST(ColumnTableTest, SourcesHaveTheRowsThatAreThere) {
+  constexpr auto kRows = static_cast<int64_t>(ColumnTable::kRowsPerChunk);
+  for (const int64_t rows : {int64_t{1}, int64_t{64}, kRows - 1, kRows,
+                             kRows + 1, 3 * kRows + 100}) {
+    SCOPED_TRACE(rows);
+    ColumnTable table(ColumnSlots());
+    ASSERT_OK_AND_ASSIGN(const auto embedding,
+                         table.column<float>("embedding"));
+    for (int64_t id = 0; id < rows; ++id) {
+      ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted at, table.Insert(id));
+      embedding[at.row][0] = static_cast<float>(id);
+    }
+    const auto expect_rows = [&](const RowSource& source, auto is_there) {
+      std::map<int64_t, float> found;
+      for (uint64_t b = 0; b < source.block_count(); ++b) {
+        ASSERT_OK_AND_ASSIGN(const RowBlock block, source.Block(b));
+        for (size_t i = 0; i < block.ids.size(); ++i) {
+          float value = 0;
+          std::memcpy(&value, block.slots[0].At(block.RowAt(i)), sizeof(value));
+          EXPECT_TRUE(found.emplace(block.ids[i], value).second);
+        }
+      }
+      size_t expected = 0;
+      for (int64_t id = 0; id < rows; ++id) {
+        if (!is_there(id)) continue;
+        ++expected;
+        ASSERT_EQ(found.at(id), static_cast<float>(id));
+      }
+      EXPECT_EQ(found.size(), expected);
+    };
+    ASSERT_OK_AND_ASSIGN(auto all, table.AllRows());
+    expect_rows(*all, [](int64_t) { return true; });
+    // The last chunk has as many as its first words have bits, with gaps.
+    const auto stays = [&](int64_t id) {
+      return (id >= 2 * kRows && id != 2 * kRows + 1) || id % 7 == 3 ||
+             (id < kRows && id % 2 == 0);
+    };
+    std::vector<int64_t> some;
+    for (int64_t id = 0; id < rows; ++id) {
+      if (!stays(id)) {
+        table.Erase(id);
+      } else if (id % 3 == 0) {
+        some.push_back(id);
+      }
+    }
+    ASSERT_OK_AND_ASSIGN(all, table.AllRows());
+    expect_rows(*all, stays);
+    std::reverse(some.begin(), some.end());
+    ASSERT_OK_AND_ASSIGN(all, table.RowsOf(some));
+    expect_rows(*all, [&](int64_t id) { return stays(id) && id % 3 == 0; });
+  }
+}
+
+TEST(ColumnTableTest, ErrorsOfColumnsAndRows) {
+  ColumnTable table(ColumnSlots());
+  EXPECT_THAT(table.column<float>("color").status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("the table has no slot \"color\"")));
+  EXPECT_THAT(table.column<float>("name").status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("slot \"name\" is of u8, not of f32")));
+  EXPECT_THAT(table.RowsOf({4}).status(),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("row 4 was marked as upserted")));
+}
+
+TEST(ColumnTableTest, OneThatIsMadeWrongDoesNothing) {
+  ColumnTable table({{"a", DType::kF32, 0}});
+  ModelState model;
+  const auto wrong = StatusIs(
+      absl::StatusCode::kInvalidArgument,
+      HasSubstr("slot \"a\" of 0 x f32 has 0 bytes a row; the limits are 1"));
+  EXPECT_THAT(model.AddTable("user", &table), wrong);
+  EXPECT_THAT(table.Insert(1).status(), wrong);
+  std::vector<ColumnTable::Inserted> rows;
+  EXPECT_THAT(table.Insert({1, 2}, &rows), wrong);
+  EXPECT_THAT(table.column<float>("a").status(), wrong);
+  EXPECT_THAT(table.AllRows().status(), wrong);
+  EXPECT_EQ(table.Find(1), std::nullopt);
+  EXPECT_FALSE(table.Erase(1));
+  EXPECT_EQ(table.Live({"a"}), nullptr);
+  table.Clear();
+}
+
+TEST(ColumnTableTest, SomeSlotsAreRestored) {
+  ColumnTable table(ColumnSlots());
+  ASSERT_OK_AND_ASSIGN(const auto embedding, table.column<float>("embedding"));
+  ASSERT_OK_AND_ASSIGN(const auto name, table.column<uint8_t>("name"));
+  ASSERT_OK_AND_ASSIGN(const ColumnTable::Inserted at, table.Insert(1));
+  embedding[at.row][0] = 9;
+  EXPECT_EQ(table.Live({"color"}), nullptr);
+  LiveTable* const live = table.Live({"name"});
+  const std::array<int64_t, 2> ids = {1, 2};
+  const std::array<const char*, 1> slots = {"abcdef"};
+  ASSERT_OK(live->Consume(0, {ids, slots}));
+  EXPECT_EQ(embedding[at.row][0], 9);
+  EXPECT_EQ(name[at.row][1], 'b');
+  EXPECT_EQ(embedding[*table.Find(2)][0], 0);
+  EXPECT_EQ(name[*table.Find(2)][1], 'e');
+  ASSERT_OK(live->Erase(0, {1, 3}));
+  EXPECT_EQ(table.size(), 1U);
+  ASSERT_OK(live->Clear());
+  EXPECT_EQ(table.size(), 0U);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,171 @@
+// Arrays of a trainer's as tables.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The first value of each row of a source, by id.
+std::map<int64_t, float> FirstValues(const RowSource& source) {
+  std::map<int64_t, float> values;
+  for (uint64_t b = 0; b < source.block_count(); ++b) {
+    const absl::StatusOr<RowBlock> block = source.Block(b);
+    EXPECT_OK(block);
+    for (size_t i = 0; i < block->ids.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, block->slots[0].At(block->RowAt(i)), sizeof(value));
+      EXPECT_TRUE(values.emplace(block->ids[i], value).second);
+    }
+  }
+  return values;
+}
+
+// The example of the header.
+absl::Status ExampleOfVectorTable() {
+  ModelState model;
+  std::vector<float> embedding(1000 * 16);
+  std::vector<float> adagrad_sum(1000 * 16);
+  VectorTable items(1000, {Array("embedding", embedding.data(), 16),
+                           Array("adagrad_sum", adagrad_sum.data(), 16)});
+  CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
+  CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
+  EXPECT_THAT(items.slots(), ElementsAre(Slot{"embedding", DType::kF32, 16},
+                                         Slot{"adagrad_sum", DType::kF32, 16}));
+  return absl::OkStatus();
+}
+
+TEST(VectorTableTest, TheExampleOfTheHeader) {
+  EXPECT_OK(ExampleOfVectorTable());
+}
+
+// Rows of several blocks, some of which this rank holds.
+TEST(VectorTableTest, SourcesHaveTheRowsOfTheRank) {
+  constexpr uint64_t kRows = (uint64_t{1} << 20) + 1000;
+  std::vector<float> values(3 * kRows);
+  for (uint64_t row = 0; row < kRows; ++row) {
+    values[3 * row] = static_cast<float>(row);
+  }
+  const auto array =
+      Array("a", values.data(), 2, {.stride_bytes = 3 * sizeof(float)});
+  const auto expect_rows = [&](const RowSource& source, auto is_there) {
+    const auto found = FirstValues(source);
+    size_t expected = 0;
+    for (int64_t id = 0; id < static_cast<int64_t>(kRows); ++id) {
+      if (!is_there(id)) continue;
+      ++expected;
+      ASSERT_EQ(found.at(id), static_cast<float>(id));
+    }
+    EXPECT_EQ(found.size(), expected);
+  };
+  const std::vector<int64_t> some = {3, 5, 1 << 20, 4};
+  const auto is_some = [&](int64_t id) {
+    return std::find(some.begin(), some.end(), id) != some.end();
+  };
+  VectorTable all(kRows, {array});
+  ASSERT_OK_AND_ASSIGN(auto rows, all.AllRows());
+  expect_rows(*rows, [](int64_t) { return true; });
+  ASSERT_OK_AND_ASSIGN(rows, all.RowsOf(some));
+  expect_rows(*rows, is_some);
+
+  const auto holds = [](int64_t id) { return id % 3 == 1; };
+  VectorTable own(kRows, {array}, {}, holds);
+  ASSERT_OK_AND_ASSIGN(rows, own.AllRows());
+  expect_rows(*rows, holds);
+  ASSERT_OK_AND_ASSIGN(const ConsumerId consumer,
+                       own.tracker()->AddConsumer("test"));
+  ASSERT_OK(own.tracker()->Take(consumer));
+  ASSERT_OK(own.MarkUpserted(some));
+  ASSERT_OK_AND_ASSIGN(const RowChanges changes, own.tracker()->Take(consumer));
+  EXPECT_THAT(changes.upserted, ElementsAre(4, 1 << 20));
+}
+
+TEST(VectorTableTest, WhatIsWrongIsToldWhenItIsAdded) {
+  struct Case {
+    uint64_t rows = 2;
+    std::vector<internal::AnyArray> arrays;
+    std::string error;
+  };
+  std::vector<float> values(4);
+  float* const none = nullptr;
+  const internal::AnyArray array = Array("a", values.data(), 2);
+  const Case cases[] = {
+      {2, {}, "has 0 slots; the limits are 1 and 256"},
+      {2, {Array("a", none, 2)}, "the array of slot \"a\" is null"},
+      {2, {array, array}, "slot \"a\" is there twice"},
+      {2, {Array("", values.data(), 2)}, "slot name \"\" is empty"},
+      {2, {Array("a", values.data(), 0)}, "slot \"a\" of 0 x f32 has 0 bytes"},
+      {2,
+       {Array("a", values.data(), 2, {.stride_bytes = 7})},
+       "ArrayOptions::stride_bytes 7 of slot \"a\" is below the 8 bytes"},
+      {kMaxBitmapRows + 1,
+       {array},
+       "a VectorTable of 68719476737 rows; the limit is 68719476736"},
+  };
+  for (const Case& wrong : cases) {
+    SCOPED_TRACE(wrong.error);
+    VectorTable table(wrong.rows, wrong.arrays);
+    ModelState model;
+    const auto is_wrong =
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.error));
+    EXPECT_THAT(model.AddTable("item", &table), is_wrong);
+    EXPECT_THAT(table.AllRows().status(), is_wrong);
+    EXPECT_THAT(table.RowsOf({0}).status(), is_wrong);
+    EXPECT_EQ(table.Live({"a"}), nullptr);
+  }
+  VectorTable empty(0, {Array("a", none, 2)});
+  EXPECT_OK(empty.AllRows());
+}
+
+TEST(VectorTableTest, RowsThatAreNotThere) {
+  std::vector<float> values(4);
+  VectorTable table(2, {Array("a", values.data(), 2)});
+  EXPECT_THAT(table.MarkUpserted({1, 2}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("2")));
+  EXPECT_THAT(table.RowsOf({-1}).status(),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("row -1 was marked as upserted, and the table "
+                                 "has 2 rows")));
+  LiveTable* const live = table.Live({"a"});
+  const std::array<int64_t, 1> ids = {2};
+  const std::array<const char*, 1> slots = {"12345678"};
+  EXPECT_THAT(live->Consume(0, {ids, slots}),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("row 2 of the step is beyond the 2 rows")));
+}
+
+// Values between the rows, and of slots that are not restored, stay.
+TEST(VectorTableTest, RestoresSetRowsAndZeros) {
+  std::vector<float> values(6, 1);
+  std::vector<int32_t> counts(3, 1);
+  VectorTable table(3, {Array("a", values.data(), 1, {.stride_bytes = 8}),
+                        Array("count", counts.data(), 1)});
+  LiveTable* const live = table.Live({"a"});
+  ASSERT_OK(live->Clear());
+  EXPECT_THAT(values, ElementsAre(0, 1, 0, 1, 0, 1));
+  const std::array<int64_t, 2> ids = {2, 0};
+  const std::array<float, 2> restored = {5, 6};
+  const std::array<const char*, 1> slots = {
+      reinterpret_cast<const char*>(restored.data())};
+  ASSERT_OK(live->Consume(0, {ids, slots}));
+  EXPECT_THAT(values, ElementsAre(6, 1, 0, 1, 5, 1));
+  ASSERT_OK(live->Erase(0, {0, 3, -1}));
+  EXPECT_THAT(values, ElementsAre(0, 1, 0, 1, 5, 1));
+  EXPECT_THAT(counts, Each(1));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
