@@ -26,6 +26,7 @@ using flatbuffers::Vector;
 using internal::AddString;
 using internal::BadField;
 using internal::CheckVersion;
+using internal::DuplicateName;
 using internal::FromFbs;
 using internal::Opened;
 using internal::RecordKind;
@@ -33,7 +34,6 @@ using internal::Seal;
 using internal::SizeOf;
 using internal::ToFbs;
 using internal::ToStd;
-using internal::Twice;
 using internal::ViewOf;
 
 enum StepFlags : uint32_t {
