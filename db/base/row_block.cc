@@ -29,10 +29,10 @@ absl::Status CheckSlot(const Slot& slot) {
   return absl::InvalidArgumentError(
       absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
                    DTypeName(slot.dtype), " has ", slot.row_bytes(),
-                   " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+                   " bytes per row; expected 1 to ", kMaxSlotBytes));
 }
 
-// Where a block has each row of a slot by itself.
+// Checks a block that has a pointer to each row of a slot.
 absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
                          absl::string_view slot, uint64_t places) {
   if (!block.rows.empty()) {
@@ -49,28 +49,30 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
 absl::Status CheckEnums(DType dtype, Codec codec) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (number(dtype) >= kDTypes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dtype ", number(dtype), " is not below ", kDTypes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "invalid dtype ", number(dtype), "; expected less than ", kDTypes));
   }
   if (codec == Codec::kAuto ||
       CodecFromStored(static_cast<uint8_t>(codec)).ok()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("codec ", number(codec), " is none"));
+      absl::StrCat("invalid codec ", number(codec),
+                   "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4) or 255 "
+                   "(auto)"));
 }
 
 absl::Status CheckSlots(absl::Span<const Slot> slots) {
   if (slots.empty() || slots.size() > kMaxSlots) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "has ", slots.size(), " slots; the limits are 1 and ", kMaxSlots));
+        "it has ", slots.size(), " slots; expected 1 to ", kMaxSlots));
   }
   std::set<std::string> names;
   for (const Slot& slot : slots) {
     CKPTDB_RETURN_IF_ERROR(CheckSlot(slot));
     if (names.insert(slot.name).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("slot \"", slot.name, "\" is there twice"));
+        absl::StrCat("duplicate slot \"", slot.name, "\""));
   }
   return absl::OkStatus();
 }

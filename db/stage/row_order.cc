@@ -24,7 +24,7 @@ absl::Status Bad(const TableItem& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-// The rows in `threads` even shares, also when they are in one block.
+// Divides the rows evenly among `threads`, also when they are in one block.
 std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
                                             uint64_t rows, size_t threads) {
   std::vector<std::vector<RowPart>> parts(threads);
@@ -57,16 +57,18 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
 }
 
 absl::Status RowOrder::LoadBlocks() {
-  if (table_.rows == nullptr) return Bad(table_, "has no source of rows");
+  if (table_.rows == nullptr)
+    return Bad(table_, "it has no source of rows; set TableItem::rows");
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
   if (count > kMaxBlocks) {
-    return Bad(table_, absl::StrCat("has ", count, " blocks; the limit is ",
-                                    kMaxBlocks));
+    return Bad(table_, absl::StrCat("its source of rows has ", count,
+                                    " blocks; the limit is ", kMaxBlocks));
   }
   if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "table \"", table_.name, "\": no memory for the places of ", count,
-        " blocks, ", count * sizeof(RowBlock), " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", table_.name, "\": cannot allocate ",
+                     count * sizeof(RowBlock), " bytes for the places of ",
+                     count, " blocks"));
   }
   for (uint64_t i = 0; i < count; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
@@ -78,14 +80,14 @@ absl::Status RowOrder::LoadBlocks() {
   }
   refs_ = AllocateArray<RowRef>(rows_);
   if (refs_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("table \"", table_.name, "\": no memory for the order of ",
-                     rows_, " rows, ", rows_ * sizeof(RowRef), " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_.name, "\": cannot allocate ", rows_ * sizeof(RowRef),
+        " bytes for the order of ", rows_, " rows"));
   }
   return absl::OkStatus();
 }
 
-// Few rows are not worth a counter for each slice.
+// Few rows are not worth a counter for each slice, so they are compared.
 absl::Status RowOrder::SortAll(const OwnRows& own) {
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
@@ -103,19 +105,20 @@ absl::Status RowOrder::SortAll(const OwnRows& own) {
   RowRef* const end = refs_.get() + rows_;
   SortByPosition(refs_.get(), end);
   sorted_ = true;
-  return CheckTwice(refs_.get(), end);
+  return CheckDuplicates(refs_.get(), end);
 }
 
-// Of rows in order: no id is there twice.
-absl::Status RowOrder::CheckTwice(const RowRef* begin,
-                                  const RowRef* end) const {
-  const RowRef* const twice = std::adjacent_find(
+// Checks that rows in order have no duplicate id.
+absl::Status RowOrder::CheckDuplicates(const RowRef* begin,
+                                       const RowRef* end) const {
+  const RowRef* const duplicate = std::adjacent_find(
       begin, end,
       [](const RowRef& a, const RowRef& b) { return a.id == b.id; });
-  if (twice == end) return absl::OkStatus();
-  return Bad(table_, absl::StrCat("id ", static_cast<int64_t>(twice->id),
-                                  " is there twice, in blocks ", twice->block,
-                                  " and ", std::next(twice)->block));
+  if (duplicate == end) return absl::OkStatus();
+  return Bad(table_,
+             absl::StrCat("duplicate id ", static_cast<int64_t>(duplicate->id),
+                          " in blocks ", duplicate->block, " and ",
+                          std::next(duplicate)->block));
 }
 
 // Calls visit(block, row, id, slice) for each row of these parts.
@@ -153,9 +156,9 @@ void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
   });
 }
 
-// A counting sort by group: each thread counts its part of the rows, then puts
-// them where its predecessors' end. 256 groups, as the processor writes to so
-// many places at once without waiting.
+// A counting sort by group: each thread counts its part of the rows, then
+// writes them after those of its predecessors. There are 256 groups, as the
+// processor can write to so many places at once without waiting.
 absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
   constexpr uint64_t kRowsWorthAThread = 65536;
   const auto workers = static_cast<size_t>(
@@ -188,7 +191,7 @@ absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
   SortBySlice(begin, end);
-  return CheckTwice(begin, end);
+  return CheckDuplicates(begin, end);
 }
 
 void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
@@ -197,9 +200,9 @@ void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
   });
 }
 
-// The same for the rows of one group: by slice in place, each row swapped to
-// where its slice goes on until the one that belongs here comes (American flag
-// sort, McIlroy, Bostic and McIlroy 1993), then each slice by id.
+// Sorts the rows of one group in place: by slice with an American flag sort
+// (McIlroy, Bostic and McIlroy 1993), which swaps each row to the next place of
+// its slice, and then each slice by id.
 void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
   const auto slice_of = [this](const RowRef& row) {
     return PositionOf(row).slice % kGroupSlices;

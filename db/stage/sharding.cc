@@ -84,7 +84,8 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
     case ShardingKind::kBySlices: {
       const std::vector<uint32_t>& bounds = sharding_.bounds();
       if (bounds.empty()) return std::nullopt;
-      // The last that begins at the slice or before: of empty ranges the end.
+      // The last rank that begins at the slice or before; ranks with empty
+      // ranges begin at the same slice as the next one.
       const auto after =
           std::upper_bound(bounds.begin(), bounds.end(), SliceOf(id, hash_));
       return static_cast<uint32_t>(after - bounds.begin() - 1);
@@ -104,9 +105,9 @@ std::string OwnRows::DescribeNoRank(int64_t id) const {
   if (kind_ != ShardingKind::kCustom) return "";
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank < world_size_) return "";
-  return absl::StrCat("sharding \"", sharding_.name(), "\" gives id ", id,
-                      " to rank ", rank, " in a world of ", world_size_,
-                      "; it must be below");
+  return absl::StrCat("sharding \"", sharding_.name(), "\" returns rank ", rank,
+                      " for id ", id, "; expected less than the world size, ",
+                      world_size_);
 }
 
 std::string OwnRows::DescribeForeign(int64_t id) const {

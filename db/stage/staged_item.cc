@@ -27,7 +27,7 @@ absl::Status BadTable(const TableItem& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-// Pages of all slots are cut at the same rows, so the widest slot decides.
+// Pages of all slots begin at the same rows, so the widest slot decides.
 uint32_t RowsPerPage(const TableItem& table) {
   uint64_t widest = sizeof(int64_t);
   for (const Slot& slot : table.slots) {
@@ -68,7 +68,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const Ticket& ticket,
       CheckBoxWithin({item.offset, item.shape}, item.global_shape), place));
   item.raw_bytes = static_cast<uint64_t>(*elements) * element_bytes;
   if (view.data == nullptr && item.raw_bytes > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(place, " has no data"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, " has no data: TensorView::data is null"));
   }
   staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
   staged.streams.push_back(MakeChunkStream(
@@ -96,31 +97,30 @@ absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
   return staged;
 }
 
-// Why a table must be saved whole although its changes are given; empty when
-// it need not.
+// Returns the reason why a table must be saved whole although its changes are
+// given; empty when the changes can be saved.
 std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
   if (!table.base_reason.empty()) return table.base_reason;
-  if (parent_tables == nullptr) return "the save goes on from no step";
+  if (parent_tables == nullptr) return "a delta save requires SaveSpec::parent";
   for (const Item& old : parent_tables->items) {
     if (old.name != table.name) continue;
     return SameColumns(old, table.slots, table.slice_hash)
                ? ""
-               : "its slots or slice hash are not those of the parent";
+               : "its schema (slots or slice hash) differs from the parent's";
   }
   return "the parent has no such table";
 }
 
-// Of a table by slices: those of the ticket, which the table's own bounds must
-// not contradict.
+// Returns the rows of a table by slices: those of the ticket, which must not
+// differ from the bounds of the table.
 absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
                                   const TableItem& table) {
   const TableSharding& sharding = table.sharding;
   if (!ticket.slices.has_value()) {
     if (ticket.world_size == 1) return OwnRows();
     return BadTable(
-        table, absl::StrCat("is sharded by slices among ", ticket.world_size,
-                            " ranks, and SaveSpec::slice_bounds is "
-                            "empty"));
+        table, absl::StrCat("it is sharded by slices among ", ticket.world_size,
+                            " ranks, but SaveSpec::slice_bounds is empty"));
   }
   const auto is_of_ticket = [&](const std::vector<uint32_t>& bounds) {
     return SliceRange{bounds[ticket.rank], bounds[ticket.rank + size_t{1}]} ==
@@ -128,13 +128,13 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
   };
   if (!sharding.bounds().empty() && !is_of_ticket(sharding.bounds())) {
     return BadTable(
-        table,
-        absl::StrCat(
-            "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
-            "] are not SaveSpec::slice_bounds, which give rank ", ticket.rank,
-            " slices [", ticket.slices->begin, ", ", ticket.slices->end, ")"));
+        table, absl::StrCat(
+                   "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
+                   "] differ from SaveSpec::slice_bounds, which give rank ",
+                   ticket.rank, " slices [", ticket.slices->begin, ", ",
+                   ticket.slices->end, ")"));
   }
-  // Bounds say which rank has the id of an error.
+  // Errors use the bounds to say which rank an id belongs to.
   std::vector<uint32_t> bounds = sharding.bounds();
   if (bounds.empty()) bounds = EvenSliceBounds(ticket.world_size);
   if (!is_of_ticket(bounds)) {
@@ -145,8 +145,8 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
                  ticket.rank, ticket.world_size);
 }
 
-// What the table declares, or the save for it, and the rows that this rank may
-// have by that.
+// Sets the sharding that the table, or the save for it, declares, and returns
+// the rows that this rank may have.
 absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
                                         const TableItem& table, Item* item) {
   const TableSharding& sharding = table.sharding;
@@ -169,19 +169,20 @@ absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
                             ", or the save SaveSpec::slice_bounds"));
   }
   if (ticket.slices.has_value()) {
-    return BadTable(table,
-                    "is TableSharding::Unchecked() in a save that has "
-                    "SaveSpec::slice_bounds; leave one of them out");
+    return BadTable(
+        table,
+        "its sharding is TableSharding::Unchecked() in a save that has "
+        "SaveSpec::slice_bounds; leave one of them out");
   }
   return OwnRows();
 }
 
-// Rank 0 has all rows of a replicated table, and others none.
+// Rank 0 saves all rows of a replicated table, and other ranks none.
 bool SavesNoRows(const Ticket& ticket, const Item& item) {
   return item.sharding == ShardingKind::kReplicated && ticket.rank != 0;
 }
 
-// Rows by their ids alone.
+// A source of rows that have ids and no slots.
 absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
                                                       const OwnRows& own,
                                                       int threads) {
@@ -193,7 +194,7 @@ absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
   return Annotate(RowOrder::Build(erased, own, threads), "erased ids");
 }
 
-// No id is both upserted and erased.
+// Checks that no id is both upserted and erased.
 absl::Status CheckApart(const TableItem& table, RowOrder* upserted,
                         RowOrder* erased) {
   if (erased->rows() == 0) return absl::OkStatus();
@@ -233,7 +234,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
       stream(kErasedSlot), staged->erased.get(), kErasedRowsPerPage));
 }
 
-// Of all rows, or of the changes.
+// Orders all rows, or the changes.
 absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
                        const OwnRows& own, int threads, StagedItem* staged) {
   Item& item = staged->item;
@@ -261,9 +262,9 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSlots(table.slots),
                                   absl::StrCat("table \"", table.name, "\"")));
   if (table.slice_hash > SliceHash::kMix) {
-    return BadTable(
-        table, absl::StrCat("slice hash ", static_cast<int>(table.slice_hash),
-                            " is neither modulo nor mix"));
+    return BadTable(table, absl::StrCat("invalid slice hash ",
+                                        static_cast<int>(table.slice_hash),
+                                        "; expected 0 (modulo) or 1 (mix)"));
   }
   StagedItem staged;
   Item& item = staged.item;
@@ -280,9 +281,8 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
         !SavesNoRows(ticket, item)) {
       return absl::FailedPreconditionError(
           absl::StrCat("table \"", table.name,
-                       "\" has no source of all rows, and cannot be "
-                       "saved as changes: ",
-                       item.base_reason));
+                       "\" cannot be saved as changes: ", item.base_reason,
+                       "; set TableItem::rows, so that it can be saved whole"));
     }
   }
   CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
@@ -294,7 +294,7 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
   return staged;
 }
 
-// Names, and no two alike of one kind.
+// Checks names, and that no two items of one kind have the same.
 template <typename Items>
 absl::Status CheckNames(ItemKind kind, const Items& items) {
   const std::string what = absl::StrCat(ItemKindName(kind), " name");
@@ -303,7 +303,7 @@ absl::Status CheckNames(ItemKind kind, const Items& items) {
     CKPTDB_RETURN_IF_ERROR(CheckName(what, item.name));
     if (!names.insert(item.name).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(what, " \"", item.name, "\" is there twice"));
+          absl::StrCat("duplicate ", what, " \"", item.name, "\""));
     }
   }
   return absl::OkStatus();
@@ -319,7 +319,8 @@ bool KeyLess(const Item& a, const Item& b) {
   return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
 }
 
-// Stops at the first chunk that differs, so a changed tensor costs one hash.
+// Compares chunk by chunk and stops at the first that differs, so that a
+// changed tensor costs one hash.
 bool HasBytes(const Item& item, absl::string_view bytes) {
   for (const uint64_t hash : item.chunk_hashes) {
     if (HashBytes(bytes.substr(0, kChunkBytes)) != hash) return false;

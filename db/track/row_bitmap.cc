@@ -35,7 +35,7 @@ size_t CountBits(const Words& words) {
   return count;
 }
 
-// Moves the rows out of `words`.
+// Appends the rows that are set in `words` and clears them.
 std::vector<int64_t> TakeRows(Words* words) {
   std::vector<int64_t> rows;
   rows.reserve(CountBits(*words));
@@ -52,8 +52,9 @@ std::vector<int64_t> TakeRows(Words* words) {
 
 }  // namespace
 
-// A mark goes into the bitmap of its thread's lane. A Take moves the marks of
-// all lanes into the bitmaps of all consumers, and then empties its own.
+// A mark sets a bit in the bitmap of the lane of its thread. A Take moves the
+// marks of all lanes into the bitmaps of all consumers, and then empties its
+// own.
 class RowBitmap::Impl {
  public:
   explicit Impl(uint64_t rows)
@@ -73,7 +74,7 @@ class RowBitmap::Impl {
   };
   struct Consumer {
     std::string name;
-    // Whether the next set will be complete, and why not.
+    // Whether the next set is complete, and the reason when it is not.
     bool complete = false;
     std::string reason;
     Words rows;
@@ -84,7 +85,8 @@ class RowBitmap::Impl {
 
   const uint64_t rows_;
   const size_t words_;
-  std::array<Lane, internal::kMarkLanes> lanes_;  // after mutex_, one by one
+  // They are locked after mutex_, one by one.
+  std::array<Lane, internal::kMarkLanes> lanes_;
   mutable internal::Mutex mutex_;
   ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
 };
@@ -106,8 +108,8 @@ absl::Status RowBitmap::Impl::RemoveConsumer(ConsumerId id) {
 absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
   for (const int64_t id : ids) {
     if (static_cast<uint64_t>(id) < rows_) continue;
-    return absl::OutOfRangeError(
-        absl::StrCat("row ", id, " of a table of ", rows_, " rows"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "row ", id, " is out of range for a table of ", rows_, " rows"));
   }
   return absl::OkStatus();
 }
@@ -175,8 +177,8 @@ RowBitmap::~RowBitmap() = default;
 
 absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows) {
   if (rows > kMaxBitmapRows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a bitmap of ", rows, " rows; at most ", kMaxBitmapRows));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a bitmap cannot have ", rows, " rows; the limit is ", kMaxBitmapRows));
   }
   return std::unique_ptr<RowBitmap>(
       new RowBitmap(std::make_unique<Impl>(rows)));

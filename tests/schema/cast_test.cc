@@ -94,7 +94,7 @@ class Numbers {
   std::vector<double> all_;
 };
 
-TEST(CanCast, FloatsBecomeNoIntegers) {
+TEST(CanCast, RejectsFloatsToIntegers) {
   for (uint8_t from = 0; from < kDTypes; ++from) {
     for (uint8_t to = 0; to < kDTypes; ++to) {
       const bool can = !IsFloatDType(from) || IsFloatDType(to);
@@ -212,7 +212,7 @@ TEST(CastElements, BetweenSmallFloats) {
   }
 }
 
-TEST(CastElements, WhatIsAboveAllNumbers) {
+TEST(CastElements, OverflowBecomesInfinityOrNan) {
   for (const double number : {kInf, 1e300}) {
     EXPECT_EQ(BitsOf(number, DType::kF16), 0x7c00);
     EXPECT_EQ(BitsOf(-number, DType::kF16), 0xfc00);
@@ -381,7 +381,7 @@ TEST(CastElements, TheSameDTypeIsCopied) {
   EXPECT_OK(CastElements(DType::kF32, nullptr, DType::kF16, nullptr, 0));
 }
 
-TEST(CastElements, NothingNeedBeAligned) {
+TEST(CastElements, AcceptsUnalignedArrays) {
   std::string in(1 + 3 * sizeof(float), '\0');
   const float numbers[] = {1, -2, 0.5};
   std::memcpy(in.data() + 1, numbers, sizeof(numbers));

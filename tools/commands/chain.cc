@@ -1,4 +1,4 @@
-// ckptdb chain: the versions that a step is put together from.
+// ckptdb chain: the versions that a step is restored from.
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,12 +66,12 @@ std::string BoundsText(const StepRecord& step) {
   const std::string due = BaseDue(step, bounds);
   TextTable table({{""}, {""}});
   table.AddRow(
-      {"deltas", absl::StrCat(DeltasOf(step), ", the default bound is ",
+      {"deltas", absl::StrCat(DeltasOf(step), "; the default limit is ",
                               bounds.max_deltas)});
   table.AddRow(
       {"delta bytes",
-       absl::StrFormat("%s, %.2f of %s of base runs, the default "
-                       "bound is %.2f",
+       absl::StrFormat("%s, %.2f of %s of base runs; the default "
+                       "limit is %.2f",
                        FormatBytes(step.delta_bytes), DeltaRatio(step),
                        FormatBytes(step.base_bytes), bounds.max_delta_ratio)});
   table.AddRow({"base due", due.empty() ? "no" : due});
@@ -85,7 +85,7 @@ std::string BaseText(const TableStart& start) {
 
 std::string TablesText(const StepChain& chain) {
   TextTable table(
-      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"WHY BASE"}});
+      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
   for (const TableStart& start : TableStarts(chain)) {
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);
@@ -107,9 +107,9 @@ Json LinkJson(const ChainLink& link) {
   json["is_step"] = link.is_step;
   json["rows"] =
       of_record([](const StepRecord& record) { return record.rows; });
-  json["erased"] = tables ? Json(tables->erased) : Json();
+  json["erased_rows"] = tables ? Json(tables->erased) : Json();
   json["table_bytes"] = tables ? Json(tables->stored_bytes) : Json();
-  json["stored_bytes"] =
+  json["exclusive_bytes"] =
       of_record([](const StepRecord& record) { return record.stored_bytes; });
   return json;
 }
@@ -131,13 +131,12 @@ Json ChainJson(const std::string& store, const StepChain& chain,
   SetChainLength(step, &json);
   json["max_deltas"] = bounds.max_deltas;
   json["max_delta_ratio"] = bounds.max_delta_ratio;
-  const std::string due = BaseDue(step, bounds);
-  json["base_due"] = due.empty() ? Json() : Json(due);
+  json["base_due_reason"] = ReasonJson(BaseDue(step, bounds));
   json["versions"] = Json::array();
   for (const ChainLink& link : chain.links) {
     json["versions"].push_back(LinkJson(link));
   }
-  json["increment"] = chain.increment ? LinkJson(*chain.increment) : Json();
+  json["folded_from"] = chain.increment ? LinkJson(*chain.increment) : Json();
   if (!with_tables) return json;
   json["tables"] = Json::array();
   for (const TableStart& start : TableStarts(chain)) {
@@ -150,7 +149,7 @@ class Chain : public Command {
  public:
   std::string name() const override { return "chain"; }
   std::string summary() const override {
-    return "Show the versions that a step is put together from";
+    return "Show the versions that a step is restored from";
   }
   std::string examples() const override {
     return "  ckptdb chain 1000 --store /checkpoints/ctr\n"
@@ -160,7 +159,7 @@ class Chain : public Command {
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_flag("-t,--tables", with_tables_,
-                  "also where each table begins, and why there");
+                  "also where the rows of each table begin, and why");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

@@ -22,7 +22,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// "-" where there is none.
+// Returns "-" when there is no value.
 template <typename T, typename Format>
 std::string TextOrDash(const std::optional<T>& value, const Format& format) {
   return value.has_value() ? format(*value) : "-";
@@ -56,7 +56,7 @@ std::string TableChange(const TableDiff& diff) {
   return diff.unknown() ? "unknown" : Str(ChangeName(diff.in_from, diff.in_to));
 }
 
-// "embedding f32x16 to f32x32, freq added"
+// Returns "embedding f32x16 to f32x32, freq added".
 std::string SlotsText(const TableDiff& diff) {
   std::vector<std::string> parts;
   for (const SlotDiff& slot : diff.slots) {
@@ -67,11 +67,12 @@ std::string SlotsText(const TableDiff& diff) {
     }
     parts.push_back(absl::StrCat(Printable(slot.name), " ", change));
   }
-  if (diff.other_slice_hash) parts.emplace_back("another slice hash");
+  if (diff.slice_hash_differs) parts.emplace_back("slice hash differs");
   return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
-// "1,000 to 1,200"; "?" where the step has not all of them in base runs.
+// Returns "1,000 to 1,200", with "?" for a step that does not have all rows in
+// base runs.
 std::string RowsText(const TableDiff& diff) {
   const auto text = [](bool there, const std::optional<uint64_t>& rows) {
     if (!there) return std::string("-");
@@ -82,11 +83,13 @@ std::string RowsText(const TableDiff& diff) {
   return from == to ? from : absl::StrCat(from, " to ", to);
 }
 
-// The reason that is the same for all tables is in the header.
-std::string WhyNoRowsText(const StepDiff& diff, const TableDiff& table) {
+// A reason that all tables share is in the header and is shortened here.
+std::string NotCountedText(const StepDiff& diff, const TableDiff& table) {
   if (table.rows.has_value() || !table.in_from || !table.in_to) return "-";
-  if (table.why_no_rows == diff.why_no_increments) return "no increments";
-  return Printable(table.why_no_rows);
+  if (table.not_counted_reason == diff.not_incremental_reason) {
+    return "no increments";
+  }
+  return Printable(table.not_counted_reason);
 }
 
 std::string VersionText(const StepRecord& record) {
@@ -97,18 +100,18 @@ std::string VersionText(const StepRecord& record) {
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
   return absl::StrCat(
-      FormatBytes(diff.tensor_bytes_read), " of ", diff.tensors_read,
+      FormatBytes(diff.tensor_read_bytes), " of ", diff.tensors_read,
       diff.tensors_read == 1 ? " tensor that is" : " tensors that are",
-      " cut into other parts");
+      " divided into other parts");
 }
 
 std::string HeaderText(const StepDiff& diff) {
   TextTable table({{""}, {""}});
   table.AddRow({"from", VersionText(diff.from)});
   table.AddRow({"to", VersionText(diff.to)});
-  table.AddRow({"increments", diff.why_no_increments.empty()
-                                  ? "from the one to the other"
-                                  : Printable(diff.why_no_increments)});
+  table.AddRow({"increments", diff.not_incremental_reason.empty()
+                                  ? "lead from the first to the second"
+                                  : Printable(diff.not_incremental_reason)});
   table.AddRow({"read", ReadText(diff)});
   return table.ToString();
 }
@@ -143,13 +146,13 @@ std::string TablesText(const StepDiff& diff) {
                    {"ROWS", TextTable::kRight},
                    {"UPSERTED", TextTable::kRight},
                    {"ERASED", TextTable::kRight},
-                   {"WHY NOT COUNTED"}});
+                   {"REASON NOT COUNTED"}});
   for (const TableDiff& each : diff.tables) {
     const auto& rows = each.rows;
     table.AddRow({Printable(each.name), TableChange(each), SlotsText(each),
                   RowsText(each), rows ? FormatCount(rows->upserted) : "-",
                   rows ? FormatCount(rows->erased) : "-",
-                  WhyNoRowsText(diff, each)});
+                  NotCountedText(diff, each)});
   }
   return table.ToString();
 }
@@ -182,7 +185,7 @@ void PrintText(const StepDiff& diff, std::ostream* out) {
 Json SpecJson(const TensorSpec& spec) {
   return {{"dtype", Str(DTypeName(spec.dtype))},
           {"shape", spec.shape},
-          {"bytes", spec.bytes}};
+          {"raw_bytes", spec.bytes}};
 }
 
 Json SlotTypeJson(const Slot& slot) {
@@ -213,13 +216,12 @@ Json TableJson(const TableDiff& diff) {
                              {"from", JsonOrNull(slot.from, SlotTypeJson)},
                              {"to", JsonOrNull(slot.to, SlotTypeJson)}});
   }
-  json["other_slice_hash"] = diff.other_slice_hash;
+  json["slice_hash_differs"] = diff.slice_hash_differs;
   json["from_rows"] = diff.from_rows ? Json(*diff.from_rows) : Json();
   json["to_rows"] = diff.to_rows ? Json(*diff.to_rows) : Json();
-  json["upserted"] = diff.rows ? Json(diff.rows->upserted) : Json();
-  json["erased"] = diff.rows ? Json(diff.rows->erased) : Json();
-  json["why_not_counted"] =
-      diff.why_no_rows.empty() ? Json() : Json(diff.why_no_rows);
+  json["upserted_rows"] = diff.rows ? Json(diff.rows->upserted) : Json();
+  json["erased_rows"] = diff.rows ? Json(diff.rows->erased) : Json();
+  json["not_counted_reason"] = ReasonJson(diff.not_counted_reason);
   return json;
 }
 
@@ -229,8 +231,8 @@ Json BlobJson(const BlobDiff& diff) {
           {"rank", diff.rank},
           {"change", Str(ChangeName(diff.from_bytes.has_value(),
                                     diff.to_bytes.has_value()))},
-          {"from_bytes", JsonOrNull(diff.from_bytes, bytes)},
-          {"to_bytes", JsonOrNull(diff.to_bytes, bytes)}};
+          {"from_raw_bytes", JsonOrNull(diff.from_bytes, bytes)},
+          {"to_raw_bytes", JsonOrNull(diff.to_bytes, bytes)}};
 }
 
 template <typename Diff>
@@ -242,21 +244,19 @@ Json ListJson(const std::vector<Diff>& diffs, Json (*to_json)(const Diff&)) {
 
 Json DiffJson(const std::string& store, const StepDiff& diff) {
   const std::optional<bool> same = diff.same();
-  return {
-      {"store", store},
-      {"from", ToJson(diff.from.version)},
-      {"to", ToJson(diff.to.version)},
-      {"same", same ? Json(*same) : Json()},
-      {"increments", diff.why_no_increments.empty()},
-      {"why_no_increments",
-       diff.why_no_increments.empty() ? Json() : Json(diff.why_no_increments)},
-      {"tensors_read", diff.tensors_read},
-      {"tensor_bytes_read", diff.tensor_bytes_read},
-      {"tables_followed", diff.tables_followed},
-      {"metrics", ListJson(diff.metrics, MetricJson)},
-      {"tensors", ListJson(diff.tensors, TensorJson)},
-      {"tables", ListJson(diff.tables, TableJson)},
-      {"blobs", ListJson(diff.blobs, BlobJson)}};
+  return {{"store", store},
+          {"from", ToJson(diff.from.version)},
+          {"to", ToJson(diff.to.version)},
+          {"same", same ? Json(*same) : Json()},
+          {"incremental", diff.not_incremental_reason.empty()},
+          {"not_incremental_reason", ReasonJson(diff.not_incremental_reason)},
+          {"tensors_read", diff.tensors_read},
+          {"tensor_read_bytes", diff.tensor_read_bytes},
+          {"tables_counted", diff.tables_counted},
+          {"metrics", ListJson(diff.metrics, MetricJson)},
+          {"tensors", ListJson(diff.tensors, TensorJson)},
+          {"tables", ListJson(diff.tables, TableJson)},
+          {"blobs", ListJson(diff.blobs, BlobJson)}};
 }
 
 class Diff : public Command {
@@ -266,17 +266,16 @@ class Diff : public Command {
     return "Show what differs between two steps";
   }
   std::string notes() const override {
-    return "Tensors and blobs are compared by the digests of the records. A "
-           "tensor that the\n"
-           "steps have in other parts, as those of other numbers of ranks may, "
-           "is read. Of\n"
-           "tables the ids in the delta runs between the steps are read: "
-           "UPSERTED is written\n"
-           "on the way, also with the values of before, ERASED is gone. "
-           "\"unknown\" is a table\n"
-           "that no delta runs lead to, and that was saved whole. The exit "
-           "code is 0 whether\n"
-           "or not anything differs.\n";
+    return "Tensors and blobs are compared by their digests. A tensor is read "
+           "only when the two\n"
+           "steps divide it into different parts. For tables, the ids in the "
+           "delta runs between\n"
+           "the steps are read: UPSERTED rows were written, possibly with the "
+           "same values, and\n"
+           "ERASED rows are gone. A table is \"unknown\" when it was saved "
+           "whole "
+           "and no delta runs\n"
+           "lead to it. The exit code is 0 whether or not anything differs.\n";
   }
   std::string examples() const override {
     return "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"

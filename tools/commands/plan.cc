@@ -21,45 +21,46 @@
 namespace ckptdb::tool {
 namespace {
 
-// What is planned, and of which steps.
+// The plan and the steps that it is for.
 struct Planned {
   StepRecord step;
   std::optional<Version> from;
-  std::string why_not_from;  // empty: delta runs lead to the step
+  std::string not_incremental_reason;  // empty: delta runs lead to the step
   bool forwards = true;
   RestorePlan plan;
 
-  bool incremental() const { return from.has_value() && why_not_from.empty(); }
+  bool incremental() const {
+    return from.has_value() && not_incremental_reason.empty();
+  }
 };
 
 std::string SlicesText(const SliceRange& slices) {
   return absl::StrCat("[", slices.begin, ", ", slices.end, ")");
 }
 
-std::string ShardingName(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kAsSaved:
-      return "as saved";
-    case Sharding::kEven:
+std::string AssignmentName(SliceAssignment assignment) {
+  switch (assignment) {
+    case SliceAssignment::kAsSaved:
+      return "as_saved";
+    case SliceAssignment::kEven:
       return "even";
-    case Sharding::kOwn:
-      return "own";
-    case Sharding::kReplicated:
+    case SliceAssignment::kNone:
+      return "none";
+    case SliceAssignment::kReplicated:
       return "replicated";
   }
   return "unknown";
 }
 
-std::string ShardingText(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kAsSaved:
-      return "with the slices of those that saved";
-    case Sharding::kEven:
+std::string AssignmentText(SliceAssignment assignment) {
+  switch (assignment) {
+    case SliceAssignment::kAsSaved:
+      return "with the slices of the ranks that saved";
+    case SliceAssignment::kEven:
       return "with even shares of the slices";
-    case Sharding::kOwn:
-      return "which share rows in a way of their own: each reads the ids of "
-             "all";
-    case Sharding::kReplicated:
+    case SliceAssignment::kNone:
+      return "without slices: each rank reads the ids of all rows";
+    case SliceAssignment::kReplicated:
       return "each of which reads all rows";
   }
   return "unknown";
@@ -69,11 +70,13 @@ std::string FromText(const Planned& planned) {
   const std::string from = ToString(*planned.from);
   if (!planned.incremental()) {
     return absl::StrCat(
-        from, ", not by increments: ", Printable(planned.why_not_from));
+        from, ", not incremental: ", Printable(planned.not_incremental_reason));
   }
-  if (planned.forwards) return absl::StrCat(from, ", by increments");
+  if (planned.forwards) return absl::StrCat(from, ", incremental");
   return absl::StrCat(
-      from, ", back: what was touched is looked up, in at most so many bytes");
+      from,
+      ", incremental and backwards: rows that changed are looked up, and the "
+      "bytes are an upper bound");
 }
 
 std::string PlanHeaderText(const Planned& planned) {
@@ -84,7 +87,7 @@ std::string PlanHeaderText(const Planned& planned) {
                                      planned.step.world_size == 1 ? " rank"
                                                                   : " ranks")});
   table.AddRow({"onto", absl::StrCat(ranks, ranks == 1 ? " rank, " : " ranks, ",
-                                     ShardingText(planned.plan.sharding))});
+                                     AssignmentText(planned.plan.assignment))});
   if (planned.from) table.AddRow({"from", FromText(planned)});
   return table.ToString();
 }
@@ -135,25 +138,23 @@ std::string RankTablesText(const RestorePlan& plan) {
   return table.ToString();
 }
 
-// Of an incremental restore the tables that are read whole all the same.
+// Returns the tables that an incremental restore reads in full.
 std::string WholeTablesText(const RestorePlan& plan) {
-  TextTable table({{"READ WHOLE"}, {"WHY"}});
+  TextTable table({{"READ IN FULL"}, {"REASON"}});
   bool any = false;
   for (const PlannedTable& each : plan.ranks.front().tables) {
-    if (each.why_whole.empty()) continue;
-    table.AddRow({Printable(each.name), Printable(each.why_whole)});
+    if (each.full_read_reason.empty()) continue;
+    table.AddRow({Printable(each.name), Printable(each.full_read_reason)});
     any = true;
   }
   return any ? absl::StrCat("\n", table.ToString()) : "";
 }
 
 Json EstimateJson(const ScanEstimate& estimate) {
-  return {{"base_runs", estimate.base_runs},
-          {"delta_runs", estimate.delta_runs},
-          {"rows", estimate.rows},
-          {"rows_at_most", estimate.rows_at_most},
-          {"erased", estimate.erased},
-          {"stored_bytes", estimate.bytes}};
+  return {
+      {"base_runs", estimate.base_runs}, {"delta_runs", estimate.delta_runs},
+      {"rows", estimate.rows},           {"max_rows", estimate.rows_at_most},
+      {"erased_rows", estimate.erased},  {"stored_bytes", estimate.bytes}};
 }
 
 Json PlannedItemsJson(const PlannedItems& planned) {
@@ -172,8 +173,7 @@ Json RankJson(const PlannedRank& rank) {
     SetSharding(table.sharding, table.sharding_name, &entry);
     entry["slices"] = {table.slices.begin, table.slices.end};
     entry.update(EstimateJson(table.read));
-    entry["why_whole"] =
-        table.why_whole.empty() ? Json() : Json(table.why_whole);
+    entry["full_read_reason"] = ReasonJson(table.full_read_reason);
     json["tables"].push_back(std::move(entry));
   }
   return json;
@@ -184,12 +184,11 @@ Json PlanJson(const std::string& store, const Planned& planned) {
   json.update(ToJson(planned.step.version));
   json["world_size"] = planned.plan.ranks.size();
   json["saved_world_size"] = planned.step.world_size;
-  json["sharding"] = ShardingName(planned.plan.sharding);
+  json["slice_assignment"] = AssignmentName(planned.plan.assignment);
   json["from"] = planned.from ? ToJson(*planned.from) : Json();
   json["incremental"] = planned.incremental();
-  json["forwards"] = planned.incremental() ? Json(planned.forwards) : Json();
-  json["why_not_incremental"] =
-      planned.why_not_from.empty() ? Json() : Json(planned.why_not_from);
+  json["forward"] = planned.incremental() ? Json(planned.forwards) : Json();
+  json["not_incremental_reason"] = ReasonJson(planned.not_incremental_reason);
   json["ranks"] = Json::array();
   for (const PlannedRank& rank : planned.plan.ranks) {
     json["ranks"].push_back(RankJson(rank));
@@ -204,15 +203,15 @@ class PlanCommand : public Command {
     return "Show what a restore of a step would read";
   }
   std::string notes() const override {
-    return "Nothing of the data is read for it, the records alone. ROWS and "
-           "bytes of a run that\n"
-           "has other ranks' rows too are an even share; AT MOST are all its "
-           "rows, and a row\n"
-           "that was written in several runs counts in each. A tensor counts "
-           "whole for each\n"
-           "rank, but on as many ranks as saved it each reads its own part. "
-           "Blobs are those of\n"
-           "the rank, on another number of ranks all.\n";
+    return "Only the records are read, and no data. ROWS and bytes of a run "
+           "that has rows of\n"
+           "other ranks too are an even share; AT MOST counts all rows of such "
+           "runs. A row that\n"
+           "was written in several runs counts in each. Each rank reads all of "
+           "a tensor, or its\n"
+           "own part when as many ranks restore as saved. It reads the blobs "
+           "that it saved, or\n"
+           "all blobs when another number of ranks restores.\n";
   }
   std::string examples() const override {
     return "  ckptdb plan 1000 --store /checkpoints/ctr\n"
@@ -236,22 +235,22 @@ class PlanCommand : public Command {
 void PlanCommand::AddArguments(CLI::App* app) {
   AddStep(app, &step_);
   app->add_option("-w,--world", world_size_,
-                  "onto so many ranks; default: as many as saved it")
+                  "ranks that restore; default: as many as saved")
       ->type_name("N")
       ->check(CLI::Range(uint32_t{1}, kMaxWorldSize));
   AddFromOption(app, &from_);
   app->add_flag("-t,--tables", with_tables_, "also by table");
 }
 
-// Fills the plan in when delta runs lead from the step to the other, and else
-// why they do not.
+// Sets the plan when delta runs lead from the one step to the other, and else
+// the reason why they do not.
 absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord from, ResolveStep(*reader, from_));
   planned->from = from.version;
   const auto changes =
       reader->OpenChanges(from.version, planned->step.version.step);
   if (absl::IsFailedPrecondition(changes.status())) {
-    planned->why_not_from = Str(changes.status().message());
+    planned->not_incremental_reason = Str(changes.status().message());
     return absl::OkStatus();
   }
   if (absl::IsNotFound(changes.status())) {
