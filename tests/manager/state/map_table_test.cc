@@ -208,11 +208,11 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
   };
   const internal::RowField<MapRow> field = Field("a", &MapRow::embedding);
   const Case cases[] = {
-      {{}, {}, "has 0 slots; the limits are 1 and 256"},
-      {std::vector(257, field), {}, "has 257 slots; the limits are 1 and 256"},
+      {{}, {}, "it has 0 slots; expected 1 to 256"},
+      {std::vector(257, field), {}, "it has 257 slots; expected 1 to 256"},
       {{Field("", &MapRow::embedding)}, {}, "slot name \"\" is empty"},
       {{Field(nullptr, &MapRow::embedding)}, {}, "slot name \"\" is empty"},
-      {{field, field}, {}, "slot \"a\" is there twice"},
+      {{field, field}, {}, "duplicate slot \"a\""},
       {{Field("a", static_cast<bool MapRow::*>(nullptr))},
        {},
        "the member of field \"a\" is null"},
@@ -222,7 +222,7 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
        "field \"a\" has FieldOptions::dim 4, and a type of 3 elements"},
       {{Field("a", &MapRow::history, {.dim = 16385})},
        {},
-       "slot \"a\" of 16385 x f32 has 65540 bytes a row; the limits are 1 and "
+       "slot \"a\" of 16385 x f32 has 65540 bytes per row; expected 1 to "
        "65536"},
       {{field}, {.optimizer_slots = {"b"}}, "has \"b\", which is no slot"},
       {{field}, {.threads = 0}, "TableOptions::threads is 0, and at least 1"},

@@ -103,9 +103,9 @@ TEST(VectorTableTest, WhatIsWrongIsToldWhenItIsAdded) {
   float* const none = nullptr;
   const internal::AnyArray array = Array("a", values.data(), 2);
   const Case cases[] = {
-      {2, {}, "has 0 slots; the limits are 1 and 256"},
+      {2, {}, "it has 0 slots; expected 1 to 256"},
       {2, {Array("a", none, 2)}, "the array of slot \"a\" is null"},
-      {2, {array, array}, "slot \"a\" is there twice"},
+      {2, {array, array}, "duplicate slot \"a\""},
       {2, {Array("", values.data(), 2)}, "slot name \"\" is empty"},
       {2, {Array("a", values.data(), 0)}, "slot \"a\" of 0 x f32 has 0 bytes"},
       {2,
