@@ -27,10 +27,9 @@ void SetTensor(const Item& item, Json* json) {
 
 void SetTable(const Item& item, Json* json) {
   (*json)["rows"] = item.rows;
-  (*json)["erased"] = item.erased;
+  (*json)["erased_rows"] = item.erased;
   (*json)["run"] = item.run == RunKind::kBase ? "base" : "delta";
-  (*json)["base_reason"] =
-      item.base_reason.empty() ? Json() : Json(item.base_reason);
+  (*json)["base_reason"] = ReasonJson(item.base_reason);
   (*json)["slice_hash"] =
       item.slice_hash == SliceHash::kModulo ? "modulo" : "mix";
   SetSharding(item.sharding, item.sharding_name, json);
@@ -61,7 +60,7 @@ Json ToJson(const Version& version) {
 Json ToJson(const Totals& totals) {
   return {{"items", totals.items},
           {"rows", totals.rows},
-          {"erased", totals.erased},
+          {"erased_rows", totals.erased},
           {"raw_bytes", totals.raw_bytes},
           {"stored_bytes", totals.stored_bytes},
           {"borrowed_bytes", totals.borrowed_bytes}};
@@ -75,7 +74,7 @@ Json ToJson(const Item& item, const Version& version) {
       {"stored_bytes", item.stored_bytes},
       {"digest", FormatHash(item.digest)},
       {"placement", item.placement == Placement::kBulk ? "bulk" : "inline"},
-      {"data", ToJson(item.data)},
+      {"data_version", ToJson(item.data)},
       {"borrowed", item.data != version},
   };
   switch (item.kind) {
@@ -112,7 +111,8 @@ Json ToJson(const StepRecord& record) {
   json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
   json["chain"] = VersionsJson(record.chain);
   SetChainLength(record, &json);
-  json["increment"] = record.has_increment ? ToJson(record.increment) : Json();
+  json["folded_from"] =
+      record.has_increment ? ToJson(record.increment) : Json();
   json["references"] = VersionsJson(record.references);
   json["library_version"] = record.library_version;
   json["metrics"] = Json::object();
@@ -121,6 +121,10 @@ Json ToJson(const StepRecord& record) {
   }
   json["user_metadata"] = MetadataJson(record.user_metadata);
   return json;
+}
+
+Json ReasonJson(const std::string& reason) {
+  return reason.empty() ? Json() : Json(reason);
 }
 
 Json NumberJson(double number) {

@@ -1,4 +1,4 @@
-// Records as JSON, with the field names of docs/tool.md. Names are stable: a
+// Records as JSON, with the field names of docs/json.md. Names are stable: a
 // field may come, none goes or changes its meaning.
 #ifndef CKPTDB_TOOLS_JSON_H_
 #define CKPTDB_TOOLS_JSON_H_
@@ -25,6 +25,9 @@ void SetSharding(ShardingKind kind, const std::string& name, Json* json);
 Json MetadataJson(const UserMetadata& metadata);
 // All of a step record but its rank digests.
 Json ToJson(const StepRecord& record);
+
+// Null for an empty text, which stands for "there is no reason".
+Json ReasonJson(const std::string& reason);
 
 // A number, or "nan", "inf", "-inf": JSON has no such numbers.
 Json NumberJson(double number);

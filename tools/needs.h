@@ -15,12 +15,12 @@ namespace ckptdb::tool {
 
 // Steps, in order.
 struct Needs {
-  std::vector<int64_t> runs_of;       // it is in their chains
-  std::vector<int64_t> tensors_of;    // they refer to its tensors or blobs
-  std::vector<int64_t> increment_of;  // they were folded from it
+  std::vector<int64_t> in_chain_of;    // it is in their chains
+  std::vector<int64_t> referenced_by;  // they refer to its tensors or blobs
+  std::vector<int64_t> folded_into;    // they were folded from it
 
   bool none() const {
-    return runs_of.empty() && tensors_of.empty() && increment_of.empty();
+    return in_chain_of.empty() && referenced_by.empty() && folded_into.empty();
   }
 };
 
@@ -33,7 +33,7 @@ std::string StepsText(const std::vector<int64_t>& steps);
 // "runs of steps 300, 400; tensors of step 400"; "-" for none.
 std::string NeedsText(const Needs& needs);
 
-// Sets "runs_of", "tensors_of" and "increment_of".
+// Sets "in_chain_of", "referenced_by" and "folded_into".
 void SetNeeds(const Needs& needs, Json* json);
 
 }  // namespace ckptdb::tool

@@ -15,12 +15,13 @@ absl::Status PinSteps(const Context& context,
   auto records = ResolveSteps(*store, steps);
   if (!records.ok()) return WithPlace(records.status(), context.store);
   const std::string done = pin ? "pinned" : "unpinned";
-  Json document = {{"store", context.store}, {done, Json::array()}};
+  const std::string field = done + "_steps";
+  Json document = {{"store", context.store}, {field, Json::array()}};
   for (const StepRecord& record : *records) {
     const int64_t step = record.version.step;
     const absl::Status status = pin ? store->Pin(step) : store->Unpin(step);
     if (!status.ok()) return WithPlace(ReadingStatus(status), StepName(step));
-    document[done].push_back(step);
+    document[field].push_back(step);
     if (!context.json) *context.out << done << " step " << step << '\n';
   }
   if (context.json) PrintJson(document, context.out);

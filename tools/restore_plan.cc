@@ -96,12 +96,14 @@ class DenseItems {
   std::map<uint32_t, PlannedItems> blobs_;
 };
 
-Sharding ShardingOf(const StepRecord& step, uint32_t world_size) {
+SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
   // Of one rank they say nothing.
   if (step.slice_bounds.empty()) {
-    return step.world_size > 1 ? Sharding::kOwn : Sharding::kEven;
+    return step.world_size > 1 ? SliceAssignment::kNone
+                               : SliceAssignment::kEven;
   }
-  return step.world_size == world_size ? Sharding::kAsSaved : Sharding::kEven;
+  return step.world_size == world_size ? SliceAssignment::kAsSaved
+                                       : SliceAssignment::kEven;
 }
 
 // Whether a rank reads slices of the table. What one rank saved that said
@@ -113,12 +115,13 @@ bool IsBySlices(const StepRecord& step, const TableSpec& table) {
 }
 
 std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
-                                 Sharding sharding) {
+                                 SliceAssignment assignment) {
   std::vector<SliceRange> slices(world_size);
-  if (sharding == Sharding::kOwn || sharding == Sharding::kReplicated) {
+  if (assignment == SliceAssignment::kNone ||
+      assignment == SliceAssignment::kReplicated) {
     return slices;
   }
-  const std::vector<uint32_t> bounds = sharding == Sharding::kAsSaved
+  const std::vector<uint32_t> bounds = assignment == SliceAssignment::kAsSaved
                                            ? step.slice_bounds
                                            : EvenSliceBounds(world_size);
   for (size_t r = 0; r < slices.size(); ++r) {
@@ -140,15 +143,15 @@ absl::StatusOr<Tables> TablesOf(const StepReader& step) {
   return tables;
 }
 
-Sharding ShardingOf(const StepRecord& step, const Tables& tables,
-                    uint32_t world_size) {
+SliceAssignment AssignmentOf(const StepRecord& step, const Tables& tables,
+                             uint32_t world_size) {
   bool all_replicated = true;
   for (const auto& [name, table] : tables) {
-    if (IsBySlices(step, table)) return ShardingOf(step, world_size);
+    if (IsBySlices(step, table)) return AssignmentOf(step, world_size);
     all_replicated &= table.sharding == ShardingKind::kReplicated;
   }
-  if (tables.empty()) return ShardingOf(step, world_size);
-  return all_replicated ? Sharding::kReplicated : Sharding::kOwn;
+  if (tables.empty()) return AssignmentOf(step, world_size);
+  return all_replicated ? SliceAssignment::kReplicated : SliceAssignment::kNone;
 }
 
 // All rows, unless `changes` lead to them.
@@ -175,7 +178,7 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
       table.read.bytes += all.bytes;
       return table;
     }
-    table.why_whole = Str(estimate.status().message());
+    table.full_read_reason = Str(estimate.status().message());
   }
   CKPTDB_ASSIGN_OR_RETURN(table.read, step.EstimateScan(name, slices));
   return table;
@@ -190,8 +193,8 @@ absl::StatusOr<RestorePlan> Plan(const StepReader& step,
   CKPTDB_ASSIGN_OR_RETURN(const Tables tables, TablesOf(step));
   const bool same_world = step.record().world_size == world_size;
   RestorePlan plan;
-  plan.sharding = ShardingOf(step.record(), tables, world_size);
-  const auto slices = SlicesOf(step.record(), world_size, plan.sharding);
+  plan.assignment = AssignmentOf(step.record(), tables, world_size);
+  const auto slices = SlicesOf(step.record(), world_size, plan.assignment);
   for (uint32_t r = 0; r < world_size; ++r) {
     PlannedRank& rank = plan.ranks.emplace_back();
     rank.rank = r;

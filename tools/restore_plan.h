@@ -34,7 +34,7 @@ struct PlannedTable {
   ScanEstimate read;
   // Of an incremental restore: why all rows are read all the same; empty: they
   // are not.
-  std::string why_whole;
+  std::string full_read_reason;
 };
 
 // Of tensors, or of blobs.
@@ -54,19 +54,19 @@ struct PlannedRank {
 };
 
 // Of the tables by slices, if there are any.
-enum class Sharding {
+enum class SliceAssignment {
   kAsSaved,
   kEven,
   // None is: the ranks that saved the step divided rows in a way of their own,
   // and each rank reads the ids of all rows, and the pages that have any of its
   // own.
-  kOwn,
+  kNone,
   // All are replicated: each rank reads all rows.
   kReplicated,
 };
 
 struct RestorePlan {
-  Sharding sharding = Sharding::kEven;
+  SliceAssignment assignment = SliceAssignment::kEven;
   std::vector<PlannedRank> ranks;
 };
 

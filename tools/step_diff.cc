@@ -216,7 +216,7 @@ absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
         from_.ReadTensorBox(name, box, old_bytes.data(), bytes));
     CKPTDB_RETURN_IF_ERROR(
         to_.ReadTensorBox(name, box, new_bytes.data(), bytes));
-    diff_->tensor_bytes_read += 2 * bytes;
+    diff_->tensor_read_bytes += 2 * bytes;
     if (old_bytes != new_bytes) return false;
   }
   return true;
@@ -299,7 +299,7 @@ absl::Status Comparer::AddTables(const PartsByName& from,
       const Item& old_part = *old_parts->front();
       const Item& new_part = *new_parts->front();
       diff.slots = CompareSlots(old_part.slots, new_part.slots);
-      diff.other_slice_hash = old_part.slice_hash != new_part.slice_hash;
+      diff.slice_hash_differs = old_part.slice_hash != new_part.slice_hash;
       CKPTDB_RETURN_IF_ERROR(CompareRows(*old_parts, *new_parts, &diff));
       const bool same_rows = diff.rows.has_value() &&
                              diff.rows->upserted == 0 && diff.rows->erased == 0;
@@ -337,7 +337,7 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
     diff->rows = RowCounts();
     return absl::OkStatus();
   }
-  diff->why_no_rows = diff_->why_no_increments;
+  diff->not_counted_reason = diff_->not_incremental_reason;
   if (changes_ == nullptr) return absl::OkStatus();
   RowCounter counter;
   ScanOptions options;
@@ -345,11 +345,11 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   const absl::Status status =
       changes_->ScanTable(diff->name, options, &counter);
   if (absl::IsFailedPrecondition(status)) {
-    diff->why_no_rows = Str(status.message());
+    diff->not_counted_reason = Str(status.message());
     return absl::OkStatus();
   }
   CKPTDB_RETURN_IF_ERROR(status);
-  ++diff_->tables_followed;
+  ++diff_->tables_counted;
   diff->rows = counter.counts();
   return absl::OkStatus();
 }
@@ -360,7 +360,7 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
   const Version& to = diff->to.version;
   auto changes = reader->OpenChanges(diff->from.version, to.step);
   if (absl::IsFailedPrecondition(changes.status())) {
-    diff->why_no_increments = Str(changes.status().message());
+    diff->not_incremental_reason = Str(changes.status().message());
     return nullptr;
   }
   if (absl::IsNotFound(changes.status())) {

@@ -66,15 +66,15 @@ struct TableDiff {
   bool in_from = false;
   bool in_to = false;
   std::vector<SlotDiff> slots;
-  bool other_slice_hash = false;
+  bool slice_hash_differs = false;
   // Of a table of both, where delta runs lead from one to the other.
   std::optional<RowCounts> rows;
-  std::string why_no_rows;  // else
+  std::string not_counted_reason;  // else
   // Where the step has all rows of it in base runs.
   std::optional<uint64_t> from_rows;
   std::optional<uint64_t> to_rows;
 
-  bool layout_differs() const { return !slots.empty() || other_slice_hash; }
+  bool layout_differs() const { return !slots.empty() || slice_hash_differs; }
   // Whether it differs is not known.
   bool unknown() const {
     return in_from && in_to && !layout_differs() && !rows.has_value() &&
@@ -90,10 +90,10 @@ struct StepDiff {
   std::vector<TableDiff> tables;
   std::vector<BlobDiff> blobs;  // by name and rank
   // Why no delta runs lead from the one to the other; empty: they do.
-  std::string why_no_increments;
+  std::string not_incremental_reason;
   uint64_t tensors_read = 0;
-  uint64_t tensor_bytes_read = 0;  // of both
-  uint64_t tables_followed = 0;    // from run to run, by their ids
+  uint64_t tensor_read_bytes = 0;  // of both
+  uint64_t tables_counted = 0;     // from run to run, by their ids
 
   // False when anything is known to differ, nullopt when it is not known.
   std::optional<bool> same() const;

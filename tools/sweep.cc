@@ -69,17 +69,17 @@ void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json) {
 }
 
 void SetSwept(const SweepResult& swept, Json* json) {
-  (*json)["swept"] = Json::array();
+  (*json)["swept_versions"] = Json::array();
   for (const Version& version : swept.removed) {
-    (*json)["swept"].push_back(ToJson(version));
+    (*json)["swept_versions"].push_back(ToJson(version));
   }
   (*json)["freed_bytes"] = swept.freed_bytes;
-  (*json)["quarantined"] = Json::array();
+  (*json)["quarantined_versions"] = Json::array();
   for (const Version& version : swept.quarantined) {
-    (*json)["quarantined"].push_back(ToJson(version));
+    (*json)["quarantined_versions"].push_back(ToJson(version));
   }
-  (*json)["damage"] = swept.damage;
-  (*json)["postponed"] = swept.postponed;
+  (*json)["inline_retained_reason"] = ReasonJson(swept.damage);
+  (*json)["inline_postponed_reason"] = ReasonJson(swept.postponed);
   SetUnswept(swept.unswept, json);
 }
 

@@ -22,7 +22,7 @@ absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
 void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
-// Sets "swept", "freed_bytes", "quarantined", "damage" and "unswept".
+// Sets the fields of a sweep of docs/json.md: "swept_versions" to "unswept".
 void SetSwept(const SweepResult& swept, Json* json);
 
 // A line for each.

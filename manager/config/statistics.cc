@@ -20,7 +20,7 @@ std::string OneLine(const JsonLine& json) {
                                  JsonLine::error_handler_t::replace));
 }
 
-// Opens without waiting for the reader of a pipe.
+// O_NONBLOCK keeps a pipe without a reader from blocking a save.
 int OpenToAppend(const std::string& path) {
   constexpr mode_t kMode = 0666;  // less the umask
   return ::open(path.c_str(),
@@ -33,31 +33,31 @@ std::string StatisticsLine(const SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = {{"event", "save"},
                    {"step", report.step},
-                   {"kind", std::string(SaveKindName(report.kind))},
-                   {"why", report.why},
+                   {"save_kind", std::string(SaveKindName(report.kind))},
+                   {"reason", report.why},
                    {"status", absl::StatusCodeToString(report.status.code())}};
   if (!report.status.ok()) {
     line["error"] = std::string(report.status.message());
   } else {
     line["attempt"] = result.version.attempt;
-    line["saved_as"] = std::string(StepKindName(result.kind));
+    line["kind"] = std::string(StepKindName(result.kind));
     line["raw_bytes"] = result.raw_bytes;
-    line["stored_bytes"] = result.stored_bytes;
-    line["reused_bytes"] = result.reused_bytes;
+    line["exclusive_bytes"] = result.stored_bytes;
+    line["borrowed_bytes"] = result.reused_bytes;
     line["commit_micros"] = result.commit_micros;
-    line["retired"] = report.retired;
+    line["retired_steps"] = report.retired;
   }
   line["copied_bytes"] = report.copied_bytes;
-  line["waited_micros"] = report.waited_micros;
+  line["wait_micros"] = report.waited_micros;
   line["blocking_micros"] = report.blocking_micros;
   line["planning_micros"] = report.planning_micros;
-  line["staged_micros"] = report.staged_micros;
-  line["finished_micros"] = report.finished_micros;
+  line["stage_micros"] = report.staged_micros;
+  line["total_micros"] = report.finished_micros;
   line["sweep_status"] = absl::StatusCodeToString(report.sweep_status.code());
   if (!report.sweep_status.ok()) {
     line["sweep_error"] = std::string(report.sweep_status.message());
   }
-  line["unswept"] = report.unswept;
+  line["unswept_entries"] = report.unswept;
   return OneLine(line);
 }
 
@@ -65,15 +65,15 @@ std::string StatisticsLine(const RestoreReport& report) {
   return OneLine({{"event", "restore"},
                   {"step", report.version.step},
                   {"attempt", report.version.attempt},
-                  {"path", report.path},
-                  {"damaged", report.damaged},
-                  {"by_changes", report.by_changes},
-                  {"bytes", report.bytes},
-                  {"rows", report.rows},
+                  {"store", report.path},
+                  {"damaged_steps", report.damaged},
+                  {"incremental", report.by_changes},
+                  {"loaded_bytes", report.bytes},
+                  {"loaded_rows", report.rows},
                   {"open_micros", report.open_micros},
                   {"check_micros", report.check_micros},
                   {"load_micros", report.load_micros},
-                  {"finished_micros", report.finished_micros}});
+                  {"total_micros", report.finished_micros}});
 }
 
 absl::Status AppendLine(const std::string& path, std::string line) {
@@ -84,9 +84,9 @@ absl::Status AppendLine(const std::string& path, std::string line) {
   const int error = written ? 0 : errno;
   if (fd >= 0) ::close(fd);
   if (written) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("statistics_path \"", path,
-                   "\": a line is lost: ", std::strerror(error)));
+  return absl::UnavailableError(absl::StrCat(
+      "statistics_path \"", path,
+      "\": cannot append a line, which is lost: ", std::strerror(error)));
 }
 
 absl::Status CheckStatisticsPath(const std::string& path) {
@@ -94,7 +94,8 @@ absl::Status CheckStatisticsPath(const std::string& path) {
   if (fd < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("statistics_path \"", path,
-                     "\" cannot be written: ", std::strerror(errno)));
+                     "\" cannot be written: ", std::strerror(errno),
+                     "; name a file in a folder that exists and is writable"));
   }
   ::close(fd);
   return absl::OkStatus();

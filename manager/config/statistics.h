@@ -1,4 +1,4 @@
-// Writes the log of what saves and restores cost; internal to manager/.
+// The log of what saves and restores cost; internal to manager/.
 #ifndef CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 #define CKPTDB_MANAGER_CONFIG_STATISTICS_H_
 
@@ -9,23 +9,20 @@
 
 namespace ckptdb::internal {
 
-// Returns one line of JSON: "event" is "save", then "step", "kind", "why",
-// "status", "error", "attempt", "retired", bytes, times in microseconds,
-// "sweep_status", "sweep_error" and "unswept" as in SaveReport.
+// One line of JSON about a save or a restore, without the newline. docs/json.md
+// names the fields, and a test compares them with it.
 std::string StatisticsLine(const SaveReport& report);
-// Returns one line of JSON: "event" is "restore", then "step", "attempt",
-// "path", "damaged", "by_changes", and the rest as in RestoreReport.
 std::string StatisticsLine(const RestoreReport& report);
 
 // Returns InvalidArgument when nothing can be appended to the file.
 absl::Status CheckStatisticsPath(const std::string& path);
 
-// Appends a line without waiting for the reader of a pipe. Unavailable, naming
-// the file, when the line was not written as a whole.
+// Returns Unavailable, naming the file, when the line could not be written as a
+// whole. A pipe without a reader does not block the call.
 absl::Status AppendLine(const std::string& path, std::string line);
 
-// Appends a line to a file, if there is to be one. A log that cannot be written
-// is no reason to fail a save: what is missing there is in the report.
+// Appends a line unless `path` is empty. The caller reports an error as a
+// warning: a save does not fail because its statistics cannot be written.
 template <typename Report>
 absl::Status AppendStatistics(const std::string& path, const Report& report) {
   if (path.empty()) return absl::OkStatus();

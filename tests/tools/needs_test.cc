@@ -28,9 +28,9 @@ TEST(NeedsOf, SaysWhichStepsAndWhat) {
   const std::vector<StepRecord> steps = {folded, chained,
                                          Step({300, 3}, {{300, 3}})};
   const Needs needs = NeedsOf(old, steps);
-  EXPECT_THAT(needs.runs_of, ElementsAre(200));
-  EXPECT_THAT(needs.tensors_of, ElementsAre(200));
-  EXPECT_THAT(needs.increment_of, ElementsAre(100));
+  EXPECT_THAT(needs.in_chain_of, ElementsAre(200));
+  EXPECT_THAT(needs.referenced_by, ElementsAre(200));
+  EXPECT_THAT(needs.folded_into, ElementsAre(100));
   EXPECT_EQ(NeedsText(needs),
             "runs of step 200; tensors of step 200; increment of step 100");
 }
@@ -38,7 +38,7 @@ TEST(NeedsOf, SaysWhichStepsAndWhat) {
 TEST(NeedsOf, LeavesOutTheStepItself) {
   const std::vector<StepRecord> steps = {Step({100, 1}, {{100, 1}})};
   const Needs needs = NeedsOf({100, 1}, steps);
-  EXPECT_THAT(needs.runs_of, IsEmpty());
+  EXPECT_THAT(needs.in_chain_of, IsEmpty());
   EXPECT_EQ(NeedsText(needs), "-");
 }
 

@@ -26,7 +26,7 @@ TEST_F(ToolChain, AsJson) {
   EXPECT_GT(chain["delta_bytes"], 0);
   EXPECT_DOUBLE_EQ(chain["delta_ratio"], chain["delta_bytes"].get<double>() /
                                              chain["base_bytes"].get<double>());
-  EXPECT_EQ(chain["increment"], Json());
+  EXPECT_EQ(chain["folded_from"], Json());
   EXPECT_FALSE(chain.contains("tables"));
   ASSERT_EQ(chain["versions"].size(), 3u);
   const Json& base = chain["versions"][0];
@@ -34,19 +34,19 @@ TEST_F(ToolChain, AsJson) {
   EXPECT_EQ(base["kind"], "full");
   EXPECT_EQ(base["is_step"], true);
   EXPECT_EQ(base["rows"], 10 + 4 + 1);
-  EXPECT_EQ(base["erased"], 0);
+  EXPECT_EQ(base["erased_rows"], 0);
   EXPECT_GT(base["table_bytes"], 0);
-  EXPECT_GT(base["stored_bytes"], base["table_bytes"]);
+  EXPECT_GT(base["exclusive_bytes"], base["table_bytes"]);
   const Json& delta = chain["versions"][1];
   EXPECT_EQ(delta["step"], 200);
   EXPECT_EQ(delta["kind"], "delta");
   EXPECT_EQ(delta["rows"], 2);
-  EXPECT_EQ(delta["erased"], 1);
+  EXPECT_EQ(delta["erased_rows"], 1);
   const Json& own = chain["versions"][2];
   EXPECT_EQ(own["step"], 300);
   EXPECT_EQ(own["attempt"], chain["attempt"]);
   EXPECT_EQ(own["rows"], 1 + 4);
-  EXPECT_EQ(own["erased"], 1);
+  EXPECT_EQ(own["erased_rows"], 1);
 }
 
 TEST_F(ToolChain, TableBytesAddUp) {
@@ -92,7 +92,7 @@ TEST_F(ToolChain, OfAFullStepIsTheStep) {
   EXPECT_EQ(chain["kind"], "full");
   EXPECT_EQ(chain["deltas"], 0);
   EXPECT_EQ(chain["delta_ratio"], 0.0);
-  EXPECT_EQ(chain["base_due"], Json());
+  EXPECT_EQ(chain["base_due_reason"], Json());
   ASSERT_EQ(chain["versions"].size(), 1u);
 }
 
@@ -105,7 +105,7 @@ TEST_F(ToolChain, SaysWhatIsKeptForOthersOnly) {
   EXPECT_EQ(kept["is_step"], false);
   EXPECT_EQ(kept["kind"], "delta");
   EXPECT_EQ(kept["rows"], 2);
-  EXPECT_GT(kept["stored_bytes"], 0);
+  EXPECT_GT(kept["exclusive_bytes"], 0);
   EXPECT_EQ(chain["versions"][2]["is_step"], true);
   EXPECT_THAT(Run({"chain", "400"}).out,
               ContainsRegex("\n 200 .* delta +\\+2 .* kept for others\n"));

@@ -33,22 +33,22 @@ TEST_F(ToolChanges, RmRemovesSteps) {
 TEST_F(ToolChanges, RmRemovesSeveralStepsAndFreesThem) {
   ASSERT_EQ(Run({"unpin", "200"}).code, 0);
   const Json rm = RunJson({"rm", "200", "100", "200"});
-  ASSERT_EQ(rm["removed"].size(), 2u);
-  EXPECT_EQ(rm["removed"][0]["step"], 200);
-  EXPECT_EQ(rm["removed"][1]["step"], 100);
-  EXPECT_EQ(rm["swept"].size(), 2u);
+  ASSERT_EQ(rm["removed_versions"].size(), 2u);
+  EXPECT_EQ(rm["removed_versions"][0]["step"], 200);
+  EXPECT_EQ(rm["removed_versions"][1]["step"], 100);
+  EXPECT_EQ(rm["swept_versions"].size(), 2u);
   EXPECT_GE(rm["freed_bytes"], kBigElements * 4);
   EXPECT_GT(rm["freed_inline_bytes"], 1000 * 4);  // of step 100
-  EXPECT_THAT(rm["removed"][0]["runs_of"], IsEmpty());
-  EXPECT_THAT(rm["quarantined"], IsEmpty());
+  EXPECT_THAT(rm["removed_versions"][0]["in_chain_of"], IsEmpty());
+  EXPECT_THAT(rm["quarantined_versions"], IsEmpty());
   EXPECT_THAT(Steps(), ElementsAre(300));
 }
 
 TEST_F(ToolChanges, RmKeepsWhatOtherStepsUse) {
   const Json rm = RunJson({"rm", "100"});
-  ASSERT_EQ(rm["removed"].size(), 1u);
-  EXPECT_EQ(rm["removed"][0]["tensors_of"], Json{200});
-  EXPECT_THAT(rm["swept"], IsEmpty());
+  ASSERT_EQ(rm["removed_versions"].size(), 1u);
+  EXPECT_EQ(rm["removed_versions"][0]["referenced_by"], Json{200});
+  EXPECT_THAT(rm["swept_versions"], IsEmpty());
   EXPECT_EQ(rm["freed_inline_bytes"], 0);
   EXPECT_EQ(Run({"verify", "200"}).code, 0);
 }
@@ -69,13 +69,14 @@ TEST_F(ToolChanges, RmOfAMissingStepRemovesNothing) {
 }
 
 TEST_F(ToolChanges, PinAndUnpin) {
-  EXPECT_EQ(RunJson({"pin", "100", "latest"})["pinned"], (Json{100, 300}));
+  EXPECT_EQ(RunJson({"pin", "100", "latest"})["pinned_steps"],
+            (Json{100, 300}));
   const Json ls = RunJson({"ls"});
   for (const Json& step : ls["steps"]) {
     EXPECT_EQ(step["pinned"], true) << step;
   }
   EXPECT_EQ(Run({"rm", "100"}).code, 5);
-  EXPECT_EQ(RunJson({"unpin", "100"})["unpinned"], Json{100});
+  EXPECT_EQ(RunJson({"unpin", "100"})["unpinned_steps"], Json{100});
   EXPECT_EQ(RunJson({"show", "100"})["pinned"], false);
   EXPECT_EQ(Run({"rm", "100"}).code, 0);
 }
@@ -95,11 +96,11 @@ TEST_F(ToolChanges, GcRemovesWhatNothingNeeds) {
   ASSERT_OK(store_->Begin({.step = 400}).status());
   Disown();
   const Json gc = RunJson({"gc"});
-  ASSERT_EQ(gc["swept"].size(), 2u);
-  EXPECT_EQ(gc["swept"][0]["step"], 200);
-  EXPECT_EQ(gc["swept"][1]["step"], 400);
+  ASSERT_EQ(gc["swept_versions"].size(), 2u);
+  EXPECT_EQ(gc["swept_versions"][0]["step"], 200);
+  EXPECT_EQ(gc["swept_versions"][1]["step"], 400);
   EXPECT_GE(gc["freed_bytes"], kBigElements * 4);
-  EXPECT_THAT(gc["quarantined"], IsEmpty());
+  EXPECT_THAT(gc["quarantined_versions"], IsEmpty());
   const ToolResult again = Run({"gc"});
   EXPECT_EQ(again.code, 0);
   EXPECT_EQ(again.out, "freed 0 B of data files\n");

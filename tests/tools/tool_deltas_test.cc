@@ -39,9 +39,9 @@ TEST_F(ToolDeltas, ShowHasParentAndChain) {
   EXPECT_EQ(show["chain"].size(), 3u);
   EXPECT_EQ(show["deltas"], 2);
   EXPECT_GT(show["delta_ratio"], 0);
-  EXPECT_EQ(show["increment"], Json());
+  EXPECT_EQ(show["folded_from"], Json());
   EXPECT_EQ(show["kinds"]["table"]["rows"], 5);
-  EXPECT_EQ(show["kinds"]["table"]["erased"], 1);
+  EXPECT_EQ(show["kinds"]["table"]["erased_rows"], 1);
   const std::string text = Run({"show", "300"}).out;
   EXPECT_THAT(text, ContainsRegex("\nkind +delta\n"));
   EXPECT_THAT(text, ContainsRegex("\nparent +step 200 attempt [0-9]+\n"));
@@ -63,7 +63,7 @@ TEST_F(ToolDeltas, ItemsHaveRunsAndReasons) {
   EXPECT_EQ(items[1]["run"], "delta");
   EXPECT_EQ(items[1]["base_reason"], Json());
   EXPECT_EQ(items[1]["rows"], 1);
-  EXPECT_EQ(items[1]["erased"], 1);
+  EXPECT_EQ(items[1]["erased_rows"], 1);
   EXPECT_THAT(Run({"items", "300"}).out,
               AllOf(HasSubstr("RUN    ROWS  ERASED"),
                     ContainsRegex(" item .* base +4 +- .* the tracker ran over "
@@ -74,14 +74,14 @@ TEST_F(ToolDeltas, ItemsHaveRunsAndReasons) {
 TEST_F(ToolDeltas, DuSaysWhatIsKeptForOthersOnly) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   const Json du = RunJson({"du"});
-  ASSERT_EQ(du["others"].size(), 1u);
-  const Json& kept = du["others"][0];
+  ASSERT_EQ(du["held_versions"].size(), 1u);
+  const Json& kept = du["held_versions"][0];
   EXPECT_EQ(kept["step"], 200);
-  EXPECT_EQ(kept["why"], "referenced");
-  EXPECT_EQ(kept["runs_of"], (Json{300, 400}));
-  EXPECT_THAT(kept["tensors_of"], IsEmpty());
-  EXPECT_THAT(kept["increment_of"], IsEmpty());
-  EXPECT_EQ(du["referenced_bytes"], kept["bytes"]);
+  EXPECT_EQ(kept["reason"], "referenced");
+  EXPECT_EQ(kept["in_chain_of"], (Json{300, 400}));
+  EXPECT_THAT(kept["referenced_by"], IsEmpty());
+  EXPECT_THAT(kept["folded_into"], IsEmpty());
+  EXPECT_EQ(du["referenced_bytes"], kept["stored_bytes"]);
   ASSERT_EQ(du["steps"].size(), 3u);
   // The runs of step 100 and 200.
   EXPECT_GT(du["steps"][1]["borrowed_bytes"], 0);
@@ -95,14 +95,15 @@ TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
   const Json all = RunJson({"verify"});
   EXPECT_EQ(all["ok"], true);
   ASSERT_EQ(all["steps"].size(), 4u);
-  EXPECT_EQ(all["steps"][0]["read_before"], 0);
+  EXPECT_EQ(all["steps"][0]["previously_verified"], 0);
   EXPECT_EQ(all["steps"][3]["chain_length"], 4);
-  EXPECT_EQ(all["steps"][3]["read_before"], 3);
+  EXPECT_EQ(all["steps"][3]["previously_verified"], 3);
   const Json one = RunJson({"verify", "400"})["steps"][0];
   EXPECT_EQ(one["chain_length"], 4);
-  EXPECT_EQ(one["read_before"], 0);
+  EXPECT_EQ(one["previously_verified"], 0);
   // With its chain.
-  EXPECT_GT(one["stored_bytes"], RunJson({"ls"})["steps"][3]["own_bytes"]);
+  EXPECT_GT(one["needed_bytes"],
+            RunJson({"ls"})["steps"][3]["exclusive_bytes"]);
   EXPECT_THAT(Run({"verify"}).out,
               AllOf(ContainsRegex("^step 100: ok, [0-9.]+ K?i?B in [^,]+\n"),
                     ContainsRegex("\nstep 400: ok, .*, a chain of 4, 3 of them "
@@ -145,11 +146,11 @@ TEST_F(ToolDeltas, RmOfTheLastOfAChainFreesIt) {
 
 TEST_F(ToolDeltas, RmAsJson) {
   const Json rm = RunJson({"rm", "100"});
-  ASSERT_EQ(rm["removed"].size(), 1u);
-  EXPECT_EQ(rm["removed"][0]["runs_of"], (Json{200, 300, 400}));
-  EXPECT_EQ(rm["removed"][0]["tensors_of"], (Json{200, 300, 400}));
+  ASSERT_EQ(rm["removed_versions"].size(), 1u);
+  EXPECT_EQ(rm["removed_versions"][0]["in_chain_of"], (Json{200, 300, 400}));
+  EXPECT_EQ(rm["removed_versions"][0]["referenced_by"], (Json{200, 300, 400}));
   EXPECT_EQ(rm["freed_inline_bytes"], 0);
-  EXPECT_THAT(rm["swept"], IsEmpty());
+  EXPECT_THAT(rm["swept_versions"], IsEmpty());
 }
 
 }  // namespace

@@ -74,26 +74,26 @@ TEST_F(ToolDeltaDiff, CountsRowsThatIncrementsChanged) {
   EXPECT_EQ(diff["to"]["step"], 300);
   EXPECT_TRUE(diff["to"]["attempt"].is_number_unsigned());
   EXPECT_EQ(diff["same"], false);
-  EXPECT_EQ(diff["increments"], true);
-  EXPECT_EQ(diff["why_no_increments"], Json());
+  EXPECT_EQ(diff["incremental"], true);
+  EXPECT_EQ(diff["not_incremental_reason"], Json());
   EXPECT_EQ(diff["tensors_read"], 0);
-  EXPECT_EQ(diff["tensor_bytes_read"], 0);
-  EXPECT_EQ(diff["tables_followed"], 1);
+  EXPECT_EQ(diff["tensor_read_bytes"], 0);
+  EXPECT_EQ(diff["tables_counted"], 1);
   EXPECT_THAT(diff["metrics"], IsEmpty());
   EXPECT_THAT(diff["tensors"], IsEmpty());
   EXPECT_THAT(diff["blobs"], IsEmpty());
   ASSERT_EQ(diff["tables"].size(), 3u);
   const Json tables = ByName(diff["tables"]);
   EXPECT_EQ(tables["user"]["change"], "changed");
-  EXPECT_EQ(tables["user"]["upserted"], 2);  // 1 and -2, which came back
-  EXPECT_EQ(tables["user"]["erased"], 1);    // 50, which came on the way
-  EXPECT_EQ(tables["user"]["why_not_counted"], Json());
+  EXPECT_EQ(tables["user"]["upserted_rows"], 2);  // 1 and -2, which came back
+  EXPECT_EQ(tables["user"]["erased_rows"], 1);    // 50, which came on the way
+  EXPECT_EQ(tables["user"]["not_counted_reason"], Json());
   EXPECT_EQ(tables["user"]["from_rows"], 10);
   EXPECT_EQ(tables["user"]["to_rows"], Json());
   EXPECT_EQ(tables["item"]["change"], "unknown");
-  EXPECT_EQ(tables["item"]["upserted"], Json());
+  EXPECT_EQ(tables["item"]["upserted_rows"], Json());
   EXPECT_EQ(tables["item"]["to_rows"], 4);
-  EXPECT_THAT(tables["item"]["why_not_counted"].get<std::string>(),
+  EXPECT_THAT(tables["item"]["not_counted_reason"].get<std::string>(),
               AllOf(HasSubstr("step 300"), HasSubstr("saved whole"),
                     HasSubstr(kWhyItemIsWhole)));
   EXPECT_EQ(tables["types"]["change"], "removed");
@@ -104,15 +104,15 @@ TEST_F(ToolDeltaDiff, PassesOverTablesWithoutChanges) {
   ASSERT_EQ(diff["tables"].size(), 2u);
   EXPECT_EQ(diff["tables"][0]["name"], "types");
   EXPECT_EQ(diff["tables"][1]["name"], "user");
-  EXPECT_EQ(diff["tables"][1]["upserted"], 2);
-  EXPECT_EQ(diff["tables"][1]["erased"], 1);
+  EXPECT_EQ(diff["tables"][1]["upserted_rows"], 2);
+  EXPECT_EQ(diff["tables"][1]["erased_rows"], 1);
 }
 
 TEST_F(ToolDeltaDiff, CountsRowsBackwards) {
   const Json diff = RunJson({"diff", "400", "100"});
   const Json tables = ByName(diff["tables"]);
-  EXPECT_EQ(tables["user"]["upserted"], 2);  // 1 and -2
-  EXPECT_EQ(tables["user"]["erased"], 1);    // 50
+  EXPECT_EQ(tables["user"]["upserted_rows"], 2);  // 1 and -2
+  EXPECT_EQ(tables["user"]["erased_rows"], 1);    // 50
   EXPECT_EQ(tables["types"]["change"], "added");
 }
 
@@ -140,7 +140,7 @@ TEST_F(ToolDeltaDiff, AFoldedStepIsItself) {
   ASSERT_OK(store_->Fold(200).status());
   Disown();
   const Json diff = RunJson({"diff", "200", "400"});
-  EXPECT_EQ(ByName(diff["tables"])["user"]["upserted"], 2);
+  EXPECT_EQ(ByName(diff["tables"])["user"]["upserted_rows"], 2);
   EXPECT_EQ(RunJson({"diff", "200", "200"})["same"], true);
 }
 
@@ -155,8 +155,8 @@ TEST_F(ToolDiff, OfAStepAndItself) {
 TEST_F(ToolDiff, OfStepsThatWereSavedWhole) {
   const Json diff = RunJson({"diff", "100", "200"});
   EXPECT_EQ(diff["same"], false);
-  EXPECT_EQ(diff["increments"], false);
-  EXPECT_THAT(diff["why_no_increments"].get<std::string>(),
+  EXPECT_EQ(diff["incremental"], false);
+  EXPECT_THAT(diff["not_incremental_reason"].get<std::string>(),
               HasSubstr("was saved whole"));
   const Json metrics = ByName(diff["metrics"]);
   EXPECT_EQ(metrics["auc"]["from"], 0.75);
@@ -173,8 +173,8 @@ TEST_F(ToolDiff, OfStepsThatWereSavedWhole) {
   EXPECT_EQ(diff["tables"][0]["change"], "changed");
   EXPECT_EQ(diff["tables"][0]["from_rows"], 1000);
   EXPECT_EQ(diff["tables"][0]["to_rows"], 1200);
-  EXPECT_EQ(diff["tables"][0]["upserted"], Json());
-  EXPECT_THAT(diff["tables"][0]["why_not_counted"].get<std::string>(),
+  EXPECT_EQ(diff["tables"][0]["upserted_rows"], Json());
+  EXPECT_THAT(diff["tables"][0]["not_counted_reason"].get<std::string>(),
               HasSubstr("was saved whole"));
   EXPECT_THAT(Run({"diff", "100", "200"}).out,
               AllOf(ContainsRegex("\nincrements +.*was saved whole\n"),
@@ -195,8 +195,8 @@ TEST_F(ToolDiff, OfShapesAndBlobs) {
   EXPECT_EQ(diff["blobs"][0]["name"], "reader");
   EXPECT_EQ(diff["blobs"][0]["rank"], 0);
   EXPECT_EQ(diff["blobs"][0]["change"], "removed");
-  EXPECT_EQ(diff["blobs"][0]["from_bytes"], 11);
-  EXPECT_EQ(diff["blobs"][0]["to_bytes"], Json());
+  EXPECT_EQ(diff["blobs"][0]["from_raw_bytes"], 11);
+  EXPECT_EQ(diff["blobs"][0]["to_raw_bytes"], Json());
   EXPECT_THAT(Run({"diff", "100", "300"}).out,
               AllOf(ContainsRegex("\nmlp.weight +changed +shape +f32\\[3, 4\\] "
                                   "+f32\\[6, 4\\]\n"),
@@ -210,7 +210,7 @@ TEST_F(ToolDiff, ReadsTensorsThatAreCutInAnotherWay) {
   const Json same = RunJson({"diff", "300", "400"});
   EXPECT_THAT(same["tensors"], IsEmpty());
   EXPECT_EQ(same["tensors_read"], 1);
-  EXPECT_EQ(same["tensor_bytes_read"], 2 * 24 * 4);
+  EXPECT_EQ(same["tensor_read_bytes"], 2 * 24 * 4);
   const Json other = RunJson({"diff", "300", "500"});
   ASSERT_EQ(other["tensors"].size(), 1u);
   EXPECT_EQ(other["tensors"][0]["differs"], Json{"content"});
@@ -255,7 +255,7 @@ TEST_F(ToolDiff, ReadsLargeTensorsInPieces) {
   save_whole(500);
   const Json same = RunJson({"diff", "400", "500"});
   EXPECT_EQ(same["same"], true);
-  EXPECT_EQ(same["tensor_bytes_read"], 2 * 2 * kHalf * 4);
+  EXPECT_EQ(same["tensor_read_bytes"], 2 * 2 * kHalf * 4);
   values.back() = 0;
   save_whole(600);
   const Json other = RunJson({"diff", "400", "600"});
@@ -308,7 +308,7 @@ TEST_F(ToolDiff, KnowsWholeTablesByTheirDigests) {
   EXPECT_EQ(moved[0]["change"], "moved");
   const Json table = RunJson({"diff", "600", "700"})["tables"][0];
   EXPECT_EQ(table["change"], "changed");
-  EXPECT_EQ(table["other_slice_hash"], true);
+  EXPECT_EQ(table["slice_hash_differs"], true);
   EXPECT_THAT(Run({"diff", "600", "700"}).out, HasSubstr("another slice hash"));
 }
 

@@ -51,13 +51,13 @@ TEST_F(ToolFold, AsJson) {
   EXPECT_EQ(fold["after"]["kind"], "full");
   EXPECT_EQ(fold["after"]["deltas"], 0);
   EXPECT_GT(fold["after"]["attempt"], fold["before"]["attempt"]);
-  EXPECT_EQ(fold["rows"], 10 + 4);
-  EXPECT_GT(fold["stored_bytes"], 0);
+  EXPECT_EQ(fold["written_rows"], 10 + 4);
+  EXPECT_GT(fold["written_bytes"], 0);
   EXPECT_GE(fold["parts"], 1);
-  EXPECT_EQ(fold["parts_resumed"], 0);
-  EXPECT_TRUE(fold["micros"].is_number());
+  EXPECT_EQ(fold["resumed_parts"], 0);
+  EXPECT_TRUE(fold["fold_micros"].is_number());
   EXPECT_TRUE(fold["freed_bytes"].is_number());
-  EXPECT_THAT(fold["quarantined"], IsEmpty());
+  EXPECT_THAT(fold["quarantined_versions"], IsEmpty());
 }
 
 TEST_F(ToolFold, KeepsWhatLeadsToTheStep) {
@@ -65,29 +65,29 @@ TEST_F(ToolFold, KeepsWhatLeadsToTheStep) {
   ASSERT_EQ(Run({"fold", "400"}).code, 0);
   const Json chain = RunJson({"chain", "400"});
   EXPECT_EQ(chain["versions"].size(), 1u);
-  EXPECT_EQ(chain["increment"]["attempt"], attempt);
-  EXPECT_EQ(chain["increment"]["kind"], "delta");
-  EXPECT_EQ(chain["increment"]["rows"], 2);
+  EXPECT_EQ(chain["folded_from"]["attempt"], attempt);
+  EXPECT_EQ(chain["folded_from"]["kind"], "delta");
+  EXPECT_EQ(chain["folded_from"]["rows"], 2);
   EXPECT_THAT(Run({"chain", "400"}).out,
               ContainsRegex(" delta +\\+2 .* folded into this step\n"));
   const Json show = RunJson({"show", "400"});
   EXPECT_EQ(show["kind"], "full");
-  EXPECT_EQ(show["increment"]["attempt"], attempt);
+  EXPECT_EQ(show["folded_from"]["attempt"], attempt);
   EXPECT_THAT(Run({"show", "400"}).out,
               ContainsRegex("\nfolded from +step 400 attempt "));
   const Json du = RunJson({"du"});
-  ASSERT_EQ(du["others"].size(), 1u);
-  EXPECT_EQ(du["others"][0]["increment_of"], Json{400});
+  ASSERT_EQ(du["held_versions"].size(), 1u);
+  EXPECT_EQ(du["held_versions"][0]["folded_into"], Json{400});
   // The way there is by the delta runs as before.
   EXPECT_EQ(RunJson({"history", "item", "2"})["events"].size(), 2u);
 }
 
 TEST_F(ToolFold, LetsTheChainGo) {
   ASSERT_EQ(Run({"rm", "100", "200", "300"}).code, 0);
-  EXPECT_EQ(RunJson({"du"})["others"].size(), 3u);
+  EXPECT_EQ(RunJson({"du"})["held_versions"].size(), 3u);
   const Json fold = RunJson({"fold", "400"});
   // Step 100 has the tensor that is used again and again.
-  EXPECT_EQ(fold["swept"].size(), 2u);
+  EXPECT_EQ(fold["swept_versions"].size(), 2u);
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }
 
@@ -99,7 +99,7 @@ TEST_F(ToolFold, OfAStepWithoutAChainDoesNothing) {
   const Json json = RunJson({"fold", "100"});
   EXPECT_EQ(json["folded"], false);
   EXPECT_EQ(json["before"], json["after"]);
-  EXPECT_THAT(json["swept"], IsEmpty());
+  EXPECT_THAT(json["swept_versions"], IsEmpty());
 }
 
 TEST_F(ToolFold, OfAMissingStepIsAnError) {
@@ -147,7 +147,7 @@ TEST_F(BigToolFold, InterruptedGoesOnWhenItIsRunAgain) {
   EXPECT_EQ(RunJson({"show", "200"})["kind"], "delta");
   const Json fold = RunJson({"fold", "200"});
   EXPECT_EQ(fold["after"]["kind"], "full");
-  EXPECT_EQ(fold["rows"], 20'000 - 1);
+  EXPECT_EQ(fold["written_rows"], 20'000 - 1);
   EXPECT_EQ(Run({"verify"}).code, 0);
 }
 

@@ -49,7 +49,7 @@ TEST_F(ToolDeltaPlan, ReadsAllRunsOfTheChain) {
   EXPECT_EQ(plan["saved_world_size"], 1);
   EXPECT_EQ(plan["from"], Json());
   EXPECT_EQ(plan["incremental"], false);
-  EXPECT_EQ(plan["why_not_incremental"], Json());
+  EXPECT_EQ(plan["not_incremental_reason"], Json());
   ASSERT_EQ(plan["ranks"].size(), 1u);
   const Json& rank = plan["ranks"][0];
   EXPECT_EQ(rank["rank"], 0);
@@ -60,15 +60,15 @@ TEST_F(ToolDeltaPlan, ReadsAllRunsOfTheChain) {
   EXPECT_EQ(item["base_runs"], 1);
   EXPECT_EQ(item["delta_runs"], 1);
   EXPECT_EQ(item["rows"], 4 + 1);
-  EXPECT_EQ(item["rows_at_most"], 4 + 1);
+  EXPECT_EQ(item["max_rows"], 4 + 1);
   EXPECT_EQ(item["stored_bytes"],
             TableBytes("300", "item") + TableBytes("400", "item"));
-  EXPECT_EQ(item["why_whole"], Json());
+  EXPECT_EQ(item["full_read_reason"], Json());
   const Json& user = rank["tables"][1];
   EXPECT_EQ(user["base_runs"], 1);
   EXPECT_EQ(user["delta_runs"], 3);
   EXPECT_EQ(user["rows"], 10 + 2 + 1 + 1);
-  EXPECT_EQ(user["erased"], 1 + 1);
+  EXPECT_EQ(user["erased_rows"], 1 + 1);
   EXPECT_EQ(rank["all_tables"]["delta_runs"], 4);
   // All runs of the chain that the step's tables are in.
   const Json chain = RunJson({"chain", "latest"});
@@ -83,21 +83,21 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
   const Json plan = RunJson({"plan", "400", "--from", "200"});
   EXPECT_EQ(plan["from"]["step"], 200);
   EXPECT_EQ(plan["incremental"], true);
-  EXPECT_EQ(plan["forwards"], true);
+  EXPECT_EQ(plan["forward"], true);
   const Json& rank = plan["ranks"][0];
   const Json& item = rank["tables"][0];
   EXPECT_EQ(item["base_runs"], 1);
-  EXPECT_THAT(item["why_whole"].get<std::string>(),
+  EXPECT_THAT(item["full_read_reason"].get<std::string>(),
               AllOf(HasSubstr("step 300"), HasSubstr("saved whole"),
                     HasSubstr(kWhyItemIsWhole)));
   const Json& user = rank["tables"][1];
   EXPECT_EQ(user["base_runs"], 0);
   EXPECT_EQ(user["delta_runs"], 2);
   EXPECT_EQ(user["rows"], 1 + 1);
-  EXPECT_EQ(user["erased"], 1);
+  EXPECT_EQ(user["erased_rows"], 1);
   EXPECT_EQ(user["stored_bytes"],
             TableBytes("300", "user") + TableBytes("400", "user"));
-  EXPECT_EQ(user["why_whole"], Json());
+  EXPECT_EQ(user["full_read_reason"], Json());
   // Those of all steps are the same.
   EXPECT_EQ(rank["tensors"]["items"], 0);
   EXPECT_EQ(rank["blobs"]["stored_bytes"], 0);
@@ -106,7 +106,7 @@ TEST_F(ToolDeltaPlan, FromAnotherStepReadsTheDeltasBetween) {
 TEST_F(ToolDeltaPlan, BackIsAtMostTheRunsOfBoth) {
   const Json plan = RunJson({"plan", "100", "--from", "200"});
   EXPECT_EQ(plan["incremental"], true);
-  EXPECT_EQ(plan["forwards"], false);
+  EXPECT_EQ(plan["forward"], false);
   const Json& user = plan["ranks"][0]["tables"][2];
   EXPECT_EQ(user["name"], "user");
   EXPECT_EQ(user["rows"], 2);
@@ -146,13 +146,13 @@ TEST_F(ToolDeltaPlan, AsText) {
 TEST_F(ToolPlan, OntoAsManyRanksAsSaved) {
   const Json plan = RunJson({"plan", "300"});
   EXPECT_EQ(plan["world_size"], 2);
-  EXPECT_EQ(plan["sharding"], "as saved");
+  EXPECT_EQ(plan["slice_assignment"], "as_saved");
   ASSERT_EQ(plan["ranks"].size(), 2u);
   uint64_t tensors = 0;
   for (const Json& rank : plan["ranks"]) {
     const std::string number = std::to_string(rank["rank"].get<int>());
     EXPECT_EQ(rank["tables"][0]["rows"], 750);
-    EXPECT_EQ(rank["tables"][0]["rows_at_most"], 750);
+    EXPECT_EQ(rank["tables"][0]["max_rows"], 750);
     EXPECT_EQ(rank["tables"][0]["base_runs"], 1);
     EXPECT_EQ(rank["all_tables"]["stored_bytes"],
               StoredBytes("300", "table", {"--rank", number}));
@@ -165,12 +165,12 @@ TEST_F(ToolPlan, OntoAsManyRanksAsSaved) {
 
 TEST_F(ToolPlan, OntoMoreRanks) {
   const Json plan = RunJson({"plan", "300", "--world", "4"});
-  EXPECT_EQ(plan["sharding"], "even");
+  EXPECT_EQ(plan["slice_assignment"], "even");
   ASSERT_EQ(plan["ranks"].size(), 4u);
   for (const Json& rank : plan["ranks"]) {
     EXPECT_EQ(rank["tables"][0]["base_runs"], 1);
     EXPECT_EQ(rank["tables"][0]["rows"], 375);
-    EXPECT_EQ(rank["tables"][0]["rows_at_most"], 750);
+    EXPECT_EQ(rank["tables"][0]["max_rows"], 750);
     EXPECT_EQ(rank["tensors"]["stored_bytes"], StoredBytes("300", "tensor"));
   }
   EXPECT_EQ(plan["ranks"][3]["slices"], (Json{49152, 65536}));
@@ -208,7 +208,7 @@ TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
   }
   ASSERT_OK(store_->Publish(save.version, staged).status());
   const Json plan = RunJson({"plan", "400"});
-  EXPECT_EQ(plan["sharding"], "own");
+  EXPECT_EQ(plan["slice_assignment"], "none");
   EXPECT_EQ(plan["ranks"][1]["slices"], (Json{0, 65536}));
   EXPECT_EQ(plan["ranks"][1]["all_tables"]["rows"], 2 + 4);
   const Json tables = plan["ranks"][1]["tables"];
@@ -225,8 +225,8 @@ TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
 TEST_F(ToolPlan, SaysWhichStepBreaksThePath) {
   const Json plan = RunJson({"plan", "200", "--from", "100"});
   EXPECT_EQ(plan["incremental"], false);
-  EXPECT_EQ(plan["forwards"], Json());
-  EXPECT_THAT(plan["why_not_incremental"].get<std::string>(),
+  EXPECT_EQ(plan["forward"], Json());
+  EXPECT_THAT(plan["not_incremental_reason"].get<std::string>(),
               AllOf(HasSubstr("step 200"), HasSubstr("was saved whole")));
   EXPECT_EQ(plan["ranks"][0]["tables"][0]["rows"], 1200);
   EXPECT_THAT(Run({"plan", "200", "--from", "100"}).out,

@@ -45,7 +45,7 @@ TEST_F(ToolReads, LsAsJson) {
   const Json& second = ls["steps"][1];
   EXPECT_EQ(second["step"], 200);
   EXPECT_EQ(second["pinned"], true);
-  EXPECT_GE(second["own_bytes"], kBigElements * 4);
+  EXPECT_GE(second["exclusive_bytes"], kBigElements * 4);
   const Json& third = ls["steps"][2];
   EXPECT_EQ(third["step"], 300);
   EXPECT_EQ(third["ephemeral"], true);
@@ -126,7 +126,7 @@ TEST_F(ToolReads, ItemsOfOneRank) {
   EXPECT_EQ((*weight)["shape"], (Json{3, 4}));
   EXPECT_EQ((*weight)["raw_bytes"], 48);
   EXPECT_EQ((*weight)["placement"], "inline");
-  EXPECT_EQ((*weight)["data"]["step"], 100);
+  EXPECT_EQ((*weight)["data_version"]["step"], 100);
   EXPECT_EQ((*weight)["borrowed"], false);
   const Json* scalar = FindItem(items, 0, "step");
   ASSERT_NE(scalar, nullptr);
@@ -165,7 +165,7 @@ TEST_F(ToolReads, ItemsSayWhoseBytesTheyUse) {
   ASSERT_EQ(items["items"].size(), 1u);
   const Json& weight = items["items"][0];
   EXPECT_EQ(weight["borrowed"], true);
-  EXPECT_EQ(weight["data"]["step"], 100);
+  EXPECT_EQ(weight["data_version"]["step"], 100);
   const Json show = RunJson({"show", "200"});
   EXPECT_EQ(show["references"][0]["step"], 100);
   EXPECT_GE(show["kinds"]["tensor"]["borrowed_bytes"], 48);
@@ -279,10 +279,10 @@ TEST_F(ToolReads, Du) {
   const Json du = RunJson({"du"});
   ASSERT_EQ(du["steps"].size(), 3u);
   EXPECT_EQ(du["steps"][1]["step"], 200);
-  EXPECT_GE(du["steps"][1]["own_bytes"], kBigElements * 4);
+  EXPECT_GE(du["steps"][1]["exclusive_bytes"], kBigElements * 4);
   EXPECT_GT(du["steps"][1]["borrowed_bytes"], 0);
   EXPECT_EQ(du["steps"][0]["borrowed_bytes"], 0);
-  EXPECT_THAT(du["others"], IsEmpty());
+  EXPECT_THAT(du["held_versions"], IsEmpty());
   EXPECT_GE(du["disk_bytes"], kBigElements * 4);
   EXPECT_GT(du["available_bytes"], 0);
   const ToolResult text = Run({"du"});
@@ -297,9 +297,9 @@ TEST_F(ToolReads, DuSaysWhatIsKeptAndWhy) {
   ASSERT_OK(store_->Unpin(200));
   const Json du = RunJson({"du"});
   EXPECT_EQ(du["steps"].size(), 2u);
-  ASSERT_EQ(du["others"].size(), 1u);
-  EXPECT_EQ(du["others"][0]["step"], 100);
-  EXPECT_EQ(du["others"][0]["why"], "referenced");
+  ASSERT_EQ(du["held_versions"].size(), 1u);
+  EXPECT_EQ(du["held_versions"][0]["step"], 100);
+  EXPECT_EQ(du["held_versions"][0]["reason"], "referenced");
   EXPECT_THAT(Run({"du"}).out,
               ContainsRegex("\n +100 .* referenced  tensors of step 200\n"));
 }

@@ -37,26 +37,28 @@ class ToolTablesUsage : public DeltaFixture {
 TEST_F(ToolTablesUsage, AddsUpToTheSteps) {
   const Json du = RunJson({"du", "--tables"});
   const auto stored = StoredByItems();
-  uint64_t sum = du["tensors"]["own_bytes"].get<uint64_t>() +
-                 du["blobs"]["own_bytes"].get<uint64_t>();
+  uint64_t sum = du["tensors"]["exclusive_bytes"].get<uint64_t>() +
+                 du["blobs"]["exclusive_bytes"].get<uint64_t>();
   ASSERT_EQ(du["tables"].size(), 3u);
   for (const Json& table : du["tables"]) {
-    sum += table["own_bytes"].get<uint64_t>();
-    EXPECT_EQ(table["own_bytes"], stored.at(table["name"].get<std::string>()));
-    EXPECT_EQ(table["kept_bytes"], 0);
+    sum += table["exclusive_bytes"].get<uint64_t>();
+    EXPECT_EQ(table["exclusive_bytes"],
+              stored.at(table["name"].get<std::string>()));
+    EXPECT_EQ(table["referenced_bytes"], 0);
   }
-  EXPECT_EQ(sum, du["own_bytes"]);
-  EXPECT_EQ(du["tensors"]["own_bytes"], stored.at("tensor"));
-  EXPECT_EQ(du["tensors"]["steps"], 1);  // the others use those of step 100
-  EXPECT_EQ(du["blobs"]["own_bytes"], stored.at("blob"));
+  EXPECT_EQ(sum, du["exclusive_bytes"]);
+  EXPECT_EQ(du["tensors"]["exclusive_bytes"], stored.at("tensor"));
+  EXPECT_EQ(du["tensors"]["step_count"],
+            1);  // the others use those of step 100
+  EXPECT_EQ(du["blobs"]["exclusive_bytes"], stored.at("blob"));
   EXPECT_EQ(du["tables"][0]["name"], "item");
   EXPECT_EQ(du["tables"][1]["name"], "types");
-  EXPECT_EQ(du["tables"][1]["steps"], 1);
+  EXPECT_EQ(du["tables"][1]["step_count"], 1);
   EXPECT_EQ(du["tables"][1]["delta_bytes"], 0);
   EXPECT_EQ(du["tables"][2]["name"], "user");
-  EXPECT_EQ(du["tables"][2]["steps"], 4);
+  EXPECT_EQ(du["tables"][2]["step_count"], 4);
   EXPECT_GT(du["tables"][2]["delta_bytes"], 0);
-  EXPECT_LT(du["tables"][2]["delta_bytes"], du["tables"][2]["own_bytes"]);
+  EXPECT_LT(du["tables"][2]["delta_bytes"], du["tables"][2]["exclusive_bytes"]);
 }
 
 TEST_F(ToolTablesUsage, SaysWhatIsKept) {
@@ -67,16 +69,16 @@ TEST_F(ToolTablesUsage, SaysWhatIsKept) {
   const Json du = RunJson({"du", "--tables"});
   const Json& user = du["tables"][1];
   EXPECT_EQ(user["name"], "user");
-  EXPECT_EQ(user["steps"], 3);
-  EXPECT_EQ(user["kept_bytes"], base["stored_bytes"]);
-  EXPECT_EQ(user["own_bytes"], user["delta_bytes"]);
-  EXPECT_EQ(
-      user["own_bytes"].get<uint64_t>() + user["kept_bytes"].get<uint64_t>(),
-      before["tables"][2]["own_bytes"].get<uint64_t>());
+  EXPECT_EQ(user["step_count"], 3);
+  EXPECT_EQ(user["referenced_bytes"], base["stored_bytes"]);
+  EXPECT_EQ(user["exclusive_bytes"], user["delta_bytes"]);
+  EXPECT_EQ(user["exclusive_bytes"].get<uint64_t>() +
+                user["referenced_bytes"].get<uint64_t>(),
+            before["tables"][2]["exclusive_bytes"].get<uint64_t>());
   // Of three steps that use them, once.
-  EXPECT_EQ(du["tensors"]["kept_bytes"], weights["stored_bytes"]);
-  EXPECT_EQ(du["tensors"]["own_bytes"], 0);
-  EXPECT_EQ(du["tensors"]["steps"], 0);
+  EXPECT_EQ(du["tensors"]["referenced_bytes"], weights["stored_bytes"]);
+  EXPECT_EQ(du["tensors"]["exclusive_bytes"], 0);
+  EXPECT_EQ(du["tensors"]["step_count"], 0);
 }
 
 TEST_F(ToolTablesUsage, AsText) {
@@ -102,7 +104,7 @@ TEST_F(ToolTablesUsage, OfALiveStore) {
   Own();
   EXPECT_EQ(RunJson({"du", "-t"})["tables"].size(), 3u);
   ASSERT_OK(store_->Delete(400));
-  EXPECT_EQ(RunJson({"du", "-t"})["tables"][2]["steps"], 3);
+  EXPECT_EQ(RunJson({"du", "-t"})["tables"][2]["step_count"], 3);
 }
 
 TEST_F(ToolTablesUsage, OfAnEmptyStore) {
@@ -111,7 +113,7 @@ TEST_F(ToolTablesUsage, OfAnEmptyStore) {
   const ToolResult du = RunTool({"du", "--tables", "--json", "-s", path});
   EXPECT_EQ(du.code, 0);
   EXPECT_THAT(du.Json()["tables"], IsEmpty());
-  EXPECT_EQ(du.Json()["tensors"]["own_bytes"], 0);
+  EXPECT_EQ(du.Json()["tensors"]["exclusive_bytes"], 0);
 }
 
 TEST_F(ToolTablesUsage, OfNoStoreIsAnError) {

@@ -39,13 +39,14 @@ TEST_F(ToolUnswept, DuAccountsForEachByte) {
   }
   EXPECT_EQ(du["disk_bytes"], bytes);
   EXPECT_EQ(du["foreign_bytes"], 1234);
-  EXPECT_EQ(
-      du["own_bytes"].get<uint64_t>() + du["other_bytes"].get<uint64_t>() +
-          du["overhead_bytes"].get<uint64_t>() +
-          du["staging_bytes"].get<uint64_t>() +
-          du["note_bytes"].get<uint64_t>() + du["spare_bytes"].get<uint64_t>() +
-          du["foreign_bytes"].get<uint64_t>(),
-      bytes);
+  EXPECT_EQ(du["exclusive_bytes"].get<uint64_t>() +
+                du["held_bytes"].get<uint64_t>() +
+                du["overhead_bytes"].get<uint64_t>() +
+                du["staging_bytes"].get<uint64_t>() +
+                du["control_bytes"].get<uint64_t>() +
+                du["spare_bytes"].get<uint64_t>() +
+                du["foreign_bytes"].get<uint64_t>(),
+            bytes);
   EXPECT_EQ(du["unswept"].size(), 2u);
   const ToolResult text = Run({"du"});
   EXPECT_EQ(text.code, 0);

@@ -107,9 +107,9 @@ Json LinkJson(const ChainLink& link) {
   json["is_step"] = link.is_step;
   json["rows"] =
       of_record([](const StepRecord& record) { return record.rows; });
-  json["erased"] = tables ? Json(tables->erased) : Json();
+  json["erased_rows"] = tables ? Json(tables->erased) : Json();
   json["table_bytes"] = tables ? Json(tables->stored_bytes) : Json();
-  json["stored_bytes"] =
+  json["exclusive_bytes"] =
       of_record([](const StepRecord& record) { return record.stored_bytes; });
   return json;
 }
@@ -131,13 +131,12 @@ Json ChainJson(const std::string& store, const StepChain& chain,
   SetChainLength(step, &json);
   json["max_deltas"] = bounds.max_deltas;
   json["max_delta_ratio"] = bounds.max_delta_ratio;
-  const std::string due = BaseDue(step, bounds);
-  json["base_due"] = due.empty() ? Json() : Json(due);
+  json["base_due_reason"] = ReasonJson(BaseDue(step, bounds));
   json["versions"] = Json::array();
   for (const ChainLink& link : chain.links) {
     json["versions"].push_back(LinkJson(link));
   }
-  json["increment"] = chain.increment ? LinkJson(*chain.increment) : Json();
+  json["folded_from"] = chain.increment ? LinkJson(*chain.increment) : Json();
   if (!with_tables) return json;
   json["tables"] = Json::array();
   for (const TableStart& start : TableStarts(chain)) {

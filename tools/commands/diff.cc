@@ -67,7 +67,7 @@ std::string SlotsText(const TableDiff& diff) {
     }
     parts.push_back(absl::StrCat(Printable(slot.name), " ", change));
   }
-  if (diff.other_slice_hash) parts.emplace_back("another slice hash");
+  if (diff.slice_hash_differs) parts.emplace_back("another slice hash");
   return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
@@ -83,10 +83,12 @@ std::string RowsText(const TableDiff& diff) {
 }
 
 // The reason that is the same for all tables is in the header.
-std::string WhyNoRowsText(const StepDiff& diff, const TableDiff& table) {
+std::string NotCountedText(const StepDiff& diff, const TableDiff& table) {
   if (table.rows.has_value() || !table.in_from || !table.in_to) return "-";
-  if (table.why_no_rows == diff.why_no_increments) return "no increments";
-  return Printable(table.why_no_rows);
+  if (table.not_counted_reason == diff.not_incremental_reason) {
+    return "no increments";
+  }
+  return Printable(table.not_counted_reason);
 }
 
 std::string VersionText(const StepRecord& record) {
@@ -97,7 +99,7 @@ std::string VersionText(const StepRecord& record) {
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
   return absl::StrCat(
-      FormatBytes(diff.tensor_bytes_read), " of ", diff.tensors_read,
+      FormatBytes(diff.tensor_read_bytes), " of ", diff.tensors_read,
       diff.tensors_read == 1 ? " tensor that is" : " tensors that are",
       " cut into other parts");
 }
@@ -106,9 +108,9 @@ std::string HeaderText(const StepDiff& diff) {
   TextTable table({{""}, {""}});
   table.AddRow({"from", VersionText(diff.from)});
   table.AddRow({"to", VersionText(diff.to)});
-  table.AddRow({"increments", diff.why_no_increments.empty()
+  table.AddRow({"increments", diff.not_incremental_reason.empty()
                                   ? "from the one to the other"
-                                  : Printable(diff.why_no_increments)});
+                                  : Printable(diff.not_incremental_reason)});
   table.AddRow({"read", ReadText(diff)});
   return table.ToString();
 }
@@ -149,7 +151,7 @@ std::string TablesText(const StepDiff& diff) {
     table.AddRow({Printable(each.name), TableChange(each), SlotsText(each),
                   RowsText(each), rows ? FormatCount(rows->upserted) : "-",
                   rows ? FormatCount(rows->erased) : "-",
-                  WhyNoRowsText(diff, each)});
+                  NotCountedText(diff, each)});
   }
   return table.ToString();
 }
@@ -182,7 +184,7 @@ void PrintText(const StepDiff& diff, std::ostream* out) {
 Json SpecJson(const TensorSpec& spec) {
   return {{"dtype", Str(DTypeName(spec.dtype))},
           {"shape", spec.shape},
-          {"bytes", spec.bytes}};
+          {"raw_bytes", spec.bytes}};
 }
 
 Json SlotTypeJson(const Slot& slot) {
@@ -213,13 +215,12 @@ Json TableJson(const TableDiff& diff) {
                              {"from", JsonOrNull(slot.from, SlotTypeJson)},
                              {"to", JsonOrNull(slot.to, SlotTypeJson)}});
   }
-  json["other_slice_hash"] = diff.other_slice_hash;
+  json["slice_hash_differs"] = diff.slice_hash_differs;
   json["from_rows"] = diff.from_rows ? Json(*diff.from_rows) : Json();
   json["to_rows"] = diff.to_rows ? Json(*diff.to_rows) : Json();
-  json["upserted"] = diff.rows ? Json(diff.rows->upserted) : Json();
-  json["erased"] = diff.rows ? Json(diff.rows->erased) : Json();
-  json["why_not_counted"] =
-      diff.why_no_rows.empty() ? Json() : Json(diff.why_no_rows);
+  json["upserted_rows"] = diff.rows ? Json(diff.rows->upserted) : Json();
+  json["erased_rows"] = diff.rows ? Json(diff.rows->erased) : Json();
+  json["not_counted_reason"] = ReasonJson(diff.not_counted_reason);
   return json;
 }
 
@@ -229,8 +230,8 @@ Json BlobJson(const BlobDiff& diff) {
           {"rank", diff.rank},
           {"change", Str(ChangeName(diff.from_bytes.has_value(),
                                     diff.to_bytes.has_value()))},
-          {"from_bytes", JsonOrNull(diff.from_bytes, bytes)},
-          {"to_bytes", JsonOrNull(diff.to_bytes, bytes)}};
+          {"from_raw_bytes", JsonOrNull(diff.from_bytes, bytes)},
+          {"to_raw_bytes", JsonOrNull(diff.to_bytes, bytes)}};
 }
 
 template <typename Diff>
@@ -242,21 +243,19 @@ Json ListJson(const std::vector<Diff>& diffs, Json (*to_json)(const Diff&)) {
 
 Json DiffJson(const std::string& store, const StepDiff& diff) {
   const std::optional<bool> same = diff.same();
-  return {
-      {"store", store},
-      {"from", ToJson(diff.from.version)},
-      {"to", ToJson(diff.to.version)},
-      {"same", same ? Json(*same) : Json()},
-      {"increments", diff.why_no_increments.empty()},
-      {"why_no_increments",
-       diff.why_no_increments.empty() ? Json() : Json(diff.why_no_increments)},
-      {"tensors_read", diff.tensors_read},
-      {"tensor_bytes_read", diff.tensor_bytes_read},
-      {"tables_followed", diff.tables_followed},
-      {"metrics", ListJson(diff.metrics, MetricJson)},
-      {"tensors", ListJson(diff.tensors, TensorJson)},
-      {"tables", ListJson(diff.tables, TableJson)},
-      {"blobs", ListJson(diff.blobs, BlobJson)}};
+  return {{"store", store},
+          {"from", ToJson(diff.from.version)},
+          {"to", ToJson(diff.to.version)},
+          {"same", same ? Json(*same) : Json()},
+          {"incremental", diff.not_incremental_reason.empty()},
+          {"not_incremental_reason", ReasonJson(diff.not_incremental_reason)},
+          {"tensors_read", diff.tensors_read},
+          {"tensor_read_bytes", diff.tensor_read_bytes},
+          {"tables_counted", diff.tables_counted},
+          {"metrics", ListJson(diff.metrics, MetricJson)},
+          {"tensors", ListJson(diff.tensors, TensorJson)},
+          {"tables", ListJson(diff.tables, TableJson)},
+          {"blobs", ListJson(diff.blobs, BlobJson)}};
 }
 
 class Diff : public Command {

@@ -18,14 +18,14 @@
 namespace ckptdb::tool {
 namespace {
 
-std::string WhyText(HeldVersion::Why why) {
+std::string HoldReasonText(HeldVersion::Why why) {
   switch (why) {
     case HeldVersion::Why::kReferenced:
       return "referenced";
     case HeldVersion::Why::kLeased:
       return "leased";
     case HeldVersion::Why::kBegun:
-      return "begun";
+      return "in_progress";
     case HeldVersion::Why::kQuarantined:
       return "quarantined";
     case HeldVersion::Why::kGarbage:
@@ -58,7 +58,7 @@ void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
   for (const HeldVersion& other : usage.others) {
     table.AddRow({absl::StrCat(other.version.step),
                   absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
-                  WhyText(other.why),
+                  HoldReasonText(other.why),
                   NeedsText(NeedsOf(other.version, steps))});
   }
   *out << "\nnot of any step above\n" << table.ToString();
@@ -93,13 +93,13 @@ void PrintNames(const Usage& usage, std::ostream* out) {
   *out << '\n' << table.ToString();
 }
 
-uint64_t OwnBytes(const Usage& usage) {
+uint64_t ExclusiveBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const StepUsage& step : usage.steps) bytes += step.own_bytes;
   return bytes;
 }
 
-uint64_t OtherBytes(const Usage& usage) {
+uint64_t HeldBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const HeldVersion& other : usage.others) bytes += other.bytes;
   return bytes;
@@ -121,9 +121,9 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   if (with_tables) PrintNames(usage, out);
   const uint64_t referenced = ReferencedBytes(usage);
   TextTable table({{""}, {"", TextTable::kRight}});
-  table.AddRow({"steps", FormatBytes(OwnBytes(usage))});
+  table.AddRow({"steps", FormatBytes(ExclusiveBytes(usage))});
   table.AddRow({"kept for steps", FormatBytes(referenced)});
-  table.AddRow({"others", FormatBytes(OtherBytes(usage) - referenced)});
+  table.AddRow({"others", FormatBytes(HeldBytes(usage) - referenced)});
   table.AddRow({"RocksDB's own", FormatBytes(usage.overhead_bytes())});
   table.AddRow({"staging", FormatBytes(usage.staging_bytes)});
   table.AddRow({"leases and notes", FormatBytes(usage.note_bytes)});
@@ -138,10 +138,10 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
 Json NameJson(const NameUsage& name) {
   Json json = Json::object();
   if (name.kind == ItemKind::kRows) json["name"] = name.name;
-  json["steps"] = name.steps;
-  json["own_bytes"] = name.own_bytes;
+  json["step_count"] = name.steps;
+  json["exclusive_bytes"] = name.own_bytes;
   if (name.kind == ItemKind::kRows) json["delta_bytes"] = name.delta_bytes;
-  json["kept_bytes"] = name.kept_bytes;
+  json["referenced_bytes"] = name.kept_bytes;
   return json;
 }
 
@@ -170,26 +170,26 @@ Json UsageJson(const std::string& store, const Usage& usage,
                {"database_bytes", usage.database_bytes},
                {"overhead_bytes", usage.overhead_bytes()},
                {"staging_bytes", usage.staging_bytes},
-               {"note_bytes", usage.note_bytes},
+               {"control_bytes", usage.note_bytes},
                {"spare_bytes", usage.spare_bytes},
                {"foreign_bytes", usage.foreign_bytes},
-               {"own_bytes", OwnBytes(usage)},
-               {"other_bytes", OtherBytes(usage)},
+               {"exclusive_bytes", ExclusiveBytes(usage)},
+               {"held_bytes", HeldBytes(usage)},
                {"referenced_bytes", ReferencedBytes(usage)}};
   json["steps"] = Json::array();
   for (const StepUsage& step : usage.steps) {
     Json entry = ToJson(step.version);
-    entry["own_bytes"] = step.own_bytes;
+    entry["exclusive_bytes"] = step.own_bytes;
     entry["borrowed_bytes"] = step.borrowed_bytes;
     json["steps"].push_back(std::move(entry));
   }
-  json["others"] = Json::array();
+  json["held_versions"] = Json::array();
   for (const HeldVersion& other : usage.others) {
     Json entry = ToJson(other.version);
-    entry["bytes"] = other.bytes;
-    entry["why"] = WhyText(other.why);
+    entry["stored_bytes"] = other.bytes;
+    entry["reason"] = HoldReasonText(other.why);
     SetNeeds(NeedsOf(other.version, steps), &entry);
-    json["others"].push_back(std::move(entry));
+    json["held_versions"].push_back(std::move(entry));
   }
   SetUnswept(usage.unswept, &json);
   return json;

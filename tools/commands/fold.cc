@@ -93,11 +93,11 @@ Json OutcomeJson(const std::string& store, const Outcome& outcome) {
           {"folded", outcome.fold.folded},
           {"before", StateJson(outcome.before)},
           {"after", StateJson(outcome.after)},
-          {"rows", outcome.fold.rows},
-          {"stored_bytes", outcome.fold.stored_bytes},
+          {"written_rows", outcome.fold.rows},
+          {"written_bytes", outcome.fold.stored_bytes},
           {"parts", outcome.fold.parts},
-          {"parts_resumed", outcome.fold.parts_resumed},
-          {"micros", outcome.micros}};
+          {"resumed_parts", outcome.fold.parts_resumed},
+          {"fold_micros", outcome.micros}};
 }
 
 class FoldCommand : public Command {

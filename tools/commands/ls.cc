@@ -29,7 +29,7 @@ Json ListedJson(const StepRecord& record) {
   json["items"] = record.items;
   json["rows"] = record.rows;
   json["raw_bytes"] = record.raw_bytes;
-  json["own_bytes"] = record.stored_bytes;
+  json["exclusive_bytes"] = record.stored_bytes;
   json["chain_length"] = record.chain.size();
   SetChainLength(record, &json);
   return json;

@@ -21,10 +21,10 @@ Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
   for (const StepRecord& step : steps) {
     if (step.version == version) continue;
     const int64_t number = step.version.step;
-    if (Has(step.chain, version)) needs.runs_of.push_back(number);
-    if (Has(step.references, version)) needs.tensors_of.push_back(number);
+    if (Has(step.chain, version)) needs.in_chain_of.push_back(number);
+    if (Has(step.references, version)) needs.referenced_by.push_back(number);
     if (step.has_increment && step.increment == version) {
-      needs.increment_of.push_back(number);
+      needs.folded_into.push_back(number);
     }
   }
   return needs;
@@ -49,16 +49,16 @@ std::string NeedsText(const Needs& needs) {
   const auto add = [&](const char* what, const std::vector<int64_t>& steps) {
     if (!steps.empty()) parts.push_back(absl::StrCat(what, StepsText(steps)));
   };
-  add("runs of ", needs.runs_of);
-  add("tensors of ", needs.tensors_of);
-  add("increment of ", needs.increment_of);
+  add("runs of ", needs.in_chain_of);
+  add("tensors of ", needs.referenced_by);
+  add("increment of ", needs.folded_into);
   return parts.empty() ? "-" : absl::StrJoin(parts, "; ");
 }
 
 void SetNeeds(const Needs& needs, Json* json) {
-  (*json)["runs_of"] = needs.runs_of;
-  (*json)["tensors_of"] = needs.tensors_of;
-  (*json)["increment_of"] = needs.increment_of;
+  (*json)["in_chain_of"] = needs.in_chain_of;
+  (*json)["referenced_by"] = needs.referenced_by;
+  (*json)["folded_into"] = needs.folded_into;
 }
 
 }  // namespace ckptdb::tool

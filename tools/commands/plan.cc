@@ -25,41 +25,43 @@ namespace {
 struct Planned {
   StepRecord step;
   std::optional<Version> from;
-  std::string why_not_from;  // empty: delta runs lead to the step
+  std::string not_incremental_reason;  // empty: delta runs lead to the step
   bool forwards = true;
   RestorePlan plan;
 
-  bool incremental() const { return from.has_value() && why_not_from.empty(); }
+  bool incremental() const {
+    return from.has_value() && not_incremental_reason.empty();
+  }
 };
 
 std::string SlicesText(const SliceRange& slices) {
   return absl::StrCat("[", slices.begin, ", ", slices.end, ")");
 }
 
-std::string ShardingName(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kAsSaved:
-      return "as saved";
-    case Sharding::kEven:
+std::string AssignmentName(SliceAssignment assignment) {
+  switch (assignment) {
+    case SliceAssignment::kAsSaved:
+      return "as_saved";
+    case SliceAssignment::kEven:
       return "even";
-    case Sharding::kOwn:
-      return "own";
-    case Sharding::kReplicated:
+    case SliceAssignment::kNone:
+      return "none";
+    case SliceAssignment::kReplicated:
       return "replicated";
   }
   return "unknown";
 }
 
-std::string ShardingText(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kAsSaved:
+std::string AssignmentText(SliceAssignment assignment) {
+  switch (assignment) {
+    case SliceAssignment::kAsSaved:
       return "with the slices of those that saved";
-    case Sharding::kEven:
+    case SliceAssignment::kEven:
       return "with even shares of the slices";
-    case Sharding::kOwn:
+    case SliceAssignment::kNone:
       return "which share rows in a way of their own: each reads the ids of "
              "all";
-    case Sharding::kReplicated:
+    case SliceAssignment::kReplicated:
       return "each of which reads all rows";
   }
   return "unknown";
@@ -68,8 +70,8 @@ std::string ShardingText(Sharding sharding) {
 std::string FromText(const Planned& planned) {
   const std::string from = ToString(*planned.from);
   if (!planned.incremental()) {
-    return absl::StrCat(
-        from, ", not by increments: ", Printable(planned.why_not_from));
+    return absl::StrCat(from, ", not by increments: ",
+                        Printable(planned.not_incremental_reason));
   }
   if (planned.forwards) return absl::StrCat(from, ", by increments");
   return absl::StrCat(
@@ -84,7 +86,7 @@ std::string PlanHeaderText(const Planned& planned) {
                                      planned.step.world_size == 1 ? " rank"
                                                                   : " ranks")});
   table.AddRow({"onto", absl::StrCat(ranks, ranks == 1 ? " rank, " : " ranks, ",
-                                     ShardingText(planned.plan.sharding))});
+                                     AssignmentText(planned.plan.assignment))});
   if (planned.from) table.AddRow({"from", FromText(planned)});
   return table.ToString();
 }
@@ -140,20 +142,18 @@ std::string WholeTablesText(const RestorePlan& plan) {
   TextTable table({{"READ WHOLE"}, {"WHY"}});
   bool any = false;
   for (const PlannedTable& each : plan.ranks.front().tables) {
-    if (each.why_whole.empty()) continue;
-    table.AddRow({Printable(each.name), Printable(each.why_whole)});
+    if (each.full_read_reason.empty()) continue;
+    table.AddRow({Printable(each.name), Printable(each.full_read_reason)});
     any = true;
   }
   return any ? absl::StrCat("\n", table.ToString()) : "";
 }
 
 Json EstimateJson(const ScanEstimate& estimate) {
-  return {{"base_runs", estimate.base_runs},
-          {"delta_runs", estimate.delta_runs},
-          {"rows", estimate.rows},
-          {"rows_at_most", estimate.rows_at_most},
-          {"erased", estimate.erased},
-          {"stored_bytes", estimate.bytes}};
+  return {
+      {"base_runs", estimate.base_runs}, {"delta_runs", estimate.delta_runs},
+      {"rows", estimate.rows},           {"max_rows", estimate.rows_at_most},
+      {"erased_rows", estimate.erased},  {"stored_bytes", estimate.bytes}};
 }
 
 Json PlannedItemsJson(const PlannedItems& planned) {
@@ -172,8 +172,7 @@ Json RankJson(const PlannedRank& rank) {
     SetSharding(table.sharding, table.sharding_name, &entry);
     entry["slices"] = {table.slices.begin, table.slices.end};
     entry.update(EstimateJson(table.read));
-    entry["why_whole"] =
-        table.why_whole.empty() ? Json() : Json(table.why_whole);
+    entry["full_read_reason"] = ReasonJson(table.full_read_reason);
     json["tables"].push_back(std::move(entry));
   }
   return json;
@@ -184,12 +183,11 @@ Json PlanJson(const std::string& store, const Planned& planned) {
   json.update(ToJson(planned.step.version));
   json["world_size"] = planned.plan.ranks.size();
   json["saved_world_size"] = planned.step.world_size;
-  json["sharding"] = ShardingName(planned.plan.sharding);
+  json["slice_assignment"] = AssignmentName(planned.plan.assignment);
   json["from"] = planned.from ? ToJson(*planned.from) : Json();
   json["incremental"] = planned.incremental();
-  json["forwards"] = planned.incremental() ? Json(planned.forwards) : Json();
-  json["why_not_incremental"] =
-      planned.why_not_from.empty() ? Json() : Json(planned.why_not_from);
+  json["forward"] = planned.incremental() ? Json(planned.forwards) : Json();
+  json["not_incremental_reason"] = ReasonJson(planned.not_incremental_reason);
   json["ranks"] = Json::array();
   for (const PlannedRank& rank : planned.plan.ranks) {
     json["ranks"].push_back(RankJson(rank));
@@ -251,7 +249,7 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
   const auto changes =
       reader->OpenChanges(from.version, planned->step.version.step);
   if (absl::IsFailedPrecondition(changes.status())) {
-    planned->why_not_from = Str(changes.status().message());
+    planned->not_incremental_reason = Str(changes.status().message());
     return absl::OkStatus();
   }
   if (absl::IsNotFound(changes.status())) {

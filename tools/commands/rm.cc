@@ -95,15 +95,15 @@ uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
 void PrintRemoved(const Version& version, const Needs& needs,
                   std::ostream* out) {
   *out << "removed " << ToString(version) << '\n';
-  if (!needs.runs_of.empty()) {
+  if (!needs.in_chain_of.empty()) {
     *out
         << "  its runs stay until no step needs them: they are in the chain of "
-        << StepsText(needs.runs_of) << '\n';
+        << StepsText(needs.in_chain_of) << '\n';
   }
-  if (!needs.tensors_of.empty()) {
+  if (!needs.referenced_by.empty()) {
     *out << "  its tensors or blobs stay until no step needs them: they are "
             "used by "
-         << StepsText(needs.tensors_of) << '\n';
+         << StepsText(needs.referenced_by) << '\n';
   }
 }
 
@@ -120,11 +120,11 @@ Json RemovedJson(const std::string& path, const Store& store,
                  const std::vector<Removed>& removed,
                  const SweepResult& swept) {
   const std::vector<StepRecord> steps = store.Steps();
-  Json document = {{"store", path}, {"removed", Json::array()}};
+  Json document = {{"store", path}, {"removed_versions", Json::array()}};
   for (const Removed& step : removed) {
     Json json = ToJson(step.version);
     SetNeeds(NeedsOf(step.version, steps), &json);
-    document["removed"].push_back(std::move(json));
+    document["removed_versions"].push_back(std::move(json));
   }
   SetSwept(swept, &document);
   document["freed_inline_bytes"] = FreedInlineBytes(removed, swept);

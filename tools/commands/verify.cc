@@ -33,15 +33,15 @@ struct Verdict {
   absl::Status status;
   uint64_t bytes = 0;  // stored, of all that the step needs
   uint64_t chain_length = 0;
-  uint64_t read_before = 0;  // of its chain, wholly, with a step before
+  uint64_t previously_verified = 0;  // of its chain, wholly, with a step before
   int64_t micros = 0;
 };
 
-// "ok", "damaged", "gone" (retired while the command ran) or "failed".
+// "ok", "damaged", "removed" (retired while the command ran) or "failed".
 std::string ResultText(const absl::Status& status) {
   if (status.ok()) return "ok";
   if (absl::IsDataLoss(status)) return "damaged";
-  return IsGone(status) ? "gone" : "failed";
+  return IsGone(status) ? "removed" : "failed";
 }
 
 // Of its tensors and blobs, and of the runs of its chain.
@@ -60,7 +60,7 @@ absl::Status VerifyStep(const Context& context, Reader* reader,
   verdict->bytes = NeededBytes(*step);
   const std::vector<Version>& chain = step->record().chain;
   verdict->chain_length = chain.size();
-  verdict->read_before = static_cast<uint64_t>(std::count_if(
+  verdict->previously_verified = static_cast<uint64_t>(std::count_if(
       chain.begin(), chain.end(),
       [&](const Version& version) { return verified->contains(version); }));
   return step->Verify(
@@ -93,8 +93,8 @@ void PrintLine(const Verdict& verdict, std::ostream* out) {
   }
   if (verdict.status.ok() && verdict.chain_length > 1) {
     *out << ", a chain of " << verdict.chain_length;
-    if (verdict.read_before > 0) {
-      *out << ", " << verdict.read_before << " of them read before";
+    if (verdict.previously_verified > 0) {
+      *out << ", " << verdict.previously_verified << " of them read before";
     }
   }
   *out << std::endl;
@@ -104,10 +104,10 @@ Json VerdictJson(const Verdict& verdict) {
   Json json = {{"step", verdict.step}, {"result", ResultText(verdict.status)}};
   json["error"] =
       verdict.status.ok() ? Json() : Json(Str(verdict.status.message()));
-  json["stored_bytes"] = verdict.bytes;
-  json["micros"] = verdict.micros;
+  json["needed_bytes"] = verdict.bytes;
+  json["verify_micros"] = verdict.micros;
   json["chain_length"] = verdict.chain_length;
-  json["read_before"] = verdict.read_before;
+  json["previously_verified"] = verdict.previously_verified;
   return json;
 }
 

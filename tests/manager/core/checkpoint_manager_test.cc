@@ -424,9 +424,9 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
                         "UNAVAILABLE: table"));
   EXPECT_THAT(
       lines[0],
-      HasSubstr(R"({"event":"save","step":2,"kind":)"
-                R"("permanent","why":"step 2 is a multiple of 2","status":)"
-                R"("OK","attempt":1,"saved_as":"full",)"));
+      HasSubstr(R"({"event":"save","step":2,"save_kind":)"
+                R"("permanent","reason":"step 2 is a multiple of 2","status":)"
+                R"("OK","attempt":1,"kind":"full",)"));
   EXPECT_THAT(lines[1], HasSubstr(R"("status":"UNAVAILABLE","error":"table)"
                                   R"( \"user\": no \"rows\"")"));
 }
@@ -466,7 +466,8 @@ TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 4U);
-  EXPECT_THAT(lines[1], HasSubstr(R"("sweep_status":"OK","unswept":1})"));
+  EXPECT_THAT(lines[1],
+              HasSubstr(R"("sweep_status":"OK","unswept_entries":1})"));
   EXPECT_THAT(
       lines[3],
       HasSubstr(R"("sweep_status":"FAILED_PRECONDITION","sweep_error")"));

@@ -298,14 +298,15 @@ TEST_F(ManagerTest, LogsWhatRestoresCost) {
   std::string restore;
   std::getline(log, save);
   ASSERT_TRUE(std::getline(log, restore));
-  EXPECT_EQ(restore,
-            absl::StrCat(
-                R"({"event":"restore","step":2,"attempt":1,"path":")",
-                options_.path, R"(","damaged":[],"by_changes":false,"bytes":)",
-                report.bytes, R"(,"rows":11,"open_micros":)",
-                report.open_micros, R"(,"check_micros":)", report.check_micros,
-                R"(,"load_micros":)", report.load_micros,
-                R"(,"finished_micros":)", report.finished_micros, "}"));
+  EXPECT_EQ(
+      restore,
+      absl::StrCat(
+          R"({"event":"restore","step":2,"attempt":1,"store":")", options_.path,
+          R"(","damaged_steps":[],"incremental":false,"loaded_bytes":)",
+          report.bytes, R"(,"loaded_rows":11,"open_micros":)",
+          report.open_micros, R"(,"check_micros":)", report.check_micros,
+          R"(,"load_micros":)", report.load_micros, R"(,"total_micros":)",
+          report.finished_micros, "}"));
 }
 
 class Sampler : public SavedObject {
