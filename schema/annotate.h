@@ -1,4 +1,4 @@
-// Says where an error happened; internal to the library.
+// Annotate adds to an error where it happened; internal to the library.
 #ifndef CKPTDB_SCHEMA_ANNOTATE_H_
 #define CKPTDB_SCHEMA_ANNOTATE_H_
 
@@ -9,7 +9,7 @@
 
 namespace ckptdb::internal {
 
-// `status` with "context: " before its words.
+// Returns `status` with "context: " before its message.
 inline absl::Status Annotate(const absl::Status& status,
                              absl::string_view context) {
   if (status.ok()) return status;

@@ -13,10 +13,10 @@ namespace ckptdb {
 namespace {
 
 constexpr uint64_t kLineBytes = 64;
-// Of less the head and the tail are too large a part.
+// Smaller copies spend too large a part on the unaligned head and tail.
 constexpr uint64_t kLeastBytes = 4096;
 
-// `to` is aligned to a line.
+// Copies whole lines; `to` is aligned to one.
 void StreamLines(char* to, const char* from, uint64_t lines) {
   for (uint64_t i = 0; i < lines; ++i) {
     const auto* const in = reinterpret_cast<const __m128i*>(from);
@@ -32,7 +32,7 @@ void StreamLines(char* to, const char* from, uint64_t lines) {
     from += kLineBytes;
     to += kLineBytes;
   }
-  // Streaming stores come in no order with others.
+  // Streaming stores are not ordered with other stores without a fence.
   _mm_sfence();
 }
 

@@ -1,12 +1,12 @@
-// Copies of memory that nobody reads soon: rows that a RowSink puts into its
-// table, say.
+// BulkCopy copies memory that is not read again soon, such as rows that a
+// RowSink puts into its table.
 //
 //   BulkCopy(to.data(), from.data(), from.size());
 //
-// An ordinary write first reads the line of memory that it changes. Where what
-// is copied is not in the processor's cache that is a third of all traffic
-// between processor and memory, and it puts out of the cache what is needed
-// there. Streaming stores (SSE2) do neither.
+// An ordinary store first reads the cache line that it changes. For memory that
+// is not cached that is a third of the traffic between processor and memory,
+// and it evicts lines that are still needed. Streaming stores (SSE2) do
+// neither.
 #ifndef CKPTDB_SCHEMA_BULK_COPY_H_
 #define CKPTDB_SCHEMA_BULK_COPY_H_
 
@@ -14,9 +14,9 @@
 
 namespace ckptdb {
 
-// As memcpy: `bytes` bytes that do not overlap, of any alignment. What is
-// written is seen by whoever sees that the call has returned. Few bytes, and
-// processors without such stores, are left to memcpy.
+// Copies `bytes` bytes as memcpy does: the ranges do not overlap and may have
+// any alignment. A thread that sees the call return sees what it wrote. Small
+// copies, and processors without streaming stores, use memcpy.
 void BulkCopy(void* to, const void* from, uint64_t bytes);
 
 }  // namespace ckptdb

@@ -21,7 +21,7 @@ bool IsFloat(DType dtype) {
   });
 }
 
-// std::in_range takes no bool.
+// std::in_range does not take bool, so a bool becomes a uint8_t.
 template <typename T>
 auto AsInteger(T number) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -40,23 +40,23 @@ bool HasInteger(From number) {
   }
 }
 
-// An integer as a double that rounds to the same number of 16 bits or fewer:
-// where a double has not all its bits, the last one stands for those that are
-// gone.
+// Converts an integer to a double that rounds to the same float of 16 bits or
+// fewer. Where the double cannot hold all bits, its last bit is set when any of
+// the dropped bits is, so that rounding twice gives what rounding once gives.
 template <typename T>
 double ToOddDouble(T number) {
-  constexpr uint64_t kGone = (uint64_t{1} << 11) - 1;
+  constexpr uint64_t kDropped = (uint64_t{1} << 11) - 1;
   const bool negative = number < 0;
   auto magnitude = static_cast<uint64_t>(number);
   if (negative) magnitude = 0 - magnitude;
-  if ((magnitude >> 53) != 0 && (magnitude & kGone) != 0) {
-    magnitude = (magnitude & ~kGone) | (kGone + 1);
+  if ((magnitude >> 53) != 0 && (magnitude & kDropped) != 0) {
+    magnitude = (magnitude & ~kDropped) | (kDropped + 1);
   }
   const auto result = static_cast<double>(magnitude);
   return negative ? -result : result;
 }
 
-// False when `To` does not have the element.
+// Returns false when `To` cannot represent the element.
 template <typename From, typename To>
 bool CastOne(const char* in, char* out) {
   using Target = typename To::Number;
@@ -122,7 +122,7 @@ std::string NotInRange(DType from, const void* element, DType to) {
   const std::string bounds = WithElements(to, [](auto elements) {
     return Bounds<typename decltype(elements)::Number>();
   });
-  return absl::StrCat(number, " of ", DTypeName(from), " is not in ",
+  return absl::StrCat(number, " of ", DTypeName(from), " is out of range for ",
                       DTypeName(to), ", ", bounds);
 }
 
@@ -136,8 +136,8 @@ absl::Status CastElements(DType from, const void* in, DType to, void* out,
                           size_t elements) {
   if (!CanCast(from, to)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(DTypeName(from), " is not cast to ", DTypeName(to),
-                     ": floats become floats alone"));
+        absl::StrCat("cannot cast ", DTypeName(from), " to ", DTypeName(to),
+                     ": a float can only be cast to a float"));
   }
   const size_t done = internal::CastWhileInRange(from, in, to, out, elements);
   if (done == elements) return absl::OkStatus();

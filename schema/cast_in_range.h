@@ -1,4 +1,5 @@
-// Casts for who names places in words of its own; internal to the library.
+// Casts for callers that report the place of an element themselves; internal to
+// the library.
 #ifndef CKPTDB_SCHEMA_CAST_IN_RANGE_H_
 #define CKPTDB_SCHEMA_CAST_IN_RANGE_H_
 
@@ -9,12 +10,13 @@
 
 namespace ckptdb::internal {
 
-// As CastElements, for dtypes that have a cast: how many elements it has cast
-// until it met one that `to` does not have.
+// Casts as CastElements does, for dtypes that can be cast, and returns how many
+// elements were cast before one that `to` cannot represent.
 size_t CastWhileInRange(DType from, const void* in, DType to, void* out,
                         size_t elements);
 
-// "300 of i32 is not in u8, 0 to 255": for the integer at `element`.
+// Describes the integer at `element`: "300 of i32 is out of range for u8, 0 to
+// 255".
 std::string NotInRange(DType from, const void* element, DType to);
 
 }  // namespace ckptdb::internal

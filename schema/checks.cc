@@ -17,23 +17,25 @@ absl::Status CheckVersion(RecordKind kind, absl::string_view field,
                           const Version& version) {
   if (version.step < 0) {
     return BadField(kind, field,
-                    absl::StrCat("has step ", version.step, ", below 0"));
+                    absl::StrCat("has negative step ", version.step));
   }
-  if (version.attempt == 0) return BadField(kind, field, "has attempt 0");
+  if (version.attempt == 0)
+    return BadField(kind, field, "has attempt 0; attempts start at 1");
   return absl::OkStatus();
 }
 
 absl::Status CheckWorldSize(RecordKind kind, uint32_t world_size) {
   if (world_size > 0 && world_size <= kMaxWorldSize) return absl::OkStatus();
   return BadField(kind, "world size",
-                  absl::StrCat(world_size, " is not in 1 to ", kMaxWorldSize));
+                  absl::StrCat(world_size, " is out of range; expected 1 to ",
+                               kMaxWorldSize));
 }
 
 absl::Status CheckRank(RecordKind kind, uint32_t rank, uint32_t world_size) {
   if (rank < world_size) return absl::OkStatus();
   return BadField(
       kind, "rank",
-      absl::StrCat(rank, " is not below the world size ", world_size));
+      absl::StrCat(rank, " is out of range for world size ", world_size));
 }
 
 absl::Status CheckSliceBounds(RecordKind kind,
@@ -42,19 +44,19 @@ absl::Status CheckSliceBounds(RecordKind kind,
   constexpr absl::string_view kField = "slice bounds";
   if (bounds.empty()) return absl::OkStatus();
   if (bounds.size() != world_size + size_t{1}) {
-    return BadField(
-        kind, kField,
-        absl::StrCat("are ", bounds.size(), ", not ", world_size + size_t{1}));
+    return BadField(kind, kField,
+                    absl::StrCat("have ", bounds.size(), " entries; expected ",
+                                 world_size + size_t{1}));
   }
   if (bounds.front() != 0 || bounds.back() != kSlices) {
     return BadField(kind, kField,
-                    absl::StrCat("are from ", bounds.front(), " to ",
-                                 bounds.back(), ", not from 0 to ", kSlices));
+                    absl::StrCat("span ", bounds.front(), " to ", bounds.back(),
+                                 "; expected 0 to ", kSlices));
   }
   const auto* const fall = std::is_sorted_until(bounds.begin(), bounds.end());
   if (fall == bounds.end()) return absl::OkStatus();
   return BadField(kind, kField,
-                  absl::StrCat("fall from ", *(fall - 1), " to ", *fall,
+                  absl::StrCat("decrease from ", *(fall - 1), " to ", *fall,
                                " at rank ", fall - bounds.begin()));
 }
 
@@ -68,8 +70,8 @@ absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
   return BadField(
       kind, "uuid",
       absl::StrCat("\"", absl::CHexEscape(uuid.substr(0, kMaxUuidBytes)),
-                   "\" of ", uuid.size(), " bytes is not 1 to ", kMaxUuidBytes,
-                   " letters, digits and hyphens"));
+                   "\" of ", uuid.size(), " bytes is invalid; expected 1 to ",
+                   kMaxUuidBytes, " letters, digits and hyphens"));
 }
 
 absl::Status AsInvalid(const absl::Status& checked) {
@@ -92,11 +94,11 @@ absl::Status CheckPath(RecordKind kind, absl::string_view field,
   if (path.empty()) {
     why = "is empty";
   } else if (path.front() == '/') {
-    why = "is absolute";
+    why = "is absolute; expected a relative path";
   } else if (path.find('\0') != absl::string_view::npos) {
-    why = "has a NUL";
+    why = "contains a NUL byte";
   } else if (std::find(parts.begin(), parts.end(), "..") != parts.end()) {
-    why = "leads out by \"..\"";
+    why = "contains \"..\"";
   } else {
     return absl::OkStatus();
   }
@@ -106,8 +108,9 @@ absl::Status CheckPath(RecordKind kind, absl::string_view field,
       absl::StrCat("\"", absl::CHexEscape(path.substr(0, kShown)), "\" ", why));
 }
 
-std::string Twice(absl::string_view name) {
-  return absl::StrCat("have \"", absl::Utf8SafeCHexEscape(name), "\" twice");
+std::string DuplicateName(absl::string_view name) {
+  return absl::StrCat("have duplicate name \"", absl::Utf8SafeCHexEscape(name),
+                      "\"");
 }
 
 }  // namespace ckptdb::internal

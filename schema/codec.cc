@@ -57,16 +57,18 @@ absl::StatusOr<Codec> ParseCodec(absl::string_view name) {
        {Codec::kNone, Codec::kLz4, Codec::kShuffleLz4, Codec::kAuto}) {
     if (CodecName(codec) == name) return codec;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", name, "\" is no codec; one of none lz4 shuffle-lz4 auto"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown codec \"", name,
+                   "\"; expected one of none, lz4, shuffle-lz4, auto"));
 }
 
 absl::StatusOr<Codec> CodecFromStored(uint8_t number) {
   if (number <= static_cast<uint8_t>(Codec::kShuffleLz4)) {
     return static_cast<Codec>(number);
   }
-  return absl::DataLossError(absl::StrCat("stored codec ", number,
-                                          " is not none, lz4 or shuffle-lz4"));
+  return absl::DataLossError(
+      absl::StrCat("invalid stored codec ", number,
+                   "; expected 0 (none), 1 (lz4) or 2 (shuffle-lz4)"));
 }
 
 Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes) {
@@ -93,7 +95,8 @@ bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
     Shuffle(raw, element_bytes, planes.data());
     source = planes;
   }
-  // Room for less than the raw size only: LZ4 gives up when it is not enough.
+  // The buffer is smaller than the raw size, so that LZ4 gives up when it saves
+  // nothing.
   stored->resize(raw.size() - 1);
   const int bytes = LZ4_compress_default(source.data(), stored->data(),
                                          static_cast<int>(source.size()),
@@ -106,8 +109,9 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
                         uint32_t element_bytes, uint64_t raw_bytes, char* raw) {
   if (codec == Codec::kNone) {
     if (stored.size() != raw_bytes) {
-      return absl::DataLossError(absl::StrCat(
-          "stored bytes ", stored.size(), " are not raw bytes ", raw_bytes));
+      return absl::DataLossError(
+          absl::StrCat(stored.size(),
+                       " stored bytes without a codec; expected ", raw_bytes));
     }
     stored.copy(raw, raw_bytes);
     return absl::OkStatus();
@@ -115,7 +119,8 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
   if (raw_bytes > kChunkBytes || stored.size() >= raw_bytes) {
     return absl::DataLossError(absl::StrCat(
         stored.size(), " bytes of ", CodecName(codec), " for ", raw_bytes,
-        " raw bytes; they are fewer, and those are at ", "most ", kChunkBytes));
+        " raw bytes; expected fewer bytes than raw bytes, and at most ",
+        kChunkBytes, " raw bytes"));
   }
   std::string planes;
   char* target = raw;
@@ -129,7 +134,7 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
   if (bytes < 0 || static_cast<uint64_t>(bytes) != raw_bytes) {
     return absl::DataLossError(
         absl::StrCat(stored.size(), " bytes of ", CodecName(codec),
-                     " do not decode to ", raw_bytes, " bytes"));
+                     " do not decompress to ", raw_bytes, " bytes"));
   }
   if (codec == Codec::kShuffleLz4) Unshuffle(planes, element_bytes, raw);
   return absl::OkStatus();

@@ -11,9 +11,9 @@
 
 namespace ckptdb {
 
-// The numbers are stored; none changes. kAuto is only ever asked for: it picks
-// the best of the others for an item from the item's first bytes, and kNone
-// when it would save under 5 %.
+// The numbers are stored and never change. kAuto is an option and never stored:
+// it chooses the best of the others for an item by the item's first bytes, and
+// kNone when that would save less than 5 %.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,
@@ -24,23 +24,25 @@ enum class Codec : uint8_t {
 // "none", "lz4", "shuffle-lz4", "auto".
 absl::string_view CodecName(Codec codec);
 absl::StatusOr<Codec> ParseCodec(absl::string_view name);
-// DataLoss for a stored number that is no codec; kAuto is never stored.
+// Returns DataLoss for a stored number that is not a codec; kAuto is never
+// stored.
 absl::StatusOr<Codec> CodecFromStored(uint8_t number);
 
-// What kAuto comes to for an item that starts with `sample`, of at most
+// Returns what kAuto chooses for an item that starts with `sample`, of at most
 // kChunkBytes. `element_bytes`, here and below, is at least 1.
 Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes);
 
-// Replaces *stored by `raw` under `codec`, which is kLz4 or kShuffleLz4.
-// Shuffling puts the first bytes of all elements together, then the second
-// ones, and so on; a last part shorter than an element stays as it is.
-// False when that is not smaller than `raw`: then the caller stores kNone.
-// `raw` has at most kChunkBytes.
+// Compresses `raw`, of at most kChunkBytes, into *stored with kLz4 or
+// kShuffleLz4. Shuffling puts the first bytes of all elements together, then
+// the second ones, and so on; a last part shorter than an element stays as it
+// is. Returns false when the result is not smaller than `raw`; the caller then
+// stores kNone.
 bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
               std::string* stored);
 
-// Writes exactly `raw_bytes` bytes to `raw`. DataLoss when `stored` does not
-// decode to as many; then `raw` holds anything. `codec` is not kAuto.
+// Writes exactly `raw_bytes` bytes to `raw`. Returns DataLoss when `stored`
+// does not decompress to as many; the content of `raw` is then undefined.
+// `codec` is not kAuto.
 absl::Status Decompress(Codec codec, absl::string_view stored,
                         uint32_t element_bytes, uint64_t raw_bytes, char* raw);
 

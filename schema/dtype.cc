@@ -42,15 +42,16 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (uint8_t i = 0; i < kDTypes; ++i) {
     if (kEntries[i].name == name) return static_cast<DType>(i);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", name, "\" is no dtype; one of f64 f32 f16 bf16 ",
-                   "f8e4m3 f8e5m2 i64 i32 i16 i8 u64 u32 u16 u8 bool"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown dtype \"", name,
+      "\"; expected one of f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, "
+      "i16, i8, u64, u32, u16, u8, bool"));
 }
 
 absl::StatusOr<DType> DTypeFromStored(uint8_t number) {
   if (number < kDTypes) return static_cast<DType>(number);
-  return absl::DataLossError(
-      absl::StrCat("stored dtype ", number, " is not below ", kDTypes));
+  return absl::DataLossError(absl::StrCat("invalid stored dtype ", number,
+                                          "; expected less than ", kDTypes));
 }
 
 }  // namespace ckptdb

@@ -1,4 +1,4 @@
-// Element types of tensors and slots. The numbers are stored; none changes.
+// Element types of tensors and slots. The numbers are stored and never change.
 //
 //   DTypeBytes(DType::kF32)  == 4
 //   DTypeName(DType::kBf16)  == "bf16"
@@ -32,16 +32,16 @@ enum class DType : uint8_t {
 };
 inline constexpr uint8_t kDTypes = 15;
 
-// Bytes of one element: 1, 2, 4 or 8.
+// Returns the bytes of one element: 1, 2, 4 or 8.
 uint32_t DTypeBytes(DType dtype);
 
 // "f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i64", ..., "bool".
 absl::string_view DTypeName(DType dtype);
 
-// InvalidArgument for a name that is none of the above.
+// Returns InvalidArgument for an unknown name.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// DataLoss for a stored number that is no dtype.
+// Returns DataLoss for a stored number that is not a dtype.
 absl::StatusOr<DType> DTypeFromStored(uint8_t number);
 
 }  // namespace ckptdb

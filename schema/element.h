@@ -1,5 +1,5 @@
-// Elements of tensors and slots in memory, by their dtype; internal to the
-// library.
+// Access to elements of tensors and slots in memory by their dtype; internal to
+// the library.
 //
 //   WithElements(dtype, [&](auto elements) {
 //     return std::to_string(elements.Load(bytes));
@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// Nothing is aligned.
+// Elements need not be aligned, so they are copied.
 template <typename T>
 T LoadRaw(const char* at) {
   T value;
@@ -29,9 +29,10 @@ void StoreRaw(T value, char* at) {
   std::memcpy(at, &value, sizeof(value));
 }
 
-// Each of the following has: Number, a type that has all values of the dtype,
-// which Load gives; kBytes of an element; and Store, of an integer that the
-// dtype has, or of any double, which is rounded.
+// Each of the following types has: Number, a type that represents all values of
+// the dtype; kBytes, the size of an element; Load, which returns a Number; and
+// Store, which takes an integer that the dtype represents, or any double, which
+// it rounds.
 template <typename T>
 struct NumberElements {
   using Number = T;
@@ -62,7 +63,7 @@ struct SmallFloatElements {
   }
 };
 
-// Calls `take` with the one of the above that is the dtype's.
+// Calls `take` with the type above that belongs to the dtype.
 template <typename Take>
 auto WithElements(DType dtype, const Take& take) {
   switch (dtype) {

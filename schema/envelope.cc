@@ -24,8 +24,8 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == kEnvelopeBytes);
 
-// Of the body, seeded with what stands before the hash: so a flipped bit of
-// the version is no newer format.
+// Hashes the body, seeded with the bytes before the hash: a flipped bit of the
+// version is then damage, and not a newer format.
 uint64_t HashOf(const Envelope& envelope, absl::string_view body) {
   uint64_t seed = 0;
   std::memcpy(&seed, &envelope, sizeof(seed));
@@ -35,16 +35,18 @@ uint64_t HashOf(const Envelope& envelope, absl::string_view body) {
 absl::Status CheckIntact(RecordKind kind, const Envelope& envelope,
                          absl::string_view body) {
   if (envelope.magic != kMagic) {
-    return BadField(kind, "magic",
-                    absl::StrCat("0x", absl::Hex(envelope.magic), " is not 0x",
-                                 absl::Hex(kMagic)));
+    return BadField(
+        kind, "magic",
+        absl::StrCat("0x", absl::Hex(envelope.magic),
+                     " is invalid; expected 0x", absl::Hex(kMagic)));
   }
   CKPTDB_RETURN_IF_ERROR(CheckBodyBytes(kind, body.size()));
   const uint64_t hash = HashOf(envelope, body);
   if (hash == envelope.hash) return absl::OkStatus();
   return BadField(kind, "hash",
-                  absl::StrCat("0x", absl::Hex(envelope.hash), " is not 0x",
-                               absl::Hex(hash), " of its bytes"));
+                  absl::StrCat("0x", absl::Hex(envelope.hash),
+                               " does not match the bytes, whose hash is 0x",
+                               absl::Hex(hash)));
 }
 
 }  // namespace
@@ -84,8 +86,9 @@ absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
       kind == RecordKind::kTicket || kind == RecordKind::kStagedRank;
   const uint64_t limit = carries_records ? kMaxTransferBytes : kMaxRecordBytes;
   if (bytes <= limit) return absl::OkStatus();
-  return BadField(kind, "size",
-                  absl::StrCat(bytes, " is over the limit of ", limit));
+  return BadField(
+      kind, "size",
+      absl::StrCat(bytes, " exceeds the limit of ", limit, " bytes"));
 }
 
 std::string Seal(RecordKind kind, absl::string_view body,
@@ -101,9 +104,10 @@ std::string Seal(RecordKind kind, absl::string_view body,
 absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
                                          absl::string_view bytes) {
   if (bytes.size() < kEnvelopeBytes) {
-    return BadField(kind, "size",
-                    absl::StrCat(bytes.size(), " is below the envelope's ",
-                                 kEnvelopeBytes));
+    return BadField(
+        kind, "size",
+        absl::StrCat(bytes.size(), " is too small; the envelope alone has ",
+                     kEnvelopeBytes, " bytes"));
   }
   Envelope envelope;
   std::memcpy(&envelope, bytes.data(), sizeof(envelope));
@@ -112,15 +116,17 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
   if (envelope.format_version > kFormatVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         RecordName(kind), ": format version ", envelope.format_version,
-        " is newer than ", kFormatVersion, ", the newest this library reads"));
+        " is newer than ", kFormatVersion,
+        ", the newest that this library reads; use a newer library"));
   }
   if (envelope.format_version == 0) {
-    return BadField(kind, "format version", "0 is none");
+    return absl::DataLossError(absl::StrCat(
+        RecordName(kind), ": invalid format version 0; versions start at 1"));
   }
   if (envelope.kind != static_cast<uint16_t>(kind)) {
-    return BadField(
-        kind, "kind",
-        absl::StrCat(envelope.kind, " is not ", static_cast<uint16_t>(kind)));
+    return BadField(kind, "kind",
+                    absl::StrCat(envelope.kind, " is wrong; expected ",
+                                 static_cast<uint16_t>(kind)));
   }
   return body;
 }

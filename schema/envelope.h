@@ -13,7 +13,7 @@
 
 namespace ckptdb::internal {
 
-// The numbers are stored; none changes.
+// The numbers are stored and never change.
 enum class RecordKind : uint16_t {
   kStep = 1,
   kRank = 2,
@@ -28,22 +28,23 @@ enum class RecordKind : uint16_t {
 
 inline constexpr size_t kEnvelopeBytes = 16;
 
-// "step record", "rank record", ..., as errors call it.
+// Returns the name of the kind in errors: "step record", "rank record", ...
 absl::string_view RecordName(RecordKind kind);
 
-// DataLoss when a body of so many bytes is over the limit of its kind.
+// Returns DataLoss when a body of so many bytes exceeds the limit of its kind.
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes);
 
-// Envelope and body. A version other than kFormatVersion is for tests.
+// Returns the envelope followed by the body. Only tests pass a version other
+// than kFormatVersion.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version = kFormatVersion);
 
-// The body in an envelope of this kind; points into `bytes`. DataLoss, or
-// FailedPrecondition for a newer format.
+// Returns the body in an envelope of this kind, which points into `bytes`.
+// Returns DataLoss for damage, FailedPrecondition for a newer format.
 absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
                                          absl::string_view bytes);
 
-// DataLoss: `field` of the record of this kind is wrong.
+// Returns DataLoss: "step record: FIELD WHY".
 absl::Status BadField(RecordKind kind, absl::string_view field,
                       absl::string_view why);
 

@@ -24,9 +24,10 @@ constexpr RecordKind kEvaluationKind = RecordKind::kEvaluation;
 
 absl::Status CheckSize(uint64_t bytes) {
   if (bytes <= kMaxEvaluationBytes) return absl::OkStatus();
-  return internal::BadField(kEvaluationKind, "meters and loader",
-                            absl::StrCat("are ", bytes, " bytes; the limit is ",
-                                         kMaxEvaluationBytes));
+  return internal::BadField(
+      kEvaluationKind, "meters and loader",
+      absl::StrCat("have ", bytes, " bytes; the limit is ",
+                   kMaxEvaluationBytes));
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ absl::StatusOr<EvaluationRecord> DecodeEvaluationRecord(
     absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const auto from, Opened<fbs::EvaluationRecord>::Open(
                                                kEvaluationKind, bytes));
-  // Before anything is copied.
+  // The size is checked before anything is copied.
   CKPTDB_RETURN_IF_ERROR(
       CheckSize(uint64_t{SizeOf(from->meters())} + SizeOf(from->loader())));
   EvaluationRecord record;

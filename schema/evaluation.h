@@ -1,7 +1,6 @@
-// The record of an evaluation of a step that is not over yet: what each rank
-// has measured so far, and where it is in its input.
-//
-// In the envelope of records.h, and checked in the same way.
+// The record of an evaluation of a step in progress: what each rank has
+// measured so far, and its position in the input. It has the envelope of
+// records.h and is checked in the same way.
 #ifndef CKPTDB_SCHEMA_EVALUATION_H_
 #define CKPTDB_SCHEMA_EVALUATION_H_
 
@@ -14,7 +13,7 @@
 
 namespace ckptdb {
 
-// What one rank has of it. Meters and loader are opaque, and together at most
+// The part of one rank. Meters and loader are opaque, and together have at most
 // kMaxEvaluationBytes.
 struct EvaluationPart {
   uint64_t processed = 0;  // batches, or whatever the trainer counts
@@ -25,9 +24,9 @@ struct EvaluationPart {
 };
 
 struct EvaluationRecord {
-  Version version;         // that made the state of the step: see StateOf
-  std::string evaluation;  // its name
-  std::string group;       // of metrics
+  Version version;         // the version that made the state: see StateOf
+  std::string evaluation;  // name of the evaluation
+  std::string group;       // name of the group of metrics
   uint32_t rank = 0;
   uint32_t world_size = 1;
   EvaluationPart part;
@@ -35,7 +34,7 @@ struct EvaluationRecord {
   bool operator==(const EvaluationRecord&) const = default;
 };
 
-// A part that is stored, without its bytes.
+// Names a stored part, without its bytes.
 struct StoredEvaluation {
   std::string evaluation;
   uint32_t rank = 0;

@@ -18,7 +18,7 @@
 
 namespace ckptdb::internal {
 
-// Envelope and FlatBuffer of a finished builder.
+// Returns the FlatBuffer of a finished builder in its envelope.
 inline std::string Seal(RecordKind kind,
                         const flatbuffers::FlatBufferBuilder& built) {
   return Seal(kind, absl::string_view(
@@ -26,7 +26,7 @@ inline std::string Seal(RecordKind kind,
                         built.GetSize()));
 }
 
-// A verified FlatBuffer root with the memory it lies in.
+// A verified FlatBuffer root that owns its memory.
 template <typename Table>
 class Opened {
  public:
@@ -34,7 +34,8 @@ class Opened {
     absl::StatusOr<absl::string_view> body = Unseal(kind, bytes);
     if (!body.ok()) return body.status();
     Opened opened;
-    // One word more: never without memory. FlatBuffers wants it aligned.
+    // FlatBuffers requires aligned memory. One word more means that there is
+    // always some.
     opened.memory_.assign(body->size() / sizeof(uint64_t) + 1, 0);
     body->copy(reinterpret_cast<char*>(opened.memory_.data()), body->size());
     opened.bytes_ = body->size();
@@ -43,20 +44,20 @@ class Opened {
         kMaxDepth,
         static_cast<flatbuffers::uoffset_t>(body->size() / kLeastTableBytes));
     if (!verifier.VerifyBuffer<Table>(nullptr)) {
-      return BadField(kind, "body", "is no valid FlatBuffer");
+      return BadField(kind, "body", "is not a valid FlatBuffer");
     }
     return opened;
   }
   const Table* operator->() const {
     return flatbuffers::GetRoot<Table>(memory_.data());
   }
-  // Of the FlatBuffer. What is copied out of it is never more, unless parts
-  // of it are used twice, which no encoder does.
+  // Size of the FlatBuffer. What is copied out of it never has more bytes,
+  // unless parts are referenced twice, which no encoder does.
   size_t bytes() const { return bytes_; }
 
  private:
   static constexpr flatbuffers::uoffset_t kMaxDepth = 8;
-  // The offset to a table and the one to its vtable.
+  // Each table has at least the offset to it and the one to its vtable.
   static constexpr size_t kLeastTableBytes = 8;
   std::vector<uint64_t> memory_;
   size_t bytes_ = 0;
@@ -77,14 +78,14 @@ inline Version FromFbs(const fbs::Version& version) {
   return {version.step(), version.attempt()};
 }
 
-// 0 for a vector that is absent.
+// Returns 0 for a vector that is absent.
 template <typename T>
 size_t SizeOf(const flatbuffers::Vector<T>* vector) {
   return vector == nullptr ? 0 : vector->size();
 }
 
-// Copies a vector of numbers that may be absent; byte by byte, as the verifier
-// does not look at how elements of vectors are aligned.
+// Copies a vector of numbers that may be absent. It copies bytes, as the
+// verifier does not check the alignment of elements.
 template <typename T>
 std::vector<T> ToStd(const flatbuffers::Vector<T>* numbers) {
   std::vector<T> out(SizeOf(numbers));

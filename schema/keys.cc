@@ -25,7 +25,7 @@ void AppendBigEndian(T value, std::string* out) {
   }
 }
 
-// Takes a big-endian T off the front; the caller has checked the size.
+// Removes a big-endian T from the front; the caller has checked the size.
 template <typename T>
 T TakeBigEndian(absl::string_view* bytes) {
   std::make_unsigned_t<T> bits = 0;
@@ -52,13 +52,14 @@ absl::StatusOr<Version> TakeVersion(absl::string_view key,
   return version;
 }
 
-// With the NUL after it.
+// Removes the name and the NUL after it.
 absl::StatusOr<absl::string_view> TakeName(absl::string_view key,
                                            absl::string_view* rest) {
   const size_t end = rest->find('\0');
-  if (end == absl::string_view::npos) return BadKey(key, "has no end of name");
+  if (end == absl::string_view::npos)
+    return BadKey(key, "has no NUL after the name");
   const absl::string_view name = rest->substr(0, end);
-  if (!CheckName("name", name).ok()) return BadKey(key, "has a bad name");
+  if (!CheckName("name", name).ok()) return BadKey(key, "has an invalid name");
   rest->remove_prefix(end + 1);
   return name;
 }
@@ -66,10 +67,11 @@ absl::StatusOr<absl::string_view> TakeName(absl::string_view key,
 absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
                             DataKey* parsed) {
   if (suffix.size() != kRowsSuffixBytes) {
-    return BadKey(key, "has no suffix of a page");
+    return BadKey(key, "has an invalid suffix for a page");
   }
   const char run = suffix[0];
-  if (run != 'B' && run != 'D') return BadKey(key, "names no kind of run");
+  if (run != 'B' && run != 'D')
+    return BadKey(key, "has an unknown kind of run");
   parsed->run = static_cast<RunKind>(run);
   suffix.remove_prefix(1);
   parsed->slot = TakeBigEndian<uint16_t>(&suffix);
@@ -91,7 +93,7 @@ absl::Status TakeSuffix(absl::string_view key, absl::string_view suffix,
     return TakeRowsSuffix(key, suffix, parsed);
   }
   if (suffix.size() != kChunkSuffixBytes) {
-    return BadKey(key, "has no suffix of a chunk");
+    return BadKey(key, "has an invalid suffix for a chunk");
   }
   parsed->chunk = TakeBigEndian<uint32_t>(&suffix);
   return absl::OkStatus();
@@ -165,7 +167,7 @@ absl::StatusOr<DataKey> ParseDataKey(absl::string_view key) {
   parsed.rank = TakeBigEndian<uint32_t>(&rest);
   const char kind = rest[0];
   if (kind != 'B' && kind != 'R' && kind != 'T') {
-    return BadKey(key, "names no kind of item");
+    return BadKey(key, "has an unknown kind of item");
   }
   parsed.kind = static_cast<ItemKind>(kind);
   rest.remove_prefix(1);
@@ -249,17 +251,17 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
   const auto sized = [&](size_t bytes) { return rest.size() == bytes; };
   switch (parsed.kind) {
     case MetaKind::kStep:
-      if (!sized(8)) return BadKey(key, "is no key of a step");
+      if (!sized(8)) return BadKey(key, "is not the key of a step");
       parsed.version.step = TakeBigEndian<int64_t>(&rest);
       if (parsed.version.step < 0) return BadKey(key, "has a negative step");
       return parsed;
     case MetaKind::kRetired: {
-      if (!sized(12)) return BadKey(key, "is no key of a retired step");
+      if (!sized(12)) return BadKey(key, "is not the key of a retired step");
       CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
       return parsed;
     }
     case MetaKind::kRank: {
-      if (!sized(16)) return BadKey(key, "is no key of a rank");
+      if (!sized(16)) return BadKey(key, "is not the key of a rank");
       CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
       parsed.rank = TakeBigEndian<uint32_t>(&rest);
       return parsed;
@@ -267,19 +269,19 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
     case MetaKind::kEvaluation: {
       CKPTDB_ASSIGN_OR_RETURN(parsed.version, TakeVersion(key, &rest));
       CKPTDB_ASSIGN_OR_RETURN(parsed.name, TakeName(key, &rest));
-      if (!sized(4)) return BadKey(key, "has no suffix of a rank");
+      if (!sized(4)) return BadKey(key, "has an invalid suffix for a rank");
       parsed.rank = TakeBigEndian<uint32_t>(&rest);
       return parsed;
     }
     case MetaKind::kAttempt:
-      if (!sized(4)) return BadKey(key, "is no key of an attempt");
+      if (!sized(4)) return BadKey(key, "is not the key of an attempt");
       parsed.version.attempt = TakeBigEndian<uint32_t>(&rest);
       return parsed;
     case MetaKind::kRoot:
-      if (!sized(0)) return BadKey(key, "is no key of the root");
+      if (!sized(0)) return BadKey(key, "is not the key of the root");
       return parsed;
   }
-  return BadKey(key, "names no kind of record");
+  return BadKey(key, "has an unknown kind of record");
 }
 
 }  // namespace ckptdb

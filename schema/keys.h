@@ -1,4 +1,5 @@
-// Keys of the column families, big-endian so that they sort as their fields.
+// Keys of the column families. Numbers are big-endian, so that keys sort as
+// their fields do.
 //
 //   bulk, inline   step:8 attempt:4 rank:4 kind:1 name 00 suffix
 //     tensor, blob   suffix = chunk:4
@@ -22,8 +23,8 @@
 
 namespace ckptdb {
 
-// What a save wrote: attempt is never used twice in a store, so a retried,
-// overwritten or folded step never touches the bytes of another.
+// Identifies what one save wrote. An attempt is never used twice in a store, so
+// a retried, overwritten or folded step never touches the bytes of another.
 struct Version {
   int64_t step = 0;
   uint32_t attempt = 0;
@@ -45,7 +46,8 @@ absl::string_view ItemKindName(ItemKind kind);
 inline constexpr uint16_t kIdSlot = 0;
 inline constexpr uint16_t kErasedSlot = 0xffff;
 
-// Where a row stands in a run: by slice, then by id as uint64.
+// The position of a row in a run: rows are sorted by slice, then by id as
+// uint64.
 struct RowPosition {
   uint16_t slice = 0;
   uint64_t id = 0;
@@ -55,17 +57,17 @@ struct RowPosition {
 };
 
 std::string VersionPrefix(const Version& version);
-// The first key after all of a version.
+// Returns the first key after all keys of a version.
 std::string VersionEnd(const Version& version);
-// Ends with the NUL after the name.
+// The prefix ends with the NUL after the name.
 std::string ItemPrefix(const Version& version, uint32_t rank, ItemKind kind,
                        absl::string_view name);
 void AppendChunk(uint32_t chunk, std::string* key);
-// The prefix of one slot's stream.
+// Appends the prefix of the stream of one slot.
 void AppendStream(RunKind run, uint16_t slot, std::string* key);
 void AppendPosition(const RowPosition& position, std::string* key);
-// The first key after all that start with `prefix`; a prefix of ff bytes only
-// has none, and gives "".
+// Returns the first key after all that start with `prefix`, or "" for a prefix
+// of ff bytes only, which has none.
 std::string PrefixEnd(absl::string_view prefix);
 
 struct DataKey {
@@ -78,26 +80,27 @@ struct DataKey {
   uint16_t slot = 0;
   RowPosition position;
 };
-// DataLoss with the key in hex and what is wrong with it.
+// Returns DataLoss with the key in hex and what is wrong with it.
 absl::StatusOr<DataKey> ParseDataKey(absl::string_view key);
-// "step 7 attempt 3 rank 0 tensor "w" chunk 0", or the key in hex.
+// Returns "step 7 attempt 3 rank 0 tensor "w" chunk 0", or the key in hex when
+// it cannot be parsed.
 std::string DescribeDataKey(absl::string_view key);
-// The version that a key of bulk or inline starts with.
+// Returns the version that a key of bulk or inline starts with.
 absl::StatusOr<Version> ParseVersionPrefix(absl::string_view key);
 
 std::string StepKey(int64_t step);
-// Of the record of a version that is no step any more.
+// Returns the key of the record of a retired version.
 std::string RetiredKey(const Version& version);
 std::string RankKey(const Version& version, uint32_t rank);
-// The prefix of the keys of all ranks of a version.
+// Returns the prefix of the keys of all ranks of a version.
 std::string RankKeyPrefix(const Version& version);
-// Of one rank's part of an evaluation of a version.
+// Returns the key of the part of one rank of an evaluation of a version.
 std::string EvaluationKey(const Version& version, absl::string_view evaluation,
                           uint32_t rank);
-// The prefix of the keys of all ranks of an evaluation.
+// Returns the prefix of the keys of all ranks of an evaluation.
 std::string EvaluationKeyPrefix(const Version& version,
                                 absl::string_view evaluation);
-// The prefix of the keys of all evaluations of a version.
+// Returns the prefix of the keys of all evaluations of a version.
 std::string EvaluationKeyPrefix(const Version& version);
 std::string AttemptKey(uint32_t attempt);
 std::string RootKey();
@@ -116,7 +119,7 @@ struct MetaKey {
   uint32_t rank = 0;
   absl::string_view name;  // of kEvaluation; points into the parsed key
 };
-// DataLoss with the key in hex and what is wrong with it.
+// Returns DataLoss with the key in hex and what is wrong with it.
 absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key);
 
 }  // namespace ckptdb

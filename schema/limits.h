@@ -21,11 +21,11 @@ inline constexpr uint64_t kMaxMetadataBytes = uint64_t{1} << 20;  // names, too
 inline constexpr size_t kMaxMetrics = 4096;
 inline constexpr size_t kMaxBranches = 1024;  // that a step comes from
 inline constexpr size_t kMaxUuidBytes = 64;
-// Of one rank's part of an evaluation: meters and loader together.
+// Limit of the part of one rank of an evaluation: meters and loader together.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{8} << 20;
-// Of one record without its envelope; FlatBuffers end at 2 GiB.
+// Limit of one record without its envelope; FlatBuffers end at 2 GiB.
 inline constexpr size_t kMaxRecordBytes = size_t{256} << 20;
-// Of a ticket or a staged rank without its envelope: it carries up to two
+// Limit of a ticket or a staged rank without its envelope: it carries up to two
 // records.
 inline constexpr size_t kMaxTransferBytes = 3 * kMaxRecordBytes;
 
@@ -33,19 +33,20 @@ inline constexpr uint32_t kSlices = 65536;
 inline constexpr uint64_t kPageBytes = uint64_t{256} << 10;  // raw, of a slot
 inline constexpr uint32_t kErasedRowsPerPage = kPageBytes / sizeof(int64_t);
 inline constexpr uint64_t kChunkBytes = uint64_t{256} << 10;  // raw
-// Keys and values of the entries that a save puts into its write batch, over
-// all ranks: see InlineShareBytes. They are written twice, and compacted later;
-// from here on files of their own take less time, and less memory
+// Limit of the keys and values that a save puts into its write batch, over all
+// ranks: see InlineShareBytes. They are written twice, to the WAL and to an SST
+// file, and compacted later; larger saves take less time and memory in files
 // (docs/performance.md, "Small"). Stores of earlier versions have saves of up
 // to 8 MiB there.
 inline constexpr uint64_t kInlineBytes = uint64_t{512} << 10;
-// What each rank may put there, however many they are: a file for each of many
-// ranks costs more than a larger batch.
+// Each rank may put as many bytes there, however many ranks there are: a file
+// for each of many ranks costs more than a larger batch.
 inline constexpr uint64_t kLeastInlineShareBytes = uint64_t{1} << 10;
 inline constexpr uint64_t kSegmentBytes = uint64_t{1} << 30;  // of a file
 
-// Of one rank's entries in the write batch, keys and values together. Staging
-// writes a rank that has more to files, and publishing refuses it.
+// Returns the limit of the entries of one rank in the write batch, keys and
+// values together. Staging writes a rank that has more to files, and publishing
+// rejects it.
 inline constexpr uint64_t InlineShareBytes(uint32_t world_size) {
   const uint64_t share = kInlineBytes / world_size;
   return share < kLeastInlineShareBytes ? kLeastInlineShareBytes : share;

@@ -17,8 +17,9 @@ using flatbuffers::Offset;
 
 absl::Status CheckCount(RecordKind kind, size_t count) {
   if (count <= kMaxMetrics) return absl::OkStatus();
-  return BadField(kind, "metrics",
-                  absl::StrCat("are ", count, "; the limit is ", kMaxMetrics));
+  return BadField(
+      kind, "metrics",
+      absl::StrCat("have ", count, " entries; the limit is ", kMaxMetrics));
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
   for (const fbs::Metric* entry : *entries) {
     const std::string name = ToStd(entry->name());
     if (!metrics.emplace(name, entry->value()).second) {
-      return BadField(kind, "metrics", Twice(name));
+      return BadField(kind, "metrics", DuplicateName(name));
     }
   }
   return metrics;

@@ -15,10 +15,10 @@ using FlatMetrics = flatbuffers::Vector<flatbuffers::Offset<fbs::Metric>>;
 flatbuffers::Offset<FlatMetrics> AddMetrics(
     const Metrics& metrics, flatbuffers::FlatBufferBuilder* builder);
 
-// DataLoss for more than kMaxMetrics and for what is no name.
+// Returns DataLoss for more than kMaxMetrics entries and for an invalid name.
 absl::Status CheckMetrics(RecordKind kind, const Metrics& metrics);
 
-// None for null. DataLoss for too many, and for one that is there twice.
+// Returns no metrics for null, DataLoss for too many and for a duplicate name.
 absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
                                     const FlatMetrics* entries);
 

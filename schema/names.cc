@@ -10,8 +10,8 @@
 namespace ckptdb {
 namespace {
 
-// Bytes of the well-formed UTF-8 sequence at `at`, 0 when there is none
-// (Unicode 15, table 3-7).
+// Returns the bytes of the well-formed UTF-8 sequence at `at`, or 0 when there
+// is none (Unicode 15, table 3-7).
 size_t SequenceBytes(absl::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<uint8_t>(text[at + i])

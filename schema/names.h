@@ -7,8 +7,8 @@
 
 namespace ckptdb {
 
-// InvalidArgument that calls the name a `what` ("item name") and says what is
-// wrong with it, and where.
+// Returns InvalidArgument unless `name` is valid. The error calls it a `what`,
+// such as "item name", and says what is wrong with it, and where.
 absl::Status CheckName(absl::string_view what, absl::string_view name);
 
 }  // namespace ckptdb

@@ -21,7 +21,8 @@ static_assert(sizeof(fbs::PageHeader) == kPageHeaderBytes);
 
 constexpr uint32_t kMagic = 0x50544b43;  // "CKTP"
 
-// The low half of XXH3-64 of the header, its own field taken as 0.
+// Returns the low half of XXH3-64 of the header with 0 in the field of the
+// hash.
 uint32_t HashHeader(fbs::PageHeader header) {
   header.mutate_header_hash(0);
   return static_cast<uint32_t>(
@@ -47,7 +48,7 @@ absl::Status CheckHash(const PageView& page, absl::string_view raw) {
   const uint64_t hash = HashBytes(raw);
   if (hash == page.raw_hash) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("page hash ", absl::Hex(hash),
-                                          " is not the stored ",
+                                          " does not match the stored hash ",
                                           absl::Hex(page.raw_hash)));
 }
 
@@ -73,7 +74,7 @@ absl::Status CheckHeader(const fbs::PageHeader& header, size_t stored) {
   return absl::OkStatus();
 }
 
-// A codec is stored only where it saves bytes.
+// A codec is stored only where it saves bytes, so any other size is damage.
 absl::Status CheckSizes(Codec codec, const fbs::PageHeader& header) {
   const bool right = codec == Codec::kNone
                          ? header.raw_bytes() == header.stored_bytes()
@@ -127,8 +128,9 @@ void PageBuilder::FinishWithHash(Codec codec, uint32_t count,
 absl::StatusOr<PageView> ParsePage(absl::string_view entry) {
   if (entry.size() < kPageHeaderBytes) {
     return absl::DataLossError(
-        absl::StrCat("entry of ", entry.size(), " bytes is shorter than the ",
-                     kPageHeaderBytes, " of a page header"));
+        absl::StrCat("entry of ", entry.size(),
+                     " bytes is too short; a page header alone has ",
+                     kPageHeaderBytes, " bytes"));
   }
   fbs::PageHeader header;
   std::memcpy(static_cast<void*>(&header), entry.data(), sizeof(header));

@@ -1,5 +1,5 @@
-// Pages (rows of one slot of a table) and chunks (a part of a tensor or blob):
-// one entry of the store each, a PageHeader and then the bytes under a codec.
+// A page has rows of one slot of a table, a chunk a part of a tensor or blob.
+// Each is one entry of the store: a PageHeader, then the bytes under a codec.
 //
 // The header is 32 bytes, little-endian: magic, codec, count, raw bytes,
 // stored bytes, a hash of the header, XXH3-64 of the raw bytes.
@@ -28,7 +28,7 @@ namespace ckptdb {
 
 inline constexpr size_t kPageHeaderBytes = 32;
 
-// XXH3-64, the hash of pages, records and digests.
+// Returns XXH3-64 of the bytes, the hash of pages, records and digests.
 uint64_t HashBytes(absl::string_view bytes);
 
 // Builds entries one after the other in the same memory. Not thread-safe.
@@ -45,9 +45,9 @@ class PageBuilder {
   void FinishWithHash(Codec codec, uint32_t count, uint32_t element_bytes,
                       uint64_t raw_hash);
 
-  // Header and stored bytes, valid until the next Reset.
+  // Returns the header and the stored bytes, valid until the next Reset.
   absl::string_view entry() const { return entry_; }
-  // XXH3-64 of the raw bytes.
+  // Returns XXH3-64 of the raw bytes.
   uint64_t raw_hash() const { return raw_hash_; }
 
  private:
@@ -67,16 +67,17 @@ struct PageView {
   absl::string_view stored;
 };
 
-// Checks all that the header says about itself and the entry. DataLoss.
+// Checks all that the header says about itself and the entry. Returns DataLoss
+// for a page that is damaged.
 absl::StatusOr<PageView> ParsePage(absl::string_view entry);
 
-// The raw bytes, checked against their hash: in place for kNone, else in
-// *scratch. DataLoss.
+// Returns the raw bytes, checked against their hash: in place for kNone, else
+// in *scratch. Returns DataLoss when they do not match.
 absl::StatusOr<absl::string_view> ReadPage(const PageView& page,
                                            uint32_t element_bytes,
                                            std::string* scratch);
 
-// The same into memory of the caller, of page.raw_bytes bytes.
+// Does the same into memory of the caller, of page.raw_bytes bytes.
 absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw);
 

@@ -25,7 +25,8 @@ absl::Status internal::Check(const Post& post) {
       internal::CheckVersion(kPostKind, "version", post.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(kPostKind, post.metrics));
   if (post.pin || !post.metrics.empty()) return absl::OkStatus();
-  return internal::BadField(kPostKind, "metrics", "are none, and no pin");
+  return internal::BadField(kPostKind, "metrics",
+                            "are empty, and no pin is requested");
 }
 
 uint64_t internal::LeastBytes(const Post&) { return 0; }

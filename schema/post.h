@@ -1,7 +1,6 @@
-// The record of a post: what a reader asks the owner of a store to note of a
-// step; internal to the library.
-//
-// Posts have the envelope of records.h and are checked in the same way.
+// The record of a post, with which a reader asks the owner of a store to change
+// a step; internal to the library. It has the envelope of records.h and is
+// checked in the same way.
 #ifndef CKPTDB_SCHEMA_POST_H_
 #define CKPTDB_SCHEMA_POST_H_
 
@@ -14,11 +13,11 @@
 
 namespace ckptdb {
 
-// Asks for metrics, for a pin or for both.
+// A request for metrics, for a pin or for both.
 struct Post {
-  std::string uuid;  // its own, and the name of its file
+  std::string uuid;  // of the post; also the name of its file
   std::string store_uuid;
-  Version version;               // that made the state of the step: see StateOf
+  Version version;               // the version that made the state: see StateOf
   int64_t posted_at_micros = 0;  // since 1970, UTC; later posts win
   bool pin = false;
   Metrics metrics;

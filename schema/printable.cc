@@ -16,8 +16,9 @@ struct Range {
   uint32_t last;
 };
 
-// Unicode 15: the categories Cc, Cf, Zl and Zp, and what has the property
-// Default_Ignorable_Code_Point. In order.
+// The sorted code points of Unicode 15 that cannot be seen: those of the
+// categories Cc, Cf, Zl and Zp and those with the property
+// Default_Ignorable_Code_Point.
 constexpr std::array<Range, 27> kUnseen = {{
     {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},
     {0x34f, 0x34f},     {0x600, 0x605},     {0x61c, 0x61c},
@@ -40,7 +41,7 @@ bool IsUnseen(uint32_t code_point) {
 struct Utf8Lead {
   size_t bytes;
   uint32_t bits;
-  uint32_t smallest;  // what needs as many bytes
+  uint32_t smallest;  // the smallest code point that needs as many bytes
 };
 
 Utf8Lead DecodeLead(unsigned char lead) {
@@ -51,8 +52,8 @@ Utf8Lead DecodeLead(unsigned char lead) {
   return {0, 0, 0};
 }
 
-// How many bytes the code point at the start of `text` takes; 0 when they are
-// not UTF-8.
+// Returns how many bytes the code point at the start of `text` has, or 0 when
+// they are not UTF-8.
 size_t DecodeUtf8(absl::string_view text, uint32_t* code_point) {
   const Utf8Lead lead = DecodeLead(static_cast<unsigned char>(text[0]));
   if (lead.bytes == 0 || lead.bytes > text.size()) return 0;
@@ -81,7 +82,7 @@ void AppendEscaped(absl::string_view bytes, std::string* out) {
   }
 }
 
-// In UTF-16, as JSON has it.
+// JSON escapes code points as UTF-16.
 void AppendJsonEscape(uint32_t code_point, std::string* out) {
   if (code_point < 0x10000) {
     absl::StrAppendFormat(out, "\\u%04x", code_point);
@@ -110,7 +111,8 @@ std::string Printable(absl::string_view text) {
   return out;
 }
 
-// Its own line feeds are between the values; within them they are escaped.
+// The line feeds of the document are between its values and stay; those within
+// values are escaped already.
 std::string PrintableJson(absl::string_view json) {
   std::string out;
   while (!json.empty()) {

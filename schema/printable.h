@@ -1,4 +1,4 @@
-// Text from a store on its way to a terminal or a log.
+// Escapes text from a store for a terminal or a log.
 #ifndef CKPTDB_SCHEMA_PRINTABLE_H_
 #define CKPTDB_SCHEMA_PRINTABLE_H_
 
@@ -8,14 +8,15 @@
 
 namespace ckptdb {
 
-// The text with a backslash as \\, and as \n, \t and \xNN what is not UTF-8 and
-// what cannot be seen: control and format characters, separators of lines and
-// paragraphs, and those that Unicode has ignored by default, such as U+200B,
-// U+202E and U+FEFF. So it neither breaks a table, nor steers a terminal, nor
-// looks like another text. Spaces stay.
+// Escapes a backslash as \\, and as \n, \t or \xNN what is not UTF-8 and what
+// cannot be seen: control and format characters, separators of lines and
+// paragraphs, and characters that Unicode ignores by default, such as U+200B,
+// U+202E and U+FEFF. The result does not break a table, steer a terminal or
+// look like another text. Spaces stay.
 std::string Printable(absl::string_view text);
 
-// A JSON document with these characters as \uNNNN, which means the same.
+// Escapes these characters of a JSON document as \uNNNN, which keeps its
+// meaning.
 std::string PrintableJson(absl::string_view json);
 
 }  // namespace ckptdb

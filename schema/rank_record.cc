@@ -53,7 +53,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto offset = builder->CreateVector(item.offset);
   const auto slot_vector = builder->CreateVector(slots);
   const auto reason = AddString(item.base_reason, builder);
-  // Absent where there is none, as in records of before the field.
+  // The field is absent when there is no name, as in records older than it.
   Offset<flatbuffers::String> sharding_name;
   if (!item.sharding_name.empty()) {
     sharding_name = AddString(item.sharding_name, builder);
@@ -91,10 +91,10 @@ absl::Status BadItem(const Item& item, absl::string_view why) {
       absl::StrCat("item \"", absl::Utf8SafeCHexEscape(item.name), "\""), why);
 }
 
-// An error of a part becomes one of its item.
+// Turns an error of a part of an item into one of the item.
 absl::Status InItem(const Item& item, const absl::Status& status) {
   if (status.ok()) return status;
-  return BadItem(item, absl::StrCat("has a bad part: ", status.message()));
+  return BadItem(item, absl::StrCat("is invalid: ", status.message()));
 }
 
 absl::Status CheckTensor(const Item& item) {
@@ -108,8 +108,9 @@ absl::Status CheckTensor(const Item& item) {
       item, CheckBoxWithin({item.offset, item.shape}, item.global_shape)));
   const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
   if (bytes == item.raw_bytes) return absl::OkStatus();
-  return BadItem(item, absl::StrCat("has ", item.raw_bytes, " raw bytes, not ",
-                                    bytes, " of shape ", ToString(item.shape)));
+  return BadItem(item,
+                 absl::StrCat("has ", item.raw_bytes, " raw bytes; shape ",
+                              ToString(item.shape), " takes ", bytes));
 }
 
 absl::Status CheckBlob(const Item& item) {
@@ -124,7 +125,7 @@ absl::Status CheckChunks(const Item& item) {
                           (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
   if (chunks == item.chunk_hashes.size()) return absl::OkStatus();
   return BadItem(item, absl::StrCat("has ", item.chunk_hashes.size(),
-                                    " chunk hashes, not ", chunks));
+                                    " chunk hashes; expected ", chunks));
 }
 
 absl::Status CheckSlots(const Item& item) {
@@ -132,19 +133,20 @@ absl::Status CheckSlots(const Item& item) {
   for (const Slot& slot : item.slots) {
     CKPTDB_RETURN_IF_ERROR(InItem(item, CheckName("slot name", slot.name)));
     if (!names.insert(slot.name).second) {
-      return BadItem(item, absl::StrCat("has slot \"", slot.name, "\" twice"));
+      return BadItem(item,
+                     absl::StrCat("has duplicate slot \"", slot.name, "\""));
     }
     if (slot.row_bytes() == 0 || slot.row_bytes() > kMaxSlotBytes) {
       return BadItem(
           item,
           absl::StrCat("has slot \"", slot.name, "\" of ", slot.row_bytes(),
-                       " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+                       " bytes per row; expected 1 to ", kMaxSlotBytes));
     }
   }
   return absl::OkStatus();
 }
 
-// Bytes of a row with its id; the slots have been checked.
+// Returns the bytes of a row with its id; the slots have been checked.
 uint64_t RowBytes(const Item& item) {
   uint64_t bytes = sizeof(int64_t);
   for (const Slot& slot : item.slots) bytes += slot.row_bytes();
@@ -167,7 +169,7 @@ absl::Status CheckRows(const Item& item) {
   const uint64_t most = kPageBytes / WidestColumnBytes(item);
   if (item.rows_per_page == 0 || item.rows_per_page > most) {
     return BadItem(item, absl::StrCat("has ", item.rows_per_page,
-                                      " rows per page, not 1 to ", most));
+                                      " rows per page; expected 1 to ", most));
   }
   uint64_t rows = 0;
   uint64_t erased = 0;
@@ -179,19 +181,20 @@ absl::Status CheckRows(const Item& item) {
     return absl::OkStatus();
   }
   return BadItem(
-      item, absl::StrCat("has ", item.raw_bytes, " raw bytes, not ", item.rows,
-                         " rows of ", RowBytes(item), " and ", item.erased,
-                         " erased ids of ", sizeof(int64_t)));
+      item,
+      absl::StrCat("has ", item.raw_bytes, " raw bytes; expected ", item.rows,
+                   " rows of ", RowBytes(item), " bytes and ", item.erased,
+                   " erased ids of ", sizeof(int64_t), " bytes"));
 }
 
-// Of tables alone, and a name of custom alone.
+// Only a table has a sharding, and only a custom sharding has a name.
 absl::Status CheckSharding(const Item& item) {
   const bool custom = item.sharding == ShardingKind::kCustom;
   if (item.kind != ItemKind::kRows &&
       item.sharding != ShardingKind::kUndeclared) {
     return BadItem(
         item, absl::StrCat("has sharding ", static_cast<int>(item.sharding),
-                           " and is no table"));
+                           ", which only a table may have"));
   }
   if (custom) {
     return InItem(item, CheckName("sharding name", item.sharding_name));
@@ -201,7 +204,8 @@ absl::Status CheckSharding(const Item& item) {
       item,
       absl::StrCat("has the sharding name \"",
                    absl::Utf8SafeCHexEscape(item.sharding_name),
-                   "\" and is sharded by ", ShardingKindName(item.sharding)));
+                   "\", but its sharding is ", ShardingKindName(item.sharding),
+                   "; only a custom sharding has a name"));
 }
 
 // Rejects enum values out of range: a record in memory may have any.
@@ -213,20 +217,20 @@ absl::Status CheckEnums(const Item& item) {
                                       number(static_cast<uint8_t>(item.kind))));
   }
   if (item.placement > Placement::kInline) {
-    return BadItem(item,
-                   absl::StrCat("has placement ", number(item.placement)));
+    return BadItem(
+        item, absl::StrCat("has unknown placement ", number(item.placement)));
   }
   if (item.slice_hash > SliceHash::kMix) {
-    return BadItem(item,
-                   absl::StrCat("has slice hash ", number(item.slice_hash)));
+    return BadItem(
+        item, absl::StrCat("has unknown slice hash ", number(item.slice_hash)));
   }
   if (item.run != RunKind::kBase && item.run != RunKind::kDelta) {
-    return BadItem(
-        item, absl::StrCat("has run ", number(static_cast<uint8_t>(item.run))));
+    return BadItem(item, absl::StrCat("has unknown run ",
+                                      number(static_cast<uint8_t>(item.run))));
   }
   if (static_cast<uint8_t>(item.sharding) >= kShardingKinds) {
-    return BadItem(
-        item, absl::StrCat("has sharding ", static_cast<int>(item.sharding)));
+    return BadItem(item, absl::StrCat("has unknown sharding ",
+                                      static_cast<int>(item.sharding)));
   }
   return absl::OkStatus();
 }
@@ -242,11 +246,10 @@ absl::Status CheckSlotCount(const Item& item, size_t slots) {
     return absl::OkStatus();
   }
   return BadItem(
-      item,
-      absl::StrCat("has ", slots, " slots; the limits are 1 and ", kMaxSlots));
+      item, absl::StrCat("has ", slots, " slots; expected 1 to ", kMaxSlots));
 }
 
-// All of an item but its place among others.
+// Checks all of an item but its order among others.
 absl::Status CheckItem(const Item& item) {
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckNameField(RecordKind::kRank, "item name", item.name));
@@ -273,7 +276,8 @@ absl::Status CheckItem(const Item& item) {
   return BadItem(item, "has an unknown kind");
 }
 
-// What is copied out of an item; the slots are not too many.
+// Returns the bytes that are copied out of an item; the caller has checked the
+// number of slots.
 uint64_t CopiedBytes(const fbs::Item& from) {
   uint64_t bytes = ViewOf(from.name()).size() +
                    ViewOf(from.base_reason()).size() +
@@ -328,9 +332,9 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   Item item;
   item.name = ToStd(from.name());
   item.kind = static_cast<ItemKind>(from.kind());
-  if (from.data() == nullptr) return BadItem(item, "names no version");
+  if (from.data() == nullptr) return BadItem(item, "has no data version");
   item.data = FromFbs(*from.data());
-  // Before they are copied.
+  // The number of slots is checked before they are copied.
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, SizeOf(from.slots())));
   item.placement = static_cast<Placement>(from.placement());
   item.raw_bytes = from.raw_bytes();
@@ -347,11 +351,12 @@ absl::Status CheckOrder(const Item& last, const Item& item) {
     return absl::OkStatus();
   }
   return BadItem(item,
-                 absl::StrCat("is out of order after ", ItemKindName(last.kind),
-                              " \"", last.name, "\""));
+                 absl::StrCat("is out of order: it follows ",
+                              ItemKindName(last.kind), " \"", last.name, "\""));
 }
 
-// Items one after the other; a wrong one ends it, so that little is copied.
+// Reads and checks items one by one, so that little is copied when one is
+// wrong.
 absl::StatusOr<std::vector<Item>> ReadItems(
     const Vector<Offset<fbs::Item>>& stored, size_t record_bytes) {
   constexpr RecordKind kKind = RecordKind::kRank;
@@ -361,7 +366,8 @@ absl::StatusOr<std::vector<Item>> ReadItems(
     if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
     if (copied > record_bytes) {
       return BadField(kKind, "items",
-                      absl::StrCat("share parts of ", record_bytes, " bytes"));
+                      absl::StrCat("reference more bytes than the ",
+                                   record_bytes, " of the record"));
     }
     CKPTDB_ASSIGN_OR_RETURN(Item item, ReadItem(*from));
     if (!items.empty()) {
@@ -419,7 +425,7 @@ absl::StatusOr<std::string> EncodeRankRecord(const RankRecord& record) {
   return internal::EncodeChecked(RecordKind::kRank, record);
 }
 
-// As internal::Check, item by item while they are read.
+// Checks what internal::Check does, item by item while they are read.
 absl::StatusOr<RankRecord> DecodeRankRecord(absl::string_view bytes) {
   CKPTDB_ASSIGN_OR_RETURN(
       const auto from, Opened<fbs::RankRecord>::Open(RecordKind::kRank, bytes));

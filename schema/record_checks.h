@@ -1,8 +1,8 @@
 // The rules of all records, and encoding without them; internal to the library
 // and its tests.
 //
-// Check is what decoding runs on what it has read, and encoding on what it is
-// given: so what can be written can be read.
+// Decoding runs Check on what it has read, and encoding on what it is given, so
+// what can be written can be read.
 #ifndef CKPTDB_SCHEMA_RECORD_CHECKS_H_
 #define CKPTDB_SCHEMA_RECORD_CHECKS_H_
 
@@ -20,7 +20,7 @@
 
 namespace ckptdb::internal {
 
-// DataLoss naming the field that breaks a rule, and its value.
+// Return DataLoss with the field that breaks a rule, and its value.
 absl::Status Check(const StepRecord& record);
 absl::Status Check(const RankRecord& record);
 absl::Status Check(const AttemptRecord& record);
@@ -31,7 +31,7 @@ absl::Status Check(const Post& post);
 absl::Status Check(const Ticket& ticket);
 absl::Status Check(const StagedRank& staged);
 
-// At least so many bytes are in the FlatBuffer of a record: one that is over
+// Return a lower bound of the bytes of a record. A record whose bound exceeds
 // the limit of its kind is not built, as a builder ends the process at 2 GiB.
 uint64_t LeastBytes(const StepRecord& record);
 uint64_t LeastBytes(const RankRecord& record);
@@ -43,7 +43,7 @@ uint64_t LeastBytes(const Post& post);
 uint64_t LeastBytes(const Ticket& ticket);
 uint64_t LeastBytes(const StagedRank& staged);
 
-// The bytes of a record whatever is in it: for tests of decoding.
+// Return the bytes of a record without checking it, for tests of decoding.
 std::string EncodeUnchecked(const StepRecord& record);
 std::string EncodeUnchecked(const RankRecord& record);
 std::string EncodeUnchecked(const AttemptRecord& record);
@@ -54,7 +54,7 @@ std::string EncodeUnchecked(const Post& post);
 std::string EncodeUnchecked(const Ticket& ticket);
 std::string EncodeUnchecked(const StagedRank& staged);
 
-// InvalidArgument when the record breaks a rule or is too large.
+// Returns InvalidArgument when the record breaks a rule or is too large.
 template <typename Record>
 absl::StatusOr<std::string> EncodeChecked(RecordKind kind,
                                           const Record& record) {

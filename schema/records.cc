@@ -26,6 +26,7 @@ using flatbuffers::Vector;
 using internal::AddString;
 using internal::BadField;
 using internal::CheckVersion;
+using internal::DuplicateName;
 using internal::FromFbs;
 using internal::Opened;
 using internal::RecordKind;
@@ -33,7 +34,6 @@ using internal::Seal;
 using internal::SizeOf;
 using internal::ToFbs;
 using internal::ToStd;
-using internal::Twice;
 using internal::ViewOf;
 
 enum StepFlags : uint32_t {
@@ -49,7 +49,7 @@ Branch FromFbs(const fbs::Branch& branch) {
   return {branch.first(), branch.last()};
 }
 
-// Byte by byte, as ToStd of numbers.
+// Copies bytes for the same reason as ToStd of numbers.
 template <typename Struct>
 auto ToStd(const Vector<const Struct*>* structs) {
   std::vector<decltype(FromFbs(Struct()))> out;
@@ -83,8 +83,9 @@ Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
 
 absl::Status CheckMetadataBytes(RecordKind kind, uint64_t bytes) {
   if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return BadField(kind, "user metadata",
-                  absl::StrCat("has over ", kMaxMetadataBytes, " bytes"));
+  return BadField(
+      kind, "user metadata",
+      absl::StrCat("exceeds the limit of ", kMaxMetadataBytes, " bytes"));
 }
 
 absl::Status CheckMetadata(RecordKind kind, const UserMetadata& metadata) {
@@ -98,7 +99,7 @@ absl::Status CheckMetadata(RecordKind kind, const UserMetadata& metadata) {
   return absl::OkStatus();
 }
 
-// No more is copied than may be there.
+// The size is checked before each copy.
 absl::StatusOr<UserMetadata> ReadMetadata(
     RecordKind kind, const Vector<Offset<fbs::Metadata>>* entries) {
   UserMetadata metadata;
@@ -109,7 +110,7 @@ absl::StatusOr<UserMetadata> ReadMetadata(
     CKPTDB_RETURN_IF_ERROR(CheckMetadataBytes(kind, bytes));
     const std::string name = ToStd(entry->name());
     if (!metadata.emplace(name, internal::BytesOf(entry->value())).second) {
-      return BadField(kind, "user metadata", Twice(name));
+      return BadField(kind, "user metadata", DuplicateName(name));
     }
   }
   return metadata;
@@ -121,24 +122,25 @@ absl::Status CheckVersions(RecordKind kind, absl::string_view field,
     CKPTDB_RETURN_IF_ERROR(CheckVersion(kind, field, version));
   }
   std::sort(versions.begin(), versions.end());
-  const auto twice = std::adjacent_find(versions.begin(), versions.end());
-  if (twice == versions.end()) return absl::OkStatus();
+  const auto duplicate = std::adjacent_find(versions.begin(), versions.end());
+  if (duplicate == versions.end()) return absl::OkStatus();
   return BadField(kind, field,
-                  absl::StrCat("has ", ToString(*twice), " twice"));
+                  absl::StrCat("has duplicate ", ToString(*duplicate)));
 }
 
-// A version that a record may be without; it is {} then, as it is not stored.
+// Checks a version that a record may lack; it must be {} then, as it is not
+// stored.
 absl::Status CheckOptional(absl::string_view field, bool has,
                            const Version& version) {
   if (has) return CheckVersion(RecordKind::kStep, field, version);
   if (version == Version()) return absl::OkStatus();
-  return BadField(
-      RecordKind::kStep, field,
-      absl::StrCat("is ", ToString(version), " in a record without one"));
+  return BadField(RecordKind::kStep, field,
+                  absl::StrCat("is ", ToString(version),
+                               ", but the record says that there is none"));
 }
 
-// A full step stands alone; a delta goes on from its parent, the version
-// before it in the chain.
+// The chain of a full step has the step alone; that of a delta step has the
+// parent before the step.
 absl::Status CheckLineage(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<Version>& chain = record.chain;
@@ -149,18 +151,18 @@ absl::Status CheckLineage(const StepRecord& record) {
   }
   if (record.kind == StepKind::kFull) {
     if (chain.size() == 1) return absl::OkStatus();
-    return BadField(
-        kKind, "chain",
-        absl::StrCat("of a full step has ", chain.size(), " versions, not 1"));
+    return BadField(kKind, "chain",
+                    absl::StrCat("of a full step has ", chain.size(),
+                                 " versions; expected 1"));
   }
   if (!record.has_parent)
-    return BadField(kKind, "parent", "of a delta is none");
+    return BadField(kKind, "parent", "of a delta step is missing");
   if (chain.size() >= 2 && chain[chain.size() - 2] == record.parent) {
     return absl::OkStatus();
   }
-  return BadField(
-      kKind, "chain",
-      absl::StrCat("does not come from the parent, ", ToString(record.parent)));
+  return BadField(kKind, "chain",
+                  absl::StrCat("does not go through the parent, ",
+                               ToString(record.parent)));
 }
 
 absl::Status CheckChain(const StepRecord& record) {
@@ -186,38 +188,40 @@ absl::Status CheckIncrement(const StepRecord& record) {
       CheckOptional("increment", record.has_increment, record.increment));
   if (!record.has_increment) return absl::OkStatus();
   if (record.kind != StepKind::kFull) {
-    return BadField(kKind, "increment", "is of a delta, which needs none");
+    return BadField(kKind, "increment",
+                    "is set for a delta step; only a folded step has one");
   }
   if (record.increment.step == record.version.step &&
       record.increment.attempt < record.version.attempt) {
     return absl::OkStatus();
   }
-  return BadField(
-      kKind, "increment",
-      absl::StrCat("is ", ToString(record.increment), ", from which ",
-                   ToString(record.version), " cannot have been folded"));
+  return BadField(kKind, "increment",
+                  absl::StrCat("is ", ToString(record.increment),
+                               "; expected an older attempt of ",
+                               ToString(record.version)));
 }
 
 absl::Status CheckBranches(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<Branch>& branches = record.branches;
   if (branches.empty() || branches.size() > kMaxBranches) {
-    return BadField(
-        kKind, "branches",
-        absl::StrCat("are ", branches.size(), ", not 1 to ", kMaxBranches));
+    return BadField(kKind, "branches",
+                    absl::StrCat("have ", branches.size(),
+                                 " entries; expected 1 to ", kMaxBranches));
   }
   uint32_t before = 0;
   for (const Branch& branch : branches) {
     if (branch.first <= before || branch.last < branch.first) {
-      return BadField(kKind, "branches",
-                      absl::StrCat("have attempts ", branch.first, " to ",
-                                   branch.last, " after ", before));
+      return BadField(
+          kKind, "branches",
+          absl::StrCat("are out of order: attempts ", branch.first, " to ",
+                       branch.last, " follow attempt ", before));
     }
     before = branch.last;
   }
   if (before == StateOf(record).attempt) return absl::OkStatus();
   return BadField(kKind, "branches",
-                  absl::StrCat("end with attempt ", before, ", not with ",
+                  absl::StrCat("end with attempt ", before, "; expected ",
                                StateOf(record).attempt));
 }
 
@@ -225,17 +229,17 @@ absl::Status CheckKind(StepKind kind) {
   if (kind == StepKind::kFull || kind == StepKind::kDelta) {
     return absl::OkStatus();
   }
-  return BadField(
-      RecordKind::kStep, "kind",
-      absl::StrCat(static_cast<int>(kind), " is neither full nor delta"));
+  return BadField(RecordKind::kStep, "kind",
+                  absl::StrCat(static_cast<int>(kind),
+                               " is unknown; expected 0 (full) or 1 (delta)"));
 }
 
 absl::Status CheckRankDigests(const StepRecord& record) {
   if (record.rank_digests.size() == record.world_size) return absl::OkStatus();
-  return BadField(
-      RecordKind::kStep, "rank digests",
-      absl::StrCat("are ", record.rank_digests.size(), ", not one for each of ",
-                   record.world_size, " ranks"));
+  return BadField(RecordKind::kStep, "rank digests",
+                  absl::StrCat("have ", record.rank_digests.size(),
+                               " entries; expected one for each of ",
+                               record.world_size, " ranks"));
 }
 
 uint32_t FlagsOf(const StepRecord& record) {
@@ -246,7 +250,7 @@ uint32_t FlagsOf(const StepRecord& record) {
 absl::Status SetFlags(uint32_t flags, StepRecord* record) {
   if ((flags & ~uint32_t{kAllFlags}) != 0) {
     return BadField(RecordKind::kStep, "flags",
-                    absl::StrCat(flags, " has unknown ones"));
+                    absl::StrCat(flags, " have unknown bits"));
   }
   record->ephemeral = (flags & kEphemeral) != 0;
   record->pinned = (flags & kPinned) != 0;
@@ -269,7 +273,7 @@ absl::Status internal::Check(const StepRecord& record) {
   CKPTDB_RETURN_IF_ERROR(CheckVersions(kKind, "references", record.references));
   if (std::count(record.references.begin(), record.references.end(),
                  record.version) != 0) {
-    return BadField(kKind, "references", "name the step itself");
+    return BadField(kKind, "references", "contain the step itself");
   }
   CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kKind, record.world_size));
   CKPTDB_RETURN_IF_ERROR(internal::CheckSliceBounds(kKind, record.slice_bounds,
@@ -431,8 +435,9 @@ absl::Status internal::Check(const AttemptRecord& record) {
   if (record.folds == 0 || record.folds < record.version.attempt) {
     return absl::OkStatus();
   }
-  return BadField(kKind, "folds",
-                  absl::StrCat("attempt ", record.folds, ", not an older one"));
+  return BadField(
+      kKind, "folds",
+      absl::StrCat("attempt ", record.folds, "; expected an older attempt"));
 }
 
 uint64_t internal::LeastBytes(const AttemptRecord&) { return 0; }
@@ -467,7 +472,7 @@ absl::Status internal::Check(const RootRecord& record) {
   CKPTDB_RETURN_IF_ERROR(CheckMetadata(kKind, record.user_metadata));
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, record.uuid));
   if (record.next_attempt > 0) return absl::OkStatus();
-  return BadField(kKind, "next attempt", "0 is none");
+  return BadField(kKind, "next attempt", "0 is invalid; attempts start at 1");
 }
 
 uint64_t internal::LeastBytes(const RootRecord&) { return 0; }
@@ -505,7 +510,7 @@ absl::Status internal::Check(const Lease& lease) {
   constexpr RecordKind kKind = RecordKind::kLease;
   CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kKind, lease.uuid));
   if (lease.step < 0) {
-    return BadField(kKind, "step", absl::StrCat(lease.step, " is below 0"));
+    return BadField(kKind, "step", absl::StrCat(lease.step, " is negative"));
   }
   return CheckVersions(kKind, "versions", lease.versions);
 }

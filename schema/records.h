@@ -3,10 +3,10 @@
 // A stored record is an envelope of 16 bytes, little-endian, and a FlatBuffer:
 //   magic:4 "CKRD"   kind:2   format version:2   hash:8
 // The hash is XXH3-64 of the FlatBuffer, seeded with the 8 bytes before it.
-// Decoding checks all of it and every field before use. Errors are DataLoss,
-// but for a record of a newer format: FailedPrecondition naming both versions.
-// Encoding checks the same rules: what breaks one is InvalidArgument in the
-// same words, and what was encoded decodes to an equal record.
+// Decoding checks the envelope and every field before use. It returns DataLoss,
+// or FailedPrecondition with both versions for a record of a newer format.
+// Encoding checks the same rules and returns InvalidArgument with the same
+// message; what was encoded decodes to an equal record.
 #ifndef CKPTDB_SCHEMA_RECORDS_H_
 #define CKPTDB_SCHEMA_RECORDS_H_
 
@@ -34,8 +34,9 @@ using UserMetadata = std::map<std::string, std::string>;
 enum class StepKind : uint8_t { kFull = 0, kDelta = 1 };
 absl::string_view StepKindName(StepKind kind);
 
-// A line of versions, each saved over the one before it: its first one, and the
-// last that a step comes from. By their attempts, which only grow.
+// A branch is a line of versions, each saved on top of the one before it. It is
+// described by the attempts, which only grow, of its first version and of the
+// last one that a step descends from.
 struct Branch {
   uint32_t first = 0;
   uint32_t last = 0;
@@ -46,7 +47,7 @@ struct Branch {
 // The record that makes a step exist.
 struct StepRecord {
   Version version;
-  // What retention asks of every step lies side by side.
+  // The fields that retention reads of every step are next to each other.
   int64_t committed_at_micros = 0;  // since 1970, UTC
   bool ephemeral = false;
   bool pinned = false;
@@ -54,20 +55,22 @@ struct StepRecord {
   Metrics metrics;
   std::string store_uuid;
   StepKind kind = StepKind::kFull;
-  // A delta's is the version before it in the chain; a full step has one when
-  // it was saved on top of another step.
+  // The parent of a delta step is the version before it in the chain. A full
+  // step has a parent when it was saved on top of another step.
   bool has_parent = false;
   Version parent;              // {} without one; so is `increment`
   uint64_t parent_digest = 0;  // LineageDigest of the parent's record
-  // Base first, `version` last, steps never falling; `version` alone when full.
+  // The versions that the step is restored from: the base first, `version`
+  // last, steps never decreasing. A full step has `version` alone.
   std::vector<Version> chain;
   // A folded step has all its rows in a base run of its own. The version that
   // it was folded from has the delta runs that lead to it from its parent.
   bool has_increment = false;
   Version increment;
-  // All branches that it comes from, oldest first; its own is the last, and
-  // ends with it. A branch begins with a save over a version that others were
-  // saved over already. At most the newest kMaxBranches.
+  // The branches that the step descends from, oldest first, at most the newest
+  // kMaxBranches. The last one is its own and ends with it. A branch begins
+  // with a save on top of a version that another save was made on top of
+  // before.
   std::vector<Branch> branches;
   std::vector<Version> references;  // others whose items it uses
   uint32_t world_size = 1;
@@ -89,41 +92,44 @@ struct StepRecord {
   bool operator==(const StepRecord&) const = default;
 };
 
-// The version that made a step's state: its own, or what it was folded from.
+// Returns the version that made the state of a step: its own, or the one it was
+// folded from.
 inline const Version& StateOf(const StepRecord& record) {
   return record.has_increment ? record.increment : record.version;
 }
 
-// XXH3-64 of all that tells a version from any other: its store, its place in
-// the lineage and, through the digests of the rank records, every byte. Flags,
-// metrics and metadata, which may change later, are not in it.
+// Returns XXH3-64 of all that distinguishes a version from any other: its
+// store, its place in the lineage and, through the digests of the rank records,
+// every byte. It leaves out flags, metrics and metadata, which may change
+// later.
 uint64_t LineageDigest(const StepRecord& record);
 
-// One fixed-width column of a table: `elements` elements of `dtype` a row.
+// One fixed-width column of a table: `elements` elements of `dtype` per row.
 struct Slot {
   std::string name;
   DType dtype = DType::kF32;
   uint32_t elements = 0;
   Codec codec = Codec::kNone;
 
-  // Of one row: 1 to kMaxSlotBytes.
+  // Bytes of one row: 1 to kMaxSlotBytes.
   uint64_t row_bytes() const { return uint64_t{DTypeBytes(dtype)} * elements; }
   bool operator==(const Slot&) const = default;
 };
 
-// Whether rows of the one are rows of the other: names, dtypes and elements are
-// the same, in the same order. Codecs may differ.
+// Returns whether the slots have the same names, dtypes and elements in the
+// same order, so that rows of the one are rows of the other. Codecs may differ.
 bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
 enum class Placement : uint8_t { kBulk = 0, kInline = 1 };
 
-// What a rank saved under a name. Which fields count depends on the kind.
+// What a rank saved under a name. The kind decides which fields are used.
 struct Item {
   ItemKind kind = ItemKind::kBlob;
   std::string name;
   Version data;  // the version whose bytes these are: its own, or an older one
   Placement placement = Placement::kBulk;
-  // Before codecs; of a table: rows x (8 + bytes of all slots) + erased x 8.
+  // Bytes before codecs; a table has rows x (8 + bytes of all slots) + erased x
+  // 8.
   uint64_t raw_bytes = 0;
   uint64_t stored_bytes = 0;
   // XXH3-64 of the hashes of its pages or chunks, in key order.
@@ -143,9 +149,9 @@ struct Item {
   RunKind run = RunKind::kBase;
   uint64_t rows = 0;
   uint64_t erased = 0;  // of delta runs
-  // At least 1; times the widest of ids and slots at most kPageBytes.
+  // At least 1; a page of the widest of ids and slots has at most kPageBytes.
   uint32_t rows_per_page = 0;
-  // Of a base run, where the caller gave the changes: why they did not do.
+  // Reason why a base run was saved although the caller gave changes.
   std::string base_reason;
   // How the trainer's ranks divided the table's rows; the same on all ranks.
   ShardingKind sharding = ShardingKind::kUndeclared;
@@ -162,10 +168,11 @@ struct RankRecord {
   bool operator==(const RankRecord&) const = default;
 };
 
-// Begun: data files may be on their way. Committed: a step record was written
-// with it. Retired: that step record was removed on purpose. The sweep removes
-// begun and retired attempts that nothing reaches; a committed one that
-// nothing reaches has lost its record and is kept for a person to look at.
+// kBegun: data files may be being written. kCommitted: a step record was
+// written with it. kRetired: that step record was removed on purpose. The sweep
+// removes begun and retired attempts that nothing references. A committed one
+// that nothing references has lost its record and is kept for a person to look
+// at.
 enum class AttemptState : uint8_t { kBegun = 0, kCommitted = 1, kRetired = 2 };
 absl::string_view AttemptStateName(AttemptState state);
 
@@ -173,8 +180,9 @@ struct AttemptRecord {
   Version version;
   AttemptState state = AttemptState::kBegun;
   int64_t begun_at_micros = 0;
-  // Of a fold: the attempt of the same step whose chain it merges. While that
-  // is the step's, what the fold has staged stays, so that it can go on.
+  // The attempt of the same step whose chain a fold merges; 0 for a save. What
+  // the fold has staged is kept while that is the attempt of the step, so that
+  // the fold can be resumed.
   uint32_t folds = 0;
 
   bool operator==(const AttemptRecord&) const = default;
@@ -183,14 +191,15 @@ struct AttemptRecord {
 struct RootRecord {
   std::string uuid;
   uint32_t next_attempt = 1;
-  uint64_t owner_epoch = 0;  // one more at every open for writing
+  uint64_t owner_epoch = 0;  // grows by one at every open for writing
   int64_t created_at_micros = 0;
   UserMetadata user_metadata;
 
   bool operator==(const RootRecord&) const = default;
 };
 
-// A reader's wish that a step and all it needs stay until `expires_at_micros`.
+// A lease keeps a step, and all it needs, for a reader until
+// `expires_at_micros`.
 struct Lease {
   std::string uuid;
   int64_t step = 0;

@@ -34,7 +34,7 @@ absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
     if (__builtin_mul_overflow(bytes, dimension, &bytes)) {
       return absl::InvalidArgumentError(
           absl::StrCat("shape ", ToString(shape), " of ", element_bytes,
-                       "-byte elements is over 2^63 bytes"));
+                       "-byte elements exceeds 2^63 - 1 bytes"));
     }
   }
   return bytes / element_bytes;

@@ -13,8 +13,8 @@
 
 namespace ckptdb {
 
-// Elements per dimension; no dimensions is a scalar of one element, and a
-// dimension of 0 an empty tensor.
+// Elements per dimension. A shape without dimensions is a scalar of one
+// element; one with a dimension of 0 is an empty tensor.
 using Shape = std::vector<int64_t>;
 
 // A part of a tensor: shape[i] elements from offset[i] in dimension i.
@@ -28,17 +28,18 @@ struct Box {
 // "[3, 4]"
 std::string ToString(absl::Span<const int64_t> shape);
 
-// How many elements; InvalidArgument for a negative dimension, for more than
-// kMaxDimensions, or when elements x element_bytes overflow int64.
+// Returns the number of elements. Returns InvalidArgument for a negative
+// dimension, for more than kMaxDimensions, or when elements x element_bytes
+// overflow int64.
 // `element_bytes` is at least 1.
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
                                      uint32_t element_bytes);
 
-// InvalidArgument unless `box` lies within `global`.
+// Returns InvalidArgument unless `box` lies within `global`.
 absl::Status CheckBoxWithin(const Box& box, absl::Span<const int64_t> global);
 
-// What both cover, in the coordinates of both; false when that is empty. Both
-// are within one global shape.
+// Sets `both` to the intersection and returns whether it has elements. Both
+// boxes are in the coordinates of one global shape.
 bool Intersect(const Box& a, const Box& b, Box* both);
 
 }  // namespace ckptdb

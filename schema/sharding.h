@@ -9,7 +9,7 @@
 
 namespace ckptdb {
 
-// The numbers are stored.
+// The numbers are stored and never change.
 enum class ShardingKind : uint8_t {
   kUndeclared = 0,  // by slices where the step has slice bounds, else unknown
   kBySlices = 1,    // by the slice bounds of the step
@@ -19,18 +19,19 @@ enum class ShardingKind : uint8_t {
 };
 inline constexpr uint8_t kShardingKinds = 5;
 
-// "undeclared", "slices", "modulo", "custom", "replicated"; "unknown".
+// Returns "undeclared", "slices", "modulo", "custom" or "replicated"; "unknown"
+// for another number.
 absl::string_view ShardingKindName(ShardingKind kind);
 
-// The same for messages: `custom "hash_v2"`.
+// Returns the same for messages, with the name: `custom "hash_v2"`.
 std::string DescribeSharding(ShardingKind kind, absl::string_view name);
 
-// uint64(id) % world_size without a division for each id: three products of
-// precomputed reciprocals (Lemire, Kaser, Kurz: Faster remainder by direct
-// computation, 2019), 16 bits of the quotient at a time.
+// Computes uint64(id) % world_size without a division for each id, by three
+// products with a precomputed reciprocal, 16 bits of the quotient at a time
+// (Lemire, Kaser, Kurz: Faster remainder by direct computation, 2019).
 class ModuloRank {
  public:
-  // 1 to kMaxWorldSize.
+  // `world_size` is 1 to kMaxWorldSize.
   explicit ModuloRank(uint32_t world_size)
       : world_size_(world_size), reciprocal_(~uint64_t{0} / world_size + 1) {}
 

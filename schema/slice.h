@@ -10,8 +10,8 @@
 
 namespace ckptdb {
 
-// How a table maps an id to its slice. kModulo for ids that are hashes
-// already; kMix for ids that count, or whose low bits say little.
+// How a table maps an id to its slice. kModulo is for ids that are hashes
+// already, kMix for consecutive ids and for ids whose low bits vary little.
 enum class SliceHash : uint8_t { kModulo = 0, kMix = 1 };
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable
@@ -27,7 +27,7 @@ inline uint16_t SliceOf(int64_t id, SliceHash hash) {
   return static_cast<uint16_t>(hash == SliceHash::kModulo ? bits : MixId(bits));
 }
 
-// Slices [begin, end).
+// The slices [begin, end).
 struct SliceRange {
   uint32_t begin = 0;
   uint32_t end = kSlices;
@@ -36,8 +36,8 @@ struct SliceRange {
   bool operator==(const SliceRange&) const = default;
 };
 
-// Where each rank's slices begin when `world_size` ranks share them evenly,
-// and kSlices at the end: rank r owns [bounds[r], bounds[r + 1]).
+// Returns the world_size + 1 bounds that divide the slices evenly: rank r owns
+// [bounds[r], bounds[r + 1]).
 inline std::vector<uint32_t> EvenSliceBounds(uint32_t world_size) {
   std::vector<uint32_t> bounds(world_size + 1);
   for (uint64_t r = 0; r <= world_size; ++r) {

@@ -1,10 +1,10 @@
-// Floats of 8 and 16 bits as numbers and back; internal to the library.
+// Conversions of floats of 8 and 16 bits; internal to the library.
 //
 //   DecodeSmallFloat(DType::kF16, 0x3c00)   == 1
 //   EncodeFloat<kBf16Layout>(1)             == 0x3f80
 //
-// f8e4m3 is the one without infinities, where 7f and ff alone are NaN; the
-// others are as in IEEE 754.
+// f8e4m3 is the variant without infinities, in which only 7f and ff are NaN;
+// the others follow IEEE 754.
 #ifndef CKPTDB_SCHEMA_SMALL_FLOAT_H_
 #define CKPTDB_SCHEMA_SMALL_FLOAT_H_
 
@@ -22,8 +22,7 @@ struct FloatLayout {
   int mantissa_bits;
   bool infinities;  // with the highest exponent all are infinities or NaN
 
-  // What the exponent of the last bit of the mantissa of the smallest numbers
-  // is.
+  // The exponent of the last mantissa bit of the smallest numbers.
   constexpr int lowest() const {
     return 2 - (1 << (exponent_bits - 1)) - mantissa_bits;
   }
@@ -36,7 +35,7 @@ struct FloatLayout {
   constexpr uint32_t sign() const {
     return uint32_t{1} << (exponent_bits + mantissa_bits);
   }
-  // The bits of what is above all numbers.
+  // The bits that stand for a number that is too large.
   constexpr uint32_t overflow() const {
     const uint32_t highest = exponent_mask() << mantissa_bits;
     return infinities ? highest : highest + mantissa_mask();
@@ -47,8 +46,7 @@ inline constexpr FloatLayout kBf16Layout = {8, 7, true};
 inline constexpr FloatLayout kF8E4M3Layout = {4, 3, false};
 inline constexpr FloatLayout kF8E5M2Layout = {5, 2, true};
 
-// The number that the bits stand for, exactly. The sign of a NaN stays, its
-// other bits do not.
+// Returns the exact value of the bits. A NaN keeps its sign and no other bits.
 template <FloatLayout kLayout>
 float DecodeFloat(uint16_t bits) {
   const uint32_t mantissa = bits & kLayout.mantissa_mask();
@@ -57,7 +55,8 @@ float DecodeFloat(uint16_t bits) {
   const uint32_t sign = (bits & kLayout.sign()) == 0 ? 0 : uint32_t{1} << 31;
   const uint32_t magnitude = bits & (kLayout.sign() - 1);
   constexpr int kLowest = 127 + kLayout.lowest();  // biased as an f32's
-  // From bits alone: a thread may be set to take subnormal numbers for 0.
+  // The result is put together from bits, without arithmetic, because a thread
+  // may flush subnormal numbers to 0.
   uint32_t wide = 0;
   if (kLayout.infinities && magnitude == kLayout.overflow()) {
     wide = uint32_t{0xff} << 23;
@@ -69,7 +68,7 @@ float DecodeFloat(uint16_t bits) {
     wide = ((exponent - 1 + kLowest + kLayout.mantissa_bits) << 23) |
            (mantissa << (23 - kLayout.mantissa_bits));
   } else if (mantissa != 0) {
-    // Its highest bit is that of an f32 that is not subnormal.
+    // Each of these numbers is a normal f32, whose leading bit is not stored.
     const int high = std::bit_width(mantissa) - 1;
     wide = (static_cast<uint32_t>(kLowest + high) << 23) |
            ((mantissa << (23 - high)) & ((uint32_t{1} << 23) - 1));
@@ -77,8 +76,8 @@ float DecodeFloat(uint16_t bits) {
   return std::bit_cast<float>(sign | wide);
 }
 
-// The nearest number, of two the one whose last bit is 0. What is above all
-// numbers becomes an infinity, or NaN where there is none.
+// Rounds to the nearest number, ties to even. A number that is too large
+// becomes an infinity, or NaN where there are no infinities.
 template <FloatLayout kLayout>
 uint16_t EncodeFloat(double number) {
   constexpr int kMantissaBits = 52;  // of a double
@@ -96,7 +95,7 @@ uint16_t EncodeFloat(double number) {
     magnitude = 0;  // far below half of the smallest
   } else if (biased != 0x7ff) {
     const int exponent = biased - 1023;
-    // That of the last bit that stays.
+    // `last` is the exponent of the last bit that is kept.
     const int last =
         std::max(exponent - kLayout.mantissa_bits, kLayout.lowest());
     const int dropped = kMantissaBits - exponent + last;
@@ -107,7 +106,7 @@ uint16_t EncodeFloat(double number) {
       const uint64_t odd = (significand >> dropped) & 1;
       kept = (significand + half - 1 + odd) >> dropped;
     }
-    // A carry goes on into the exponent.
+    // A carry out of the mantissa increments the exponent, as it should.
     const uint64_t rounded = (static_cast<uint64_t>(last - kLayout.lowest())
                               << kLayout.mantissa_bits) +
                              kept;

@@ -57,15 +57,16 @@ absl::Status CheckEntryKey(const StagedRank& staged, absl::string_view key) {
   }
   return BadField(
       kKind, "inline entry",
-      absl::StrCat("of ", DescribeDataKey(key), " is not of ",
+      absl::StrCat("of ", DescribeDataKey(key), " does not belong to ",
                    ToString(staged.version), " rank ", staged.rank));
 }
 
-// Parts that are used twice come to more bytes than there are.
+// Only parts that are referenced twice have more bytes than the record.
 absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
   if (copied <= record_bytes) return absl::OkStatus();
   return BadField(RecordKind::kStagedRank, "parts",
-                  absl::StrCat("are shared in ", record_bytes, " bytes"));
+                  absl::StrCat("reference more bytes than the ", record_bytes,
+                               " of the record"));
 }
 
 absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
@@ -95,7 +96,7 @@ absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
   return absl::OkStatus();
 }
 
-// None, or begin and end.
+// A ticket has no slices, or their begin and end.
 absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
   if (slices.empty()) return absl::OkStatus();
   if (slices.size() == 2 && slices[0] <= slices[1] && slices[1] <= kSlices) {
@@ -103,7 +104,7 @@ absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
   }
   return BadField(RecordKind::kTicket, "slices",
                   absl::StrCat("[", absl::StrJoin(slices, ", "),
-                               "] are no range within [0, ", kSlices, "]"));
+                               "] are not a range within [0, ", kSlices, "]"));
 }
 
 }  // namespace

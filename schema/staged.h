@@ -1,6 +1,6 @@
-// What travels between the owner and the stagers of a save, as bytes: the
-// ticket that Begin hands out, and the staged rank that comes back. Both are
-// in the envelope of records.h, and are checked in the same way.
+// What the owner and the stagers of a save exchange as bytes: the ticket that
+// Begin returns, and the staged rank that comes back. Both have the envelope of
+// records.h and are checked in the same way.
 #ifndef CKPTDB_SCHEMA_STAGED_H_
 #define CKPTDB_SCHEMA_STAGED_H_
 
@@ -17,7 +17,7 @@
 
 namespace ckptdb {
 
-// The right of one rank to stage its part of one attempt.
+// A ticket allows one rank to stage its part of one attempt.
 struct Ticket {
   std::string uuid;  // of the store
   Version version;
@@ -26,8 +26,8 @@ struct Ticket {
   std::optional<SliceRange> slices;  // this rank's; none: any
   std::string staging;               // this rank's folder, below the store
   std::string parent;  // the parent's RankRecord of this rank, or empty
-  // A RankRecord with the tables of all ranks of the parent, for a save of
-  // changes; empty for one that takes none.
+  // A RankRecord with the tables of all ranks of the parent, for a save that
+  // accepts changes; else empty.
   std::string parent_tables;
 
   bool operator==(const Ticket&) const = default;
@@ -37,14 +37,14 @@ struct StagedFile {
   std::string path;  // below the store
   uint64_t bytes = 0;
   uint64_t entries = 0;
-  // Of the rank's entries in key order, how many are in the files before it.
+  // How many of the rank's entries, in key order, are in the files before it.
   uint64_t first_entry = 0;
 
   bool operator==(const StagedFile&) const = default;
 };
 
-// All that one rank contributes: files to ingest, or entries of a small save,
-// and its RankRecord.
+// All that one rank contributes: files to ingest or the entries of a small
+// save, and its RankRecord.
 struct StagedRank {
   std::string uuid;
   Version version;
@@ -57,10 +57,10 @@ struct StagedRank {
   bool operator==(const StagedRank&) const = default;
 };
 
-// InvalidArgument for what does not decode again: see records.h.
+// Return InvalidArgument for what would not decode again: see records.h.
 absl::StatusOr<std::string> EncodeTicket(const Ticket& ticket);
 absl::StatusOr<std::string> EncodeStagedRank(const StagedRank& staged);
-// DataLoss; FailedPrecondition for a newer format.
+// Return DataLoss for damage, FailedPrecondition for a newer format.
 absl::StatusOr<Ticket> DecodeTicket(absl::string_view bytes);
 absl::StatusOr<StagedRank> DecodeStagedRank(absl::string_view bytes);
 

@@ -48,7 +48,8 @@ std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
 }
 
 absl::Status Interrupted() {
-  return absl::CancelledError("the fold was interrupted");
+  return absl::CancelledError(
+      "the fold was interrupted; fold the step again to resume it");
 }
 
 absl::Status CheckCancelled(const std::function<bool()>& cancelled) {

@@ -31,7 +31,8 @@ absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
                                        const Version& from, int64_t to) {
   ChangePlan plan;
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord target, catalog.FindStep(to));
-  // First: damage is no way that ends.
+  // The chain is loaded first, so that damage is reported as damage and not as
+  // a missing path.
   CKPTDB_ASSIGN_OR_RETURN(plan.to_chain, internal::ChainOf(catalog, target));
   CKPTDB_ASSIGN_OR_RETURN(plan.path, internal::FindPath(catalog, from, target));
   plan.from = *internal::FindState(catalog, from);
@@ -77,7 +78,7 @@ std::vector<uint64_t> RowBytes(const Item& table,
   return bytes;
 }
 
-// The ids of runs, whether upserted or erased, in order of position.
+// Collects the ids of runs, whether upserted or erased, in order of position.
 class IdCollector : public internal::MergeSink {
  public:
   absl::Status Rows(const RowBatch& batch) override {
@@ -91,8 +92,8 @@ class IdCollector : public internal::MergeSink {
   std::vector<int64_t> ids;
 };
 
-// Says which of ids that come in order are among those touched, and remembers
-// which of these never came as rows.
+// Tells which ids, which come in order, are among those that were touched, and
+// remembers which of these never came as rows.
 class TouchedIds {
  public:
   TouchedIds(std::vector<int64_t> ids, SliceHash hash)
@@ -129,7 +130,7 @@ class TouchedIds {
   size_t noted_ = 0;
 };
 
-// Rows of the target that were touched.
+// Passes on the rows of the target that were touched.
 class TouchedSink : public internal::MergeSink {
  public:
   TouchedSink(internal::RowBatcher* batcher, TouchedIds* touched)
@@ -182,8 +183,9 @@ absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
                             parts[0].item->slice_hash)) {
     return absl::OkStatus();
   }
-  return NotByChanges(table, from_.record.version,
-                      "its slots or slice hash are others");
+  return NotByChanges(
+      table, from_.record.version,
+      "its schema (slots or slice hash) differs between the steps");
 }
 
 absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(

@@ -1,4 +1,5 @@
-// The way from one step to another, open for reading; internal to db/.
+// The path of changes from one step to another, open for reading; internal to
+// db/.
 #ifndef CKPTDB_DB_READ_CHANGE_READER_IMPL_H_
 #define CKPTDB_DB_READ_CHANGE_READER_IMPL_H_
 
@@ -12,16 +13,17 @@
 
 namespace ckptdb {
 
-// What is read of the two steps and those between them.
+// The records of the two steps and of those between them.
 struct ChangePlan {
   StepRecord from;
   std::vector<StepRecord> to_chain;  // see internal::ChainOf
   internal::Path path;
 
-  // All that must stay while it is read.
+  // Returns all versions that must be kept while the path is read.
   std::vector<Version> versions() const;
 };
-// Errors as internal::FindPath; NotFound when there is no step `to`.
+// Returns the errors of internal::FindPath, and NotFound when there is no step
+// `to`.
 absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
                                        const Version& from, int64_t to);
 
@@ -44,7 +46,8 @@ class ChangeReader::Impl {
  private:
   Impl() = default;
 
-  // Those before and between; the plan is without them then.
+  // Loads the members before and between; their records are moved out of the
+  // plan.
   absl::Status LoadWay(const internal::Database& database, ChangePlan* plan);
   absl::Status CheckTable(absl::string_view table) const;
   absl::StatusOr<std::vector<RankItem>> DeltaRuns(
@@ -58,7 +61,7 @@ class ChangeReader::Impl {
   ChainMember from_;
   std::unique_ptr<StepReader> to_;
   const StepReader::Impl* to_impl_ = nullptr;
-  // Newest first.
+  // Members are ordered newest first.
   std::vector<ChainMember> undo_;
   std::vector<ChainMember> redo_;
 };

@@ -15,29 +15,30 @@
 namespace ckptdb::internal {
 namespace {
 
-// A chunk with its header, key and trailer: at most so much.
+// Upper bound of a chunk with its header, key and trailer.
 constexpr uint64_t kEntryBytes = kChunkBytes + (uint64_t{2} << 10);
-// What a read loses to its ends, which lie within blocks of the disk.
+// Bytes that a read wastes at its ends, which lie within blocks of the disk.
 constexpr uint64_t kAlignmentLoss = uint64_t{8} << 10;
 
-// How many chunks a read of so many bytes has.
+// Returns how many chunks a read of so many bytes has.
 uint64_t ChunksOf(uint64_t bytes) {
   return bytes > kAlignmentLoss ? (bytes - kAlignmentLoss) / kEntryBytes : 0;
 }
 
-// The header of a chunk against what the record says of it.
+// Compares the header of a chunk with its record.
 absl::Status CheckChunk(const PageView& page, const Item& item, uint32_t chunk,
                         uint32_t element_bytes) {
   const uint64_t bytes = ChunkRawBytes(item, chunk);
   if (page.raw_bytes != bytes || page.count != bytes / element_bytes) {
-    return absl::DataLossError(
-        absl::StrCat("chunk has ", page.count, " elements in ", page.raw_bytes,
-                     " bytes, not ", bytes / element_bytes, " in ", bytes));
+    return absl::DataLossError(absl::StrCat(
+        "chunk has ", page.count, " elements in ", page.raw_bytes,
+        " bytes; expected ", bytes / element_bytes, " in ", bytes));
   }
   if (page.raw_hash == item.chunk_hashes[chunk]) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      "chunk hash ", absl::Hex(page.raw_hash), " is not the record's ",
-      absl::Hex(item.chunk_hashes[chunk])));
+  return absl::DataLossError(absl::StrCat("chunk hash ",
+                                          absl::Hex(page.raw_hash),
+                                          " does not match the record's hash ",
+                                          absl::Hex(item.chunk_hashes[chunk])));
 }
 
 }  // namespace
@@ -78,7 +79,7 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
     return absl::OkStatus();
   }
   CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), place));
-  return absl::DataLossError(absl::StrCat(place, ": no such entry"));
+  return absl::DataLossError(absl::StrCat(place, ": the entry is missing"));
 }
 
 absl::Status ChunkCursor::Read(uint32_t chunk, char* raw) {

@@ -1,4 +1,4 @@
-// Chunks of tensors and blobs, several in one read; internal to db/.
+// Reads chunks of tensors and blobs, several in one read; internal to db/.
 #ifndef CKPTDB_DB_READ_CHUNK_READER_H_
 #define CKPTDB_DB_READ_CHUNK_READER_H_
 
@@ -24,8 +24,8 @@ class ChunkCursor {
  public:
   ChunkCursor(const StepReader::Impl& step, const RankItem& part, uint32_t end);
 
-  // One chunk, checked against its header and its record, to raw memory for
-  // all of it.
+  // Reads one chunk to `raw`, which has room for all of it, and checks it
+  // against its header and its record.
   absl::Status Read(uint32_t chunk, char* raw);
 
  private:
@@ -35,7 +35,7 @@ class ChunkCursor {
   const StepReader::Impl& step_;
   const RankItem& part_;
   const uint32_t end_;
-  // Of the keys of all chunks.
+  // Prefix of the keys of all chunks.
   const std::string prefix_;
   const std::string prefix_end_;
   const rocksdb::Slice begin_key_;
@@ -43,8 +43,8 @@ class ChunkCursor {
   std::unique_ptr<AheadIterator> entries_;
 };
 
-// Calls `visit` for each chunk of an item, on several threads, each with some
-// consecutive ones and a cursor for them.
+// Calls `visit` for each chunk of an item on several threads. Each thread has
+// consecutive chunks and a cursor for them.
 absl::Status ForChunks(
     const StepReader::Impl& step, const RankItem& part,
     const ReadOptions& options,

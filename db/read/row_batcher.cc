@@ -9,7 +9,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Copying so few rows costs less than a call for them.
+// Below this number of rows, copying costs less than a call.
 constexpr size_t kShort = 16;
 constexpr size_t kShortBytes = size_t{2} << 10;
 constexpr size_t kGathered = 256;

@@ -1,4 +1,4 @@
-// Hands rows on in batches that are worth a call; internal to db/.
+// Passes rows to a sink in batches that are worth a call; internal to db/.
 #ifndef CKPTDB_DB_READ_ROW_BATCHER_H_
 #define CKPTDB_DB_READ_ROW_BATCHER_H_
 
@@ -13,18 +13,18 @@
 
 namespace ckptdb::internal {
 
-// Long stretches of rows go to the sink from where they lie; short ones, as a
-// merge of many runs gives, are gathered first. Not thread-safe.
+// Long stretches of rows go to the sink without a copy; short ones, which a
+// merge of many runs produces, are gathered first. Not thread-safe.
 class RowBatcher : public MergeSink {
  public:
-  // `row_bytes`: of each slot. `live`: gets erased ids; null where they are of
-  // no interest.
+  // `row_bytes` has the bytes of a row for each slot. `live` receives erased
+  // ids; they are dropped when it is null.
   RowBatcher(int worker, std::vector<uint64_t> row_bytes, RowSink* sink,
              LiveTable* live);
 
   absl::Status Rows(const RowBatch& batch) override;
   absl::Status Erased(absl::Span<const int64_t> ids) override;
-  // Hands on what was gathered; last.
+  // Passes on what was gathered. It is the last call.
   absl::Status Flush();
 
  private:
@@ -38,7 +38,7 @@ class RowBatcher : public MergeSink {
   RowSink* const sink_;
   LiveTable* const live_;
   std::vector<int64_t> ids_;
-  std::vector<std::string> values_;  // of each slot
+  std::vector<std::string> values_;  // one for each slot
   std::vector<const char*> pointers_;
   std::vector<int64_t> erased_;
 };

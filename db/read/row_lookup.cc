@@ -1,5 +1,5 @@
-// One row: a backward seek in the ids of each run, newest first, and one read
-// for each slot.
+// Looks up one row: it seeks backwards in the ids of each run, newest first,
+// and then reads once for each slot.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,8 @@ ReadOptions OneRead() {
   return options;
 }
 
-// Where `position` stands in the page of ids; rows() when it does not.
+// Returns the index of `position` in the page of ids, or rows() when it is not
+// there.
 size_t IndexOf(const StreamCursor& ids, const RowPosition& position,
                SliceHash hash) {
   size_t low = 0;
@@ -39,8 +40,8 @@ size_t IndexOf(const StreamCursor& ids, const RowPosition& position,
   return low < ids.rows() && at(low) == position ? low : ids.rows();
 }
 
-// Whether a run, or its erased ids, have the id; where, then, in the page
-// loaded in *ids.
+// Returns whether a run, or its erased ids, have the id, and sets where it is
+// in the page loaded in *ids.
 absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
                           StreamCursor* ids, size_t* index) {
   ids->SeekToRow(position);
@@ -50,7 +51,7 @@ absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
   return *index < ids->rows();
 }
 
-// The row in this run; NotFound.
+// Returns the row in this run, or NotFound.
 absl::StatusOr<RowValues> LookupIn(const StepReader::Impl& step,
                                    const RankItem& run,
                                    const RowPosition& position) {
@@ -89,7 +90,8 @@ absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
   const StepRecord* erased_in = nullptr;
   for (const RankItem& run : runs) {
     if (!run.slices().Contains(position.slice)) continue;
-    // A rank that upserted it counts before one that erased it.
+    // A row that moved to another rank was upserted there and erased here, so
+    // the upsert wins.
     if (erased_in != nullptr && erased_in != run.step) break;
     absl::StatusOr<RowValues> row = LookupIn(step, run, position);
     if (!absl::IsNotFound(row.status())) return row;

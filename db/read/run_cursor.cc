@@ -48,7 +48,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
   lower_ = ToSlice(prefix_);
   upper_ = ToSlice(end_);
   const Database& database = step.database();
-  // What is inline is small, and most often in memory.
+  // Inline items are small, and most often in memory.
   const bool in_files = part.item->placement == Placement::kBulk;
   entries_ = std::make_unique<AheadIterator>(
       std::unique_ptr<rocksdb::Iterator>(
@@ -92,8 +92,8 @@ absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
     return absl::OkStatus();
   }
   CKPTDB_RETURN_IF_ERROR(FromRocksRead(entries_->status(), Place()));
-  return absl::DataLossError(
-      absl::StrCat(PlaceOf(part_), ": no page at ", DescribeDataKey(key)));
+  return absl::DataLossError(absl::StrCat(PlaceOf(part_), ": the page at ",
+                                          DescribeDataKey(key), " is missing"));
 }
 
 absl::Status StreamCursor::Follow(const StreamCursor& ids) {
@@ -104,8 +104,9 @@ absl::Status StreamCursor::Follow(const StreamCursor& ids) {
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
   if (rows() == ids.rows()) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      Place(), ": page has ", rows(), " rows, that of the ids ", ids.rows()));
+  return absl::DataLossError(absl::StrCat(Place(), ": page has ", rows(),
+                                          " rows; the page of the ids has ",
+                                          ids.rows()));
 }
 
 absl::StatusOr<bool> StreamCursor::Load() {
@@ -126,8 +127,8 @@ absl::Status StreamCursor::LoadPage() {
       page_.raw_bytes != page_.count * row_bytes_) {
     return absl::DataLossError(
         absl::StrCat("page has ", page_.count, " rows in ", page_.raw_bytes,
-                     " bytes; a row is ", row_bytes_, " bytes, a page at most ",
-                     rows_per_page_, " rows"));
+                     " bytes; expected ", row_bytes_,
+                     " bytes per row and at most ", rows_per_page_, " rows"));
   }
   CKPTDB_ASSIGN_OR_RETURN(raw_, ReadPage(page_, element_bytes_, &scratch_));
   return absl::OkStatus();
@@ -161,7 +162,8 @@ absl::StatusOr<bool> RunCursor::Next() {
   }
 }
 
-// Checks that they are in order, and starts with its key's.
+// Loads the ids of a page and checks that they are in order and that the first
+// one matches the key.
 absl::Status RunCursor::LoadIds() {
   const size_t rows = id_stream_.rows();
   page_ids_.resize(rows);
@@ -176,10 +178,10 @@ absl::Status RunCursor::LoadIds() {
   }
   if (page_positions_[0] == id_stream_.position()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("page starts with id ", page_ids_[0],
-                                          ", not with its key's"));
+                                          ", which does not match its key"));
 }
 
-// Leaves the rows of the page that are in the slices.
+// Keeps the rows of the page that are in the slices.
 bool RunCursor::Trim() {
   const auto begin = std::partition_point(
       page_positions_.begin(), page_positions_.end(),
@@ -194,7 +196,8 @@ bool RunCursor::Trim() {
   return count > 0;
 }
 
-// The pages of all slots are cut at the same rows.
+// The pages of all slots begin at the same rows, so the ids tell which page to
+// load.
 absl::Status RunCursor::LoadSlots() {
   if (slots_loaded_) return absl::OkStatus();
   const auto skipped = static_cast<size_t>(ids_.data() - page_ids_.data());

@@ -1,4 +1,4 @@
-// The rows of one run in order, page by page; internal to db/.
+// Reads the rows of one run in order, page by page; internal to db/.
 #ifndef CKPTDB_DB_READ_RUN_CURSOR_H_
 #define CKPTDB_DB_READ_RUN_CURSOR_H_
 
@@ -20,37 +20,40 @@
 
 namespace ckptdb::internal {
 
-// One stream of a run: the ids, the erased ids, or the values of a slot. Bytes
-// are checked against the hash of their page.
+// Reads one stream of a run: the ids, the erased ids, or the values of a slot.
+// It checks the hash of each page.
 class StreamCursor {
  public:
-  // `slot` as in keys: kIdSlot, a slot's number from 1, or kErasedSlot.
+  // `slot` is the one of the keys: kIdSlot, the number of a slot from 1, or
+  // kErasedSlot.
   StreamCursor(const StepReader::Impl& step, const RankItem& part,
                uint16_t slot, const SliceRange& slices,
                const ReadOptions& options);
 
-  // To the page that has the first row of the slices, or a page before it.
+  // Seeks to the page that has the first row of the slices, or to one before
+  // it.
   void SeekToSlices();
-  // To the page that may have this row, for a lookup.
+  // Seeks to the page that may have this row, for a lookup.
   void SeekToRow(const RowPosition& position);
-  // To the page that starts with exactly this row. DataLoss when there is
-  // none.
+  // Seeks to the page that starts with exactly this row. Returns DataLoss when
+  // there is none.
   absl::Status SeekToPage(const RowPosition& position);
   void Next() { entries_->Next(); }
-  // Loads the page of the same rows as the one loaded in `ids`, from wherever
-  // this stands: the next page, most often.
+  // Loads the page of the same rows as the one loaded in `ids`. Most often that
+  // is the next page.
   absl::Status Follow(const StreamCursor& ids);
 
-  // False at the end. DataLoss for an entry that cannot be right.
+  // Loads the page at the cursor. Returns false at the end, DataLoss for a
+  // damaged entry.
   absl::StatusOr<bool> Load();
-  // Of the page loaded.
+  // The following are of the loaded page.
   const RowPosition& position() const { return position_; }
   uint32_t rows() const { return page_.count; }
   uint64_t raw_hash() const { return page_.raw_hash; }
   size_t entry_bytes() const { return page_.stored.size() + kPageHeaderBytes; }
   absl::string_view raw() const { return raw_; }
 
-  // "step 7 rank 0 table "user", key of ..." for errors.
+  // Returns "step 7 rank 0 table "user", key of ..." for errors.
   std::string Place() const;
 
  private:
@@ -73,22 +76,23 @@ class StreamCursor {
   std::string scratch_;
 };
 
-// The rows of some slices of a run, and of some of its slots; or its erased
-// ids. Not thread-safe.
+// Reads the rows of some slices and slots of a run, or its erased ids. Not
+// thread-safe.
 class RunCursor {
  public:
-  // `slots`: positions in the table's slots; none for erased ids.
+  // `slots` are indexes into the slots of the table; none for erased ids.
   RunCursor(const StepReader::Impl& step, const RankItem& part,
             absl::Span<const size_t> slots, const SliceRange& slices,
             const ReadOptions& options, uint16_t id_slot = kIdSlot);
 
-  // The ids of the next rows, valid until the call after; false at the end.
+  // Moves to the next rows, whose ids are valid until the next call. Returns
+  // false at the end.
   absl::StatusOr<bool> Next();
   absl::Span<const int64_t> ids() const { return ids_; }
   absl::Span<const RowPosition> positions() const { return positions_; }
 
-  // The values of those rows, each slot's of the first row at slots()[i].
-  // Pages of rows for which this is not called are not read.
+  // Loads the values of these rows: slots()[i] points to those of slot i. Pages
+  // of rows for which this is not called are not read.
   absl::Status LoadSlots();
   absl::Span<const char* const> slots() const { return values_; }
   uint64_t row_bytes(size_t slot) const {
@@ -106,7 +110,7 @@ class RunCursor {
   StreamCursor id_stream_;
   std::vector<size_t> slot_indexes_;
   std::vector<std::unique_ptr<StreamCursor>> slot_streams_;
-  // Of the whole page, aligned; the spans are the rows in the slices.
+  // These have the whole page, aligned; the spans are the rows in the slices.
   std::vector<int64_t> page_ids_;
   std::vector<RowPosition> page_positions_;
   absl::Span<const int64_t> ids_;

@@ -20,8 +20,8 @@ uint64_t ReadaheadOf(const Item& item, size_t runs,
   return std::min<uint64_t>(options.readahead_bytes, kHugePartBytes);
 }
 
-// The first of [begin, end) that is not before `limit`, which is most often
-// near: steps that double, then a binary search.
+// Returns the first of [begin, end) that is not before `limit`. That is most
+// often near, so it searches in steps that double, and then by bisection.
 size_t Gallop(absl::Span<const RowPosition> positions, size_t begin,
               const RowPosition& limit) {
   size_t step = 1;
@@ -49,7 +49,8 @@ RunMerge::RunMerge(const StepReader::Impl& step,
   for (size_t i = 0; i < group.runs.size(); ++i) {
     const RankItem& run = runs[group.runs[i]];
     each.readahead_bytes = ReadaheadOf(*run.item, group.runs.size(), options);
-    // An upsert goes before an erasure of the same version: by another rank.
+    // Of one version an upsert goes before an erasure, which is by another
+    // rank.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
                                                 each, kIdSlot, i));
     if (run.item->erased == 0) continue;
@@ -60,10 +61,10 @@ RunMerge::RunMerge(const StepReader::Impl& step,
   OrderSources(runs, group);
 }
 
-// By version, newest first; in one version the rows before the erased ids: a
-// row that moved to another rank was upserted there and erased here.
-// The runs come in that order; attempts may not, as the fold of a step can
-// begin after a save that goes on from it.
+// Orders sources by version, newest first, and in one version rows before
+// erased ids: a row that moved to another rank was upserted there and erased
+// here. The runs come in that order. Attempts need not, as the fold of a step
+// can begin after a save on top of it.
 void RunMerge::OrderSources(const std::vector<RankItem>& runs,
                             const RunGroup& group) {
   std::vector<size_t> age(group.runs.size());
@@ -95,7 +96,7 @@ absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
   return true;
 }
 
-// The first in the heap has changed.
+// Restores the heap after its first element has changed.
 void RunMerge::SiftDown() {
   const Head moved = heap_.front();
   size_t at = 0;
@@ -112,7 +113,7 @@ void RunMerge::SiftDown() {
   heap_[at] = moved;
 }
 
-// Passes `count` rows of the first in the heap.
+// Advances the first source of the heap by `count` rows.
 absl::Status RunMerge::Advance(size_t count) {
   Source* const first = heap_.front().source;
   first->at += count;
@@ -126,14 +127,14 @@ absl::Status RunMerge::Advance(size_t count) {
   return absl::OkStatus();
 }
 
-// The head that is next after the first, or null.
+// Returns the second head in order, or null.
 const RunMerge::Head* RunMerge::Second() const {
   if (heap_.size() < 2) return nullptr;
   if (heap_.size() == 2) return &heap_[1];
   return After(heap_[1], heap_[2]) ? &heap_[2] : &heap_[1];
 }
 
-// Of an id that `newest` has had, what other sources have of it.
+// Skips what other sources have of an id that `newest` has.
 absl::Status RunMerge::SkipOlder(const RowPosition& position,
                                  const Source& newest) {
   while (!heap_.empty() && heap_.front().position == position) {
@@ -160,7 +161,7 @@ absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
   return sink->Rows({ids, values_});
 }
 
-// Those of the next `count` rows that are wanted.
+// Emits those of the next `count` rows that are wanted.
 absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
   const size_t end = source->at + count;
   if (!wanted_) return EmitPart(source, source->at, end, sink);

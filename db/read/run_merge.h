@@ -1,4 +1,4 @@
-// Several runs of a table as one: each id once, as the newest run has it.
+// Merges several runs of a table: each id once, as the newest run has it.
 // Internal to db/.
 #ifndef CKPTDB_DB_READ_RUN_MERGE_H_
 #define CKPTDB_DB_READ_RUN_MERGE_H_
@@ -18,38 +18,38 @@
 
 namespace ckptdb::internal {
 
-// Takes what a merge comes to, in order of position.
+// Takes the result of a merge, in order of position.
 class MergeSink {
  public:
   virtual ~MergeSink() = default;
-  // Rows of one page, neighbours in memory.
+  // Takes rows of one page, which are contiguous in memory.
   virtual absl::Status Rows(const RowBatch& batch) = 0;
-  // Ids that are erased in the newest run that has them.
+  // Takes ids that are erased in the newest run that has them.
   virtual absl::Status Erased(absl::Span<const int64_t> ids) = 0;
 };
 
-// A k-way merge over the pages of a group's runs: a heap of their heads, and
-// from the smallest all rows before the next head at once. Memory is a page of
-// each slot of each run. Not thread-safe.
+// A k-way merge over the pages of a group of runs. It keeps a heap of their
+// heads and takes all rows of the smallest before the next head at once. It has
+// a page of each slot of each run in memory. Not thread-safe.
 class RunMerge {
  public:
-  // `runs`: what RunsOf gave. `slots`: positions in the table's slots, as the
-  // newest run has them.
+  // `runs` come from RunsOf. `slots` are indexes into the slots of the newest
+  // run.
   RunMerge(const StepReader::Impl& step, const std::vector<RankItem>& runs,
            const RunGroup& group, absl::Span<const size_t> slots,
            const ReadOptions& options,
            const std::function<bool(int64_t)>& wanted);
 
-  // Called of an id that two runs of one version upsert, where no newer version
-  // has it; an error ends the merge. To be set before Run. Default: one of the
-  // rows is handed out.
+  // Called for an id that two runs of one version upsert and no newer version
+  // has; an error ends the merge. It is set before Run. Default: one of the
+  // rows is emitted.
   using OnShared = std::function<absl::Status(int64_t id, const RankItem& a,
                                               const RankItem& b)>;
   void set_on_shared(OnShared on_shared) { on_shared_ = std::move(on_shared); }
 
   absl::Status Run(MergeSink* sink);
 
-  // Read of each run, by its position in the group: rows and erased ids.
+  // Rows and erased ids that were read of each run, by its index in the group.
   struct Count {
     uint64_t rows = 0;
     uint64_t erased = 0;
@@ -68,9 +68,9 @@ class RunMerge {
 
     RunCursor cursor;
     RankItem part;
-    uint32_t rank = 0;  // the lower, the newer
+    uint32_t rank = 0;  // lower ranks are newer
     bool erased;
-    size_t run;  // position in the group
+    size_t run;  // index in the group
     size_t at = 0;
   };
 

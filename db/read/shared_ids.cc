@@ -28,8 +28,8 @@ std::string Describe(int64_t id, const RankItem& a, const RankItem& b) {
                       " and ", std::max(a.rank, b.rank));
 }
 
-// What is wrong with an id that is shared in the state that `runs` come to;
-// empty when none is.
+// Describes an id that two ranks share in the state that `runs` merge to; empty
+// when there is none.
 absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
                                        const std::vector<RankItem>& runs,
                                        const ReadOptions& read) {
@@ -77,7 +77,8 @@ absl::Status CheckNoSharedIds(
     CKPTDB_ASSIGN_OR_RETURN(std::string shared,
                             FindShared(step, of_version, options));
     if (shared.empty()) continue;
-    // A newer version may have written or erased it.
+    // A newer version may have upserted or erased the id, so only the merge of
+    // all runs tells whether it is shared.
     if (begin > 0) {
       CKPTDB_ASSIGN_OR_RETURN(shared, FindShared(step, runs, options));
     }

@@ -67,7 +67,7 @@ absl::Status CheckBytes(absl::string_view name, uint64_t given,
   if (given == needed) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("tensor \"", name, "\" takes ", needed,
-                   " bytes; the caller has ", given));
+                   " bytes; the buffer has ", given));
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ absl::Status CheckBytes(absl::string_view name, uint64_t given,
 absl::Status internal::CheckTarget(const void* target, absl::string_view name) {
   if (target != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " is read into a null pointer"));
+      absl::StrCat(name, " cannot be read into a null pointer"));
 }
 
 StepReader::StepReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -160,7 +160,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
            bytes.resize(blob.item->raw_bytes);
          }).ok()) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(internal::PlaceOf(blob), ": no memory for its ",
+          absl::StrCat(internal::PlaceOf(blob), ": cannot allocate its ",
                        blob.item->raw_bytes, " bytes"));
     }
     CKPTDB_RETURN_IF_ERROR(impl_->hold().Explain(internal::ForChunks(

@@ -19,21 +19,21 @@
 
 namespace ckptdb {
 
-// An item as one rank of a version holds it: of the step itself, or of a
-// member of its chain.
+// An item of one rank of a version: the step itself or a member of its chain.
 struct RankItem {
   uint32_t rank = 0;
   const Item* item = nullptr;
   const StepRecord* step = nullptr;
 
-  // Whether ranks held the table by the slice bounds of the step. Steps of
-  // before tables declared it did wherever they have any.
+  // Returns whether the ranks divided the table by the slice bounds of the
+  // step. Steps older than the declaration did so whenever they have bounds.
   bool by_slices() const {
     return !step->slice_bounds.empty() &&
            (item->sharding == ShardingKind::kUndeclared ||
             item->sharding == ShardingKind::kBySlices);
   }
-  // The slices whose rows the rank held; of all, when it may be any.
+  // Returns the slices whose rows the rank had; all slices when that is not
+  // known.
   SliceRange slices() const {
     if (!by_slices()) return {};
     const std::vector<uint32_t>& bounds = step->slice_bounds;
@@ -47,12 +47,12 @@ struct ChainMember {
   std::vector<RankRecord> ranks;
 };
 
-// What keeps the data of an open step from the sweep while it lives.
+// Keeps the data of an open step from the sweep while it lives.
 class ReadHold {
  public:
   using ExplainFunction = std::function<absl::Status(const absl::Status&)>;
 
-  // `explain`, if any, says what an error of reading comes from.
+  // `explain`, if set, adds the cause to an error of reading.
   // NOLINTNEXTLINE(google-explicit-constructor): most holds are just that
   ReadHold(std::shared_ptr<void> hold, ExplainFunction explain = nullptr)
       : hold_(std::move(hold)), explain_(std::move(explain)) {}
@@ -81,13 +81,13 @@ class StepReader::Impl {
   const internal::Database& database() const { return *database_; }
   const StepRecord& record() const { return chain_.back().record; }
   const std::vector<RankRecord>& ranks() const { return chain_.back().ranks; }
-  // Base first, the step itself last.
+  // Members are ordered base first, the step itself last.
   const std::vector<ChainMember>& chain() const { return chain_; }
 
   const internal::HomeProcess& home() const { return home_; }
   const ReadHold& hold() const { return hold_; }
 
-  // An item of all ranks that have it, by rank; NotFound when none has.
+  // Returns the item of each rank that has it, by rank; NotFound when none has.
   absl::StatusOr<std::vector<RankItem>> Find(ItemKind kind,
                                              absl::string_view name) const;
 
@@ -104,30 +104,31 @@ class StepReader::Impl {
 
 namespace internal {
 
-// "step 7 rank 0 table "user""
+// Returns "step 7 rank 0 table "user"" for errors.
 std::string PlaceOf(const RankItem& item);
 
-// tensor_reader.cc: the part of a tensor that `box` says, to `out`, which has
-// room for it.
+// Defined in tensor_reader.cc: reads the part `box` of a tensor to `out`, which
+// has room for it.
 absl::Status ReadBox(const StepReader::Impl& step,
                      const std::vector<RankItem>& shards, const Box& box,
                      char* out, const ReadOptions& options);
 
-// InvalidArgument when what `name`, "table "user"", is read into is null.
+// Returns InvalidArgument when the target into which `name`, such as "table
+// "user"", is read is null.
 absl::Status CheckTarget(const void* target, absl::string_view name);
 
-// table_scan.cc
-// The errors of a scan that are found before it begins.
+// Defined in table_scan.cc.
+// Returns the errors of a scan that are found before it begins.
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options);
 absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options, RowSink* sink);
 
-// row_lookup.cc: NotFound when the table has no such row.
+// Defined in row_lookup.cc. Returns NotFound when the table has no such row.
 absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
                                     absl::string_view table, int64_t id);
 
-// verify.cc
+// Defined in verify.cc.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options, const Progress& progress,
                         std::set<Version>* verified);

@@ -16,7 +16,7 @@ SliceRange Intersect(const SliceRange& a, const SliceRange& b) {
 
 bool Empty(const SliceRange& range) { return range.begin >= range.end; }
 
-// The even share that `slices` has of what a run has `whole` of.
+// Returns the even share of `slices` in the `whole` of a run.
 uint64_t ShareOf(uint64_t whole, const RankItem& run,
                  const SliceRange& slices) {
   const SliceRange all = run.slices();
@@ -29,7 +29,7 @@ uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
   return ShareOf(run.item->rows, run, slices);
 }
 
-// Where a rank's slices begin or end.
+// Returns where the slices of a rank begin or end.
 std::set<uint32_t> Borders(const std::vector<RankItem>& runs,
                            const SliceRange& asked) {
   std::set<uint32_t> borders = {asked.begin, asked.end};

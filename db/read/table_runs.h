@@ -1,4 +1,4 @@
-// Which runs a table's rows are in; internal to db/.
+// Finds the runs that have the rows of a table; internal to db/.
 #ifndef CKPTDB_DB_READ_TABLE_RUNS_H_
 #define CKPTDB_DB_READ_TABLE_RUNS_H_
 
@@ -11,37 +11,38 @@
 
 namespace ckptdb::internal {
 
-// Newest first, and of one version by rank: back to the base runs. NotFound
-// when the step has no such table; DataLoss when its chain has no base run.
+// Returns the runs of a table back to its base runs: newest first, those of one
+// version by rank. Returns NotFound when the step does not have the table,
+// DataLoss when its chain has no base run.
 absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
                                              absl::string_view table);
 
-// Runs that may have rows of the same slices and are merged there.
+// Runs that may have rows of the same slices, and are merged there.
 struct RunGroup {
   SliceRange slices;
-  std::vector<size_t> runs;  // positions in what RunsOf gave, newest first
+  std::vector<size_t> runs;  // indexes into the runs of RunsOf, newest first
 };
 
-// The table's runs in one version, by rank.
+// Appends the runs of the table in one version, by rank.
 void AppendRuns(const ChainMember& member, absl::string_view table,
                 std::vector<RankItem>* runs);
 
-// Cut where the slices of a rank of any version begin or end: no slice is in
-// two of them.
+// Divides the slices wherever those of a rank of any version begin or end, so
+// that no slice is in two groups.
 std::vector<RunGroup> GroupRuns(const std::vector<RankItem>& runs,
                                 const SliceRange& asked);
 
-// Each run a group of its own: for runs of one version, which have no rows in
-// common.
+// Makes a group of each run, for runs of one version, which have no common
+// rows.
 std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
                               const SliceRange& asked);
 
-// About how many rows the runs of a group have in its slices.
+// Estimates how many rows the runs of a group have in its slices.
 uint64_t EstimateRows(const std::vector<RankItem>& runs, const RunGroup& group);
-// What a scan of these slices reads of the runs, each once.
+// Estimates what a scan of these slices reads of the runs.
 ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
                           const SliceRange& slices);
-// About how many of them are read once more where the group is cut: a page of
+// Estimates how many rows are read twice where the group is divided: a page of
 // each run is on both sides.
 uint64_t EstimateRowsCut(const std::vector<RankItem>& runs,
                          const RunGroup& group);

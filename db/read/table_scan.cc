@@ -13,16 +13,18 @@
 namespace ckptdb::internal {
 namespace {
 
-// In each round a worker has one range; a round's are half as long as those
-// before, so that workers end at about the same time.
+// Each worker has one range in each round. The ranges of a round are half as
+// long as those of the round before, so that workers finish at about the same
+// time.
 constexpr uint64_t kRounds = 4;
-// What is read once for every row that a cut has read twice: at least, and for
-// more than one round.
+// How many rows are read once for each row that a division reads twice: at
+// least, and for more than one round.
 constexpr uint64_t kRowsPerRowCut = 4;
 constexpr uint64_t kRowsPerRowCutMore = 48;
 
-// Rounds of a range for each worker, or fewer ranges than a round has.
-// `rows_per_row_cut`: how many rows there are for each that a cut cuts.
+// Returns the ranges in rounds of one for each worker, or fewer ranges than a
+// round has. `rows_per_row_cut` is the number of rows for each that a division
+// reads twice.
 std::vector<SliceRange> CutSlices(const SliceRange& slices,
                                   uint64_t rows_per_row_cut, uint64_t workers) {
   const uint64_t most =
@@ -32,7 +34,7 @@ std::vector<SliceRange> CutSlices(const SliceRange& slices,
   const uint64_t ranges = std::min(most, rounds * workers);
   std::vector<uint64_t> weights;
   for (uint64_t i = 0; i < ranges; ++i) {
-    // The last round is as long as the one before.
+    // The last round has ranges as long as those of the round before.
     const uint64_t round = std::min(i / workers + 2, rounds);
     weights.push_back(uint64_t{1} << (rounds - round));
   }
@@ -57,9 +59,9 @@ absl::Status CheckSlices(const SliceRange& slices) {
   if (slices.end <= kSlices && slices.begin <= slices.end) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("slices [", slices.begin, ", ", slices.end,
-                   ") are not within [0, ", kSlices, ")"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "slices [", slices.begin, ", ", slices.end,
+      ") are out of range; expected a range within [0, ", kSlices, ")"));
 }
 
 absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
@@ -150,14 +152,14 @@ absl::Status MergeScan::CheckCounts(
   for (size_t i = 0; i < runs_.size(); ++i) {
     const Item& item = *runs_[i].item;
     if (counts[i].rows != item.rows) {
-      return absl::DataLossError(absl::StrCat(PlaceOf(runs_[i]), " has ",
-                                              counts[i].rows, " rows, not the ",
-                                              item.rows, " of its record"));
+      return absl::DataLossError(
+          absl::StrCat(PlaceOf(runs_[i]), " has ", counts[i].rows,
+                       " rows; its record has ", item.rows));
     }
     if (counts[i].erased != item.erased) {
       return absl::DataLossError(
           absl::StrCat(PlaceOf(runs_[i]), " has ", counts[i].erased,
-                       " erased ids, not the ", item.erased, " of its record"));
+                       " erased ids; its record has ", item.erased));
     }
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Scans of a table, several ranges of slices at a time; internal to db/.
+// Scans a table, several ranges of slices at a time; internal to db/.
 #ifndef CKPTDB_DB_READ_TABLE_SCAN_H_
 #define CKPTDB_DB_READ_TABLE_SCAN_H_
 
@@ -17,7 +17,8 @@ namespace ckptdb::internal {
 
 absl::Status CheckSlices(const SliceRange& slices);
 
-// Positions of the slots that are asked for, in the order asked for. NotFound.
+// Returns the indexes of the slots of `options`, in their order there, or
+// NotFound.
 absl::StatusOr<std::vector<size_t>> SlotIndexes(const RankItem& part,
                                                 const ScanOptions& options);
 
@@ -27,13 +28,13 @@ struct ScanTask {
   SliceRange slices;
 };
 
-// Cuts groups so that `threads` workers end at about the same time.
+// Divides groups so that `threads` workers finish at about the same time.
 std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
                                const std::vector<RunGroup>& groups,
                                int threads);
 
-// As many of `threads` as keep to about a GiB for pages: each worker has one
-// of each stream of each run.
+// Returns as many of the threads of `options` as keep to about a GiB for pages:
+// each worker has one of each stream of each run.
 int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
                const ReadOptions& options);
 

@@ -1,4 +1,4 @@
-// Boxes of tensors out of the chunks of their shards.
+// Reads boxes of tensors from the chunks of their shards.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -21,16 +21,16 @@ uint64_t Volume(const Shape& shape) {
   return volume;
 }
 
-// How a box is copied from one row-major array to another: in runs of equal
-// length, each contiguous in both, ascending in the source.
+// Describes how a box is copied from one row-major array to another: in runs of
+// equal length, each contiguous in both arrays, ascending in the source.
 class CopyPlan {
  public:
   // `both` is in global coordinates; `from` and `to` are the arrays' boxes.
   CopyPlan(const Box& both, const Box& from, const Box& to,
            uint32_t element_bytes)
       : both_(both), from_(from), to_(to), element_bytes_(element_bytes) {
-    // Dimensions from inner_ on make up a run: all but the first of them are
-    // whole in both arrays.
+    // The dimensions from inner_ on make up a run: all but the first of them
+    // are complete in both arrays.
     inner_ = both.shape.size();
     uint64_t elements = 1;
     while (inner_ > 0) {
@@ -50,7 +50,7 @@ class CopyPlan {
   uint64_t SourceOf(uint64_t run) const { return OffsetOf(run, from_); }
   uint64_t TargetOf(uint64_t run) const { return OffsetOf(run, to_); }
 
-  // The first run that ends after byte `at` of the source.
+  // Returns the first run that ends after byte `at` of the source.
   uint64_t FirstAfter(uint64_t at) const {
     uint64_t low = 0;
     uint64_t high = runs_;
@@ -66,7 +66,7 @@ class CopyPlan {
   }
 
  private:
-  // In bytes, of the beginning of a run in the array of box `array`.
+  // Returns the byte offset of a run in the array of box `array`.
   uint64_t OffsetOf(uint64_t run, const Box& array) const {
     uint64_t offset = 0;
     uint64_t stride = 1;
@@ -92,7 +92,8 @@ class CopyPlan {
   uint64_t runs_;
 };
 
-// Copies what a chunk, bytes [begin, end) of its shard, has of each run.
+// Copies the part of each run that is in a chunk, bytes [begin, end) of its
+// shard.
 void CopyRuns(const CopyPlan& plan, uint64_t first, uint64_t begin,
               uint64_t end, const char* chunk, char* out) {
   for (uint64_t run = first; run < plan.runs(); ++run) {
@@ -141,7 +142,7 @@ absl::Status ReadBox(const StepReader::Impl& step,
     Box both;
     const Box local{shard.item->offset, shard.item->shape};
     if (!Intersect(local, box, &both)) continue;
-    // Shards are alike or disjoint: of replicas the first one serves.
+    // Shards are replicas or disjoint, and the first replica is read.
     const bool replica =
         std::any_of(needed.begin(), needed.end(), [&](const auto& other) {
           return other.first.item->offset == local.offset;
@@ -152,9 +153,9 @@ absl::Status ReadBox(const StepReader::Impl& step,
   }
   if (covered != Volume(box.shape)) {
     return absl::DataLossError(
-        absl::StrCat(PlaceOf(shards[0]), ": its shards have ", covered, " of ",
-                     Volume(box.shape), " elements of ", ToString(box.shape),
-                     " at ", ToString(box.offset)));
+        absl::StrCat(PlaceOf(shards[0]), ": its shards cover only ", covered,
+                     " of ", Volume(box.shape), " elements of ",
+                     ToString(box.shape), " at ", ToString(box.offset)));
   }
   for (const auto& [shard, both] : needed) {
     CKPTDB_RETURN_IF_ERROR(ReadShard(step, shard, both, box, out, options));

@@ -1,4 +1,4 @@
-// Reads all that a step holds, and checks it against its records.
+// Reads all data of a step and checks it against its records.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,8 +24,9 @@ namespace {
 
 absl::Status BadDigest(const RankItem& part, uint64_t digest) {
   return absl::DataLossError(
-      absl::StrCat(PlaceOf(part), ": digest ", absl::Hex(digest), " is not ",
-                   absl::Hex(part.item->digest), " of its record"));
+      absl::StrCat(PlaceOf(part), ": digest ", absl::Hex(digest),
+                   " does not match the digest of its record, ",
+                   absl::Hex(part.item->digest)));
 }
 
 class Verifier {
@@ -68,11 +69,11 @@ class Verifier {
 
  private:
   static constexpr int kChunks = -1;
-  // The chunks of an item, or one stream of a table.
+  // A task has the chunks of an item, or one stream of a table.
   struct Task {
     RankItem part;
     int slot;
-    std::string hashes;  // of the pages seen, as bytes
+    std::string hashes;  // hashes of the pages so far, as bytes
   };
 
   absl::Status Advance(uint64_t bytes) {
@@ -105,7 +106,7 @@ class Verifier {
 
   absl::Status CheckStream(Task* task) {
     const auto slot = static_cast<uint16_t>(task->slot);
-    // Ids by the cursor that a scan uses: it checks their order as well.
+    // Ids are read with the cursor of scans, which checks their order as well.
     if (slot == kIdSlot || slot == kErasedSlot) {
       RunCursor ids(step_, task->part, {}, SliceRange(), options_, slot);
       uint64_t rows = 0;
@@ -132,12 +133,12 @@ class Verifier {
     const bool erased = task.slot == kErasedSlot;
     const uint64_t expected = erased ? item.erased : item.rows;
     if (rows == expected) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(
-        PlaceOf(task.part), " has ", rows, erased ? " erased ids" : " rows",
-        ", not the ", expected, " of its record"));
+    return absl::DataLossError(absl::StrCat(PlaceOf(task.part), " has ", rows,
+                                            erased ? " erased ids" : " rows",
+                                            "; its record has ", expected));
   }
 
-  // Of tables, whose streams follow one another in tasks_.
+  // Checks the digests of tables, whose streams are consecutive in tasks_.
   absl::Status CheckDigests() const {
     for (size_t i = 0; i < tasks_.size();) {
       const RankItem part = tasks_[i].part;
@@ -179,8 +180,8 @@ std::set<std::string> TablesOf(const ChainMember& member) {
 
 }  // namespace
 
-// Of older members of the chain, the runs that the step needs: others may be
-// gone.
+// Verifies the runs of older members of the chain that the step needs; others
+// may have been swept.
 absl::Status VerifyStep(const StepReader::Impl& step,
                         const ReadOptions& options, const Progress& progress,
                         std::set<Version>* verified) {

@@ -57,16 +57,18 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
 }
 
 absl::Status RowOrder::LoadBlocks() {
-  if (table_.rows == nullptr) return Bad(table_, "has no source of rows");
+  if (table_.rows == nullptr)
+    return Bad(table_, "it has no source of rows; set TableItem::rows");
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
   if (count > kMaxBlocks) {
-    return Bad(table_, absl::StrCat("has ", count, " blocks; the limit is ",
-                                    kMaxBlocks));
+    return Bad(table_, absl::StrCat("its source of rows has ", count,
+                                    " blocks; the limit is ", kMaxBlocks));
   }
   if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "table \"", table_.name, "\": no memory for the places of ", count,
-        " blocks, ", count * sizeof(RowBlock), " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("table \"", table_.name, "\": cannot allocate ",
+                     count * sizeof(RowBlock), " bytes for the places of ",
+                     count, " blocks"));
   }
   for (uint64_t i = 0; i < count; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
@@ -78,9 +80,9 @@ absl::Status RowOrder::LoadBlocks() {
   }
   refs_ = AllocateArray<RowRef>(rows_);
   if (refs_ == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("table \"", table_.name, "\": no memory for the order of ",
-                     rows_, " rows, ", rows_ * sizeof(RowRef), " bytes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "table \"", table_.name, "\": cannot allocate ", rows_ * sizeof(RowRef),
+        " bytes for the order of ", rows_, " rows"));
   }
   return absl::OkStatus();
 }
@@ -106,16 +108,17 @@ absl::Status RowOrder::SortAll(const OwnRows& own) {
   return CheckTwice(refs_.get(), end);
 }
 
-// Of rows in order: no id is there twice.
+// Of rows in order: no id is there duplicate.
 absl::Status RowOrder::CheckTwice(const RowRef* begin,
                                   const RowRef* end) const {
-  const RowRef* const twice = std::adjacent_find(
+  const RowRef* const duplicate = std::adjacent_find(
       begin, end,
       [](const RowRef& a, const RowRef& b) { return a.id == b.id; });
-  if (twice == end) return absl::OkStatus();
-  return Bad(table_, absl::StrCat("id ", static_cast<int64_t>(twice->id),
-                                  " is there twice, in blocks ", twice->block,
-                                  " and ", std::next(twice)->block));
+  if (duplicate == end) return absl::OkStatus();
+  return Bad(table_,
+             absl::StrCat("duplicate id ", static_cast<int64_t>(duplicate->id),
+                          " in blocks ", duplicate->block, " and ",
+                          std::next(duplicate)->block));
 }
 
 // Calls visit(block, row, id, slice) for each row of these parts.

@@ -104,9 +104,9 @@ std::string OwnRows::DescribeNoRank(int64_t id) const {
   if (kind_ != ShardingKind::kCustom) return "";
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank < world_size_) return "";
-  return absl::StrCat("sharding \"", sharding_.name(), "\" gives id ", id,
-                      " to rank ", rank, " in a world of ", world_size_,
-                      "; it must be below");
+  return absl::StrCat("sharding \"", sharding_.name(), "\" returns rank ", rank,
+                      " for id ", id, "; expected less than the world size, ",
+                      world_size_);
 }
 
 std::string OwnRows::DescribeForeign(int64_t id) const {

@@ -26,18 +26,19 @@ absl::Status BadTable(const TableItem& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-// Whoever casts a number to an enum may miss it.
+// Rejects enum values out of range.
 absl::Status CheckEnums(DType dtype, Codec codec) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (number(dtype) >= kDTypes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dtype ", number(dtype), " is not below ", kDTypes));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "invalid dtype ", number(dtype), "; expected less than ", kDTypes));
   }
   if (codec == Codec::kAuto ||
       CodecFromStored(static_cast<uint8_t>(codec)).ok())
     return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("codec ", number(codec), " is none"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "invalid codec ", number(codec),
+      "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4) or 255 (auto)"));
 }
 
 absl::Status CheckSlot(const TableItem& table, const Slot& slot) {
@@ -50,24 +51,22 @@ absl::Status CheckSlot(const TableItem& table, const Slot& slot) {
     return absl::OkStatus();
   }
   return BadTable(
-      table,
-      absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
-                   DTypeName(slot.dtype), " has ", slot.row_bytes(),
-                   " bytes a row; the limits are 1 and ", kMaxSlotBytes));
+      table, absl::StrCat("slot \"", slot.name, "\" of ", slot.elements, " x ",
+                          DTypeName(slot.dtype), " has ", slot.row_bytes(),
+                          " bytes per row; expected 1 to ", kMaxSlotBytes));
 }
 
 absl::Status CheckSlots(const TableItem& table) {
   if (table.slots.empty() || table.slots.size() > kMaxSlots) {
-    return BadTable(table,
-                    absl::StrCat("has ", table.slots.size(),
-                                 " slots; the limits are 1 and ", kMaxSlots));
+    return BadTable(table, absl::StrCat("it has ", table.slots.size(),
+                                        " slots; expected 1 to ", kMaxSlots));
   }
   std::set<std::string> names;
   for (const Slot& slot : table.slots) {
     CKPTDB_RETURN_IF_ERROR(CheckSlot(table, slot));
     if (!names.insert(slot.name).second) {
       return BadTable(table,
-                      absl::StrCat("slot \"", slot.name, "\" is there twice"));
+                      absl::StrCat("duplicate slot \"", slot.name, "\""));
     }
   }
   return absl::OkStatus();
@@ -114,7 +113,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const Ticket& ticket,
       CheckBoxWithin({item.offset, item.shape}, item.global_shape), place));
   item.raw_bytes = static_cast<uint64_t>(*elements) * element_bytes;
   if (view.data == nullptr && item.raw_bytes > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(place, " has no data"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, " has no data: TensorView::data is null"));
   }
   staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
   staged.streams.push_back(MakeChunkStream(
@@ -146,12 +146,12 @@ absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
 // it need not.
 std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
   if (!table.base_reason.empty()) return table.base_reason;
-  if (parent_tables == nullptr) return "the save goes on from no step";
+  if (parent_tables == nullptr) return "a delta save requires SaveSpec::parent";
   for (const Item& old : parent_tables->items) {
     if (old.name != table.name) continue;
     return SameColumns(old, table.slots, table.slice_hash)
                ? ""
-               : "its slots or slice hash are not those of the parent";
+               : "its schema (slots or slice hash) differs from the parent's";
   }
   return "the parent has no such table";
 }
@@ -164,9 +164,8 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
   if (!ticket.slices.has_value()) {
     if (ticket.world_size == 1) return OwnRows();
     return BadTable(
-        table, absl::StrCat("is sharded by slices among ", ticket.world_size,
-                            " ranks, and SaveSpec::slice_bounds is "
-                            "empty"));
+        table, absl::StrCat("it is sharded by slices among ", ticket.world_size,
+                            " ranks, but SaveSpec::slice_bounds is empty"));
   }
   const auto is_of_ticket = [&](const std::vector<uint32_t>& bounds) {
     return SliceRange{bounds[ticket.rank], bounds[ticket.rank + size_t{1}]} ==
@@ -174,11 +173,11 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
   };
   if (!sharding.bounds().empty() && !is_of_ticket(sharding.bounds())) {
     return BadTable(
-        table,
-        absl::StrCat(
-            "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
-            "] are not SaveSpec::slice_bounds, which give rank ", ticket.rank,
-            " slices [", ticket.slices->begin, ", ", ticket.slices->end, ")"));
+        table, absl::StrCat(
+                   "its slice bounds [", absl::StrJoin(sharding.bounds(), ", "),
+                   "] differ from SaveSpec::slice_bounds, which give rank ",
+                   ticket.rank, " slices [", ticket.slices->begin, ", ",
+                   ticket.slices->end, ")"));
   }
   // Bounds say which rank has the id of an error.
   std::vector<uint32_t> bounds = sharding.bounds();
@@ -215,9 +214,10 @@ absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
                             ", or the save SaveSpec::slice_bounds"));
   }
   if (ticket.slices.has_value()) {
-    return BadTable(table,
-                    "is TableSharding::Unchecked() in a save that has "
-                    "SaveSpec::slice_bounds; leave one of them out");
+    return BadTable(
+        table,
+        "its sharding is TableSharding::Unchecked() in a save that has "
+        "SaveSpec::slice_bounds; leave one of them out");
   }
   return OwnRows();
 }
@@ -306,9 +306,9 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
                                         const TableItem& table, int threads) {
   CKPTDB_RETURN_IF_ERROR(CheckSlots(table));
   if (table.slice_hash > SliceHash::kMix) {
-    return BadTable(
-        table, absl::StrCat("slice hash ", static_cast<int>(table.slice_hash),
-                            " is neither modulo nor mix"));
+    return BadTable(table, absl::StrCat("invalid slice hash ",
+                                        static_cast<int>(table.slice_hash),
+                                        "; expected 0 (modulo) or 1 (mix)"));
   }
   StagedItem staged;
   Item& item = staged.item;
@@ -325,9 +325,8 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
         !SavesNoRows(ticket, item)) {
       return absl::FailedPreconditionError(
           absl::StrCat("table \"", table.name,
-                       "\" has no source of all rows, and cannot be "
-                       "saved as changes: ",
-                       item.base_reason));
+                       "\" cannot be saved as changes: ", item.base_reason,
+                       "; set TableItem::rows, so that it can be saved whole"));
     }
   }
   CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
@@ -348,7 +347,7 @@ absl::Status CheckNames(ItemKind kind, const Items& items) {
     CKPTDB_RETURN_IF_ERROR(CheckName(what, item.name));
     if (!names.insert(item.name).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(what, " \"", item.name, "\" is there twice"));
+          absl::StrCat("duplicate ", what, " \"", item.name, "\""));
     }
   }
   return absl::OkStatus();

@@ -81,17 +81,19 @@ class RankStager {
   absl::Status CheckTicket() const {
     if (ticket_.world_size == 0 || ticket_.rank >= ticket_.world_size ||
         ticket_.version.attempt == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "ticket of rank ", ticket_.rank, " of ", ticket_.world_size, " for ",
-          ToString(ticket_.version), " is no ticket of a store"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("invalid ticket: rank ", ticket_.rank, " of ",
+                       ticket_.world_size, " for ", ToString(ticket_.version),
+                       "; pass a ticket that Store::Begin returned"));
     }
     // What is at the folder is removed first: it must be this rank's.
     if (ticket_.staging !=
         absl::StrCat(internal::StagingOf(ticket_.version.attempt), "/",
                      ticket_.rank)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "ticket of rank ", ticket_.rank, " for ", ToString(ticket_.version),
-          " has the staging folder \"", ticket_.staging, "\""));
+          "invalid ticket: rank ", ticket_.rank, " for ",
+          ToString(ticket_.version), " has the staging folder \"",
+          ticket_.staging, "\"; pass a ticket that Store::Begin returned"));
     }
     CKPTDB_ASSIGN_OR_RETURN(
         const bool begun,

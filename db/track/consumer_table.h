@@ -26,7 +26,7 @@ struct TakenSet {
 
 inline std::string NewConsumerReason(absl::string_view name) {
   return absl::StrCat("consumer \"", name,
-                      "\" is new: it has not seen what changed before");
+                      "\" is new and has not seen earlier changes");
 }
 
 // InvalidArgument when `set` is not one that `consumer` got from `tracker`.
@@ -54,8 +54,9 @@ class ConsumerTable {
     }
     for (const auto& [value, other] : consumers_) {
       if (other.name != consumer.name) continue;
-      return absl::AlreadyExistsError(absl::StrCat(
-          "consumer \"", consumer.name, "\" is there already, as ", value));
+      return absl::AlreadyExistsError(
+          absl::StrCat("consumer \"", consumer.name,
+                       "\" already exists, as consumer ", value));
     }
     consumers_.emplace(next_, std::move(consumer));
     return ConsumerId{next_++};

@@ -105,8 +105,8 @@ absl::Status RowBitmap::Impl::RemoveConsumer(ConsumerId id) {
 absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
   for (const int64_t id : ids) {
     if (static_cast<uint64_t>(id) < rows_) continue;
-    return absl::OutOfRangeError(
-        absl::StrCat("row ", id, " of a table of ", rows_, " rows"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "row ", id, " is out of range for a table of ", rows_, " rows"));
   }
   return absl::OkStatus();
 }
@@ -174,8 +174,8 @@ RowBitmap::~RowBitmap() = default;
 
 absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows) {
   if (rows > kMaxBitmapRows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a bitmap of ", rows, " rows; at most ", kMaxBitmapRows));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a bitmap cannot have ", rows, " rows; the limit is ", kMaxBitmapRows));
   }
   return std::unique_ptr<RowBitmap>(
       new RowBitmap(std::make_unique<Impl>(rows)));

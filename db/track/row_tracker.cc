@@ -397,7 +397,7 @@ bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
 
 void RowTracker::Impl::DropAll() {
   const std::string reason =
-      absl::StrCat("the tracker went over its memory bound of ",
+      absl::StrCat("the tracker exceeded its memory limit of ",
                    options_.max_bytes, " bytes");
   for (auto& [id, consumer] : consumers_.all()) RequireBase(&consumer, reason);
   DropUnneeded();

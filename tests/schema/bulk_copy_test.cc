@@ -19,7 +19,7 @@ std::string Numbered(uint64_t bytes) {
 }
 
 // Wherever it begins and ends, all is copied, and nothing beside it.
-TEST(BulkCopyTest, OfAnySizeAndAlignment) {
+TEST(BulkCopyTest, CopiesAnySizeAndAlignment) {
   constexpr uint64_t kEdge = 128;
   const std::string from = Numbered(20000);
   for (const uint64_t bytes : {0, 1, 63, 4095, 4096, 4097, 4160, 8192, 19999}) {

@@ -94,7 +94,7 @@ class Numbers {
   std::vector<double> all_;
 };
 
-TEST(CanCast, FloatsBecomeNoIntegers) {
+TEST(CanCast, RejectsFloatsToIntegers) {
   for (uint8_t from = 0; from < kDTypes; ++from) {
     for (uint8_t to = 0; to < kDTypes; ++to) {
       const bool can = !IsFloatDType(from) || IsFloatDType(to);
@@ -212,7 +212,7 @@ TEST(CastElements, BetweenSmallFloats) {
   }
 }
 
-TEST(CastElements, WhatIsAboveAllNumbers) {
+TEST(CastElements, OverflowBecomesInfinityOrNan) {
   for (const double number : {kInf, 1e300}) {
     EXPECT_EQ(BitsOf(number, DType::kF16), 0x7c00);
     EXPECT_EQ(BitsOf(-number, DType::kF16), 0xfc00);
@@ -307,7 +307,7 @@ TEST(CastElements, IntegersAtTheirEdges) {
                       StatusIs(absl::StatusCode::kOutOfRange,
                                HasSubstr("element 0: " + name + " of " +
                                          std::string(DTypeName(from.dtype)) +
-                                         " is not in " +
+                                         " is out of range for " +
                                          std::string(DTypeName(to.dtype)) +
                                          ", " + std::to_string(to.least) +
                                          " to " + std::to_string(to.most))));
@@ -327,7 +327,8 @@ TEST(CastElements, NamesTheFirstThatIsOutOfRange) {
   std::vector<uint8_t> out(4, 9);
   EXPECT_THAT(CastElements(DType::kI32, in.data(), DType::kU8, out.data(), 4),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       "element 2: -3 of i32 is not in u8, 0 to 255"));
+                       "element 2: -3 of i32 is out of range for u8, 0 to "
+                       "255"));
   EXPECT_THAT(out, ElementsAre(1, 2, 9, 9));
 }
 
@@ -342,7 +343,7 @@ TEST(CastElements, ABoolIsZeroOrOne) {
       ElementsAre(0, 1));
   EXPECT_THAT(CastOneOf<uint8_t>(DType::kI8, int8_t{-1}, DType::kBool, 0),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("-1 of i8 is not in bool, 0 to 1")));
+                       HasSubstr("-1 of i8 is out of range for bool, 0 to 1")));
 }
 
 TEST(CastElements, IntegersToFloats) {
@@ -381,7 +382,7 @@ TEST(CastElements, TheSameDTypeIsCopied) {
   EXPECT_OK(CastElements(DType::kF32, nullptr, DType::kF16, nullptr, 0));
 }
 
-TEST(CastElements, NothingNeedBeAligned) {
+TEST(CastElements, AcceptsUnalignedArrays) {
   std::string in(1 + 3 * sizeof(float), '\0');
   const float numbers[] = {1, -2, 0.5};
   std::memcpy(in.data() + 1, numbers, sizeof(numbers));

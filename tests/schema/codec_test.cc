@@ -48,15 +48,16 @@ TEST(Codec, NamesAndNumbers) {
   EXPECT_EQ(std::string(CodecName(Codec::kAuto)), "auto");
 }
 
-TEST(Codec, NoOtherNumberOrNameIsOne) {
+TEST(Codec, RejectsUnknownNumbersAndNames) {
   for (int number = 3; number < 256; ++number) {
     EXPECT_THAT(CodecFromStored(static_cast<uint8_t>(number)),
-                IsLoss("stored codec " + std::to_string(number) +
-                       " is not none, lz4 or shuffle-lz4"));
+                IsLoss("invalid stored codec " + std::to_string(number) +
+                       "; expected 0 (none), 1 (lz4) or 2 (shuffle-lz4)"));
   }
-  EXPECT_THAT(ParseCodec("zstd"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"zstd\" is no codec; one of none lz4")));
+  EXPECT_THAT(
+      ParseCodec("zstd"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("unknown codec \"zstd\"; expected one of none, lz4")));
 }
 
 TEST(Codec, RoundTripOfAllSizesAndElements) {
@@ -91,7 +92,7 @@ TEST(Codec, ShuffleHelpsWhereElementsAreAlike) {
   EXPECT_LT(shuffled.size(), raw.size() / 7);
 }
 
-TEST(Codec, WhatDoesNotShrinkIsNotCompressed) {
+TEST(Codec, LeavesIncompressibleBytesUncompressed) {
   std::mt19937_64 random(testing::TestSeed());
   std::string stored;
   for (const Codec codec : {Codec::kLz4, Codec::kShuffleLz4}) {
@@ -101,7 +102,7 @@ TEST(Codec, WhatDoesNotShrinkIsNotCompressed) {
   }
 }
 
-TEST(Codec, DecompressRefusesWrongSizes) {
+TEST(Codec, DecompressRejectsWrongSizes) {
   const std::string raw(1000, 'r');
   for (const Codec codec : {Codec::kLz4, Codec::kShuffleLz4}) {
     std::string stored;
@@ -109,24 +110,24 @@ TEST(Codec, DecompressRefusesWrongSizes) {
     std::string back(2000, '\0');
     for (const uint64_t bytes : {999, 1001, 2000}) {
       EXPECT_THAT(Decompress(codec, stored, 4, bytes, back.data()),
-                  IsLoss("do not decode to " + std::to_string(bytes)));
+                  IsLoss("do not decompress to " + std::to_string(bytes)));
     }
     for (size_t bytes = 0; bytes < stored.size(); ++bytes) {
       EXPECT_THAT(Decompress(codec, stored.substr(0, bytes), 4, raw.size(),
                              back.data()),
                   IsLoss(std::to_string(bytes) + " bytes of " +
                          std::string(CodecName(codec)) +
-                         " do not decode to 1000 bytes"));
+                         " do not decompress to 1000 bytes"));
     }
     EXPECT_THAT(Decompress(codec, stored, 4, stored.size(), back.data()),
-                IsLoss("they are fewer"));
+                IsLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, 0, nullptr),
-                IsLoss("they are fewer"));
+                IsLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, kChunkBytes + 1, nullptr),
                 IsLoss("at most " + std::to_string(kChunkBytes)));
   }
   EXPECT_THAT(Decompress(Codec::kNone, raw, 4, 999, nullptr),
-              IsLoss("stored bytes 1000 are not raw bytes 999"));
+              IsLoss("1000 stored bytes without a codec; expected 999"));
   EXPECT_OK(Decompress(Codec::kNone, "", 4, 0, nullptr));
 }
 
@@ -174,7 +175,7 @@ TEST(ChooseCodec, TakesTheSmallest) {
   EXPECT_EQ(ChooseCodec(periodic, 4), Codec::kLz4);
 }
 
-TEST(ChooseCodec, NothingAndLittleAreNotCompressed) {
+TEST(ChooseCodec, LeavesShortSamplesUncompressed) {
   EXPECT_EQ(ChooseCodec("", 4), Codec::kNone);
   EXPECT_EQ(ChooseCodec("a", 4), Codec::kNone);
 }

@@ -29,21 +29,22 @@ TEST(DType, NumbersNamesAndBytes) {
   }
 }
 
-TEST(DType, NoOtherNumberIsOne) {
+TEST(DType, RejectsUnknownNumbers) {
   for (int number = kDTypes; number < 256; ++number) {
-    EXPECT_THAT(DTypeFromStored(static_cast<uint8_t>(number)),
-                StatusIs(absl::StatusCode::kDataLoss,
-                         HasSubstr("stored dtype " + std::to_string(number) +
-                                   " is not below 15")));
+    EXPECT_THAT(
+        DTypeFromStored(static_cast<uint8_t>(number)),
+        StatusIs(absl::StatusCode::kDataLoss,
+                 HasSubstr("invalid stored dtype " + std::to_string(number) +
+                           "; expected less than 15")));
   }
 }
 
-TEST(DType, NoOtherNameIsOne) {
+TEST(DType, RejectsUnknownNames) {
   for (const char* name : {"", "F32", "f32 ", "float", "u128"}) {
     EXPECT_THAT(ParseDType(name),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("\"" + std::string(name) +
-                                   "\" is no dtype; one of f64 f32")));
+                         HasSubstr("unknown dtype \"" + std::string(name) +
+                                   "\"; expected one of f64, f32")));
   }
 }
 

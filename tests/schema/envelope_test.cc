@@ -73,7 +73,7 @@ TEST(Envelope, FirstBytes) {
   EXPECT_EQ(body, "body");
 }
 
-TEST(Envelope, TheHashCoversWhatStandsBeforeIt) {
+TEST(Envelope, HashCoversTheHeader) {
   const std::string bytes = Seal(RecordKind::kLease, "body");
   std::string newer = bytes;
   newer[6] = 2;
@@ -84,21 +84,24 @@ TEST(Envelope, TheHashCoversWhatStandsBeforeIt) {
               IsLoss("root record", "hash 0x"));
 }
 
-TEST(Envelope, EachFieldThatIsWrongIsNamed) {
+TEST(Envelope, NamesTheWrongField) {
   std::string bytes = Seal(RecordKind::kStep, "body");
   EXPECT_THAT(Unseal(RecordKind::kStep, bytes.substr(0, 15)),
-              IsLoss("step record", "size 15 is below the envelope's 16"));
+              IsLoss("step record",
+                     "size 15 is too small; the envelope alone has 16 bytes"));
   bytes[0] = 'X';
   EXPECT_THAT(Unseal(RecordKind::kStep, bytes),
-              IsLoss("step record", "magic 0x44524b58 is not 0x44524b43"));
+              IsLoss("step record",
+                     "magic 0x44524b58 is invalid; expected 0x44524b43"));
   bytes[0] = 'C';
   EXPECT_THAT(Unseal(RecordKind::kRank, bytes),
-              IsLoss("rank record", "kind 1 is not 2"));
+              IsLoss("rank record", "kind 1 is wrong; expected 2"));
   EXPECT_THAT(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, "body", 0)),
-              IsLoss("step record", "format version 0 is none"));
+              IsLoss("step record", "invalid format version 0"));
   bytes[8] = static_cast<char>(bytes[8] + 1);
-  EXPECT_THAT(Unseal(RecordKind::kStep, bytes),
-              IsLoss("step record", " of its bytes"));
+  EXPECT_THAT(
+      Unseal(RecordKind::kStep, bytes),
+      IsLoss("step record", " does not match the bytes, whose hash is "));
 }
 
 TEST(Envelope, BytesAtAndOverTheLimit) {
@@ -107,16 +110,16 @@ TEST(Envelope, BytesAtAndOverTheLimit) {
   body.pop_back();
   EXPECT_OK(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)));
   body.append("bb");
-  EXPECT_THAT(
-      Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)),
-      IsLoss("step record", "size 268435457 is over the limit of 268435456"));
+  EXPECT_THAT(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)),
+              IsLoss("step record",
+                     "size 268435457 exceeds the limit of 268435456 bytes"));
 }
 
 TEST(Records, TheSamplesDecode) {
   for (const Kind& each : Kinds()) EXPECT_OK(each.decode(each.bytes));
 }
 
-TEST(Records, ANewerFormatIsRefusedWithBothVersions) {
+TEST(Records, RejectsANewerFormatWithBothVersions) {
   for (const Kind& each : Kinds()) {
     const std::string newer =
         Seal(each.kind, absl::string_view(each.bytes).substr(kEnvelopeBytes),
@@ -125,11 +128,11 @@ TEST(Records, ANewerFormatIsRefusedWithBothVersions) {
         each.decode(newer),
         StatusIs(absl::StatusCode::kFailedPrecondition,
                  each.name + ": format version 2 is newer than 1, the newest "
-                             "this library reads"));
+                             "that this library reads; use a newer library"));
   }
 }
 
-TEST(Records, EveryFlippedBitIsAnError) {
+TEST(Records, DetectsEveryFlippedBit) {
   for (const Kind& each : Kinds()) {
     for (size_t bit = 0; bit < each.bytes.size() * 8; ++bit) {
       std::string flipped = each.bytes;
@@ -141,7 +144,7 @@ TEST(Records, EveryFlippedBitIsAnError) {
   }
 }
 
-TEST(Records, EveryTruncationIsAnError) {
+TEST(Records, DetectsEveryTruncation) {
   for (const Kind& each : Kinds()) {
     for (size_t bytes = 0; bytes < each.bytes.size(); ++bytes) {
       ASSERT_THAT(
@@ -152,7 +155,7 @@ TEST(Records, EveryTruncationIsAnError) {
   }
 }
 
-TEST(Records, NoKindIsTakenForAnother) {
+TEST(Records, RejectsRecordsOfAnotherKind) {
   for (const Kind& each : Kinds()) {
     for (const Kind& other : Kinds()) {
       if (other.kind == each.kind) continue;
@@ -160,19 +163,19 @@ TEST(Records, NoKindIsTakenForAnother) {
           each.decode(other.bytes),
           IsLoss(each.name, "kind " +
                                 std::to_string(static_cast<int>(other.kind)) +
-                                " is not "));
+                                " is wrong; expected "));
     }
   }
 }
 
 // Past the hash: a body that is no FlatBuffer, or the one of another record.
-TEST(Records, ABodyThatIsNoFlatBufferIsAnError) {
+TEST(Records, RejectsInvalidFlatBuffers) {
   for (const Kind& each : Kinds()) {
     for (const std::string& body :
          {std::string(), std::string("x"), std::string(1000, '\xff'),
           std::string(64, '\0')}) {
       EXPECT_THAT(each.decode(Seal(each.kind, body)),
-                  IsLoss(each.name, "body is no valid FlatBuffer"));
+                  IsLoss(each.name, "body is not a valid FlatBuffer"));
     }
   }
 }

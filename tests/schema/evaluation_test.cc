@@ -41,9 +41,9 @@ TEST(EvaluationRecord, RoundTrip) {
   EXPECT_EQ(back, least);
 }
 
-TEST(EvaluationRecord, WrongFields) {
+TEST(EvaluationRecord, RejectsWrongFields) {
   EXPECT_THAT(DecodeChanged([](auto* r) { r->version.step = -1; }),
-              IsBadRecord("version has step -1, below 0"));
+              IsBadRecord("version has negative step -1"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->version.attempt = 0; }),
               IsBadRecord("version has attempt 0"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->evaluation = ""; }),
@@ -53,11 +53,12 @@ TEST(EvaluationRecord, WrongFields) {
   EXPECT_THAT(DecodeChanged([](auto* r) { r->group = std::string("a\0", 2); }),
               IsBadRecord("group \"a\\x00\" has a NUL at byte 1"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = 0; }),
-              IsBadRecord("world size 0 is not in 1 to 65536"));
-  EXPECT_THAT(DecodeChanged([](auto* r) { r->world_size = kMaxWorldSize + 1; }),
-              IsBadRecord("world size 65537 is not in 1 to 65536"));
+              IsBadRecord("world size 0 is out of range; expected 1 to 65536"));
+  EXPECT_THAT(
+      DecodeChanged([](auto* r) { r->world_size = kMaxWorldSize + 1; }),
+      IsBadRecord("world size 65537 is out of range; expected 1 to 65536"));
   EXPECT_THAT(DecodeChanged([](auto* r) { r->rank = 2; }),
-              IsBadRecord("rank 2 is not below the world size 2"));
+              IsBadRecord("rank 2 is out of range for world size 2"));
 }
 
 TEST(EvaluationRecord, BytesBelowAtAndOverTheLimit) {
@@ -71,7 +72,8 @@ TEST(EvaluationRecord, BytesBelowAtAndOverTheLimit) {
   EXPECT_OK(sized(kMaxEvaluationBytes));
   EXPECT_THAT(
       sized(kMaxEvaluationBytes + 1),
-      IsBadRecord("meters and loader are 8388609 bytes; the limit is 8388608"));
+      IsBadRecord(
+          "meters and loader have 8388609 bytes; the limit is 8388608"));
 }
 
 }  // namespace

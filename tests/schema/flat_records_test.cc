@@ -75,7 +75,7 @@ std::string Encode(const RawStep& raw) {
   return Sealed(RecordKind::kStep, builder);
 }
 
-TEST(FlatStepRecord, WhatIsRightDecodes) {
+TEST(FlatStepRecord, DecodesAValidRecord) {
   ASSERT_OK_AND_ASSIGN(
       const StepRecord record,
       DecodeStepRecord(Encode({.metrics = {"a", "b"}, .metadata = {"c"}})));
@@ -84,28 +84,32 @@ TEST(FlatStepRecord, WhatIsRightDecodes) {
   EXPECT_TRUE(record.references.empty());
 }
 
-TEST(FlatStepRecord, NumbersThatAreNone) {
-  EXPECT_THAT(DecodeStepRecord(Encode({.kind = 2})),
-              IsRecordLoss("step record", "kind 2 is neither full nor delta"));
+TEST(FlatStepRecord, RejectsUnknownNumbers) {
+  EXPECT_THAT(
+      DecodeStepRecord(Encode({.kind = 2})),
+      IsRecordLoss("step record",
+                   "kind 2 is unknown; expected 0 (full) or 1 (delta)"));
   EXPECT_THAT(DecodeStepRecord(Encode({.flags = 8})),
-              IsRecordLoss("step record", "flags 8 has unknown ones"));
+              IsRecordLoss("step record", "flags 8 have unknown bits"));
 }
 
-TEST(FlatStepRecord, NamesThatAreThereTwice) {
-  EXPECT_THAT(DecodeStepRecord(Encode({.metrics = {"auc", "x", "auc"}})),
-              IsRecordLoss("step record", "metrics have \"auc\" twice"));
-  EXPECT_THAT(DecodeStepRecord(Encode({.metadata = {"k", "k"}})),
-              IsRecordLoss("step record", "user metadata have \"k\" twice"));
+TEST(FlatStepRecord, RejectsDuplicateNames) {
+  EXPECT_THAT(
+      DecodeStepRecord(Encode({.metrics = {"auc", "x", "auc"}})),
+      IsRecordLoss("step record", "metrics have duplicate name \"auc\""));
+  EXPECT_THAT(
+      DecodeStepRecord(Encode({.metadata = {"k", "k"}})),
+      IsRecordLoss("step record", "user metadata have duplicate name \"k\""));
 }
 
-TEST(FlatStepRecord, WithoutARequiredField) {
+TEST(FlatStepRecord, RejectsAMissingField) {
   FlatBufferBuilder builder;
   const auto library = builder.CreateString("0.1.0");
   fbs::StepRecordBuilder step(builder);
   step.add_library_version(library);
   builder.Finish(Offset<fbs::StepRecord>(builder.EndTable(8)));
   EXPECT_THAT(DecodeStepRecord(Sealed(RecordKind::kStep, builder)),
-              IsRecordLoss("step record", "body is no valid FlatBuffer"));
+              IsRecordLoss("step record", "body is not a valid FlatBuffer"));
 }
 
 // An item of a rank record by its numbers alone.
@@ -144,25 +148,27 @@ std::string Encode(const RawItem& raw) {
   return Sealed(RecordKind::kRank, builder);
 }
 
-TEST(FlatRankRecord, WhatIsRightDecodes) {
+TEST(FlatRankRecord, DecodesAValidRecord) {
   EXPECT_OK(DecodeRankRecord(Encode(RawItem{})));
   EXPECT_OK(DecodeRankRecord(Encode(RawItem{.kind = 'R'})));
   EXPECT_OK(DecodeRankRecord(Encode(RawItem{.kind = 'B'})));
 }
 
-TEST(FlatRankRecord, NumbersThatAreNone) {
+TEST(FlatRankRecord, RejectsUnknownNumbers) {
   const std::vector<std::pair<RawItem, std::string>> bad = {
       {{.kind = 0}, "has unknown kind 0"},
       {{.kind = 'C'}, "has unknown kind 67"},
-      {{.has_data = false}, "names no version"},
-      {{.placement = 2}, "has placement 2"},
-      {{.dtype = 15}, "stored dtype 15 is not below 15"},
-      {{.codec = 3}, "stored codec 3 is not none"},
-      {{.kind = 'R', .slice_hash = 2}, "has slice hash 2"},
-      {{.kind = 'R', .run = 0}, "has run 0"},
-      {{.run = 'R'}, "has run 82"},
-      {{.kind = 'R', .slot_dtype = 255}, "stored dtype 255 is not below 15"},
-      {{.kind = 'R', .slot_codec = 9}, "stored codec 9 is not none"}};
+      {{.has_data = false}, "has no data version"},
+      {{.placement = 2}, "has unknown placement 2"},
+      {{.dtype = 15}, "invalid stored dtype 15; expected less than 15"},
+      {{.codec = 3}, "invalid stored codec 3; expected 0 (none)"},
+      {{.kind = 'R', .slice_hash = 2}, "has unknown slice hash 2"},
+      {{.kind = 'R', .run = 0}, "has unknown run 0"},
+      {{.run = 'R'}, "has unknown run 82"},
+      {{.kind = 'R', .slot_dtype = 255},
+       "invalid stored dtype 255; expected less than 15"},
+      {{.kind = 'R', .slot_codec = 9},
+       "invalid stored codec 9; expected 0 (none)"}};
   for (const auto& [item, words] : bad) {
     EXPECT_THAT(DecodeRankRecord(Encode(item)),
                 IsRecordLoss("rank record", words));
@@ -171,17 +177,17 @@ TEST(FlatRankRecord, NumbersThatAreNone) {
 
 // A vector of offsets to one table, over and over: small, and without a limit
 // very much work.
-TEST(FlatRankRecord, OneItemManyTimes) {
+TEST(FlatRankRecord, RejectsARepeatedItem) {
   FlatBufferBuilder builder;
   const auto item = Add({}, &builder);
   const auto items =
       builder.CreateVector(std::vector<Offset<fbs::Item>>(10000, item));
   builder.Finish(fbs::CreateRankRecord(builder, 3, 4, 0, items));
   EXPECT_THAT(DecodeRankRecord(Sealed(RecordKind::kRank, builder)),
-              IsRecordLoss("rank record", "body is no valid FlatBuffer"));
+              IsRecordLoss("rank record", "body is not a valid FlatBuffer"));
 }
 
-TEST(FlatRankRecord, ManyItemsThatShareTheirChunkHashes) {
+TEST(FlatRankRecord, RejectsSharedChunkHashes) {
   FlatBufferBuilder builder;
   const auto hashes = builder.CreateVector(std::vector<uint64_t>(1024));
   const fbs::Version data(3, 4);
@@ -194,11 +200,12 @@ TEST(FlatRankRecord, ManyItemsThatShareTheirChunkHashes) {
   }
   builder.Finish(
       fbs::CreateRankRecord(builder, 3, 4, 0, builder.CreateVector(items)));
-  EXPECT_THAT(DecodeRankRecord(Sealed(RecordKind::kRank, builder)),
-              IsRecordLoss("rank record", "items share parts of "));
+  EXPECT_THAT(
+      DecodeRankRecord(Sealed(RecordKind::kRank, builder)),
+      IsRecordLoss("rank record", "items reference more bytes than the "));
 }
 
-TEST(FlatStagedRank, ManyEntriesThatShareTheirValue) {
+TEST(FlatStagedRank, RejectsSharedValues) {
   FlatBufferBuilder builder;
   std::string key = ItemPrefix({3, 4}, 0, ItemKind::kBlob, "b");
   AppendChunk(0, &key);
@@ -213,11 +220,12 @@ TEST(FlatStagedRank, ManyEntriesThatShareTheirValue) {
   const auto entry_vector = builder.CreateVector(entries);
   builder.Finish(
       fbs::CreateStagedRank(builder, uuid, 3, 4, 0, 1, 0, entry_vector, value));
-  EXPECT_THAT(DecodeStagedRank(Sealed(RecordKind::kStagedRank, builder)),
-              IsRecordLoss("staged rank", "parts are shared in "));
+  EXPECT_THAT(
+      DecodeStagedRank(Sealed(RecordKind::kStagedRank, builder)),
+      IsRecordLoss("staged rank", "parts reference more bytes than the "));
 }
 
-TEST(FlatAttemptRecord, AbsentFieldsAreNotRight) {
+TEST(FlatAttemptRecord, RejectsAbsentFields) {
   FlatBufferBuilder builder;
   builder.Finish(fbs::CreateAttemptRecord(builder));
   EXPECT_THAT(DecodeAttemptRecord(Sealed(RecordKind::kAttempt, builder)),

@@ -180,7 +180,7 @@ TEST(Keys, ParseGivesTheFieldsBack) {
   }
 }
 
-TEST(Keys, ParseRefusesEveryTruncation) {
+TEST(Keys, ParseRejectsEveryTruncation) {
   for (const std::string& key :
        {ChunkKey({7, 3}, 0, ItemKind::kTensor, "weight", 5),
         PageKey({7, 3}, 0, "users", RunKind::kBase, 2, {1, 2})}) {
@@ -189,11 +189,12 @@ TEST(Keys, ParseRefusesEveryTruncation) {
       EXPECT_THAT(ParseDataKey(cut),
                   StatusIs(absl::StatusCode::kDataLoss, HasSubstr("key ")));
     }
-    EXPECT_THAT(ParseDataKey(key + "x"), IsBadKey(key + "x", "has no suffix"));
+    EXPECT_THAT(ParseDataKey(key + "x"),
+                IsBadKey(key + "x", "has an invalid suffix"));
   }
 }
 
-TEST(Keys, ParseNamesTheFieldThatIsWrong) {
+TEST(Keys, ParseNamesTheWrongField) {
   const std::string chunk = ChunkKey({7, 3}, 0, ItemKind::kTensor, "w", 5);
   const std::string page = PageKey({7, 3}, 0, "t", RunKind::kBase, 2, {1, 2});
   const auto with = [](std::string key, size_t at, char byte) {
@@ -205,13 +206,13 @@ TEST(Keys, ParseNamesTheFieldThatIsWrong) {
       {chunk.substr(0, 11), "is too short"},
       {chunk.substr(0, 16), "is too short"},
       {with(chunk, 0, '\x80'), "has a negative step"},
-      {with(chunk, 16, 'X'), "names no kind of item"},
-      {chunk.substr(0, 18), "has no end of name"},
-      {with(chunk, 17, '\xff'), "has a bad name"},
-      {with(chunk, 17, '\0'), "has a bad name"},
-      {chunk.substr(0, 20), "has no suffix of a chunk"},
-      {page.substr(0, 25), "has no suffix of a page"},
-      {with(page, 19, 'X'), "names no kind of run"},
+      {with(chunk, 16, 'X'), "has an unknown kind of item"},
+      {chunk.substr(0, 18), "has no NUL after the name"},
+      {with(chunk, 17, '\xff'), "has an invalid name"},
+      {with(chunk, 17, '\0'), "has an invalid name"},
+      {chunk.substr(0, 20), "has an invalid suffix for a chunk"},
+      {page.substr(0, 25), "has an invalid suffix for a page"},
+      {with(page, 19, 'X'), "has an unknown kind of run"},
       {with(page, 20, '\x01'), "has slot 258; the limit is 256"}};
   for (const auto& [key, words] : bad) {
     EXPECT_THAT(ParseDataKey(key), IsBadKey(key, words));
@@ -241,7 +242,7 @@ TEST(Keys, NamesAtAndOverTheLimit) {
   EXPECT_OK(ParseDataKey(key(kMaxNameBytes - 1)));
   EXPECT_OK(ParseDataKey(key(kMaxNameBytes)));
   EXPECT_THAT(ParseDataKey(key(kMaxNameBytes + 1)),
-              IsBadKey(key(kMaxNameBytes + 1), "has a bad name"));
+              IsBadKey(key(kMaxNameBytes + 1), "has an invalid name"));
 }
 
 TEST(Keys, PrefixEndIsTheFirstKeyAfterThePrefix) {
@@ -311,27 +312,27 @@ TEST(MetaKeys, SortAsTheirFields) {
   }
 }
 
-TEST(MetaKeys, ParseNamesWhatIsWrong) {
+TEST(MetaKeys, ParseNamesTheWrongField) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"", "is empty"},
-      {"x", "names no kind of record"},
-      {"s", "is no key of a step"},
-      {"v12345678", "is no key of a retired step"},
-      {StepKey(1) + "x", "is no key of a step"},
+      {"x", "has an unknown kind of record"},
+      {"s", "is not the key of a step"},
+      {"v12345678", "is not the key of a retired step"},
+      {StepKey(1) + "x", "is not the key of a step"},
       {StepKey(-1), "has a negative step"},
-      {RankKey({1, 1}, 1) + "x", "is no key of a rank"},
-      {RankKeyPrefix({1, 1}), "is no key of a rank"},
+      {RankKey({1, 1}, 1) + "x", "is not the key of a rank"},
+      {RankKeyPrefix({1, 1}), "is not the key of a rank"},
       {RankKey({-1, 1}, 1), "has a negative step"},
       {EvaluationKey({1, 1}, "a", 1).substr(0, 12), "is too short"},
-      {EvaluationKeyPrefix({1, 1}) + "a", "has no end of name"},
-      {EvaluationKeyPrefix({1, 1}, ""), "has a bad name"},
-      {EvaluationKeyPrefix({1, 1}, "\xff"), "has a bad name"},
-      {EvaluationKeyPrefix({1, 1}, "a"), "has no suffix of a rank"},
-      {EvaluationKey({1, 1}, "a", 1) + "x", "has no suffix of a rank"},
+      {EvaluationKeyPrefix({1, 1}) + "a", "has no NUL after the name"},
+      {EvaluationKeyPrefix({1, 1}, ""), "has an invalid name"},
+      {EvaluationKeyPrefix({1, 1}, "\xff"), "has an invalid name"},
+      {EvaluationKeyPrefix({1, 1}, "a"), "has an invalid suffix for a rank"},
+      {EvaluationKey({1, 1}, "a", 1) + "x", "has an invalid suffix for a rank"},
       {EvaluationKey({-1, 1}, "a", 1), "has a negative step"},
-      {AttemptKey(1) + "x", "is no key of an attempt"},
-      {"a", "is no key of an attempt"},
-      {"mm", "is no key of the root"}};
+      {AttemptKey(1) + "x", "is not the key of an attempt"},
+      {"a", "is not the key of an attempt"},
+      {"mm", "is not the key of the root"}};
   for (const auto& [key, words] : bad) {
     EXPECT_THAT(ParseMetaKey(key), IsBadKey(key, words));
   }

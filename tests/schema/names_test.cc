@@ -41,7 +41,7 @@ TEST(CheckName, Utf8OfEveryLength) {
   }
 }
 
-TEST(CheckName, IllFormedUtf8) {
+TEST(CheckName, RejectsIllFormedUtf8) {
   // Lone tails, overlong forms, surrogates, beyond U+10FFFF, cut short.
   for (const char* name :
        {"ab\x80", "ab\xbf", "ab\xc0\x80", "ab\xc1\xbf", "ab\xc2", "ab\xc2\x7f",

@@ -119,10 +119,10 @@ TEST(Page, FinishWithHashStoresTheGivenHash) {
   builder.FinishWithHash(Codec::kNone, 3, 1, 1234);
   EXPECT_EQ(builder.raw_hash(), 1234u);
   EXPECT_THAT(Read(std::string(builder.entry()), 1),
-              IsPageLoss("is not the stored 4d2"));
+              IsPageLoss("does not match the stored hash 4d2"));
 }
 
-TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
+TEST(Page, NamesTheWrongHeaderField) {
   const std::string entry = MakePage("abc");
   const std::string packed =
       MakePage(std::string(1000, 'p'), Codec::kLz4, 1000);
@@ -130,7 +130,7 @@ TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
   EXPECT_THAT(ParsePage(With(entry, 0, uint32_t{7})),
               IsBadHeader("magic 7, expected 1347701571"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{3})),
-              IsPageLoss("stored codec 3 is not none, lz4 or shuffle-lz4"));
+              IsPageLoss("invalid stored codec 3; expected 0 (none)"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{255})),
               IsPageLoss("stored codec 255"));
   EXPECT_THAT(ParsePage(With(entry, 5, uint8_t{2})),
@@ -145,21 +145,21 @@ TEST(Page, EachHeaderFieldThatIsWrongIsNamed) {
               IsBadHeader("raw bytes " + std::to_string(kChunkBytes + 1) +
                           ", expected at most " + std::to_string(kChunkBytes)));
   EXPECT_THAT(Read(With(entry, 24, uint64_t{5}), 1),
-              IsPageLoss("is not the stored 5"));
+              IsPageLoss("does not match the stored hash 5"));
   EXPECT_THAT(ParsePage(With(packed, 4, uint8_t{0})),
               IsBadHeader("raw bytes 1000, expected"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{1})),
               IsBadHeader("raw bytes 3, expected more than 3 under codec lz4"));
   EXPECT_THAT(Read(With(packed, 12, uint32_t{1001}), 1),
-              IsPageLoss("bytes of lz4 do not decode to 1001 bytes"));
+              IsPageLoss("bytes of lz4 do not decompress to 1001 bytes"));
   EXPECT_THAT(Read(With(packed, 24, uint64_t{5}), 1),
-              IsPageLoss("is not the stored 5"));
+              IsPageLoss("does not match the stored hash 5"));
   std::string unhashed = entry;
   unhashed[8] = 9;  // the count: nothing else tells that it is wrong
   EXPECT_THAT(ParsePage(unhashed), IsBadHeader("hash "));
 }
 
-TEST(Page, TheWrongShuffleIsFoundByTheHash) {
+TEST(Page, DetectsTheWrongShuffleByTheHash) {
   std::string raw(1000, '\0');
   for (size_t i = 0; i < raw.size(); i += 4) raw[i] = static_cast<char>(i);
   const std::string entry = MakePage(raw, Codec::kShuffleLz4, 250, 4);
@@ -196,15 +196,16 @@ TEST(Page, EveryFlippedBitIsAnErrorOrChangesNothing) {
   }
 }
 
-TEST(Page, EveryTruncationIsAnError) {
+TEST(Page, DetectsEveryTruncation) {
   for (const std::string& entry : Entries()) {
     for (size_t bytes = 0; bytes < entry.size(); ++bytes) {
       EXPECT_THAT(
           ParsePage(entry.substr(0, bytes)),
-          IsPageLoss(bytes < kPageHeaderBytes
-                         ? "entry of " + std::to_string(bytes) +
-                               " bytes is shorter than the 32 of a page header"
-                         : "page header: stored bytes "));
+          IsPageLoss(
+              bytes < kPageHeaderBytes
+                  ? "entry of " + std::to_string(bytes) +
+                        " bytes is too short; a page header alone has 32 bytes"
+                  : "page header: stored bytes "));
     }
     EXPECT_THAT(ParsePage(entry + "x"),
                 IsBadHeader("stored bytes " +

@@ -38,13 +38,13 @@ TEST(PostRecord, RoundTrip) {
   EXPECT_EQ(back, least);
 }
 
-TEST(PostRecord, WrongFields) {
+TEST(PostRecord, RejectsWrongFields) {
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->uuid = "../x"; }),
               IsBadPost("uuid"));
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->store_uuid = ""; }),
               IsBadPost("uuid"));
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->version.step = -1; }),
-              IsBadPost("version has step -1, below 0"));
+              IsBadPost("version has negative step -1"));
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->version.attempt = 0; }),
               IsBadPost("version has attempt 0"));
   EXPECT_THAT(DecodeChangedPost([](auto* p) { p->metrics[""] = 1; }),
@@ -53,7 +53,7 @@ TEST(PostRecord, WrongFields) {
                 p->metrics.clear();
                 p->pin = false;
               }),
-              IsBadPost("metrics are none, and no pin"));
+              IsBadPost("metrics are empty, and no pin is requested"));
 }
 
 TEST(PostRecord, MetricsBelowAtAndOverTheLimit) {
@@ -68,7 +68,7 @@ TEST(PostRecord, MetricsBelowAtAndOverTheLimit) {
   EXPECT_OK(with(kMaxMetrics - 1));
   EXPECT_OK(with(kMaxMetrics));
   EXPECT_THAT(with(kMaxMetrics + 1),
-              IsBadPost("metrics are 4097; the limit is 4096"));
+              IsBadPost("metrics have 4097 entries; the limit is 4096"));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST(RankRecord, Sharding) {
           i->sharding = kind;
           i->sharding_name = "hash_v2";
         },
-        "has the sharding name \"hash_v2\" and is sharded by ");
+        "has the sharding name \"hash_v2\", but its sharding is ");
   }
   ExpectGood(SampleTable(), [](Item* i) {
     i->sharding = ShardingKind::kCustom;
@@ -85,10 +85,10 @@ TEST(RankRecord, Sharding) {
   ExpectBad(
       SampleTable(),
       [](Item* i) { i->sharding = static_cast<ShardingKind>(5); },
-      "has sharding 5");
+      "has unknown sharding 5");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->sharding = ShardingKind::kByModulo; },
-      "has sharding 2 and is no table");
+      "has sharding 2, which only a table may have");
   ExpectBad(
       SampleBlob(), [](Item* i) { i->sharding_name = "hash_v2"; },
       "has the sharding name \"hash_v2\"");
@@ -102,28 +102,29 @@ TEST(RankRecord, RoundTripOfNoItems) {
 
 TEST(RankRecord, VersionAndRank) {
   EXPECT_THAT(RoundTrip({{-1, 9}, 0, {}}),
-              IsBadRank("version has step -1, below 0"));
+              IsBadRank("version has negative step -1"));
   EXPECT_THAT(RoundTrip({{1, 0}, 0, {}}), IsBadRank("version has attempt 0"));
   EXPECT_OK(RoundTrip({{1, 1}, kMaxWorldSize - 1, {}}));
   EXPECT_THAT(RoundTrip({{1, 1}, kMaxWorldSize, {}}),
-              IsBadRank("rank 65536 is not below the world size 65536"));
+              IsBadRank("rank 65536 is out of range for world size 65536"));
 }
 
 TEST(RankRecord, ItemsInOrderOfKindAndName) {
   RankRecord record = SampleRank();
   std::swap(record.items[0], record.items[1]);
   EXPECT_THAT(RoundTrip(record),
-              IsBadRank("item \"reader\" is out of order after table "
+              IsBadRank("item \"reader\" is out of order: it follows table "
                         "\"users\""));
   record = SampleRank();
   record.items[1] = record.items[0];
   EXPECT_THAT(RoundTrip(record),
-              IsBadRank("item \"reader\" is out of order after blob "
+              IsBadRank("item \"reader\" is out of order: it follows blob "
                         "\"reader\""));
   record.items = {SampleTensor(), SampleTensor()};
   record.items[0].name = "b";
   record.items[1].name = "a";
-  EXPECT_THAT(RoundTrip(record), IsBadRank("item \"a\" is out of order after"));
+  EXPECT_THAT(RoundTrip(record),
+              IsBadRank("item \"a\" is out of order: it follows"));
 }
 
 TEST(Item, Names) {
@@ -143,35 +144,35 @@ TEST(Item, DataVersion) {
       SampleBlob(), [](Item* i) { i->data.attempt = 0; }, "data has attempt 0");
   ExpectBad(
       SampleBlob(), [](Item* i) { i->data.step = -1; },
-      "data has step -1, below 0");
+      "data has negative step -1");
 }
 
-TEST(Item, StoredNumbers) {
+TEST(Item, RejectsUnknownStoredNumbers) {
   ExpectBad(
       SampleTensor(), [](Item* i) { i->kind = static_cast<ItemKind>('X'); },
       "has unknown kind 88");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->placement = static_cast<Placement>(2); },
-      "has placement 2");
+      "has unknown placement 2");
   ExpectBad(
       SampleTable(), [](Item* i) { i->slice_hash = static_cast<SliceHash>(2); },
-      "has slice hash 2");
+      "has unknown slice hash 2");
   ExpectBad(
       SampleTable(), [](Item* i) { i->run = static_cast<RunKind>('C'); },
-      "has run 67");
+      "has unknown run 67");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->dtype = static_cast<DType>(15); },
-      "stored dtype 15 is not below 15");
+      "invalid stored dtype 15; expected less than 15");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->codec = Codec::kAuto; },
-      "stored codec 255 is not none");
+      "invalid stored codec 255; expected 0 (none)");
   ExpectBad(
       SampleTable(),
       [](Item* i) { i->slots[1].dtype = static_cast<DType>(15); },
-      "stored dtype 15 is not below 15");
+      "invalid stored dtype 15; expected less than 15");
   ExpectBad(
       SampleTable(), [](Item* i) { i->slots[1].codec = Codec::kAuto; },
-      "stored codec 255 is not none");
+      "invalid stored codec 255; expected 0 (none)");
 }
 
 TEST(Tensor, Shapes) {
@@ -192,7 +193,7 @@ TEST(Tensor, Shapes) {
       "shape [-6, 4] has a negative dimension");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->global_shape[0] = int64_t{1} << 61; },
-      "is over 2^63 bytes");
+      "exceeds 2^63 - 1 bytes");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->offset[0] = 4; },
       "shape [3, 4] at offset [4, 0] is not within [6, 4]");
@@ -218,16 +219,16 @@ TEST(Tensor, DimensionsAtAndOverTheLimit) {
             "shape has 65 dimensions; the limit is 64");
 }
 
-TEST(Tensor, RawBytesAreThoseOfTheShape) {
+TEST(Tensor, RejectsRawBytesOfAnotherShape) {
   ExpectBad(
       SampleTensor(), [](Item* i) { i->raw_bytes = 25; },
-      "has 25 raw bytes, not 24 of shape [3, 4]");
+      "has 25 raw bytes; shape [3, 4] takes 24");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->dtype = DType::kF32; },
-      "has 24 raw bytes, not 48 of shape [3, 4]");
+      "has 24 raw bytes; shape [3, 4] takes 48");
 }
 
-TEST(Chunks, AreOneForEachPart) {
+TEST(Chunks, RejectsAWrongNumberOfHashes) {
   const auto blob = [](uint64_t bytes, size_t chunks) {
     return [=](Item* i) {
       i->raw_bytes = bytes;
@@ -239,13 +240,14 @@ TEST(Chunks, AreOneForEachPart) {
   ExpectGood(SampleBlob(), blob(kChunkBytes - 1, 1));
   ExpectGood(SampleBlob(), blob(kChunkBytes, 1));
   ExpectGood(SampleBlob(), blob(kChunkBytes + 1, 2));
-  ExpectBad(SampleBlob(), blob(0, 1), "has 1 chunk hashes, not 0");
-  ExpectBad(SampleBlob(), blob(kChunkBytes, 2), "has 2 chunk hashes, not 1");
+  ExpectBad(SampleBlob(), blob(0, 1), "has 1 chunk hashes; expected 0");
+  ExpectBad(SampleBlob(), blob(kChunkBytes, 2),
+            "has 2 chunk hashes; expected 1");
   ExpectBad(SampleBlob(), blob(kChunkBytes + 1, 1),
-            "has 1 chunk hashes, not 2");
+            "has 1 chunk hashes; expected 2");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->chunk_hashes.clear(); },
-      "has 0 chunk hashes, not 1");
+      "has 0 chunk hashes; expected 1");
 }
 
 TEST(Blob, BytesAtAndOverTheLimit) {
@@ -276,12 +278,12 @@ Change Slots(size_t slots) {
 }
 
 TEST(Table, SlotsAtAndOverTheLimits) {
-  ExpectBad(SampleTable(), Slots(0), "has 0 slots; the limits are 1 and 256");
+  ExpectBad(SampleTable(), Slots(0), "has 0 slots; expected 1 to 256");
   ExpectGood(SampleTable(), Slots(1));
   ExpectGood(SampleTable(), Slots(kMaxSlots - 1));
   ExpectGood(SampleTable(), Slots(kMaxSlots));
   ExpectBad(SampleTable(), Slots(kMaxSlots + 1),
-            "has 257 slots; the limits are 1 and 256");
+            "has 257 slots; expected 1 to 256");
 }
 
 TEST(Table, SlotBytesAtAndOverTheLimits) {
@@ -293,15 +295,15 @@ TEST(Table, SlotBytesAtAndOverTheLimits) {
     };
   };
   ExpectBad(SampleTable(), width(DType::kU8, 0),
-            "has slot \"wide\" of 0 bytes a row; the limits are 1 and 65536");
+            "has slot \"wide\" of 0 bytes per row; expected 1 to 65536");
   ExpectGood(SampleTable(), width(DType::kU8, 1));
   ExpectGood(SampleTable(), width(DType::kU8, kMaxSlotBytes - 1));
   ExpectGood(SampleTable(), width(DType::kU8, kMaxSlotBytes));
   ExpectGood(SampleTable(), width(DType::kF64, kMaxSlotBytes / 8));
   ExpectBad(SampleTable(), width(DType::kU8, kMaxSlotBytes + 1),
-            "has slot \"wide\" of 65537 bytes a row");
+            "has slot \"wide\" of 65537 bytes per row");
   ExpectBad(SampleTable(), width(DType::kF64, ~uint32_t{0}),
-            "has slot \"wide\" of 34359738360 bytes a row");
+            "has slot \"wide\" of 34359738360 bytes per row");
 }
 
 TEST(Table, SlotNames) {
@@ -313,7 +315,7 @@ TEST(Table, SlotNames) {
       "slot name \"\\xff\" is not UTF-8 at byte 0");
   ExpectBad(
       SampleTable(), [](Item* i) { i->slots[1].name = "embedding"; },
-      "has slot \"embedding\" twice");
+      "has duplicate slot \"embedding\"");
 }
 
 TEST(Table, RowsPerPageAtAndOverTheLimits) {
@@ -321,12 +323,12 @@ TEST(Table, RowsPerPageAtAndOverTheLimits) {
   const auto rows = [](uint64_t count) {
     return [=](Item* i) { i->rows_per_page = static_cast<uint32_t>(count); };
   };
-  ExpectBad(SampleTable(), rows(0), "has 0 rows per page, not 1 to 1024");
+  ExpectBad(SampleTable(), rows(0), "has 0 rows per page; expected 1 to 1024");
   ExpectGood(SampleTable(), rows(1));
   ExpectGood(SampleTable(), rows(most - 1));
   ExpectGood(SampleTable(), rows(most));
   ExpectBad(SampleTable(), rows(most + 1),
-            "has 1025 rows per page, not 1 to 1024");
+            "has 1025 rows per page; expected 1 to 1024");
   // The ids are the widest here.
   ExpectBad(
       SampleTable(),
@@ -334,25 +336,25 @@ TEST(Table, RowsPerPageAtAndOverTheLimits) {
         Slots(1)(i);
         i->rows_per_page = kPageBytes / 8 + 1;
       },
-      "has 32769 rows per page, not 1 to 32768");
+      "has 32769 rows per page; expected 1 to 32768");
 }
 
-TEST(Table, RawBytesAreThoseOfTheRows) {
+TEST(Table, RejectsRawBytesOfOtherRows) {
   const std::string words =
-      " raw bytes, not 1000 rows of 272 and 7 erased ids of 8";
+      " raw bytes; expected 1000 rows of 272 bytes and 7 erased ids of 8 bytes";
   ExpectBad(
       SampleTable(), [](Item* i) { --i->raw_bytes; }, "has 272055" + words);
   ExpectBad(
       SampleTable(), [](Item* i) { i->raw_bytes -= 56; }, "has 272000" + words);
   ExpectBad(
       SampleTable(), [](Item* i) { i->rows = ~uint64_t{0}; },
-      "not 18446744073709551615 rows of 272");
+      "expected 18446744073709551615 rows of 272 bytes");
   ExpectBad(
       SampleTable(), [](Item* i) { i->erased = uint64_t{1} << 61; },
-      "2305843009213693952 erased ids of 8");
+      "2305843009213693952 erased ids of 8 bytes");
 }
 
-TEST(Table, ABaseRunErasesNothing) {
+TEST(Table, RejectsErasedIdsInABaseRun) {
   ExpectBad(
       SampleTable(), [](Item* i) { i->run = RunKind::kBase; },
       "has 7 erased ids in a base run");

@@ -537,13 +537,13 @@ TEST(RecordProperty, BytesOfARecordAreLimited) {
     EXPECT_THAT(CheckBodyBytes(kind, limit + 1),
                 StatusIs(absl::StatusCode::kDataLoss,
                          ::testing::HasSubstr(std::to_string(limit + 1) +
-                                              " is over the limit of " +
+                                              " exceeds the limit of " +
                                               std::to_string(limit))));
   }
 }
 
 // Before a FlatBuffer of it is built, which ends the process at 2 GiB.
-TEST(RecordProperty, ARecordThatIsTooLargeIsNotBuilt) {
+TEST(RecordProperty, RejectsATooLargeRecordBeforeBuildingIt) {
   RankRecord record = testing::SampleRank();
   record.items[1].base_reason.assign(kMaxRecordBytes, 'x');
   EXPECT_GT(internal::LeastBytes(record), kMaxRecordBytes);

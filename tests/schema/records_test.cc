@@ -91,20 +91,20 @@ TEST(StepRecord, Versions) {
       [](StepRecord* r) {
         r->chain.back() = r->version = {-1, 9};
       },
-      "version has step -1, below 0");
+      "version has negative step -1");
   ExpectBad(
       [](StepRecord* r) {
         r->chain.back() = r->version = {30, 0};
       },
       "version has attempt 0");
   ExpectBad([](StepRecord* r) { r->chain[0].step = -2; },
-            "chain has step -2, below 0");
+            "chain has negative step -2");
   ExpectBad([](StepRecord* r) { r->chain[0].attempt = 0; },
             "chain has attempt 0");
   ExpectBad([](StepRecord* r) { r->references[1].attempt = 0; },
             "references has attempt 0");
   ExpectBad([](StepRecord* r) { r->references[1].step = -2; },
-            "references has step -2, below 0");
+            "references has negative step -2");
   ExpectBad([](StepRecord* r) { r->parent.attempt = 0; },
             "parent has attempt 0");
 }
@@ -115,19 +115,19 @@ TEST(StepRecord, Chain) {
   ExpectBad([](StepRecord* r) { r->chain.pop_back(); },
             "chain does not end at step 30 attempt 9");
   ExpectBad([](StepRecord* r) { r->chain[0] = r->chain[1]; },
-            "chain has step 20 attempt 5 twice");
+            "chain has duplicate step 20 attempt 5");
   ExpectBad([](StepRecord* r) { r->chain[0].step = 21; },
             "chain goes back from step 21 to step 20");
   ExpectGood([](StepRecord* r) { r->chain[0].step = 20; });
   ExpectBad([](StepRecord* r) { r->chain[1].attempt = 6; },
-            "chain does not come from the parent, step 20 attempt 5");
+            "chain does not go through the parent, step 20 attempt 5");
   ExpectBad([](StepRecord* r) { r->chain = {r->version}; },
-            "chain does not come from the parent, step 20 attempt 5");
+            "chain does not go through the parent, step 20 attempt 5");
   ExpectBad([](StepRecord* r) { r->has_parent = false; },
-            "parent of a delta is none");
+            "parent of a delta step is missing");
 }
 
-TEST(StepRecord, AFullStepStandsAlone) {
+TEST(StepRecord, RejectsAChainOfAFullStep) {
   const auto full = [](StepRecord* r) {
     r->kind = StepKind::kFull;
     r->chain = {r->version};
@@ -139,7 +139,7 @@ TEST(StepRecord, AFullStepStandsAlone) {
     r->parent = {};
   });
   ExpectBad([](StepRecord* r) { r->kind = StepKind::kFull; },
-            "chain of a full step has 3 versions, not 1");
+            "chain of a full step has 3 versions; expected 1");
   ExpectBad(
       [&](StepRecord* r) {
         full(r);
@@ -150,9 +150,9 @@ TEST(StepRecord, AFullStepStandsAlone) {
 
 TEST(StepRecord, References) {
   ExpectBad([](StepRecord* r) { r->references[1] = r->references[0]; },
-            "references has step 5 attempt 1 twice");
+            "references has duplicate step 5 attempt 1");
   ExpectBad([](StepRecord* r) { r->references[1] = r->version; },
-            "references name the step itself");
+            "references contain the step itself");
   ExpectGood([](StepRecord* r) { r->references.clear(); });
 }
 
@@ -168,16 +168,18 @@ TEST(StepRecord, Increment) {
   };
   ExpectGood(folded({30, 8}));
   ExpectBad(folded({30, 9}),
-            "increment is step 30 attempt 9, from which step "
-            "30 attempt 9 cannot have been folded");
-  ExpectBad(folded({29, 8}), "cannot have been folded");
+            "increment is step 30 attempt 9; expected an older attempt of "
+            "step 30 attempt 9");
+  ExpectBad(folded({29, 8}),
+            "increment is step 29 attempt 8; expected an older attempt of "
+            "step 30 attempt 9");
   ExpectBad(folded({30, 0}), "increment has attempt 0");
   ExpectBad(
       [](StepRecord* r) {
         r->has_increment = true;
         r->increment = {30, 8};
       },
-      "increment is of a delta, which needs none");
+      "increment is set for a delta step; only a folded step has one");
 }
 
 TEST(StepRecord, Branches) {
@@ -187,12 +189,13 @@ TEST(StepRecord, Branches) {
   ExpectGood(branches({{9, 9}}));
   ExpectGood(branches({{1, 9}}));
   ExpectGood(branches({{1, 1}, {2, 2}, {9, 9}}));
-  ExpectBad(branches({{0, 9}}), "branches have attempts 0 to 9 after 0");
+  ExpectBad(branches({{0, 9}}),
+            "branches are out of order: attempts 0 to 9 follow attempt 0");
   ExpectBad(branches({{5, 4}, {9, 9}}),
-            "branches have attempts 5 to 4 after 0");
+            "branches are out of order: attempts 5 to 4 follow attempt 0");
   ExpectBad(branches({{1, 5}, {5, 9}}),
-            "branches have attempts 5 to 9 after 5");
-  ExpectBad(branches({{1, 8}}), "branches end with attempt 8, not with 9");
+            "branches are out of order: attempts 5 to 9 follow attempt 5");
+  ExpectBad(branches({{1, 8}}), "branches end with attempt 8; expected 9");
   ExpectBad(
       [](StepRecord* r) {
         r->kind = StepKind::kFull;
@@ -200,7 +203,7 @@ TEST(StepRecord, Branches) {
         r->has_increment = true;
         r->increment = {30, 8};
       },
-      "branches end with attempt 9, not with 8");
+      "branches end with attempt 9; expected 8");
 }
 
 TEST(StepRecord, BranchesAtAndOverTheLimit) {
@@ -215,10 +218,11 @@ TEST(StepRecord, BranchesAtAndOverTheLimit) {
   };
   ExpectBad(branches(0), "version has attempt 0");
   ExpectBad([](StepRecord* r) { r->branches.clear(); },
-            "branches are 0, not 1 to 1024");
+            "branches have 0 entries; expected 1 to 1024");
   ExpectGood(branches(kMaxBranches - 1));
   ExpectGood(branches(kMaxBranches));
-  ExpectBad(branches(kMaxBranches + 1), "branches are 1025, not 1 to 1024");
+  ExpectBad(branches(kMaxBranches + 1),
+            "branches have 1025 entries; expected 1 to 1024");
 }
 
 TEST(StepRecord, StoreUuid) {
@@ -258,18 +262,19 @@ TEST(StepRecord, WorldSizeAtAndOverTheLimits) {
       r->slice_bounds.clear();
     };
   };
-  ExpectBad(ranks(0), "world size 0 is not in 1 to 65536");
+  ExpectBad(ranks(0), "world size 0 is out of range; expected 1 to 65536");
   ExpectGood(ranks(1));
   ExpectGood(ranks(kMaxWorldSize - 1));
   ExpectGood(ranks(kMaxWorldSize));
-  ExpectBad(ranks(kMaxWorldSize + 1), "world size 65537 is not in 1 to 65536");
+  ExpectBad(ranks(kMaxWorldSize + 1),
+            "world size 65537 is out of range; expected 1 to 65536");
 }
 
-TEST(StepRecord, RankDigestsAreOneARank) {
+TEST(StepRecord, RequiresADigestForEachRank) {
   ExpectBad([](StepRecord* r) { r->rank_digests.pop_back(); },
-            "rank digests are 1, not one for each of 2 ranks");
+            "rank digests have 1 entries; expected one for each of 2 ranks");
   ExpectBad([](StepRecord* r) { r->rank_digests.push_back(1); },
-            "rank digests are 3, not one for each of 2 ranks");
+            "rank digests have 3 entries; expected one for each of 2 ranks");
 }
 
 TEST(StepRecord, SliceBounds) {
@@ -277,13 +282,13 @@ TEST(StepRecord, SliceBounds) {
   ExpectGood([](StepRecord* r) { r->slice_bounds[1] = 0; });
   ExpectGood([](StepRecord* r) { r->slice_bounds[1] = kSlices; });
   ExpectBad([](StepRecord* r) { r->slice_bounds.pop_back(); },
-            "slice bounds are 2, not 3");
+            "slice bounds have 2 entries; expected 3");
   ExpectBad([](StepRecord* r) { r->slice_bounds[0] = 1; },
-            "slice bounds are from 1 to 65536, not from 0 to 65536");
+            "slice bounds span 1 to 65536; expected 0 to 65536");
   ExpectBad([](StepRecord* r) { r->slice_bounds[2] = kSlices - 1; },
-            "slice bounds are from 0 to 65535, not from 0 to 65536");
+            "slice bounds span 0 to 65535; expected 0 to 65536");
   ExpectBad([](StepRecord* r) { r->slice_bounds[1] = kSlices + 1; },
-            "slice bounds fall from 65537 to 65536 at rank 2");
+            "slice bounds decrease from 65537 to 65536 at rank 2");
 }
 
 TEST(StepRecord, MetricsAtAndOverTheLimit) {
@@ -296,7 +301,8 @@ TEST(StepRecord, MetricsAtAndOverTheLimit) {
   ExpectGood(metrics(0));
   ExpectGood(metrics(kMaxMetrics - 1));
   ExpectGood(metrics(kMaxMetrics));
-  ExpectBad(metrics(kMaxMetrics + 1), "metrics are 4097; the limit is 4096");
+  ExpectBad(metrics(kMaxMetrics + 1),
+            "metrics have 4097 entries; the limit is 4096");
 }
 
 TEST(StepRecord, Names) {
@@ -323,7 +329,7 @@ TEST(StepRecord, UserMetadataAtAndOverTheLimit) {
   ExpectGood(metadata(kMaxMetadataBytes - 1));
   ExpectGood(metadata(kMaxMetadataBytes));
   ExpectBad(metadata(kMaxMetadataBytes + 1),
-            "user metadata has over 1048576 bytes");
+            "user metadata exceeds the limit of 1048576 bytes");
 }
 
 TEST(StepRecord, RandomRoundTrips) {
@@ -374,20 +380,21 @@ TEST(AttemptRecord, RoundTripAndStates) {
   EXPECT_EQ(std::string(AttemptStateName(AttemptState::kRetired)), "retired");
 }
 
-TEST(AttemptRecord, WrongFields) {
+TEST(AttemptRecord, RejectsWrongFields) {
   const auto changed = [](const std::function<void(AttemptRecord*)>& change) {
     AttemptRecord record = SampleAttempt();
     change(&record);
     return DecodeAttemptRecord(internal::EncodeUnchecked(record));
   };
   EXPECT_THAT(changed([](auto* r) { r->version.step = -1; }),
-              IsLossOf("attempt record", "version has step -1, below 0"));
+              IsLossOf("attempt record", "version has negative step -1"));
   EXPECT_THAT(changed([](auto* r) { r->version.attempt = 0; }),
               IsLossOf("attempt record", "version has attempt 0"));
   EXPECT_THAT(changed([](auto* r) { r->state = static_cast<AttemptState>(3); }),
               IsLossOf("attempt record", "state 3 is unknown"));
-  EXPECT_THAT(changed([](auto* r) { r->folds = r->version.attempt; }),
-              IsLossOf("attempt record", "folds attempt 9, not an older one"));
+  EXPECT_THAT(
+      changed([](auto* r) { r->folds = r->version.attempt; }),
+      IsLossOf("attempt record", "folds attempt 9; expected an older attempt"));
 }
 
 absl::StatusOr<RootRecord> DecodeChangedRoot(
@@ -403,19 +410,21 @@ TEST(RootRecord, RoundTrip) {
   EXPECT_EQ(back, SampleRoot());
 }
 
-TEST(RootRecord, WrongFields) {
+TEST(RootRecord, RejectsWrongFields) {
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->next_attempt = 0; }),
-              IsLossOf("root record", "next attempt 0 is none"));
+              IsLossOf("root record",
+                       "next attempt 0 is invalid; attempts start at 1"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->uuid = "a/b"; }),
               IsLossOf("root record",
-                       "uuid \"a/b\" of 3 bytes is not 1 to 64 "
+                       "uuid \"a/b\" of 3 bytes is invalid; expected 1 to 64 "
                        "letters, digits and hyphens"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->user_metadata["\xff"] = ""; }),
               IsLossOf("root record", "name of user metadata \"\\xff\""));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) {
                 r->user_metadata = {{"a", std::string(kMaxMetadataBytes, 'x')}};
               }),
-              IsLossOf("root record", "user metadata has over 1048576 bytes"));
+              IsLossOf("root record",
+                       "user metadata exceeds the limit of 1048576 bytes"));
 }
 
 absl::StatusOr<Lease> DecodeChangedLease(
@@ -430,18 +439,18 @@ TEST(Lease, RoundTrip) {
   EXPECT_EQ(back, SampleLease());
 }
 
-TEST(Lease, WrongFields) {
+TEST(Lease, RejectsWrongFields) {
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->uuid = ""; }),
               IsLossOf("lease", "uuid \"\" of 0 bytes"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->step = -4; }),
-              IsLossOf("lease", "step -4 is below 0"));
+              IsLossOf("lease", "step -4 is negative"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->versions[2].attempt = 0; }),
               IsLossOf("lease", "versions has attempt 0"));
   EXPECT_THAT(DecodeChangedLease([](auto* l) { l->versions[2].step = -1; }),
-              IsLossOf("lease", "versions has step -1, below 0"));
+              IsLossOf("lease", "versions has negative step -1"));
   EXPECT_THAT(
       DecodeChangedLease([](auto* l) { l->versions[2] = l->versions[1]; }),
-      IsLossOf("lease", "versions has step 20 attempt 5 twice"));
+      IsLossOf("lease", "versions has duplicate step 20 attempt 5"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ int64_t CountOf(const Shape& shape, uint32_t element_bytes) {
   return count.value_or(-1);
 }
 
-TEST(ElementCount, ScalarsEmptyOnesAndOthers) {
+TEST(ElementCount, CountsElements) {
   EXPECT_EQ(CountOf({}, 4), 1);
   EXPECT_EQ(CountOf({0}, 4), 0);
   EXPECT_EQ(CountOf({5}, 4), 5);
@@ -37,12 +37,11 @@ TEST(ElementCount, BytesAtBelowAndAboveTheLimit) {
   EXPECT_EQ(CountOf({kMax - 1}, 1), kMax - 1);
   EXPECT_EQ(CountOf({kMax}, 1), kMax);
   EXPECT_EQ(CountOf({kMax / 8}, 8), kMax / 8);
-  EXPECT_THAT(
-      ElementCount(Shape{kMax / 8 + 1}, 8),
-      IsBadShape("shape [1152921504606846976] of 8-byte elements is over "
-                 "2^63 bytes"));
+  EXPECT_THAT(ElementCount(Shape{kMax / 8 + 1}, 8),
+              IsBadShape("shape [1152921504606846976] of 8-byte elements "
+                         "exceeds 2^63 - 1 bytes"));
   EXPECT_THAT(ElementCount(Shape{int64_t{1} << 32, int64_t{1} << 31}, 1),
-              IsBadShape("is over 2^63 bytes"));
+              IsBadShape("exceeds 2^63 - 1 bytes"));
 }
 
 TEST(ElementCount, DimensionsAtBelowAndAboveTheLimit) {
@@ -52,7 +51,7 @@ TEST(ElementCount, DimensionsAtBelowAndAboveTheLimit) {
               IsBadShape("shape has 65 dimensions; the limit is 64"));
 }
 
-TEST(ElementCount, NegativeDimensionsAreErrorsInEmptyTensorsToo) {
+TEST(ElementCount, RejectsNegativeDimensionsOfEmptyTensorsToo) {
   EXPECT_THAT(ElementCount(Shape{3, -1}, 4),
               IsBadShape("shape [3, -1] has a negative dimension"));
   EXPECT_THAT(ElementCount(Shape{0, -1}, 4), IsBadShape("negative dimension"));

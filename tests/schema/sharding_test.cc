@@ -38,7 +38,7 @@ TEST(ModuloRank, OfNegativeIds) {
   EXPECT_EQ(ModuloRank(4)(-1), 3u);
 }
 
-TEST(ShardingKindName, OfEachAndOfNone) {
+TEST(ShardingKindName, NamesEachKind) {
   EXPECT_EQ(ShardingKindName(ShardingKind::kUndeclared), "undeclared");
   EXPECT_EQ(ShardingKindName(ShardingKind::kBySlices), "slices");
   EXPECT_EQ(ShardingKindName(ShardingKind::kByModulo), "modulo");

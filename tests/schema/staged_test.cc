@@ -65,26 +65,26 @@ TEST(Ticket, RoundTripWithoutSlicesAndParent) {
   EXPECT_EQ(back, ticket);
 }
 
-TEST(Ticket, WrongFields) {
+TEST(Ticket, RejectsWrongFields) {
   ExpectBadTicket([](Ticket* t) { t->uuid = "../x"; }, "uuid \"../x\"");
   ExpectBadTicket([](Ticket* t) { t->version.step = -1; },
-                  "version has step -1, below 0");
+                  "version has negative step -1");
   ExpectBadTicket([](Ticket* t) { t->version.attempt = 0; },
                   "version has attempt 0");
   ExpectBadTicket([](Ticket* t) { t->world_size = 0; },
-                  "world size 0 is not in 1 to 65536");
+                  "world size 0 is out of range; expected 1 to 65536");
   ExpectBadTicket([](Ticket* t) { t->world_size = kMaxWorldSize + 1; },
-                  "world size 65537 is not in 1 to 65536");
+                  "world size 65537 is out of range; expected 1 to 65536");
   ExpectBadTicket([](Ticket* t) { t->rank = 2; },
-                  "rank 2 is not below the world size 2");
+                  "rank 2 is out of range for world size 2");
   ExpectBadTicket([](Ticket* t) { t->slices->end = kSlices + 1; },
-                  "slices [30000, 65537] are no range within [0, 65536]");
+                  "slices [30000, 65537] are not a range within [0, 65536]");
   ExpectBadTicket([](Ticket* t) { t->slices->begin = kSlices + 1; },
-                  "slices [65537, 65536] are no range within [0, 65536]");
+                  "slices [65537, 65536] are not a range within [0, 65536]");
   ExpectBadTicket([](Ticket* t) { t->staging = "/tmp"; },
                   "staging \"/tmp\" is absolute");
   ExpectBadTicket([](Ticket* t) { t->staging = "staging/../.."; },
-                  "leads out by \"..\"");
+                  "contains \"..\"");
 }
 
 TEST(StagedRank, RoundTripOfAllFields) {
@@ -94,43 +94,45 @@ TEST(StagedRank, RoundTripOfAllFields) {
   EXPECT_EQ(back, SampleStagedRank());
 }
 
-TEST(StagedRank, WrongPlace) {
+TEST(StagedRank, RejectsWrongVersionsAndRanks) {
   ExpectBadRank([](StagedRank* s) { s->uuid = ""; }, "uuid \"\" of 0 bytes");
   ExpectBadRank([](StagedRank* s) { s->version.step = -1; },
-                "version has step -1, below 0");
+                "version has negative step -1");
   ExpectBadRank([](StagedRank* s) { s->version.attempt = 0; },
                 "version has attempt 0");
   ExpectBadRank([](StagedRank* s) { s->world_size = 0; },
-                "world size 0 is not in 1 to 65536");
+                "world size 0 is out of range; expected 1 to 65536");
   ExpectBadRank([](StagedRank* s) { s->rank = 2; },
-                "rank 2 is not below the world size 2");
+                "rank 2 is out of range for world size 2");
 }
 
-TEST(StagedRank, WrongPaths) {
+TEST(StagedRank, RejectsWrongPaths) {
   const auto path = [](const std::string& to) {
     return [to](StagedRank* s) { s->files[1].path = to; };
   };
   ExpectBadRank(path(""), "path \"\" is empty");
   ExpectBadRank(path("/etc/x"), "path \"/etc/x\" is absolute");
-  ExpectBadRank(path(".."), "path \"..\" leads out by \"..\"");
-  ExpectBadRank(path("a/../../b"), "path \"a/../../b\" leads out by \"..\"");
-  ExpectBadRank(path(std::string("a\0b", 3)), "has a NUL");
+  ExpectBadRank(path(".."), "path \"..\" contains \"..\"");
+  ExpectBadRank(path("a/../../b"), "path \"a/../../b\" contains \"..\"");
+  ExpectBadRank(path(std::string("a\0b", 3)), "contains a NUL byte");
   EXPECT_OK(Changed(std::function<void(StagedRank*)>(path("a..b/..c/d.."))));
 }
 
-TEST(StagedRank, WrongEntries) {
+TEST(StagedRank, RejectsWrongEntries) {
   const auto key = [](const std::string& to) {
     return [to](StagedRank* s) { s->inline_entries[0].first = to; };
   };
   ExpectBadRank(key("ab"), "inline entry key 6162 is too short");
   ExpectBadRank(key(SampleEntryKey({31, 9}, 1)),
                 "inline entry of step 31 attempt 9 rank 1 tensor \"bias\" "
-                "chunk 0 is not of step 30 attempt 9 rank 1");
-  ExpectBadRank(key(SampleEntryKey({30, 8}, 1)), "is not of step 30 attempt 9");
-  ExpectBadRank(key(SampleEntryKey({30, 9}, 0)), "is not of step 30 attempt 9");
+                "chunk 0 does not belong to step 30 attempt 9 rank 1");
+  ExpectBadRank(key(SampleEntryKey({30, 8}, 1)),
+                "does not belong to step 30 attempt 9");
+  ExpectBadRank(key(SampleEntryKey({30, 9}, 0)),
+                "does not belong to step 30 attempt 9");
 }
 
-TEST(StagedRank, WithoutARankRecord) {
+TEST(StagedRank, RejectsAMissingRankRecord) {
   ExpectBadRank([](StagedRank* s) { s->rank_record.clear(); },
                 "rank record is empty");
 }

@@ -196,7 +196,7 @@ TEST_F(PostsTest, WhatCannotBePostedIsAnError) {
   for (size_t i = 0; i <= kMaxMetrics; ++i) many[absl::StrCat(i)] = 1;
   EXPECT_THAT(reader_->PostMetrics(1, many),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("are 4097; the limit is 4096")));
+                       HasSubstr("have 4097 entries; the limit is 4096")));
   Metrics long_names;
   for (int i = 1000; i < 4000; ++i) {
     long_names[absl::StrCat(std::string(kMaxNameBytes - 4, 'n'), i)] = 1;

@@ -323,11 +323,12 @@ TEST_F(ChangeTablesTest, TheReasonIsTold) {
   content_.tables["item"].slots[0].name = "renamed";
   SaveTables(2, {"item", "user"});
   SaveTables(3, {"item", "user"});
-  ExpectCannot(1, 3, "item", versions_[1], "slots or slice hash are others");
+  ExpectCannot(1, 3, "item", versions_[1],
+               "its schema (slots or slice hash) differs between the steps");
   content_.tables["item"].slots[0].name = "embedding";
   SaveTables(4, {"item", "user"});
   ExpectCannot(1, 4, "item", versions_[4],
-               "it was saved whole, because its slots or slice hash");
+               "it was saved whole, because its schema (slots or slice hash)");
 }
 
 TEST_F(ChangeTablesTest, NotThereAllTheWay) {

@@ -185,8 +185,8 @@ class DuplicateTest : public TableTest {
     EXPECT_THAT(SaveRows(1, slots, source, hash),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("\"user\""),
-                               HasSubstr("id " + std::to_string(duplicate)),
-                               HasSubstr("twice"))));
+                               HasSubstr("duplicate id " +
+                                         std::to_string(duplicate)))));
     EXPECT_THAT(store_->Steps(), IsEmpty());
   }
 };

@@ -126,9 +126,10 @@ TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByFunction) {
 
 TEST_F(ShardingTest, AFunctionThatNamesNoRank) {
   const auto beyond = [](int64_t, uint32_t world) { return world; };
-  EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("beyond", beyond)),
-              IsInvalid("table \"user\": sharding \"beyond\" gives id 7 to "
-                        "rank 3 in a world of 3"));
+  EXPECT_THAT(
+      StageOnRank1({7}, TableSharding::ByFunction("beyond", beyond)),
+      IsInvalid("table \"user\": sharding \"beyond\" returns rank 3 for "
+                "id 7; expected less than the world size, 3"));
   EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("none", nullptr)),
               IsInvalid("the function of sharding \"none\" is null"));
   EXPECT_THAT(StageOnRank1({7}, TableSharding::ByFunction("", beyond)),

@@ -250,7 +250,7 @@ TEST_F(ChainDamageTest, AMemberTwice) {
   Edit(StepKey(4), [&](StepRecord* record) {
     record->chain.insert(record->chain.begin() + 1, record->chain[1]);
   });
-  ExpectStoreDoesNotOpen({"chain", "has " + Name(2) + " twice"});
+  ExpectStoreDoesNotOpen({"chain", "has duplicate " + Name(2)});
 }
 
 TEST_F(ChainDamageTest, MembersInAnotherOrder) {

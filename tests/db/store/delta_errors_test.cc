@@ -47,18 +47,20 @@ class BaseReasonTest : public DeltaFixture {
 
 TEST_F(BaseReasonTest, NoParent) {
   content_ = UserContent({1, 2});
-  ExpectSavedWhole({.step = 1}, {}, "goes on from no step");
+  ExpectSavedWhole({.step = 1}, {}, "a delta save requires SaveSpec::parent");
   SaveNext(2);
   const RankContent before = content_;
   rows()[3] = RowOf(3, 1);
-  ExpectSavedWhole({.step = 3}, before, "goes on from no step");
+  ExpectSavedWhole({.step = 3}, before,
+                   "a delta save requires SaveSpec::parent");
 }
 
 TEST_F(BaseReasonTest, OtherSlotsOrHash) {
   content_ = UserContent({1, 2});
   SaveNext(1);
   const RankContent before = content_;
-  const std::string reason = "slots or slice hash are not those of the parent";
+  const std::string reason =
+      "its schema (slots or slice hash) differs from the parent's";
   content_.tables["user"].hash = SliceHash::kMix;
   ExpectSavedWhole({.step = 2, .parent = parent_}, before, reason);
   std::vector<std::vector<Slot>> others(
@@ -161,7 +163,7 @@ TEST_F(BadChangesTest, TwiceInErased) {
   content_ = UserContent({1, 2});
   SaveNext(1);
   ExpectRefused({{"user", {{}, {7, -7, 8, -7}}}},
-                {"\"user\"", "erased", "id -7", "twice"});
+                {"\"user\"", "erased", "duplicate id -7 "});
 }
 
 // More ids than are sorted at once.
@@ -172,7 +174,7 @@ TEST_F(BadChangesTest, AmongMany) {
   for (int64_t id = -50'000; id < 50'000; ++id) erased.push_back(id * 3);
   std::vector<int64_t> twice = erased;
   twice.push_back(-3);
-  ExpectRefused({{"user", {{}, twice}}}, {"erased", "id -3 ", "twice"});
+  ExpectRefused({{"user", {{}, twice}}}, {"erased", "duplicate id -3 "});
   ExpectRefused({{"user", {{{-9, RowOf(-9, 1)}}, erased}}}, {"id -9 is both"});
   ASSERT_OK(SaveDelta(2, *parent_, content_, {{"user", {{}, erased}}}));
   EXPECT_EQ(FindItem(2, "user").erased, erased.size());

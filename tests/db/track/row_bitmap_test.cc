@@ -114,10 +114,11 @@ TEST_F(RowBitmapTest, IdsThatAreNoRowsAreOutOfRangeAndNothingIsMarked) {
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const int64_t id : {int64_t{1000}, int64_t{-1}, kMin, kMax}) {
-    EXPECT_THAT(bitmap_->MarkUpserted({1, id, 2}),
-                StatusIs(absl::StatusCode::kOutOfRange,
-                         HasSubstr("row " + std::to_string(id) +
-                                   " of a table of 1000 rows")));
+    EXPECT_THAT(
+        bitmap_->MarkUpserted({1, id, 2}),
+        StatusIs(absl::StatusCode::kOutOfRange,
+                 HasSubstr("row " + std::to_string(id) +
+                           " is out of range for a table of 1000 rows")));
   }
   EXPECT_THAT(Rows(saves_), IsEmpty());
 }
@@ -143,7 +144,7 @@ TEST_F(RowBitmapTest, ErrorsAreThoseOfRowTracker) {
                        HasSubstr("not taken from this tracker")));
   EXPECT_THAT(bitmap_->AddConsumer("checkpoint"),
               StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("\"checkpoint\" is there already")));
+                       HasSubstr("\"checkpoint\" already exists")));
   EXPECT_OK(bitmap_->RemoveConsumer(saves_));
   EXPECT_THAT(bitmap_->Take(saves_),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("consumer 0")));
@@ -174,9 +175,10 @@ TEST(RowBitmapLimitsTest, AnyNumberOfRowsUpToTheLimit) {
   EXPECT_THAT(none->MarkUpserted({0}),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("of 0 rows")));
   EXPECT_OK(RowBitmap::Make(kMaxBitmapRows));
-  EXPECT_THAT(RowBitmap::Make(kMaxBitmapRows + 1),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("68719476737 rows; at most 68719476736")));
+  EXPECT_THAT(
+      RowBitmap::Make(kMaxBitmapRows + 1),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("68719476737 rows; the limit is 68719476736")));
 }
 
 // Each row is marked once, by one of the threads, while sets are taken.

@@ -52,7 +52,7 @@ void MarkRange(int64_t first, int64_t count, RowTracker* tracker) {
 }
 
 std::string OverBound(uint64_t max_bytes) {
-  return "over its memory bound of " + std::to_string(max_bytes) + " bytes";
+  return "exceeded its memory limit of " + std::to_string(max_bytes) + " bytes";
 }
 
 bool Fits(uint64_t max_bytes) {

@@ -340,7 +340,7 @@ TEST_F(RowTrackerTest, UnknownConsumersAreNotFound) {
 TEST_F(RowTrackerTest, NamesOfConsumersAreUniqueAndNotEmpty) {
   EXPECT_THAT(tracker_.AddConsumer("checkpoint"),
               StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("consumer \"checkpoint\" is there already")));
+                       HasSubstr("consumer \"checkpoint\" already exists")));
   EXPECT_THAT(tracker_.AddConsumer(""),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("name of a consumer is empty")));

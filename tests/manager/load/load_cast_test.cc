@@ -375,11 +375,12 @@ TEST_F(LoadCastTableTest, WeightsOnlyMergedIntoRows) {
 TEST_F(LoadCastTableTest, ANumberOutOfRangeIsNamed) {
   SaveRows(/*last_count=*/-40'000);
   RawTable table(NarrowSlots());
-  EXPECT_THAT(LoadRows(&table, Rule()),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("table \"user\", row 4999, slot \"count\", "
-                                 "element 1: -40000 of i32 is not in i16, "
-                                 "-32768 to 32767")));
+  EXPECT_THAT(
+      LoadRows(&table, Rule()),
+      StatusIs(absl::StatusCode::kOutOfRange,
+               HasSubstr("table \"user\", row 4999, slot \"count\", "
+                         "element 1: -40000 of i32 is out of range for i16, "
+                         "-32768 to 32767")));
   EXPECT_FALSE(table.rows().contains(kRowIds - 1));
 }
 
