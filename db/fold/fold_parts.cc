@@ -19,9 +19,10 @@
 namespace ckptdb::internal {
 namespace {
 
-// What an interruption may cost, and how even the work of workers is.
+// The size of a part: it bounds what an interruption loses, and how uneven the
+// work of workers is.
 constexpr uint64_t kPartBytes = uint64_t{128} << 20;
-// For the write buffers of a part's files.
+// Bytes of the write buffers of the files of a part.
 constexpr uint64_t kBuffersBytes = uint64_t{16} << 20;
 constexpr uint64_t kLeastBufferBytes = uint64_t{256} << 10;
 
@@ -31,7 +32,7 @@ uint64_t RowBytes(const Item& table) {
   return bytes;
 }
 
-// Cuts a group into ranges of about kPartBytes each.
+// Divides a group into ranges of about kPartBytes each.
 std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
                                const RunGroup& group) {
   const uint64_t bytes = EstimateRows(runs, group) * RowBytes(*runs[0].item);
@@ -59,7 +60,7 @@ absl::Status CheckCancelled(const std::function<bool()>& cancelled) {
   return stop ? Interrupted() : absl::OkStatus();
 }
 
-// Asks now and then whether to go on.
+// Passes rows on and checks from time to time whether the fold is cancelled.
 class CancellableSink : public MergeSink {
  public:
   CancellableSink(const std::function<bool()>& cancelled, RunWriter* writer)
@@ -120,8 +121,8 @@ absl::Status FoldParts::Plan() {
   return absl::OkStatus();
 }
 
-// A rank keeps the rows of its slices; where it has none of its own, the first
-// gets all.
+// A rank keeps the rows of its slices. When the table is not divided by slices,
+// the first rank gets all rows.
 absl::Status FoldParts::PlanTable(const Table& table) {
   const std::vector<uint32_t>& bounds = step_.record().slice_bounds;
   const bool by_slices = table.runs[0].by_slices();
@@ -142,7 +143,7 @@ absl::Status FoldParts::PlanTable(const Table& table) {
   return absl::OkStatus();
 }
 
-// A base run without rows yet.
+// Returns the item of a base run that has no rows yet.
 Item FoldParts::TemplateOf(const Part& part) const {
   Item item = *part.table->runs[0].item;
   item.data = target_.version;
@@ -167,7 +168,7 @@ bool FoldParts::HasFiles(const StagedRank& staged) const {
       });
 }
 
-// None when the part is to be done, for whatever reason.
+// Returns nullopt when the part has to be done, for whatever reason.
 std::optional<StagedRank> FoldParts::ReadNote(size_t part) const {
   const absl::StatusOr<std::string> bytes =
       ReadFile(target_.files.get(), NotePath(part), kMaxRecordBytes);
@@ -277,7 +278,8 @@ std::vector<std::string> FoldParts::Files() const {
   return files;
 }
 
-// The parts of a rank as one run: stream by stream, in each part by part.
+// Joins the parts of a rank into one run: stream by stream, and in each part by
+// part.
 Item FoldParts::ItemOf(const Table& table, uint32_t rank) const {
   Item item;
   std::vector<std::string> streams;

@@ -1,5 +1,5 @@
-// The merging of a chain, cut into parts that are done and kept one by one;
-// internal to db/.
+// Merges a chain in parts that are finished and kept one by one; internal to
+// db/.
 #ifndef CKPTDB_DB_FOLD_FOLD_PARTS_H_
 #define CKPTDB_DB_FOLD_FOLD_PARTS_H_
 
@@ -31,19 +31,19 @@ struct FoldTarget {
   bool direct_writes = false;
 };
 
-// Stages the base runs that a step's chain comes to. The parts are the same
-// whenever the step is the same; a note on each that is done lies beside its
-// files, so that a fold that was cut short goes on.
+// Stages the base runs that the chain of a step merges to. The parts are the
+// same whenever the step is the same. Each part that is done has a note beside
+// its files, so that an interrupted fold can be resumed.
 class FoldParts {
  public:
   FoldParts(const StepReader::Impl& step, FoldTarget target,
             const FoldOptions& options);
 
-  // Plans the parts, and does those that are not done. Cancelled; errors of
-  // reading and of writing files.
+  // Plans the parts, and does those that are not done. Returns Cancelled, or an
+  // error of reading or writing files.
   absl::Status Run();
 
-  // The rank records of the folded step, and all files, below the store.
+  // Return the rank records of the folded step, and the paths of all files.
   std::vector<RankRecord> Ranks() const;
   std::vector<std::string> Files() const;
 
@@ -59,7 +59,7 @@ class FoldParts {
     const Table* table;
     uint32_t rank;
     RunGroup group;
-    StagedRank staged;  // of this part alone, when it is done
+    StagedRank staged;  // this part alone, once it is done
     Item item;
   };
 

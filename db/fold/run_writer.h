@@ -1,4 +1,4 @@
-// Writes rows that come in order as pages of a base run; internal to db/.
+// Writes sorted rows as pages of a base run; internal to db/.
 #ifndef CKPTDB_DB_FOLD_RUN_WRITER_H_
 #define CKPTDB_DB_FOLD_RUN_WRITER_H_
 
@@ -19,28 +19,28 @@
 
 namespace ckptdb::internal {
 
-// Rows of a range of slices, as entries of a base run: each stream goes to a
-// file of its own, since the ranges of several writers are side by side in
-// every stream. Memory is a page and a write buffer for each stream. Not
-// thread-safe.
+// Writes rows of a range of slices as entries of a base run. Each stream goes
+// to a file of its own, since the ranges of several writers are next to each
+// other in every stream. It takes memory for a page and a write buffer for each
+// stream. Not thread-safe.
 class RunWriter : public MergeSink {
  public:
-  // `table`: whose slots, slice hash, codecs and rows_per_page these are.
-  // `prefix`: the ItemPrefix of the run. Files are `path`-<slot>.sst.
+  // `table` has the slots, slice hash, codecs and rows_per_page. `prefix` is
+  // the ItemPrefix of the run. Files are named `path`-<slot>.sst.
   RunWriter(const SegmentWriterOptions& options, const Item& table,
             const std::string& prefix, const std::string& path);
 
   absl::Status Rows(const RowBatch& batch) override;
-  // Of no interest to a base run.
+  // Ignores erased ids, which a base run does not have.
   absl::Status Erased(absl::Span<const int64_t> ids) override;
 
-  // The last page and the ends of the files, synced. Their paths are as they
-  // were written.
+  // Writes the last page, finishes and syncs the files, and returns them with
+  // the paths under which they were written.
   absl::StatusOr<std::vector<StagedFile>> Finish();
 
   uint64_t rows() const { return rows_; }
   uint64_t stored_bytes() const { return stored_bytes_; }
-  // Of the pages, stream by stream, all of one length.
+  // Returns the hashes of the pages, stream by stream; each stream has as many.
   std::vector<uint64_t> Hashes() const;
 
  private:
@@ -50,7 +50,7 @@ class RunWriter : public MergeSink {
     uint64_t row_bytes = 0;
     uint32_t element_bytes = 0;
     Codec codec = Codec::kNone;
-    std::string page;  // rows that wait for a whole page
+    std::string page;  // rows of a page that is not complete
     std::vector<uint64_t> hashes;
     std::unique_ptr<rocksdb::SstFileWriter> file;
   };

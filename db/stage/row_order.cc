@@ -24,7 +24,7 @@ absl::Status Bad(const TableItem& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-// The rows in `threads` even shares, also when they are in one block.
+// Divides the rows evenly among `threads`, also when they are in one block.
 std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
                                             uint64_t rows, size_t threads) {
   std::vector<std::vector<RowPart>> parts(threads);
@@ -87,7 +87,7 @@ absl::Status RowOrder::LoadBlocks() {
   return absl::OkStatus();
 }
 
-// Few rows are not worth a counter for each slice.
+// Few rows are not worth a counter for each slice, so they are compared.
 absl::Status RowOrder::SortAll(const OwnRows& own) {
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
@@ -105,12 +105,12 @@ absl::Status RowOrder::SortAll(const OwnRows& own) {
   RowRef* const end = refs_.get() + rows_;
   SortByPosition(refs_.get(), end);
   sorted_ = true;
-  return CheckTwice(refs_.get(), end);
+  return CheckDuplicates(refs_.get(), end);
 }
 
-// Of rows in order: no id is there duplicate.
-absl::Status RowOrder::CheckTwice(const RowRef* begin,
-                                  const RowRef* end) const {
+// Checks that rows in order have no duplicate id.
+absl::Status RowOrder::CheckDuplicates(const RowRef* begin,
+                                       const RowRef* end) const {
   const RowRef* const duplicate = std::adjacent_find(
       begin, end,
       [](const RowRef& a, const RowRef& b) { return a.id == b.id; });
@@ -156,9 +156,9 @@ void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
   });
 }
 
-// A counting sort by group: each thread counts its part of the rows, then puts
-// them where its predecessors' end. 256 groups, as the processor writes to so
-// many places at once without waiting.
+// A counting sort by group: each thread counts its part of the rows, then
+// writes them after those of its predecessors. There are 256 groups, as the
+// processor can write to so many places at once without waiting.
 absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
   constexpr uint64_t kRowsWorthAThread = 65536;
   const auto workers = static_cast<size_t>(
@@ -191,7 +191,7 @@ absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
   SortBySlice(begin, end);
-  return CheckTwice(begin, end);
+  return CheckDuplicates(begin, end);
 }
 
 void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
@@ -200,9 +200,9 @@ void RowOrder::SortByPosition(RowRef* begin, RowRef* end) const {
   });
 }
 
-// The same for the rows of one group: by slice in place, each row swapped to
-// where its slice goes on until the one that belongs here comes (American flag
-// sort, McIlroy, Bostic and McIlroy 1993), then each slice by id.
+// Sorts the rows of one group in place: by slice with an American flag sort
+// (McIlroy, Bostic and McIlroy 1993), which swaps each row to the next place of
+// its slice, and then each slice by id.
 void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
   const auto slice_of = [this](const RowRef& row) {
     return PositionOf(row).slice % kGroupSlices;

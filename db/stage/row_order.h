@@ -1,5 +1,5 @@
-// The rows of a table in the order of its run, without their values; internal
-// to db/.
+// Sorts the rows of a table into the order of its run, without their values;
+// internal to db/.
 #ifndef CKPTDB_DB_STAGE_ROW_ORDER_H_
 #define CKPTDB_DB_STAGE_ROW_ORDER_H_
 
@@ -23,36 +23,35 @@ namespace ckptdb::internal {
 
 struct RowPart;  // consecutive rows of a block
 
-// A row: its id, and where the source has it.
+// Refers to a row by its id and its place in the source.
 struct RowRef {
   uint64_t id;
   uint32_t block;
   uint32_t row;
 };
 
-// Sixteen bytes a row and nothing more: one counting sort by groups of
-// slices, then each group in place, when it is first needed. Thread-safe once
-// built.
+// Takes 16 bytes per row and no more: it sorts by groups of slices with one
+// counting sort, and then each group in place when it is first needed.
+// Thread-safe once built.
 class RowOrder {
  public:
-  // Asks the source for all its ids, twice, on `threads` threads.
-  // InvalidArgument for blocks that are wrong, and for an id that is not one
-  // of `own`.
+  // Asks the source for all its ids, twice, on `threads` threads. Returns
+  // InvalidArgument for invalid blocks and for an id that is not in `own`.
   static absl::StatusOr<std::unique_ptr<RowOrder>> Build(const TableItem& table,
                                                          const OwnRows& own,
                                                          int threads);
 
   uint64_t rows() const { return rows_; }
 
-  // Rows [begin, end) of the run. InvalidArgument naming an id that is there
-  // twice.
+  // Returns the rows [begin, end) of the run, or InvalidArgument with a
+  // duplicate id.
   absl::StatusOr<absl::Span<const RowRef>> Sorted(uint64_t begin, uint64_t end);
 
   RowPosition PositionOf(const RowRef& ref) const {
     return {SliceOf(static_cast<int64_t>(ref.id), table_.slice_hash), ref.id};
   }
 
-  // What RowRefs point into.
+  // Returns the blocks that RowRefs refer to.
   absl::Span<const RowBlock> blocks() const { return blocks_; }
 
  private:
@@ -78,14 +77,14 @@ class RowOrder {
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
   void SortBySlice(RowRef* begin, RowRef* end) const;
-  absl::Status CheckTwice(const RowRef* begin, const RowRef* end) const;
+  absl::Status CheckDuplicates(const RowRef* begin, const RowRef* end) const;
 
   const TableItem table_;
   std::vector<RowBlock> blocks_;
   uint64_t rows_ = 0;
-  // Not a vector: the threads that fill it are the first to touch it.
+  // This is not a vector, so that the threads that fill it touch it first.
   LargeArray<RowRef> refs_;
-  bool sorted_ = false;  // as a whole; else group by group
+  bool sorted_ = false;  // true when all rows are sorted, else each group is
   std::array<uint64_t, kGroups + 1> group_begin_{};
   std::array<std::once_flag, kGroups> group_once_;
   std::array<absl::Status, kGroups> group_status_;

@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 namespace {
 
 constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
-// Below this a file of its own costs more than it frees.
+// An item below this size costs more in a file of its own than that frees.
 constexpr uint64_t kWorthAFile = uint64_t{16} << 20;
 uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
   uint64_t bytes = 0;
@@ -42,8 +42,8 @@ class Cutter {
       if (at < stream->entries()) Cut();
     }
   }
-  // A border before an item of so many bytes that had better not share a file
-  // with what is before it.
+  // Begins a new segment before an item of so many bytes that should not share
+  // a file with the items before it.
   void Border(uint64_t next_bytes) {
     if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kWorthAFile) Cut();
   }

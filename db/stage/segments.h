@@ -1,4 +1,4 @@
-// Cuts a save into files that workers write side by side; internal to db/.
+// Divides a save into files that workers write in parallel; internal to db/.
 #ifndef CKPTDB_DB_STAGE_SEGMENTS_H_
 #define CKPTDB_DB_STAGE_SEGMENTS_H_
 
@@ -27,35 +27,36 @@ struct Piece {
   uint64_t end;
 };
 
-// Pieces in key order: what goes to one file. Segments of one save have
-// disjoint key ranges, as files that overlap in one ingestion go to level 0.
+// The pieces of one file, in key order. Segments of one save have disjoint key
+// ranges, as files that overlap in one ingestion go to level 0.
 using Segment = std::vector<Piece>;
 
-// At most kSegmentBytes each, and enough of them for `threads` workers. A
-// table shares no file with tensors and blobs unless all is small: so its
-// space comes back although a later step still refers to the tensors.
+// Returns segments of at most kSegmentBytes, and enough of them for `threads`
+// workers. A table shares no file with tensors and blobs unless all is small,
+// so that its space is freed although a later step still references the
+// tensors.
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads);
 
 struct SegmentWriterOptions {
   rocksdb::Env* env = nullptr;
   bool direct_writes = false;
-  // Told of each entry that was made; null: nobody.
+  // Called for each entry that was made, unless it is null.
   std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
-  // Of a file that is being written; 0: as FileWriterOptions has it.
+  // Write buffer of a file; 0 takes that of FileWriterOptions.
   uint64_t buffer_bytes = 0;
 };
 
-// A writer with these options, to be opened.
+// Returns a writer with these options that is not open yet.
 std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
     const SegmentWriterOptions& options);
 
-// Whether the file system takes direct writes in this folder: tmpfs, for one,
-// does not.
+// Returns whether the file system supports direct writes in this folder, which
+// tmpfs does not.
 absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
                                        const std::string& folder);
 
-// Writes the file, synced.
+// Writes the file and syncs it.
 absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
                                         const Segment& segment,
                                         const std::string& path);

@@ -84,7 +84,8 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
     case ShardingKind::kBySlices: {
       const std::vector<uint32_t>& bounds = sharding_.bounds();
       if (bounds.empty()) return std::nullopt;
-      // The last that begins at the slice or before: of empty ranges the end.
+      // The last rank that begins at the slice or before; ranks with empty
+      // ranges begin at the same slice as the next one.
       const auto after =
           std::upper_bound(bounds.begin(), bounds.end(), SliceOf(id, hash_));
       return static_cast<uint32_t>(after - bounds.begin() - 1);

@@ -72,7 +72,7 @@ absl::Status CheckSlots(const TableItem& table) {
   return absl::OkStatus();
 }
 
-// Pages of all slots are cut at the same rows, so the widest slot decides.
+// Pages of all slots begin at the same rows, so the widest slot decides.
 uint32_t RowsPerPage(const TableItem& table) {
   uint64_t widest = sizeof(int64_t);
   for (const Slot& slot : table.slots) {
@@ -142,8 +142,8 @@ absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
   return staged;
 }
 
-// Why a table must be saved whole although its changes are given; empty when
-// it need not.
+// Returns the reason why a table must be saved whole although its changes are
+// given; empty when the changes can be saved.
 std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
   if (!table.base_reason.empty()) return table.base_reason;
   if (parent_tables == nullptr) return "a delta save requires SaveSpec::parent";
@@ -156,8 +156,8 @@ std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
   return "the parent has no such table";
 }
 
-// Of a table by slices: those of the ticket, which the table's own bounds must
-// not contradict.
+// Returns the rows of a table by slices: those of the ticket, which must not
+// differ from the bounds of the table.
 absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
                                   const TableItem& table) {
   const TableSharding& sharding = table.sharding;
@@ -179,7 +179,7 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
                    ticket.rank, " slices [", ticket.slices->begin, ", ",
                    ticket.slices->end, ")"));
   }
-  // Bounds say which rank has the id of an error.
+  // Errors use the bounds to say which rank an id belongs to.
   std::vector<uint32_t> bounds = sharding.bounds();
   if (bounds.empty()) bounds = EvenSliceBounds(ticket.world_size);
   if (!is_of_ticket(bounds)) {
@@ -190,8 +190,8 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
                  ticket.rank, ticket.world_size);
 }
 
-// What the table declares, or the save for it, and the rows that this rank may
-// have by that.
+// Sets the sharding that the table, or the save for it, declares, and returns
+// the rows that this rank may have.
 absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
                                         const TableItem& table, Item* item) {
   const TableSharding& sharding = table.sharding;
@@ -222,12 +222,12 @@ absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
   return OwnRows();
 }
 
-// Rank 0 has all rows of a replicated table, and others none.
+// Rank 0 saves all rows of a replicated table, and other ranks none.
 bool SavesNoRows(const Ticket& ticket, const Item& item) {
   return item.sharding == ShardingKind::kReplicated && ticket.rank != 0;
 }
 
-// Rows by their ids alone.
+// A source of rows that have ids and no slots.
 absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
                                                       const OwnRows& own,
                                                       int threads) {
@@ -239,7 +239,7 @@ absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
   return Annotate(RowOrder::Build(erased, own, threads), "erased ids");
 }
 
-// No id is both upserted and erased.
+// Checks that no id is both upserted and erased.
 absl::Status CheckApart(const TableItem& table, RowOrder* upserted,
                         RowOrder* erased) {
   if (erased->rows() == 0) return absl::OkStatus();
@@ -279,7 +279,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
       stream(kErasedSlot), staged->erased.get(), kErasedRowsPerPage));
 }
 
-// Of all rows, or of the changes.
+// Orders all rows, or the changes.
 absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
                        const OwnRows& own, int threads, StagedItem* staged) {
   Item& item = staged->item;
@@ -338,7 +338,7 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
   return staged;
 }
 
-// Names, and no two alike of one kind.
+// Checks names, and that no two items of one kind have the same.
 template <typename Items>
 absl::Status CheckNames(ItemKind kind, const Items& items) {
   const std::string what = absl::StrCat(ItemKindName(kind), " name");
@@ -363,7 +363,8 @@ bool KeyLess(const Item& a, const Item& b) {
   return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
 }
 
-// Stops at the first chunk that differs, so a changed tensor costs one hash.
+// Compares chunk by chunk and stops at the first that differs, so that a
+// changed tensor costs one hash.
 bool HasBytes(const Item& item, absl::string_view bytes) {
   for (const uint64_t hash : item.chunk_hashes) {
     if (HashBytes(bytes.substr(0, kChunkBytes)) != hash) return false;

@@ -1,4 +1,4 @@
-// One item of a save while it is staged; internal to db/.
+// Prepares the items of a save for staging; internal to db/.
 #ifndef CKPTDB_DB_STAGE_STAGED_ITEM_H_
 #define CKPTDB_DB_STAGE_STAGED_ITEM_H_
 
@@ -23,19 +23,20 @@ struct StagedItem {
   std::unique_ptr<RowOrder> order;   // tables
   std::unique_ptr<RowOrder> erased;  // delta runs
   std::vector<std::unique_ptr<Stream>> streams;
-  bool reused = false;  // the parent's bytes, nothing to write
+  bool reused = false;  // the bytes of the parent are used again
 
   uint64_t raw_bytes_to_write() const;
-  // Once all entries are made: fills digest, hashes, codecs and sizes in.
+  // Sets digest, hashes, codecs and sizes of `item` once all entries are made.
   void Seal(Placement placement);
 };
 
-// Checks all of `state`, and sets up its items in key order. InvalidArgument;
-// FailedPrecondition for changes that do not do.
+// Checks all of `state`, and returns its items in key order. Returns
+// InvalidArgument for an invalid state, and FailedPrecondition for changes that
+// cannot be stored as a delta.
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const Ticket& ticket, const RankState& state, const StageOptions& options);
 
-// Turns the tensors and blobs that `parent` has with the same bytes into
+// Replaces the tensors and blobs that `parent` has with the same bytes by
 // references to it.
 absl::Status ReuseUnchanged(const RankRecord& parent, int threads,
                             std::vector<StagedItem>* items);

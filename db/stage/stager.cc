@@ -86,7 +86,7 @@ class RankStager {
                        ticket_.world_size, " for ", ToString(ticket_.version),
                        "; pass a ticket that Store::Begin returned"));
     }
-    // What is at the folder is removed first: it must be this rank's.
+    // The folder is removed first, so it must be the one of this rank.
     if (ticket_.staging !=
         absl::StrCat(internal::StagingOf(ticket_.version.attempt), "/",
                      ticket_.rank)) {
@@ -104,12 +104,12 @@ class RankStager {
                      ToString(ticket_.version)));
   }
 
-  // Staging takes memory for the hash of every chunk. For tensors that no disk
-  // has room for it does not: most of them are a mistake in a shape.
+  // Rejects tensors that the disk has no room for before staging allocates
+  // memory for the hash of every chunk: most of them are a mistake in a shape.
   absl::Status CheckHugeTensors(const RankState& state) const {
     constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
     for (const TensorItem& tensor : state.tensors()) {
-      // PrepareItems says what is wrong.
+      // PrepareItems reports what is wrong with it.
       if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
       const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
       const absl::StatusOr<int64_t> elements =
@@ -125,7 +125,7 @@ class RankStager {
     return absl::OkStatus();
   }
 
-  // Whether the parent may have the same tensor.
+  // Returns whether the parent may have the same tensor.
   bool MayBorrow(const std::string& name, uint64_t bytes) const {
     if (ticket_.parent.empty()) return false;
     const absl::StatusOr<RankRecord> parent = DecodeRankRecord(ticket_.parent);
@@ -141,7 +141,7 @@ class RankStager {
     return absl::StrCat(store_, "/", ticket_.staging);
   }
 
-  // At most, of all entries with their keys.
+  // Returns an upper bound of the bytes of all entries with their keys.
   uint64_t EntryBytes() const {
     uint64_t bytes = 0;
     for (const StagedItem& staged : items_) {
@@ -160,7 +160,8 @@ class RankStager {
     return internal::ReuseUnchanged(parent, options_.threads, &items_);
   }
 
-  // The streams that read memory of the caller's, in the order of writing.
+  // Returns the streams that read memory of the caller, in the order of
+  // writing.
   std::vector<internal::Stream*> ReadingStreams() const {
     std::vector<internal::Stream*> streams;
     for (const StagedItem& staged : items_) {
@@ -172,7 +173,8 @@ class RankStager {
     return streams;
   }
 
-  // Copies what comes last, and counts what does not fit.
+  // Copies the entries that are written last, and counts the bytes that do not
+  // fit.
   absl::Status CopyLast() {
     if (!copies_.on_read) return absl::OkStatus();
     std::vector<internal::Piece> held;
@@ -243,7 +245,7 @@ class RankStager {
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
     absl::Status status = WriteSegments(folder);
     if (status.ok()) return status;
-    // The sweep removes what this cannot.
+    // The sweep removes what cannot be removed here.
     internal::RemoveTree(files_.get(), folder).IgnoreError();
     return ExplainFull(status);
   }
@@ -325,7 +327,7 @@ class RankStager {
   const std::shared_ptr<Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;
-  // Of the caller's memory, that were not copied.
+  // Bytes of the memory of the caller that were not copied.
   std::atomic<uint64_t> entries_to_read_ = 0;
   uint64_t copied_bytes_ = 0;
   std::vector<StagedFile> staged_files_;

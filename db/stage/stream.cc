@@ -11,7 +11,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Of a row in a key: its slice and its id.
+// Bytes of the position of a row in a key: its slice and its id.
 constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
 
 class ChunkStream : public Stream {
@@ -37,7 +37,7 @@ class ChunkStream : public Stream {
   const absl::string_view bytes_;
 };
 
-// The pages of a table: of its ids, or of the values of one slot.
+// The pages of the ids of a table, or of the values of one slot.
 class RowStream : public Stream {
  public:
   RowStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,

@@ -1,8 +1,8 @@
-// The entries that an item comes to, in key order; internal to db/.
+// Makes the entries of an item; internal to db/.
 //
-// An item is one or more streams: the chunks of a tensor or blob, or the pages
-// of a table's ids and of each slot. Entries of a stream are made in any
-// order, by any thread.
+// An item has one or more streams: the chunks of a tensor or blob, or the pages
+// of the ids and of each slot of a table. Entries of a stream are numbered in
+// key order, and are made in any order by any thread.
 #ifndef CKPTDB_DB_STAGE_STREAM_H_
 #define CKPTDB_DB_STAGE_STREAM_H_
 
@@ -28,58 +28,59 @@ class Stream {
 
   uint64_t entries() const { return hashes_.size(); }
   uint64_t raw_bytes() const { return raw_bytes_; }
-  // At most, of all entries with their headers and keys.
+  // Returns an upper bound of the bytes of all entries with headers and keys.
   uint64_t batch_bytes() const {
     return raw_bytes_ + entries() * (key_bytes() + kPageHeaderBytes);
   }
-  // Raw bytes of the entries from `begin` up to `end`.
+  // Returns the raw bytes of the entries [begin, end).
   uint64_t BytesOf(uint64_t begin, uint64_t end) const {
     return (end == entries() ? raw_bytes_ : end * entry_bytes_) -
            begin * entry_bytes_;
   }
-  // Raw bytes of each entry but the last.
+  // Returns the raw bytes of each entry but the last.
   uint64_t entry_bytes() const { return entry_bytes_; }
   Codec codec() const { return codec_; }
-  // Of all entries made so far, with their headers.
+  // Returns the bytes of all entries made so far, with their headers.
   uint64_t stored_bytes() const { return stored_bytes_; }
-  // Of the entries' raw bytes, when all are made.
+  // Returns the hashes of the raw bytes of all entries, once they are made.
   const std::vector<uint64_t>& hashes() const { return hashes_; }
 
-  // Settles kAuto by a look at the first entry.
+  // Replaces kAuto by the codec that the first entry suggests.
   absl::Status ChooseCodec();
 
-  // Whether entries are made of memory of the caller's.
+  // Returns whether entries are made from memory of the caller.
   virtual bool reads_caller() const { return true; }
-  // Raw bytes of the entries from `first` on.
+  // Returns the raw bytes of the entries from `first` on.
   uint64_t BytesFrom(uint64_t first) const {
     return raw_bytes_ - first * entry_bytes_;
   }
-  // The entries from `first` on are copied to `memory`, where there is room for
-  // BytesFrom(first), by a CopyHeld for each; Make then takes them from there.
+  // Makes the entries from `first` on come from `memory`, which has room for
+  // BytesFrom(first). CopyHeld copies each there, and Make reads it from there.
   void HoldFrom(uint64_t first, char* memory);
   bool IsHeld(uint64_t entry) const { return entry >= first_held_; }
-  // On any thread, before Make of that entry.
+  // Is called on any thread, before Make of that entry.
   absl::Status CopyHeld(uint64_t entry);
 
-  // Sets *key, and leaves header and bytes of the entry in *page.
+  // Sets *key, and writes the header and bytes of the entry to *page.
   absl::Status Make(uint64_t entry, std::string* key, PageBuilder* page);
 
  protected:
-  // Of each entry.
+  // Returns the bytes of the key of each entry.
   virtual uint64_t key_bytes() const = 0;
   Stream(uint64_t raw_bytes, uint64_t entry_bytes, uint32_t element_bytes,
          uint32_t count_bytes, Codec codec);
 
   uint64_t BytesOf(uint64_t entry) const;
 
-  // Appends the key of an entry after clearing *key, and fills `raw`.
+  // Sets *key to the key of an entry, and writes its raw bytes to `raw`.
   virtual absl::Status Fill(uint64_t entry, std::string* key, char* raw) = 0;
 
  private:
   const uint64_t raw_bytes_;
   const uint64_t entry_bytes_;
   const uint32_t element_bytes_;
-  const uint32_t count_bytes_;  // raw bytes of what a header counts
+  const uint32_t
+      count_bytes_;  // raw bytes of a row or element, which a header counts
   Codec codec_;
   std::vector<uint64_t> hashes_;
   uint64_t first_held_ = UINT64_MAX;
@@ -88,13 +89,13 @@ class Stream {
   std::atomic<uint64_t> stored_bytes_ = 0;
 };
 
-// The chunks of a tensor or a blob. `prefix` is its ItemPrefix.
+// Returns the chunks of a tensor or a blob. `prefix` is its ItemPrefix.
 std::unique_ptr<Stream> MakeChunkStream(std::string prefix,
                                         absl::string_view bytes,
                                         uint32_t element_bytes, Codec codec);
 
-// The pages of a table's ids and of one slot. `order` outlives them.
-// `prefix` is that of the stream.
+// Return the pages of the ids of a table, and of one slot. `order` must outlive
+// them. `prefix` is that of the stream.
 std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
                                      uint32_t rows_per_page);
 std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,

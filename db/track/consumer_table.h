@@ -1,4 +1,4 @@
-// The consumers of a tracker, and what it knows its sets by; internal to db/.
+// The consumers of a tracker, and the sets that they took; internal to db/.
 #ifndef CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
 #define CKPTDB_DB_TRACK_CONSUMER_TABLE_H_
 
@@ -15,7 +15,7 @@
 
 namespace ckptdb::internal {
 
-// Lives as long as the RowChanges that it belongs to.
+// Identifies a set that was taken; it lives as long as its RowChanges.
 struct TakenSet {
   const void* tracker = nullptr;
   ConsumerId consumer;
@@ -29,7 +29,8 @@ inline std::string NewConsumerReason(absl::string_view name) {
                       "\" is new and has not seen earlier changes");
 }
 
-// InvalidArgument when `set` is not one that `consumer` got from `tracker`.
+// Returns InvalidArgument when `set` was not taken by `consumer` from
+// `tracker`.
 inline absl::Status CheckTakenBy(const void* tracker, ConsumerId consumer,
                                  const TakenSet* set) {
   if (set == nullptr || set->tracker != tracker) {
@@ -43,11 +44,12 @@ inline absl::Status CheckTakenBy(const void* tracker, ConsumerId consumer,
                    " was taken by consumer ", set->consumer.value));
 }
 
-// Each with a `std::string name`. Ids are not used twice.
+// Consumer has a member `std::string name`. Ids are not used again.
 template <typename Consumer>
 class ConsumerTable {
  public:
-  // The new consumer; it may be changed at once.
+  // Adds a consumer and returns its id. Returns AlreadyExists for a name in
+  // use.
   absl::StatusOr<ConsumerId> Add(Consumer consumer) {
     if (consumer.name.empty()) {
       return absl::InvalidArgumentError("the name of a consumer is empty");

@@ -1,4 +1,4 @@
-// The ids that were marked last; internal to db/.
+// Remembers the ids that were marked last; internal to db/.
 #ifndef CKPTDB_DB_TRACK_MARK_FILTER_H_
 #define CKPTDB_DB_TRACK_MARK_FILTER_H_
 
@@ -13,26 +13,26 @@
 
 namespace ckptdb::internal {
 
-// Remembers some of the ids that it was given, each in the one slot that its
-// hash has. It forgets at will, and never remembers what it was not given: so
+// Remembers some of the ids that it was given, each in the one slot of its
+// hash. It may forget any id, and never remembers one that it was not given: so
 // it keeps repetitions of hot rows out of the log, and no row.
 //
-// Small enough for a cache of the second level, as every mark goes to a random
-// slot.
+// It fits into a second-level cache, as every mark accesses a random slot.
 class MarkFilter {
  public:
   static constexpr size_t kMinSlots = size_t{1} << 10;
   static constexpr size_t kMaxSlots = size_t{1} << 17;
 
-  // It grows up to so much, or up to kMaxSlots.
+  // The filter grows up to `max_bytes`, or up to kMaxSlots.
   void LimitBytes(uint64_t bytes) {
     max_slots_ =
         std::clamp<uint64_t>(bytes / sizeof(uint64_t), kMinSlots, kMaxSlots);
   }
 
-  // Puts the hashes of those `ids` that it does not remember into `unknown`,
-  // remembers all, and returns how many it put there. Where next to none is a
-  // repetition it looks only some up, and neither knows nor remembers the rest.
+  // Writes the hashes of those `ids` that it does not remember to `unknown`,
+  // remembers all, and returns how many it wrote. When hardly any id is a
+  // repetition it looks up only some, and treats the rest as unknown without
+  // remembering them.
   size_t Keep(absl::Span<const int64_t> ids, uint64_t* unknown) {
     if (unseen_ > 0) return Pass(ids, unknown);
     const size_t count = LookUp(ids, unknown);
@@ -45,8 +45,7 @@ class MarkFilter {
     return count;
   }
 
-  // Makes sure that none of `ids` is remembered. Forgets all when one after
-  // the other would take longer than what is left is worth.
+  // Forgets `ids`, or everything when that is cheaper.
   void Forget(absl::Span<const int64_t> ids) {
     if (unknown_ == 0) return;
     forgotten_ += ids.size();
@@ -54,12 +53,12 @@ class MarkFilter {
     for (const int64_t id : ids) {
       const uint64_t hash = SpreadId(id);
       uint64_t& slot = slots_[hash >> shift_];
-      // Without a branch, which would be a random one.
+      // There is no branch here, as it could not be predicted.
       slot = slot == (hash << kTagBits | tag_) ? 0 : slot;
     }
   }
 
-  // Forgets all, in constant time but for one time in a thousand.
+  // Forgets everything, in constant time except for one call in a thousand.
   void Clear() {
     unknown_ = forgotten_ = 0;
     if (++tag_ < kTags) return;
@@ -70,14 +69,14 @@ class MarkFilter {
   size_t bytes() const { return slots_.capacity() * sizeof(uint64_t); }
 
  private:
-  // The slot tells the high bits of a hash, so that an entry has room for a
-  // tag: entries of another tag are those from before the last Clear.
+  // The slot implies the high bits of a hash, so that an entry has room for a
+  // tag. Entries with another tag are older than the last Clear.
   static constexpr int kTagBits = 10;
   static constexpr uint64_t kTags = uint64_t{1} << kTagBits;
   static_assert(kMinSlots >= kTags);
 
-  // After so many lookups of which fewer than one in kWorthwhile found its id,
-  // so many ids pass without one.
+  // When fewer than one in kWorthwhile of so many lookups finds its id, so many
+  // ids pass without a lookup.
   static constexpr size_t kProbe = 2048;
   static constexpr size_t kWorthwhile = 16;
   static constexpr size_t kPass = 8 * kProbe;
@@ -90,7 +89,8 @@ class MarkFilter {
 
   size_t LookUp(absl::Span<const int64_t> ids, uint64_t* unknown) {
     if (slots_.empty() || unknown_ > 2 * slots_.size()) Grow();
-    // Copies, as for all the compiler knows `unknown` may overlap the members.
+    // These are copies, as the compiler must assume that `unknown` overlaps the
+    // members.
     uint64_t* const slots = slots_.data();
     const int shift = shift_;
     const uint64_t tag = tag_;
@@ -107,7 +107,7 @@ class MarkFilter {
     return count;
   }
 
-  // Twice the slots when twice as many ids went by, and all is forgotten.
+  // Doubles the slots when twice as many ids went by; everything is forgotten.
   void Grow() {
     const size_t slots = slots_.empty() ? kMinSlots : 2 * slots_.size();
     if (slots > max_slots_) {
@@ -124,11 +124,11 @@ class MarkFilter {
   std::vector<uint64_t> slots_;
   int shift_ = 0;
   uint64_t tag_ = 1;  // never 0, which is what empty slots have
-  // Since the last Clear or Grow; unknown_ is 0 only when nothing is known.
+  // Ids since the last Clear or Grow; unknown_ is 0 only when nothing is known.
   size_t unknown_ = 0;
   size_t forgotten_ = 0;
-  // Since the last decision whether to look up; and how many ids are still to
-  // pass without.
+  // Lookups since the last decision whether to look up, and how many ids are
+  // still to pass without one.
   size_t looked_up_ = 0;
   size_t repeated_ = 0;
   size_t unseen_ = 0;

@@ -12,8 +12,7 @@ namespace {
 
 constexpr size_t kMinChunkRows = 512;
 constexpr size_t kMaxChunkRows = size_t{1} << 17;
-// A merge pays when there are so many marks of an id, and not in a log that is
-// small anyway.
+// A merge pays off when there are so many marks per id, and not in a small log.
 constexpr double kMergedRepetitions = 4;
 constexpr size_t kMinMergedRows = size_t{1} << 18;
 
@@ -32,7 +31,7 @@ ChunkPool::Chunk ChunkPool::Get(size_t rows) {
   return {{buffer.hashes.release(), give_back}, rows};
 }
 
-// The largest one, so that few are needed.
+// Takes the largest buffer, so that few are needed.
 ChunkPool::Buffer ChunkPool::Reuse(size_t rows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (kept_.empty() || kept_.back().rows < rows) return {};
@@ -86,7 +85,7 @@ void MarkSample::Clear() {
 }
 
 double MarkSample::Ids() const {
-  // Linear counting, as some ids set the same bit.
+  // Some ids set the same bit, which linear counting corrects.
   constexpr auto kAll = static_cast<double>(kBits);
   const double unset = std::max(kAll - static_cast<double>(set_bits_), 0.5);
   return static_cast<double>(kSampled) * kAll * std::log(kAll / unset);
@@ -131,7 +130,8 @@ void MarkLog::AddRun(const MarkRun& run) {
   runs_.push_back(run);
 }
 
-// As large as all before it, so that a small log has little room unused.
+// A chunk is as large as all before it, so that a small log has little unused
+// room.
 size_t MarkLog::NextChunkRows(size_t rows) const {
   const size_t wanted = std::clamp(rows_, kMinChunkRows, kMaxChunkRows);
   return std::bit_ceil(std::max(wanted, rows));
@@ -202,7 +202,7 @@ void MarkLog::Merge(absl::Span<const uint64_t> cuts) {
   merged_rows_ = rows_;
 }
 
-// From the newest to the oldest, with the newest epoch of each.
+// Returns groups from the newest to the oldest, with the newest epoch of each.
 std::vector<MarkGroup> MarkLog::GroupsBetween(
     absl::Span<const uint64_t> cuts, std::vector<uint64_t>* epochs) const {
   std::vector<MarkGroup> groups;

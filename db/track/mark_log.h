@@ -16,9 +16,9 @@
 
 namespace ckptdb::internal {
 
-// Memory for ids. What is given back is kept for later, as the first touch of
-// fresh memory costs more than all else that a mark does. Thread-safe: a chunk
-// may be given back by any thread.
+// Memory for ids. Memory that is returned is kept for later, as the first
+// access to new memory costs more than all else that a mark does. Thread-safe:
+// any thread may return a chunk.
 class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
  public:
   struct Chunk {
@@ -26,10 +26,10 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
     size_t rows = 0;
   };
 
-  // For at least so many rows.
+  // Returns a buffer for at least so many rows.
   Chunk Get(size_t rows);
 
-  // Gives what is kept beyond `bytes` back to the system.
+  // Returns kept memory beyond `bytes` to the system.
   void KeepAtMost(uint64_t bytes);
 
   uint64_t used_bytes() const { return used_bytes_.load(); }
@@ -49,16 +49,16 @@ class ChunkPool : public std::enable_shared_from_this<ChunkPool> {
   std::atomic<uint64_t> used_bytes_{0};
   std::atomic<uint64_t> kept_bytes_{0};
   std::mutex mutex_;
-  std::vector<Buffer> kept_;  // by rows
+  std::vector<Buffer> kept_;  // ordered by rows
 };
 
-// About how many different ids there are among marks, from one in a thousand:
-// each of these sets a bit.
+// Estimates the number of different ids among marks from one in a thousand of
+// them, each of which sets a bit.
 class MarkSample {
  public:
   using Hashes = absl::InlinedVector<uint64_t, 16>;
 
-  // Those that it is made of.
+  // Returns the marks that the sample has.
   static Hashes Select(absl::Span<const uint64_t> hashes);
   void Add(absl::Span<const uint64_t> selected);
   void Clear();
@@ -69,16 +69,16 @@ class MarkSample {
 
  private:
   static constexpr uint64_t kSampled = 1024;
-  // Lower bits than those that filters and parts are ordered by.
+  // These bits are lower than those that filters and parts are ordered by.
   static constexpr int kShift = 30;
-  // Tells some hundred million ids apart from more.
+  // So many bits distinguish some hundred million ids from more.
   static constexpr size_t kBits = size_t{1} << 16;
 
   std::vector<uint64_t> bits_;  // empty before the first Add
   size_t set_bits_ = 0;
 };
 
-// Marks of one kind and epoch, one after the other in a chunk.
+// Consecutive marks of one kind and epoch in a chunk.
 struct MarkRun {
   uint64_t epoch = 0;
   MarkKind kind = MarkKind::kUpserted;
@@ -86,51 +86,52 @@ struct MarkRun {
   std::shared_ptr<const uint64_t[]> chunk;
 };
 
-// Where marks go that are in the log already, but for their hashes.
+// Room in the log for marks whose hashes are not written yet.
 struct MarkRoom {
   absl::Span<uint64_t> hashes;
   std::shared_ptr<uint64_t[]> chunk;
 
-  // With the first ones; returns how many.
+  // Writes the first of `hashes` and returns how many.
   size_t Fill(absl::Span<const uint64_t> from) const {
     std::copy_n(from.begin(), hashes.size(), hashes.begin());
     return hashes.size();
   }
 };
 
-// What was marked, the oldest first. Epochs cut it: they only grow. Not
-// thread-safe; but the ids of a run that was copied stay as they are, and room
-// may be filled beside other calls of Reserve and Sample.
+// The marks, oldest first, divided by epochs, which only grow. Not thread-safe,
+// but the ids of a copied run do not change, and room may be filled while
+// Reserve and Sample are called.
 class MarkLog {
  public:
-  // Room for some of so many marks, one at least. To be filled before any but
-  // Reserve, Sample and the constant members that return numbers is called.
+  // Returns room for at least one of so many marks. It must be filled before
+  // any member is called but Reserve, Sample and the constant ones that return
+  // numbers.
   MarkRoom Reserve(uint64_t epoch, MarkKind kind, size_t rows);
-  // What MarkSample selects of marks for which there was room.
+  // Adds the sample of marks for which there was room.
   void Sample(absl::Span<const uint64_t> selected) { sample_.Add(selected); }
-  // All of it.
+  // Appends all marks.
   void Append(uint64_t epoch, MarkKind kind, absl::Span<const uint64_t> hashes);
 
-  // What so many marks add to used_bytes() when no memory is kept.
+  // Returns what so many marks add to used_bytes() when no memory is kept.
   uint64_t BytesToAppend(uint64_t epoch, MarkKind kind, size_t rows) const;
 
-  // The marks of all epochs after this one.
+  // Returns the marks of all epochs after this one.
   std::vector<MarkRun> After(uint64_t epoch) const;
   // Forgets the marks of all epochs up to this one.
   void DropUpTo(uint64_t epoch);
   void Clear() { DropUpTo(UINT64_MAX); }
 
-  // Whether three of four marks are likely to be repetitions.
+  // Returns whether three of four marks are likely to be repetitions.
   bool WorthMerging() const;
-  // Leaves of each id the newest mark. `cuts`, ascending, are epochs that
-  // somebody may read from: for After of these, and of none else, nothing
-  // changes but the number of repetitions.
+  // Keeps the newest mark of each id. `cuts`, ascending, are the epochs that
+  // may be read from: After of these, and only of these, returns the same ids
+  // as before, with fewer repetitions.
   void Merge(absl::Span<const uint64_t> cuts);
 
   size_t rows() const { return rows_; }
   uint64_t used_bytes() const;
-  // Memory for later; and what it is cut down to: so much, or what the log
-  // needed at most since the last call.
+  // Returns the memory kept for later, and cuts it down to `bytes`, or to what
+  // the log needed at most since the last call.
   uint64_t kept_bytes() const { return pool_->kept_bytes(); }
   void KeepAtMost(uint64_t bytes) { pool_->KeepAtMost(bytes); }
   void KeepWhatWasNeeded();
@@ -146,12 +147,12 @@ class MarkLog {
   const std::shared_ptr<ChunkPool> pool_ = std::make_shared<ChunkPool>();
   std::vector<MarkRun> runs_;
   size_t rows_ = 0;
-  // The chunk that is being filled, and how far.
+  // The chunk that is being filled, and how many rows it has.
   ChunkPool::Chunk chunk_;
   size_t chunk_used_ = 0;
   uint64_t peak_bytes_ = 0;
   MarkSample sample_;
-  size_t merged_rows_ = 0;  // what the last merge has left
+  size_t merged_rows_ = 0;  // rows after the last merge
 };
 
 }  // namespace ckptdb::internal

@@ -8,11 +8,11 @@
 namespace ckptdb::internal {
 namespace {
 
-// The bits of a mark below its hash.
+// The bits of a mark below its hash: its kind, and one that is always set.
 constexpr uint64_t kKindBit = 1;
 constexpr uint64_t kMarkBit = 2;  // so that no mark is 0
 
-// The marks of one part that were seen already.
+// The set of marks of one part that were seen already.
 class SeenMarks {
  public:
   void Reset(size_t marks) {
@@ -22,7 +22,7 @@ class SeenMarks {
     shift_ = 64 - std::countr_zero(slots);
   }
 
-  // False when it is there, under whatever kind.
+  // Adds a mark. Returns false when the id is there, with either kind.
   bool Insert(uint64_t mark) {
     const size_t last = slots_.size() - 1;
     for (size_t i = mark >> shift_;; i = (i + 1) & last) {

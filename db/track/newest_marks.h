@@ -1,4 +1,4 @@
-// Of many marks the newest one of each id; internal to db/.
+// Finds the newest mark of each id; internal to db/.
 #ifndef CKPTDB_DB_TRACK_NEWEST_MARKS_H_
 #define CKPTDB_DB_TRACK_NEWEST_MARKS_H_
 
@@ -15,23 +15,23 @@ namespace ckptdb::internal {
 
 enum class MarkKind : uint8_t { kUpserted = 0, kErased = 1 };
 
-// Marks of one kind, as hashes (SpreadId). Of the same id all say the same, so
-// that their order does not matter.
+// Marks of one kind, as hashes (SpreadId). All marks of an id are the same, so
+// their order does not matter.
 struct MarkPiece {
   absl::Span<const uint64_t> hashes;
   MarkKind kind = MarkKind::kUpserted;
 };
 
-// Marks from the newest piece to the oldest.
+// Marks, ordered from the newest piece to the oldest.
 using MarkGroup = std::vector<MarkPiece>;
 
-// Distributes the marks by hash into parts that fit into a cache, and goes
-// through each from the newest mark to the oldest: the first one of an id
-// stays, in the group where it was. Takes 8 bytes a mark, and two passes over
-// the ids, which are not needed afterwards.
+// Distributes the marks by hash into parts that fit into a cache, and scans
+// each part from the newest mark to the oldest: the first mark of an id is
+// kept, in its group. It takes 8 bytes per mark and two passes over the ids,
+// which are not needed afterwards.
 class NewestMarks {
  public:
-  // `groups` from the newest to the oldest.
+  // `groups` are ordered from the newest to the oldest.
   explicit NewestMarks(absl::Span<const MarkGroup> groups);
 
   size_t Count(size_t group, MarkKind kind) const {
@@ -56,9 +56,9 @@ class NewestMarks {
   size_t PartRows(size_t part) const;
 
   size_t rows_ = 0;
-  // Hashes without the bits that the part tells, and with kind.
+  // Hashes without the bits that the part implies, and with the kind.
   std::unique_ptr<uint64_t[]> marks_;
-  // Where the marks of a group begin in each part; how many are left.
+  // Where the marks of a group begin in each part, and how many are kept.
   std::vector<PartSizes> begin_;
   std::vector<PartSizes> size_;
   std::vector<std::array<size_t, 2>> counts_;

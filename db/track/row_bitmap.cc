@@ -34,7 +34,7 @@ size_t CountBits(const Words& words) {
   return count;
 }
 
-// Moves the rows out of `words`.
+// Appends the rows that are set in `words` and clears them.
 std::vector<int64_t> TakeRows(Words* words) {
   std::vector<int64_t> rows;
   rows.reserve(CountBits(*words));
@@ -51,8 +51,9 @@ std::vector<int64_t> TakeRows(Words* words) {
 
 }  // namespace
 
-// A mark goes into the bitmap of its thread's lane. A Take moves the marks of
-// all lanes into the bitmaps of all consumers, and then empties its own.
+// A mark sets a bit in the bitmap of the lane of its thread. A Take moves the
+// marks of all lanes into the bitmaps of all consumers, and then empties its
+// own.
 class RowBitmap::Impl {
  public:
   explicit Impl(uint64_t rows)
@@ -72,7 +73,7 @@ class RowBitmap::Impl {
   };
   struct Consumer {
     std::string name;
-    // Whether the next set will be complete, and why not.
+    // Whether the next set is complete, and the reason when it is not.
     bool complete = false;
     std::string reason;
     Words rows;
@@ -83,7 +84,8 @@ class RowBitmap::Impl {
 
   const uint64_t rows_;
   const size_t words_;
-  std::array<Lane, internal::kMarkLanes> lanes_;  // after mutex_, one by one
+  std::array<Lane, internal::kMarkLanes>
+      lanes_;  // locked after mutex_, one by one
   mutable std::mutex mutex_;
   ConsumerTable<Consumer> consumers_;
 };

@@ -50,7 +50,8 @@ struct ReturnedSet {
 // By epoch.
 using ReturnedSets = std::map<uint64_t, ReturnedSet>;
 
-// From the newest to the oldest. A set has the newest marks up to its epoch.
+// Returns groups from the newest to the oldest. A set has the newest marks up
+// to its epoch.
 MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
                    const ReturnedSets& returned) {
   MarkGroup pieces;
@@ -71,18 +72,18 @@ MarkGroup PiecesOf(const std::vector<MarkRun>& runs,
 
 }  // namespace
 
-// Marks are made at once, kMarkRows of them, under the lock of a lane. Under
-// the one of the log there is only room made for those that the filter of the
-// lane does not know. An id that a filter knows has an upsert as its newest
-// mark, and that is in the log since the last Take of all. To keep it so,
-// erasures and Takes hold all lanes; and so does all that reads or drops what
-// is in the log.
+// Marks are made in batches of kMarkRows under the lock of a lane. Under the
+// lock of the log only room is made for those that the filter of the lane does
+// not know. An id that a filter knows has an upsert as its newest mark, which
+// has been in the log since the last Take of any consumer. To keep that true,
+// erasures and Takes hold all lanes, and so does all that reads or drops marks
+// of the log.
 constexpr size_t kMarkRows = 2048;
 
 class RowTracker::Impl {
  public:
   explicit Impl(const RowTrackerOptions& options) : options_(options) {
-    // An eighth for all filters, the rest for the log.
+    // All filters together get an eighth, and the log gets the rest.
     for (Lane& lane : lanes_) {
       lane.filter.LimitBytes(options.max_bytes / 8 / lanes_.size());
     }
@@ -106,17 +107,18 @@ class RowTracker::Impl {
 
   struct Consumer {
     std::string name;
-    // Whether the next set will be complete, and why not.
+    // Whether the next set is complete, and the reason when it is not.
     bool complete = false;
     std::string reason;
     // Marks up to here were taken, or are in a returned set.
     uint64_t epoch = 0;
-    // Of the last set that was not complete: older ones are in that base.
+    // Epoch of the last incomplete set: the base that it required has the marks
+    // of older sets.
     uint64_t base_epoch = 0;
     ReturnedSets returned;
   };
 
-  // What a Take reads when it has let go of the locks.
+  // What a Take reads after it has released the locks.
   struct Snapshot {
     std::vector<MarkRun> runs;
     ReturnedSets returned;
@@ -124,34 +126,36 @@ class RowTracker::Impl {
 
   LaneLocks LockLanes();
   size_t Filter(Lane* lane, absl::Span<const int64_t> ids, uint64_t* unknown);
-  // False where this needs all lanes.
+  // Returns false when the call needs all lanes.
   bool MarkInLane(Lane* lane, absl::Span<const int64_t> ids);
   bool AppendInLane(absl::Span<const uint64_t> hashes);
   std::optional<internal::MarkRoom> Reserve(
       size_t rows, internal::MarkSample::Hashes* selected);
-  // With all lanes.
+  // The caller holds all lanes.
   void Mark(MarkKind kind, absl::Span<const int64_t> ids);
 
-  // The rest needs `mutex_` and, but for the constant ones, all lanes.
+  // The caller of the following holds `mutex_`, and all lanes unless the member
+  // is constant.
   absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot);
   void PutBack(Consumer* consumer, const RowChanges& changes);
   void RequireBase(Consumer* consumer, const std::string& reason);
   void ForgetReturned(Consumer* consumer);
-  // Where somebody may read the log from, ascending.
+  // Returns the epochs that the log may be read from, ascending.
   std::vector<uint64_t> Cuts();
   bool MayComeBack(const TakenSet& set);
-  // After a change of who wants marks, and from where.
+  // Is called after a change of the consumers or of their epochs.
   void DropUnneeded();
   void Merge();
-  // For an Append, or for none; false when all was dropped instead.
+  // Makes room for an append, if any. Returns false when all marks were dropped
+  // instead.
   bool MakeRoom(MarkKind kind, size_t rows);
   void DropAll();
-  // Of what cannot go; with such an Append.
+  // Returns the bytes that cannot be dropped, with such an append.
   uint64_t UsedBytes() const;
   uint64_t BytesAfter(MarkKind kind, size_t rows) const;
 
   const RowTrackerOptions options_;
-  std::array<Lane, internal::kMarkLanes> lanes_;  // locked in this order
+  std::array<Lane, internal::kMarkLanes> lanes_;  // are locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
   // Whether a consumer wants marks.
   std::atomic<bool> tracking_{false};
@@ -199,7 +203,7 @@ bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
   std::array<uint64_t, kMarkRows> unknown;
   const size_t count = Filter(lane, ids, unknown.data());
   if (AppendInLane({unknown.data(), count})) return true;
-  lane->filter.Clear();  // it knows what is not in the log
+  lane->filter.Clear();  // it knows ids that are no longer in the log
   return false;
 }
 
@@ -385,7 +389,7 @@ bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
   const uint64_t max_bytes = options_.max_bytes;
   const bool full = BytesAfter(kind, rows) > max_bytes;
   if (full || log_.WorthMerging()) Merge();
-  // At most half of the bound, so that the next merge is far away.
+  // Merges to at most half of the limit, so that the next merge is far away.
   if (full && (BytesAfter(kind, rows) > max_bytes ||
                log_.rows() * sizeof(uint64_t) > max_bytes / 2)) {
     DropAll();
