@@ -22,13 +22,15 @@ double DeltaRatio(const StepRecord& record) {
 std::string BaseDue(const StepRecord& record, const ChainBounds& bounds) {
   const uint64_t deltas = DeltasOf(record);
   if (deltas >= bounds.max_deltas) {
-    return absl::StrFormat("%d deltas; the bound is %d", deltas,
+    return absl::StrFormat("the chain has %d deltas; the limit is %d", deltas,
                            bounds.max_deltas);
   }
   const double ratio = DeltaRatio(record);
   if (deltas == 0 || ratio <= bounds.max_delta_ratio) return "";
-  return absl::StrFormat("deltas of %.2f times the base; the bound is %.2f",
-                         ratio, bounds.max_delta_ratio);
+  return absl::StrFormat(
+      "deltas are %.2f times the base (%s over %s); the limit is %.2f", ratio,
+      FormatBytes(record.delta_bytes), FormatBytes(record.base_bytes),
+      bounds.max_delta_ratio);
 }
 
 std::string ChainText(const StepRecord& record) {

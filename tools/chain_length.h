@@ -1,4 +1,4 @@
-// How long the chain of a step is, and whether it is too long.
+// Measures the chain of a step and tells whether it is too long.
 #ifndef CKPTDB_TOOLS_CHAIN_LENGTH_H_
 #define CKPTDB_TOOLS_CHAIN_LENGTH_H_
 
@@ -11,20 +11,21 @@
 
 namespace ckptdb::tool {
 
-// Versions after the base.
+// Returns the number of versions after the base.
 uint64_t DeltasOf(const StepRecord& record);
 
-// Stored bytes of delta runs relative to those of base runs; 0 without deltas.
+// Returns the stored bytes of delta runs divided by those of base runs, or 0
+// without deltas.
 double DeltaRatio(const StepRecord& record);
 
-// Which of `bounds` the chain is over, by the rule of SaveResult::base_due;
-// empty: none.
+// Describes which of `bounds` the chain exceeds, by the rule of
+// SaveResult::base_due; empty when it exceeds none.
 std::string BaseDue(const StepRecord& record, const ChainBounds& bounds);
 
-// "2 deltas of 3.1 KiB over a base of 80.0 KiB"; "no deltas".
+// Returns "2 deltas of 3.1 KiB over a base of 80.0 KiB", or "no deltas".
 std::string ChainText(const StepRecord& record);
 
-// Sets "deltas", "base_bytes", "delta_bytes", "delta_ratio".
+// Sets the fields of a "chain length" of docs/json.md.
 void SetChainLength(const StepRecord& record, Json* json);
 
 }  // namespace ckptdb::tool

@@ -1,5 +1,5 @@
-// A subcommand of ckptdb. Each lives in a file of its own name and is made by
-// its function below.
+// The interface of the subcommands of ckptdb. Each is in a file of its own name
+// and is created by a function below.
 #ifndef CKPTDB_TOOLS_COMMAND_H_
 #define CKPTDB_TOOLS_COMMAND_H_
 
@@ -17,7 +17,7 @@ class App;
 
 namespace ckptdb::tool {
 
-// What every command is given.
+// The arguments of every command.
 struct Context {
   std::string command;       // its name
   std::string store;         // the store's folder
@@ -38,16 +38,16 @@ class Command {
 
   virtual std::string name() const = 0;
   virtual std::string summary() const = 0;  // one line
-  // What else --help says: lines of at most 80 columns.
+  // Returns further text of --help: lines of at most 80 columns.
   virtual std::string notes() const { return {}; }
-  // Command lines of --help, without "ckptdb", and what they do.
+  // Returns the example command lines of --help.
   virtual std::string examples() const = 0;
 
   // Adds the command's own arguments; they are read before Run.
   virtual void AddArguments(CLI::App* app) = 0;
 
-  // Prints to context.out. The status that comes back is printed by the
-  // caller, and decides the exit code.
+  // Prints to context.out. The caller prints the returned status, which decides
+  // the exit code.
   virtual absl::Status Run(const Context& context) = 0;
 };
 
@@ -68,7 +68,7 @@ std::unique_ptr<Command> NewPin();
 std::unique_ptr<Command> NewUnpin();
 std::unique_ptr<Command> NewMetrics();
 
-// All of them, in the order of the help.
+// Returns all commands in the order of the help.
 std::vector<std::unique_ptr<Command>> AllCommands();
 
 }  // namespace ckptdb::tool

@@ -17,20 +17,20 @@
 namespace ckptdb::tool {
 namespace {
 
-// What the flags say, wherever on the command line they are.
+// The values of the flags before or after the command.
 struct Flags {
   std::string store;
   bool json = false;
 };
 
 std::string CheckStore(const std::string& store) {
-  return store.empty() ? "the folder's name is empty" : "";
+  return store.empty() ? "the name of the folder is empty" : "";
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
   app->add_option("-s,--store", flags->store,
-                  absl::StrCat("the store's folder; else ", kStoreVariable,
-                               ", else the current one"))
+                  absl::StrCat("folder of the store; default: ", kStoreVariable,
+                               ", or the current folder"))
       ->type_name("DIR")
       ->check(CheckStore);
   app->add_flag("--json", flags->json, "print one JSON document");
@@ -66,7 +66,7 @@ void DescribeApp(CLI::App* app, Flags* flags) {
   app->get_formatter()->column_width(28);
   app->set_version_flag("--version", absl::StrCat("ckptdb ", CKPTDB_VERSION),
                         "Print the version and exit");
-  // None is an error too, but one with words of our own.
+  // A missing command is reported below, with a text of our own.
   app->require_subcommand(0, 1);
   AddFlags(app, flags);
   app->footer(
@@ -98,7 +98,7 @@ Context MakeContext(const Entry& entry, const Flags& global,
   return context;
 }
 
-// Help and version are no errors, but CLI11 throws them too.
+// CLI11 also throws for --help and --version, which are no errors.
 ExitCode ReportParse(const CLI::App& app,
                      const std::vector<std::unique_ptr<Entry>>& entries,
                      const CLI::ParseError& error, const Streams& streams) {
@@ -132,7 +132,7 @@ ExitCode RunEntry(const Entry& entry, const Flags& global,
 
 ExitCode RunCommandLine(int argc, const char* const* argv,
                         const Streams& streams) {
-  CLI::App app("Looks into checkpoint stores, and changes them.");
+  CLI::App app("Inspects and changes checkpoint stores.");
   Flags global;
   DescribeApp(&app, &global);
   const auto entries = AddCommands(&app);

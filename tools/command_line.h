@@ -1,4 +1,4 @@
-// The command line of ckptdb: reads it, runs the command it names.
+// Parses the command line of ckptdb and runs its command.
 #ifndef CKPTDB_TOOLS_COMMAND_LINE_H_
 #define CKPTDB_TOOLS_COMMAND_LINE_H_
 
@@ -8,8 +8,8 @@
 
 namespace ckptdb::tool {
 
-// The store's folder is that of -s or --store, else of this environment
-// variable, else the current one.
+// The folder of the store is that of -s or --store, else that of this
+// environment variable, else the current one.
 inline constexpr char kStoreVariable[] = "CKPTDB_STORE";
 
 struct Streams {

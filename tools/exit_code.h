@@ -1,4 +1,4 @@
-// What the command's exit codes mean, and which error gives which.
+// The exit codes of the command, and the errors that they stand for.
 #ifndef CKPTDB_TOOLS_EXIT_CODE_H_
 #define CKPTDB_TOOLS_EXIT_CODE_H_
 
@@ -17,7 +17,7 @@ enum class ExitCode : int {
 
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// The lines of --help about them.
+// The lines of --help about exit codes.
 inline constexpr char kExitCodeHelp[] =
     "Exit codes:\n"
     "  0  all went well\n"

@@ -1,4 +1,4 @@
-// Sizes, times and names as people read them.
+// Formats sizes, times and hashes for people.
 #ifndef CKPTDB_TOOLS_FORMAT_H_
 #define CKPTDB_TOOLS_FORMAT_H_
 
@@ -11,29 +11,29 @@
 
 namespace ckptdb::tool {
 
-// "0 B", "1023 B", "1.0 KiB", "4.2 GiB".
+// Returns "0 B", "1023 B", "1.0 KiB", "4.2 GiB".
 std::string FormatBytes(uint64_t bytes);
 
-// "8,000,000"
+// Returns "8,000,000".
 std::string FormatCount(uint64_t count);
 
-// "2026-11-20 18:26:38", in UTC, of microseconds since 1970.
+// Formats microseconds since 1970 in UTC as "2026-11-20 18:26:38".
 std::string FormatUtc(int64_t micros);
 
-// "2026-11-20T18:26:38.123456Z"
+// Formats microseconds since 1970 in UTC as "2026-11-20T18:26:38.123456Z".
 std::string FormatIsoUtc(int64_t micros);
 
-// "250 us", "1.5 ms", "12.3 s", "5.0 min".
+// Returns "250 us", "1.5 ms", "12.3 s", "5.0 min".
 std::string FormatDuration(int64_t micros);
 
-// How long ago `then` was: "5 s", "3 min", "7 h", "12 d". "0 s" for what the
-// clock says is yet to come.
+// Returns how long ago `then` was: "5 s", "3 min", "7 h", "12 d"; "0 s" for a
+// time in the future.
 std::string FormatAge(int64_t then_micros, int64_t now_micros);
 
-// "0123456789abcdef"
+// Returns "0123456789abcdef".
 std::string FormatHash(uint64_t hash);
 
-// How many columns a valid UTF-8 text takes: its code points.
+// Returns how many columns a valid UTF-8 text has: its number of code points.
 size_t DisplayWidth(absl::string_view text);
 
 }  // namespace ckptdb::tool

@@ -15,7 +15,7 @@ void Catch(int signal, struct sigaction* old) {
   if (old->sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = Ask;
-  // The next one does what it always does.
+  // The next signal has its usual effect.
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
   sigaction(signal, &action, nullptr);

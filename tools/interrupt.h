@@ -1,5 +1,6 @@
-// Ctrl-C as a wish: while an Interrupt lives, SIGINT and SIGTERM make asked()
-// true instead of ending the process. The second of the same kind ends it.
+// Turns Ctrl-C into a request: while an Interrupt lives, SIGINT and SIGTERM
+// make asked() true instead of ending the process. A second signal of the same
+// kind ends it.
 //
 //   const Interrupt interrupt;
 //   options.cancelled = [] { return Interrupt::asked(); };
@@ -13,14 +14,15 @@ namespace ckptdb::tool {
 
 class Interrupt {
  public:
-  // One at a time. A signal that is ignored stays ignored.
+  // There may be one at a time. A signal that is ignored stays ignored.
   Interrupt();
-  // What the signals did before they do again.
+  // Restores what the signals did before.
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // From any thread: since the last one was made.
+  // Returns, on any thread, whether a signal came since the last Interrupt was
+  // made.
   static bool asked();
 
  private:

@@ -1,5 +1,5 @@
-// Records as JSON, with the field names of docs/json.md. Names are stable: a
-// field may come, none goes or changes its meaning.
+// Converts records to JSON with the field names of docs/json.md. Names are
+// stable: a field may be added, and none is removed or changes its meaning.
 #ifndef CKPTDB_TOOLS_JSON_H_
 #define CKPTDB_TOOLS_JSON_H_
 
@@ -13,26 +13,26 @@
 
 namespace ckptdb::tool {
 
-// Fields stay in the order in which they are set.
+// An object whose fields stay in the order in which they are set.
 using Json = nlohmann::ordered_json;
 
 Json ToJson(const Version& version);
 Json ToJson(const Totals& totals);
 Json ToJson(const Item& item, const Version& version);
-// A table's "sharding" and "sharding_name", null where it has none.
+// Sets "sharding" and "sharding_name" of a table, which is null without a name.
 void SetSharding(ShardingKind kind, const std::string& name, Json* json);
-// An object of strings.
+// Returns an object of strings.
 Json MetadataJson(const UserMetadata& metadata);
-// All of a step record but its rank digests.
+// Returns all of a step record but its rank digests.
 Json ToJson(const StepRecord& record);
 
-// Null for an empty text, which stands for "there is no reason".
+// Returns null for an empty reason, and else the text.
 Json ReasonJson(const std::string& reason);
 
-// A number, or "nan", "inf", "-inf": JSON has no such numbers.
+// Returns a number, or "nan", "inf" or "-inf", which JSON has no numbers for.
 Json NumberJson(double number);
 
-// One document and a newline. Bytes that are not UTF-8 become U+FFFD.
+// Prints one document and a newline. Bytes that are not UTF-8 become U+FFFD.
 void PrintJson(const Json& document, std::ostream* out);
 
 inline std::string Str(absl::string_view text) { return std::string(text); }

@@ -1,5 +1,5 @@
-// Which steps need what an older version holds: why it stays although it is no
-// step any more.
+// Finds the steps that need the data of an older version, which is kept for
+// them after its step was removed.
 #ifndef CKPTDB_TOOLS_NEEDS_H_
 #define CKPTDB_TOOLS_NEEDS_H_
 
@@ -13,7 +13,7 @@
 
 namespace ckptdb::tool {
 
-// Steps, in order.
+// The steps that need a version, in order.
 struct Needs {
   std::vector<int64_t> in_chain_of;    // it is in their chains
   std::vector<int64_t> referenced_by;  // they refer to its tensors or blobs
@@ -24,13 +24,13 @@ struct Needs {
   }
 };
 
-// Of `version` by `steps`, itself aside.
+// Returns which of `steps` need `version`, apart from the step of the version.
 Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps);
 
-// "step 7", "steps 7, 8, 9 and 47 more"
+// Returns "step 7", "steps 7, 8, 9 and 47 more".
 std::string StepsText(const std::vector<int64_t>& steps);
 
-// "runs of steps 300, 400; tensors of step 400"; "-" for none.
+// Returns "runs of steps 300, 400; tensors of step 400", or "-" for none.
 std::string NeedsText(const Needs& needs);
 
 // Sets "in_chain_of", "referenced_by" and "folded_into".

@@ -18,11 +18,12 @@ namespace {
 absl::Status OpenError(const Context& context, const absl::Status& status) {
   absl::Status placed = WithPlace(status, context.store);
   if (context.store_given || !absl::IsNotFound(status)) return placed;
-  return absl::NotFoundError(absl::StrCat(
-      placed.message(), "; name a store with --store or CKPTDB_STORE"));
+  return absl::NotFoundError(
+      absl::StrCat(placed.message(), "; set --store or CKPTDB_STORE"));
 }
 
-// A store that its trainer has opened to others stays so.
+// Keeps the modes of the store, which its trainer may have opened to other
+// users.
 void KeepModes(const std::string& store, StoreOptions* options) {
   constexpr mode_t kModeBits = 07777;
   struct stat found {};
@@ -34,12 +35,14 @@ void KeepModes(const std::string& store, StoreOptions* options) {
   }
 }
 
-// The store is of use without them, and yet nobody should overlook it.
+// Warns of damaged files: the store can be used without them, but the user
+// should know.
 void WarnOf(const std::vector<std::string>& bad_files, const Context& context) {
   for (const std::string& file : bad_files) {
     context.PrintError(absl::DataLossError(absl::StrCat(
         context.store, "/db/", file,
-        " is damaged or gone; \"verify\" names the steps that need it")));
+        " is damaged or missing; run \"ckptdb verify\" to find the steps that "
+        "need it")));
   }
 }
 
@@ -70,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
   WarnOf((*store)->BadFiles(), context);
   for (const UnsweptEntry& post : (*store)->posts_passed_over()) {
     context.PrintError(absl::NotFoundError(
-        absl::StrCat(post.path, " was passed over: ", post.reason)));
+        absl::StrCat(post.path, " was ignored: ", post.reason)));
   }
   return store;
 }
@@ -108,7 +111,8 @@ absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read) {
     if (i == kTries) {
       return absl::AbortedError(absl::StrCat(
           "the latest step was retired each of the ", kTries,
-          " times that it was read; the last: ", status.message()));
+          " times that it was read; run the command again; the last error: ",
+          status.message()));
     }
     status = read();
   }

@@ -1,4 +1,4 @@
-// Opening the store that the command line names.
+// Opens the store that the command line names.
 #ifndef CKPTDB_TOOLS_OPEN_STORE_H_
 #define CKPTDB_TOOLS_OPEN_STORE_H_
 
@@ -15,30 +15,33 @@
 
 namespace ckptdb::tool {
 
-// For commands that change nothing: also beside an owner. Caught up with it.
+// Opens the store for commands that change nothing, also while a trainer owns
+// it. The reader has seen what the trainer committed.
 absl::StatusOr<std::unique_ptr<Reader>> OpenReader(const Context& context);
 
-// For commands that change the store; nothing is swept unless asked for. New
-// files have the modes of those that are there.
-// Unavailable, naming the holder, when another process has it open.
+// Opens the store for commands that change it. Nothing is swept in the
+// background, and new files have the modes of the existing ones. Returns
+// Unavailable, naming the process, when another process has the store open.
 absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context);
 
-// The step that `text` names: a number, or "latest". `reader` must outlive it.
+// Opens the step that `text` names: a number, or "latest". `reader` must
+// outlive it.
 absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
                                                      Reader* reader,
                                                      const std::string& text);
 
-// Whether a step was retired before it was open, or while it was read without a
-// lease.
+// Returns whether the error says that a step was retired before it was open, or
+// while it was read without a lease.
 bool IsGone(const absl::Status& status);
 
 // Calls `read`, which resolves the steps that it reads, until it returns
-// anything but Aborted; once unless `latest`. A trainer may retire the step
-// that "latest" stood for: then there is a later one. Aborted with the number
-// of tries after the last.
+// anything but Aborted, and once unless `latest`: a trainer may retire the step
+// that "latest" stood for, and then there is a later one. Returns Aborted with
+// the number of tries after the last.
 absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read);
 
-// The status with `place` before its message, where it is not in it.
+// Returns the status with `place` before its message, unless it is in it
+// already.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 
 // Store::Open says Unavailable for a busy store and for I/O errors alike. Only
@@ -46,7 +49,7 @@ absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 // tell them apart.
 absl::Status ReadingStatus(const absl::Status& status);
 
-// "step 1000"
+// Returns "step 1000".
 std::string StepName(int64_t step);
 
 }  // namespace ckptdb::tool

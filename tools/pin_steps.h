@@ -1,4 +1,4 @@
-// What pin and unpin share.
+// The common part of pin and unpin.
 #ifndef CKPTDB_TOOLS_PIN_STEPS_H_
 #define CKPTDB_TOOLS_PIN_STEPS_H_
 

@@ -8,7 +8,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// To the start of the line, and nothing left on it.
+// Moves to the start of the line and clears it.
 constexpr char kClearLine[] = "\r\x1b[K";
 constexpr std::chrono::milliseconds kRedraw(200);
 

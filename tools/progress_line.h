@@ -1,5 +1,5 @@
-// A line on a terminal that says how far a long call is. It appears when the
-// call has taken a second, and is gone when the object is.
+// Shows the progress of a long call in a line on a terminal. The line appears
+// when the call has taken a second, and is cleared with the object.
 //
 //   ProgressLine progress(context.terminal, "verify: step 1000");
 //   step->Verify({}, [&](uint64_t done_bytes, uint64_t all_bytes) {
@@ -18,8 +18,8 @@
 
 namespace ckptdb::tool {
 
-// "verify: step 1000: 1.0 GiB of 4.0 GiB, 25 %, 3 s"; without bytes while
-// `all_bytes` is 0.
+// Returns "verify: step 1000: 1.0 GiB of 4.0 GiB, 25 %, 3 s", without bytes
+// while `all_bytes` is 0.
 std::string ProgressText(const std::string& label, uint64_t done_bytes,
                          uint64_t all_bytes, int64_t elapsed_seconds);
 
@@ -32,7 +32,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // From any thread.
+  // May be called on any thread.
   void Update(uint64_t done_bytes, uint64_t all_bytes);
 
  private:

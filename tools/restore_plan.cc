@@ -21,16 +21,16 @@ void AddEstimate(const ScanEstimate& more, ScanEstimate* sum) {
   sum->bytes += more.bytes;
 }
 
-// A tensor's parts by where they are: replicas once.
+// The parts of a tensor by their place; replicas are counted once.
 struct TensorParts {
   std::map<std::pair<Shape, Shape>, uint64_t> bytes;
   std::map<uint32_t, uint64_t> of_rank;
 };
 
-// The tensors and blobs that are read.
+// Adds up the tensors and blobs that are read.
 class DenseItems {
  public:
-  // `changed`: only those; null: all.
+  // Only items in `changed` are read, or all when it is null.
   DenseItems(const StepReader& step, const std::vector<ItemName>* changed) {
     std::set<std::string> tensors;
     std::set<std::pair<uint32_t, std::string>> blobs;
@@ -53,7 +53,7 @@ class DenseItems {
     }
   }
 
-  // Of a rank of the world that saved, or of another world.
+  // `rank` is set when as many ranks restore as saved.
   PlannedItems TensorsOf(std::optional<uint32_t> rank) const {
     PlannedItems planned;
     for (const auto& [name, tensor] : tensors_) {
@@ -97,7 +97,7 @@ class DenseItems {
 };
 
 SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
-  // Of one rank they say nothing.
+  // A step of one rank has no bounds although slices can divide it.
   if (step.slice_bounds.empty()) {
     return step.world_size > 1 ? SliceAssignment::kNone
                                : SliceAssignment::kEven;
@@ -106,8 +106,8 @@ SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
                                        : SliceAssignment::kEven;
 }
 
-// Whether a rank reads slices of the table. What one rank saved that said
-// nothing can be divided by them as well.
+// Returns whether a rank reads slices of the table. A table without a
+// declaration that one rank saved can be divided by slices as well.
 bool IsBySlices(const StepRecord& step, const TableSpec& table) {
   return table.sharding == ShardingKind::kBySlices ||
          (table.sharding == ShardingKind::kUndeclared &&
@@ -154,7 +154,7 @@ SliceAssignment AssignmentOf(const StepRecord& step, const Tables& tables,
   return all_replicated ? SliceAssignment::kReplicated : SliceAssignment::kNone;
 }
 
-// All rows, unless `changes` lead to them.
+// Plans to read all rows, unless `changes` lead to them.
 absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
                                        const ChangeReader* changes,
                                        const std::string& name,

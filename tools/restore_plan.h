@@ -1,5 +1,5 @@
-// What a restore of a step would read, from the records alone: none of the
-// data is read for it.
+// Plans what a restore of a step would read. It reads the records of the step
+// and none of its data.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const RestorePlan plan,
 //                           PlanRestore(*step, /*world_size=*/8));
@@ -26,18 +26,18 @@ namespace ckptdb::tool {
 
 struct PlannedTable {
   std::string name;
-  // As the step recorded it.
+  // The sharding that the step recorded.
   ShardingKind sharding = ShardingKind::kUndeclared;
   std::string sharding_name;
-  // Those that the rank reads: all of a table that is not by slices.
+  // The slices that the rank reads; all when the table is not divided by
+  // slices.
   SliceRange slices;
   ScanEstimate read;
-  // Of an incremental restore: why all rows are read all the same; empty: they
-  // are not.
+  // Reason why an incremental restore reads all rows; empty when it does not.
   std::string full_read_reason;
 };
 
-// Of tensors, or of blobs.
+// The tensors, or the blobs, that are read.
 struct PlannedItems {
   uint64_t items = 0;
   uint64_t bytes = 0;  // as stored
@@ -53,15 +53,14 @@ struct PlannedRank {
   ScanEstimate all_tables() const;
 };
 
-// Of the tables by slices, if there are any.
+// Which slices each rank reads of the tables that are divided by slices.
 enum class SliceAssignment {
   kAsSaved,
   kEven,
-  // None is: the ranks that saved the step divided rows in a way of their own,
-  // and each rank reads the ids of all rows, and the pages that have any of its
-  // own.
+  // No table is divided by slices. Each rank reads the ids of all rows, and the
+  // pages that have any of its own.
   kNone,
-  // All are replicated: each rank reads all rows.
+  // All tables are replicated, and each rank reads all rows.
   kReplicated,
 };
 
@@ -70,12 +69,13 @@ struct RestorePlan {
   std::vector<PlannedRank> ranks;
 };
 
-// By so many ranks.
+// Plans a restore by `world_size` ranks.
 absl::StatusOr<RestorePlan> PlanRestore(const StepReader& step,
                                         uint32_t world_size);
 
-// The same by what changed since the step that `changes` begin at. Where they
-// do not go forwards, a table's bytes are those of all that is looked into.
+// Plans an incremental restore from the step where `changes` begin. When they
+// go backwards, the bytes of a table are those of all runs that are looked
+// into.
 absl::StatusOr<RestorePlan> PlanRestore(const ChangeReader& changes,
                                         uint32_t world_size);
 

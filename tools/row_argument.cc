@@ -7,11 +7,11 @@
 namespace ckptdb::tool {
 namespace {
 
-// CLI11 takes a text as what is wrong, an empty one as nothing is.
+// Returns what is wrong with the text, or an empty text, as CLI11 expects it.
 std::string Complaint(const std::string& text) {
   int64_t id = 0;
   if (absl::SimpleAtoi(text, &id)) return "";
-  return absl::StrCat("\"", text, "\" is no id: -2^63 to 2^63 - 1");
+  return absl::StrCat("invalid id \"", text, "\"; expected -2^63 to 2^63 - 1");
 }
 
 }  // namespace

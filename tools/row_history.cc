@@ -10,7 +10,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// Takes the one row that is wanted, from a single worker.
+// Takes the one row that is looked for, from a single worker.
 class OneRow : public LiveTable {
  public:
   OneRow(int64_t id, std::vector<Slot> slots)
@@ -54,7 +54,8 @@ ScanOptions OneRowOptions(int64_t id, SliceHash hash) {
   return options;
 }
 
-// Codecs aside, which say nothing of values.
+// Finds a slot of the same type. Codecs are ignored, as they do not change
+// values.
 const std::string* FindValue(const Row& row, const Slot& slot) {
   for (size_t i = 0; i < row.slots.size(); ++i) {
     const Slot& other = row.slots[i];
@@ -76,7 +77,7 @@ std::vector<std::string> ChangedSlots(const Row& before, const Row& after) {
   }
   for (const Slot& slot : before.slots) {
     if (FindValue(after, slot) != nullptr) continue;
-    // One of another type is there already.
+    // A slot that changed its type is in the list already.
     if (std::find(changed.begin(), changed.end(), slot.name) == changed.end()) {
       changed.push_back(slot.name);
     }
@@ -120,7 +121,7 @@ absl::Status RowHistory::Add(const StepRecord& step) {
   return absl::OkStatus();
 }
 
-// FailedPrecondition when changes do not lead there.
+// Returns FailedPrecondition when no changes lead there.
 absl::StatusOr<RowHistory::State> RowHistory::Follow(int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const auto changes,
                           reader_->OpenChanges(*before_, step));

@@ -1,4 +1,4 @@
-// What became of a row from step to step.
+// Follows a row from step to step.
 //
 //   RowHistory history(reader.get(), "user", -3);
 //   for (const StepRecord& step : reader->Steps()) {
@@ -29,7 +29,7 @@ enum class RowChange {
 };
 absl::string_view RowChangeName(RowChange change);
 
-// A row with the columns that its table has there.
+// A row with the slots that its table has in a step.
 struct Row {
   std::vector<Slot> slots;
   std::vector<std::string> values;  // slot by slot
@@ -38,9 +38,8 @@ struct Row {
 struct RowEvent {
   StepRecord step;
   RowChange change = RowChange::kChanged;
-  Row row;  // of kAppeared and kChanged
-  // Of kChanged: those that are new or have other values, and those that are
-  // no more.
+  Row row;  // for kAppeared and kChanged
+  // For kChanged: slots that are new, have other values, or were removed.
   std::vector<std::string> changed_slots;
 };
 
@@ -49,19 +48,19 @@ class RowHistory {
   // `reader` must outlive it.
   RowHistory(Reader* reader, std::string table, int64_t id);
 
-  // Compares the row in this step with that in the step added before. Where
-  // delta runs lead from that one to this, they alone are read; otherwise the
-  // row is looked up. A step that is gone by now is passed over.
+  // Compares the row in this step with the row in the step added before. Only
+  // delta runs are read when they lead from that step to this one; otherwise
+  // the row is looked up. A step that was removed meanwhile is skipped.
   absl::Status Add(const StepRecord& step);
 
   const std::vector<RowEvent>& events() const { return events_; }
-  // Steps that were passed over, as they were gone by then.
+  // Returns how many steps were skipped because they were removed.
   int64_t gone() const { return gone_; }
-  // Whether any step had the table.
+  // Returns whether any step had the table.
   bool found_table() const { return found_table_; }
 
  private:
-  // What a step has; `row` unset: no such row.
+  // What a step has; `row` is not set when it has no such row.
   struct State {
     bool has_table = false;
     std::optional<Row> row;

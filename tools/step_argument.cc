@@ -14,7 +14,7 @@ bool ParseStep(const std::string& text, int64_t* step) {
   return absl::SimpleAtoi(text, step);
 }
 
-// CLI11 takes a text as what is wrong, an empty one as nothing is.
+// Returns what is wrong with the text, or an empty text, as CLI11 expects it.
 std::string StepComplaint(const std::string& text) {
   return std::string(CheckStepText(text).message());
 }
@@ -42,14 +42,13 @@ void AddOptionalStep(CLI::App* app, std::string* step) {
 }
 
 void AddStepOption(CLI::App* app, std::string* step) {
-  app->add_option("--step", *step, "of this step; default: latest")
+  app->add_option("--step", *step, "the step to read; default: latest")
       ->type_name("STEP")
       ->check(StepComplaint);
 }
 
 void AddFromOption(CLI::App* app, std::string* step) {
-  app->add_option("--from", *step,
-                  "by what changed since this step, where increments lead")
+  app->add_option("--from", *step, "plan an incremental restore from this step")
       ->type_name("STEP")
       ->check(StepComplaint);
 }
@@ -62,7 +61,7 @@ absl::Status CheckStepText(const std::string& text) {
   int64_t step = 0;
   if (text == "latest" || ParseStep(text, &step)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "\"", text, "\" is neither a step, 0 to 2^63 - 1, nor \"latest\""));
+      "invalid step \"", text, "\"; expected 0 to 2^63 - 1, or \"latest\""));
 }
 
 int64_t StepNumber(const std::string& text) {

@@ -16,7 +16,8 @@ class App;
 
 namespace ckptdb::tool {
 
-// Checked when the command line is read: a bad one is an error of use.
+// These arguments are checked when the command line is parsed, so that an
+// invalid step is a usage error.
 void AddStep(CLI::App* app, std::string* step);
 void AddNamedStep(CLI::App* app, const std::string& name, std::string* step);
 void AddOptionalStep(CLI::App* app, std::string* step);
@@ -24,15 +25,15 @@ void AddStepOption(CLI::App* app, std::string* step);           // --step
 void AddFromOption(CLI::App* app, std::string* step);           // --from
 void AddSteps(CLI::App* app, std::vector<std::string>* steps);  // at least one
 
-// InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.
+// Returns InvalidArgument unless `text` is "latest" or a step: 0 to 2^63 - 1.
 absl::Status CheckStepText(const std::string& text);
 
-// The number in a checked text that is not "latest".
+// Returns the number in a checked text that is not "latest".
 int64_t StepNumber(const std::string& text);
 
 inline constexpr absl::string_view kLatest = "latest";
 
-// `store` is a Store or a Reader. NotFound when there is no such step.
+// Returns the record of a step of a Store or a Reader, or NotFound.
 template <typename StoreOrReader>
 absl::StatusOr<StepRecord> ResolveStep(const StoreOrReader& store,
                                        const std::string& text) {
@@ -40,8 +41,8 @@ absl::StatusOr<StepRecord> ResolveStep(const StoreOrReader& store,
   return store.FindStep(StepNumber(text));
 }
 
-// Each step once, in the order of the first mention; an error when any of them
-// does not exist.
+// Returns each step once, in the order of the first mention, or an error when
+// any of them does not exist.
 template <typename StoreOrReader>
 absl::StatusOr<std::vector<StepRecord>> ResolveSteps(
     const StoreOrReader& store, const std::vector<std::string>& texts) {

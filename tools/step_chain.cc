@@ -6,8 +6,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// A version that is no step any more: the way from it to the step has its
-// record.
+// Loads a version whose step was removed. The changes from it to the step have
+// its record.
 ChainLink LoadKept(Reader* reader, const Version& version, int64_t step) {
   ChainLink link;
   link.version = version;
@@ -24,7 +24,7 @@ ChainLink LoadLink(Reader* reader, const Version& version, int64_t step) {
   const auto found = reader->FindStep(version.step);
   if (found.ok() && found->version == version) {
     const auto opened = reader->OpenStep(version.step);
-    // It may have been overwritten since.
+    // The step may have been overwritten since.
     if (opened.ok() && (*opened)->record().version == version) {
       return LinkOf(**opened);
     }
@@ -48,8 +48,8 @@ TableStart StartOf(const StepChain& chain, const std::string& table) {
     const ChainLink& link = chain.links[i - 1];
     const Item* const item = FindTable(link, table);
     start.base = link.version;
-    // A chain is no longer than its tables need: what begins nowhere else does
-    // so in its first version.
+    // A chain is no longer than its tables need, so a table that begins nowhere
+    // else begins in the first version.
     start.base_known =
         i == 1 || (item != nullptr && item->run == RunKind::kBase);
     if (start.base_known && item != nullptr) {

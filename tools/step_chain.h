@@ -1,4 +1,4 @@
-// The versions that a step is put together from.
+// Loads the versions that a step is restored from.
 #ifndef CKPTDB_TOOLS_STEP_CHAIN_H_
 #define CKPTDB_TOOLS_STEP_CHAIN_H_
 
@@ -16,12 +16,12 @@ namespace ckptdb::tool {
 
 struct ChainLink {
   Version version;
-  // Of its own; otherwise it is kept for others only.
+  // False when the version is kept for other steps only.
   bool is_step = false;
-  std::optional<StepRecord> record;  // where it can be had
-  std::vector<RankRecord> ranks;     // of a step only
+  std::optional<StepRecord> record;  // unless it is gone
+  std::vector<RankRecord> ranks;     // if it is a step
 
-  // Of its tables.
+  // Returns the totals of its tables, if it is a step.
   std::optional<Totals> tables() const;
 };
 
@@ -32,23 +32,23 @@ struct StepChain {
   std::optional<ChainLink> increment;
 };
 
-// `reader` is what opened the step.
+// `reader` is the one that opened the step.
 StepChain LoadChain(Reader* reader, const StepReader& step);
 
-// Where the rows of a table begin.
+// The version where the rows of a table begin.
 struct TableStart {
   std::string table;
   Version base;
-  // Otherwise it may be before `base`, which is kept for others only.
+  // When false, it may be before `base`, which is kept for other steps only.
   bool base_known = false;
-  // Why it was saved whole although the changes were given, where that is
-  // known; empty: they were not given.
+  // Reason why it was saved whole although changes were given, if it is known;
+  // empty when none were given.
   std::optional<std::string> base_reason;
-  // Runs after `base`.
+  // Number of runs after `base`.
   uint64_t deltas = 0;
 };
 
-// Of each table of the step, by name.
+// Returns the start of each table of the step, by name.
 std::vector<TableStart> TableStarts(const StepChain& chain);
 
 }  // namespace ckptdb::tool

@@ -21,7 +21,7 @@ constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
 using PartsByName = std::map<std::string, std::vector<const Item*>>;
 
-// The items of a step by name, parts by rank.
+// The items of a step by name, and their parts by rank.
 struct ItemIndex {
   explicit ItemIndex(const StepReader& step) {
     for (const RankRecord& rank : step.ranks()) {
@@ -38,7 +38,7 @@ struct ItemIndex {
   std::map<std::pair<std::string, uint32_t>, const Item*> blobs;
 };
 
-// The keys of either map.
+// Returns the keys of both maps.
 template <typename Map>
 std::set<typename Map::key_type> KeysOf(const Map& a, const Map& b) {
   std::set<typename Map::key_type> keys;
@@ -95,7 +95,7 @@ std::vector<BlobDiff> CompareBlobs(const ItemIndex& from, const ItemIndex& to) {
 
 enum class Answer { kSame, kDiffer, kUnknown };
 
-// Offset and shape of a part, and its digest: replicas are alike.
+// The digest of each part by its offset and shape; replicas have the same.
 using PartDigests = std::map<std::pair<Shape, Shape>, uint64_t>;
 
 PartDigests DigestsOf(const std::vector<const Item*>& parts) {
@@ -116,8 +116,8 @@ Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
   return all ? Answer::kSame : Answer::kUnknown;
 }
 
-// Halves of a box of more than one element, the first of which is stacked
-// last.
+// Pushes the halves of a box of more than one element, the first half last, so
+// that it is popped first.
 void PushHalves(const Box& box, std::vector<Box>* boxes) {
   const auto first = std::find_if(box.shape.begin(), box.shape.end(),
                                   [](int64_t extent) { return extent > 1; });
@@ -192,7 +192,7 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
-// Up to the first piece that differs.
+// Reads both tensors up to the first piece that differs.
 absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
                                         const TensorSpec& spec) {
   ++diff_->tensors_read;
@@ -233,7 +233,7 @@ const Slot* FindSlot(const std::vector<Slot>& slots, const std::string& name) {
   return found == slots.end() ? nullptr : &*found;
 }
 
-// Those at another place, when nothing else differs.
+// Returns the slots at another place, when nothing else differs.
 std::vector<SlotDiff> MovedSlots(const std::vector<Slot>& from,
                                  const std::vector<Slot>& to) {
   std::vector<SlotDiff> diffs;
@@ -263,8 +263,8 @@ std::vector<SlotDiff> CompareSlots(const std::vector<Slot>& from,
   return diffs.empty() ? MovedSlots(from, to) : diffs;
 }
 
-// Whether the digests of whole tables say that they have the same rows. That
-// they are others says nothing: their pages may begin at other rows.
+// Returns whether the digests of whole tables show that they have the same
+// rows. Different digests show nothing, as pages may begin at other rows.
 bool SameRuns(const std::vector<const Item*>& from,
               const std::vector<const Item*>& to) {
   return std::equal(from.begin(), from.end(), to.begin(), to.end(),
@@ -310,7 +310,7 @@ absl::Status Comparer::AddTables(const PartsByName& from,
   return absl::OkStatus();
 }
 
-// Counts what a table would take.
+// Counts the rows that a table would receive.
 class RowCounter : public LiveTable {
  public:
   absl::Status Clear() override { return absl::OkStatus(); }
@@ -354,7 +354,7 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   return absl::OkStatus();
 }
 
-// Null, and why in the diff, when no delta runs lead there.
+// Returns null, and sets the reason in the diff, when no delta runs lead there.
 absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
                                                       StepDiff* diff) {
   const Version& to = diff->to.version;

@@ -1,13 +1,12 @@
-// What differs between two steps, from the one to the other.
+// Compares two steps.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const StepDiff diff,
 //                           CompareSteps(reader.get(), *from, *to));
 //
-// Tensors and blobs are compared by the digests of the records, and not read.
-// The digests are no answer for a tensor that the steps have in other parts,
-// as after a save by more ranks, when all parts that are alike are the same:
-// such a tensor is read in both. Of a table the ids of the runs between the
-// steps are read, and counted.
+// Tensors and blobs are compared by the digests of the records. A tensor that
+// the steps divide into different parts, as after a save by more ranks, is read
+// in both when all parts that can be compared are the same. For a table, the
+// ids of the runs between the steps are read and counted.
 #ifndef CKPTDB_TOOLS_STEP_DIFF_H_
 #define CKPTDB_TOOLS_STEP_DIFF_H_
 
@@ -30,13 +29,12 @@ struct MetricDiff {
   std::optional<double> to;
 };
 
-// What only one step has is set on that side alone.
+// For a tensor of one step, only that side is set.
 struct TensorDiff {
   std::string name;
   std::optional<TensorSpec> from;
   std::optional<TensorSpec> to;
-  // Of "dtype", "shape", "content"; the last one only where both others are
-  // the same.
+  // Some of "dtype" and "shape", or "content" when both are the same.
   std::vector<std::string> differs;
 };
 
@@ -47,7 +45,7 @@ struct BlobDiff {
   std::optional<uint64_t> to_bytes;
 };
 
-// When both are set and alike, the slot is at another place in the row.
+// When both are set and equal, the slot has another place in the row.
 struct SlotDiff {
   std::string name;
   std::optional<Slot> from;
@@ -55,9 +53,9 @@ struct SlotDiff {
 };
 
 struct RowCounts {
-  // Written on the way, also with the values that they had.
+  // Rows that were written between the steps, also with the same values.
   uint64_t upserted = 0;
-  // Gone; also one that came on the way.
+  // Rows that were erased between the steps, also ones added between them.
   uint64_t erased = 0;
 };
 
@@ -67,15 +65,15 @@ struct TableDiff {
   bool in_to = false;
   std::vector<SlotDiff> slots;
   bool slice_hash_differs = false;
-  // Of a table of both, where delta runs lead from one to the other.
+  // Set for a table of both steps when delta runs lead from one to the other.
   std::optional<RowCounts> rows;
   std::string not_counted_reason;  // else
-  // Where the step has all rows of it in base runs.
+  // Set when the step has all rows of the table in base runs.
   std::optional<uint64_t> from_rows;
   std::optional<uint64_t> to_rows;
 
   bool layout_differs() const { return !slots.empty() || slice_hash_differs; }
-  // Whether it differs is not known.
+  // Returns whether it is not known if the table differs.
   bool unknown() const {
     return in_from && in_to && !layout_differs() && !rows.has_value() &&
            !(from_rows && to_rows && *from_rows != *to_rows);
@@ -89,21 +87,24 @@ struct StepDiff {
   std::vector<TensorDiff> tensors;
   std::vector<TableDiff> tables;
   std::vector<BlobDiff> blobs;  // by name and rank
-  // Why no delta runs lead from the one to the other; empty: they do.
+  // Reason why no delta runs lead from one step to the other; empty when they
+  // do.
   std::string not_incremental_reason;
   uint64_t tensors_read = 0;
   uint64_t tensor_read_bytes = 0;  // of both
   uint64_t tables_counted = 0;     // from run to run, by their ids
 
-  // False when anything is known to differ, nullopt when it is not known.
+  // Returns false when anything differs, and nullopt when that is not known.
   std::optional<bool> same() const;
 };
 
-// `reader` is what opened both. Aborted when `to` was written over since.
+// `reader` is the one that opened both. Returns Aborted when `to` was
+// overwritten meanwhile.
 absl::StatusOr<StepDiff> CompareSteps(Reader* reader, const StepReader& from,
                                       const StepReader& to);
 
-// "added", "removed", "changed": in the second only, the first only, in both.
+// Returns "added" when only the second step has it, "removed" when only the
+// first has it, and else "changed".
 absl::string_view ChangeName(bool in_from, bool in_to);
 
 }  // namespace ckptdb::tool

@@ -1,4 +1,4 @@
-// What a step holds, summed up from the records of its ranks.
+// Sums up the contents of a step from the records of its ranks.
 #ifndef CKPTDB_TOOLS_STEP_TOTALS_H_
 #define CKPTDB_TOOLS_STEP_TOTALS_H_
 
@@ -18,7 +18,7 @@ struct Totals {
   uint64_t erased = 0;
   uint64_t raw_bytes = 0;
   uint64_t stored_bytes = 0;    // own and borrowed
-  uint64_t borrowed_bytes = 0;  // of data that other versions wrote
+  uint64_t borrowed_bytes = 0;  // data that other versions wrote
 
   void Add(const Item& item, const Version& version);
   void Add(const Totals& other);
@@ -32,7 +32,7 @@ Totals TotalsOf(const RankRecord& rank);
 Totals TotalsOf(absl::Span<const RankRecord> ranks);
 Totals TotalsOfKind(absl::Span<const RankRecord> ranks, ItemKind kind);
 
-// "pinned ephemeral quarantined", as they are set; "-" when none is.
+// Returns the flags that are set, such as "pinned ephemeral", or "-" for none.
 std::string FlagsText(const StepRecord& record);
 
 }  // namespace ckptdb::tool

@@ -29,14 +29,14 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
   *out << '\n';
   for (const Version& version : swept.quarantined) {
     *out << "quarantined " << ToString(version)
-         << ": its data is there, its record is lost\n";
+         << ": its data is there, but its record is lost\n";
   }
   if (!swept.damage.empty()) {
-    *out << "inline bytes stay where they are: " << Printable(swept.damage)
-         << '\n';
+    *out << "the space of small saves cannot be freed: "
+         << Printable(swept.damage) << '\n';
   }
   if (!swept.postponed.empty()) {
-    *out << "inline bytes come back with a later sweep: "
+    *out << "the space of small saves is freed by a later sweep: "
          << Printable(swept.postponed) << '\n';
   }
   PrintUnswept(swept.unswept, out);
@@ -55,8 +55,9 @@ absl::Status UnsweptStatus(const std::string& store,
       std::count_if(unswept.begin(), unswept.end(),
                     [](const UnsweptEntry& entry) { return !entry.foreign; });
   if (own == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(store, ": ", own, " of its entries cannot be removed"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      store, ": ", own,
+      " of its entries cannot be removed; see \"not removed\" above"));
 }
 
 void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json) {

@@ -1,4 +1,4 @@
-// What rm and gc share: a sweep and what it did.
+// The sweep of rm, gc and fold, and its output.
 #ifndef CKPTDB_TOOLS_SWEEP_H_
 #define CKPTDB_TOOLS_SWEEP_H_
 
@@ -16,20 +16,20 @@ namespace ckptdb::tool {
 
 absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
 
-// "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data files", and
-// the quarantined versions, and the damage. `inline_bytes`: of what went, those
-// that are known to have been in no data file.
+// Prints "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data
+// files", the quarantined versions and the damage. `inline_bytes` are the swept
+// bytes that are known to have been stored inline.
 void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
 // Sets the fields of a sweep of docs/json.md: "swept_versions" to "unswept".
 void SetSwept(const SweepResult& swept, Json* json);
 
-// A line for each.
+// Prints a line for each entry.
 void PrintUnswept(const std::vector<UnsweptEntry>& unswept, std::ostream* out);
 // Sets "unswept".
 void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json);
-// FailedPrecondition with the number of those that are the store's.
+// Returns FailedPrecondition with the number of entries that are the store's.
 absl::Status UnsweptStatus(const std::string& store,
                            const std::vector<UnsweptEntry>& unswept);
 

@@ -1,5 +1,5 @@
-// A table for people: columns as wide as their widest cell, two spaces between
-// them, no spaces at the end of a line.
+// Formats a table for people: columns are as wide as their widest cell, with
+// two spaces between them and none at the end of a line.
 //
 //   TextTable table({{"STEP", TextTable::kRight}, {"KIND"}});
 //   table.AddRow({"1000", "full"});
@@ -25,8 +25,8 @@ class TextTable {
   // `indent` spaces.
   explicit TextTable(std::vector<Column> columns, size_t indent = 0);
 
-  // One cell for each column; missing ones are empty, and those beyond the
-  // last column are dropped.
+  // Adds one cell for each column. Missing cells are empty, and cells beyond
+  // the last column are dropped.
   void AddRow(std::vector<std::string> cells);
 
   std::string ToString() const;

@@ -12,8 +12,8 @@
 namespace ckptdb::tool {
 namespace {
 
-// Calls `take` with the element as a number of a type that has its dtype's
-// values, bool too.
+// Calls `take` with the element as a number of a type that represents all
+// values of its dtype, including bool.
 template <typename Take>
 auto WithElement(DType dtype, absl::string_view bytes, const Take& take) {
   return internal::WithElements(

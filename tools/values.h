@@ -1,4 +1,4 @@
-// Elements of slots as numbers, by their dtype.
+// Converts elements of slots to numbers by their dtype.
 //
 //   ElementText(DType::kBf16, bytes)  == "0.100097656"
 //   ElementsJson(DType::kF32, bytes)  == [0.25, 1.25, "nan"]
@@ -17,19 +17,19 @@
 
 namespace ckptdb::tool {
 
-// The element at the start of `bytes`. A bool is true or false, a number that
-// is not finite "nan", "inf" or "-inf".
+// Returns the element at the start of `bytes`. A bool is true or false; a
+// number that is not finite is "nan", "inf" or "-inf".
 Json ElementJson(DType dtype, absl::string_view bytes);
-// With as many digits as tell it from every other number of its dtype; those
-// of fewer than 32 bits have the digits of an f32.
+// Returns the element with as many digits as distinguish it from every other
+// number of its dtype; floats of fewer than 32 bits have the digits of an f32.
 std::string ElementText(DType dtype, absl::string_view bytes);
 
-// All elements in `bytes`, as an array.
+// Returns all elements in `bytes` as an array.
 Json ElementsJson(DType dtype, absl::string_view bytes);
-// The first `limit` of them with a space between each two, then "... 8 more".
+// Returns the first `limit` elements, separated by spaces, then "... 8 more".
 std::string ElementsText(DType dtype, absl::string_view bytes, size_t limit);
 
-// A row: "name", "dtype", "elements" and "values" of each slot.
+// Returns a row: "name", "dtype", "elements" and "values" of each slot.
 Json ValuesJson(const std::vector<Slot>& slots,
                 const std::vector<std::string>& values);
 

@@ -73,14 +73,14 @@ TEST(WithPlace, NamesThePlaceOnce) {
               StatusIs(absl::StatusCode::kNotFound, "no store at /a"));
 }
 
-TEST(StepText, IsANumberOrLatest) {
+TEST(StepText, AcceptsANumberOrLatest) {
   EXPECT_OK(CheckStepText("0"));
   EXPECT_OK(CheckStepText("9223372036854775807"));
   EXPECT_OK(CheckStepText("latest"));
   EXPECT_EQ(StepNumber("9223372036854775807"), 9223372036854775807);
 }
 
-TEST(StepText, IsNothingElse) {
+TEST(StepText, RejectsUnknownStepText) {
   for (const char* text :
        {"", "-1", "+1", " 1", "1x", "0x1", "newest", "9223372036854775808"}) {
     EXPECT_THAT(CheckStepText(text),
@@ -89,7 +89,7 @@ TEST(StepText, IsNothingElse) {
   }
 }
 
-TEST(NumberJson, SpellsOutWhatJsonHasNot) {
+TEST(NumberJson, SpellsOutNumbersThatJsonLacks) {
   EXPECT_EQ(NumberJson(0.5).dump(), "0.5");
   EXPECT_EQ(NumberJson(std::stod("nan")).dump(), "\"nan\"");
   EXPECT_EQ(NumberJson(std::stod("inf")).dump(), "\"inf\"");
@@ -126,14 +126,14 @@ TEST(Help, HasAnExampleForEachCommand) {
   }
 }
 
-TEST(Usage, NeedsACommand) {
+TEST(Usage, RequiresACommand) {
   const Result result = RunLine({});
   EXPECT_EQ(result.code, ExitCode::kUsage);
   EXPECT_THAT(result.err, AllOf(StartsWith("ckptdb: "), HasSubstr("--help")));
   EXPECT_EQ(result.out, "");
 }
 
-TEST(Usage, NamesWhatIsWrong) {
+TEST(Usage, NamesTheInvalidArgument) {
   const auto err = [](const std::vector<const char*>& arguments) {
     const Result result = RunLine(arguments);
     EXPECT_EQ(result.code, ExitCode::kUsage);

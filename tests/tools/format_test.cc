@@ -66,7 +66,7 @@ TEST(FormatAge, ChangesUnits) {
   EXPECT_EQ(age(48 * 3600), "2 d");
 }
 
-TEST(FormatAge, TakesWhatIsYetToComeAsNow) {
+TEST(FormatAge, TreatsFutureTimesAsNow) {
   EXPECT_EQ(FormatAge(kSecond, 0), "0 s");
   EXPECT_EQ(FormatAge(std::numeric_limits<int64_t>::max(),
                       std::numeric_limits<int64_t>::min()),

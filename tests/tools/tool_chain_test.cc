@@ -79,7 +79,7 @@ TEST_F(ToolChain, AsTable) {
             ContainsRegex("\n 100 .* full +15 +0 .* a step\n"),
             ContainsRegex("\n 200 .* delta +\\+2 +1 .* a step\n"),
             ContainsRegex("\n 400 .* delta +\\+2 +0 .* this step\n"),
-            ContainsRegex("\ndeltas +3, the default bound is 50\n"),
+            ContainsRegex("\ndeltas +3; the default limit is 50\n"),
             ContainsRegex("\ndelta bytes +[0-9.]+ K?i?B, [0-9.]+ of ")));
   EXPECT_THAT(chain.out,
               AllOf(ContainsRegex("\nitem +step 300 attempt [0-9]+ +1  "

@@ -57,7 +57,9 @@ TEST_F(ToolChanges, RmRefusesPinnedStepsAndRemovesNothing) {
   const ToolResult rm = Run({"rm", "300", "200"});
   EXPECT_EQ(rm.code, 5);
   EXPECT_EQ(rm.out, "");
-  EXPECT_EQ(rm.err, "ckptdb: rm: step 200 is pinned; nothing was removed\n");
+  EXPECT_EQ(rm.err,
+            "ckptdb: rm: step 200 is pinned, so nothing was removed; "
+            "unpin it first\n");
   EXPECT_THAT(Steps(), ElementsAre(100, 200, 300));
 }
 
@@ -123,7 +125,7 @@ TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
 }
 
 // Nobody holds it: the code is another one than a busy store's.
-TEST_F(ToolChanges, AStoreThatCannotBeLockedIsNoBusyOne) {
+TEST_F(ToolChanges, AStoreThatCannotBeLockedIsNotBusy) {
   std::filesystem::remove(path() + "/LOCK");
   std::filesystem::create_directory(path() + "/LOCK");
   const ToolResult result = Run({"gc"});
@@ -131,7 +133,7 @@ TEST_F(ToolChanges, AStoreThatCannotBeLockedIsNoBusyOne) {
   EXPECT_THAT(result.err, AllOf(HasSubstr(path()), HasSubstr("directory")));
 }
 
-TEST_F(ToolChanges, AStoreThatIsOpenToOthersStaysSo) {
+TEST_F(ToolChanges, KeepsTheModesOfTheStore) {
   using std::filesystem::perms;
   std::filesystem::permissions(path() + "/db", perms(0750));
   for (const auto& entry :

@@ -107,7 +107,7 @@ TEST_F(ToolDeltas, VerifyReadsAChainOnce) {
   EXPECT_THAT(Run({"verify"}).out,
               AllOf(ContainsRegex("^step 100: ok, [0-9.]+ K?i?B in [^,]+\n"),
                     ContainsRegex("\nstep 400: ok, .*, a chain of 4, 3 of them "
-                                  "read before\n$")));
+                                  "verified before\n$")));
 }
 
 // Of steps 100 and 200 not all tables are of these chains, so they do not count
@@ -116,19 +116,19 @@ TEST_F(ToolDeltas, VerifyReadsWhatIsKeptForOthers) {
   ASSERT_EQ(Run({"rm", "100", "200"}).code, 0);
   EXPECT_THAT(Run({"verify"}).out,
               ContainsRegex("^step 300: ok, .*, a chain of 3\n"
-                            "step 400: ok, .*, a chain of 4, 1 of them read "
-                            "before\n$"));
+                            "step 400: ok, .*, a chain of 4, 1 of them "
+                            "verified before\n$"));
 }
 
 TEST_F(ToolDeltas, RmSaysThatRunsStay) {
   const ToolResult rm = Run({"rm", "200"});
   EXPECT_EQ(rm.code, 0);
   EXPECT_EQ(rm.err, "");
-  EXPECT_THAT(rm.out,
-              ContainsRegex("^removed step 200 attempt [0-9]+\n"
-                            "  its runs stay until no step needs them: they "
-                            "are in the chain of steps 300, 400\n"
-                            "freed 0 B of data files\n$"));
+  EXPECT_THAT(rm.out, ContainsRegex(
+                          "^removed step 200 attempt [0-9]+\n"
+                          "  its runs are kept until no step needs them: they "
+                          "are in the chain of steps 300, 400\n"
+                          "freed 0 B of data files\n$"));
   EXPECT_EQ(Run({"row", "user", "50", "--step", "300"}).code, 2);
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }

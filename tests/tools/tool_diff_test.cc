@@ -124,7 +124,7 @@ TEST_F(ToolDeltaDiff, AsText) {
       diff.out,
       AllOf(ContainsRegex("^from +step 100 attempt [0-9]+, committed 20"),
             ContainsRegex("\nto +step 300 attempt [0-9]+, committed 20"),
-            ContainsRegex("\nincrements +from the one to the other\n"),
+            ContainsRegex("\nincrements +lead from the first to the second\n"),
             ContainsRegex("\nread +no data of tensors and blobs\n"),
             ContainsRegex("\nTABLE +CHANGE +SLOTS +ROWS +UPSERTED +ERASED"),
             ContainsRegex("\nitem +unknown +- +4 +- +- +table \"item\" cannot"),
@@ -215,7 +215,7 @@ TEST_F(ToolDiff, ReadsTensorsThatAreCutInAnotherWay) {
   ASSERT_EQ(other["tensors"].size(), 1u);
   EXPECT_EQ(other["tensors"][0]["differs"], Json{"content"});
   EXPECT_THAT(Run({"diff", "300", "500"}).out,
-              AllOf(HasSubstr("192 B of 1 tensor that is cut"),
+              AllOf(HasSubstr("192 B of 1 tensor that is divided"),
                     ContainsRegex("\nmlp.weight +changed +content ")));
   // By digests.
   const Json whole = RunJson({"diff", "400", "500"});
@@ -309,7 +309,7 @@ TEST_F(ToolDiff, KnowsWholeTablesByTheirDigests) {
   const Json table = RunJson({"diff", "600", "700"})["tables"][0];
   EXPECT_EQ(table["change"], "changed");
   EXPECT_EQ(table["slice_hash_differs"], true);
-  EXPECT_THAT(Run({"diff", "600", "700"}).out, HasSubstr("another slice hash"));
+  EXPECT_THAT(Run({"diff", "600", "700"}).out, HasSubstr("slice hash differs"));
 }
 
 TEST_F(ToolDiff, OfALiveStore) {
@@ -322,7 +322,7 @@ TEST_F(ToolDiff, OfALiveStore) {
   EXPECT_EQ(RunJson({"diff", "300", "100"})["same"], false);
 }
 
-TEST_F(ToolDiff, NamesWhatIsWrong) {
+TEST_F(ToolDiff, RejectsMissingAndInvalidSteps) {
   for (const std::vector<std::string>& steps :
        std::vector<std::vector<std::string>>{{"100", "150"}, {"150", "100"}}) {
     const ToolResult diff = Run({"diff", steps[0], steps[1]});
@@ -337,7 +337,7 @@ TEST_F(ToolDiff, NamesWhatIsWrong) {
   EXPECT_THAT(Run({"diff", "100", "x7"}).err, HasSubstr("\"x7\""));
 }
 
-TEST_F(ToolDiff, ReadsNothingThatDigestsTell) {
+TEST_F(ToolDiff, ReadsNoTensorWhoseDigestsCompare) {
   DamageLargestFile();  // it has the tensor "big" of step 200
   ASSERT_EQ(Run({"verify", "200"}).code, 3);
   EXPECT_EQ(Run({"diff", "100", "200"}).code, 0);

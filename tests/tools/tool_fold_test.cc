@@ -82,7 +82,7 @@ TEST_F(ToolFold, KeepsWhatLeadsToTheStep) {
   EXPECT_EQ(RunJson({"history", "item", "2"})["events"].size(), 2u);
 }
 
-TEST_F(ToolFold, LetsTheChainGo) {
+TEST_F(ToolFold, FreesTheChain) {
   ASSERT_EQ(Run({"rm", "100", "200", "300"}).code, 0);
   EXPECT_EQ(RunJson({"du"})["held_versions"].size(), 3u);
   const Json fold = RunJson({"fold", "400"});
@@ -95,7 +95,7 @@ TEST_F(ToolFold, OfAStepWithoutAChainDoesNothing) {
   const ToolResult fold = Run({"fold", "100"});
   EXPECT_EQ(fold.code, 0);
   EXPECT_EQ(fold.err, "");
-  EXPECT_EQ(fold.out, "step 100 has no chain to fold; it is as it was\n");
+  EXPECT_EQ(fold.out, "step 100 has no chain to fold, and is unchanged\n");
   const Json json = RunJson({"fold", "100"});
   EXPECT_EQ(json["folded"], false);
   EXPECT_EQ(json["before"], json["after"]);
@@ -109,7 +109,7 @@ TEST_F(ToolFold, OfAMissingStepIsAnError) {
   EXPECT_THAT(fold.err, AllOf(StartsWith("ckptdb: fold: "), HasSubstr("150")));
 }
 
-TEST_F(ToolFold, OfABusyStoreIsRefused) {
+TEST_F(ToolFold, RejectsABusyStore) {
   Own();
   const ToolResult fold = Run({"fold", "400"});
   EXPECT_EQ(fold.code, 4);
@@ -142,8 +142,8 @@ TEST_F(BigToolFold, InterruptedGoesOnWhenItIsRunAgain) {
   EXPECT_EQ(code, tool::ExitCode::kFailed);
   EXPECT_THAT(buffer.str(), MatchesRegex("before: step 200 attempt [^\n]*\n"));
   EXPECT_EQ(err.str(),
-            "ckptdb: fold: step 200: interrupted; it is as it was, and running "
-            "\"ckptdb fold 200\" again goes on from here\n");
+            "ckptdb: fold: step 200: the fold was interrupted and the step is "
+            "unchanged; run \"ckptdb fold 200\" again to resume it\n");
   EXPECT_EQ(RunJson({"show", "200"})["kind"], "delta");
   const Json fold = RunJson({"fold", "200"});
   EXPECT_EQ(fold["after"]["kind"], "full");

@@ -61,19 +61,19 @@ class ToolLatest : public ToolFixture {
   bool done_ = false;
 };
 
-TEST_F(ToolLatest, VerifyBesideATrainer) {
+TEST_F(ToolLatest, VerifyWhileATrainerRuns) {
   RunBesideATrainer({"verify", "latest"}, 60);
 }
 
-TEST_F(ToolLatest, DiffBesideATrainer) {
+TEST_F(ToolLatest, DiffWhileATrainerRuns) {
   RunBesideATrainer({"diff", "100", "latest"}, 20);
 }
 
-TEST_F(ToolLatest, PlanBesideATrainer) {
+TEST_F(ToolLatest, PlanWhileATrainerRuns) {
   RunBesideATrainer({"plan", "latest", "--from", "100"}, 20);
 }
 
-TEST_F(ToolLatest, ShowBesideATrainer) {
+TEST_F(ToolLatest, ShowWhileATrainerRuns) {
   RunBesideATrainer({"show", "latest"}, 20);
 }
 
@@ -89,7 +89,7 @@ TEST(RetryLatest, EndsAndSaysHowOften) {
   EXPECT_EQ(calls, 100);
 }
 
-TEST(RetryLatest, OnlyWhatIsAborted) {
+TEST(RetryLatest, RetriesOnlyAbortedReads) {
   int calls = 0;
   EXPECT_OK(tool::RetryLatest(true, [&] {
     return ++calls < 3 ? absl::AbortedError("") : absl::OkStatus();

@@ -43,7 +43,7 @@ TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
   EXPECT_EQ(posted.code, 0) << posted.err;
   EXPECT_EQ(posted.out,
             "posted tool/auc 0.75 for step " + step +
-                "\nthe store is open elsewhere, which takes them in with its "
+                "\nanother process has the store open, and adds them with its "
                 "next save\n");
   EXPECT_EQ(RunJson({"metrics", step, "tool/loss=2"})["posted"], true);
   EXPECT_FALSE(MetricsOf(step).contains("tool/auc"));
@@ -54,7 +54,7 @@ TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
 }
 
 // Whatever command has the store to itself takes in what was posted.
-TEST_F(ToolMetrics, ACommandTakesInWhatTheOwnerHasNot) {
+TEST_F(ToolMetrics, ACommandAddsPostsThatTheOwnerHasNot) {
   const std::string step = Text();
   Own();
   EXPECT_EQ(Run({"metrics", step, "tool/auc=0.75"}).code, 0);
@@ -63,21 +63,21 @@ TEST_F(ToolMetrics, ACommandTakesInWhatTheOwnerHasNot) {
   const ToolResult gc = Run({"gc"});
   EXPECT_EQ(gc.code, 0);
   EXPECT_THAT(gc.err,
-              HasSubstr("posts/01234567-89ab-cdef-0123-456789abcdef was passed "
-                        "over: post: size 1"));
+              HasSubstr("posts/01234567-89ab-cdef-0123-456789abcdef was "
+                        "ignored: post: size 1"));
   EXPECT_EQ(MetricsOf(step)["tool/auc"], 0.75);
 }
 
-TEST_F(ToolMetrics, WrongArgumentsAreErrorsOfUse) {
+TEST_F(ToolMetrics, RejectsInvalidArguments) {
   for (const char* metric : {"auc", "auc=", "=1", "auc=x"}) {
     const ToolResult result = Run({"metrics", Text(), metric});
     EXPECT_EQ(result.code, 1) << metric;
-    EXPECT_THAT(result.err, HasSubstr("is not NAME=VALUE")) << metric;
+    EXPECT_THAT(result.err, HasSubstr("expected NAME=VALUE")) << metric;
   }
   EXPECT_EQ(Run({"metrics", Text()}).code, 1);
   const ToolResult twice = Run({"metrics", Text(), "auc=1", "auc=2"});
   EXPECT_EQ(twice.code, 1);
-  EXPECT_THAT(twice.err, HasSubstr("\"auc\" is given twice"));
+  EXPECT_THAT(twice.err, HasSubstr("duplicate metric \"auc\""));
   EXPECT_EQ(Run({"metrics", "987654", "auc=1"}).code, 2);
   Own();
   EXPECT_EQ(Run({"metrics", "987654", "auc=1"}).code, 2);

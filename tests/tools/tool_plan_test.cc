@@ -115,7 +115,7 @@ TEST_F(ToolDeltaPlan, BackIsAtMostTheRunsOfBoth) {
   EXPECT_EQ(user["stored_bytes"],
             TableBytes("100", "user") + TableBytes("200", "user"));
   EXPECT_THAT(Run({"plan", "100", "--from", "200"}).out,
-              HasSubstr(", back: what was touched"));
+              HasSubstr(", incremental and backwards: rows that changed"));
 }
 
 TEST_F(ToolDeltaPlan, FromTheStepItselfReadsNoRows) {
@@ -132,14 +132,15 @@ TEST_F(ToolDeltaPlan, AsText) {
       plan.out,
       AllOf(ContainsRegex("^step +step 400 attempt [0-9]+, saved by 1 rank\n"),
             ContainsRegex("\nonto +1 rank, with even shares of the slices\n"),
-            ContainsRegex("\nfrom +step 200 attempt [0-9]+, by increments\n"),
+            ContainsRegex("\nfrom +step 200 attempt [0-9]+, incremental\n"),
             ContainsRegex("\nRANK  SLICES +BASES +DELTAS +ROWS +AT MOST"),
             ContainsRegex("\n +0  \\[0, 65536\\) +1 +3 +7 +7 .* 0 B +0 B\n"),
             ContainsRegex("\n +0  user +undeclared +\\[0, 65536\\) +0 +2 +2 +2 "
                           "+1 +[0-9.]+ K?i?B\n"),
-            ContainsRegex("\nREAD WHOLE +WHY\nitem +table \"item\" cannot")));
+            ContainsRegex(
+                "\nREAD IN FULL +REASON\nitem +table \"item\" cannot")));
   EXPECT_THAT(Run({"plan", "400"}).out,
-              AllOf(Not(HasSubstr("\nfrom")), Not(HasSubstr("READ WHOLE")),
+              AllOf(Not(HasSubstr("\nfrom")), Not(HasSubstr("READ IN FULL")),
                     Not(HasSubstr("user"))));
 }
 
@@ -188,7 +189,7 @@ TEST_F(ToolPlan, OntoFewerRanks) {
   EXPECT_EQ(blobs["stored_bytes"], StoredBytes("100", "blob"));
 }
 
-TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
+TEST_F(ToolPlan, OntoRanksWithoutSlices) {
   Own();
   ASSERT_OK_AND_ASSIGN(const SaveHandle save,
                        store_->Begin({.step = 400, .world_size = 2}));
@@ -219,7 +220,8 @@ TEST_F(ToolPlan, OntoRanksThatShardInAWayOfTheirOwn) {
   EXPECT_EQ(tables[1]["sharding_name"], nullptr);
   EXPECT_EQ(tables[1]["slices"], (Json{0, 65536}));
   EXPECT_THAT(Run({"plan", "400", "-t"}).out, HasSubstr("replicated"));
-  EXPECT_THAT(Run({"plan", "400"}).out, HasSubstr("in a way of their own"));
+  EXPECT_THAT(Run({"plan", "400"}).out,
+              HasSubstr("without slices: each rank reads"));
 }
 
 TEST_F(ToolPlan, SaysWhichStepBreaksThePath) {
@@ -230,8 +232,8 @@ TEST_F(ToolPlan, SaysWhichStepBreaksThePath) {
               AllOf(HasSubstr("step 200"), HasSubstr("was saved whole")));
   EXPECT_EQ(plan["ranks"][0]["tables"][0]["rows"], 1200);
   EXPECT_THAT(Run({"plan", "200", "--from", "100"}).out,
-              ContainsRegex("\nfrom +step 100 attempt [0-9]+, not by "
-                            "increments: .*was saved whole\n"));
+              ContainsRegex("\nfrom +step 100 attempt [0-9]+, not "
+                            "incremental: .*was saved whole\n"));
 }
 
 TEST_F(ToolPlan, ReadsNoData) {
@@ -248,7 +250,7 @@ TEST_F(ToolPlan, OfALiveStore) {
   EXPECT_EQ(Run({"plan", "300"}).code, 2);
 }
 
-TEST_F(ToolPlan, NamesWhatIsWrong) {
+TEST_F(ToolPlan, RejectsMissingStepsAndInvalidWorlds) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{
            {"plan", "150"}, {"plan", "100", "--from", "150"}}) {

@@ -175,7 +175,7 @@ TEST_F(ToolReads, ItemsAreFiltered) {
   const ToolResult nothing = Run({"items", "100", "nothing*"});
   EXPECT_EQ(nothing.code, 2);
   EXPECT_EQ(nothing.err,
-            "ckptdb: items: step 100 has no item like \"nothing*\"\n");
+            "ckptdb: items: step 100 has no item that matches \"nothing*\"\n");
   EXPECT_EQ(RunJson({"items", "300", "--rank", "0"})["items"].size(), 2u);
   const ToolResult none = Run({"items", "300", "--rank", "2"});
   EXPECT_EQ(none.code, 2);
@@ -234,7 +234,7 @@ TEST_F(ToolReads, VerifyFindsDamageAsJson) {
 
 // Not older steps in silence, whichever table it is. Without one of data the
 // store is of use all the same.
-TEST_F(ToolReads, ATableThatIsGoneOrCutIsNamed) {
+TEST_F(ToolReads, NamesAMissingOrTruncatedSstFile) {
   std::vector<std::filesystem::path> tables;
   for (const auto& entry :
        std::filesystem::directory_iterator(path() + "/db")) {
@@ -317,7 +317,7 @@ TEST_F(ToolReads, ALiveStore) {
   EXPECT_EQ(Run({"du"}).code, 0);
 }
 
-TEST_F(ToolReads, AFileInPlaceOfAStoreIsAnError) {
+TEST_F(ToolReads, RejectsAFileAsStore) {
   const std::string file = dir_.path() + "/file";
   std::ofstream(file) << "a file";
   const ToolResult result = RunTool({"ls", "--store", file});
@@ -325,7 +325,7 @@ TEST_F(ToolReads, AFileInPlaceOfAStoreIsAnError) {
   EXPECT_THAT(result.err, AllOf(HasSubstr(file), HasSubstr("directory")));
 }
 
-TEST_F(ToolReads, AMissingStepIsNamed) {
+TEST_F(ToolReads, NamesAMissingStep) {
   for (const char* command : {"show", "items", "verify"}) {
     const ToolResult result = Run({command, "150"});
     EXPECT_EQ(result.code, 2) << command;

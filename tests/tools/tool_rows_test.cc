@@ -100,7 +100,7 @@ TEST_F(ToolRows, RowDecodesEveryDType) {
                     ContainsRegex("\n  bool +bool +2  true false\n")));
 }
 
-TEST_F(ToolRows, ARowThatIsNotThereIsNamed) {
+TEST_F(ToolRows, NamesAMissingRow) {
   ToolResult row = Run({"row", "user", "-2", "--step", "200"});
   EXPECT_EQ(row.code, 2);
   EXPECT_EQ(row.out, "");
@@ -112,7 +112,7 @@ TEST_F(ToolRows, ARowThatIsNotThereIsNamed) {
                                  "9999"));
 }
 
-TEST_F(ToolRows, ATableOrStepThatIsNotThereIsNamed) {
+TEST_F(ToolRows, NamesAMissingTableOrStep) {
   ToolResult row = Run({"row", "types", "7"});
   EXPECT_EQ(row.code, 2);
   EXPECT_EQ(row.err, "ckptdb: row: step 400 has no table \"types\"\n");
@@ -121,14 +121,14 @@ TEST_F(ToolRows, ATableOrStepThatIsNotThereIsNamed) {
   EXPECT_THAT(row.err, HasSubstr("150"));
 }
 
-TEST_F(ToolRows, ABadIdIsAnErrorOfUse) {
+TEST_F(ToolRows, RejectsAnInvalidId) {
   for (const char* command : {"row", "history"}) {
     for (const char* id : {"x", "1.5", "9223372036854775808"}) {
       const ToolResult result = Run({command, "user", id});
       EXPECT_EQ(result.code, 1) << id;
       EXPECT_EQ(result.out, "");
-      EXPECT_THAT(result.err, HasSubstr("\"" + std::string(id) +
-                                        "\" is no id: -2^63 to 2^63 - 1"));
+      EXPECT_THAT(result.err, HasSubstr("invalid id \"" + std::string(id) +
+                                        "\"; expected -2^63 to 2^63 - 1"));
     }
   }
 }
@@ -160,7 +160,7 @@ TEST_F(ToolRows, HistoryHasTheEndOfATable) {
               ElementsAre(Pair(100, "appeared"), Pair(200, "dropped")));
 }
 
-TEST_F(ToolRows, HistoryGoesOverStepsThatAreGone) {
+TEST_F(ToolRows, HistoryWorksOverRemovedSteps) {
   ASSERT_EQ(Run({"rm", "200"}).code, 0);
   EXPECT_THAT(History("user", "1"),
               ElementsAre(Pair(100, "appeared"), Pair(300, "changed")));
@@ -196,7 +196,7 @@ TEST_F(ToolRows, HistoryAsTable) {
                             " 200 .* changed +embedding freq\n$"));
 }
 
-TEST_F(ToolRows, HistoryOfWhatNeverWasIsAnError) {
+TEST_F(ToolRows, HistoryOfAMissingRowOrTableIsAnError) {
   ToolResult history = Run({"history", "user", "9999"});
   EXPECT_EQ(history.code, 2);
   EXPECT_EQ(history.out, "");

@@ -58,7 +58,7 @@ TEST_F(ToolUnswept, DuAccountsForEachByte) {
                     HasSubstr("\nnot the store's: staging/mine: ")));
 }
 
-TEST_F(ToolUnswept, GcNamesWhatIsNotTheStores) {
+TEST_F(ToolUnswept, GcNamesForeignFiles) {
   Put("leases/notes.txt", 10);
   const ToolResult text = Run({"gc"});
   EXPECT_EQ(text.code, 0);
@@ -87,7 +87,7 @@ TEST_F(ToolUnswept, GcFailsForWhatItCannotRemove) {
   EXPECT_EQ(Run({"gc"}).code, 0);
 }
 
-TEST_F(ToolUnswept, AFifoAmongLeasesHoldsNoCommandUp) {
+TEST_F(ToolUnswept, AFifoAmongLeasesBlocksNoCommand) {
   ASSERT_EQ(mkfifo((path() + "/leases/fifo").c_str(), 0644), 0);
   for (const char* command : {"ls", "du", "gc"}) {
     EXPECT_EQ(Run({command}).code, 0) << command;
@@ -122,7 +122,7 @@ TEST_F(ToolUnswept, NamesThatCannotBeSeenAreEscaped) {
   EXPECT_THAT(usage.err, Not(HasSubstr(kUnseen)));
 }
 
-TEST_F(ToolUnswept, ANameThatIsTooLongIsAnErrorOfUse) {
+TEST_F(ToolUnswept, RejectsATooLongStoreName) {
   EXPECT_EQ(RunTool({"ls", "-s", std::string(256, 'x')}).code, 1);
 }
 

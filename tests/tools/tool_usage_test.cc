@@ -42,7 +42,7 @@ TEST_F(ToolUsage, JsonMayComeBeforeTheCommand) {
   EXPECT_EQ(RunTool({"--json", "ls", "-s", path()}).Json()["store"], path());
 }
 
-TEST_F(ToolUsage, AFolderWithoutAStoreIsNamed) {
+TEST_F(ToolUsage, NamesAFolderWithoutAStore) {
   const TempDir empty;
   for (const char* command : {"ls", "verify", "du", "gc"}) {
     const ToolResult result = RunTool({command, "-s", empty.path()});
@@ -65,7 +65,7 @@ TEST_F(ToolUsage, WithoutAStoreItSaysHowToNameOne) {
               AllOf(HasSubstr("--store"), HasSubstr("CKPTDB_STORE")));
 }
 
-TEST_F(ToolUsage, ABadStepIsAnErrorOfUse) {
+TEST_F(ToolUsage, RejectsAnInvalidStep) {
   const ToolResult result = Run({"show", "x7"});
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.out, "");
@@ -73,7 +73,7 @@ TEST_F(ToolUsage, ABadStepIsAnErrorOfUse) {
               AllOf(StartsWith("ckptdb: show: "), HasSubstr("\"x7\"")));
 }
 
-TEST_F(ToolUsage, OutputThatCannotBeWrittenIsAnError) {
+TEST_F(ToolUsage, FailsWhenTheOutputCannotBeWritten) {
   ToolSetting full;
   full.out_path = "/dev/full";
   const ToolResult result = RunTool({"ls", "-s", path()}, full);

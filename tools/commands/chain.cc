@@ -1,4 +1,4 @@
-// ckptdb chain: the versions that a step is put together from.
+// ckptdb chain: the versions that a step is restored from.
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,12 +66,12 @@ std::string BoundsText(const StepRecord& step) {
   const std::string due = BaseDue(step, bounds);
   TextTable table({{""}, {""}});
   table.AddRow(
-      {"deltas", absl::StrCat(DeltasOf(step), ", the default bound is ",
+      {"deltas", absl::StrCat(DeltasOf(step), "; the default limit is ",
                               bounds.max_deltas)});
   table.AddRow(
       {"delta bytes",
-       absl::StrFormat("%s, %.2f of %s of base runs, the default "
-                       "bound is %.2f",
+       absl::StrFormat("%s, %.2f of %s of base runs; the default "
+                       "limit is %.2f",
                        FormatBytes(step.delta_bytes), DeltaRatio(step),
                        FormatBytes(step.base_bytes), bounds.max_delta_ratio)});
   table.AddRow({"base due", due.empty() ? "no" : due});
@@ -85,7 +85,7 @@ std::string BaseText(const TableStart& start) {
 
 std::string TablesText(const StepChain& chain) {
   TextTable table(
-      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"WHY BASE"}});
+      {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
   for (const TableStart& start : TableStarts(chain)) {
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);
@@ -149,7 +149,7 @@ class Chain : public Command {
  public:
   std::string name() const override { return "chain"; }
   std::string summary() const override {
-    return "Show the versions that a step is put together from";
+    return "Show the versions that a step is restored from";
   }
   std::string examples() const override {
     return "  ckptdb chain 1000 --store /checkpoints/ctr\n"
@@ -159,7 +159,7 @@ class Chain : public Command {
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_flag("-t,--tables", with_tables_,
-                  "also where each table begins, and why there");
+                  "also where the rows of each table begin, and why");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

@@ -22,7 +22,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// "-" where there is none.
+// Returns "-" when there is no value.
 template <typename T, typename Format>
 std::string TextOrDash(const std::optional<T>& value, const Format& format) {
   return value.has_value() ? format(*value) : "-";
@@ -56,7 +56,7 @@ std::string TableChange(const TableDiff& diff) {
   return diff.unknown() ? "unknown" : Str(ChangeName(diff.in_from, diff.in_to));
 }
 
-// "embedding f32x16 to f32x32, freq added"
+// Returns "embedding f32x16 to f32x32, freq added".
 std::string SlotsText(const TableDiff& diff) {
   std::vector<std::string> parts;
   for (const SlotDiff& slot : diff.slots) {
@@ -67,11 +67,12 @@ std::string SlotsText(const TableDiff& diff) {
     }
     parts.push_back(absl::StrCat(Printable(slot.name), " ", change));
   }
-  if (diff.slice_hash_differs) parts.emplace_back("another slice hash");
+  if (diff.slice_hash_differs) parts.emplace_back("slice hash differs");
   return parts.empty() ? "-" : absl::StrJoin(parts, ", ");
 }
 
-// "1,000 to 1,200"; "?" where the step has not all of them in base runs.
+// Returns "1,000 to 1,200", with "?" for a step that does not have all rows in
+// base runs.
 std::string RowsText(const TableDiff& diff) {
   const auto text = [](bool there, const std::optional<uint64_t>& rows) {
     if (!there) return std::string("-");
@@ -82,7 +83,7 @@ std::string RowsText(const TableDiff& diff) {
   return from == to ? from : absl::StrCat(from, " to ", to);
 }
 
-// The reason that is the same for all tables is in the header.
+// A reason that all tables share is in the header and is shortened here.
 std::string NotCountedText(const StepDiff& diff, const TableDiff& table) {
   if (table.rows.has_value() || !table.in_from || !table.in_to) return "-";
   if (table.not_counted_reason == diff.not_incremental_reason) {
@@ -101,7 +102,7 @@ std::string ReadText(const StepDiff& diff) {
   return absl::StrCat(
       FormatBytes(diff.tensor_read_bytes), " of ", diff.tensors_read,
       diff.tensors_read == 1 ? " tensor that is" : " tensors that are",
-      " cut into other parts");
+      " divided into other parts");
 }
 
 std::string HeaderText(const StepDiff& diff) {
@@ -109,7 +110,7 @@ std::string HeaderText(const StepDiff& diff) {
   table.AddRow({"from", VersionText(diff.from)});
   table.AddRow({"to", VersionText(diff.to)});
   table.AddRow({"increments", diff.not_incremental_reason.empty()
-                                  ? "from the one to the other"
+                                  ? "lead from the first to the second"
                                   : Printable(diff.not_incremental_reason)});
   table.AddRow({"read", ReadText(diff)});
   return table.ToString();
@@ -145,7 +146,7 @@ std::string TablesText(const StepDiff& diff) {
                    {"ROWS", TextTable::kRight},
                    {"UPSERTED", TextTable::kRight},
                    {"ERASED", TextTable::kRight},
-                   {"WHY NOT COUNTED"}});
+                   {"REASON NOT COUNTED"}});
   for (const TableDiff& each : diff.tables) {
     const auto& rows = each.rows;
     table.AddRow({Printable(each.name), TableChange(each), SlotsText(each),
@@ -265,17 +266,16 @@ class Diff : public Command {
     return "Show what differs between two steps";
   }
   std::string notes() const override {
-    return "Tensors and blobs are compared by the digests of the records. A "
-           "tensor that the\n"
-           "steps have in other parts, as those of other numbers of ranks may, "
-           "is read. Of\n"
-           "tables the ids in the delta runs between the steps are read: "
-           "UPSERTED is written\n"
-           "on the way, also with the values of before, ERASED is gone. "
-           "\"unknown\" is a table\n"
-           "that no delta runs lead to, and that was saved whole. The exit "
-           "code is 0 whether\n"
-           "or not anything differs.\n";
+    return "Tensors and blobs are compared by their digests. A tensor is read "
+           "only when the two\n"
+           "steps divide it into different parts. For tables, the ids in the "
+           "delta runs between\n"
+           "the steps are read: UPSERTED rows were written, possibly with the "
+           "same values, and\n"
+           "ERASED rows are gone. A table is \"unknown\" when it was saved "
+           "whole "
+           "and no delta runs\n"
+           "lead to it. The exit code is 0 whether or not anything differs.\n";
   }
   std::string examples() const override {
     return "  ckptdb diff 1000 1100 --store /checkpoints/ctr\n"

@@ -53,15 +53,15 @@ void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
   TextTable table({{"STEP", TextTable::kRight},
                    {"ATTEMPT", TextTable::kRight},
                    {"BYTES", TextTable::kRight},
-                   {"KEPT AS"},
-                   {"WHAT FOR"}});
+                   {"REASON"},
+                   {"NEEDED BY"}});
   for (const HeldVersion& other : usage.others) {
     table.AddRow({absl::StrCat(other.version.step),
                   absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
                   HoldReasonText(other.why),
                   NeedsText(NeedsOf(other.version, steps))});
   }
-  *out << "\nnot of any step above\n" << table.ToString();
+  *out << "\nversions without a step\n" << table.ToString();
 }
 
 std::string NamesTitle(ItemKind kind) {
@@ -105,7 +105,7 @@ uint64_t HeldBytes(const Usage& usage) {
   return bytes;
 }
 
-// Of what is there only because a step needs it.
+// Returns the bytes of versions that are kept because a step needs them.
 uint64_t ReferencedBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const HeldVersion& other : usage.others) {
@@ -209,15 +209,16 @@ class Du : public Command {
   std::string notes() const override {
     return "BORROWED is what a step uses of other versions: runs of its chain, "
            "tensors, blobs.\n"
-           "\"kept for steps\" is what is there of versions that are no steps "
-           "any more because\n"
-           "a step needs it; it goes with the last of these. --tables has the "
-           "same bytes by\n"
-           "table: STEPS is how many stored any of it, OWN what they stored.\n";
+           "\"kept for steps\" is data of removed steps that another step "
+           "needs; it is removed\n"
+           "with the last of these. --tables shows the same bytes by table: "
+           "STEPS is how many\n"
+           "steps stored some of it, OWN is what they stored.\n";
   }
   void AddArguments(CLI::App* app) override {
-    app->add_flag("-t,--tables", with_tables_,
-                  "also by table, over all steps; tensors and blobs together");
+    app->add_flag(
+        "-t,--tables", with_tables_,
+        "also by table, over all steps, and for all tensors and all blobs");
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

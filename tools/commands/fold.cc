@@ -35,9 +35,9 @@ absl::Status FoldError(const absl::Status& status, int64_t step) {
   }
   return absl::CancelledError(
       absl::StrCat(StepName(step),
-                   ": interrupted; it is as it was, and running \"ckptdb "
-                   "fold ",
-                   step, "\" again goes on from here"));
+                   ": the fold was interrupted and the step is unchanged; "
+                   "run \"ckptdb fold ",
+                   step, "\" again to resume it"));
 }
 
 absl::StatusOr<FoldResult> FoldStep(const Context& context, Store* store,
@@ -76,9 +76,8 @@ void PrintAfter(const Outcome& outcome, std::ostream* out) {
        << FormatBytes(outcome.fold.stored_bytes) << ", in "
        << FormatDuration(outcome.micros) << '\n';
   if (outcome.fold.parts_resumed == 0) return;
-  *out << "went on from a fold that was cut short: "
-       << outcome.fold.parts_resumed << " of " << outcome.fold.parts
-       << " parts were done\n";
+  *out << "resumed an interrupted fold: " << outcome.fold.parts_resumed
+       << " of " << outcome.fold.parts << " parts were done\n";
 }
 
 Json StateJson(const StepRecord& record) {
@@ -104,16 +103,16 @@ class FoldCommand : public Command {
  public:
   std::string name() const override { return "fold"; }
   std::string summary() const override {
-    return "Merge the chain of a step into a step that needs no other";
+    return "Merge the chain of a step into a full step";
   }
   std::string notes() const override {
     return "The step keeps its rows, tensors and blobs, and no longer needs "
            "the versions of\n"
-           "its chain, which go when nothing else needs them. It takes the "
-           "reading of the\n"
-           "chain and the writing of all rows. Ctrl-C ends it with nothing "
-           "changed, and\n"
-           "running it again goes on from there.\n";
+           "its chain, which are removed when nothing else needs them. The "
+           "fold reads the chain\n"
+           "and writes all rows. Ctrl-C interrupts it and leaves the step "
+           "unchanged; running it\n"
+           "again resumes it.\n";
   }
   std::string examples() const override {
     return "  ckptdb fold 1000 --store /checkpoints/ctr\n"
@@ -133,7 +132,7 @@ void PrintNotFolded(const Context& context, const StepRecord& record) {
     PrintJson(document, context.out);
   } else {
     *context.out << StepName(record.version.step)
-                 << " has no chain to fold; it is as it was\n";
+                 << " has no chain to fold, and is unchanged\n";
   }
 }
 

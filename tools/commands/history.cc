@@ -73,15 +73,15 @@ class History : public Command {
     return "List the steps in which a row appeared, changed or was erased";
   }
   std::string notes() const override {
-    return "All committed steps are read, oldest first. Of a step that was "
-           "saved as changes\n"
-           "this takes the pages of its delta runs in which the id would be; "
-           "of one that was\n"
-           "saved whole, and of the first, a lookup of the row, which is "
-           "compared with the\n"
-           "step before. That is some reads of up to 256 KiB a step and the "
-           "records of its\n"
-           "chain: about as long for a row that never changed.\n";
+    return "All committed steps are read, oldest first. For a step that was "
+           "saved as changes,\n"
+           "the pages of its delta runs that could have the id are read. For "
+           "one that was saved\n"
+           "whole, and for the first, the row is looked up and compared with "
+           "the step before.\n"
+           "That is some reads of up to 256 KiB per step and the records of "
+           "its chain, also for\n"
+           "a row that never changed.\n";
   }
   std::string examples() const override {
     return "  ckptdb history user 4711 --store /checkpoints/ctr\n"
@@ -119,7 +119,7 @@ absl::Status History::Run(const Context& context) {
   if (status.ok() && history.gone() > 0) {
     status = absl::AbortedError(absl::StrCat(
         context.store, ": ", history.gone(),
-        " steps were removed while they were read; what they had is not told"));
+        " steps were removed while they were read, and are missing here"));
   }
   if (history.events().empty()) {
     return status.ok() ? NotFound(context, history.found_table()) : status;

@@ -42,7 +42,7 @@ bool TakesAny(const StepReader& step, const Filter& filter) {
   return false;
 }
 
-// "embedding:f32x16 freq:u32"
+// Returns "embedding:f32x16 freq:u32".
 std::string SlotsText(const std::vector<Slot>& slots) {
   return absl::StrJoin(slots, " ", [](std::string* out, const Slot& slot) {
     absl::StrAppend(out, Printable(slot.name), ":", DTypeName(slot.dtype));
@@ -50,7 +50,7 @@ std::string SlotsText(const std::vector<Slot>& slots) {
   });
 }
 
-// A table's are those of its slots, each once.
+// Returns the codecs of the slots for a table, each once.
 std::string CodecText(const Item& item) {
   if (item.kind != ItemKind::kRows) return Str(CodecName(item.codec));
   std::set<std::string> names;
@@ -58,7 +58,7 @@ std::string CodecText(const Item& item) {
   return names.empty() ? "-" : absl::StrJoin(names, ",");
 }
 
-// "f32[3, 4]", "f32[3, 4] at [0, 4] of [3, 8]" or the slots.
+// Returns "f32[3, 4]", "f32[3, 4] at [0, 4] of [3, 8]" or the slots.
 std::string LayoutText(const Item& item) {
   if (item.kind == ItemKind::kRows) return SlotsText(item.slots);
   if (item.kind == ItemKind::kBlob) return "-";
@@ -75,7 +75,7 @@ std::string RunText(const Item& item) {
   return item.run == RunKind::kBase ? "base" : "delta";
 }
 
-// Those of a delta run are upserted.
+// Rows of a delta run are marked with a plus sign, as they are upserted.
 std::string RowsText(const Item& item) {
   if (item.kind != ItemKind::kRows) return "-";
   return absl::StrCat(item.run == RunKind::kBase ? "" : "+",
@@ -107,7 +107,7 @@ void PrintTable(const StepReader& step, const Filter& filter,
                    {"STORED", TextTable::kRight},
                    {"CODEC"},
                    {"DATA OF"},
-                   {"WHY BASE"}});
+                   {"BASE REASON"}});
   for (const RankRecord& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
@@ -149,15 +149,16 @@ class Items : public Command {
            "  ckptdb items latest 'mlp.*' --rank 0 --json\n";
   }
   std::string notes() const override {
-    return "RUN is base for a table with all its rows, delta for one with "
-           "those that changed\n"
-           "and the ids that were erased. WHY BASE says why changes that were "
-           "given did not do.\n";
+    return "RUN is \"base\" for a table with all its rows, and \"delta\" for "
+           "one with the rows\n"
+           "that changed and the ids that were erased. BASE REASON is why all "
+           "rows were saved\n"
+           "although changes were given.\n";
   }
   void AddArguments(CLI::App* app) override {
     AddStep(app, &step_);
     app->add_option("GLOB", filter_.glob,
-                    "only items of such names: * ? [...] as in a shell")
+                    "only items whose name matches; * ? [...] as in a shell")
         ->type_name("");
     app->add_option("-r,--rank", filter_.rank, "only items of this rank")
         ->type_name("RANK");
@@ -174,7 +175,7 @@ class Items : public Command {
     if (!filter_.glob.empty() && !TakesAny(*step, filter_)) {
       return absl::NotFoundError(
           absl::StrCat(StepName(step->record().version.step),
-                       " has no item like \"", filter_.glob, "\""));
+                       " has no item that matches \"", filter_.glob, "\""));
     }
     if (context.json) {
       PrintJson(ItemsJson(context.store, *step, filter_), context.out);

@@ -35,7 +35,7 @@ Json ListedJson(const StepRecord& record) {
   return json;
 }
 
-// Of a delta step those that it wrote.
+// Rows of a delta step are those that changed, and are marked with a plus sign.
 std::string RowsText(const StepRecord& step) {
   const bool delta = step.kind == StepKind::kDelta;
   return absl::StrCat(delta ? "+" : "", FormatCount(step.rows));
@@ -77,9 +77,9 @@ class Ls : public Command {
   }
   void AddArguments(CLI::App*) override {}
   std::string notes() const override {
-    return "CHAIN is how many versions the step is put together from, its own "
-           "too. ROWS and\n"
-           "BYTES of a delta step are of what changed.\n";
+    return "CHAIN is the number of versions that the step is restored from, "
+           "its own included.\n"
+           "ROWS and BYTES of a delta step count only what changed.\n";
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));

@@ -1,5 +1,5 @@
-// ckptdb metrics: adds metrics to a step, or posts them to who has the store
-// open.
+// ckptdb metrics: adds metrics to a step, or posts them to the process that has
+// the store open.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kForm[] = "NAME=VALUE";
 
-// A name may have a "=", a value has none.
+// A name may contain "=", a value cannot.
 bool ParseMetric(const std::string& text, std::string* name, double* value) {
   const size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0) return false;
@@ -32,19 +32,20 @@ std::string CheckMetric(const std::string& text) {
   std::string name;
   double value = 0;
   if (ParseMetric(text, &name, &value)) return "";
-  return absl::StrCat("\"", text, "\" is not ", kForm, " with a number");
+  return absl::StrCat("invalid metric \"", text, "\"; expected ", kForm,
+                      " with a number as the value");
 }
 
 class MetricsCommand : public Command {
  public:
   std::string name() const override { return "metrics"; }
   std::string summary() const override {
-    return "Add metrics to a step, also beside its trainer";
+    return "Add metrics to a step, also while its trainer runs";
   }
   std::string notes() const override {
     return "A metric of the same name is replaced. While another process has "
-           "the store\nopen they are posted: it takes them in with its next "
-           "save.\n";
+           "the store\nopen, metrics are posted, and that process adds them "
+           "with its next save.\n";
   }
   std::string examples() const override {
     return "  ckptdb metrics 1000 auc=0.731 --store /checkpoints/ctr\n"
@@ -75,14 +76,14 @@ absl::StatusOr<Metrics> MetricsCommand::Parse() const {
       return absl::InvalidArgumentError(CheckMetric(text));
     }
     if (!metrics.emplace(name, value).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("metric \"", name, "\" is given twice"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "duplicate metric \"", name, "\"; give each metric once"));
     }
   }
   return metrics;
 }
 
-// Adds the metrics at once; the caller owns the store.
+// Adds the metrics at once; this process owns the store.
 absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
                                const std::string& step,
                                const Metrics& metrics) {
@@ -131,8 +132,8 @@ absl::Status MetricsCommand::Run(const Context& context) {
                  << "step " << step << '\n';
   }
   if (posted) {
-    *context.out << "the store is open elsewhere, which takes them in with its "
-                    "next save\n";
+    *context.out << "another process has the store open, and adds them with "
+                    "its next save\n";
   }
   return absl::OkStatus();
 }

@@ -31,7 +31,7 @@ Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
 }
 
 std::string StepsText(const std::vector<int64_t>& steps) {
-  // One more than the named ones takes no more room than saying so.
+  // A single further step takes no more room than "and 1 more".
   const size_t named =
       steps.size() > kNamedSteps + 1 ? kNamedSteps : steps.size();
   const std::string names =

@@ -1,4 +1,4 @@
-// ckptdb pin.
+// ckptdb pin: protects steps from removal.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@ class Pin : public Command {
  public:
   std::string name() const override { return "pin"; }
   std::string summary() const override {
-    return "Pin steps: retention and rm leave them alone";
+    return "Pin steps, so that retention and rm do not remove them";
   }
   std::string examples() const override {
     return "  ckptdb pin 1000 --store /checkpoints/ctr\n";

@@ -21,7 +21,7 @@
 namespace ckptdb::tool {
 namespace {
 
-// What is planned, and of which steps.
+// The plan and the steps that it is for.
 struct Planned {
   StepRecord step;
   std::optional<Version> from;
@@ -55,12 +55,11 @@ std::string AssignmentName(SliceAssignment assignment) {
 std::string AssignmentText(SliceAssignment assignment) {
   switch (assignment) {
     case SliceAssignment::kAsSaved:
-      return "with the slices of those that saved";
+      return "with the slices of the ranks that saved";
     case SliceAssignment::kEven:
       return "with even shares of the slices";
     case SliceAssignment::kNone:
-      return "which share rows in a way of their own: each reads the ids of "
-             "all";
+      return "without slices: each rank reads the ids of all rows";
     case SliceAssignment::kReplicated:
       return "each of which reads all rows";
   }
@@ -70,12 +69,14 @@ std::string AssignmentText(SliceAssignment assignment) {
 std::string FromText(const Planned& planned) {
   const std::string from = ToString(*planned.from);
   if (!planned.incremental()) {
-    return absl::StrCat(from, ", not by increments: ",
-                        Printable(planned.not_incremental_reason));
+    return absl::StrCat(
+        from, ", not incremental: ", Printable(planned.not_incremental_reason));
   }
-  if (planned.forwards) return absl::StrCat(from, ", by increments");
+  if (planned.forwards) return absl::StrCat(from, ", incremental");
   return absl::StrCat(
-      from, ", back: what was touched is looked up, in at most so many bytes");
+      from,
+      ", incremental and backwards: rows that changed are looked up, and the "
+      "bytes are an upper bound");
 }
 
 std::string PlanHeaderText(const Planned& planned) {
@@ -137,9 +138,9 @@ std::string RankTablesText(const RestorePlan& plan) {
   return table.ToString();
 }
 
-// Of an incremental restore the tables that are read whole all the same.
+// Returns the tables that an incremental restore reads in full.
 std::string WholeTablesText(const RestorePlan& plan) {
-  TextTable table({{"READ WHOLE"}, {"WHY"}});
+  TextTable table({{"READ IN FULL"}, {"REASON"}});
   bool any = false;
   for (const PlannedTable& each : plan.ranks.front().tables) {
     if (each.full_read_reason.empty()) continue;
@@ -202,15 +203,15 @@ class PlanCommand : public Command {
     return "Show what a restore of a step would read";
   }
   std::string notes() const override {
-    return "Nothing of the data is read for it, the records alone. ROWS and "
-           "bytes of a run that\n"
-           "has other ranks' rows too are an even share; AT MOST are all its "
-           "rows, and a row\n"
-           "that was written in several runs counts in each. A tensor counts "
-           "whole for each\n"
-           "rank, but on as many ranks as saved it each reads its own part. "
-           "Blobs are those of\n"
-           "the rank, on another number of ranks all.\n";
+    return "Only the records are read, and no data. ROWS and bytes of a run "
+           "that has rows of\n"
+           "other ranks too are an even share; AT MOST counts all rows of such "
+           "runs. A row that\n"
+           "was written in several runs counts in each. Each rank reads all of "
+           "a tensor, or its\n"
+           "own part when as many ranks restore as saved. It reads the blobs "
+           "that it saved, or\n"
+           "all blobs when another number of ranks restores.\n";
   }
   std::string examples() const override {
     return "  ckptdb plan 1000 --store /checkpoints/ctr\n"
@@ -234,15 +235,15 @@ class PlanCommand : public Command {
 void PlanCommand::AddArguments(CLI::App* app) {
   AddStep(app, &step_);
   app->add_option("-w,--world", world_size_,
-                  "onto so many ranks; default: as many as saved it")
+                  "ranks that restore; default: as many as saved")
       ->type_name("N")
       ->check(CLI::Range(uint32_t{1}, kMaxWorldSize));
   AddFromOption(app, &from_);
   app->add_flag("-t,--tables", with_tables_, "also by table");
 }
 
-// Fills the plan in when delta runs lead from the step to the other, and else
-// why they do not.
+// Sets the plan when delta runs lead from the one step to the other, and else
+// the reason why they do not.
 absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord from, ResolveStep(*reader, from_));
   planned->from = from.version;

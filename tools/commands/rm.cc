@@ -22,7 +22,7 @@ class Rm : public Command {
  public:
   std::string name() const override { return "rm"; }
   std::string summary() const override {
-    return "Remove steps and free their space; pinned ones are refused";
+    return "Remove steps that are not pinned, and free their space";
   }
   std::string examples() const override {
     return "  ckptdb rm 1000 --store /checkpoints/ctr\n"
@@ -35,18 +35,19 @@ class Rm : public Command {
   std::vector<std::string> steps_;
 };
 
-// All of them are checked before the first is removed.
+// Checks all steps before the first is removed.
 absl::Status CheckRemovable(const std::vector<StepRecord>& records) {
   for (const StepRecord& record : records) {
     if (!record.pinned) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        StepName(record.version.step), " is pinned; nothing was removed"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(StepName(record.version.step),
+                     " is pinned, so nothing was removed; unpin it first"));
   }
   return absl::OkStatus();
 }
 
-// What of a step's own bytes is in no data file; 0 when its records are
-// damaged.
+// Returns the bytes that the step itself stored inline, or 0 when its records
+// are damaged.
 uint64_t InlineBytes(const Store& store, int64_t step) {
   const auto reader = store.OpenStep(step);
   if (!reader.ok()) return 0;
@@ -67,7 +68,7 @@ struct Removed {
   uint64_t inline_bytes = 0;
 };
 
-// Appends what was removed, up to the first error.
+// Removes steps up to the first error, and appends what was removed.
 absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
                     std::vector<Removed>* removed) {
   for (const StepRecord& record : records) {
@@ -80,7 +81,7 @@ absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
   return absl::OkStatus();
 }
 
-// Of those that were swept.
+// Returns the inline bytes of the versions that were swept.
 uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
                           const SweepResult& swept) {
   uint64_t bytes = 0;
@@ -96,14 +97,15 @@ void PrintRemoved(const Version& version, const Needs& needs,
                   std::ostream* out) {
   *out << "removed " << ToString(version) << '\n';
   if (!needs.in_chain_of.empty()) {
-    *out
-        << "  its runs stay until no step needs them: they are in the chain of "
-        << StepsText(needs.in_chain_of) << '\n';
+    *out << "  its runs are kept until no step needs them: they are in the "
+            "chain of "
+         << StepsText(needs.in_chain_of) << '\n';
   }
   if (!needs.referenced_by.empty()) {
-    *out << "  its tensors or blobs stay until no step needs them: they are "
-            "used by "
-         << StepsText(needs.referenced_by) << '\n';
+    *out
+        << "  its tensors or blobs are kept until no step needs them: they are "
+           "used by "
+        << StepsText(needs.referenced_by) << '\n';
   }
 }
 

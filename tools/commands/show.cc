@@ -33,7 +33,7 @@ std::string DeltasText(const StepRecord& record) {
   if (DeltasOf(record) == 0) return "-";
   const std::string due = BaseDue(record, ChainBounds());
   return absl::StrCat(ChainText(record), ", ",
-                      due.empty() ? "no base due by the default bounds"
+                      due.empty() ? "within the default limits"
                                   : absl::StrCat("a base is due: ", due));
 }
 
@@ -203,9 +203,9 @@ class Show : public Command {
   }
   void AddArguments(CLI::App* app) override { AddStep(app, &step_); }
   std::string notes() const override {
-    return "The contents are those that the step itself has: of a delta step "
-           "the rows that\n"
-           "changed. \"ckptdb chain\" shows what else it is put together "
+    return "The contents are those of the step itself; a delta step has the "
+           "rows that changed.\n"
+           "\"ckptdb chain\" shows the other versions that it is restored "
            "from.\n";
   }
   absl::Status Run(const Context& context) override {

@@ -1,4 +1,4 @@
-// ckptdb unpin.
+// ckptdb unpin: makes pinned steps removable again.
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +13,9 @@ namespace {
 class Unpin : public Command {
  public:
   std::string name() const override { return "unpin"; }
-  std::string summary() const override { return "Let go of pinned steps"; }
+  std::string summary() const override {
+    return "Unpin steps, so that they can be removed";
+  }
   std::string examples() const override {
     return "  ckptdb unpin 1000 --store /checkpoints/ctr\n";
   }

@@ -31,20 +31,21 @@ constexpr int64_t kLatestStep = -1;
 struct Verdict {
   int64_t step = 0;
   absl::Status status;
-  uint64_t bytes = 0;  // stored, of all that the step needs
+  uint64_t bytes = 0;  // stored bytes of all that the step needs
   uint64_t chain_length = 0;
-  uint64_t previously_verified = 0;  // of its chain, wholly, with a step before
+  uint64_t previously_verified = 0;  // versions verified with a step before
   int64_t micros = 0;
 };
 
-// "ok", "damaged", "removed" (retired while the command ran) or "failed".
+// Returns "ok", "damaged", "removed" (while the command ran) or "failed".
 std::string ResultText(const absl::Status& status) {
   if (status.ok()) return "ok";
   if (absl::IsDataLoss(status)) return "damaged";
   return IsGone(status) ? "removed" : "failed";
 }
 
-// Of its tensors and blobs, and of the runs of its chain.
+// Returns the stored bytes of its tensors and blobs and of the runs of its
+// chain.
 uint64_t NeededBytes(const StepReader& step) {
   const StepRecord& record = step.record();
   return TotalsOfKind(step.ranks(), ItemKind::kTensor).stored_bytes +
@@ -94,7 +95,7 @@ void PrintLine(const Verdict& verdict, std::ostream* out) {
   if (verdict.status.ok() && verdict.chain_length > 1) {
     *out << ", a chain of " << verdict.chain_length;
     if (verdict.previously_verified > 0) {
-      *out << ", " << verdict.previously_verified << " of them read before";
+      *out << ", " << verdict.previously_verified << " of them verified before";
     }
   }
   *out << std::endl;
@@ -146,7 +147,8 @@ absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
   return steps;
 }
 
-// A trainer may retire a step between its being the latest and its being open.
+// Verifies the latest step, and again when a trainer retires it before it is
+// open.
 absl::StatusOr<Verdict> JudgeLatest(const Context& context, Reader* reader,
                                     std::set<Version>* verified) {
   Verdict verdict;
@@ -161,7 +163,7 @@ absl::StatusOr<Verdict> JudgeLatest(const Context& context, Reader* reader,
   return verdict;
 }
 
-// Of two errors the one that is returned: damage before anything else.
+// Returns the more severe of two errors: damage before anything else.
 absl::Status Worse(const absl::Status& a, const absl::Status& b) {
   if (a.ok()) return b;
   return absl::IsDataLoss(b) && !absl::IsDataLoss(a) ? b : a;
@@ -184,7 +186,7 @@ absl::Status Verify::Run(const Context& context) {
     }
     verdicts.push_back(VerdictJson(verdict));
     if (!context.json) PrintLine(verdict, context.out);
-    // Of all steps, one that was retired meanwhile is no error.
+    // A step that was retired meanwhile is no error unless it was asked for.
     const bool gone = IsGone(verdict.status) && step_.empty();
     if (verdict.status.ok() || gone) continue;
     if (steps.size() > 1) context.PrintError(verdict.status);
@@ -198,7 +200,8 @@ absl::Status Verify::Run(const Context& context) {
   }
   if (worst.ok() || steps.size() == 1) return worst;
   return {worst.code(),
-          absl::StrCat(context.store, ": not all steps are whole")};
+          absl::StrCat(context.store,
+                       ": some steps are damaged or could not be read")};
 }
 
 }  // namespace

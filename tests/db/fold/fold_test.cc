@@ -137,7 +137,7 @@ TEST_F(FoldTest, RowsAreTheSame) {
   ExpectStates();
 }
 
-TEST_F(FoldTest, AWholeStepIsLeftAsItIs) {
+TEST_F(FoldTest, LeavesAFullStepUnchanged) {
   TestTable table;
   SaveChain(&table, 0);
   ASSERT_OK_AND_ASSIGN(const StepRecord before, store_->FindStep(0));
@@ -190,7 +190,7 @@ TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
   ExpectStates();
 }
 
-TEST_F(FoldTest, AnInterruptedFoldGoesOn) {
+TEST_F(FoldTest, ResumesAnInterruptedFold) {
   TestTable table;
   SaveChain(&table, 3, 20000);
   FoldOptions options;
@@ -205,7 +205,7 @@ TEST_F(FoldTest, AnInterruptedFoldGoesOn) {
   ExpectStates();
 }
 
-TEST_F(FoldTest, PartsThatAreDoneAreNotDoneAgain) {
+TEST_F(FoldTest, KeepsFinishedParts) {
   TestTable table;
   SaveChain(&table, 2, 3000);
   bool fail = true;
@@ -222,7 +222,7 @@ TEST_F(FoldTest, PartsThatAreDoneAreNotDoneAgain) {
   ExpectStates();
 }
 
-TEST_F(FoldTest, ADamagedPartIsDoneAgain) {
+TEST_F(FoldTest, RepeatsADamagedPart) {
   TestTable table;
   SaveChain(&table, 2, 3000);
   bool fail = true;
@@ -245,7 +245,7 @@ TEST_F(FoldTest, ADamagedPartIsDoneAgain) {
   ExpectStates();
 }
 
-TEST_F(FoldTest, DeletedMeanwhile) {
+TEST_F(FoldTest, AbortsWhenTheStepIsDeleted) {
   TestTable table;
   SaveChain(&table, 2);
   options_.on_point = [&](absl::string_view at) {

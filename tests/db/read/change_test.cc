@@ -141,7 +141,7 @@ TEST_F(ChangeTest, OverRetiredSteps) {
   EXPECT_THAT(Follow(1, 4), ElementsAre(-6, 2, 3, 10, 11));
 }
 
-TEST_F(ChangeTest, NoWay) {
+TEST_F(ChangeTest, RejectsPathsWithoutChanges) {
   SaveLine();
   const Version never{3, 99};
   ExpectNoWay(never, 4, never, "is gone");
@@ -316,7 +316,7 @@ TEST_F(ChangeTablesTest, SavedWholeOnTheWay) {
   EXPECT_OK(after->ScanTable("item", {}, &live));
 }
 
-TEST_F(ChangeTablesTest, TheReasonIsTold) {
+TEST_F(ChangeTablesTest, ErrorHasTheReason) {
   content_.tables["item"] = UserTable({1});
   content_.tables["user"] = UserTable({1});
   SaveTables(1, {});
@@ -331,7 +331,7 @@ TEST_F(ChangeTablesTest, TheReasonIsTold) {
                "it was saved whole, because its schema (slots or slice hash)");
 }
 
-TEST_F(ChangeTablesTest, NotThereAllTheWay) {
+TEST_F(ChangeTablesTest, RejectsTablesThatAStepLacks) {
   content_.tables["user"] = UserTable({1});
   SaveTables(1, {});
   content_.tables["item"] = UserTable({1});
@@ -350,7 +350,7 @@ TEST_F(ChangeTablesTest, NotThereAllTheWay) {
 }
 
 // A retired version of which the sweep has left only the runs of one table.
-TEST_F(ChangeTablesTest, RunsThatAreGone) {
+TEST_F(ChangeTablesTest, RejectsMissingRuns) {
   content_.tables["big"] = BulkTable(1);
   content_.tables["user"] = UserTable({1});
   SaveTables(1, {});

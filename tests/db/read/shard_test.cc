@@ -135,7 +135,7 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
   ExpectHolds(*step, contents_);
 }
 
-TEST_F(ShardTest, GapIsDataLoss) {
+TEST_F(ShardTest, ReportsGapsAsDataLoss) {
   whole_ = {DType::kI16, {10, 2}, std::string(40, 'x'), {}, {}, {}};
   Publish({{{0, 0}, {4, 2}}, {{5, 0}, {5, 2}}});
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
@@ -162,7 +162,7 @@ TEST_F(ShardTest, ReplicasAreRead) {
   ExpectRandomBoxes(&random, 10);
 }
 
-TEST_F(ShardTest, ShardsThatOverlapInPartAreRefused) {
+TEST_F(ShardTest, RejectsPartlyOverlappingShards) {
   whole_ = {DType::kI16, {10, 2}, std::string(40, 'x'), {}, {}, {}};
   const std::vector<std::vector<Box>> overlaps = {
       {{{0, 0}, {10, 2}}, {{2, 0}, {5, 2}}},

@@ -124,7 +124,7 @@ TEST_F(TableTest, BlocksInAnyOrderWithStridesAndPlaces) {
   }
 }
 
-TEST_F(TableTest, StrideBelowTheRow) {
+TEST_F(TableTest, RejectsAStrideBelowTheRow) {
   const std::vector<int64_t> ids = {5, 3, 4};
   const std::vector<float> values(6);
   for (const uint64_t stride : {0, 7}) {
@@ -149,7 +149,7 @@ TEST_F(TableTest, RowsOfOneArrayInTheOrderAskedFor) {
   EXPECT_EQ(read, (Rows{{7, "bb"}, {-1, "aa"}, {3, "cc"}}));
 }
 
-TEST_F(TableTest, PlacesThatAreNotOneAnIdAreAnError) {
+TEST_F(TableTest, RejectsAWrongNumberOfPlaces) {
   const std::vector<int64_t> ids = {7, -1, 3};
   const std::vector<uint32_t> places = {2, 0};
   const ArrayRowSource rows(ids, {{"abcdef", 2}}, places);
@@ -254,7 +254,7 @@ TEST_F(TableTest, UnknownTablesAndSlots) {
                AllOf(HasSubstr("\"momentum\""), HasSubstr("\"user\""))));
 }
 
-TEST_F(TableTest, RowsAreNotReadIntoNull) {
+TEST_F(TableTest, RejectsNullSinks) {
   ASSERT_OK(Save(1, SmallContent(1)));
   const auto step = Open(1);
   const auto is_null =
@@ -266,7 +266,7 @@ TEST_F(TableTest, RowsAreNotReadIntoNull) {
   }
 }
 
-TEST_F(TableTest, BadScanOptions) {
+TEST_F(TableTest, RejectsInvalidScanOptions) {
   ASSERT_OK(Save(1, SmallContent(1)));
   const auto step = Open(1);
   CollectRows sink({});

@@ -141,7 +141,7 @@ TEST_F(TensorTest, CodecOfTheItemIsWhatWasAskedFor) {
   }
 }
 
-TEST_F(TensorTest, SizeOfTheReadIsChecked) {
+TEST_F(TensorTest, RejectsBuffersOfAnotherSize) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   std::string out(100, '\0');
@@ -153,7 +153,7 @@ TEST_F(TensorTest, SizeOfTheReadIsChecked) {
   }
 }
 
-TEST_F(TensorTest, NothingIsReadIntoNull) {
+TEST_F(TensorTest, RejectsNullBuffers) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   EXPECT_THAT(step->ReadTensor("w", nullptr, 24),
@@ -161,7 +161,7 @@ TEST_F(TensorTest, NothingIsReadIntoNull) {
                        AllOf(HasSubstr("\"w\""), HasSubstr("null"))));
 }
 
-TEST_F(TensorTest, BoxIsChecked) {
+TEST_F(TensorTest, RejectsBoxesOutsideOfTheTensor) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   std::string out(100, '\0');

@@ -154,7 +154,7 @@ TEST_F(UnleasedReadsTest, OtherErrorsOfALeaseAreErrors) {
                                             HasSubstr(std::strerror(EIO))));
 }
 
-TEST_F(UnleasedReadsTest, AStepWhoseFilesGoIsAborted) {
+TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, BulkContent(2)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EROFS));

@@ -149,7 +149,7 @@ class IncompletePartTest : public StagerFixture {
   }
 };
 
-TEST_F(IncompletePartTest, InlineEntriesThatWereRemoved) {
+TEST_F(IncompletePartTest, RejectsRemovedInlineEntries) {
   const SaveHandle save = Begin({.step = 1, .world_size = 2});
   const std::vector<RankContent> contents = {SmallRank(0, 2), SmallRank(1, 2)};
   const std::vector<StagedRank> whole = StageAll(save, contents);
@@ -163,7 +163,7 @@ TEST_F(IncompletePartTest, InlineEntriesThatWereRemoved) {
   ExpectStep(1, contents);
 }
 
-TEST_F(IncompletePartTest, InlineEntriesThatAreOthers) {
+TEST_F(IncompletePartTest, RejectsOtherInlineEntries) {
   const SaveHandle save = Begin({.step = 1});
   const std::vector<StagedRank> whole = StageAll(save, {SmallRank(0, 1)});
   std::vector<StagedRank> cut = whole;
@@ -180,7 +180,7 @@ TEST_F(IncompletePartTest, InlineEntriesThatAreOthers) {
   ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 are of no item"});
 }
 
-TEST_F(IncompletePartTest, FilesThatWereRemovedFromTheList) {
+TEST_F(IncompletePartTest, RejectsRemovedFiles) {
   RankContent content;
   constexpr size_t kBytes = size_t{70} << 20;
   for (const char* name : {"a", "b", "c"}) {

@@ -80,7 +80,7 @@ class ShardingTest : public DeltaFixture {
   }
 };
 
-TEST_F(ShardingTest, ATableOfSeveralRanksDeclaresIt) {
+TEST_F(ShardingTest, RequiresADeclarationOfSeveralRanks) {
   EXPECT_THAT(
       StageOnRank1({1}, {}),
       StatusIs(
@@ -93,7 +93,7 @@ TEST_F(ShardingTest, ATableOfSeveralRanksDeclaresIt) {
   ASSERT_OK(Save(5, UserContent({1, 2})));  // one rank has all
 }
 
-TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByModulo) {
+TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByModulo) {
   const auto sharding = TableSharding::ByModulo();
   // 2^64 - 5 and 2^64 - 2^63 are 2 modulo 3; -2^63 + 2 is 1.
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
@@ -107,7 +107,7 @@ TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByModulo) {
               IsInvalid("belongs to rank 2 of 3 by modulo"));
 }
 
-TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedAmongManyRows) {
+TEST_F(ShardingTest, RejectsAnIdOfAnotherRankAmongManyRows) {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < 200'000; ++i) ids.push_back(3 * i + 1);
   ids[150'000] -= 1;
@@ -115,7 +115,7 @@ TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedAmongManyRows) {
               IsInvalid("id 450000 belongs to rank 0 of 3 by modulo"));
 }
 
-TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByFunction) {
+TEST_F(ShardingTest, RejectsAnIdOfAnotherRankByFunction) {
   const auto ids = Divide(ByHash().rank_of());
   EXPECT_OK(StageOnRank1(ids[1], ByHash()));
   EXPECT_THAT(StageOnRank1({ids[2][0]}, ByHash()),
@@ -124,7 +124,7 @@ TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedByFunction) {
                                      "custom \"hash_v2\", and rank 1 has it")));
 }
 
-TEST_F(ShardingTest, AFunctionThatNamesNoRank) {
+TEST_F(ShardingTest, RejectsAFunctionThatReturnsNoRank) {
   const auto beyond = [](int64_t, uint32_t world) { return world; };
   EXPECT_THAT(
       StageOnRank1({7}, TableSharding::ByFunction("beyond", beyond)),
@@ -140,7 +140,7 @@ TEST_F(ShardingTest, AFunctionThatNamesNoRank) {
       IsInvalid("sharding name"));
 }
 
-TEST_F(ShardingTest, AnIdOfAnotherRankIsRefusedBySlices) {
+TEST_F(ShardingTest, RejectsAnIdOfAnotherRankBySlices) {
   const std::vector<uint32_t> bounds = {0, 10, 20, kSlices};
   const auto sharding = TableSharding::BySlices(bounds);
   EXPECT_OK(StageOnRank1({10, 19}, sharding, bounds));
@@ -215,7 +215,7 @@ TEST_F(ShardingTest, IsRecordedAndComesBack) {
   }
 }
 
-TEST_F(ShardingTest, RanksThatDeclareOthersDisagree) {
+TEST_F(ShardingTest, RejectsDifferentDeclarations) {
   ASSERT_OK_AND_ASSIGN(const SaveHandle save,
                        store_->Begin({.step = 1, .world_size = 2}));
   ASSERT_OK_AND_ASSIGN(

@@ -169,7 +169,7 @@ TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
   }
 }
 
-TEST_F(SliceBoundsTest, RowOfAnotherRanksSlicesIsRefused) {
+TEST_F(SliceBoundsTest, RejectsARowOfOtherSlices) {
   for (const SliceHash hash : {SliceHash::kModulo, SliceHash::kMix}) {
     const std::vector<uint32_t> bounds = EvenSliceBounds(4);
     const SaveHandle save =

@@ -110,7 +110,7 @@ TEST_F(RowBitmapTest, AReturnedIncompleteSetMakesTheNextOneIncompleteAgain) {
   EXPECT_THAT(Rows(feed), ElementsAre(2));
 }
 
-TEST_F(RowBitmapTest, IdsThatAreNoRowsAreOutOfRangeAndNothingIsMarked) {
+TEST_F(RowBitmapTest, RejectsIdsOutOfRangeAndMarksNothing) {
   constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const int64_t id : {int64_t{1000}, int64_t{-1}, kMin, kMax}) {
@@ -123,7 +123,7 @@ TEST_F(RowBitmapTest, IdsThatAreNoRowsAreOutOfRangeAndNothingIsMarked) {
   EXPECT_THAT(Rows(saves_), IsEmpty());
 }
 
-TEST_F(RowBitmapTest, AChangedSetIsOutOfRangeToo) {
+TEST_F(RowBitmapTest, RejectsAReturnedSetOutOfRange) {
   EXPECT_OK(bitmap_->MarkUpserted({1}));
   RowChanges changes = Take(saves_);
   changes.upserted.push_back(1000);

@@ -81,7 +81,7 @@ TEST(RowTrackerMemoryTest, ARowTakesLittleMoreThanItsId) {
   EXPECT_LE(NeededBytes(), 16 * kTableRows);
 }
 
-TEST(RowTrackerMemoryTest, AtTheBoundNothingIsLost) {
+TEST(RowTrackerMemoryTest, AtTheLimitNoMarkIsLost) {
   RowTracker tracker({.max_bytes = NeededBytes()});
   const ConsumerId saves = Join("checkpoint", &tracker);
   MarkRange(0, kTableRows, &tracker);
@@ -91,7 +91,7 @@ TEST(RowTrackerMemoryTest, AtTheBoundNothingIsLost) {
   EXPECT_THAT(changes.upserted, SizeIs(kTableRows));
 }
 
-TEST(RowTrackerMemoryTest, OneByteLessIsTooLittle) {
+TEST(RowTrackerMemoryTest, OneByteBelowTheLimitDropsMarks) {
   const uint64_t max_bytes = NeededBytes() - 1;
   RowTracker tracker({.max_bytes = max_bytes});
   const ConsumerId saves = Join("checkpoint", &tracker);
@@ -129,7 +129,7 @@ TEST(RowTrackerMemoryTest, AnIdForSixteenBytesAlwaysFits) {
   EXPECT_FALSE(FitsRepeatedly(kMaxTrackerBytes / 8 + 1));
 }
 
-TEST(RowTrackerMemoryTest, TheBoundIsNeverPassed) {
+TEST(RowTrackerMemoryTest, NeverExceedsTheLimit) {
   for (const uint64_t max_bytes :
        {uint64_t{0}, uint64_t{10'000}, uint64_t{30'000}, uint64_t{300'000}}) {
     RowTracker tracker({.max_bytes = max_bytes});
@@ -143,7 +143,7 @@ TEST(RowTrackerMemoryTest, TheBoundIsNeverPassed) {
   }
 }
 
-TEST(RowTrackerMemoryTest, AfterTheBoundItTracksAgain) {
+TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
   RowTracker tracker({.max_bytes = NeededBytes()});
   const ConsumerId saves = Join("checkpoint", &tracker);
   const ConsumerId feed = Join("feed", &tracker);

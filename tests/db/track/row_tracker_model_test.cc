@@ -210,10 +210,10 @@ void RunModel(const RowTrackerOptions& options) {
   EXPECT_GT(returned, 500);
 }
 
-TEST(RowTrackerModelTest, DoesAsTheModel) { RunModel({}); }
+TEST(RowTrackerModelTest, MatchesTheModel) { RunModel({}); }
 
 // The log is merged over and over; its few ids always fit.
-TEST(RowTrackerModelTest, DoesAsTheModelWhenMemoryIsScarce) {
+TEST(RowTrackerModelTest, MatchesTheModelWhenMemoryIsScarce) {
   RunModel({.max_bytes = 50'000});
 }
 

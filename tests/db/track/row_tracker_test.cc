@@ -108,7 +108,7 @@ TEST_F(RowTrackerTest, ATakeHandsOverWhatWasMarkedSinceTheLastOne) {
   EXPECT_THAT(Take(), Holds(Ids({1, 2}), Ids{}));
 }
 
-TEST_F(RowTrackerTest, NoIdIsThereTwice) {
+TEST_F(RowTrackerTest, HasNoDuplicateIds) {
   for (int i = 0; i < 3; ++i) {
     tracker_.MarkUpserted({7, 7, 8, 7});
     tracker_.MarkErased({9, 9});
@@ -323,7 +323,7 @@ TEST_F(RowTrackerTest, ASetOutlivesItsTracker) {
   EXPECT_THAT(changes, Holds(Ids{1}, Ids{}));
 }
 
-TEST_F(RowTrackerTest, UnknownConsumersAreNotFound) {
+TEST_F(RowTrackerTest, RejectsUnknownConsumers) {
   const ConsumerId unknown{7};
   const auto not_found =
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer 7"));
@@ -337,7 +337,7 @@ TEST_F(RowTrackerTest, UnknownConsumersAreNotFound) {
   EXPECT_THAT(Take(), Holds(Ids{1}, Ids{}));
 }
 
-TEST_F(RowTrackerTest, NamesOfConsumersAreUniqueAndNotEmpty) {
+TEST_F(RowTrackerTest, RejectsEmptyAndDuplicateConsumerNames) {
   EXPECT_THAT(tracker_.AddConsumer("checkpoint"),
               StatusIs(absl::StatusCode::kAlreadyExists,
                        HasSubstr("consumer \"checkpoint\" already exists")));
