@@ -307,7 +307,7 @@ TEST(CastElements, IntegersAtTheirEdges) {
                       StatusIs(absl::StatusCode::kOutOfRange,
                                HasSubstr("element 0: " + name + " of " +
                                          std::string(DTypeName(from.dtype)) +
-                                         " is not in " +
+                                         " is out of range for " +
                                          std::string(DTypeName(to.dtype)) +
                                          ", " + std::to_string(to.least) +
                                          " to " + std::to_string(to.most))));
@@ -327,7 +327,8 @@ TEST(CastElements, NamesTheFirstThatIsOutOfRange) {
   std::vector<uint8_t> out(4, 9);
   EXPECT_THAT(CastElements(DType::kI32, in.data(), DType::kU8, out.data(), 4),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       "element 2: -3 of i32 is not in u8, 0 to 255"));
+                       "element 2: -3 of i32 is out of range for u8, 0 to "
+                       "255"));
   EXPECT_THAT(out, ElementsAre(1, 2, 9, 9));
 }
 
@@ -342,7 +343,7 @@ TEST(CastElements, ABoolIsZeroOrOne) {
       ElementsAre(0, 1));
   EXPECT_THAT(CastOneOf<uint8_t>(DType::kI8, int8_t{-1}, DType::kBool, 0),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("-1 of i8 is not in bool, 0 to 1")));
+                       HasSubstr("-1 of i8 is out of range for bool, 0 to 1")));
 }
 
 TEST(CastElements, IntegersToFloats) {

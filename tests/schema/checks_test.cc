@@ -21,12 +21,13 @@ auto IsBad(const std::string& words) {
 }
 
 TEST(CheckUuid, LengthsAtAndOverTheLimits) {
-  EXPECT_THAT(CheckUuid(kKind, ""), IsBad("uuid \"\" of 0 bytes is not 1 to"));
+  EXPECT_THAT(CheckUuid(kKind, ""),
+              IsBad("uuid \"\" of 0 bytes is invalid; expected 1 to"));
   EXPECT_OK(CheckUuid(kKind, "a"));
   EXPECT_OK(CheckUuid(kKind, std::string(kMaxUuidBytes - 1, 'f')));
   EXPECT_OK(CheckUuid(kKind, std::string(kMaxUuidBytes, 'f')));
   EXPECT_THAT(CheckUuid(kKind, std::string(kMaxUuidBytes + 1, 'f')),
-              IsBad("of 65 bytes is not 1 to 64 letters"));
+              IsBad("of 65 bytes is invalid; expected 1 to 64 letters"));
 }
 
 TEST(CheckUuid, RejectsOtherCharacters) {

@@ -120,9 +120,9 @@ TEST(Codec, DecompressRejectsWrongSizes) {
                          " do not decompress to 1000 bytes"));
     }
     EXPECT_THAT(Decompress(codec, stored, 4, stored.size(), back.data()),
-                IsLoss("they are fewer"));
+                IsLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, 0, nullptr),
-                IsLoss("they are fewer"));
+                IsLoss("expected fewer bytes than raw bytes"));
     EXPECT_THAT(Decompress(codec, stored, 4, kChunkBytes + 1, nullptr),
                 IsLoss("at most " + std::to_string(kChunkBytes)));
   }

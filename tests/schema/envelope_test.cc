@@ -95,12 +95,13 @@ TEST(Envelope, NamesTheWrongField) {
                      "magic 0x44524b58 is invalid; expected 0x44524b43"));
   bytes[0] = 'C';
   EXPECT_THAT(Unseal(RecordKind::kRank, bytes),
-              IsLoss("rank record", "kind 1 is not 2"));
+              IsLoss("rank record", "kind 1 is wrong; expected 2"));
   EXPECT_THAT(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, "body", 0)),
               IsLoss("step record", "invalid format version 0"));
   bytes[8] = static_cast<char>(bytes[8] + 1);
-  EXPECT_THAT(Unseal(RecordKind::kStep, bytes),
-              IsLoss("step record", " of its bytes"));
+  EXPECT_THAT(
+      Unseal(RecordKind::kStep, bytes),
+      IsLoss("step record", " does not match the bytes, whose hash is "));
 }
 
 TEST(Envelope, BytesAtAndOverTheLimit) {
@@ -162,7 +163,7 @@ TEST(Records, RejectsRecordsOfAnotherKind) {
           each.decode(other.bytes),
           IsLoss(each.name, "kind " +
                                 std::to_string(static_cast<int>(other.kind)) +
-                                " is not "));
+                                " is wrong; expected "));
     }
   }
 }

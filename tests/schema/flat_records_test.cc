@@ -161,13 +161,14 @@ TEST(FlatRankRecord, RejectsUnknownNumbers) {
       {{.has_data = false}, "has no data version"},
       {{.placement = 2}, "has unknown placement 2"},
       {{.dtype = 15}, "invalid stored dtype 15; expected less than 15"},
-      {{.codec = 3}, "stored codec 3 is not none"},
+      {{.codec = 3}, "invalid stored codec 3; expected 0 (none)"},
       {{.kind = 'R', .slice_hash = 2}, "has unknown slice hash 2"},
       {{.kind = 'R', .run = 0}, "has unknown run 0"},
       {{.run = 'R'}, "has unknown run 82"},
       {{.kind = 'R', .slot_dtype = 255},
        "invalid stored dtype 255; expected less than 15"},
-      {{.kind = 'R', .slot_codec = 9}, "stored codec 9 is not none"}};
+      {{.kind = 'R', .slot_codec = 9},
+       "invalid stored codec 9; expected 0 (none)"}};
   for (const auto& [item, words] : bad) {
     EXPECT_THAT(DecodeRankRecord(Encode(item)),
                 IsRecordLoss("rank record", words));

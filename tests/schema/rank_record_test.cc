@@ -165,14 +165,14 @@ TEST(Item, RejectsUnknownStoredNumbers) {
       "invalid stored dtype 15; expected less than 15");
   ExpectBad(
       SampleTensor(), [](Item* i) { i->codec = Codec::kAuto; },
-      "stored codec 255 is not none");
+      "invalid stored codec 255; expected 0 (none)");
   ExpectBad(
       SampleTable(),
       [](Item* i) { i->slots[1].dtype = static_cast<DType>(15); },
       "invalid stored dtype 15; expected less than 15");
   ExpectBad(
       SampleTable(), [](Item* i) { i->slots[1].codec = Codec::kAuto; },
-      "stored codec 255 is not none");
+      "invalid stored codec 255; expected 0 (none)");
 }
 
 TEST(Tensor, Shapes) {
@@ -348,7 +348,7 @@ TEST(Table, RejectsRawBytesOfOtherRows) {
       SampleTable(), [](Item* i) { i->raw_bytes -= 56; }, "has 272000" + words);
   ExpectBad(
       SampleTable(), [](Item* i) { i->rows = ~uint64_t{0}; },
-      "not 18446744073709551615 rows of 272");
+      "expected 18446744073709551615 rows of 272 bytes");
   ExpectBad(
       SampleTable(), [](Item* i) { i->erased = uint64_t{1} << 61; },
       "2305843009213693952 erased ids of 8 bytes");

@@ -416,7 +416,7 @@ TEST(RootRecord, RejectsWrongFields) {
                        "next attempt 0 is invalid; attempts start at 1"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->uuid = "a/b"; }),
               IsLossOf("root record",
-                       "uuid \"a/b\" of 3 bytes is not 1 to 64 "
+                       "uuid \"a/b\" of 3 bytes is invalid; expected 1 to 64 "
                        "letters, digits and hyphens"));
   EXPECT_THAT(DecodeChangedRoot([](auto* r) { r->user_metadata["\xff"] = ""; }),
               IsLossOf("root record", "name of user metadata \"\\xff\""));

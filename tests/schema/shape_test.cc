@@ -37,10 +37,9 @@ TEST(ElementCount, BytesAtBelowAndAboveTheLimit) {
   EXPECT_EQ(CountOf({kMax - 1}, 1), kMax - 1);
   EXPECT_EQ(CountOf({kMax}, 1), kMax);
   EXPECT_EQ(CountOf({kMax / 8}, 8), kMax / 8);
-  EXPECT_THAT(
-      ElementCount(Shape{kMax / 8 + 1}, 8),
-      IsBadShape("shape [1152921504606846976] of 8-byte elements is over "
-                 "2^63 bytes"));
+  EXPECT_THAT(ElementCount(Shape{kMax / 8 + 1}, 8),
+              IsBadShape("shape [1152921504606846976] of 8-byte elements "
+                         "exceeds 2^63 - 1 bytes"));
   EXPECT_THAT(ElementCount(Shape{int64_t{1} << 32, int64_t{1} << 31}, 1),
               IsBadShape("exceeds 2^63 - 1 bytes"));
 }

@@ -153,7 +153,7 @@ TEST_F(ShardingTest, RejectsAnIdOfAnotherRankBySlices) {
               IsInvalid("SaveSpec::slice_bounds is empty"));
   EXPECT_THAT(
       StageOnRank1({10}, TableSharding::BySlices({0, 9, 20, kSlices}), bounds),
-      IsInvalid("its slice bounds [0, 9, 20, 65536] are not "
+      IsInvalid("its slice bounds [0, 9, 20, 65536] differ from "
                 "SaveSpec::slice_bounds"));
   EXPECT_THAT(StageOnRank1({10}, TableSharding::BySlices({0, kSlices}), bounds),
               IsInvalid("do not rise from 0 to 65536 in 3 ranges"));
