@@ -43,7 +43,7 @@ class ChangedRows : public LiveTable {
   absl::Status Erase(int, absl::Span<const int64_t>) override {
     return absl::InternalError("no row was erased");
   }
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     const uint64_t count = batch.ids.size();
     const uint64_t first = next_.fetch_add(count);
     if (first + count > ids_.size()) {

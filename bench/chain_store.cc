@@ -49,7 +49,7 @@ absl::StatusOr<SaveResult> ChainStore::SaveDelta() {
   RankState state;
   table_->AddChangesTo(*changed, &state);
   CKPTDB_ASSIGN_OR_RETURN(SaveResult saved, Save(state));
-  if (saved.kind == StepKind::kDelta) return saved;
+  if (saved.kind == StepRecord::Kind::kDelta) return saved;
   return absl::InternalError("a save of changes wrote the whole table");
 }
 

@@ -17,8 +17,8 @@
 #include "ckptdb/bench/cases.h"
 #include "ckptdb/bench/measure.h"
 #include "ckptdb/db/row_tracker.h"
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::bench {
 namespace {
@@ -103,7 +103,7 @@ class Tracked : public Marked {
  public:
   static absl::StatusOr<std::unique_ptr<Marked>> Make(
       std::unique_ptr<Tracker> tracker) {
-    CKPTDB_ASSIGN_OR_RETURN(const ConsumerId consumer,
+    CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer consumer,
                             tracker->AddConsumer("bench"));
     CKPTDB_RETURN_IF_ERROR(tracker->Take(consumer).status());
     return std::unique_ptr<Marked>(new Tracked(std::move(tracker), consumer));
@@ -120,10 +120,10 @@ class Tracked : public Marked {
   absl::Status Take() override { return tracker_->Take(consumer_).status(); }
 
  private:
-  Tracked(std::unique_ptr<Tracker> tracker, ConsumerId consumer)
+  Tracked(std::unique_ptr<Tracker> tracker, ChangeTracker::Consumer consumer)
       : tracker_(std::move(tracker)), consumer_(consumer) {}
   const std::unique_ptr<Tracker> tracker_;
-  const ConsumerId consumer_;
+  const ChangeTracker::Consumer consumer_;
 };
 
 // The least that a log of ids can do.

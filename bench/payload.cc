@@ -12,11 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/bulk_copy.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::bench {
 namespace {
@@ -37,7 +36,7 @@ class TableFiller : public RowSink {
               const Memory& adagrad)
       : rows_(rows), ids_(ids), embedding_(embedding), adagrad_(adagrad) {}
 
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     const uint64_t count = batch.ids.size();
     const uint64_t first = next_.fetch_add(count);
     if (first + count > rows_) {
@@ -151,20 +150,20 @@ std::unique_ptr<ChangedPart> Table::Change(uint64_t first, uint64_t stride) {
     }
   }
   const uint64_t at = first * kSlotBytes;
-  changed->rows = std::make_unique<ArrayRowSource>(
-      changed->ids, std::vector<SlotRows>{
+  changed->rows = std::make_unique<RowSource::Arrays>(
+      changed->ids, std::vector<RowBlock::Column>{
                         {embedding_.memory().data + at, stride * kSlotBytes},
                         {adagrad_.memory().data + at, stride * kSlotBytes}});
   return changed;
 }
 
 void Table::AddChangesTo(const ChangedPart& changed, RankState* state) const {
-  TableItem item;
+  RankState::Table item;
   item.name = "table";
   item.slots = {{"embedding", DType::kF32, kElements},
                 {"adagrad_sum", DType::kF32, kElements}};
   item.rows = &source_;
-  item.changes = TableChanges{changed.rows.get(), {}};
+  item.changes = RankState::Changes{changed.rows.get(), {}};
   state->AddTable(std::move(item));
 }
 

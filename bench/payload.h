@@ -92,7 +92,7 @@ class Table {
   const Pages ids_;
   const Pages embedding_;
   const Pages adagrad_;
-  const ArrayRowSource source_;
+  const RowSource::Arrays source_;
 };
 
 // Tensors of different sizes: half of all the bytes, a quarter, and so on.

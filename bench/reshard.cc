@@ -8,7 +8,7 @@
 #include "ckptdb/bench/disk.h"
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/bench/store_save.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::bench {
@@ -35,11 +35,11 @@ absl::Status SaveRanks(const Table& table, const BenchOptions& options,
   spec.step = 1;
   spec.world_size = kSavedRanks;
   spec.slice_bounds = EvenSliceBounds(kSavedRanks);
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store->Begin(spec));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store->Begin(spec));
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
     CKPTDB_ASSIGN_OR_RETURN(const auto part, table.Select([&](int64_t id) {
-      return ticket.slices->Contains(SliceOf(id, SliceHash::kModulo));
+      return ticket.slices()->Contains(SliceOf(id, SliceHash::kModulo));
     }));
     RankState state;
     part->AddTo(&state);

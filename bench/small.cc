@@ -12,9 +12,9 @@
 #include "ckptdb/bench/payload.h"
 #include "ckptdb/bench/store_save.h"
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::bench {
 namespace {

@@ -86,7 +86,7 @@ class StalledTraining {
     managing.stage = StageOptionsOf(options);
     managing.retention.keep = LatestN(2);
     StalledTraining* const self = training.get();
-    managing.on_saved = [self](const SaveReport& report) {
+    managing.on_saved = [self](const CheckpointManager::SaveReport& report) {
       self->report_ = report;
     };
     CKPTDB_ASSIGN_OR_RETURN(
@@ -116,11 +116,11 @@ class StalledTraining {
     return absl::OkStatus();
   }
 
-  const SaveReport& report() const { return report_; }
+  const CheckpointManager::SaveReport& report() const { return report_; }
   uint64_t bytes() const { return model_->bytes_to_copy(); }
 
  private:
-  SaveReport report_;
+  CheckpointManager::SaveReport report_;
   std::unique_ptr<StallModel> model_;
   std::unique_ptr<RawCopy> copy_;
   std::unique_ptr<CheckpointManager> manager_;

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/tables.h"
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::bench {
 namespace {
@@ -121,8 +121,8 @@ class StallColumns : public StallTable {
                 {"adagrad_sum", DType::kF32, Table::kElements}}) {}
 
   ColumnTable table_;
-  Column<float> embedding_;
-  Column<float> adagrad_;
+  ColumnTable::Column<float> embedding_;
+  ColumnTable::Column<float> adagrad_;
   std::vector<ColumnTable::Inserted> inserted_;
 };
 

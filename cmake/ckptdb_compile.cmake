@@ -12,10 +12,19 @@ if(CKPTDB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CKPTDB_CCACHE})
 endif()
 
-# Sources include <ckptdb/db/store.h>, in the tree as in an installed package.
-file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
-file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/ckptdb
-     SYMBOLIC)
+# Sources include <ckptdb/ckptdb.h> and <ckptdb/db/store.h>, in the tree as in an
+# installed package.
+set(CKPTDB_INCLUDE ${PROJECT_BINARY_DIR}/include/ckptdb)
+if(IS_SYMLINK ${CKPTDB_INCLUDE}) # of an earlier version
+  file(REMOVE ${CKPTDB_INCLUDE})
+endif()
+file(MAKE_DIRECTORY ${CKPTDB_INCLUDE})
+foreach(folder bench db examples manager schema tests tools)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${CKPTDB_INCLUDE}/${folder}
+       SYMBOLIC)
+endforeach()
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
+     ${CKPTDB_INCLUDE}/ckptdb.h SYMBOLIC)
 
 add_library(ckptdb_compile INTERFACE)
 target_include_directories(ckptdb_compile INTERFACE

@@ -5,48 +5,29 @@ include(CMakePackageConfigHelpers)
 # The headers a user may include. Each includes only others of this list;
 # tests/install compiles all of them.
 set(CKPTDB_PUBLIC_HEADERS
-    db/change_reader.h
-    db/crash_points.h
-    db/logger.h
     db/options.h
     db/reader.h
     db/row_tracker.h
-    db/sharding.h
-    db/stager.h
     db/state.h
-    db/step_changes.h
     db/step_reader.h
     db/store.h
-    db/usage.h
     manager/checkpoint_manager.h
     manager/coordinator.h
-    manager/evaluation_state.h
-    manager/load_spec.h
-    manager/manager_config.h
     manager/model_state.h
-    manager/pending_save.h
     manager/policies.h
     manager/tables.h
-    schema/bulk_copy.h
-    schema/cast.h
-    schema/codec.h
-    schema/dtype.h
-    schema/evaluation.h
-    schema/keys.h
-    schema/limits.h
-    schema/printable.h
-    schema/records.h
-    schema/shape.h
-    schema/sharding.h
-    schema/slice.h
-    schema/staged.h
-    schema/status.h)
+    schema/status.h
+    schema/types.h)
 
 foreach(header IN LISTS CKPTDB_PUBLIC_HEADERS)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${PROJECT_SOURCE_DIR}/${header}
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/${folder})
 endforeach()
+
+# The header that includes all others stands above them: <ckptdb/ckptdb.h>.
+install(FILES ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb)
 
 set_target_properties(ckptdb PROPERTIES VERSION ${PROJECT_VERSION}
                                         SOVERSION ${PROJECT_VERSION_MAJOR})

@@ -8,6 +8,7 @@
 #ifndef CKPTDB_DB_OPTIONS_H_
 #define CKPTDB_DB_OPTIONS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,38 +19,36 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/logger.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
-
-// The file system and the clock under a store; see db/disk/environment.h. Null
+namespace internal {
+// The file system and the clock under a store: for tests of the library. Null
 // stands for the machine's own.
 class Environment;
-
-// Called with the name of each point that a save or a sweep passes, from the
-// thread that passes it: see db/crash_points.h. For tests and drills. One that
-// throws ends the call with Internal; after the commit of a step the store is
-// out of use then, as after an I/O error, and has the step when it is opened
-// again.
-using PointHook = std::function<void(absl::string_view point)>;
-
-// How far deltas may go before a new base is due. The store says so in
-// SaveResult and refuses nothing.
-struct ChainBounds {
-  // Delta versions after the base: each costs a restore some seeks.
-  // Default: 50.
-  uint64_t max_deltas = 50;
-
-  // Stored bytes of delta runs relative to those of the base runs: a restore
-  // reads both. Default: 1.0.
-  double max_delta_ratio = 1.0;  // at least 0
-};
-
-namespace internal {
-// Returns InvalidArgument for a ratio that is negative or NaN.
-absl::Status CheckChainBounds(const ChainBounds& bounds);
 }  // namespace internal
+
+// Where a store tells what happens below it, for people who look for the cause
+// of something.
+//
+//   class ToMyLog : public ckptdb::Logger {
+//     void Log(Severity severity, absl::string_view message) override {
+//       my_log(message);
+//     }
+//   };
+//   ckptdb::StoreOptions options;
+//   options.logger = std::make_shared<ToMyLog>();
+class Logger {
+ public:
+  enum class Severity { kInfo, kWarning, kError };
+
+  virtual ~Logger() = default;
+
+  // A line without its end. Called from any thread, several at once, also while
+  // locks of the store are held: it may not call the store, and should return
+  // soon. What it throws is dropped, as a message is no reason to fail a save.
+  virtual void Log(Severity severity, absl::string_view message) = 0;
+};
 
 // The payload of the error of Store::Open when somebody has the store open for
 // writing: the holder's pid and host. I/O errors, Unavailable as well, have
@@ -57,6 +56,18 @@ absl::Status CheckChainBounds(const ChainBounds& bounds);
 inline constexpr char kHolderPayload[] = "ckptdb/holder";
 
 struct StoreOptions {
+  // How far deltas may go before a new base is due. The store says so in
+  // SaveResult and refuses nothing.
+  struct ChainBounds {
+    // Delta versions after the base: each costs a restore some seeks.
+    // Default: 50.
+    uint64_t max_deltas = 50;
+
+    // Stored bytes of delta runs relative to those of the base runs: a restore
+    // reads both. Default: 1.0.
+    double max_delta_ratio = 1.0;  // at least 0
+  };
+
   // Make the store when the folder holds none. Default: true.
   bool create_if_missing = true;
 
@@ -95,24 +106,33 @@ struct StoreOptions {
   // most 1 MiB each, as far as it fits on the disk. Default: null.
   std::shared_ptr<Logger> logger = {};
 
-  PointHook on_point = {};
-  std::shared_ptr<Environment> environment = {};
+  // Called with the name of each point of kCrashPoints that a call passes, by
+  // the thread that passes it: for tests and drills. One that throws ends the
+  // call with Internal; after the commit of a step the store is out of use
+  // then, as after an I/O error, and has the step when it is opened again.
+  std::function<void(absl::string_view point)> on_point = {};
+  std::shared_ptr<internal::Environment> environment = {};
 };
+
+namespace internal {
+// Returns InvalidArgument for a ratio that is negative or NaN.
+absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
+}  // namespace internal
 
 // A week: the longest lease. A sweep takes one that ends more than
 // kMaxClockSkewMs after that for one of a clock that is wrong, and removes it.
 inline constexpr int64_t kMaxLeaseMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int64_t kMaxClockSkewMs = int64_t{24} * 3600 * 1000;
 
-// Whether a reader asks the owner to keep what it reads, by a file in the
-// store's leases folder.
-enum class LeaseMode {
-  kRequired,       // a step that cannot be leased is not opened
-  kWherePossible,  // without one where none can be written: see below
-  kNone,           // nothing is written
-};
-
 struct ReaderOptions {
+  // Whether a reader asks the owner to keep what it reads, by a file in the
+  // store's leases folder.
+  enum class LeaseMode {
+    kRequired,       // a step that cannot be leased is not opened
+    kWherePossible,  // without one where none can be written: see below
+    kNone,           // nothing is written
+  };
+
   // A reader of a read-only mount or snapshot, of another user's store or of a
   // full disk can write no lease. Without one the owner may remove a step while
   // it is read: what is read then is Aborted, never wrong. Default:
@@ -126,7 +146,7 @@ struct ReaderOptions {
   // As in StoreOptions.
   bool direct_reads = true;
 
-  std::shared_ptr<Environment> environment = {};
+  std::shared_ptr<internal::Environment> environment = {};
 };
 
 struct StageOptions {
@@ -147,20 +167,20 @@ struct StageOptions {
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;
-  PointHook on_point = {};
-  std::shared_ptr<Environment> environment = {};
-};
-
-// What becomes of the steps that were saved after the one a save goes on from:
-// of a run that was given up when an older step was restored.
-enum class AbandonedBranch {
-  kRefuse,  // FailedPrecondition: two runs write to one store, unless told
-  kKeep,    // they stay
-  kRemove,  // they stop to exist in the same write batch
+  std::function<void(absl::string_view point)> on_point = {};
+  std::shared_ptr<internal::Environment> environment = {};
 };
 
 // What is saved: fixed at Begin.
 struct SaveSpec {
+  // What becomes of the steps that were saved after the one a save goes on
+  // from: of a run that was given up when an older step was restored.
+  enum class Abandoned {
+    kRefuse,  // FailedPrecondition: two runs write to one store, unless told
+    kKeep,    // they stay
+    kRemove,  // they stop to exist in the same write batch
+  };
+
   int64_t step = 0;
 
   // Replace the step if it exists; the old one stays until the new one is
@@ -183,7 +203,7 @@ struct SaveSpec {
   // newest, unless `abandoned` says what becomes of those after it. Unset: all
   // tables are saved whole. Default: unset.
   std::optional<Version> parent = std::nullopt;
-  AbandonedBranch abandoned = AbandonedBranch::kRefuse;
+  Abandoned abandoned = Abandoned::kRefuse;
 
   // When the save began, since 1970, UTC, at least 0: the record's save_micros
   // count from then. Default: the clock of the store, at Begin.
@@ -197,7 +217,7 @@ struct PublishSpec {
   bool ephemeral = false;
 
   // When SaveResult::base_due speaks.
-  ChainBounds bounds = {};
+  StoreOptions::ChainBounds bounds = {};
 
   // Steps that stop to exist in the same write batch, because retention says
   // so. Unknown ones are NotFound, pinned ones FailedPrecondition, and then
@@ -210,6 +230,10 @@ struct PublishSpec {
 };
 
 struct ReadOptions {
+  // Called with what is done so far and in all, in bytes; from any thread, one
+  // call at a time.
+  using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
+
   // Threads of one call. More than cores keep the disk busy: each reads, and
   // then checks and hands on what it read. Default: 16.
   int threads = 16;
@@ -218,10 +242,6 @@ struct ReadOptions {
   // least a page, however little is asked for. Default: 2 MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 };
-
-// Called with what is done so far and in all, in bytes; from any thread, one
-// call at a time.
-using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
 
 struct FoldOptions {
   // Workers that merge and write, each a range of slices. Default: 4.
@@ -234,7 +254,33 @@ struct FoldOptions {
   // done so far is kept, and the next Fold of the step goes on from there.
   std::function<bool()> cancelled = {};
 
-  Progress progress = {};
+  ReadOptions::Progress progress = {};
+};
+
+// The named points of a save and a sweep, in the order in which they are
+// passed. A process may die at any of them; tests loop over all.
+namespace point {
+// 1. Begin: the attempt record is durable.
+inline constexpr absl::string_view kBegun = "begin:recorded";
+// 2. Stage: a first file is on its way; all files are durable.
+inline constexpr absl::string_view kStaging = "stage:writing";
+inline constexpr absl::string_view kStaged = "stage:done";
+// 3. Publish: (a) all was checked; (b) the files are in the database; (c) the
+// batch is durable, the step exists; (d) it is flushed, and acknowledged next.
+inline constexpr absl::string_view kChecked = "publish:checked";
+inline constexpr absl::string_view kIngested = "publish:ingested";
+inline constexpr absl::string_view kCommitted = "publish:committed";
+inline constexpr absl::string_view kFlushed = "publish:flushed";
+// 4. Sweep: garbage is known; its files are gone; its records are gone.
+inline constexpr absl::string_view kSweepMarked = "sweep:marked";
+inline constexpr absl::string_view kSweepFreed = "sweep:freed";
+inline constexpr absl::string_view kSweepDone = "sweep:done";
+}  // namespace point
+
+inline constexpr std::array<absl::string_view, 10> kCrashPoints = {
+    point::kBegun,      point::kStaging,   point::kStaged,  point::kChecked,
+    point::kIngested,   point::kCommitted, point::kFlushed, point::kSweepMarked,
+    point::kSweepFreed, point::kSweepDone,
 };
 
 }  // namespace ckptdb

@@ -23,12 +23,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 
@@ -57,10 +55,10 @@ class Reader {
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
-  absl::StatusOr<Usage> GetUsage(const UsageOptions& options = {}) const;
-  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+  absl::StatusOr<Usage> GetUsage(const Usage::Options& options = {}) const;
+  absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
-  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
       int64_t step) const;
 
   // Takes a lease, renewed until the StepReader is destroyed: the owner keeps

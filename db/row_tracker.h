@@ -3,12 +3,12 @@
 // whose rows are 0 to n - 1.
 //
 //   RowTracker tracker;
-//   CKPTDB_ASSIGN_OR_RETURN(const ConsumerId saves,
+//   CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer saves,
 //                           tracker.AddConsumer("checkpoint"));
 //   tracker.MarkUpserted(ids_of_the_batch);  // from the trainer's threads
 //
-//   CKPTDB_ASSIGN_OR_RETURN(RowChanges changes, tracker.Take(saves));
-//   const absl::Status saved =
+//   CKPTDB_ASSIGN_OR_RETURN(ChangeTracker::Changes changes,
+//   tracker.Take(saves)); const absl::Status saved =
 //       changes.complete ? SaveDelta(changes) : SaveBase();
 //   if (!saved.ok()) {
 //     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
@@ -58,69 +58,56 @@ namespace internal {
 struct TakenSet;
 }  // namespace internal
 
-// A consumer of one tracker.
-struct ConsumerId {
-  uint32_t value = 0;
-  bool operator==(const ConsumerId&) const = default;
-};
-
-// What changed for one consumer between two Takes. Moves only: there is one of
-// it, which is saved or returned.
-class RowChanges {
- public:
-  RowChanges() = default;
-  RowChanges(RowChanges&&) = default;
-  RowChanges& operator=(RowChanges&&) = default;
-
-  // In no order; no id is in both, none twice. Both are empty when the set is
-  // not complete.
-  std::vector<int64_t> upserted;
-  std::vector<int64_t> erased;
-  // False: more changed than is known. Save all rows, as a base.
-  bool complete = true;
-  // Why it is not complete.
-  std::string reason;
-
- private:
-  friend class RowTracker;
-  friend class RowBitmap;
-
-  // What the tracker knows this set by.
-  std::shared_ptr<const internal::TakenSet> taken_;
-};
-
 // Whatever knows which rows of a table changed.
 class ChangeTracker {
  public:
+  // A consumer of one tracker.
+  struct Consumer {
+    uint32_t value = 0;
+    bool operator==(const Consumer&) const = default;
+  };
+
+  // What changed for one consumer between two Takes. Moves only: there is one
+  // of it, which is saved or returned.
+  class Changes {
+   public:
+    Changes() = default;
+    Changes(Changes&&) = default;
+    Changes& operator=(Changes&&) = default;
+
+    // In no order; no id is in both, none twice. Both are empty when the set is
+    // not complete.
+    std::vector<int64_t> upserted;
+    std::vector<int64_t> erased;
+    // False: more changed than is known. Save all rows, as a base.
+    bool complete = true;
+    // Why it is not complete.
+    std::string reason;
+
+   private:
+    friend class RowTracker;
+    friend class RowBitmap;
+
+    // What the tracker knows this set by.
+    std::shared_ptr<const internal::TakenSet> taken_;
+  };
+
   virtual ~ChangeTracker() = default;
 
   // InvalidArgument for an empty name, AlreadyExists for one that is there.
-  virtual absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) = 0;
+  virtual absl::StatusOr<Consumer> AddConsumer(absl::string_view name) = 0;
   // A consumer that takes no more should go: what it has not taken is kept for
   // it. NotFound for an unknown one.
-  virtual absl::Status RemoveConsumer(ConsumerId consumer) = 0;
+  virtual absl::Status RemoveConsumer(Consumer consumer) = 0;
 
   // All marks since the consumer's last Take, and what was returned. NotFound
   // for an unknown consumer.
-  [[nodiscard]] virtual absl::StatusOr<RowChanges> Take(
-      ConsumerId consumer) = 0;
+  [[nodiscard]] virtual absl::StatusOr<Changes> Take(Consumer consumer) = 0;
 
   // Takes a set back whose save failed. Its lists must be as they were.
   // NotFound for an unknown consumer, InvalidArgument for a set that Take did
   // not give to this consumer; `changes` stays what it was then.
-  virtual absl::Status Return(ConsumerId consumer, RowChanges&& changes) = 0;
-};
-
-struct RowTrackerOptions {
-  // What the tracker may hold. A mark takes 8 bytes, and so does a row of a
-  // set that was returned. Marks of the same id are merged at the latest when
-  // the bound is reached: max_bytes / 16 different ids always fit, max_bytes /
-  // 8 never do; 67 and 134 million for the default. Beyond that all marks are
-  // dropped, the next set of each consumer says so, and the tracker starts
-  // again. More costs memory, less costs base saves where deltas would do.
-  // Below 1 MiB what does not grow with the marks takes too much of it.
-  // Default: 1 GiB.
-  uint64_t max_bytes = uint64_t{1} << 30;
+  virtual absl::Status Return(Consumer consumer, Changes&& changes) = 0;
 };
 
 // Marks of any int64 ids.
@@ -136,13 +123,26 @@ struct RowTrackerOptions {
 // the log full of repetitions merges them first, at the price of a Take.
 class RowTracker : public ChangeTracker {
  public:
-  explicit RowTracker(const RowTrackerOptions& options = {});
+  struct Options {
+    // What the tracker may hold. A mark takes 8 bytes, and so does a row of a
+    // set that was returned. Marks of the same id are merged at the latest when
+    // the bound is reached: max_bytes / 16 different ids always fit, max_bytes
+    // / 8 never do; 67 and 134 million for the default. Beyond that all marks
+    // are dropped, the next set of each consumer says so, and the tracker
+    // starts again. More costs memory, less costs base saves where deltas would
+    // do. Below 1 MiB what does not grow with the marks takes too much of it.
+    // Default: 1 GiB.
+    uint64_t max_bytes = uint64_t{1} << 30;
+  };
+
+  RowTracker();
+  explicit RowTracker(const Options& options);
   ~RowTracker() override;
   RowTracker(const RowTracker&) = delete;
   RowTracker& operator=(const RowTracker&) = delete;
 
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) override;
-  absl::Status RemoveConsumer(ConsumerId consumer) override;
+  absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
+  absl::Status RemoveConsumer(Consumer consumer) override;
 
   // Of the same id in one batch, or in two that one thread makes, the later
   // mark is the newer one. While all next sets are incomplete anyway, a mark
@@ -150,8 +150,8 @@ class RowTracker : public ChangeTracker {
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
 
-  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer) override;
-  absl::Status Return(ConsumerId consumer, RowChanges&& changes) override;
+  [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
+  absl::Status Return(Consumer consumer, Changes&& changes) override;
 
   // Log, filters, returned sets, and memory kept for the next interval.
   uint64_t memory_bytes() const;
@@ -174,17 +174,17 @@ class RowBitmap : public ChangeTracker {
   RowBitmap(const RowBitmap&) = delete;
   RowBitmap& operator=(const RowBitmap&) = delete;
 
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name) override;
-  absl::Status RemoveConsumer(ConsumerId consumer) override;
+  absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
+  absl::Status RemoveConsumer(Consumer consumer) override;
 
   // OutOfRange naming the first id that is no row; then nothing is marked.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
 
   // `upserted` is in ascending order, `erased` empty.
-  [[nodiscard]] absl::StatusOr<RowChanges> Take(ConsumerId consumer) override;
+  [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
   // Also OutOfRange for an id that is no row, which was not there when the set
   // was taken.
-  absl::Status Return(ConsumerId consumer, RowChanges&& changes) override;
+  absl::Status Return(Consumer consumer, Changes&& changes) override;
 
   uint64_t memory_bytes() const;
 

@@ -8,8 +8,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, store->Latest());
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(latest.version.step));
 //
-// Several ranks: the owner begins, every rank stages (db/stager.h), the owner
-// publishes.
+// Several ranks: the owner begins, every rank stages (Stage of db/state.h), the
+// owner publishes.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto save, store->Begin({.step = 1000,
 //                                                    .world_size = 2}));
@@ -47,22 +47,86 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_changes.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
+// Where the bytes of a store are.
+struct Usage {
+  struct Step {
+    Version version;
+    uint64_t own_bytes = 0;       // stored by this version itself
+    uint64_t borrowed_bytes = 0;  // of other versions whose data it uses
+  };
 
-// A save that has begun.
-struct SaveHandle {
-  Version version;
-  std::vector<Ticket> tickets;  // one for each rank
+  // A version without a step record of its own.
+  struct Held {
+    enum class Why {
+      kReferenced,   // a step uses its data
+      kLeased,       // a reader holds it
+      kBegun,        // of a save in progress, or of one that died
+      kQuarantined,  // once acknowledged, its record is lost
+      kGarbage,      // the next sweep removes it
+    };
+    Version version;
+    Why why = Why::kGarbage;
+    uint64_t bytes = 0;
+  };
+
+  // What all items of a name have of the store, over all steps, as stored:
+  // without keys.
+  struct Name {
+    Item::Kind kind = Item::Kind::kRows;
+    std::string name;          // of a table; "" for all tensors, for all blobs
+    uint64_t steps = 0;        // that stored bytes of it themselves
+    uint64_t own_bytes = 0;    // stored by steps themselves
+    uint64_t delta_bytes = 0;  // of own_bytes, those of delta runs
+    // Of versions that are no steps any more, what a step needs.
+    uint64_t kept_bytes = 0;
+  };
+
+  // Something in the store's folder that no sweep removes.
+  struct Unswept {
+    std::string path;    // below the store: "staging/12"
+    std::string reason;  // a text
+    // It has no name that the store gives, and is nobody's but whoever put it
+    // there. Off, it is the store's, and cannot be removed.
+    bool foreign = false;
+
+    bool operator==(const Unswept&) const = default;
+  };
+
+  struct Options {
+    // Fills `names` in, from the records of all ranks of all steps.
+    bool by_name = false;
+  };
+
+  std::vector<Step> steps;   // by step
+  std::vector<Held> others;  // by version
+  // When asked for: tensors, tables by name, blobs; those that are there. The
+  // own_bytes of all add up to those of the steps.
+  std::vector<Name> names;
+  // Of all regular files below the store, those with several names once.
+  uint64_t disk_bytes = 0;
+  // Which these are; they add up to disk_bytes. What steps and others have is
+  // in database_bytes, and so is what RocksDB keeps beside it: its log and
+  // MANIFEST, indexes, headers, and space that it has not given back yet.
+  uint64_t database_bytes = 0;  // db/
+  uint64_t staging_bytes = 0;   // of saves and folds in progress or cut short
+  uint64_t note_bytes = 0;      // leases, LOCK, OWNER, WATERMARK
+  uint64_t spare_bytes = 0;     // set aside: StoreOptions::spare_bytes
+  uint64_t foreign_bytes = 0;   // under names that the store does not give
+  // Nothing of the store's, or left by saves that are over, or not to be looked
+  // into: by path.
+  std::vector<Unswept> unswept;
+  // What a user without privileges may still write to its file system.
+  uint64_t available_bytes = 0;
+
+  // Of database_bytes, what is neither of steps nor of others; 0 where these
+  // estimates are above it, as beside a data file that is gone.
+  uint64_t overhead_bytes() const;
 };
 
 struct SaveResult {
@@ -70,7 +134,7 @@ struct SaveResult {
   uint64_t raw_bytes = 0;     // of all items
   uint64_t stored_bytes = 0;  // written by this save
   uint64_t reused_bytes = 0;  // referred to, not written
-  StepKind kind = StepKind::kFull;
+  StepRecord::Kind kind = StepRecord::Kind::kFull;
   uint64_t deltas = 0;  // in the chain
   // Why the next save should be a base, or the step be folded; empty: it need
   // not. See ChainBounds.
@@ -79,33 +143,59 @@ struct SaveResult {
   int64_t commit_micros = 0;  // Publish
 };
 
-struct FoldResult {
-  Version version;      // of the step now
-  bool folded = false;  // false: it had no chain, and is as it was
-  uint64_t rows = 0;
-  uint64_t stored_bytes = 0;
-  uint64_t parts = 0;
-  uint64_t parts_resumed = 0;  // of those, done by a fold that was cut short
-};
-
-struct SweepResult {
-  std::vector<Version> removed;
-  uint64_t freed_bytes = 0;          // of data files
-  std::vector<Version> quarantined;  // acknowledged once, record lost
-  // Names the damaged file because of which no space of small saves comes back;
-  // empty when there is none. What was removed is gone all the same.
-  std::string damage;
-  // Names the space that is needed and free when the disk is too full to
-  // rewrite the small saves that stay, without which the space of those that
-  // were removed does not come back; empty when it is not. A later sweep does
-  // it.
-  std::string postponed;
-  // What is left in the folders that are swept, by path: see Store::unswept.
-  std::vector<UnsweptEntry> unswept;
-};
-
 class Store {
  public:
+  // The steps of a store that changed between two looks at it.
+  //
+  //   Store::Changes changes = store->ChangedSteps(0);  // all, at first
+  //   ...
+  //   changes = store->ChangedSteps(changes.until);
+  //   for (const int64_t step : changes.steps) {
+  //     const bool there = store->VisitStep(step, update);
+  //     if (!there) forget(step);
+  //   }
+  struct Changes {
+    // Saved, removed, or with another record; the oldest change first, a step
+    // as often as it changed.
+    std::vector<int64_t> steps;
+    // Any step may have changed, and `steps` is empty: the first look, or the
+    // last one is hundreds of changes ago.
+    bool all = false;
+    // Where the next look goes on. Of this handle of the store only.
+    uint64_t until = 0;
+  };
+
+  // A save that has begun.
+  struct Attempt {
+    Version version;
+    std::vector<Ticket> tickets;  // one for each rank
+  };
+
+  struct FoldResult {
+    Version version;      // of the step now
+    bool folded = false;  // false: it had no chain, and is as it was
+    uint64_t rows = 0;
+    uint64_t stored_bytes = 0;
+    uint64_t parts = 0;
+    uint64_t parts_resumed = 0;  // of those, done by a fold that was cut short
+  };
+
+  struct SweepResult {
+    std::vector<Version> removed;
+    uint64_t freed_bytes = 0;          // of data files
+    std::vector<Version> quarantined;  // acknowledged once, record lost
+    // Names the damaged file because of which no space of small saves comes
+    // back; empty when there is none. What was removed is gone all the same.
+    std::string damage;
+    // Names the space that is needed and free when the disk is too full to
+    // rewrite the small saves that stay, without which the space of those that
+    // were removed does not come back; empty when it is not. A later sweep does
+    // it.
+    std::string postponed;
+    // What is left in the folders that are swept, by path: see Store::unswept.
+    std::vector<Usage::Unswept> unswept;
+  };
+
   // Returns the path that Open uses for `path`: absolute, without symbolic
   // links, "." and "..". The last parts need not exist. Returns InvalidArgument
   // for an empty path, and an error that names the path when it cannot be
@@ -156,7 +246,7 @@ class Store {
   std::vector<std::string> BadFiles() const;
 
   // Starts an attempt. AlreadyExists for a committed step without overwrite.
-  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec);
+  absl::StatusOr<Attempt> Begin(const SaveSpec& spec);
 
   // Makes the step exist. `ranks` are those of all ranks, in any order.
   // DataLoss naming an item of a part that lost files or entries on its way. On
@@ -186,7 +276,7 @@ class Store {
                  absl::FunctionRef<void(const StepRecord&)> visit) const;
   // The steps that changed since a look that ended at `since`; 0 before the
   // first one.
-  StepChanges ChangedSteps(uint64_t since) const;
+  Changes ChangedSteps(uint64_t since) const;
   // The step saved last that is not quarantined; NotFound when there is none.
   // It is not the highest where training went on from an older step and those
   // after it were kept.
@@ -240,7 +330,7 @@ class Store {
   absl::Status TakePosts();
   // What was passed over since the store was opened, and why: the path below
   // the store, "posts/UUID". The last 100.
-  std::vector<UnsweptEntry> posts_passed_over() const;
+  std::vector<Usage::Unswept> posts_passed_over() const;
 
   // Metadata of the store, whatever its steps: the run that it is of, say. It
   // may be set again, and then all of it is replaced. Empty at first. At most
@@ -255,14 +345,14 @@ class Store {
   // deleted, retired or written over takes it along, a fold does not.
   // InvalidArgument for a name that cannot be stored, no part or too many, and
   // a part of more than kMaxEvaluationBytes.
-  absl::Status SaveEvaluation(int64_t step, absl::string_view evaluation,
-                              absl::string_view group,
-                              absl::Span<const EvaluationPart> ranks);
+  absl::Status SaveEvaluation(
+      int64_t step, absl::string_view evaluation, absl::string_view group,
+      absl::Span<const StepRecord::Evaluation::Part> ranks);
   // Nothing when none was saved of that rank. NotFound without the step.
-  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+  absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
   // All of a step, by name and rank.
-  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
       int64_t step) const;
   // All of these steps. A step that has none, or that is not there, is no
   // error.
@@ -279,7 +369,7 @@ class Store {
   // and those that could not be removed, which the next sweep tries again.
   // Neither keeps a sweep from removing all else, and neither is in
   // sweep_status.
-  std::vector<UnsweptEntry> unswept() const;
+  std::vector<Usage::Unswept> unswept() const;
 
   // As of the moment of the call: steps that are deleted meanwhile are in it.
   absl::StatusOr<Usage> GetUsage() const;

@@ -13,7 +13,7 @@ absl::Status SaveAndRestore(const char* folder) {
   const std::vector<float> weights(12, 0.5f);      // a tensor of 3 x 4
   const std::vector<int64_t> ids = {17, -3, 900};  // a table of three rows
   const std::vector<float> embedding(3 * 16, 0.1f);
-  ckptdb::ArrayRowSource users(ids, {{embedding.data(), 64}});
+  ckptdb::RowSource::Arrays users(ids, {{embedding.data(), 64}});
   ckptdb::RankState state;
   state.AddTensor("mlp", ckptdb::TensorView::Of(weights.data(), {3, 4}));
   state.AddTable("user", {{"embedding", ckptdb::DType::kF32, 16}}, &users);

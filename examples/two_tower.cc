@@ -122,7 +122,7 @@ absl::Status TrainRank(char** arguments, uint32_t number,
   ckptdb::ManagerOptions options;
   options.path = arguments[1];
   options.sharding = ckptdb::TableSharding::ByModulo();
-  options.best = {.metric = "loss", .better = ckptdb::Better::kMin};
+  options.best = {.metric = "loss", .lower_is_better = true};
   options.schedule.permanent = ckptdb::SaveEveryNSteps(20);
   options.retention.keep = ckptdb::LatestN(2) | ckptdb::BestN(*options.best);
   CKPTDB_ASSIGN_OR_RETURN(

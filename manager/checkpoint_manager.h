@@ -74,6 +74,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -81,213 +82,205 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/evaluation_state.h"
-#include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/model_state.h"
-#include "ckptdb/manager/pending_save.h"
 #include "ckptdb/manager/policies.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
+// A save that goes on beside the training.
+//
+//   CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
+//   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
+//   CKPTDB_ASSIGN_OR_RETURN(SaveResult result, save.WaitCommitted());
+//
+// Copies are of the same save. Thread-safe.
+class PendingSave {
+ public:
+  class State;
+  explicit PendingSave(std::shared_ptr<State> state)
+      : state_(std::move(state)) {}
 
-// What becomes of a step that is to be saved while a save is in progress.
-enum class BusyPolicy {
-  kWait,      // the training waits for the end of that save
-  kSkip,      // it is not saved
-  kCoalesce,  // the first step after the end of that save is saved
-  kFail,      // FailedPrecondition
+  int64_t step() const;
+
+  // Until nothing reads the model any more; OK also when the save fails later.
+  // DeadlineExceeded when that takes longer than `timeout`.
+  absl::Status WaitStaged(
+      absl::Duration timeout = absl::InfiniteDuration()) const;
+
+  // Until the step is durable on all ranks' behalf, or has failed, which is the
+  // same error on all ranks. The result is that of the owner, on all ranks. On
+  // the thread that began the save the error counts as told: no call of the
+  // manager says it again on this rank, unless another rank was not told.
+  absl::StatusOr<SaveResult> WaitCommitted(
+      absl::Duration timeout = absl::InfiniteDuration()) const;
+
+  bool committed_or_failed() const;
+
+  // Asks for the end: if it is not too late the save fails with Cancelled, on
+  // all ranks, and the store is as it was.
+  void Cancel();
+
+ private:
+  std::shared_ptr<State> state_;
 };
 
-// What becomes of io states when the world has another size.
-enum class IoStateResize {
-  kError,         // FailedPrecondition with both sizes
-  kRedistribute,  // IoState::Redistribute with the parts of all old ranks
-  kOwners,        // all ranks load what the owner had dumped
-  kReset,         // they stay as they are
+// How far an evaluation of a step has come, kept with the step: so that it goes
+// on where it was after a crash.
+//
+//   EvaluationState& evaluation = *manager->evaluation();
+//   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
+//   const EvaluationState::Name name = {manager->global_step(), "day_7",
+//   "eval/ctr"}; CKPTDB_ASSIGN_OR_RETURN(uint64_t done, evaluation.Load(name,
+//   &loader)); for (; done < batches; ++done) {
+//     if (done % 1000 == 0) {
+//       CKPTDB_RETURN_IF_ERROR(evaluation.Save(name, &loader, done));
+//     }
+//     evaluate();
+//   }
+//   CKPTDB_RETURN_IF_ERROR(evaluation.Cleanup(name.step));
+//
+// All ranks make the same calls in the same order, each with its own meters and
+// loader, and what fails on one fails on all. The states of all ranks are in
+// one write batch, durable when Save returns. They go with their step: when it
+// is retired, deleted or written over.
+//
+// A manager that is read-only loads what its trainer has saved; whatever would
+// write is FailedPrecondition there.
+//
+// Not thread-safe.
+class EvaluationState {
+ public:
+  struct Name {
+    int64_t step = 0;        // a committed one
+    std::string evaluation;  // of the task or the set of examples
+    std::string group;       // of metrics: one that was added
+  };
+
+  // Where they are kept: with a store for the owner's rank, and none for
+  // others; with a reader for all ranks of a manager that is read-only.
+  struct Place {
+    std::string path;
+    Store* store = nullptr;
+    Reader* reader = nullptr;
+  };
+
+  // CheckpointManager::evaluation() has one. What the arguments point to
+  // outlives it.
+  EvaluationState(Place store, Coordinator* ranks, absl::Duration deadline);
+
+  // Meters of a group of metrics, which stay where they are. AlreadyExists for
+  // a group that is there, InvalidArgument for a name that cannot be stored.
+  absl::Status AddGroup(const std::string& group, ModelState::Object* meters);
+
+  // Instead of what was saved of this evaluation before. NotFound for an
+  // unknown step or group; InvalidArgument when a rank's meters and loader are
+  // over kMaxEvaluationBytes together.
+  absl::Status Save(const Name& name, IoState* loader, uint64_t processed);
+
+  // First the meters, then the loader; returns what was processed by then. 0,
+  // and nothing is touched, when none was saved. FailedPrecondition, with what
+  // was expected and what is there, when it was saved of another group or by
+  // another number of ranks. NotFound for an unknown step or group. After
+  // another error meters and loader must not be used.
+  absl::StatusOr<uint64_t> Load(const Name& name, IoState* loader);
+
+  // Removes those of one step, or of all but one. It is no error when there are
+  // none.
+  absl::Status Cleanup(int64_t step);
+  absl::Status CleanupAll(std::optional<int64_t> except = std::nullopt);
+
+  // Lets go of the store: calls that need it are FailedPrecondition from then
+  // on. CheckpointManager::Close does it.
+  void Close();
+
+ private:
+  absl::StatusOr<ModelState::Object*> FindGroup(const std::string& group) const;
+  absl::StatusOr<StepRecord::Evaluation::Part> Dump(const Name& name,
+                                                    IoState* loader,
+                                                    uint64_t processed);
+  absl::Status SaveParts(const Name& name,
+                         const absl::StatusOr<std::vector<std::string>>& parts);
+  absl::StatusOr<std::optional<StepRecord::Evaluation>> Find(
+      const Name& name, uint32_t rank) const;
+  absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> FindParts(
+      const Name& name) const;
+  absl::Status CheckFound(const Name& name,
+                          const StepRecord::Evaluation& found) const;
+  absl::Status Remove(absl::string_view tag, const std::vector<int64_t>& steps);
+  absl::Status CheckOpen() const;
+  absl::Status CheckWritable() const;
+
+  Place store_;
+  bool closed_ = false;
+  Coordinator* const ranks_;
+  const absl::Duration deadline_;
+  std::map<std::string, ModelState::Object*> groups_;
 };
 
-// Whether the step that a training begins with is saved before its first one.
-enum class FirstSave {
-  kUnlessRestored,  // not when a restore has put it there
-  kAlways,          // unless the manager's own store has it by a restore
-  kNever,
+// What to load from where: several stores laid over one another.
+//
+//   [{"path": "base", "load": ["sparse", "dense"], "exclude": ["head.*"]},
+//    {"path": "tuned", "step": 7000, "load": ["user"],
+//     "oname": {"user": "member"}, "hashtable_clear": false}]
+//
+//   CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
+//   CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
+//                                                          /*dry_run=*/true));
+//
+// A rule takes from one step what its patterns choose of what is registered;
+// later rules load over earlier ones. A pattern is a category, or a glob over
+// names in which "*" stands for any characters and "?" for one.
+//
+// | category | what |
+// |---|---|
+// | sparse | tables; their slots but those of the optimizer |
+// | sparse_opt | the slots of the optimizer, of the tables that are loaded |
+// | dense | tensors |
+// | extra | objects and values |
+// | io_state | io states |
+// | * | everything |
+//
+// A name chooses a table with all its slots.
+//
+// What has another dtype in the step than registered does not fit, unless the
+// rule says `cast`: then a tensor of the same shape, and a slot of the same
+// name and number of elements, is converted as schema/cast.h has it. Floats
+// become no integers; that does not fit. A number that an integer dtype does
+// not have is OutOfRange naming it and its place, found while it is loaded:
+// what was loaded before it stays, and as after any error of a load the model
+// must not be used before one has succeeded. A cast takes memory besides the
+// model's: of a tensor up to 8 MiB, and of a table the rows of a batch in the
+// new dtype, for each of ReadOptions::threads.
+struct LoadRule {
+  std::string path = {};                       // empty: the manager's own store
+  std::optional<int64_t> step = std::nullopt;  // none: the one saved last
+  std::vector<std::string> load = {"*"};
+  std::vector<std::string> exclude = {};  // of what `load` chooses
+  // By registered name, the name in the step.
+  std::map<std::string, std::string> oname = {};
+  // What is missing or does not fit is an error, and so is a pattern of `load`
+  // that is no category, and matches nothing registered.
+  bool strict = true;
+  bool hashtable_clear = true;  // else rows are merged into the tables
+  bool cast = false;            // another dtype is converted, where it can be
+  bool is_dynamic = true;       // off: only while the own store has no step
+  bool ignore_error = false;    // an error stands in the summary alone
+  bool skip = false;            // the rule does nothing
 };
 
-// What a save was and cost. Also of one that failed.
-struct SaveReport {
-  int64_t step = 0;
-  SaveKind kind = SaveKind::kNone;
-  std::string why;
-  absl::Status status;
-  SaveResult result;             // when it was committed
-  std::vector<int64_t> retired;  // steps that left with it
-  uint64_t copied_bytes = 0;     // of this rank, before the training went on
-  int64_t waited_micros = 0;     // for the save before it
-  int64_t blocking_micros = 0;   // the training stood still, waiting included
-  int64_t planning_micros = 0;   // whether it is saved, and which steps leave
-  int64_t staged_micros = 0;     // from its begin to staged on this rank
-  int64_t finished_micros = 0;   // from its begin to the end
-  // On the owner, of the last sweep of the store when the save ended: whether
-  // it failed, and the entries of the store's folder that it passed over. See
-  // Store::sweep_status and Store::unswept.
-  absl::Status sweep_status;
-  uint64_t unswept = 0;
-};
-
-// What a restore did.
-struct RestoreReport {
-  Version version;
-  std::string path;  // of the store
-  StepRecord record;
-  LoadedRule loaded;
-  // Steps that were damaged, and were passed over and quarantined.
-  std::vector<int64_t> damaged;
-  // The way from the step that the model held was known: tables that were saved
-  // as changes on all of it came as these alone, the others whole.
-  bool by_changes = false;
-  // Of what was loaded, as the step holds it on all ranks: this rank's part,
-  // and what came by changes, is less.
-  uint64_t bytes = 0;
-  uint64_t rows = 0;
-  // On this rank, waiting for the others included.
-  int64_t open_micros = 0;   // the step was picked and opened
-  int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
-  int64_t load_micros = 0;   // read from the store into the model
-  int64_t finished_micros = 0;  // all, also of damaged steps before it
-};
-
-struct ManagerOptions {
-  // Of the store, which is made when it is not there. Resolved by Open, as
-  // Store::Open does: a chdir later moves nothing.
-  std::string path = {};
-  // The store is another's, and only read: restores and loads work, Save is
-  // FailedPrecondition, Step counts and says that nothing is saved, a damaged
-  // step is an error and not quarantined. All that is about saving is off:
-  // store, stage, schedule, retention, deltas, store_metadata, on_saved,
-  // on_deleted, statistics_path.
-  // NotFound when there is no store. Default: false.
-  bool read_only = false;
-  // Off, no step is saved: Step and StepTo count and say so, StartTraining and
-  // FinishTraining do nothing, Save is FailedPrecondition, and changed rows are
-  // not followed. A preemption is told to all ranks as ever. Restores and loads
-  // work, evaluations are kept, and the store is this manager's for writing:
-  // one that another job writes takes read_only. Default: true.
-  bool saving = true;
-  // How often WaitForStep looks. Above 0. Default: 1 second.
-  absl::Duration poll_every = absl::Seconds(1);
-  StoreOptions store = {};
-  StageOptions stage = {};
-  ReadOptions read = {};
-
-  SaveSchedule schedule = {};
-  RetentionOptions retention = {};
-  // Which step is best, for RestoreRequest::best and BestStep. Default: none
-  // can be.
-  std::optional<BestOptions> best = std::nullopt;
-
-  // Tables with a tracker are saved as their changes. Default: true.
-  bool deltas = true;
-  // Looks for missed marks, while a training is tried out: each row that a save
-  // of changes leaves out is compared with the step that it goes on from, and
-  // one that differs fails the save with FailedPrecondition, naming the table,
-  // the lowest such id, the slot and the mark that was missed. The training
-  // waits while all tables of that step are read, and it takes 24 bytes a row.
-  // Default: false.
-  bool audit_deltas = false;
-  // Every so many saves are whole all the same; 0: only those of which
-  // `bounds` says so. Default: 0.
-  int64_t base_every = 0;
-  ChainBounds bounds = {};
-  // What becomes of the steps after one that was restored. Default: they go
-  // with the next save.
-  AbandonedBranch abandoned = AbandonedBranch::kRemove;
-  // Kept in each step, on top of what the manager keeps there.
-  UserMetadata user_metadata = {};
-  // Of the store itself, set by the first manager that has any; one that finds
-  // others there leaves them, and warns. Store::SetUserMetadata replaces them.
-  // Default: none.
-  UserMetadata store_metadata = {};
-
-  // Saves go on beside the training. Off, Step and Save return when the step
-  // is durable. Default: true.
-  bool async = true;
-  // Copies of a rank take at most so much. Default: 1 GiB.
-  uint64_t arena_bytes = uint64_t{1} << 30;
-  int copy_threads = 4;  // at least 1
-  BusyPolicy busy = BusyPolicy::kWait;
-  // So many saves in a row may fail before the training is told. Each of them
-  // is in a report. At least 0. Default: 0.
-  int64_t tolerated_failures = 0;
-  // A save that failed and was tolerated is tried again so many steps later,
-  // of the state of that step. Otherwise the next save is the one that is due
-  // by the schedule. At least 0; 0: no retry. Default: 0.
-  int64_t retry_after_steps = 0;
-  // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated, on each rank; once on each
-  // other rank that gives metrics, as those of the owner are the step's; on the
-  // owner of a schedule that has no policy, by Open, of each of
-  // Store::BadFiles, and, once each, of what the policy of retention warns of,
-  // of sweeps that fail, and of each of Store::unswept and
-  // Store::posts_passed_over, after the save during which that came up. By the
-  // thread that calls the manager. Default: a line on stderr.
-  std::function<void(const std::string& warning)> on_warning = {};
-  absl::Duration warn_waiting = absl::Seconds(1);
-  // What StartTraining does.
-  FirstSave first_save = FirstSave::kUnlessRestored;
-  // What is left of a machine once it is preempted. When the last save took
-  // longer, and the newest step is ephemeral, that one becomes permanent
-  // instead of another save, and FinishTraining saves none either. Default:
-  // without end.
-  absl::Duration preemption_grace = absl::InfiniteDuration();
-  // For ranks to come together. Default: 30 minutes.
-  absl::Duration deadline = absl::Minutes(30);
-
-  // How the rows of tables are divided among ranks, of those that declare
-  // nothing by themselves: see ModelState::AddTable. A save refuses an id that
-  // is on another rank, and a restore reads the rows of this rank. With more
-  // than one rank each table needs one, and the tables by slices have the same
-  // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
-  // none is declared.
-  TableSharding sharding = {};
-  // Default: kError; of a read-only manager kReset, as it trains nothing that
-  // would go on from them, and restores with any number of ranks.
-  std::optional<IoStateResize> io_state_resize = std::nullopt;
-
-  // Since 1970, UTC, at least 0: what policies are told, and what records have.
-  // The owner's counts. Called by the training thread and by that of a save.
-  // Default: the machine's clock.
-  std::function<int64_t()> now_micros = {};
-  std::function<void(const SaveReport& report)> on_saved = {};
-  // A file to which the owner appends each report, of saves and of restores, a
-  // line of JSON. Resolved by Open. Empty: none.
-  std::string statistics_path = {};
-  std::function<void(const RestoreReport& report)> on_restored = {};
-  // Told of each step that Delete has removed, by the thread that calls it.
-  // Steps that leave with a save are in its report.
-  std::function<void(int64_t step)> on_deleted = {};
-};
-
-// What Step came to.
-struct StepOutcome {
-  int64_t step = 0;
-  SaveDecision decision;
-  std::optional<PendingSave> save;  // when it is saved
-  // SetPreempted was called on some rank: the training should end with this
-  // step. The same on all ranks, so that all leave their loops at the same
-  // step. Each step says so until one of them is saved, or the newest step
-  // became permanent instead; then the preemption is over, and another can
-  // come. When that save fails, it is not over. A manager that is read-only
-  // asks no other rank: there it is preempted().
-  bool preempted = false;
-};
+// InvalidArgument naming the rule, the key, what is wrong with it, line and
+// column; for an unknown key, with the one that may have been meant.
+absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 struct SaveRequest {
   Metrics metrics = {};
   UserMetadata user_metadata = {};
-  SaveKind kind = SaveKind::kPermanent;
+  SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
   std::string why = "it was asked for";
   // As SaveSpec. Steps of a branch that was given up, and quarantined ones, are
   // written over all the same.
@@ -303,7 +296,7 @@ struct RestoreRequest {
   // manager's own store is whole, and goes on from none of its steps. Empty:
   // the manager's own.
   std::string path = {};
-  RestoreMode mode = RestoreMode::kClear;
+  LiveTable::RestoreMode mode = LiveTable::RestoreMode::kClear;
   // Read and check all of it before anything is touched. Default: false.
   bool verify = false;
   // A damaged step, if it was not named, is quarantined, and the next older one
@@ -311,14 +304,123 @@ struct RestoreRequest {
   bool fall_back = false;
 };
 
-// Why a step was or was not saved, and why it is or is not kept.
-struct StepExplanation {
-  std::string saved;
-  std::string kept;
-};
+struct ManagerOptions;
 
 class CheckpointManager {
  public:
+  // What has another dtype in the step than it gets.
+  struct DTypeCast {
+    std::string slot = {};  // of a table; of a tensor empty
+    DType from = DType::kF32;
+    DType to = DType::kF32;
+  };
+
+  // One thing that a rule loads, or would.
+  struct LoadedItem {
+    enum class Outcome { kLoaded, kMissing, kMisfit };
+    std::string category;
+    std::string name;    // as registered
+    std::string source;  // its name in the step
+    Outcome outcome = Outcome::kLoaded;
+    std::string detail;  // of a misfit: "expected f32 [4], got f32 [8]"
+    uint64_t bytes = 0;  // of all ranks, as the step holds them; a bound
+    uint64_t rows = 0;   // of tables; a bound
+    std::vector<DTypeCast> casts = {};
+  };
+
+  // A pattern of LoadRule::load that chooses nothing of what is registered.
+  struct UnmatchedPattern {
+    std::string pattern;
+    std::string nearest;  // what may have been meant: a name or a category
+  };
+
+  // What became of a rule.
+  struct LoadedRule {
+    std::string path;
+    std::optional<int64_t> step;  // none: skipped, or not there
+    std::vector<LoadedItem> items;
+    std::vector<std::string> unexpected;  // in the step, and nobody's
+    std::vector<UnmatchedPattern> unmatched;
+    // Why nothing was loaded, or the error that was ignored; empty: neither.
+    std::string note;
+
+    // Of what is loaded.
+    uint64_t bytes() const;
+    uint64_t rows() const;
+  };
+
+  struct LoadSummary {
+    std::vector<LoadedRule> rules;
+
+    uint64_t bytes() const;
+    uint64_t rows() const;
+    // For people, a line for each thing.
+    std::string ToString() const;
+  };
+
+  // What a save was and cost. Also of one that failed.
+  struct SaveReport {
+    int64_t step = 0;
+    SavePolicy::Kind kind = SavePolicy::Kind::kNone;
+    std::string why;
+    absl::Status status;
+    SaveResult result;             // when it was committed
+    std::vector<int64_t> retired;  // steps that left with it
+    uint64_t copied_bytes = 0;     // of this rank, before the training went on
+    int64_t waited_micros = 0;     // for the save before it
+    int64_t blocking_micros = 0;   // the training stood still, waiting included
+    int64_t planning_micros = 0;   // whether it is saved, and which steps leave
+    int64_t staged_micros = 0;     // from its begin to staged on this rank
+    int64_t finished_micros = 0;   // from its begin to the end
+    // On the owner, of the last sweep of the store when the save ended: whether
+    // it failed, and the entries of the store's folder that it passed over. See
+    // Store::sweep_status and Store::unswept.
+    absl::Status sweep_status;
+    uint64_t unswept = 0;
+  };
+
+  // What a restore did.
+  struct RestoreReport {
+    Version version;
+    std::string path;  // of the store
+    StepRecord record;
+    LoadedRule loaded;
+    // Steps that were damaged, and were passed over and quarantined.
+    std::vector<int64_t> damaged;
+    // The way from the step that the model held was known: tables that were
+    // saved as changes on all of it came as these alone, the others whole.
+    bool by_changes = false;
+    // Of what was loaded, as the step holds it on all ranks: this rank's part,
+    // and what came by changes, is less.
+    uint64_t bytes = 0;
+    uint64_t rows = 0;
+    // On this rank, waiting for the others included.
+    int64_t open_micros = 0;   // the step was picked and opened
+    int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
+    int64_t load_micros = 0;   // read from the store into the model
+    int64_t finished_micros = 0;  // all, also of damaged steps before it
+  };
+
+  // What Step came to.
+  struct StepOutcome {
+    int64_t step = 0;
+    SavePolicy::Decision decision;
+    std::optional<PendingSave> save;  // when it is saved
+    // SetPreempted was called on some rank: the training should end with this
+    // step. The same on all ranks, so that all leave their loops at the same
+    // step. Each step says so until one of them is saved, or the newest step
+    // became permanent instead; then the preemption is over, and another can
+    // come. When that save fails, it is not over. A manager that is read-only
+    // asks no other rank: there it is preempted().
+    bool preempted = false;
+  };
+
+  // Why a step was or was not saved, and why it is or is not kept.
+  struct StepExplanation {
+    std::string saved;
+    std::string kept;
+  };
+
   // `model` outlives the manager, and all of it is registered. InvalidArgument
   // for options that cannot be, on all ranks, and for a null model or
   // coordinator.
@@ -377,8 +479,8 @@ class CheckpointManager {
   // that goes by the time may answer otherwise a moment later.
   // FailedPrecondition when BusyPolicy::kFail would fail the step,
   // InvalidArgument for one below 0.
-  absl::StatusOr<SaveDecision> ShouldSave(int64_t step,
-                                          const Metrics& metrics = {});
+  absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
+                                                  const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says.
   // AlreadyExists when it is there; FailedPrecondition with
   // ManagerOptions::saving off, as what was asked for is not done.
@@ -459,6 +561,162 @@ class CheckpointManager {
   explicit CheckpointManager(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+struct ManagerOptions {
+  // What becomes of a step that is to be saved while a save is in progress.
+  enum class BusyPolicy {
+    kWait,      // the training waits for the end of that save
+    kSkip,      // it is not saved
+    kCoalesce,  // the first step after the end of that save is saved
+    kFail,      // FailedPrecondition
+  };
+
+  // What becomes of io states when the world has another size.
+  enum class IoStateResize {
+    kError,         // FailedPrecondition with both sizes
+    kRedistribute,  // IoState::Redistribute with the parts of all old ranks
+    kOwners,        // all ranks load what the owner had dumped
+    kReset,         // they stay as they are
+  };
+
+  // Whether the step that a training begins with is saved before its first one.
+  enum class FirstSave {
+    kUnlessRestored,  // not when a restore has put it there
+    kAlways,          // unless the manager's own store has it by a restore
+    kNever,
+  };
+
+  // Of the store, which is made when it is not there. Resolved by Open, as
+  // Store::Open does: a chdir later moves nothing.
+  std::string path = {};
+  // The store is another's, and only read: restores and loads work, Save is
+  // FailedPrecondition, Step counts and says that nothing is saved, a damaged
+  // step is an error and not quarantined. All that is about saving is off:
+  // store, stage, schedule, retention, deltas, store_metadata, on_saved,
+  // on_deleted, statistics_path.
+  // NotFound when there is no store. Default: false.
+  bool read_only = false;
+  // Off, no step is saved: Step and StepTo count and say so, StartTraining and
+  // FinishTraining do nothing, Save is FailedPrecondition, and changed rows are
+  // not followed. A preemption is told to all ranks as ever. Restores and loads
+  // work, evaluations are kept, and the store is this manager's for writing:
+  // one that another job writes takes read_only. Default: true.
+  bool saving = true;
+  // How often WaitForStep looks. Above 0. Default: 1 second.
+  absl::Duration poll_every = absl::Seconds(1);
+  StoreOptions store = {};
+  StageOptions stage = {};
+  ReadOptions read = {};
+
+  SaveSchedule schedule = {};
+  RetentionOptions retention = {};
+  // Which step is best, for RestoreRequest::best and BestStep. Default: none
+  // can be.
+  std::optional<KeepPolicy::BestOptions> best = std::nullopt;
+
+  // Tables with a tracker are saved as their changes. Default: true.
+  bool deltas = true;
+  // Looks for missed marks, while a training is tried out: each row that a save
+  // of changes leaves out is compared with the step that it goes on from, and
+  // one that differs fails the save with FailedPrecondition, naming the table,
+  // the lowest such id, the slot and the mark that was missed. The training
+  // waits while all tables of that step are read, and it takes 24 bytes a row.
+  // Default: false.
+  bool audit_deltas = false;
+  // Every so many saves are whole all the same; 0: only those of which
+  // `bounds` says so. Default: 0.
+  int64_t base_every = 0;
+  StoreOptions::ChainBounds bounds = {};
+  // What becomes of the steps after one that was restored. Default: they go
+  // with the next save.
+  SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
+  // Kept in each step, on top of what the manager keeps there.
+  UserMetadata user_metadata = {};
+  // Of the store itself, set by the first manager that has any; one that finds
+  // others there leaves them, and warns. Store::SetUserMetadata replaces them.
+  // Default: none.
+  UserMetadata store_metadata = {};
+
+  // Saves go on beside the training. Off, Step and Save return when the step
+  // is durable. Default: true.
+  bool async = true;
+  // Copies of a rank take at most so much. Default: 1 GiB.
+  uint64_t arena_bytes = uint64_t{1} << 30;
+  int copy_threads = 4;  // at least 1
+  BusyPolicy busy = BusyPolicy::kWait;
+  // So many saves in a row may fail before the training is told. Each of them
+  // is in a report. At least 0. Default: 0.
+  int64_t tolerated_failures = 0;
+  // A save that failed and was tolerated is tried again so many steps later,
+  // of the state of that step. Otherwise the next save is the one that is due
+  // by the schedule. At least 0; 0: no retry. Default: 0.
+  int64_t retry_after_steps = 0;
+  // Told of a save that waited `warn_waiting` or longer for the one before
+  // it, and of one that failed and was tolerated, on each rank; once on each
+  // other rank that gives metrics, as those of the owner are the step's; on the
+  // owner of a schedule that has no policy, by Open, of each of
+  // Store::BadFiles, and, once each, of what the policy of retention warns of,
+  // of sweeps that fail, and of each of Store::unswept and
+  // Store::posts_passed_over, after the save during which that came up. By the
+  // thread that calls the manager. Default: a line on stderr.
+  std::function<void(const std::string& warning)> on_warning = {};
+  absl::Duration warn_waiting = absl::Seconds(1);
+  // What StartTraining does.
+  FirstSave first_save = FirstSave::kUnlessRestored;
+  // What is left of a machine once it is preempted. When the last save took
+  // longer, and the newest step is ephemeral, that one becomes permanent
+  // instead of another save, and FinishTraining saves none either. Default:
+  // without end.
+  absl::Duration preemption_grace = absl::InfiniteDuration();
+  // For ranks to come together. Default: 30 minutes.
+  absl::Duration deadline = absl::Minutes(30);
+
+  // How the rows of tables are divided among ranks, of those that declare
+  // nothing by themselves: see ModelState::AddTable. A save refuses an id that
+  // is on another rank, and a restore reads the rows of this rank. With more
+  // than one rank each table needs one, and the tables by slices have the same
+  // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
+  // none is declared.
+  TableSharding sharding = {};
+  // Default: kError; of a read-only manager kReset, as it trains nothing that
+  // would go on from them, and restores with any number of ranks.
+  std::optional<IoStateResize> io_state_resize = std::nullopt;
+
+  // Since 1970, UTC, at least 0: what policies are told, and what records have.
+  // The owner's counts. Called by the training thread and by that of a save.
+  // Default: the machine's clock.
+  std::function<int64_t()> now_micros = {};
+  std::function<void(const CheckpointManager::SaveReport& report)> on_saved =
+      {};
+  // A file to which the owner appends each report, of saves and of restores, a
+  // line of JSON. Resolved by Open. Empty: none.
+  std::string statistics_path = {};
+  std::function<void(const CheckpointManager::RestoreReport& report)>
+      on_restored = {};
+  // Told of each step that Delete has removed, by the thread that calls it.
+  // Steps that leave with a save are in its report.
+  std::function<void(int64_t step)> on_deleted = {};
+};
+
+// Options of a manager from JSON, for configuration files.
+//
+//   ManagerOptions options{.path = "checkpoints"};
+//   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
+//     "permanent": {"any": [{"save_every_n_steps": 1000},
+//     "save_on_preemption"]}, "ephemeral": {"save_every_n_seconds": 300},
+//     "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
+//     "busy": "coalesce"
+//   })", &options));
+//
+// Keys are the names of ManagerOptions, and of what is in its schedule and its
+// retention; policies have the names of the functions of manager/policies.h in
+// lower case. docs/manager.md has a table of all of them, with types, defaults
+// and bounds.
+//
+// Sets the options that `json` names, and leaves the others. InvalidArgument
+// with the place, the value, line and column for what cannot be, and with the
+// nearest key for one that there is not; the options are as they were then.
+absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb
 

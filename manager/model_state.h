@@ -29,7 +29,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/sharding.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
 
@@ -51,7 +50,7 @@ struct TensorState {
   template <typename T>
   static TensorState Of(T* data, Shape shape) {
     TensorState state;
-    state.dtype = DTypeOf<T>::kValue;
+    state.dtype = internal::DTypeOf<T>::kValue;
     state.shape = std::move(shape);
     state.data = data;
     return state;
@@ -104,23 +103,24 @@ class IoState {
   virtual absl::Status Redistribute(absl::Span<const std::string> parts);
 };
 
-// Anything that turns into bytes; the owner's is saved, and all ranks load it.
-class SavedObject {
- public:
-  virtual ~SavedObject() = default;
-  virtual absl::StatusOr<std::string> Save() = 0;
-  virtual absl::Status Load(absl::string_view bytes) = 0;
-};
-
 class ModelState {
  public:
+  // Anything that turns into bytes; the owner's is saved, and all ranks load
+  // it.
+  class Object {
+   public:
+    virtual ~Object() = default;
+    virtual absl::StatusOr<std::string> Save() = 0;
+    virtual absl::Status Load(absl::string_view bytes) = 0;
+  };
+
   absl::Status AddTensor(std::string name, TensorState tensor);
   // `sharding` says which rank has which rows: in a world of several ranks it,
   // or ManagerOptions::sharding for all tables, has to be declared.
   absl::Status AddTable(std::string name, TableState* table,
                         TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);
-  absl::Status AddObject(std::string name, SavedObject* object);
+  absl::Status AddObject(std::string name, Object* object);
   // The owner's is saved, and all ranks load it. NaN and all bytes of a string
   // come back as they were.
   absl::Status AddValue(std::string name, int64_t* value);

@@ -39,7 +39,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 
@@ -56,26 +56,35 @@ struct StepInfo {
   Metrics metrics = {};
 };
 
-// What policies that save know before a step.
-struct SaveContext {
-  int64_t step = 0;        // the step that may be saved
-  int64_t now_micros = 0;  // since 1970, UTC
-  // The newest step, committed or being saved.
-  std::optional<StepInfo> last = std::nullopt;
-  bool saving = false;     // a save is in progress
-  bool preempted = false;  // this machine will soon be taken away
-  Metrics metrics = {};    // of the step that may be saved
-  // Returns all committed steps in ascending order, except those that are
-  // quarantined or given up. It reads the store, and may be called only while
-  // the policy decides. Default: none.
-  std::function<std::vector<StepInfo>()> history = [] {
-    return std::vector<StepInfo>();
-  };
-};
-
 // Says whether a step is saved.
 class SavePolicy {
  public:
+  // What policies that save know before a step.
+  struct Context {
+    int64_t step = 0;        // the step that may be saved
+    int64_t now_micros = 0;  // since 1970, UTC
+    // The newest step, committed or being saved.
+    std::optional<StepInfo> last = std::nullopt;
+    bool saving = false;     // a save is in progress
+    bool preempted = false;  // this machine will soon be taken away
+    Metrics metrics = {};    // of the step that may be saved
+    // Returns all committed steps in ascending order, except those that are
+    // quarantined or given up. It reads the store, and may be called only while
+    // the policy decides. Default: none.
+    std::function<std::vector<StepInfo>()> history = [] {
+      return std::vector<StepInfo>();
+    };
+  };
+
+  enum class Kind { kNone, kPermanent, kEphemeral };
+  // What a schedule says of a step, and why: "step 1100 is a multiple of 100".
+  struct Decision {
+    Kind kind = Kind::kNone;
+    std::string why;
+
+    bool operator==(const Decision&) const = default;
+  };
+
   // No policy, which saves no step.
   SavePolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
@@ -91,6 +100,9 @@ class SavePolicy {
  private:
   std::shared_ptr<const internal::SaveRule> rule_;
 };
+
+// Returns "none", "permanent" or "ephemeral".
+absl::string_view SaveKindName(SavePolicy::Kind kind);
 
 // Saves multiples of `steps`, which is at least 1.
 SavePolicy SaveEveryNSteps(int64_t steps);
@@ -114,8 +126,9 @@ SavePolicy SaveInitially();
 SavePolicy SaveOnPreemption();
 // Saves when the function returns true. `name` is not empty, and appears in the
 // reasons.
-SavePolicy SaveIf(std::string name,
-                  std::function<bool(const SaveContext& context)> function);
+SavePolicy SaveIf(
+    std::string name,
+    std::function<bool(const SavePolicy::Context& context)> function);
 
 SavePolicy operator|(const SavePolicy& left, const SavePolicy& right);
 SavePolicy operator&(const SavePolicy& left, const SavePolicy& right);
@@ -142,20 +155,23 @@ struct SaveSchedule {
   std::function<std::string(int64_t step)> veto_ephemeral = {};
 };
 
-enum class SaveKind { kNone, kPermanent, kEphemeral };
-absl::string_view SaveKindName(SaveKind kind);
-
-// What a schedule says of a step, and why: "step 1100 is a multiple of 100".
-struct SaveDecision {
-  SaveKind kind = SaveKind::kNone;
-  std::string why;
-
-  bool operator==(const SaveDecision&) const = default;
-};
-
 // Says which of all steps of a store are kept.
 class KeepPolicy {
  public:
+  // Orders steps by a metric. NaN is worse than any number, a step without the
+  // metric is worse than NaN, and of equal steps the later is the better.
+  struct BestOptions {
+    std::string metric = {};  // not empty
+    // How many steps BestN keeps. At least 0. Default: 1.
+    int64_t count = 1;
+    // The lowest value is the best, as of a loss. Default: false.
+    bool lower_is_better = false;
+    // BestN keeps steps that have no such metric, beside the best. Metrics may
+    // come late; where none ever comes all steps are kept, which BestN warns
+    // of. Default: true.
+    bool keep_without_metric = true;
+  };
+
   // No policy, which keeps all steps.
   KeepPolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
@@ -170,20 +186,6 @@ class KeepPolicy {
 
  private:
   std::shared_ptr<const internal::KeepRule> rule_;
-};
-
-// Orders steps by a metric. NaN is worse than any number, a step without the
-// metric is worse than NaN, and of equal steps the later is the better.
-struct BestOptions {
-  std::string metric = {};  // not empty
-  // How many steps BestN keeps. At least 0. Default: 1.
-  int64_t count = 1;
-  // The lowest value is the best, as of a loss. Default: false.
-  bool lower_is_better = false;
-  // BestN keeps steps that have no such metric, beside the best. Metrics may
-  // come late; where none ever comes all steps are kept, which BestN warns of.
-  // Default: true.
-  bool keep_without_metric = true;
 };
 
 // Keeps all steps.
@@ -212,7 +214,7 @@ KeepPolicy KeepForNSeconds(double seconds);
 // Keeps the `count` steps that are best by a metric, higher values first.
 // Warns when a step other than the last has no such metric.
 KeepPolicy BestN(std::string metric, int64_t count);
-KeepPolicy BestN(BestOptions options);
+KeepPolicy BestN(KeepPolicy::BestOptions options);
 // Keeps steps for which the function returns true. `name` is not empty, and
 // appears in the reasons.
 KeepPolicy KeepIf(std::string name,
@@ -232,19 +234,19 @@ KeepPolicy operator!(const KeepPolicy& policy);
 // The best by that order of steps as Store::Steps and Reader::Steps list them,
 // quarantined ones left out. NotFound when no step has the metric.
 absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
-                                    const BestOptions& options);
-
-enum class Removal {
-  kNever,            // all steps stay
-  kEphemeralOnly,    // permanent steps stay, whatever the policy says
-  kAllNonPermanent,  // what the policy does not keep goes as well
-};
+                                    const KeepPolicy::BestOptions& options);
 
 // Which steps leave the store with the next commit: the write batch that
 // publishes the new step retires them, so that no crash comes between. The
 // newest step, pinned ones and the one that the training began from stay
 // whatever the options say.
 struct RetentionOptions {
+  enum class Removal {
+    kNever,            // all steps stay
+    kEphemeralOnly,    // permanent steps stay, whatever the policy says
+    kAllNonPermanent,  // what the policy does not keep goes as well
+  };
+
   // Asked about permanent steps alone. Default: none, so that all stay.
   KeepPolicy keep = {};
 

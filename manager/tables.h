@@ -33,15 +33,15 @@
 //    manager lets go of the tracker when it is closed or destroyed. Neither
 //    moves.
 // 3. A save reads the rows while the call of the manager that begins it runs
-//    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may change
-//    them meanwhile. Marks may be made at any time, from any thread.
+//    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may
+//    change them meanwhile. Marks may be made at any time, from any thread.
 // 4. A row that changes has to be marked before the next save, or that save,
 //    and each one after it, leaves its change out:
 //    ManagerOptions::audit_deltas finds a place that forgets it.
 // 5. A save that fails keeps its marks for the next one. A restore inserts,
-//    overwrites and erases rows, and with RestoreMode::kClear clears the table
-//    first. It marks nothing, as the rows are those of the step. After one that
-//    fails the table has some of the step's rows.
+//    overwrites and erases rows, and with LiveTable::RestoreMode::kClear clears
+//    the table first. It marks nothing, as the rows are those of the step.
+//    After one that fails the table has some of the step's rows.
 // 6. Slots that a restore leaves out, such as those of the optimizer, keep
 //    their values; in new rows they are zero.
 // 7. With several ranks a rank has the rows that are its own by the sharding
@@ -73,23 +73,31 @@
 namespace ckptdb {
 
 struct TableOptions {
+  // Options of a field of a MapTable.
+  struct Field {
+    // Elements of a std::vector, which has to have as many in each row: else
+    // the save is FailedPrecondition naming the row. 0: those of the type.
+    uint32_t dim = 0;
+    Codec codec = Codec::kNone;
+  };
+
+  // Options of an array of a VectorTable.
+  struct Array {
+    // From one row to the next. 0: the rows lie side by side.
+    uint64_t stride_bytes = 0;
+    Codec codec = Codec::kNone;
+  };
+
   // See TableSharding::BySlices. Default: kModulo.
   SliceHash slice_hash = SliceHash::kModulo;
   // Names of the slots that a model which is only used can do without. Default:
   // none.
   std::vector<std::string> optimizer_slots = {};
   // Of a VectorTable, which has a RowBitmap, it does not count.
-  RowTrackerOptions tracker = {};
+  RowTracker::Options tracker = {};
   // Threads that look for the rows of a save. At least 1. Default: 4, as
   // ManagerOptions::copy_threads.
   int threads = 4;
-};
-
-struct FieldOptions {
-  // Elements of a std::vector, which has to have as many in each row: else the
-  // save is FailedPrecondition naming the row. 0: those of the type.
-  uint32_t dim = 0;
-  Codec codec = Codec::kNone;
 };
 
 namespace internal {
@@ -123,7 +131,7 @@ class AdaptedTable : public TableState {
 
 template <typename T>
 concept Element = requires {
-  DTypeOf<T>::kValue;
+  internal::DTypeOf<T>::kValue;
 };
 
 // How a field of type T has its values.
@@ -150,7 +158,8 @@ struct FieldType<T[N]> {
 template <Element T, typename Allocator>
 requires(!std::is_same_v<T, bool>) struct FieldType<std::vector<T, Allocator>> {
   using Value = T;
-  static constexpr size_t kElements = 0;  // FieldOptions::dim says how many
+  static constexpr size_t kElements =
+      0;  // TableOptions::Field::dim says how many
   static T* Data(std::vector<T, Allocator>& field) { return field.data(); }
 };
 template <typename T>
@@ -162,11 +171,11 @@ template <typename Row, typename Member>
 struct MemberField {
   std::string name;
   Member Row::*member;
-  FieldOptions options;
+  TableOptions::Field options;
 };
 struct WholeRowField {
   std::string name;
-  FieldOptions options;
+  TableOptions::Field options;
 };
 
 // A field of a row, whatever the types of both.
@@ -182,7 +191,7 @@ struct AnyField {
 };
 
 AnyField NewField(std::string name, DType dtype, size_t type_elements,
-                  const FieldOptions& options, bool is_null);
+                  const TableOptions::Field& options, bool is_null);
 
 // A field of the rows of one type.
 template <typename Row>
@@ -205,15 +214,15 @@ class RowField {
 
  private:
   template <typename Member, typename Get>
-  static AnyField Make(std::string name, const FieldOptions& options,
+  static AnyField Make(std::string name, const TableOptions::Field& options,
                        bool is_null, Get get) {
     static_assert(FieldTyped<Member>,
                   "a field is a number, a bool, or an array or a std::vector "
-                  "of such, of a type that DTypeOf has");
+                  "of such, of a type that internal::DTypeOf has");
     using Type = FieldType<Member>;
-    AnyField field =
-        NewField(std::move(name), DTypeOf<typename Type::Value>::kValue,
-                 Type::kElements, options, is_null);
+    AnyField field = NewField(std::move(name),
+                              internal::DTypeOf<typename Type::Value>::kValue,
+                              Type::kElements, options, is_null);
     if constexpr (Type::kElements == 0) {
       const size_t dim = options.dim;
       field.in_row = false;
@@ -444,17 +453,18 @@ class AnyMapTable : public AdaptedTable {
 }  // namespace internal
 
 // A member of a map's rows, as a slot of that name: a number or a bool, a
-// std::array or an array of such, or a std::vector whose FieldOptions::dim is
-// set. Its elements are of a type that DTypeOf has.
+// std::array or an array of such, or a std::vector whose
+// TableOptions::Field::dim is set. Its elements are of a type that
+// internal::DTypeOf has.
 template <typename Row, typename Member>
 internal::MemberField<Row, Member> Field(absl::string_view name,
                                          Member Row::*member,
-                                         FieldOptions options = {}) {
+                                         TableOptions::Field options = {}) {
   return {std::string(name), member, options};
 }
 // The row as a whole, of a map whose rows are such a number, array or vector.
 inline internal::WholeRowField Field(absl::string_view name,
-                                     FieldOptions options = {}) {
+                                     TableOptions::Field options = {}) {
   return {std::string(name), options};
 }
 
@@ -498,34 +508,13 @@ class MapTable : public internal::AnyMapTable {
   }
 };
 
-// The values of one slot of a ColumnTable. Thread-safe as an array is.
-template <typename T>
-class Column {
- public:
-  // Of no table.
-  Column() = default;
-
-  // The elements() values of a row of the table. They stay where they are until
-  // the row is erased.
-  T* operator[](uint64_t row) const;
-  uint32_t elements() const { return elements_; }
-
- private:
-  friend class ColumnTable;
-  Column(const std::vector<char*>* chunks, uint32_t elements)
-      : chunks_(chunks), elements_(elements) {}
-
-  const std::vector<char*>* chunks_ = nullptr;
-  uint32_t elements_ = 0;
-};
-
 // A table that grows and shrinks: an index from id to row, and an array for
 // each slot.
 //
 //   ColumnTable users({{"embedding", DType::kF32, 16},
 //                      {"last_step", DType::kI64, 1}});
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
-//   CKPTDB_ASSIGN_OR_RETURN(const Column<float> embedding,
+//   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Column<float> embedding,
 //                           users.column<float>("embedding"));
 //
 //   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
@@ -549,6 +538,27 @@ class Column {
 // Nothing throws.
 class ColumnTable : public internal::AdaptedTable {
  public:
+  // The values of one slot. Thread-safe as an array is.
+  template <typename T>
+  class Column {
+   public:
+    // Of no table.
+    Column() = default;
+
+    // The elements() values of a row of the table. They stay where they are
+    // until the row is erased.
+    T* operator[](uint64_t row) const;
+    uint32_t elements() const { return elements_; }
+
+   private:
+    friend class ColumnTable;
+    Column(const std::vector<char*>* chunks, uint32_t elements)
+        : chunks_(chunks), elements_(elements) {}
+
+    const std::vector<char*>* chunks_ = nullptr;
+    uint32_t elements_ = 0;
+  };
+
   using Row = uint64_t;
   static constexpr Row kRowsPerChunk = 16384;
 
@@ -566,7 +576,7 @@ class ColumnTable : public internal::AdaptedTable {
   template <typename T>
   absl::StatusOr<Column<T>> column(absl::string_view slot) const {
     CKPTDB_ASSIGN_OR_RETURN(const size_t number,
-                            FindColumn(slot, DTypeOf<T>::kValue));
+                            FindColumn(slot, internal::DTypeOf<T>::kValue));
     return Column<T>(Chunks(number), Elements(number));
   }
 
@@ -613,16 +623,10 @@ class ColumnTable : public internal::AdaptedTable {
 };
 
 template <typename T>
-T* Column<T>::operator[](uint64_t row) const {
+T* ColumnTable::Column<T>::operator[](uint64_t row) const {
   return reinterpret_cast<T*>((*chunks_)[row / ColumnTable::kRowsPerChunk]) +
          row % ColumnTable::kRowsPerChunk * elements_;
 }
-
-struct ArrayOptions {
-  // From one row to the next. 0: the rows lie side by side.
-  uint64_t stride_bytes = 0;
-  Codec codec = Codec::kNone;
-};
 
 namespace internal {
 
@@ -638,12 +642,13 @@ struct AnyArray {
 // a row.
 template <typename T>
 internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
-                         ArrayOptions options = {}) {
+                         TableOptions::Array options = {}) {
   static_assert(internal::Element<T>, "an array has elements of a dtype");
-  return {Slot{std::string(name), DTypeOf<T>::kValue, dim, options.codec},
-          reinterpret_cast<char*>(data),
-          options.stride_bytes == 0 ? uint64_t{dim} * sizeof(T)
-                                    : options.stride_bytes};
+  return {
+      Slot{std::string(name), internal::DTypeOf<T>::kValue, dim, options.codec},
+      reinterpret_cast<char*>(data),
+      options.stride_bytes == 0 ? uint64_t{dim} * sizeof(T)
+                                : options.stride_bytes};
 }
 
 // A table of fixed size in arrays of the trainer's: ids are the row numbers, 0
@@ -657,11 +662,11 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
 // The arrays stay where they are. All rows are there at all times, with zeros
-// where nothing else was put: RestoreMode::kClear, and an id that a restore
-// erases, set them to zero. A restore of a row beyond the arrays is OutOfRange.
-// After one of a step that has not all rows, such as that of a MapTable,
-// ManagerOptions::audit_deltas would find the others.
-// Rows are restored by several threads at once.
+// where nothing else was put: LiveTable::RestoreMode::kClear, and an id that a
+// restore erases, set them to zero. A restore of a row beyond the arrays is
+// OutOfRange. After one of a step that has not all rows, such as that of a
+// MapTable, ManagerOptions::audit_deltas would find the others. Rows are
+// restored by several threads at once.
 //
 // `holds` says which rows are this rank's, the same as the sharding of
 // AddTable, and is called from several threads; empty: all, as on one rank and

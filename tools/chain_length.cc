@@ -19,7 +19,8 @@ double DeltaRatio(const StepRecord& record) {
          static_cast<double>(record.base_bytes);
 }
 
-std::string BaseDue(const StepRecord& record, const ChainBounds& bounds) {
+std::string BaseDue(const StepRecord& record,
+                    const StoreOptions::ChainBounds& bounds) {
   const uint64_t deltas = DeltasOf(record);
   if (deltas >= bounds.max_deltas) {
     return absl::StrFormat("the chain has %d deltas; the limit is %d", deltas,

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ckptdb/db/options.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"
 
 namespace ckptdb::tool {
@@ -20,7 +20,8 @@ double DeltaRatio(const StepRecord& record);
 
 // Describes which of `bounds` the chain exceeds, by the rule of
 // SaveResult::base_due; empty when it exceeds none.
-std::string BaseDue(const StepRecord& record, const ChainBounds& bounds);
+std::string BaseDue(const StepRecord& record,
+                    const StoreOptions::ChainBounds& bounds);
 
 // Returns "2 deltas of 3.1 KiB over a base of 80.0 KiB", or "no deltas".
 std::string ChainText(const StepRecord& record);

@@ -11,7 +11,7 @@
 #include "CLI/Formatter.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ckptdb/schema/printable.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/command.h"
 
 namespace ckptdb::tool {

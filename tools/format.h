@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/printable.h"  // IWYU pragma: export
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
 

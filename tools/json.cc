@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ckptdb/schema/printable.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/format.h"
 
@@ -28,7 +28,7 @@ void SetTensor(const Item& item, Json* json) {
 void SetTable(const Item& item, Json* json) {
   (*json)["rows"] = item.rows;
   (*json)["erased_rows"] = item.erased;
-  (*json)["run"] = item.run == RunKind::kBase ? "base" : "delta";
+  (*json)["run"] = item.run == Item::Run::kBase ? "base" : "delta";
   (*json)["base_reason"] = ReasonJson(item.base_reason);
   (*json)["slice_hash"] =
       item.slice_hash == SliceHash::kModulo ? "modulo" : "mix";
@@ -48,7 +48,7 @@ Json VersionsJson(const std::vector<Version>& versions) {
 
 }  // namespace
 
-void SetSharding(ShardingKind kind, const std::string& name, Json* json) {
+void SetSharding(Item::Sharding kind, const std::string& name, Json* json) {
   (*json)["sharding"] = Str(ShardingKindName(kind));
   (*json)["sharding_name"] = name.empty() ? Json() : Json(name);
 }
@@ -73,18 +73,19 @@ Json ToJson(const Item& item, const Version& version) {
       {"raw_bytes", item.raw_bytes},
       {"stored_bytes", item.stored_bytes},
       {"digest", FormatHash(item.digest)},
-      {"placement", item.placement == Placement::kBulk ? "bulk" : "inline"},
+      {"placement",
+       item.placement == Item::Placement::kBulk ? "bulk" : "inline"},
       {"data_version", ToJson(item.data)},
       {"borrowed", item.data != version},
   };
   switch (item.kind) {
-    case ItemKind::kTensor:
+    case Item::Kind::kTensor:
       SetTensor(item, &json);
       break;
-    case ItemKind::kRows:
+    case Item::Kind::kRows:
       SetTable(item, &json);
       break;
-    case ItemKind::kBlob:
+    case Item::Kind::kBlob:
       json["codec"] = Str(CodecName(item.codec));
       break;
   }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/step_totals.h"
 #include "nlohmann/json.hpp"
 
@@ -20,7 +20,7 @@ Json ToJson(const Version& version);
 Json ToJson(const Totals& totals);
 Json ToJson(const Item& item, const Version& version);
 // Sets "sharding" and "sharding_name" of a table, which is null without a name.
-void SetSharding(ShardingKind kind, const std::string& name, Json* json);
+void SetSharding(Item::Sharding kind, const std::string& name, Json* json);
 // Returns an object of strings.
 Json MetadataJson(const UserMetadata& metadata);
 // Returns all of a step record but its rank digests.

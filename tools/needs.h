@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"
 
 namespace ckptdb::tool {

@@ -5,14 +5,15 @@
 #include <set>
 #include <utility>
 
-#include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"
 
 namespace ckptdb::tool {
 namespace {
 
-void AddEstimate(const ScanEstimate& more, ScanEstimate* sum) {
+void AddEstimate(const StepReader::ScanEstimate& more,
+                 StepReader::ScanEstimate* sum) {
   sum->base_runs += more.base_runs;
   sum->delta_runs += more.delta_runs;
   sum->rows += more.rows;
@@ -31,21 +32,23 @@ struct TensorParts {
 class DenseItems {
  public:
   // Only items in `changed` are read, or all when it is null.
-  DenseItems(const StepReader& step, const std::vector<ItemName>* changed) {
+  DenseItems(const StepReader& step,
+             const std::vector<ChangeReader::ItemName>* changed) {
     std::set<std::string> tensors;
     std::set<std::pair<uint32_t, std::string>> blobs;
-    for (const ItemName& item :
-         changed == nullptr ? std::vector<ItemName>() : *changed) {
-      if (item.kind == ItemKind::kTensor) tensors.insert(item.name);
-      if (item.kind == ItemKind::kBlob) blobs.insert({item.rank, item.name});
+    for (const ChangeReader::ItemName& item :
+         changed == nullptr ? std::vector<ChangeReader::ItemName>()
+                            : *changed) {
+      if (item.kind == Item::Kind::kTensor) tensors.insert(item.name);
+      if (item.kind == Item::Kind::kBlob) blobs.insert({item.rank, item.name});
     }
-    for (const RankRecord& rank : step.ranks()) {
+    for (const StepRecord::Rank& rank : step.ranks()) {
       for (const Item& item : rank.items) {
-        if (item.kind == ItemKind::kTensor &&
+        if (item.kind == Item::Kind::kTensor &&
             (changed == nullptr || tensors.contains(item.name))) {
           AddTensor(rank.rank, item);
         }
-        if (item.kind == ItemKind::kBlob &&
+        if (item.kind == Item::Kind::kBlob &&
             (changed == nullptr || blobs.contains({rank.rank, item.name}))) {
           Add(item.stored_bytes, &blobs_[rank.rank]);
         }
@@ -108,9 +111,9 @@ SliceAssignment AssignmentOf(const StepRecord& step, uint32_t world_size) {
 
 // Returns whether a rank reads slices of the table. A table without a
 // declaration that one rank saved can be divided by slices as well.
-bool IsBySlices(const StepRecord& step, const TableSpec& table) {
-  return table.sharding == ShardingKind::kBySlices ||
-         (table.sharding == ShardingKind::kUndeclared &&
+bool IsBySlices(const StepRecord& step, const StepReader::TableSpec& table) {
+  return table.sharding == Item::Sharding::kBySlices ||
+         (table.sharding == Item::Sharding::kUndeclared &&
           (step.world_size == 1 || !step.slice_bounds.empty()));
 }
 
@@ -130,13 +133,14 @@ std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
   return slices;
 }
 
-using Tables = std::map<std::string, TableSpec>;
+using Tables = std::map<std::string, StepReader::TableSpec>;
 
 absl::StatusOr<Tables> TablesOf(const StepReader& step) {
   Tables tables;
-  for (const RankRecord& rank : step.ranks()) {
+  for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
-      if (item.kind != ItemKind::kRows || tables.contains(item.name)) continue;
+      if (item.kind != Item::Kind::kRows || tables.contains(item.name))
+        continue;
       CKPTDB_ASSIGN_OR_RETURN(tables[item.name], step.FindTable(item.name));
     }
   }
@@ -148,7 +152,7 @@ SliceAssignment AssignmentOf(const StepRecord& step, const Tables& tables,
   bool all_replicated = true;
   for (const auto& [name, table] : tables) {
     if (IsBySlices(step, table)) return AssignmentOf(step, world_size);
-    all_replicated &= table.sharding == ShardingKind::kReplicated;
+    all_replicated &= table.sharding == Item::Sharding::kReplicated;
   }
   if (tables.empty()) return AssignmentOf(step, world_size);
   return all_replicated ? SliceAssignment::kReplicated : SliceAssignment::kNone;
@@ -158,7 +162,7 @@ SliceAssignment AssignmentOf(const StepRecord& step, const Tables& tables,
 absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
                                        const ChangeReader* changes,
                                        const std::string& name,
-                                       const TableSpec& spec,
+                                       const StepReader::TableSpec& spec,
                                        const SliceRange& slices) {
   PlannedTable table;
   table.name = name;
@@ -171,7 +175,7 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
       CKPTDB_RETURN_IF_ERROR(estimate.status());
       table.read = *estimate;
       if (changes->forwards() || estimate->delta_runs == 0) return table;
-      CKPTDB_ASSIGN_OR_RETURN(const ScanEstimate all,
+      CKPTDB_ASSIGN_OR_RETURN(const StepReader::ScanEstimate all,
                               step.EstimateScan(name, slices));
       table.read.base_runs += all.base_runs;
       table.read.delta_runs += all.delta_runs;
@@ -187,7 +191,7 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
 absl::StatusOr<RestorePlan> Plan(const StepReader& step,
                                  const ChangeReader* changes,
                                  uint32_t world_size) {
-  std::vector<ItemName> changed;
+  std::vector<ChangeReader::ItemName> changed;
   if (changes != nullptr) changed = changes->ChangedItems();
   const DenseItems dense(step, changes == nullptr ? nullptr : &changed);
   CKPTDB_ASSIGN_OR_RETURN(const Tables tables, TablesOf(step));
@@ -215,8 +219,8 @@ absl::StatusOr<RestorePlan> Plan(const StepReader& step,
 
 }  // namespace
 
-ScanEstimate PlannedRank::all_tables() const {
-  ScanEstimate sum;
+StepReader::ScanEstimate PlannedRank::all_tables() const {
+  StepReader::ScanEstimate sum;
   for (const PlannedTable& table : tables) AddEstimate(table.read, &sum);
   return sum;
 }

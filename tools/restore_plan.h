@@ -18,21 +18,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
 
 struct PlannedTable {
   std::string name;
   // The sharding that the step recorded.
-  ShardingKind sharding = ShardingKind::kUndeclared;
+  Item::Sharding sharding = Item::Sharding::kUndeclared;
   std::string sharding_name;
   // The slices that the rank reads; all when the table is not divided by
   // slices.
   SliceRange slices;
-  ScanEstimate read;
+  StepReader::ScanEstimate read;
   // Reason why an incremental restore reads all rows; empty when it does not.
   std::string full_read_reason;
 };
@@ -50,7 +49,7 @@ struct PlannedRank {
   PlannedItems tensors;
   PlannedItems blobs;
 
-  ScanEstimate all_tables() const;
+  StepReader::ScanEstimate all_tables() const;
 };
 
 // Which slices each rank reads of the tables that are divided by slices.

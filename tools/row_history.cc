@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/open_store.h"
 
 namespace ckptdb::tool {
@@ -22,7 +22,7 @@ class OneRow : public LiveTable {
     erased_ = erased_ || has;
     return absl::OkStatus();
   }
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       if (batch.ids[r] != id_) continue;
       row_ = Row{slots_, {}};
@@ -142,7 +142,7 @@ absl::StatusOr<RowHistory::State> RowHistory::LookUp(int64_t step) {
   const auto spec = opened->FindTable(table_);
   if (absl::IsNotFound(spec.status())) return State();
   CKPTDB_RETURN_IF_ERROR(spec.status());
-  absl::StatusOr<RowValues> values = opened->LookupRow(table_, id_);
+  absl::StatusOr<StepReader::Row> values = opened->LookupRow(table_, id_);
   State state;
   state.has_table = true;
   if (absl::IsNotFound(values.status())) return state;

@@ -33,9 +33,9 @@ ChainLink LoadLink(Reader* reader, const Version& version, int64_t step) {
 }
 
 const Item* FindTable(const ChainLink& link, const std::string& name) {
-  for (const RankRecord& rank : link.ranks) {
+  for (const StepRecord::Rank& rank : link.ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows && item.name == name) return &item;
+      if (item.kind == Item::Kind::kRows && item.name == name) return &item;
     }
   }
   return nullptr;
@@ -51,7 +51,7 @@ TableStart StartOf(const StepChain& chain, const std::string& table) {
     // A chain is no longer than its tables need, so a table that begins nowhere
     // else begins in the first version.
     start.base_known =
-        i == 1 || (item != nullptr && item->run == RunKind::kBase);
+        i == 1 || (item != nullptr && item->run == Item::Run::kBase);
     if (start.base_known && item != nullptr) {
       start.base_reason = item->base_reason;
     }
@@ -65,7 +65,7 @@ TableStart StartOf(const StepChain& chain, const std::string& table) {
 
 std::optional<Totals> ChainLink::tables() const {
   if (ranks.empty()) return std::nullopt;
-  return TotalsOfKind(ranks, ItemKind::kRows);
+  return TotalsOfKind(ranks, Item::Kind::kRows);
 }
 
 StepChain LoadChain(Reader* reader, const StepReader& step) {
@@ -85,9 +85,9 @@ StepChain LoadChain(Reader* reader, const StepReader& step) {
 
 std::vector<TableStart> TableStarts(const StepChain& chain) {
   std::set<std::string> tables;
-  for (const RankRecord& rank : chain.links.back().ranks) {
+  for (const StepRecord::Rank& rank : chain.links.back().ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) tables.insert(item.name);
+      if (item.kind == Item::Kind::kRows) tables.insert(item.name);
     }
   }
   std::vector<TableStart> starts;

@@ -9,7 +9,7 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/step_totals.h"
 
 namespace ckptdb::tool {
@@ -18,8 +18,8 @@ struct ChainLink {
   Version version;
   // False when the version is kept for other steps only.
   bool is_step = false;
-  std::optional<StepRecord> record;  // unless it is gone
-  std::vector<RankRecord> ranks;     // if it is a step
+  std::optional<StepRecord> record;     // unless it is gone
+  std::vector<StepRecord::Rank> ranks;  // if it is a step
 
   // Returns the totals of its tables, if it is a step.
   std::optional<Totals> tables() const;

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"
 
 namespace ckptdb::tool {
@@ -24,11 +24,13 @@ using PartsByName = std::map<std::string, std::vector<const Item*>>;
 // The items of a step by name, and their parts by rank.
 struct ItemIndex {
   explicit ItemIndex(const StepReader& step) {
-    for (const RankRecord& rank : step.ranks()) {
+    for (const StepRecord::Rank& rank : step.ranks()) {
       for (const Item& item : rank.items) {
-        if (item.kind == ItemKind::kTensor) tensors[item.name].push_back(&item);
-        if (item.kind == ItemKind::kRows) tables[item.name].push_back(&item);
-        if (item.kind == ItemKind::kBlob) blobs[{item.name, rank.rank}] = &item;
+        if (item.kind == Item::Kind::kTensor)
+          tensors[item.name].push_back(&item);
+        if (item.kind == Item::Kind::kRows) tables[item.name].push_back(&item);
+        if (item.kind == Item::Kind::kBlob)
+          blobs[{item.name, rank.rank}] = &item;
       }
     }
   }
@@ -116,6 +118,12 @@ Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
   return all ? Answer::kSame : Answer::kUnknown;
 }
 
+// A part of a tensor: shape[i] elements from offset[i] in dimension i.
+struct Box {
+  Shape offset;
+  Shape shape;
+};
+
 // Pushes the halves of a box of more than one element, the first half last, so
 // that it is popped first.
 void PushHalves(const Box& box, std::vector<Box>* boxes) {
@@ -145,7 +153,7 @@ class Comparer {
                              const std::vector<const Item*>& to,
                              TensorDiff* diff);
   absl::StatusOr<bool> ReadSame(const std::string& name,
-                                const TensorSpec& spec);
+                                const StepReader::TensorSpec& spec);
   absl::Status CompareRows(const std::vector<const Item*>& from,
                            const std::vector<const Item*>& to, TableDiff* diff);
 
@@ -194,7 +202,7 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
 
 // Reads both tensors up to the first piece that differs.
 absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
-                                        const TensorSpec& spec) {
+                                        const StepReader::TensorSpec& spec) {
   ++diff_->tensors_read;
   std::string old_bytes;
   std::string new_bytes;
@@ -212,10 +220,10 @@ absl::StatusOr<bool> Comparer::ReadSame(const std::string& name,
     }
     old_bytes.resize(bytes);
     new_bytes.resize(bytes);
-    CKPTDB_RETURN_IF_ERROR(
-        from_.ReadTensorBox(name, box, old_bytes.data(), bytes));
-    CKPTDB_RETURN_IF_ERROR(
-        to_.ReadTensorBox(name, box, new_bytes.data(), bytes));
+    CKPTDB_RETURN_IF_ERROR(from_.ReadTensorPart(name, box.offset, box.shape,
+                                                old_bytes.data(), bytes));
+    CKPTDB_RETURN_IF_ERROR(to_.ReadTensorPart(name, box.offset, box.shape,
+                                              new_bytes.data(), bytes));
     diff_->tensor_read_bytes += 2 * bytes;
     if (old_bytes != new_bytes) return false;
   }
@@ -269,8 +277,8 @@ bool SameRuns(const std::vector<const Item*>& from,
               const std::vector<const Item*>& to) {
   return std::equal(from.begin(), from.end(), to.begin(), to.end(),
                     [](const Item* a, const Item* b) {
-                      return a->run == RunKind::kBase &&
-                             b->run == RunKind::kBase && a->rows == b->rows &&
+                      return a->run == Item::Run::kBase &&
+                             b->run == Item::Run::kBase && a->rows == b->rows &&
                              a->digest == b->digest;
                     });
 }
@@ -278,7 +286,7 @@ bool SameRuns(const std::vector<const Item*>& from,
 std::optional<uint64_t> WholeRows(const std::vector<const Item*>& parts) {
   uint64_t rows = 0;
   for (const Item* const part : parts) {
-    if (part->run != RunKind::kBase) return std::nullopt;
+    if (part->run != Item::Run::kBase) return std::nullopt;
     rows += part->rows;
   }
   return rows;
@@ -314,7 +322,7 @@ absl::Status Comparer::AddTables(const PartsByName& from,
 class RowCounter : public LiveTable {
  public:
   absl::Status Clear() override { return absl::OkStatus(); }
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     upserted_ += batch.ids.size();
     return absl::OkStatus();
   }

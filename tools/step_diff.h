@@ -19,7 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
 
@@ -32,8 +32,8 @@ struct MetricDiff {
 // For a tensor of one step, only that side is set.
 struct TensorDiff {
   std::string name;
-  std::optional<TensorSpec> from;
-  std::optional<TensorSpec> to;
+  std::optional<StepReader::TensorSpec> from;
+  std::optional<StepReader::TensorSpec> to;
   // Some of "dtype" and "shape", or "content" when both are the same.
   std::vector<std::string> differs;
 };

@@ -22,21 +22,21 @@ void Totals::Add(const Totals& other) {
   borrowed_bytes += other.borrowed_bytes;
 }
 
-Totals TotalsOf(const RankRecord& rank) {
+Totals TotalsOf(const StepRecord::Rank& rank) {
   Totals totals;
   for (const Item& item : rank.items) totals.Add(item, rank.version);
   return totals;
 }
 
-Totals TotalsOf(absl::Span<const RankRecord> ranks) {
+Totals TotalsOf(absl::Span<const StepRecord::Rank> ranks) {
   Totals totals;
-  for (const RankRecord& rank : ranks) totals.Add(TotalsOf(rank));
+  for (const StepRecord::Rank& rank : ranks) totals.Add(TotalsOf(rank));
   return totals;
 }
 
-Totals TotalsOfKind(absl::Span<const RankRecord> ranks, ItemKind kind) {
+Totals TotalsOfKind(absl::Span<const StepRecord::Rank> ranks, Item::Kind kind) {
   Totals totals;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
       if (item.kind == kind) totals.Add(item, rank.version);
     }

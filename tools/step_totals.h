@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
 
@@ -25,12 +25,12 @@ struct Totals {
 };
 
 // The kinds of items, in the order in which they are shown.
-inline constexpr std::array<ItemKind, 3> kItemKinds = {
-    ItemKind::kTensor, ItemKind::kRows, ItemKind::kBlob};
+inline constexpr std::array<Item::Kind, 3> kItemKinds = {
+    Item::Kind::kTensor, Item::Kind::kRows, Item::Kind::kBlob};
 
-Totals TotalsOf(const RankRecord& rank);
-Totals TotalsOf(absl::Span<const RankRecord> ranks);
-Totals TotalsOfKind(absl::Span<const RankRecord> ranks, ItemKind kind);
+Totals TotalsOf(const StepRecord::Rank& rank);
+Totals TotalsOf(absl::Span<const StepRecord::Rank> ranks);
+Totals TotalsOfKind(absl::Span<const StepRecord::Rank> ranks, Item::Kind kind);
 
 // Returns the flags that are set, such as "pinned ephemeral", or "-" for none.
 std::string FlagsText(const StepRecord& record);

@@ -9,7 +9,7 @@
 
 namespace ckptdb::tool {
 
-absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store) {
+absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store) {
   const ProgressLine progress(context.terminal,
                               absl::StrCat(context.command, ": sweeping"));
   auto swept = store->Sweep();
@@ -17,7 +17,7 @@ absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store) {
   return WithPlace(ReadingStatus(swept.status()), context.store);
 }
 
-void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
+void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out) {
   for (const Version& version : swept.removed) {
     *out << "swept " << ToString(version) << '\n';
@@ -42,34 +42,35 @@ void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
   PrintUnswept(swept.unswept, out);
 }
 
-void PrintUnswept(const std::vector<UnsweptEntry>& unswept, std::ostream* out) {
-  for (const UnsweptEntry& entry : unswept) {
+void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
+                  std::ostream* out) {
+  for (const Usage::Unswept& entry : unswept) {
     *out << (entry.foreign ? "not the store's: " : "not removed: ")
          << Printable(entry.path) << ": " << Printable(entry.reason) << '\n';
   }
 }
 
 absl::Status UnsweptStatus(const std::string& store,
-                           const std::vector<UnsweptEntry>& unswept) {
+                           const std::vector<Usage::Unswept>& unswept) {
   const auto own =
       std::count_if(unswept.begin(), unswept.end(),
-                    [](const UnsweptEntry& entry) { return !entry.foreign; });
+                    [](const Usage::Unswept& entry) { return !entry.foreign; });
   if (own == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       store, ": ", own,
       " of its entries cannot be removed; see \"not removed\" above"));
 }
 
-void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json) {
+void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json) {
   (*json)["unswept"] = Json::array();
-  for (const UnsweptEntry& entry : unswept) {
+  for (const Usage::Unswept& entry : unswept) {
     (*json)["unswept"].push_back({{"path", entry.path},
                                   {"reason", entry.reason},
                                   {"foreign", entry.foreign}});
   }
 }
 
-void SetSwept(const SweepResult& swept, Json* json) {
+void SetSwept(const Store::SweepResult& swept, Json* json) {
   (*json)["swept_versions"] = Json::array();
   for (const Version& version : swept.removed) {
     (*json)["swept_versions"].push_back(ToJson(version));

@@ -14,24 +14,25 @@
 
 namespace ckptdb::tool {
 
-absl::StatusOr<SweepResult> Sweep(const Context& context, Store* store);
+absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store);
 
 // Prints "swept step 7 attempt 3" for each version, "freed 1.0 GiB of data
 // files", the quarantined versions and the damage. `inline_bytes` are the swept
 // bytes that are known to have been stored inline.
-void PrintSwept(const SweepResult& swept, uint64_t inline_bytes,
+void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out);
 
 // Sets the fields of a sweep of docs/json.md: "swept_versions" to "unswept".
-void SetSwept(const SweepResult& swept, Json* json);
+void SetSwept(const Store::SweepResult& swept, Json* json);
 
 // Prints a line for each entry.
-void PrintUnswept(const std::vector<UnsweptEntry>& unswept, std::ostream* out);
+void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
+                  std::ostream* out);
 // Sets "unswept".
-void SetUnswept(const std::vector<UnsweptEntry>& unswept, Json* json);
+void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json);
 // Returns FailedPrecondition with the number of entries that are the store's.
 absl::Status UnsweptStatus(const std::string& store,
-                           const std::vector<UnsweptEntry>& unswept);
+                           const std::vector<Usage::Unswept>& unswept);
 
 }  // namespace ckptdb::tool
 

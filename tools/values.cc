@@ -7,17 +7,46 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/element.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
 namespace {
 
-// Calls `take` with the element as a number of a type that represents all
-// values of its dtype, including bool.
+// Casts one element to a dtype that has all values of its own.
+template <typename T>
+T Widened(DType dtype, absl::string_view bytes, DType to) {
+  T number = {};
+  const absl::Status cast = CastElements(dtype, bytes.data(), to, &number, 1);
+  return cast.ok() ? number : T();
+}
+
+// Calls `take` with the element as a number of a type that has its dtype's
+// values.
 template <typename Take>
 auto WithElement(DType dtype, absl::string_view bytes, const Take& take) {
-  return internal::WithElements(
-      dtype, [&](auto elements) { return take(elements.Load(bytes.data())); });
+  switch (dtype) {
+    case DType::kF64:
+      return take(Widened<double>(dtype, bytes, DType::kF64));
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBf16:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+      return take(Widened<float>(dtype, bytes, DType::kF32));
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kI16:
+    case DType::kI8:
+      return take(Widened<int64_t>(dtype, bytes, DType::kI64));
+    case DType::kU64:
+    case DType::kU32:
+    case DType::kU16:
+    case DType::kU8:
+      return take(Widened<uint64_t>(dtype, bytes, DType::kU64));
+    case DType::kBool:
+      break;
+  }
+  return take(Widened<uint8_t>(dtype, bytes, DType::kBool) != 0);
 }
 
 template <typename T>

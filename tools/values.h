@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/json.h"
 
 namespace ckptdb::tool {

@@ -52,9 +52,9 @@ absl::Status CheckPositions(const StepReader& step, const Content& content) {
   return absl::OkStatus();
 }
 
-absl::Status CheckPart(const EvaluationRecord& found, int64_t step,
+absl::Status CheckPart(const StepRecord::Evaluation& found, int64_t step,
                        const Content& content) {
-  const EvaluationPart& part = found.part;
+  const StepRecord::Evaluation::Part& part = found.part;
   const std::string expected = content.Meters(step, part.processed, found.rank);
   if (part.meters == expected && part.loader == expected) {
     return absl::OkStatus();
@@ -86,7 +86,7 @@ absl::StatusOr<uint64_t> CheckEvaluation(const Reader& reader, int64_t step,
                                          const Content& content) {
   CKPTDB_ASSIGN_OR_RETURN(const auto stored, reader.ListEvaluations(step));
   std::optional<uint64_t> processed;
-  for (const StoredEvaluation& one : stored) {
+  for (const StepRecord::Evaluation::Key& one : stored) {
     CKPTDB_ASSIGN_OR_RETURN(
         const auto found,
         reader.FindEvaluation(step, one.evaluation, one.rank));

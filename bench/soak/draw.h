@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::soak {
 

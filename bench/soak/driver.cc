@@ -12,7 +12,7 @@
 #include "ckptdb/bench/soak/check.h"
 #include "ckptdb/bench/soak/draw.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::soak {
@@ -237,9 +237,9 @@ absl::Status Driver::CheckStore() {
   CKPTDB_RETURN_IF_ERROR(ledger_.SettleEvaluations(evaluated));
   CKPTDB_ASSIGN_OR_RETURN(const Usage usage, reader->GetUsage());
   needed_bytes_ = 0;
-  for (const StepUsage& step : usage.steps) needed_bytes_ += step.own_bytes;
-  for (const HeldVersion& held : usage.others) {
-    const bool needed = held.why == HeldVersion::Why::kReferenced;
+  for (const Usage::Step& step : usage.steps) needed_bytes_ += step.own_bytes;
+  for (const Usage::Held& held : usage.others) {
+    const bool needed = held.why == Usage::Held::Why::kReferenced;
     if (needed) needed_bytes_ += held.bytes;
   }
   return absl::OkStatus();

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/bench/soak/check.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::soak {
@@ -84,8 +84,8 @@ absl::Status Follower::GoByChanges(const Version& latest) {
                           reader_->OpenChanges(*held_, latest.step));
   CKPTDB_RETURN_IF_ERROR(changes->ScanTable(kTable, {}, &rows_));
   CKPTDB_RETURN_IF_ERROR(Check(changes->to()));
-  for (const ItemName& item : changes->ChangedItems()) {
-    if (item.kind != ItemKind::kTensor) continue;
+  for (const ChangeReader::ItemName& item : changes->ChangedItems()) {
+    if (item.kind != Item::Kind::kTensor) continue;
     CKPTDB_RETURN_IF_ERROR(CheckTensor(changes->to(), content_, item.name));
   }
   held_ = changes->to().record().version;
@@ -96,7 +96,7 @@ absl::Status Follower::GoByChanges(const Version& latest) {
 absl::Status Follower::ReadWhole(const Version& latest) {
   CKPTDB_ASSIGN_OR_RETURN(const auto step, reader_->OpenStep(latest.step));
   CKPTDB_RETURN_IF_ERROR(
-      step->RestoreTable(kTable, RestoreMode::kClear, {}, &rows_));
+      step->RestoreTable(kTable, LiveTable::RestoreMode::kClear, {}, &rows_));
   CKPTDB_RETURN_IF_ERROR(Check(*step));
   CKPTDB_RETURN_IF_ERROR(CheckTensor(*step, content_, kFrozenTensor));
   held_ = step->record().version;

@@ -21,7 +21,7 @@ absl::Status HeldRows::Clear() {
   return absl::OkStatus();
 }
 
-absl::Status HeldRows::Consume(int /*worker*/, const RowBatch& batch) {
+absl::Status HeldRows::Consume(int /*worker*/, const RowSink::Batch& batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t r = 0; r < batch.ids.size(); ++r) {
     Row& row = rows_[batch.ids[r]];

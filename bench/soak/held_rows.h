@@ -26,7 +26,7 @@ class HeldRows : public LiveTable {
   }
 
   absl::Status Clear() override;
-  absl::Status Consume(int worker, const RowBatch& batch) override;
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override;
 
  private:

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::soak {
 namespace {
@@ -28,7 +28,7 @@ class CopiedRows : public RowSource {
  private:
   const std::vector<int64_t> ids_;
   const std::vector<Row> rows_;
-  std::vector<SlotRows> slots_;
+  std::vector<RowBlock::Column> slots_;
 };
 
 SliceRange OwnSlices(uint32_t rank, uint32_t world_size) {

@@ -39,7 +39,7 @@ class TrainedTable : public TableState {
 };
 
 // Text that is what Content says of a step, or was loaded.
-class Text : public IoState, public SavedObject {
+class Text : public IoState, public ModelState::Object {
  public:
   std::string text;
 

@@ -74,7 +74,7 @@ absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
   // Each failure is told to the driver, which knows whether it may be.
   options.tolerated_failures = INT64_MAX;
   options.on_warning = [](const std::string&) {};
-  options.io_state_resize = IoStateResize::kRedistribute;
+  options.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
   options.deadline = absl::Minutes(5);
   return options;
 }
@@ -122,7 +122,7 @@ class RankSession {
   Text meters_;
   int64_t step_ = 0;
   std::mutex mutex_;
-  SaveReport report_;  // of the last save; under mutex_
+  CheckpointManager::SaveReport report_;  // of the last save; under mutex_
   std::unique_ptr<CheckpointManager> manager_;
   std::future<void> fold_;
 };
@@ -145,7 +145,7 @@ absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
   CKPTDB_RETURN_IF_ERROR(model_.Register());
   CKPTDB_ASSIGN_OR_RETURN(ManagerOptions options,
                           MakeManagerOptions(options_, plan_));
-  options.on_saved = [this](const SaveReport& report) {
+  options.on_saved = [this](const CheckpointManager::SaveReport& report) {
     const std::lock_guard<std::mutex> lock(mutex_);
     report_ = report;
   };

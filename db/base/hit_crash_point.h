@@ -11,9 +11,9 @@ namespace ckptdb::internal {
 
 // Calls the hook, if there is one. Returns Internal when it throws, with its
 // words and `option`, which names the hook.
-inline absl::Status HitCrashPoint(const PointHook& hook,
-                                  absl::string_view option,
-                                  absl::string_view point) {
+inline absl::Status HitCrashPoint(
+    const std::function<void(absl::string_view point)>& hook,
+    absl::string_view option, absl::string_view point) {
   if (!hook) return absl::OkStatus();
   return CallGuarded(option, [&] { hook(point); });
 }

@@ -4,12 +4,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/codec.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/codec.h"
+#include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -13,9 +13,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/schema/codec.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -7,7 +7,7 @@
 
 #include "ckptdb/db/base/huge_page.h"
 #include "ckptdb/db/disk/io_threads.h"
-#include "ckptdb/schema/bulk_copy.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "ckptdb/db/disk/disk_file_system.h"
 
-namespace ckptdb {
+namespace ckptdb::internal {
 namespace {
 
 int64_t WallMicros() {
@@ -17,10 +17,10 @@ int64_t WallMicros() {
 }  // namespace
 
 std::shared_ptr<Environment> Environment::Default() {
-  static const auto* const kShared = new std::shared_ptr<Environment>(
-      std::make_shared<Environment>(std::make_shared<internal::DiskFileSystem>(
-                                        rocksdb::FileSystem::Default()),
-                                    WallMicros, /*on_disk=*/true));
+  static const auto* const kShared =
+      new std::shared_ptr<Environment>(std::make_shared<Environment>(
+          std::make_shared<DiskFileSystem>(rocksdb::FileSystem::Default()),
+          WallMicros, /*on_disk=*/true));
   return *kShared;
 }
 
@@ -30,4 +30,4 @@ Environment::Environment(std::shared_ptr<rocksdb::FileSystem> file_system,
       clock_(std::move(clock)),
       on_disk_(on_disk) {}
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-namespace ckptdb {
+namespace ckptdb::internal {
 
 // Microseconds since 1970, UTC.
 using Clock = std::function<int64_t()>;
@@ -37,6 +37,6 @@ class Environment {
   bool on_disk_;
 };
 
-}  // namespace ckptdb
+}  // namespace ckptdb::internal
 
 #endif  // CKPTDB_DB_DISK_ENVIRONMENT_H_

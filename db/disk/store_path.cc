@@ -8,7 +8,8 @@
 namespace ckptdb::internal {
 
 absl::StatusOr<std::string> ResolveStorePath(
-    absl::string_view path, const std::shared_ptr<Environment>& environment) {
+    absl::string_view path,
+    const std::shared_ptr<internal::Environment>& environment) {
   if (environment == nullptr || environment->on_disk()) {
     return ResolvePath(path);
   }

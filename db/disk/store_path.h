@@ -10,16 +10,16 @@
 
 namespace ckptdb {
 
-class Environment;
-
 namespace internal {
+
+class Environment;
 
 // Resolves a path as ResolvePath does (db/base/resolve_path.h) when
 // `environment` is the machine's, which null stands for. In any other
 // environment only the trailing slashes are removed.
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
-    const std::shared_ptr<Environment>& environment = nullptr);
+    const std::shared_ptr<internal::Environment>& environment = nullptr);
 
 }  // namespace internal
 }  // namespace ckptdb

@@ -12,9 +12,12 @@
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/fold/run_writer.h"
 #include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -65,7 +68,7 @@ class CancellableSink : public MergeSink {
  public:
   CancellableSink(const std::function<bool()>& cancelled, RunWriter* writer)
       : cancelled_(cancelled), writer_(writer) {}
-  absl::Status Rows(const RowBatch& batch) override {
+  absl::Status Rows(const RowSink::Batch& batch) override {
     constexpr uint64_t kRowsBetween = 4096;
     rows_ += batch.ids.size();
     if (rows_ >= kRowsBetween) {
@@ -104,9 +107,9 @@ std::string FoldParts::NotePath(size_t part) const {
 
 absl::Status FoldParts::Plan() {
   std::set<std::string> names;
-  for (const RankRecord& rank : step_.ranks()) {
+  for (const StepRecord::Rank& rank : step_.ranks()) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+      if (item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta) {
         names.insert(item.name);
       }
     }
@@ -147,8 +150,8 @@ absl::Status FoldParts::PlanTable(const Table& table) {
 Item FoldParts::TemplateOf(const Part& part) const {
   Item item = *part.table->runs[0].item;
   item.data = target_.version;
-  item.placement = Placement::kBulk;
-  item.run = RunKind::kBase;
+  item.placement = Item::Placement::kBulk;
+  item.run = Item::Run::kBase;
   item.rows = item.erased = 0;
   item.raw_bytes = item.stored_bytes = 0;
   item.chunk_hashes.clear();
@@ -156,9 +159,10 @@ Item FoldParts::TemplateOf(const Part& part) const {
   return item;
 }
 
-bool FoldParts::HasFiles(const StagedRank& staged) const {
+bool FoldParts::HasFiles(const internal::StagedRecord& staged) const {
   return std::all_of(
-      staged.files.begin(), staged.files.end(), [&](const StagedFile& file) {
+      staged.files.begin(), staged.files.end(),
+      [&](const internal::StagedFile& file) {
         uint64_t bytes = 0;
         return target_.files
                    ->GetFileSize(absl::StrCat(target_.store, "/", file.path),
@@ -169,11 +173,11 @@ bool FoldParts::HasFiles(const StagedRank& staged) const {
 }
 
 // Returns nullopt when the part has to be done, for whatever reason.
-std::optional<StagedRank> FoldParts::ReadNote(size_t part) const {
+std::optional<internal::StagedRecord> FoldParts::ReadNote(size_t part) const {
   const absl::StatusOr<std::string> bytes =
       ReadFile(target_.files.get(), NotePath(part), kMaxRecordBytes);
   if (!bytes.ok()) return std::nullopt;
-  absl::StatusOr<StagedRank> staged = DecodeStagedRank(*bytes);
+  absl::StatusOr<internal::StagedRecord> staged = DecodeStagedRank(*bytes);
   if (!staged.ok() || staged->uuid != target_.uuid ||
       staged->version != target_.version || staged->rank != parts_[part].rank ||
       !HasFiles(*staged)) {
@@ -219,11 +223,11 @@ absl::Status FoldParts::DoPart(size_t index) {
       absl::StrCat(target_.store, "/", Folder(part.rank));
   RunWriter writer(
       writing, part.item,
-      ItemPrefix(target_.version, part.rank, ItemKind::kRows, part.item.name),
+      ItemPrefix(target_.version, part.rank, Item::Kind::kRows, part.item.name),
       absl::StrCat(folder, "/part-", index));
   CKPTDB_RETURN_IF_ERROR(MergePart(index, &writer));
   CKPTDB_ASSIGN_OR_RETURN(part.staged.files, writer.Finish());
-  for (StagedFile& file : part.staged.files) {
+  for (internal::StagedFile& file : part.staged.files) {
     file.path = file.path.substr(target_.store.size() + 1);
   }
   part.item.rows = writer.rows();
@@ -248,8 +252,8 @@ absl::Status FoldParts::Run() {
   CKPTDB_RETURN_IF_ERROR(Plan());
   std::vector<size_t> open;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    std::optional<StagedRank> staged = ReadNote(i);
-    absl::StatusOr<RankRecord> record =
+    std::optional<internal::StagedRecord> staged = ReadNote(i);
+    absl::StatusOr<StepRecord::Rank> record =
         staged.has_value() ? DecodeRankRecord(staged->rank_record)
                            : absl::NotFoundError("");
     if (!record.ok() || record->items.size() != 1) {
@@ -271,7 +275,7 @@ absl::Status FoldParts::Run() {
 std::vector<std::string> FoldParts::Files() const {
   std::vector<std::string> files;
   for (const Part& part : parts_) {
-    for (const StagedFile& file : part.staged.files) {
+    for (const internal::StagedFile& file : part.staged.files) {
       files.push_back(absl::StrCat(target_.store, "/", file.path));
     }
   }
@@ -306,14 +310,14 @@ Item FoldParts::ItemOf(const Table& table, uint32_t rank) const {
   return item;
 }
 
-std::vector<RankRecord> FoldParts::Ranks() const {
-  std::vector<RankRecord> ranks;
-  for (const RankRecord& old : step_.ranks()) {
-    RankRecord& rank = ranks.emplace_back();
+std::vector<StepRecord::Rank> FoldParts::Ranks() const {
+  std::vector<StepRecord::Rank> ranks;
+  for (const StepRecord::Rank& old : step_.ranks()) {
+    StepRecord::Rank& rank = ranks.emplace_back();
     rank.version = target_.version;
     rank.rank = old.rank;
     for (const Item& item : old.items) {
-      if (item.kind != ItemKind::kRows || item.run == RunKind::kBase) {
+      if (item.kind != Item::Kind::kRows || item.run == Item::Run::kBase) {
         rank.items.push_back(item);
       }
     }

@@ -19,8 +19,8 @@
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/stage/segments.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -45,7 +45,7 @@ class FoldParts {
   absl::Status Run();
 
   // Return the rank records of the folded step, and the paths of all files.
-  std::vector<RankRecord> Ranks() const;
+  std::vector<StepRecord::Rank> Ranks() const;
   std::vector<std::string> Files() const;
 
   uint64_t count() const { return parts_.size(); }
@@ -60,7 +60,7 @@ class FoldParts {
     const Table* table;
     uint32_t rank;
     RunGroup group;
-    StagedRank staged;  // this part alone, once it is done
+    internal::StagedRecord staged;  // this part alone, once it is done
     Item item;
   };
 
@@ -69,8 +69,8 @@ class FoldParts {
   std::string Folder(uint32_t rank) const;
   std::string NotePath(size_t part) const;
   Item TemplateOf(const Part& part) const;
-  std::optional<StagedRank> ReadNote(size_t part) const;
-  bool HasFiles(const StagedRank& staged) const;
+  std::optional<internal::StagedRecord> ReadNote(size_t part) const;
+  bool HasFiles(const internal::StagedRecord& staged) const;
   absl::Status DoPart(size_t part);
   absl::Status MergePart(size_t index, class RunWriter* writer);
   absl::Status Advance(uint64_t bytes);

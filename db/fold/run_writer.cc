@@ -5,8 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -27,7 +28,7 @@ void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
                           const std::string& prefix, const std::string& path) {
   Stream& stream = streams_.emplace_back();
   stream.prefix = prefix;
-  AppendStream(RunKind::kBase, slot, &stream.prefix);
+  AppendStream(Item::Run::kBase, slot, &stream.prefix);
   stream.path = absl::StrCat(path, "-", slot, ".sst");
   stream.row_bytes = row_bytes;
   stream.element_bytes = element_bytes;
@@ -35,7 +36,7 @@ void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
   stream.page.reserve(table_.rows_per_page * row_bytes);
 }
 
-absl::Status RunWriter::Rows(const RowBatch& batch) {
+absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
   for (size_t done = 0; done < batch.ids.size();) {
     if (page_rows_ == 0) {
       const int64_t id = batch.ids[done];
@@ -93,9 +94,9 @@ absl::Status RunWriter::WritePage(Stream* stream) {
                    absl::StrCat("writing \"", stream->path, "\""));
 }
 
-absl::StatusOr<std::vector<StagedFile>> RunWriter::Finish() {
+absl::StatusOr<std::vector<internal::StagedFile>> RunWriter::Finish() {
   CKPTDB_RETURN_IF_ERROR(FlushPage());
-  std::vector<StagedFile> files;
+  std::vector<internal::StagedFile> files;
   for (Stream& stream : streams_) {
     if (stream.file == nullptr) continue;
     rocksdb::ExternalSstFileInfo file;

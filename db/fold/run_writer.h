@@ -13,9 +13,10 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/read/run_merge.h"
 #include "ckptdb/db/stage/segments.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -30,13 +31,13 @@ class RunWriter : public MergeSink {
   RunWriter(const SegmentWriterOptions& options, const Item& table,
             const std::string& prefix, const std::string& path);
 
-  absl::Status Rows(const RowBatch& batch) override;
+  absl::Status Rows(const RowSink::Batch& batch) override;
   // Ignores erased ids, which a base run does not have.
   absl::Status Erased(absl::Span<const int64_t> ids) override;
 
   // Writes the last page, finishes and syncs the files, and returns them with
   // the paths under which they were written.
-  absl::StatusOr<std::vector<StagedFile>> Finish();
+  absl::StatusOr<std::vector<internal::StagedFile>> Finish();
 
   uint64_t rows() const { return rows_; }
   uint64_t stored_bytes() const { return stored_bytes_; }

@@ -4,23 +4,24 @@
 #include <utility>
 
 #include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-BorrowedItem Borrow(const RankRecord& rank, const Item& item) {
+BorrowedItem Borrow(const StepRecord::Rank& rank, const Item& item) {
   return {
       item.kind,      item.name,
       item.data,      ItemPrefix(item.data, rank.rank, item.kind, item.name),
       item.placement, item.stored_bytes};
 }
 
-std::set<std::string> DeltaTables(const std::vector<RankRecord>& ranks) {
+std::set<std::string> DeltaTables(const std::vector<StepRecord::Rank>& ranks) {
   std::set<std::string> tables;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+      if (item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta) {
         tables.insert(item.name);
       }
     }
@@ -29,17 +30,17 @@ std::set<std::string> DeltaTables(const std::vector<RankRecord>& ranks) {
 }
 
 // Appends the runs of these tables; those that have a base run are done.
-void BorrowRuns(const std::vector<RankRecord>& ranks,
+void BorrowRuns(const std::vector<StepRecord::Rank>& ranks,
                 std::set<std::string>* tables,
                 std::vector<BorrowedItem>* borrowed) {
   std::set<std::string> done;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind != ItemKind::kRows || !tables->contains(item.name)) {
+      if (item.kind != Item::Kind::kRows || !tables->contains(item.name)) {
         continue;
       }
       borrowed->push_back(Borrow(rank, item));
-      if (item.run == RunKind::kBase) done.insert(item.name);
+      if (item.run == Item::Run::kBase) done.insert(item.name);
     }
   }
   for (const std::string& name : done) tables->erase(name);
@@ -47,7 +48,7 @@ void BorrowRuns(const std::vector<RankRecord>& ranks,
 
 }  // namespace
 
-std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank) {
+std::vector<BorrowedItem> BorrowedItems(const StepRecord::Rank& rank) {
   std::vector<BorrowedItem> borrowed;
   for (const Item& item : rank.items) {
     if (item.data != rank.version) borrowed.push_back(Borrow(rank, item));
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
     const Borrower& borrower, const LoadRanksFunction& load_ranks) {
   std::vector<BorrowedItem> borrowed;
   CKPTDB_ASSIGN_OR_RETURN(const RankRecords own, load_ranks(borrower.step));
-  for (const RankRecord& rank : *own) {
+  for (const StepRecord::Rank& rank : *own) {
     for (BorrowedItem& item : BorrowedItems(rank)) {
       borrowed.push_back(std::move(item));
     }

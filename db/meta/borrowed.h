@@ -12,22 +12,22 @@
 
 #include "absl/status/statusor.h"
 #include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
 // An item of another version whose bytes a step uses.
 struct BorrowedItem {
-  ItemKind kind = ItemKind::kBlob;
+  Item::Kind kind = Item::Kind::kBlob;
   std::string name;
   Version version;
   std::string prefix;  // of its keys
-  Placement placement = Placement::kBulk;
+  Item::Placement placement = Item::Placement::kBulk;
   uint64_t stored_bytes = 0;
 };
 
 // Returns the items of other versions that the items of one rank refer to.
-std::vector<BorrowedItem> BorrowedItems(const RankRecord& rank);
+std::vector<BorrowedItem> BorrowedItems(const StepRecord::Rank& rank);
 
 // A step and the records that say what it needs.
 struct Borrower {
@@ -40,7 +40,7 @@ struct Borrower {
 absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
                                       const StepRecord& step);
 
-using RankRecords = std::shared_ptr<const std::vector<RankRecord>>;
+using RankRecords = std::shared_ptr<const std::vector<StepRecord::Rank>>;
 using LoadRanksFunction =
     std::function<absl::StatusOr<RankRecords>(const StepRecord&)>;
 

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -138,8 +140,9 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
   return catalog;
 }
 
-absl::StatusOr<RankRecord> LoadRank(const Database& database,
-                                    const StepRecord& step, uint32_t rank) {
+absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
+                                          const StepRecord& step,
+                                          uint32_t rank) {
   const std::string place =
       absl::StrCat(ToString(step.version), " rank ", rank);
   absl::StatusOr<std::string> bytes =
@@ -154,7 +157,7 @@ absl::StatusOr<RankRecord> LoadRank(const Database& database,
                      " does not match ", absl::Hex(step.rank_digests[rank]),
                      " of the step record"));
   }
-  absl::StatusOr<RankRecord> record = DecodeRankRecord(*bytes);
+  absl::StatusOr<StepRecord::Rank> record = DecodeRankRecord(*bytes);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   if (record->version == step.version && record->rank == rank) return record;
   return absl::DataLossError(absl::StrCat(place, ": its key has the record of ",
@@ -162,9 +165,9 @@ absl::StatusOr<RankRecord> LoadRank(const Database& database,
                                           record->rank));
 }
 
-absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
-                                                  const StepRecord& step) {
-  std::vector<RankRecord> ranks(step.world_size);
+absl::StatusOr<std::vector<StepRecord::Rank>> LoadRanks(
+    const Database& database, const StepRecord& step) {
+  std::vector<StepRecord::Rank> ranks(step.world_size);
   for (uint32_t rank = 0; rank < step.world_size; ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(ranks[rank], LoadRank(database, step, rank));
   }

@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/meta/step_journal.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -49,12 +49,13 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database);
 
 // Reads the record of one rank of a step. Returns DataLoss when it is missing
 // or does not match the digest in the step record.
-absl::StatusOr<RankRecord> LoadRank(const Database& database,
-                                    const StepRecord& step, uint32_t rank);
+absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
+                                          const StepRecord& step,
+                                          uint32_t rank);
 
 // Reads the records of all its ranks, by rank.
-absl::StatusOr<std::vector<RankRecord>> LoadRanks(const Database& database,
-                                                  const StepRecord& step);
+absl::StatusOr<std::vector<StepRecord::Rank>> LoadRanks(
+    const Database& database, const StepRecord& step);
 
 // Returns all versions that a step needs, each once and in order: its chain,
 // its references and its increment.

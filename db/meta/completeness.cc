@@ -10,10 +10,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -25,7 +26,7 @@ uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 // Returns how many pages or chunks an item has.
 uint64_t EntriesOf(const Item& item) {
-  if (item.kind != ItemKind::kRows) return item.chunk_hashes.size();
+  if (item.kind != Item::Kind::kRows) return item.chunk_hashes.size();
   return DivideUp(item.rows, item.rows_per_page) * (1 + item.slots.size()) +
          DivideUp(item.erased, kErasedRowsPerPage);
 }
@@ -61,7 +62,8 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   return Missing(item, "the hash of its entries does not match its digest");
 }
 
-absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
+absl::Status CheckInline(const internal::StagedRecord& staged,
+                         const StepRecord::Rank& record) {
   std::vector<const InlineEntry*> entries;
   entries.reserve(staged.inline_entries.size());
   for (const InlineEntry& entry : staged.inline_entries)
@@ -69,7 +71,8 @@ absl::Status CheckInline(const StagedRank& staged, const RankRecord& record) {
   std::sort(entries.begin(), entries.end(), KeyLess);
   size_t used = 0;
   for (const Item& item : record.items) {
-    if (item.data != record.version || item.placement != Placement::kInline) {
+    if (item.data != record.version ||
+        item.placement != Item::Placement::kInline) {
       continue;
     }
     const InlineEntry prefix = {
@@ -104,28 +107,30 @@ const Item* ItemAt(const std::vector<const Item*>& items, uint64_t number) {
 
 // The files of a rank have its entries in the order of their keys, which is
 // that of its items.
-absl::Status CheckFiles(const StagedRank& staged, const RankRecord& record) {
+absl::Status CheckFiles(const internal::StagedRecord& staged,
+                        const StepRecord::Rank& record) {
   std::vector<const Item*> items;
   uint64_t expected = 0;
   for (const Item& item : record.items) {
-    if (item.data != record.version || item.placement != Placement::kBulk) {
+    if (item.data != record.version ||
+        item.placement != Item::Placement::kBulk) {
       continue;
     }
     items.push_back(&item);
     expected += EntriesOf(item);
   }
-  std::vector<const StagedFile*> files;
-  for (const StagedFile& file : staged.files) files.push_back(&file);
+  std::vector<const internal::StagedFile*> files;
+  for (const internal::StagedFile& file : staged.files) files.push_back(&file);
   std::sort(files.begin(), files.end(), [](const auto* a, const auto* b) {
     return a->first_entry < b->first_entry;
   });
   uint64_t next = 0;
-  for (const StagedFile* file : files) {
+  for (const internal::StagedFile* file : files) {
     if (file->first_entry != next) break;
     next += file->entries;
   }
   uint64_t listed = 0;
-  for (const StagedFile* file : files) listed += file->entries;
+  for (const internal::StagedFile* file : files) listed += file->entries;
   if (next == expected && listed == expected) return absl::OkStatus();
   const Item* const item = ItemAt(items, next);
   const std::string counts =
@@ -137,7 +142,8 @@ absl::Status CheckFiles(const StagedRank& staged, const RankRecord& record) {
 
 }  // namespace
 
-absl::Status CheckComplete(const StagedRank& staged, const RankRecord& record) {
+absl::Status CheckComplete(const internal::StagedRecord& staged,
+                           const StepRecord::Rank& record) {
   CKPTDB_RETURN_IF_ERROR(CheckInline(staged, record));
   return CheckFiles(staged, record);
 }

@@ -4,8 +4,8 @@
 #define CKPTDB_DB_META_COMPLETENESS_H_
 
 #include "absl/status/status.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -13,7 +13,8 @@ namespace ckptdb::internal {
 // the digest of their item; entries in files are counted. Returns DataLoss
 // naming an item that lacks entries, or the number of entries that belong to no
 // item.
-absl::Status CheckComplete(const StagedRank& staged, const RankRecord& record);
+absl::Status CheckComplete(const internal::StagedRecord& staged,
+                           const StepRecord::Rank& record);
 
 }  // namespace ckptdb::internal
 

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -51,7 +52,7 @@ absl::Status CheckTables(const Held& a, const Held& b) {
             DescribeSharding(b.item->sharding, b.item->sharding_name)));
   }
   if (a.item->run == b.item->run) return absl::OkStatus();
-  const Held& base = a.item->run == RunKind::kBase ? a : b;
+  const Held& base = a.item->run == Item::Run::kBase ? a : b;
   return Disagree(
       a, b,
       absl::StrCat("one saved all rows, the other changes; rank ", base.rank,
@@ -63,7 +64,7 @@ absl::Status CheckTables(const Held& a, const Held& b) {
 // The rows of a replicated table are those of rank 0, and of no other.
 absl::Status CheckReplicated(const Held& held, bool is_first) {
   const Item& item = *held.item;
-  if (item.sharding != ShardingKind::kReplicated || held.rank == 0) {
+  if (item.sharding != Item::Sharding::kReplicated || held.rank == 0) {
     return absl::OkStatus();
   }
   const std::string place =
@@ -82,13 +83,13 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
 // Every rank of a table sharded by modulo or by slices owns some ids. A rank
 // without the table forgot to add it, and its rows would be missing silently.
 absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
-                             absl::Span<const RankRecord> ranks) {
+                             absl::Span<const StepRecord::Rank> ranks) {
   const Item& item = *tables.front().item;
-  if (item.sharding != ShardingKind::kByModulo &&
-      item.sharding != ShardingKind::kBySlices) {
+  if (item.sharding != Item::Sharding::kByModulo &&
+      item.sharding != Item::Sharding::kBySlices) {
     return absl::OkStatus();
   }
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     const bool has =
         std::any_of(tables.begin(), tables.end(),
                     [&](const Held& held) { return held.rank == rank.rank; });
@@ -137,19 +138,19 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
          ckptdb::SameColumns(item.slots, slots);
 }
 
-absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks) {
+absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
   std::unordered_map<std::string, std::vector<Held>> tensors;
   std::unordered_map<std::string, std::vector<Held>> tables;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
       const Held held{rank.rank, &item};
-      if (item.kind == ItemKind::kTensor) {
+      if (item.kind == Item::Kind::kTensor) {
         std::vector<Held>& shards = tensors[item.name];
         if (!shards.empty()) {
           CKPTDB_RETURN_IF_ERROR(CheckTensors(shards.front(), held));
         }
         shards.push_back(held);
-      } else if (item.kind == ItemKind::kRows) {
+      } else if (item.kind == Item::Kind::kRows) {
         std::vector<Held>& shards = tables[item.name];
         if (!shards.empty()) {
           CKPTDB_RETURN_IF_ERROR(CheckTables(shards.front(), held));

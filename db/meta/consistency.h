@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -22,7 +22,7 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
 //   only or delta runs only;
 // - of a replicated table only rank 0 has rows;
 // - a table that is sharded by modulo or by slices is on every rank.
-absl::Status CheckRanksAgree(absl::Span<const RankRecord> ranks);
+absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks);
 
 }  // namespace ckptdb::internal
 

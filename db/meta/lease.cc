@@ -11,6 +11,7 @@
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/rocks/database.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -122,7 +123,7 @@ bool IsLeaseName(absl::string_view name) {
 
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
-    bool remove_expired, std::vector<UnsweptEntry>* unswept) {
+    bool remove_expired, std::vector<Usage::Unswept>* unswept) {
   std::vector<Lease> leases;
   CKPTDB_ASSIGN_OR_RETURN(const auto names,
                           ListFolder(files, LeasesPath(store)));

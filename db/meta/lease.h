@@ -11,8 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -39,7 +40,7 @@ bool IsLeaseName(absl::string_view name);
 // could not be removed and what else is in the folder.
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
-    bool remove_expired, std::vector<UnsweptEntry>* unswept = nullptr);
+    bool remove_expired, std::vector<Usage::Unswept>* unswept = nullptr);
 
 }  // namespace ckptdb::internal
 

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -23,7 +24,7 @@ absl::Status CheckParent(const Catalog& catalog, const SaveSpec& spec,
         "step ", spec.step, " is before its parent, ", ToString(*spec.parent)));
   }
   const StepRecord* const newest = catalog.Newest();
-  if (spec.abandoned != AbandonedBranch::kRefuse || newest == nullptr ||
+  if (spec.abandoned != SaveSpec::Abandoned::kRefuse || newest == nullptr ||
       newest->version == parent.version) {
     return absl::OkStatus();
   }
@@ -94,7 +95,7 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
       record = catalog.FindVersion(folded);
       if (record == nullptr) return end_at(folded, "is gone");
     }
-    if (record->kind == StepKind::kFull) {
+    if (record->kind == StepRecord::Kind::kFull) {
       return end_at(record->version, "was saved whole");
     }
     ancestry.increments.push_back(*record);
@@ -152,10 +153,10 @@ absl::Status NoWay(const Version& from, const Version& to,
 
 // Returns false for the ancestor itself, and for what it was folded into.
 bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
-  const Branch& own = ancestor.branches.back();
+  const StepRecord::Branch& own = ancestor.branches.back();
   return record.branches != ancestor.branches &&
          std::any_of(record.branches.begin(), record.branches.end(),
-                     [&](const Branch& branch) {
+                     [&](const StepRecord::Branch& branch) {
                        return branch.first == own.first &&
                               branch.last >= own.last;
                      });
@@ -198,9 +199,10 @@ absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
   return found->second;
 }
 
-std::vector<Branch> BranchesOver(const Catalog& catalog,
-                                 const StepRecord& parent, uint32_t attempt) {
-  std::vector<Branch> branches = parent.branches;
+std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
+                                             const StepRecord& parent,
+                                             uint32_t attempt) {
+  std::vector<StepRecord::Branch> branches = parent.branches;
   if (branches.empty() || IsGoneOnFrom(catalog, parent)) {
     branches.push_back({attempt, attempt});
   } else {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/meta/catalog.h"
 #include "ckptdb/db/options.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -27,8 +27,9 @@ absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,
 // Returns the branches of a save over `parent`, made by `attempt`. The save
 // begins a new one when a version that is still known was saved over the parent
 // before.
-std::vector<Branch> BranchesOver(const Catalog& catalog,
-                                 const StepRecord& parent, uint32_t attempt);
+std::vector<StepRecord::Branch> BranchesOver(const Catalog& catalog,
+                                             const StepRecord& parent,
+                                             uint32_t attempt);
 
 // Returns the steps that come from `step`, directly or over other versions, by
 // number.

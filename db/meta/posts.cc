@@ -86,7 +86,7 @@ absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
 }
 
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
-                int64_t now_micros, std::vector<UnsweptEntry>* unswept) {
+                int64_t now_micros, std::vector<Usage::Unswept>* unswept) {
   const auto names = ListFolder(files, PostsPath(store));
   if (!names.ok()) {
     unswept->push_back({"posts", std::string(names.status().message())});

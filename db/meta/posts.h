@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/post.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/schema/records/post.h"
 
 namespace ckptdb::internal {
 
@@ -46,7 +46,7 @@ absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
 // Removes links, and temporary files that were abandoned. `unswept` gets what
 // else is in the folder that is not a post, and what could not be removed.
 void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
-                int64_t now_micros, std::vector<UnsweptEntry>* unswept);
+                int64_t now_micros, std::vector<Usage::Unswept>* unswept);
 
 }  // namespace ckptdb::internal
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "ckptdb/db/step_changes.h"
+#include "ckptdb/db/store.h"
 
 namespace ckptdb::internal {
 
@@ -21,8 +21,8 @@ class StepJournal {
     ++until_;
   }
 
-  StepChanges Since(uint64_t since) const {
-    StepChanges changes;
+  Store::Changes Since(uint64_t since) const {
+    Store::Changes changes;
     changes.until = until_;
     if (since == 0 || since > until_ || until_ - since > steps_.size()) {
       changes.all = true;

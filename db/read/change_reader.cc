@@ -1,4 +1,4 @@
-#include "ckptdb/db/change_reader.h"
+#include "ckptdb/db/step_reader.h"
 
 #include <map>
 #include <tuple>
@@ -12,6 +12,7 @@
 #include "ckptdb/db/read/row_batcher.h"
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/read/table_scan.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -45,16 +46,16 @@ absl::StatusOr<std::vector<ChainMember>> LoadMembers(
     const internal::Database& database, std::vector<StepRecord> records) {
   std::vector<ChainMember> members;
   for (StepRecord& record : records) {
-    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<StepRecord::Rank> ranks,
                             internal::LoadRanks(database, record));
     members.push_back({std::move(record), std::move(ranks)});
   }
   return members;
 }
 
-const Item* FindItem(const std::vector<RankRecord>& ranks, ItemKind kind,
-                     absl::string_view name) {
-  for (const RankRecord& rank : ranks) {
+const Item* FindItem(const std::vector<StepRecord::Rank>& ranks,
+                     Item::Kind kind, absl::string_view name) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
       if (item.kind == kind && item.name == name) return &item;
     }
@@ -81,7 +82,7 @@ std::vector<uint64_t> RowBytes(const Item& table,
 // Collects the ids of runs, whether upserted or erased, in order of position.
 class IdCollector : public internal::MergeSink {
  public:
-  absl::Status Rows(const RowBatch& batch) override {
+  absl::Status Rows(const RowSink::Batch& batch) override {
     ids.insert(ids.end(), batch.ids.begin(), batch.ids.end());
     return absl::OkStatus();
   }
@@ -135,7 +136,7 @@ class TouchedSink : public internal::MergeSink {
  public:
   TouchedSink(internal::RowBatcher* batcher, TouchedIds* touched)
       : batcher_(batcher), touched_(touched) {}
-  absl::Status Rows(const RowBatch& batch) override {
+  absl::Status Rows(const RowSink::Batch& batch) override {
     touched_->NoteRows(batch.ids);
     return batcher_->Rows(batch);
   }
@@ -174,8 +175,8 @@ absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
 
 absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
   CKPTDB_ASSIGN_OR_RETURN(const auto parts,
-                          to_impl_->Find(ItemKind::kRows, table));
-  const Item* const old = FindItem(from_.ranks, ItemKind::kRows, table);
+                          to_impl_->Find(Item::Kind::kRows, table));
+  const Item* const old = FindItem(from_.ranks, Item::Kind::kRows, table);
   if (old == nullptr) {
     return NotByChanges(table, from_.record.version, "it has no such table");
   }
@@ -200,7 +201,7 @@ absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
         return NotByChanges(table, version, "it has no such table");
       }
       const Item& item = *runs.back().item;
-      if (item.run == RunKind::kDelta) continue;
+      if (item.run == Item::Run::kDelta) continue;
       return NotByChanges(
           table, version,
           absl::StrCat("it was saved whole",
@@ -222,7 +223,7 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
                     : LookUp(table, runs, options, live);
 }
 
-absl::StatusOr<ScanEstimate> ChangeReader::Impl::EstimateScan(
+absl::StatusOr<StepReader::ScanEstimate> ChangeReader::Impl::EstimateScan(
     absl::string_view table, const SliceRange& slices) const {
   CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
   CKPTDB_RETURN_IF_ERROR(CheckTable(table));
@@ -303,25 +304,25 @@ absl::Status ChangeReader::ScanTable(absl::string_view table,
   });
 }
 
-absl::StatusOr<ScanEstimate> ChangeReader::EstimateScan(
+absl::StatusOr<StepReader::ScanEstimate> ChangeReader::EstimateScan(
     absl::string_view table, const SliceRange& slices) const {
   return internal::CallGuarded("ChangeReader::EstimateScan", [&] {
     return impl_->EstimateScan(table, slices);
   });
 }
 
-std::vector<ItemName> ChangeReader::ChangedItems() const {
-  using Key = std::tuple<uint32_t, ItemKind, std::string>;
+std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
+  using Key = std::tuple<uint32_t, Item::Kind, std::string>;
   std::map<Key, const Item*> old;
-  for (const RankRecord& rank : impl_->from().ranks) {
+  for (const StepRecord::Rank& rank : impl_->from().ranks) {
     for (const Item& item : rank.items) {
       old[{rank.rank, item.kind, item.name}] = &item;
     }
   }
-  std::vector<ItemName> changed;
-  for (const RankRecord& rank : to().ranks()) {
+  std::vector<ChangeReader::ItemName> changed;
+  for (const StepRecord::Rank& rank : to().ranks()) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) continue;
+      if (item.kind == Item::Kind::kRows) continue;
       const auto found = old.find({rank.rank, item.kind, item.name});
       const bool same = found != old.end() &&
                         found->second->digest == item.digest &&

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/meta/lineage.h"
 #include "ckptdb/db/read/step_reader_impl.h"
+#include "ckptdb/db/step_reader.h"
 
 namespace ckptdb {
 
@@ -40,8 +40,8 @@ class ChangeReader::Impl {
 
   absl::Status ScanTable(absl::string_view table, const ScanOptions& options,
                          LiveTable* live) const;
-  absl::StatusOr<ScanEstimate> EstimateScan(absl::string_view table,
-                                            const SliceRange& slices) const;
+  absl::StatusOr<StepReader::ScanEstimate> EstimateScan(
+      absl::string_view table, const SliceRange& slices) const;
 
  private:
   Impl() = default;

@@ -8,9 +8,11 @@
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -90,7 +92,7 @@ absl::Status ChunkCursor::Read(uint32_t chunk, char* raw) {
       absl::StrCat(PlaceOf(part_), ", key of ", DescribeDataKey(key));
   CKPTDB_RETURN_IF_ERROR(SeekTo(chunk, key, place));
   const uint32_t element_bytes =
-      item.kind == ItemKind::kBlob ? 1 : DTypeBytes(item.dtype);
+      item.kind == Item::Kind::kBlob ? 1 : DTypeBytes(item.dtype);
   absl::StatusOr<PageView> page = ParsePage(FromSlice(entries_->value()));
   CKPTDB_RETURN_IF_ERROR(Annotate(page.status(), place));
   CKPTDB_RETURN_IF_ERROR(

@@ -13,7 +13,7 @@
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/rocks/ahead_iterator.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

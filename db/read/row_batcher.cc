@@ -28,7 +28,7 @@ RowBatcher::RowBatcher(int worker, std::vector<uint64_t> row_bytes,
       values_(row_bytes_.size()),
       pointers_(row_bytes_.size()) {}
 
-absl::Status RowBatcher::Rows(const RowBatch& batch) {
+absl::Status RowBatcher::Rows(const RowSink::Batch& batch) {
   const size_t count = batch.ids.size();
   if (count > kShort || count * all_row_bytes_ > kShortBytes) {
     return Consume(batch);
@@ -46,7 +46,7 @@ absl::Status RowBatcher::Erased(absl::Span<const int64_t> ids) {
   return erased_.size() < kErasedGathered ? absl::OkStatus() : FlushErased();
 }
 
-absl::Status RowBatcher::Consume(const RowBatch& batch) {
+absl::Status RowBatcher::Consume(const RowSink::Batch& batch) {
   return CallGuarded("RowSink::Consume",
                      [&] { return sink_->Consume(worker_, batch); });
 }

@@ -22,13 +22,13 @@ class RowBatcher : public MergeSink {
   RowBatcher(int worker, std::vector<uint64_t> row_bytes, RowSink* sink,
              LiveTable* live);
 
-  absl::Status Rows(const RowBatch& batch) override;
+  absl::Status Rows(const RowSink::Batch& batch) override;
   absl::Status Erased(absl::Span<const int64_t> ids) override;
   // Passes on what was gathered. It is the last call.
   absl::Status Flush();
 
  private:
-  absl::Status Consume(const RowBatch& batch);
+  absl::Status Consume(const RowSink::Batch& batch);
   absl::Status FlushRows();
   absl::Status FlushErased();
 

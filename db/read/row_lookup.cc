@@ -7,6 +7,7 @@
 #include "ckptdb/db/read/run_cursor.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/read/table_runs.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -52,14 +53,14 @@ absl::StatusOr<bool> Find(const RankItem& run, const RowPosition& position,
 }
 
 // Returns the row in this run, or NotFound.
-absl::StatusOr<RowValues> LookupIn(const StepReader::Impl& step,
-                                   const RankItem& run,
-                                   const RowPosition& position) {
+absl::StatusOr<StepReader::Row> LookupIn(const StepReader::Impl& step,
+                                         const RankItem& run,
+                                         const RowPosition& position) {
   StreamCursor ids(step, run, kIdSlot, SliceRange(), OneRead());
   size_t index = 0;
   CKPTDB_ASSIGN_OR_RETURN(const bool found, Find(run, position, &ids, &index));
   if (!found) return absl::NotFoundError("not in this run");
-  RowValues row;
+  StepReader::Row row;
   const Item& item = *run.item;
   for (size_t slot = 0; slot < item.slots.size(); ++slot) {
     StreamCursor values(step, run, static_cast<uint16_t>(slot + 1),
@@ -81,8 +82,8 @@ absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
 
 }  // namespace
 
-absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
-                                    absl::string_view table, int64_t id) {
+absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
+                                          absl::string_view table, int64_t id) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
   const RowPosition position{SliceOf(id, runs[0].item->slice_hash),
@@ -93,7 +94,7 @@ absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
     // A row that moved to another rank was upserted there and erased here, so
     // the upsert wins.
     if (erased_in != nullptr && erased_in != run.step) break;
-    absl::StatusOr<RowValues> row = LookupIn(step, run, position);
+    absl::StatusOr<StepReader::Row> row = LookupIn(step, run, position);
     if (!absl::IsNotFound(row.status())) return row;
     CKPTDB_ASSIGN_OR_RETURN(const bool erased, ErasedIn(step, run, position));
     if (erased) erased_in = run.step;

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -40,7 +42,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
       rows_per_page_(slot == kErasedSlot ? kErasedRowsPerPage
                                          : part.item->rows_per_page),
       slices_(slices),
-      prefix_(ItemPrefix(part.item->data, part.rank, ItemKind::kRows,
+      prefix_(ItemPrefix(part.item->data, part.rank, Item::Kind::kRows,
                          part.item->name)) {
   AppendStream(part.item->run, slot, &prefix_);
   end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})
@@ -49,7 +51,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
   upper_ = ToSlice(end_);
   const Database& database = step.database();
   // Inline items are small, and most often in memory.
-  const bool in_files = part.item->placement == Placement::kBulk;
+  const bool in_files = part.item->placement == Item::Placement::kBulk;
   entries_ = std::make_unique<AheadIterator>(
       std::unique_ptr<rocksdb::Iterator>(
           database.rocks()->NewIterator(PassOptions(&lower_, &upper_),

@@ -14,9 +14,9 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/rocks/ahead_iterator.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -5,6 +5,7 @@
 
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/huge_page.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -14,7 +15,7 @@ namespace {
 uint64_t ReadaheadOf(const Item& item, size_t runs,
                      const ReadOptions& options) {
   constexpr size_t kFull = 3;
-  if (runs <= kFull || item.run == RunKind::kBase) {
+  if (runs <= kFull || item.run == Item::Run::kBase) {
     return options.readahead_bytes;
   }
   return std::min<uint64_t>(options.readahead_bytes, kHugePartBytes);

@@ -15,6 +15,7 @@
 #include "ckptdb/db/read/run_cursor.h"
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/step_reader.h"
+#include "ckptdb/schema/bytes/keys.h"
 
 namespace ckptdb::internal {
 
@@ -23,7 +24,7 @@ class MergeSink {
  public:
   virtual ~MergeSink() = default;
   // Takes rows of one page, which are contiguous in memory.
-  virtual absl::Status Rows(const RowBatch& batch) = 0;
+  virtual absl::Status Rows(const RowSink::Batch& batch) = 0;
   // Takes ids that are erased in the newest run that has them.
   virtual absl::Status Erased(absl::Span<const int64_t> ids) = 0;
 };

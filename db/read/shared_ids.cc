@@ -16,7 +16,7 @@ namespace {
 
 class IgnoreRows : public MergeSink {
  public:
-  absl::Status Rows(const RowBatch&) override { return absl::OkStatus(); }
+  absl::Status Rows(const RowSink::Batch&) override { return absl::OkStatus(); }
   absl::Status Erased(absl::Span<const int64_t>) override {
     return absl::OkStatus();
   }

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

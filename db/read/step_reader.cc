@@ -11,8 +11,10 @@
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/read/table_scan.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 
@@ -28,12 +30,12 @@ absl::StatusOr<std::unique_ptr<StepReader>> StepReader::Impl::Load(
 
 absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
   for (StepRecord& record : chain) {
-    CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<StepRecord::Rank> ranks,
                             internal::LoadRanks(*database_, record));
     chain_.push_back({std::move(record), std::move(ranks)});
   }
   const ChainMember& own = chain_.back();
-  for (const RankRecord& rank : own.ranks) {
+  for (const StepRecord::Rank& rank : own.ranks) {
     for (const Item& item : rank.items) {
       items_[{item.kind, item.name}].push_back({rank.rank, &item, &own.record});
     }
@@ -42,7 +44,7 @@ absl::Status StepReader::Impl::LoadAll(std::vector<StepRecord> chain) {
 }
 
 absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
-    ItemKind kind, absl::string_view name) const {
+    Item::Kind kind, absl::string_view name) const {
   const auto found = items_.find({kind, std::string(name)});
   if (found != items_.end()) return found->second;
   return absl::NotFoundError(absl::StrCat("step ", record().version.step,
@@ -84,15 +86,15 @@ StepReader::~StepReader() {
 }
 
 const StepRecord& StepReader::record() const { return impl_->record(); }
-const std::vector<RankRecord>& StepReader::ranks() const {
+const std::vector<StepRecord::Rank>& StepReader::ranks() const {
   return impl_->ranks();
 }
 
-absl::StatusOr<TensorSpec> StepReader::FindTensor(
+absl::StatusOr<StepReader::TensorSpec> StepReader::FindTensor(
     absl::string_view name) const {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
-                          impl_->Find(ItemKind::kTensor, name));
-  TensorSpec spec;
+                          impl_->Find(Item::Kind::kTensor, name));
+  StepReader::TensorSpec spec;
   spec.dtype = shards[0].item->dtype;
   spec.shape = shards[0].item->global_shape;
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
@@ -101,15 +103,16 @@ absl::StatusOr<TensorSpec> StepReader::FindTensor(
   return spec;
 }
 
-absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
+absl::StatusOr<StepReader::TableSpec> StepReader::FindTable(
+    absl::string_view name) const {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> parts,
-                          impl_->Find(ItemKind::kRows, name));
-  TableSpec spec;
+                          impl_->Find(Item::Kind::kRows, name));
+  StepReader::TableSpec spec;
   spec.slots = parts[0].item->slots;
   spec.slice_hash = parts[0].item->slice_hash;
   spec.sharding = parts[0].item->sharding;
   spec.sharding_name = parts[0].item->sharding_name;
-  spec.exact = parts[0].item->run == RunKind::kBase;
+  spec.exact = parts[0].item->run == Item::Run::kBase;
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           internal::RunsOf(*impl_, name));
   for (const RankItem& run : runs) spec.rows += run.item->rows;
@@ -119,18 +122,20 @@ absl::StatusOr<TableSpec> StepReader::FindTable(absl::string_view name) const {
 absl::Status StepReader::ReadTensor(absl::string_view name, void* out,
                                     uint64_t bytes,
                                     const ReadOptions& options) const {
-  CKPTDB_ASSIGN_OR_RETURN(const TensorSpec spec, FindTensor(name));
-  const Box all{Shape(spec.shape.size(), 0), spec.shape};
-  return ReadTensorBox(name, all, out, bytes, options);
+  CKPTDB_ASSIGN_OR_RETURN(const StepReader::TensorSpec spec, FindTensor(name));
+  const Shape begin(spec.shape.size(), 0);
+  return ReadTensorPart(name, begin, spec.shape, out, bytes, options);
 }
 
-absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
-                                       void* out, uint64_t bytes,
-                                       const ReadOptions& options) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadTensorBox"));
+absl::Status StepReader::ReadTensorPart(absl::string_view name,
+                                        const Shape& offset, const Shape& shape,
+                                        void* out, uint64_t bytes,
+                                        const ReadOptions& options) const {
+  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadTensorPart"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
-                          impl_->Find(ItemKind::kTensor, name));
+                          impl_->Find(Item::Kind::kTensor, name));
   const Item& item = *shards[0].item;
+  const Box box{offset, shape};
   CKPTDB_RETURN_IF_ERROR(
       internal::Annotate(CheckBoxWithin(box, item.global_shape),
                          absl::StrCat("tensor \"", name, "\"")));
@@ -142,7 +147,7 @@ absl::Status StepReader::ReadTensorBox(absl::string_view name, const Box& box,
   if (elements == 0) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(out, absl::StrCat("tensor \"", name, "\"")));
-  return internal::CallGuarded("StepReader::ReadTensorBox", [&] {
+  return internal::CallGuarded("StepReader::ReadTensorPart", [&] {
     return impl_->hold().Explain(internal::ReadBox(
         *impl_, shards, box, static_cast<char*>(out), options));
   });
@@ -152,7 +157,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
     uint32_t rank, absl::string_view name, const ReadOptions& options) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadBlob"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
-                          impl_->Find(ItemKind::kBlob, name));
+                          impl_->Find(Item::Kind::kBlob, name));
   for (const RankItem& blob : all) {
     if (blob.rank != rank) continue;
     std::string bytes;
@@ -175,8 +180,8 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
                                           name, "\""));
 }
 
-absl::StatusOr<RowValues> StepReader::LookupRow(absl::string_view table,
-                                                int64_t id) const {
+absl::StatusOr<StepReader::Row> StepReader::LookupRow(absl::string_view table,
+                                                      int64_t id) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::LookupRow"));
   return internal::CallGuarded("StepReader::LookupRow", [&] {
     return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
@@ -195,7 +200,7 @@ absl::Status StepReader::ScanTable(absl::string_view table,
   });
 }
 
-absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
+absl::StatusOr<StepReader::ScanEstimate> StepReader::EstimateScan(
     absl::string_view table, const SliceRange& slices) const {
   CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(slices));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
@@ -203,14 +208,15 @@ absl::StatusOr<ScanEstimate> StepReader::EstimateScan(
   return internal::EstimateRuns(runs, slices);
 }
 
-absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
+absl::Status StepReader::RestoreTable(absl::string_view table,
+                                      LiveTable::RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::RestoreTable"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
-  if (mode == RestoreMode::kClear) {
+  if (mode == LiveTable::RestoreMode::kClear) {
     CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
         "LiveTable::Clear", [&] { return live->Clear(); }));
   }
@@ -218,7 +224,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table, RestoreMode mode,
 }
 
 absl::Status StepReader::Verify(const ReadOptions& options,
-                                const Progress& progress,
+                                const ReadOptions::Progress& progress,
                                 std::set<Version>* verified) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::Verify"));
   return internal::CallGuarded("StepReader::Verify", [&] {

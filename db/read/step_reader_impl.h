@@ -16,6 +16,7 @@
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/rocks/database.h"
 #include "ckptdb/db/step_reader.h"
+#include "ckptdb/schema/bytes/shape.h"
 
 namespace ckptdb {
 
@@ -29,8 +30,8 @@ struct RankItem {
   // step. Steps older than the declaration did so whenever they have bounds.
   bool by_slices() const {
     return !step->slice_bounds.empty() &&
-           (item->sharding == ShardingKind::kUndeclared ||
-            item->sharding == ShardingKind::kBySlices);
+           (item->sharding == Item::Sharding::kUndeclared ||
+            item->sharding == Item::Sharding::kBySlices);
   }
   // Returns the slices whose rows the rank had; all slices when that is not
   // known.
@@ -44,7 +45,7 @@ struct RankItem {
 // A version of a chain with all its items.
 struct ChainMember {
   StepRecord record;
-  std::vector<RankRecord> ranks;
+  std::vector<StepRecord::Rank> ranks;
 };
 
 // Keeps the data of an open step from the sweep while it lives.
@@ -80,7 +81,9 @@ class StepReader::Impl {
 
   const internal::Database& database() const { return *database_; }
   const StepRecord& record() const { return chain_.back().record; }
-  const std::vector<RankRecord>& ranks() const { return chain_.back().ranks; }
+  const std::vector<StepRecord::Rank>& ranks() const {
+    return chain_.back().ranks;
+  }
   // Members are ordered base first, the step itself last.
   const std::vector<ChainMember>& chain() const { return chain_; }
 
@@ -88,7 +91,7 @@ class StepReader::Impl {
   const ReadHold& hold() const { return hold_; }
 
   // Returns the item of each rank that has it, by rank; NotFound when none has.
-  absl::StatusOr<std::vector<RankItem>> Find(ItemKind kind,
+  absl::StatusOr<std::vector<RankItem>> Find(Item::Kind kind,
                                              absl::string_view name) const;
 
  private:
@@ -97,7 +100,7 @@ class StepReader::Impl {
 
   const internal::Database* database_ = nullptr;
   std::vector<ChainMember> chain_;
-  std::map<std::pair<ItemKind, std::string>, std::vector<RankItem>> items_;
+  std::map<std::pair<Item::Kind, std::string>, std::vector<RankItem>> items_;
   const internal::HomeProcess home_;
   const ReadHold hold_;
 };
@@ -125,12 +128,13 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options, RowSink* sink);
 
 // Defined in row_lookup.cc. Returns NotFound when the table has no such row.
-absl::StatusOr<RowValues> LookupRow(const StepReader::Impl& step,
-                                    absl::string_view table, int64_t id);
+absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
+                                          absl::string_view table, int64_t id);
 
 // Defined in verify.cc.
 absl::Status VerifyStep(const StepReader::Impl& step,
-                        const ReadOptions& options, const Progress& progress,
+                        const ReadOptions& options,
+                        const ReadOptions::Progress& progress,
                         std::set<Version>* verified);
 
 }  // namespace internal

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -45,9 +46,9 @@ std::set<uint32_t> Borders(const std::vector<RankItem>& runs,
 
 void AppendRuns(const ChainMember& member, absl::string_view table,
                 std::vector<RankItem>* runs) {
-  for (const RankRecord& rank : member.ranks) {
+  for (const StepRecord::Rank& rank : member.ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows && item.name == table) {
+      if (item.kind == Item::Kind::kRows && item.name == table) {
         runs->push_back({rank.rank, &item, &member.record});
       }
     }
@@ -57,10 +58,10 @@ void AppendRuns(const ChainMember& member, absl::string_view table,
 absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
                                              absl::string_view table) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<RankItem> runs,
-                          step.Find(ItemKind::kRows, table));
+                          step.Find(Item::Kind::kRows, table));
   const std::vector<ChainMember>& chain = step.chain();
   size_t member = chain.size() - 1;
-  while (runs.back().item->run != RunKind::kBase) {
+  while (runs.back().item->run != Item::Run::kBase) {
     const size_t before = runs.size();
     if (member > 0) AppendRuns(chain[member - 1], table, &runs);
     if (runs.size() == before) {
@@ -109,13 +110,13 @@ uint64_t EstimateRows(const std::vector<RankItem>& runs,
   return rows;
 }
 
-ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
-                          const SliceRange& slices) {
-  ScanEstimate estimate;
+StepReader::ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
+                                      const SliceRange& slices) {
+  StepReader::ScanEstimate estimate;
   for (const RankItem& run : runs) {
     if (Empty(Intersect(run.slices(), slices))) continue;
     const Item& item = *run.item;
-    const bool base = item.run == RunKind::kBase;
+    const bool base = item.run == Item::Run::kBase;
     ++(base ? estimate.base_runs : estimate.delta_runs);
     estimate.rows += EstimateRows(run, slices);
     estimate.rows_at_most += item.rows;

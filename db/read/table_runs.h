@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -40,8 +40,8 @@ std::vector<RunGroup> EachRun(const std::vector<RankItem>& runs,
 // Estimates how many rows the runs of a group have in its slices.
 uint64_t EstimateRows(const std::vector<RankItem>& runs, const RunGroup& group);
 // Estimates what a scan of these slices reads of the runs.
-ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
-                          const SliceRange& slices);
+StepReader::ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
+                                      const SliceRange& slices);
 // Estimates how many rows are read twice where the group is divided: a page of
 // each run is on both sides.
 uint64_t EstimateRowsCut(const std::vector<RankItem>& runs,

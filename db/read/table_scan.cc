@@ -7,8 +7,9 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/read/row_batcher.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -7,8 +7,10 @@
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/read/chunk_reader.h"
 #include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -16,9 +16,10 @@
 #include "ckptdb/db/read/shared_ids.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -33,13 +34,13 @@ absl::Status BadDigest(const RankItem& part, uint64_t digest) {
 class Verifier {
  public:
   Verifier(const StepReader::Impl& step, const ReadOptions& options,
-           const Progress& progress)
+           const ReadOptions::Progress& progress)
       : step_(step), options_(options), progress_(progress) {}
 
   void AddOwn(bool with_tables) {
-    for (const RankRecord& rank : step_.ranks()) {
+    for (const StepRecord::Rank& rank : step_.ranks()) {
       for (const Item& item : rank.items) {
-        if (item.kind == ItemKind::kRows && !with_tables) continue;
+        if (item.kind == Item::Kind::kRows && !with_tables) continue;
         Add(RankItem{rank.rank, &item, &step_.record()});
       }
     }
@@ -47,14 +48,14 @@ class Verifier {
 
   void Add(const RankItem& part) {
     all_bytes_ += part.item->raw_bytes;
-    if (part.item->kind != ItemKind::kRows) {
+    if (part.item->kind != Item::Kind::kRows) {
       tasks_.push_back({part, kChunks, {}});
       return;
     }
     for (size_t slot = 0; slot <= part.item->slots.size(); ++slot) {
       tasks_.push_back({part, static_cast<int>(slot), {}});
     }
-    if (part.item->run == RunKind::kDelta) {
+    if (part.item->run == Item::Run::kDelta) {
       tasks_.push_back({part, kErasedSlot, {}});
     }
   }
@@ -162,7 +163,7 @@ class Verifier {
 
   const StepReader::Impl& step_;
   const ReadOptions& options_;
-  const Progress& progress_;
+  const ReadOptions::Progress& progress_;
   std::vector<Task> tasks_;
   Mutex mutex_;
   uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -171,9 +172,9 @@ class Verifier {
 
 std::set<std::string> TablesOf(const ChainMember& member) {
   std::set<std::string> tables;
-  for (const RankRecord& rank : member.ranks) {
+  for (const StepRecord::Rank& rank : member.ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) tables.insert(item.name);
+      if (item.kind == Item::Kind::kRows) tables.insert(item.name);
     }
   }
   return tables;
@@ -184,7 +185,8 @@ std::set<std::string> TablesOf(const ChainMember& member) {
 // Verifies the runs of older members of the chain that the step needs; others
 // may have been swept.
 absl::Status VerifyStep(const StepReader::Impl& step,
-                        const ReadOptions& options, const Progress& progress,
+                        const ReadOptions& options,
+                        const ReadOptions::Progress& progress,
                         std::set<Version>* verified) {
   Verifier verifier(step, options, progress);
   const auto known = [&](const Version& version) {

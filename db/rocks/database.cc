@@ -10,6 +10,7 @@
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/quirks/file_names.h"
 #include "ckptdb/db/rocks/database_listener.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

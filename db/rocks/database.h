@@ -17,15 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/disk/environment.h"
-#include "ckptdb/db/logger.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/rocks/folder_state.h"
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/rocks/manifest_note.h"
 #include "ckptdb/db/rocks/owner_lock.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -44,7 +43,7 @@ class Database {
   // file system that shows old files; then Unavailable with the number of
   // tries.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
-      absl::string_view store, const Environment& environment,
+      absl::string_view store, const internal::Environment& environment,
       bool direct_reads);
 
   // Opens it for writing, and makes the database when there is none. Opening
@@ -52,7 +51,7 @@ class Database {
   // existing one is opened as a follower before, which tells whether it can be
   // used, and around which tables, `corrupt`. It writes while `lock` is held.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
-      absl::string_view store, const Environment& environment,
+      absl::string_view store, const internal::Environment& environment,
       const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
       const std::shared_ptr<const OwnerLock>& lock,
       const std::shared_ptr<Logger>& logger = nullptr);
@@ -85,9 +84,9 @@ class Database {
   rocksdb::ColumnFamilyHandle* family(Family family) const {
     return handles_[static_cast<size_t>(family)];
   }
-  rocksdb::ColumnFamilyHandle* family(Placement placement) const {
-    return family(placement == Placement::kInline ? Family::kInline
-                                                  : Family::kBulk);
+  rocksdb::ColumnFamilyHandle* family(Item::Placement placement) const {
+    return family(placement == Item::Placement::kInline ? Family::kInline
+                                                        : Family::kBulk);
   }
   const std::shared_ptr<GuardedFileSystem>& files() const { return files_; }
   // The tables that it was opened around.
@@ -161,7 +160,7 @@ class Database {
   // MANIFEST names may be removed by the time that it is looked for, so neither
   // the database nor an error means anything then.
   static absl::StatusOr<std::unique_ptr<Database>> TryFollower(
-      absl::string_view store, const Environment& environment,
+      absl::string_view store, const internal::Environment& environment,
       bool direct_reads, const CorruptTables& corrupt, bool* changed);
   absl::Status Follow(const std::string& path, const CorruptTables& corrupt);
   void OpenAround(const std::string& path, const CorruptTables& corrupt,

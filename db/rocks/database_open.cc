@@ -19,8 +19,9 @@
 #include "ckptdb/db/rocks/database_listener.h"
 #include "ckptdb/db/rocks/fenced_file_system.h"
 #include "ckptdb/db/rocks/info_log.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -105,7 +106,7 @@ void KeepForever(OpenDatabase database) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
-    absl::string_view store, const Environment& environment,
+    absl::string_view store, const internal::Environment& environment,
     const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
     const std::shared_ptr<const OwnerLock>& lock,
     const std::shared_ptr<Logger>& logger) {
@@ -129,7 +130,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
-    absl::string_view store, const Environment& environment,
+    absl::string_view store, const internal::Environment& environment,
     bool direct_reads) {
   constexpr int kTries = 200;
   constexpr int kDenied = 10;
@@ -168,8 +169,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
-    absl::string_view store, const Environment& environment, bool direct_reads,
-    const CorruptTables& corrupt, bool* changed) {
+    absl::string_view store, const internal::Environment& environment,
+    bool direct_reads, const CorruptTables& corrupt, bool* changed) {
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;

@@ -23,13 +23,13 @@ using rocksdb::InfoLogLevel;
 // Longer messages are cut.
 constexpr size_t kMaxMessageBytes = size_t{4} << 10;
 
-LogSeverity SeverityOf(InfoLogLevel level) {
+ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
   if (level >= InfoLogLevel::ERROR_LEVEL &&
       level != InfoLogLevel::HEADER_LEVEL) {
-    return LogSeverity::kError;
+    return ckptdb::Logger::Severity::kError;
   }
-  return level == InfoLogLevel::WARN_LEVEL ? LogSeverity::kWarning
-                                           : LogSeverity::kInfo;
+  return level == InfoLogLevel::WARN_LEVEL ? ckptdb::Logger::Severity::kWarning
+                                           : ckptdb::Logger::Severity::kInfo;
 }
 
 // Formats what RocksDB logs, without the options that it lists at each opening.
@@ -54,12 +54,13 @@ class InfoLog : public rocksdb::Logger {
   void LogHeader(const char*, va_list) override {}
 
  private:
-  virtual void Take(LogSeverity severity, absl::string_view message) = 0;
+  virtual void Take(ckptdb::Logger::Severity severity,
+                    absl::string_view message) = 0;
 };
 
 class Silence : public InfoLog {
  private:
-  void Take(LogSeverity, absl::string_view) override {}
+  void Take(ckptdb::Logger::Severity, absl::string_view) override {}
 };
 
 class Forwarder : public InfoLog {
@@ -68,7 +69,8 @@ class Forwarder : public InfoLog {
       : logger_(std::move(logger)) {}
 
  private:
-  void Take(LogSeverity severity, absl::string_view message) override {
+  void Take(ckptdb::Logger::Severity severity,
+            absl::string_view message) override {
     try {
       logger_->Log(severity, message);
     } catch (...) {
@@ -109,7 +111,7 @@ class LogFile : public InfoLog {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  void Take(LogSeverity, absl::string_view message) override {
+  void Take(ckptdb::Logger::Severity, absl::string_view message) override {
     const std::string line =
         absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
                                       absl::UTCTimeZone()),

@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "ckptdb/db/logger.h"
+#include "ckptdb/db/options.h"
 
 namespace ckptdb::internal {
 

@@ -10,7 +10,7 @@
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/quirks/file_names.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

@@ -6,7 +6,8 @@
 #include "ckptdb/db/quirks/file_bounds.h"
 #include "ckptdb/db/quirks/table_tail.h"
 #include "ckptdb/db/rocks/info_log.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {

@@ -5,9 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/own_rows.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -19,7 +20,7 @@ struct RowPart {
 };
 namespace {
 
-absl::Status Bad(const TableItem& table, absl::string_view why) {
+absl::Status Bad(const RankState::Table& table, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("table \"", table.name, "\": ", why));
 }
@@ -47,7 +48,7 @@ std::vector<std::vector<RowPart>> SplitRows(const std::vector<RowBlock>& blocks,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
-    const TableItem& table, const OwnRows& own, int threads) {
+    const RankState::Table& table, const OwnRows& own, int threads) {
   std::unique_ptr<RowOrder> order(new RowOrder(table));
   CKPTDB_RETURN_IF_ERROR(order->LoadBlocks());
   CKPTDB_RETURN_IF_ERROR(order->rows() <= kSlices
@@ -58,7 +59,7 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
 
 absl::Status RowOrder::LoadBlocks() {
   if (table_.rows == nullptr)
-    return Bad(table_, "it has no source of rows; set TableItem::rows");
+    return Bad(table_, "it has no source of rows; set RankState::Table::rows");
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t count, CountBlocks(*table_.rows));
   if (count > kMaxBlocks) {
     return Bad(table_, absl::StrCat("its source of rows has ", count,

@@ -14,10 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/base/large_array.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/base/own_rows.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -37,9 +37,8 @@ class RowOrder {
  public:
   // Asks the source for all its ids, twice, on `threads` threads. Returns
   // InvalidArgument for invalid blocks and for an id that is not in `own`.
-  static absl::StatusOr<std::unique_ptr<RowOrder>> Build(const TableItem& table,
-                                                         const OwnRows& own,
-                                                         int threads);
+  static absl::StatusOr<std::unique_ptr<RowOrder>> Build(
+      const RankState::Table& table, const OwnRows& own, int threads);
 
   uint64_t rows() const { return rows_; }
 
@@ -59,7 +58,7 @@ class RowOrder {
   static constexpr uint32_t kGroupSlices = kSlices / kGroups;
   using GroupCounts = std::array<uint64_t, kGroups>;
 
-  explicit RowOrder(const TableItem& table) : table_(table) {}
+  explicit RowOrder(const RankState::Table& table) : table_(table) {}
 
   absl::Status LoadBlocks();
   absl::Status Distribute(const OwnRows& own, int threads);
@@ -79,7 +78,7 @@ class RowOrder {
   void SortBySlice(RowRef* begin, RowRef* end) const;
   absl::Status CheckDuplicates(const RowRef* begin, const RowRef* end) const;
 
-  const TableItem table_;
+  const RankState::Table table_;
   std::vector<RowBlock> blocks_;
   uint64_t rows_ = 0;
   // This is not a vector, so that the threads that fill it touch it first.

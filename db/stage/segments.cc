@@ -9,9 +9,10 @@
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -72,7 +73,7 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
   Cutter cutter(TargetBytes(items, threads));
   bool in_table = false;
   for (const StagedItem& staged : items) {
-    const bool table = staged.item.kind == ItemKind::kRows;
+    const bool table = staged.item.kind == Item::Kind::kRows;
     if (table || in_table) cutter.Border(staged.raw_bytes_to_write());
     in_table = table;
     if (staged.reused) continue;
@@ -114,9 +115,9 @@ absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
   return direct;
 }
 
-absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
-                                        const Segment& segment,
-                                        const std::string& path) {
+absl::StatusOr<internal::StagedFile> WriteSegment(
+    const SegmentWriterOptions& options, const Segment& segment,
+    const std::string& path) {
   const auto writer = NewSegmentWriter(options);
   const std::string context = absl::StrCat("writing \"", path, "\"");
   CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Open(path), context));
@@ -132,7 +133,7 @@ absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
   }
   rocksdb::ExternalSstFileInfo file;
   CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Finish(&file), context));
-  return StagedFile{path, file.file_size, file.num_entries};
+  return internal::StagedFile{path, file.file_size, file.num_entries};
 }
 
 }  // namespace ckptdb::internal

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/stage/staged_item.h"
 #include "ckptdb/db/stage/stream.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
 
 namespace ckptdb::internal {
 
@@ -57,9 +57,9 @@ absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
                                        const std::string& folder);
 
 // Writes the file and syncs it.
-absl::StatusOr<StagedFile> WriteSegment(const SegmentWriterOptions& options,
-                                        const Segment& segment,
-                                        const std::string& path);
+absl::StatusOr<internal::StagedFile> WriteSegment(
+    const SegmentWriterOptions& options, const Segment& segment,
+    const std::string& path);
 
 }  // namespace ckptdb::internal
 

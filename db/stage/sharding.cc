@@ -1,15 +1,16 @@
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/base/own_rows.h"
+#include "ckptdb/db/state.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 
-TableSharding::TableSharding(ShardingKind kind, std::string name,
+TableSharding::TableSharding(Item::Sharding kind, std::string name,
                              std::vector<uint32_t> bounds, RankOf rank_of)
     : declared_(true),
       kind_(kind),
@@ -18,26 +19,26 @@ TableSharding::TableSharding(ShardingKind kind, std::string name,
       rank_of_(std::move(rank_of)) {}
 
 TableSharding TableSharding::BySlices(std::vector<uint32_t> bounds) {
-  return TableSharding(ShardingKind::kBySlices, "", std::move(bounds));
+  return TableSharding(Item::Sharding::kBySlices, "", std::move(bounds));
 }
 TableSharding TableSharding::ByModulo() {
-  return TableSharding(ShardingKind::kByModulo);
+  return TableSharding(Item::Sharding::kByModulo);
 }
 TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
-  return TableSharding(ShardingKind::kCustom, std::move(name), {},
+  return TableSharding(Item::Sharding::kCustom, std::move(name), {},
                        std::move(rank_of));
 }
 TableSharding TableSharding::Replicated() {
-  return TableSharding(ShardingKind::kReplicated);
+  return TableSharding(Item::Sharding::kReplicated);
 }
 TableSharding TableSharding::Unchecked() {
-  return TableSharding(ShardingKind::kUndeclared);
+  return TableSharding(Item::Sharding::kUndeclared);
 }
 
 namespace internal {
 
 absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
-  if (sharding.kind() == ShardingKind::kCustom) {
+  if (sharding.kind() == Item::Sharding::kCustom) {
     if (absl::Status name = CheckName("sharding name", sharding.name());
         !name.ok()) {
       return name;
@@ -66,14 +67,14 @@ OwnRows::OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,
       world_size_(world_size),
       modulo_(world_size) {
   const std::vector<uint32_t>& bounds = sharding_.bounds();
-  if (kind_ == ShardingKind::kBySlices && !bounds.empty()) {
+  if (kind_ == Item::Sharding::kBySlices && !bounds.empty()) {
     slices_ = {bounds[rank], bounds[rank + size_t{1}]};
   }
 }
 
 OwnRows::OwnRows(const SliceRange& slices, SliceHash hash, uint32_t rank,
                  uint32_t world_size)
-    : kind_(ShardingKind::kBySlices),
+    : kind_(Item::Sharding::kBySlices),
       hash_(hash),
       slices_(slices),
       rank_(rank),
@@ -81,7 +82,7 @@ OwnRows::OwnRows(const SliceRange& slices, SliceHash hash, uint32_t rank,
 
 std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
   switch (kind_) {
-    case ShardingKind::kBySlices: {
+    case Item::Sharding::kBySlices: {
       const std::vector<uint32_t>& bounds = sharding_.bounds();
       if (bounds.empty()) return std::nullopt;
       // The last rank that begins at the slice or before; ranks with empty
@@ -90,19 +91,19 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
           std::upper_bound(bounds.begin(), bounds.end(), SliceOf(id, hash_));
       return static_cast<uint32_t>(after - bounds.begin() - 1);
     }
-    case ShardingKind::kByModulo:
+    case Item::Sharding::kByModulo:
       return modulo_(id);
-    case ShardingKind::kCustom:
+    case Item::Sharding::kCustom:
       return sharding_.rank_of()(id, world_size_);
-    case ShardingKind::kUndeclared:
-    case ShardingKind::kReplicated:
+    case Item::Sharding::kUndeclared:
+    case Item::Sharding::kReplicated:
       break;
   }
   return std::nullopt;
 }
 
 std::string OwnRows::DescribeNoRank(int64_t id) const {
-  if (kind_ != ShardingKind::kCustom) return "";
+  if (kind_ != Item::Sharding::kCustom) return "";
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank < world_size_) return "";
   return absl::StrCat("sharding \"", sharding_.name(), "\" returns rank ", rank,
@@ -118,7 +119,7 @@ std::string OwnRows::DescribeForeign(int64_t id) const {
       "id ", id, " belongs to ",
       other.has_value() ? absl::StrCat("rank ", *other) : "another rank",
       " of ", world_size_, " by ", DescribeSharding(kind_, sharding_.name()));
-  if (kind_ == ShardingKind::kBySlices) {
+  if (kind_ == Item::Sharding::kBySlices) {
     absl::StrAppend(&text, " (slice ", SliceOf(id, hash_), ", not in [",
                     slices_.begin, ", ", slices_.end, "))");
   }

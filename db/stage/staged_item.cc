@@ -9,26 +9,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/base/own_rows.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/meta/consistency.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
 
-absl::Status BadTable(const TableItem& table, absl::string_view why) {
+absl::Status BadTable(const RankState::Table& table, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
 // Pages of all slots begin at the same rows, so the widest slot decides.
-uint32_t RowsPerPage(const TableItem& table) {
+uint32_t RowsPerPage(const RankState::Table& table) {
   uint64_t widest = sizeof(int64_t);
   for (const Slot& slot : table.slots) {
     widest = std::max(widest, slot.row_bytes());
@@ -36,7 +41,8 @@ uint32_t RowsPerPage(const TableItem& table) {
   return static_cast<uint32_t>(kPageBytes / widest);
 }
 
-Item NewItem(const Ticket& ticket, ItemKind kind, const std::string& name) {
+Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
+             const std::string& name) {
   Item item;
   item.kind = kind;
   item.name = name;
@@ -44,15 +50,15 @@ Item NewItem(const Ticket& ticket, ItemKind kind, const std::string& name) {
   return item;
 }
 
-absl::StatusOr<StagedItem> PrepareTensor(const Ticket& ticket,
-                                         const TensorItem& tensor) {
+absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
+                                         const RankState::Tensor& tensor) {
   const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
   const TensorView& view = tensor.view;
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(view.dtype, tensor.codec), place));
   const uint32_t element_bytes = DTypeBytes(view.dtype);
   StagedItem staged;
   Item& item = staged.item;
-  item = NewItem(ticket, ItemKind::kTensor, tensor.name);
+  item = NewItem(ticket, Item::Kind::kTensor, tensor.name);
   item.dtype = view.dtype;
   item.shape = view.shape;
   item.global_shape =
@@ -78,8 +84,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const Ticket& ticket,
   return staged;
 }
 
-absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
-                                       const BlobItem& blob) {
+absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
+                                       const RankState::Blob& blob) {
   if (blob.bytes.size() > kMaxBlobBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
@@ -88,18 +94,19 @@ absl::StatusOr<StagedItem> PrepareBlob(const Ticket& ticket,
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec),
                                   absl::StrCat("blob \"", blob.name, "\"")));
   StagedItem staged;
-  staged.item = NewItem(ticket, ItemKind::kBlob, blob.name);
+  staged.item = NewItem(ticket, Item::Kind::kBlob, blob.name);
   staged.item.raw_bytes = blob.bytes.size();
   staged.bytes = blob.bytes;
   staged.streams.push_back(MakeChunkStream(
-      ItemPrefix(ticket.version, ticket.rank, ItemKind::kBlob, blob.name),
+      ItemPrefix(ticket.version, ticket.rank, Item::Kind::kBlob, blob.name),
       blob.bytes, /*element_bytes=*/1, blob.codec));
   return staged;
 }
 
 // Returns the reason why a table must be saved whole although its changes are
 // given; empty when the changes can be saved.
-std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
+std::string WhyBase(const StepRecord::Rank* parent_tables,
+                    const RankState::Table& table) {
   if (!table.base_reason.empty()) return table.base_reason;
   if (parent_tables == nullptr) return "a delta save requires SaveSpec::parent";
   for (const Item& old : parent_tables->items) {
@@ -113,8 +120,8 @@ std::string WhyBase(const RankRecord* parent_tables, const TableItem& table) {
 
 // Returns the rows of a table by slices: those of the ticket, which must not
 // differ from the bounds of the table.
-absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
-                                  const TableItem& table) {
+absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
+                                  const RankState::Table& table) {
   const TableSharding& sharding = table.sharding;
   if (!ticket.slices.has_value()) {
     if (ticket.world_size == 1) return OwnRows();
@@ -147,19 +154,20 @@ absl::StatusOr<OwnRows> OwnSlices(const Ticket& ticket,
 
 // Sets the sharding that the table, or the save for it, declares, and returns
 // the rows that this rank may have.
-absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
-                                        const TableItem& table, Item* item) {
+absl::StatusOr<OwnRows> ResolveSharding(const internal::TicketRecord& ticket,
+                                        const RankState::Table& table,
+                                        Item* item) {
   const TableSharding& sharding = table.sharding;
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSharding(sharding, ticket.world_size),
                                   absl::StrCat("table \"", table.name, "\"")));
   item->sharding = sharding.kind();
   item->sharding_name = sharding.name();
   if (!sharding.declared() && ticket.slices.has_value()) {
-    item->sharding = ShardingKind::kBySlices;
+    item->sharding = Item::Sharding::kBySlices;
   }
-  if (item->sharding == ShardingKind::kBySlices)
+  if (item->sharding == Item::Sharding::kBySlices)
     return OwnSlices(ticket, table);
-  if (item->sharding != ShardingKind::kUndeclared) {
+  if (item->sharding != Item::Sharding::kUndeclared) {
     return OwnRows(sharding, table.slice_hash, ticket.rank, ticket.world_size);
   }
   if (!sharding.declared() && ticket.world_size > 1) {
@@ -178,16 +186,15 @@ absl::StatusOr<OwnRows> ResolveSharding(const Ticket& ticket,
 }
 
 // Rank 0 saves all rows of a replicated table, and other ranks none.
-bool SavesNoRows(const Ticket& ticket, const Item& item) {
-  return item.sharding == ShardingKind::kReplicated && ticket.rank != 0;
+bool SavesNoRows(const internal::TicketRecord& ticket, const Item& item) {
+  return item.sharding == Item::Sharding::kReplicated && ticket.rank != 0;
 }
 
 // A source of rows that have ids and no slots.
-absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
-                                                      const OwnRows& own,
-                                                      int threads) {
-  const ArrayRowSource ids(table.changes->erased, {});
-  TableItem erased;
+absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(
+    const RankState::Table& table, const OwnRows& own, int threads) {
+  const RowSource::Arrays ids(table.changes->erased, {});
+  RankState::Table erased;
   erased.name = table.name;
   erased.rows = &ids;
   erased.slice_hash = table.slice_hash;
@@ -195,7 +202,7 @@ absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(const TableItem& table,
 }
 
 // Checks that no id is both upserted and erased.
-absl::Status CheckApart(const TableItem& table, RowOrder* upserted,
+absl::Status CheckApart(const RankState::Table& table, RowOrder* upserted,
                         RowOrder* erased) {
   if (erased->rows() == 0) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(
@@ -235,12 +242,13 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
 }
 
 // Orders all rows, or the changes.
-absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
-                       const OwnRows& own, int threads, StagedItem* staged) {
+absl::Status OrderRows(const internal::TicketRecord& ticket,
+                       const RankState::Table& table, const OwnRows& own,
+                       int threads, StagedItem* staged) {
   Item& item = staged->item;
-  TableItem source = table;
-  const ArrayRowSource none({}, {});
-  if (item.run == RunKind::kDelta) {
+  RankState::Table source = table;
+  const RowSource::Arrays none({}, {});
+  if (item.run == Item::Run::kDelta) {
     source.rows =
         table.changes->upserted != nullptr ? table.changes->upserted : &none;
   }
@@ -250,15 +258,16 @@ absl::Status OrderRows(const Ticket& ticket, const TableItem& table,
   }
   CKPTDB_ASSIGN_OR_RETURN(staged->order, RowOrder::Build(source, own, threads));
   item.rows = staged->order->rows();
-  if (item.run == RunKind::kBase) return absl::OkStatus();
+  if (item.run == Item::Run::kBase) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(source, own, threads));
   item.erased = staged->erased->rows();
   return CheckApart(source, staged->order.get(), staged->erased.get());
 }
 
-absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
-                                        const RankRecord* parent_tables,
-                                        const TableItem& table, int threads) {
+absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
+                                        const StepRecord::Rank* parent_tables,
+                                        const RankState::Table& table,
+                                        int threads) {
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckSlots(table.slots),
                                   absl::StrCat("table \"", table.name, "\"")));
   if (table.slice_hash > SliceHash::kMix) {
@@ -268,7 +277,7 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
   }
   StagedItem staged;
   Item& item = staged.item;
-  item = NewItem(ticket, ItemKind::kRows, table.name);
+  item = NewItem(ticket, Item::Kind::kRows, table.name);
   item.slots = table.slots;
   item.slice_hash = table.slice_hash;
   item.rows_per_page = RowsPerPage(table);
@@ -276,13 +285,13 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
                           ResolveSharding(ticket, table, &item));
   if (table.changes.has_value()) {
     item.base_reason = WhyBase(parent_tables, table);
-    if (item.base_reason.empty()) item.run = RunKind::kDelta;
+    if (item.base_reason.empty()) item.run = Item::Run::kDelta;
     if (!item.base_reason.empty() && table.rows == nullptr &&
         !SavesNoRows(ticket, item)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("table \"", table.name,
-                       "\" cannot be saved as changes: ", item.base_reason,
-                       "; set TableItem::rows, so that it can be saved whole"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "table \"", table.name,
+          "\" cannot be saved as changes: ", item.base_reason,
+          "; set RankState::Table::rows, so that it can be saved whole"));
     }
   }
   CKPTDB_RETURN_IF_ERROR(OrderRows(ticket, table, own, threads, &staged));
@@ -296,7 +305,7 @@ absl::StatusOr<StagedItem> PrepareTable(const Ticket& ticket,
 
 // Checks names, and that no two items of one kind have the same.
 template <typename Items>
-absl::Status CheckNames(ItemKind kind, const Items& items) {
+absl::Status CheckNames(Item::Kind kind, const Items& items) {
   const std::string what = absl::StrCat(ItemKindName(kind), " name");
   std::set<std::string> names;
   for (const auto& item : items) {
@@ -335,7 +344,7 @@ uint64_t StagedItem::raw_bytes_to_write() const {
   return reused ? 0 : item.raw_bytes;
 }
 
-void StagedItem::Seal(Placement placement) {
+void StagedItem::Seal(Item::Placement placement) {
   if (reused) return;
   std::string all_hashes;
   item.placement = placement;
@@ -344,37 +353,38 @@ void StagedItem::Seal(Placement placement) {
     all_hashes.append(reinterpret_cast<const char*>(hashes.data()),
                       hashes.size() * sizeof(uint64_t));
     item.stored_bytes += streams[i]->stored_bytes();
-    if (item.kind == ItemKind::kRows && i > 0 && i <= item.slots.size()) {
+    if (item.kind == Item::Kind::kRows && i > 0 && i <= item.slots.size()) {
       item.slots[i - 1].codec = streams[i]->codec();
     }
   }
   item.codec = streams[0]->codec();
-  if (item.kind != ItemKind::kRows) item.chunk_hashes = streams[0]->hashes();
+  if (item.kind != Item::Kind::kRows) item.chunk_hashes = streams[0]->hashes();
   item.digest = HashBytes(all_hashes);
 }
 
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
-    const Ticket& ticket, const RankState& state, const StageOptions& options) {
-  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kTensor, state.tensors()));
-  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kRows, state.tables()));
-  CKPTDB_RETURN_IF_ERROR(CheckNames(ItemKind::kBlob, state.blobs()));
-  std::optional<RankRecord> parent_tables;
+    const internal::TicketRecord& ticket, const RankState& state,
+    const StageOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kTensor, state.tensors()));
+  CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kRows, state.tables()));
+  CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kBlob, state.blobs()));
+  std::optional<StepRecord::Rank> parent_tables;
   if (!ticket.parent_tables.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
                             DecodeRankRecord(ticket.parent_tables));
   }
   std::vector<StagedItem> items;
-  for (const BlobItem& blob : state.blobs()) {
+  for (const RankState::Blob& blob : state.blobs()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(), PrepareBlob(ticket, blob));
   }
-  for (const TableItem& table : state.tables()) {
+  for (const RankState::Table& table : state.tables()) {
     CKPTDB_ASSIGN_OR_RETURN(
         items.emplace_back(),
         PrepareTable(ticket,
                      parent_tables.has_value() ? &*parent_tables : nullptr,
                      table, options.threads));
   }
-  for (const TensorItem& tensor : state.tensors()) {
+  for (const RankState::Tensor& tensor : state.tensors()) {
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
                             PrepareTensor(ticket, tensor));
   }
@@ -385,11 +395,11 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
   return items;
 }
 
-absl::Status ReuseUnchanged(const RankRecord& parent, int threads,
+absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items) {
   return ParallelFor(threads, items->size(), [&](int, uint64_t i) {
     StagedItem& staged = (*items)[i];
-    if (staged.item.kind == ItemKind::kRows || staged.bytes.empty()) {
+    if (staged.item.kind == Item::Kind::kRows || staged.bytes.empty()) {
       return absl::OkStatus();
     }
     const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),

@@ -12,8 +12,8 @@
 #include "ckptdb/db/stage/row_order.h"
 #include "ckptdb/db/stage/stream.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -27,18 +27,19 @@ struct StagedItem {
 
   uint64_t raw_bytes_to_write() const;
   // Sets digest, hashes, codecs and sizes of `item` once all entries are made.
-  void Seal(Placement placement);
+  void Seal(Item::Placement placement);
 };
 
 // Checks all of `state`, and returns its items in key order. Returns
 // InvalidArgument for an invalid state, and FailedPrecondition for changes that
 // cannot be stored as a delta.
 absl::StatusOr<std::vector<StagedItem>> PrepareItems(
-    const Ticket& ticket, const RankState& state, const StageOptions& options);
+    const internal::TicketRecord& ticket, const RankState& state,
+    const StageOptions& options);
 
 // Replaces the tensors and blobs that `parent` has with the same bytes by
 // references to it.
-absl::Status ReuseUnchanged(const RankRecord& parent, int threads,
+absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items);
 
 }  // namespace ckptdb::internal

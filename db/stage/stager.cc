@@ -1,5 +1,5 @@
-#include "ckptdb/db/stager.h"
 #include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/state.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,21 +14,21 @@
 #include "ckptdb/db/base/hit_crash_point.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/parallel.h"
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/disk/store_path.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/rocks/database.h"
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/stage/segments.h"
 #include "ckptdb/db/stage/staged_item.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 namespace {
@@ -41,20 +41,21 @@ constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 
 class RankStager {
  public:
-  RankStager(absl::string_view store, const Ticket& ticket,
-             const StageOptions& options, const StageCopies& copies)
+  RankStager(absl::string_view store, const internal::TicketRecord& ticket,
+             const StageOptions& options, const internal::StageCopies& copies)
       : store_(store),
         ticket_(ticket),
         options_(options),
         copies_(copies),
-        environment_(options.environment != nullptr ? options.environment
-                                                    : Environment::Default()),
+        environment_(options.environment != nullptr
+                         ? options.environment
+                         : internal::Environment::Default()),
         files_(std::make_shared<internal::GuardedFileSystem>(
             environment_->file_system(),
             internal::FileModes{options.directory_mode, options.file_mode,
                                 environment_->on_disk()})) {}
 
-  absl::StatusOr<StagedRank> Run(const RankState& state) {
+  absl::StatusOr<internal::StagedRecord> Run(const RankState& state) {
     CKPTDB_RETURN_IF_ERROR(CheckTicket());
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,
@@ -69,7 +70,7 @@ class RankStager {
     CKPTDB_RETURN_IF_ERROR(CopyLast());
     const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
-    return Finish(in_line ? Placement::kInline : Placement::kBulk);
+    return Finish(in_line ? Item::Placement::kInline : Item::Placement::kBulk);
   }
 
  private:
@@ -108,7 +109,7 @@ class RankStager {
   // memory for the hash of every chunk: most of them are a mistake in a shape.
   absl::Status CheckHugeTensors(const RankState& state) const {
     constexpr uint64_t kHugeBytes = uint64_t{1} << 40;
-    for (const TensorItem& tensor : state.tensors()) {
+    for (const RankState::Tensor& tensor : state.tensors()) {
       // PrepareItems reports what is wrong with it.
       if (static_cast<int>(tensor.view.dtype) >= kDTypes) continue;
       const uint32_t element_bytes = DTypeBytes(tensor.view.dtype);
@@ -128,11 +129,12 @@ class RankStager {
   // Returns whether the parent may have the same tensor.
   bool MayBorrow(const std::string& name, uint64_t bytes) const {
     if (ticket_.parent.empty()) return false;
-    const absl::StatusOr<RankRecord> parent = DecodeRankRecord(ticket_.parent);
+    const absl::StatusOr<StepRecord::Rank> parent =
+        DecodeRankRecord(ticket_.parent);
     return parent.ok() &&
            std::any_of(parent->items.begin(), parent->items.end(),
                        [&](const Item& item) {
-                         return item.kind == ItemKind::kTensor &&
+                         return item.kind == Item::Kind::kTensor &&
                                 item.name == name && item.raw_bytes == bytes;
                        });
   }
@@ -155,7 +157,7 @@ class RankStager {
     if (ticket_.parent.empty() || options_.rewrite_unchanged) {
       return absl::OkStatus();
     }
-    CKPTDB_ASSIGN_OR_RETURN(const RankRecord parent,
+    CKPTDB_ASSIGN_OR_RETURN(const StepRecord::Rank parent,
                             DecodeRankRecord(ticket_.parent));
     return internal::ReuseUnchanged(parent, options_.threads, &items_);
   }
@@ -300,15 +302,15 @@ class RankStager {
                      free.ok() ? absl::StrCat(*free) : "unknown", " are free"));
   }
 
-  absl::StatusOr<StagedRank> Finish(Placement placement) {
-    RankRecord record;
+  absl::StatusOr<internal::StagedRecord> Finish(Item::Placement placement) {
+    StepRecord::Rank record;
     record.version = ticket_.version;
     record.rank = ticket_.rank;
     for (StagedItem& staged : items_) {
       staged.Seal(placement);
       record.items.push_back(std::move(staged.item));
     }
-    StagedRank staged;
+    internal::StagedRecord staged;
     staged.uuid = ticket_.uuid;
     staged.version = ticket_.version;
     staged.rank = ticket_.rank;
@@ -321,16 +323,16 @@ class RankStager {
   }
 
   const std::string store_;
-  const Ticket& ticket_;
+  const internal::TicketRecord& ticket_;
   const StageOptions& options_;
-  const StageCopies& copies_;
-  const std::shared_ptr<Environment> environment_;
+  const internal::StageCopies& copies_;
+  const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;
   // Bytes of the memory of the caller that were not copied.
   std::atomic<uint64_t> entries_to_read_ = 0;
   uint64_t copied_bytes_ = 0;
-  std::vector<StagedFile> staged_files_;
+  std::vector<internal::StagedFile> staged_files_;
   std::vector<std::pair<std::string, std::string>> entries_;
 };
 
@@ -339,20 +341,21 @@ class RankStager {
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
                                  const StageOptions& options) {
-  return StageWithCopies(store_path, ticket, state, options, {});
+  return internal::StageWithCopies(store_path, ticket, state, options, {});
 }
 
-absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
-                                           const Ticket& ticket,
-                                           const RankState& state,
-                                           const StageOptions& options,
-                                           const StageCopies& copies) {
+absl::StatusOr<StagedRank> internal::StageWithCopies(
+    absl::string_view store_path, const Ticket& ticket, const RankState& state,
+    const StageOptions& options, const internal::StageCopies& copies) {
   return internal::CallGuarded("Stage", [&]() -> absl::StatusOr<StagedRank> {
     CKPTDB_RETURN_IF_ERROR(internal::EnterLibrary("Stage"));
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string resolved,
         internal::ResolveStorePath(store_path, options.environment));
-    return RankStager(resolved, ticket, options, copies).Run(state);
+    CKPTDB_ASSIGN_OR_RETURN(
+        internal::StagedRecord staged,
+        RankStager(resolved, ticket.record(), options, copies).Run(state));
+    return StagedRank(std::move(staged));
   });
 }
 

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -104,7 +106,7 @@ class SlotStream : public RowStream {
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
     const absl::Span<const RowBlock> blocks = order().blocks();
     if (blocks.size() == 1) {
-      const SlotRows& values = blocks[0].slots[slot_];
+      const RowBlock::Column& values = blocks[0].slots[slot_];
       GatherRows(
           rows.size(), row_bytes(),
           [&](uint64_t i) { return values.At(rows[i].row); }, raw);

@@ -15,8 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/stage/row_order.h"
-#include "ckptdb/schema/codec.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/codec.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -4,9 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/meta/borrowed.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -30,7 +32,7 @@ absl::Status AddStep(std::string key, const StepRecord& step, Commit* commit) {
 void SumRanks(Commit* commit) {
   StepRecord& step = commit->step;
   std::set<Version> references;
-  for (const RankRecord& rank : commit->ranks) {
+  for (const StepRecord::Rank& rank : commit->ranks) {
     step.rank_digests.push_back(HashBytes(commit->rank_bytes[rank.rank]));
     for (const Item& item : rank.items) {
       ++step.items;
@@ -64,7 +66,7 @@ uint64_t BatchBytes(const Commit& commit) {
 
 uint64_t ReusedBytes(const Commit& commit) {
   uint64_t bytes = 0;
-  for (const RankRecord& rank : commit.ranks) {
+  for (const StepRecord::Rank& rank : commit.ranks) {
     for (const BorrowedItem& item : BorrowedItems(rank)) {
       bytes += item.stored_bytes;
     }
@@ -72,7 +74,8 @@ uint64_t ReusedBytes(const Commit& commit) {
   return bytes;
 }
 
-std::string BaseDue(const StepRecord& step, const ChainBounds& bounds) {
+std::string BaseDue(const StepRecord& step,
+                    const StoreOptions::ChainBounds& bounds) {
   const uint64_t deltas = step.chain.size() - 1;
   if (deltas >= bounds.max_deltas) {
     return absl::StrCat(deltas, " deltas over the base; the limit is ",

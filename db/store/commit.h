@@ -9,18 +9,18 @@
 
 #include "absl/status/status.h"
 #include "ckptdb/db/options.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
 struct Commit {
   StepRecord step;
   StepRecord parent;  // a version of attempt 0: none
-  std::vector<RankRecord> ranks;
+  std::vector<StepRecord::Rank> ranks;
   std::vector<std::string> rank_bytes;  // `ranks` encoded
   std::vector<std::string> files;       // absolute paths, of all ranks
-  std::vector<const StagedRank*> staged;
+  std::vector<const internal::StagedRecord*> staged;
   uint64_t inline_bytes = 0;  // of the inline entries of `staged`
   // Steps that leave in the same batch, and the numbers of those that `step`
   // does not take the place of.
@@ -46,7 +46,8 @@ uint64_t BatchBytes(const Commit& commit);
 uint64_t ReusedBytes(const Commit& commit);
 
 // Returns why a new base, or a fold, is due; empty when none is.
-std::string BaseDue(const StepRecord& step, const ChainBounds& bounds);
+std::string BaseDue(const StepRecord& step,
+                    const StoreOptions::ChainBounds& bounds);
 
 }  // namespace ckptdb::internal
 

@@ -14,9 +14,13 @@
 #include "ckptdb/db/meta/lineage.h"
 #include "ckptdb/db/store/commit_chain.h"
 #include "ckptdb/db/store/save_checks.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 #ifndef CKPTDB_VERSION
 #error "the build names the library's version"
@@ -29,7 +33,7 @@ absl::Status Refused(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
 
-std::string PlaceOf(const StagedRank& staged) {
+std::string PlaceOf(const internal::StagedRecord& staged) {
   return absl::StrCat("staged rank ", staged.rank);
 }
 
@@ -54,7 +58,8 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
   commit_.ranks.resize(world_size);
   commit_.rank_bytes.resize(world_size);
   commit_.staged.resize(world_size);
-  for (const StagedRank& staged : ranks) {
+  for (const StagedRank& part : ranks) {
+    const internal::StagedRecord& staged = part.record();
     CKPTDB_RETURN_IF_ERROR(CheckStaged(staged));
     CKPTDB_RETURN_IF_ERROR(AddRank(staged));
   }
@@ -67,7 +72,8 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
                               " of world size ", world_size));
 }
 
-absl::Status CommitBuilder::CheckStaged(const StagedRank& staged) const {
+absl::Status CommitBuilder::CheckStaged(
+    const internal::StagedRecord& staged) const {
   const std::string place = PlaceOf(staged);
   const uint32_t world_size = save_.spec.world_size;
   if (staged.uuid != folder_.uuid()) {
@@ -92,10 +98,11 @@ absl::Status CommitBuilder::CheckStaged(const StagedRank& staged) const {
   return Refused(absl::StrCat("duplicate rank ", staged.rank));
 }
 
-absl::Status CommitBuilder::CheckFiles(const StagedRank& staged) const {
+absl::Status CommitBuilder::CheckFiles(
+    const internal::StagedRecord& staged) const {
   const std::string folder =
       absl::StrCat(StagingOf(staged.version.attempt), "/", staged.rank, "/");
-  for (const StagedFile& file : staged.files) {
+  for (const internal::StagedFile& file : staged.files) {
     if (!absl::StartsWith(file.path, folder) ||
         absl::StrContains(file.path, "..")) {
       return Refused(absl::StrCat("staged file \"", file.path,
@@ -116,8 +123,8 @@ absl::Status CommitBuilder::CheckFiles(const StagedRank& staged) const {
   return absl::OkStatus();
 }
 
-absl::Status CommitBuilder::CheckRecord(const StagedRank& staged,
-                                        const RankRecord& record) const {
+absl::Status CommitBuilder::CheckRecord(const internal::StagedRecord& staged,
+                                        const StepRecord::Rank& record) const {
   if (record.version == staged.version && record.rank == staged.rank) {
     return absl::OkStatus();
   }
@@ -128,7 +135,7 @@ absl::Status CommitBuilder::CheckRecord(const StagedRank& staged,
 }
 
 // Counts the inline entries, and checks that they are the rank's.
-absl::Status CommitBuilder::AddEntries(const StagedRank& staged) {
+absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
   uint64_t bytes = 0;
   for (const auto& [key, value] : staged.inline_entries) {
@@ -149,14 +156,15 @@ absl::Status CommitBuilder::AddEntries(const StagedRank& staged) {
                               staged.world_size, " ranks is ", share));
 }
 
-absl::Status CommitBuilder::AddRank(const StagedRank& staged) {
+absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
-  absl::StatusOr<RankRecord> record = DecodeRankRecord(staged.rank_record);
+  absl::StatusOr<StepRecord::Rank> record =
+      DecodeRankRecord(staged.rank_record);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   CKPTDB_RETURN_IF_ERROR(CheckRecord(staged, *record));
   CKPTDB_RETURN_IF_ERROR(AddEntries(staged));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckComplete(staged, *record), place));
-  for (const StagedFile& file : staged.files) {
+  for (const internal::StagedFile& file : staged.files) {
     commit_.files.push_back(absl::StrCat(folder_.path(), "/", file.path));
   }
   commit_.ranks[staged.rank] = *std::move(record);
@@ -190,7 +198,7 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
   const int64_t own = version_.step;
   std::set<int64_t> steps(retire.begin(), retire.end());
   if (save_.spec.parent.has_value() &&
-      save_.spec.abandoned == AbandonedBranch::kRemove) {
+      save_.spec.abandoned == SaveSpec::Abandoned::kRemove) {
     for (const StepRecord& gone : DescendantsOf(records, commit_.parent)) {
       if (gone.version.step != own) steps.insert(gone.version.step);
     }

@@ -13,8 +13,8 @@
 #include "ckptdb/db/store/step_catalog.h"
 #include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/db/store/table_summaries.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -39,12 +39,12 @@ class CommitBuilder {
 
  private:
   absl::Status AddRanks(absl::Span<const StagedRank> ranks);
-  absl::Status CheckStaged(const StagedRank& staged) const;
-  absl::Status CheckFiles(const StagedRank& staged) const;
-  absl::Status CheckRecord(const StagedRank& staged,
-                           const RankRecord& record) const;
-  absl::Status AddEntries(const StagedRank& staged);
-  absl::Status AddRank(const StagedRank& staged);
+  absl::Status CheckStaged(const internal::StagedRecord& staged) const;
+  absl::Status CheckFiles(const internal::StagedRecord& staged) const;
+  absl::Status CheckRecord(const internal::StagedRecord& staged,
+                           const StepRecord::Rank& record) const;
+  absl::Status AddEntries(const internal::StagedRecord& staged);
+  absl::Status AddRank(const internal::StagedRecord& staged);
   absl::Status AddParent();
   absl::Status AddRetired(const PublishSpec& spec);
   absl::Status RetireSteps(const Catalog& records,

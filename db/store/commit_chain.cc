@@ -14,11 +14,12 @@ absl::Status ChainBuilder::Build() {
   step.chain = {step.version};
   const TableSummaries own = SummarizeTables(commit_->ranks);
   for (const auto& [name, table] : own) {
-    const bool delta = table.item.run == RunKind::kDelta;
-    if (delta) step.kind = StepKind::kDelta;
+    const bool delta = table.item.run == Item::Run::kDelta;
+    if (delta) step.kind = StepRecord::Kind::kDelta;
     (delta ? step.delta_bytes : step.base_bytes) += table.stored_bytes;
   }
-  return step.kind == StepKind::kFull ? absl::OkStatus() : ExtendChain(own);
+  return step.kind == StepRecord::Kind::kFull ? absl::OkStatus()
+                                              : ExtendChain(own);
 }
 
 // The chain begins at the oldest base run that a table needs.
@@ -34,7 +35,7 @@ absl::Status ChainBuilder::ExtendChain(const TableSummaries& own) {
   std::set<Version> data;
   size_t first = parent_chain_.size();
   for (const auto& [name, table] : own) {
-    if (table.item.run == RunKind::kBase) continue;
+    if (table.item.run == Item::Run::kBase) continue;
     CKPTDB_ASSIGN_OR_RETURN(const size_t base, AddOldRuns(table.item, &data));
     first = std::min(first, base);
   }
@@ -71,7 +72,7 @@ absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
       return refuse(
           "its schema differs from the parent's; save the table in full");
     }
-    base = old.item.run == RunKind::kBase;
+    base = old.item.run == Item::Run::kBase;
     (base ? step.base_bytes : step.delta_bytes) += old.stored_bytes;
     data->insert(old.data.begin(), old.data.end());
   }

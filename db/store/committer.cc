@@ -8,11 +8,14 @@
 #include <vector>
 
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -78,7 +81,7 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
                        absl::string_view key, absl::string_view value) {
     if (status.ok()) status = batch.Put(family, ToSlice(key), ToSlice(value));
   };
-  for (const StagedRank* staged : commit.staged) {
+  for (const internal::StagedRecord* staged : commit.staged) {
     for (const auto& [key, value] : staged->inline_entries) {
       put(database.family(Family::kInline), key, value);
     }

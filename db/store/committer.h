@@ -11,7 +11,7 @@
 #include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/db/store/sweep_requests.h"
 #include "ckptdb/db/store/table_summaries.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

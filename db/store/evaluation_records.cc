@@ -3,6 +3,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/evaluation.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -16,7 +19,7 @@ std::string Place(const Version& version, absl::string_view evaluation,
 
 }  // namespace
 
-absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank) {
   const Version& version = StateOf(step);
@@ -25,7 +28,7 @@ absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
       database.Get(Family::kMeta, EvaluationKey(version, evaluation, rank));
   if (absl::IsNotFound(bytes.status())) return std::nullopt;
   CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
-  const absl::StatusOr<EvaluationRecord> record =
+  const absl::StatusOr<StepRecord::Evaluation> record =
       DecodeEvaluationRecord(*bytes);
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   const std::string got =
@@ -35,9 +38,9 @@ absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
       absl::StrCat("evaluation record: expected ", place, ", got ", got));
 }
 
-absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
     const Database& database, const StepRecord& step) {
-  std::vector<StoredEvaluation> stored;
+  std::vector<StepRecord::Evaluation::Key> stored;
   CKPTDB_RETURN_IF_ERROR(database.ForEach(
       Family::kMeta, EvaluationKeyPrefix(StateOf(step)),
       [&](absl::string_view key, absl::string_view) -> absl::Status {

@@ -14,19 +14,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
 // Returns nothing when there is no such record. DataLoss for a record that is
 // damaged or does not match its key.
-absl::StatusOr<std::optional<EvaluationRecord>> LoadEvaluation(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank);
 
 // Lists the evaluations of a step, by name and rank.
-absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
     const Database& database, const StepRecord& step);
 
 }  // namespace ckptdb::internal

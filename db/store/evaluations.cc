@@ -5,15 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/store/evaluation_records.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/records/evaluation.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
 
-absl::Status CheckParts(absl::Span<const EvaluationPart> ranks) {
+absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
   if (ranks.empty() || ranks.size() > kMaxWorldSize) {
     return absl::InvalidArgumentError(
         absl::StrCat("an evaluation of ", ranks.size(),
@@ -33,8 +34,8 @@ absl::Status CheckParts(absl::Span<const EvaluationPart> ranks) {
 // Adds the records of all ranks to the batch, in place of those that are there,
 // which may be of more ranks.
 absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
-                        EvaluationRecord record,
-                        absl::Span<const EvaluationPart> ranks,
+                        StepRecord::Evaluation record,
+                        absl::Span<const StepRecord::Evaluation::Part> ranks,
                         rocksdb::WriteBatch* batch) {
   const std::string all =
       EvaluationKeyPrefix(record.version, record.evaluation);
@@ -53,15 +54,15 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
 
 }  // namespace
 
-absl::Status Evaluations::Save(int64_t step, absl::string_view evaluation,
-                               absl::string_view group,
-                               absl::Span<const EvaluationPart> ranks) {
+absl::Status Evaluations::Save(
+    int64_t step, absl::string_view evaluation, absl::string_view group,
+    absl::Span<const StepRecord::Evaluation::Part> ranks) {
   CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
   const MutexLock turn(committer_->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, catalog_->FindStep(step));
-  EvaluationRecord record;
+  StepRecord::Evaluation record;
   record.version = StateOf(found);
   record.evaluation = std::string(evaluation);
   record.group = std::string(group);
@@ -75,13 +76,14 @@ absl::Status Evaluations::Save(int64_t step, absl::string_view evaluation,
   return folder_->WriteDurably(&batch);
 }
 
-absl::StatusOr<std::optional<EvaluationRecord>> Evaluations::Find(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> Evaluations::Find(
     int64_t step, absl::string_view evaluation, uint32_t rank) {
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
   return LoadEvaluation(folder_->database(), held.record, evaluation, rank);
 }
 
-absl::StatusOr<std::vector<StoredEvaluation>> Evaluations::List(int64_t step) {
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Evaluations::List(
+    int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
   return ListEvaluations(folder_->database(), held.record);
 }

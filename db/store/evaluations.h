@@ -13,7 +13,7 @@
 #include "ckptdb/db/store/committer.h"
 #include "ckptdb/db/store/step_catalog.h"
 #include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/schema/evaluation.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -27,10 +27,10 @@ class Evaluations {
 
   absl::Status Save(int64_t step, absl::string_view evaluation,
                     absl::string_view group,
-                    absl::Span<const EvaluationPart> ranks);
-  absl::StatusOr<std::optional<EvaluationRecord>> Find(
+                    absl::Span<const StepRecord::Evaluation::Part> ranks);
+  absl::StatusOr<std::optional<StepRecord::Evaluation>> Find(
       int64_t step, absl::string_view evaluation, uint32_t rank);
-  absl::StatusOr<std::vector<StoredEvaluation>> List(int64_t step);
+  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> List(int64_t step);
   absl::Status Delete(absl::Span<const int64_t> steps);
 
  private:

@@ -111,8 +111,8 @@ namespace ckptdb {
 
 uint64_t Usage::overhead_bytes() const {
   uint64_t known = 0;
-  for (const StepUsage& step : steps) known += step.own_bytes;
-  for (const HeldVersion& other : others) known += other.bytes;
+  for (const Usage::Step& step : steps) known += step.own_bytes;
+  for (const Usage::Held& other : others) known += other.bytes;
   return database_bytes - std::min(known, database_bytes);
 }
 

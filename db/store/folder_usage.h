@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "ckptdb/db/usage.h"
+#include "ckptdb/db/store.h"
 
 namespace ckptdb::internal {
 

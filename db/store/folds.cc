@@ -7,10 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -23,17 +24,17 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
   step.has_increment = true;
   step.increment = step.version;
   step.version = version;
-  step.kind = StepKind::kFull;
+  step.kind = StepRecord::Kind::kFull;
   step.chain = {version};
   step.rank_digests.clear();
   step.items = 0;
   step.rows = step.raw_bytes = step.stored_bytes = 0;
   step.base_bytes = step.delta_bytes = 0;
-  for (const RankRecord& rank : commit->ranks) {
+  for (const StepRecord::Rank& rank : commit->ranks) {
     CKPTDB_ASSIGN_OR_RETURN(commit->rank_bytes.emplace_back(),
                             EncodeRankRecord(rank));
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) step.base_bytes += item.stored_bytes;
+      if (item.kind == Item::Kind::kRows) step.base_bytes += item.stored_bytes;
     }
   }
   SumRanks(commit);
@@ -42,8 +43,8 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
 
 }  // namespace
 
-absl::StatusOr<FoldResult> Folds::Fold(int64_t step,
-                                       const FoldOptions& options) {
+absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
+                                              const FoldOptions& options) {
   const MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(HeldChain held,
                           catalog_->HoldChain(step, HeldBy::kCall));
@@ -52,12 +53,12 @@ absl::StatusOr<FoldResult> Folds::Fold(int64_t step,
       const auto reader,
       StepReader::Impl::Load(&folder_->database(), std::move(held.chain),
                              std::move(held.hold), &opened));
-  if (opened->record().kind == StepKind::kFull) {
-    FoldResult result;
+  if (opened->record().kind == StepRecord::Kind::kFull) {
+    Store::FoldResult result;
     result.version = opened->record().version;
     return result;
   }
-  absl::StatusOr<FoldResult> result = FoldOpened(*opened, options);
+  absl::StatusOr<Store::FoldResult> result = FoldOpened(*opened, options);
   if (result.ok() || absl::IsCancelled(result.status())) return result;
   const absl::Status still = CheckStillStep(opened->record().version);
   if (still.ok()) return result;
@@ -77,8 +78,8 @@ absl::Status Folds::CheckStillStep(const Version& version) const {
                    " was deleted or overwritten while it was folded"));
 }
 
-absl::StatusOr<FoldResult> Folds::FoldOpened(const StepReader::Impl& step,
-                                             const FoldOptions& options) {
+absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
+    const StepReader::Impl& step, const FoldOptions& options) {
   // What it writes is not swept before it has stopped writing, also when its
   // step is deleted meanwhile.
   const std::shared_ptr<void> writing(nullptr,
@@ -121,9 +122,9 @@ absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
   return target;
 }
 
-absl::StatusOr<FoldResult> Folds::PublishFold(const Version& from,
-                                              const Version& to,
-                                              const FoldParts& parts) {
+absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
+                                                     const Version& to,
+                                                     const FoldParts& parts) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
   CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
@@ -136,7 +137,7 @@ absl::StatusOr<FoldResult> Folds::PublishFold(const Version& from,
   CKPTDB_RETURN_IF_ERROR(EncodeRecords(&commit));
   CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
-  FoldResult result;
+  Store::FoldResult result;
   result.version = to;
   result.folded = true;
   result.rows = commit.step.rows;
@@ -148,7 +149,7 @@ absl::StatusOr<FoldResult> Folds::PublishFold(const Version& from,
 }
 
 absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
-  const ChainBounds& bounds = folder_->options().fold_bounds;
+  const StoreOptions::ChainBounds& bounds = folder_->options().fold_bounds;
   const std::optional<int64_t> due =
       catalog_->Read([&](const Catalog& records) -> std::optional<int64_t> {
         const StepRecord* const newest = records.Newest();

@@ -36,21 +36,23 @@ class Folds {
   Folds& operator=(const Folds&) = delete;
 
   // See Store::Fold.
-  absl::StatusOr<FoldResult> Fold(int64_t step, const FoldOptions& options);
+  absl::StatusOr<Store::FoldResult> Fold(int64_t step,
+                                         const FoldOptions& options);
 
   // Folds the newest step if its chain is over StoreOptions::fold_bounds. What
   // ends the fold because of other calls is no error.
   absl::Status FoldNewest(const std::function<bool()>& cancelled);
 
  private:
-  absl::StatusOr<FoldResult> FoldOpened(const StepReader::Impl& step,
-                                        const FoldOptions& options)
+  absl::StatusOr<Store::FoldResult> FoldOpened(const StepReader::Impl& step,
+                                               const FoldOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Version> BeginFold(const StepRecord& step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<FoldTarget> MakeTarget(const Version& version) const;
-  absl::StatusOr<FoldResult> PublishFold(const Version& from, const Version& to,
-                                         const FoldParts& parts);
+  absl::StatusOr<Store::FoldResult> PublishFold(const Version& from,
+                                                const Version& to,
+                                                const FoldParts& parts);
   absl::Status CheckStillStep(const Version& version) const;
 
   StoreFolder* const folder_;

@@ -8,12 +8,14 @@
 #include "ckptdb/db/meta/borrowed.h"
 #include "ckptdb/db/meta/lease.h"
 #include "ckptdb/db/store/folder_usage.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-using Why = HeldVersion::Why;
+using Why = Usage::Held::Why;
 
 uint64_t InlineBytes(const Database& database, const Version& version) {
   const std::string begin = VersionPrefix(version);
@@ -34,20 +36,20 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
 // Adds up by name. Steps are added first, then what they borrow.
 class NameUsages {
  public:
-  void AddStep(const std::vector<RankRecord>& ranks) {
-    std::set<NameUsage*> stored;
-    for (const RankRecord& rank : ranks) {
+  void AddStep(const std::vector<StepRecord::Rank>& ranks) {
+    std::set<Usage::Name*> stored;
+    for (const StepRecord::Rank& rank : ranks) {
       for (const Item& item : rank.items) {
         if (item.data != rank.version) continue;
-        NameUsage* const usage = Find(item.kind, item.name);
+        Usage::Name* const usage = Find(item.kind, item.name);
         usage->own_bytes += item.stored_bytes;
-        if (item.kind == ItemKind::kRows && item.run == RunKind::kDelta) {
+        if (item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta) {
           usage->delta_bytes += item.stored_bytes;
         }
         if (item.stored_bytes > 0) stored.insert(usage);
       }
     }
-    for (NameUsage* const usage : stored) ++usage->steps;
+    for (Usage::Name* const usage : stored) ++usage->steps;
   }
   // Adds an item of a version that is not a step, once for all that borrow it.
   void AddKept(const BorrowedItem& item) {
@@ -55,8 +57,8 @@ class NameUsages {
     Find(item.kind, item.name)->kept_bytes += item.stored_bytes;
   }
   // Returns tensors first, then tables, then blobs.
-  std::vector<NameUsage> Take() {
-    std::vector<NameUsage> all;
+  std::vector<Usage::Name> Take() {
+    std::vector<Usage::Name> all;
     for (auto& [key, usage] : usages_) all.push_back(std::move(usage));
     std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
       return a.kind > b.kind;
@@ -65,15 +67,15 @@ class NameUsages {
   }
 
  private:
-  NameUsage* Find(ItemKind kind, const std::string& item_name) {
-    const std::string name = kind == ItemKind::kRows ? item_name : "";
-    NameUsage& usage = usages_[{kind, name}];
+  Usage::Name* Find(Item::Kind kind, const std::string& item_name) {
+    const std::string name = kind == Item::Kind::kRows ? item_name : "";
+    Usage::Name& usage = usages_[{kind, name}];
     usage.kind = kind;
     usage.name = name;
     return &usage;
   }
 
-  std::map<std::pair<ItemKind, std::string>, NameUsage> usages_;
+  std::map<std::pair<Item::Kind, std::string>, Usage::Name> usages_;
   std::set<std::string> kept_;  // prefixes of keys
 };
 
@@ -81,7 +83,7 @@ class Measurer {
  public:
   Measurer(const Database& database, const std::string& store,
            const Catalog& catalog, const std::set<uint32_t>* in_progress,
-           const UsageOptions& options)
+           const Usage::Options& options)
       : database_(database),
         store_(store),
         catalog_(catalog),
@@ -119,7 +121,7 @@ class Measurer {
   }
 
   absl::Status AddStep(const StepRecord& record) {
-    StepUsage& usage = usage_.steps.emplace_back();
+    Usage::Step& usage = usage_.steps.emplace_back();
     usage.version = record.version;
     usage.own_bytes = record.stored_bytes;
     const std::vector<Version> needed = VersionsOf(record);
@@ -145,7 +147,7 @@ class Measurer {
   // Does not use FindRanks, which would keep the records of all steps in
   // memory.
   absl::Status AddNames(const StepRecord& record) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
                             LoadRanks(database_, record));
     names_.AddStep(ranks);
     return absl::OkStatus();
@@ -155,10 +157,10 @@ class Measurer {
   absl::StatusOr<RankRecords> FindRanks(const StepRecord& step) {
     RankRecords& ranks = ranks_[step.version];
     if (ranks == nullptr) {
-      CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> loaded,
+      CKPTDB_ASSIGN_OR_RETURN(std::vector<StepRecord::Rank> loaded,
                               LoadRanks(database_, step));
-      ranks =
-          std::make_shared<const std::vector<RankRecord>>(std::move(loaded));
+      ranks = std::make_shared<const std::vector<StepRecord::Rank>>(
+          std::move(loaded));
     }
     return ranks;
   }
@@ -200,7 +202,7 @@ class Measurer {
   const std::string& store_;
   const Catalog& catalog_;
   const std::set<uint32_t>* const in_progress_;
-  const UsageOptions options_;
+  const Usage::Options options_;
   std::map<Version, RankRecords> ranks_;
   std::set<Version> own_;
   std::set<Version> referenced_;
@@ -230,7 +232,7 @@ absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
                                    const std::set<uint32_t>* in_progress,
-                                   const UsageOptions& options) {
+                                   const Usage::Options& options) {
   return Measurer(database, store, catalog, in_progress, options)
       .Run(now_micros);
 }

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/meta/catalog.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/usage.h"
+#include "ckptdb/db/store.h"
 
 namespace ckptdb::internal {
 
@@ -26,7 +26,7 @@ absl::StatusOr<Usage> MeasureUsage(const Database& database,
                                    const std::string& store,
                                    const Catalog& catalog, int64_t now_micros,
                                    const std::set<uint32_t>* in_progress,
-                                   const UsageOptions& options = {});
+                                   const Usage::Options& options = {});
 
 }  // namespace ckptdb::internal
 

@@ -15,7 +15,7 @@ bool MayPass(const absl::Status& error) {
 
 }  // namespace
 
-std::vector<UnsweptEntry> PostTaker::passed_over() const {
+std::vector<Usage::Unswept> PostTaker::passed_over() const {
   const MutexLock lock(&mutex_);
   return passed_over_;
 }
@@ -74,7 +74,7 @@ absl::Status PostTaker::TakePost(const Post& post) {
 }
 
 void PostTaker::PassOver(const std::string& path, absl::string_view reason) {
-  for (const UnsweptEntry& other : passed_over_) {
+  for (const Usage::Unswept& other : passed_over_) {
     if (other.path == path && other.reason == reason) return;
   }
   if (passed_over_.size() == kMaxPassedOver) {

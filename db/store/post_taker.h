@@ -12,10 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/meta/posts.h"
+#include "ckptdb/db/store.h"
 #include "ckptdb/db/store/step_editor.h"
 #include "ckptdb/db/store/store_folder.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/post.h"
+#include "ckptdb/schema/records/post.h"
 
 namespace ckptdb::internal {
 
@@ -32,7 +32,7 @@ class PostTaker {
   // See Store::TakePosts.
   absl::Status TakePosts();
   // The newest kMaxPassedOver posts that were passed over.
-  std::vector<UnsweptEntry> passed_over() const;
+  std::vector<Usage::Unswept> passed_over() const;
 
  private:
   static constexpr size_t kMaxPassedOver = 100;
@@ -46,7 +46,7 @@ class PostTaker {
   StoreFolder* const folder_;
   StepEditor* const editor_;
   mutable Mutex mutex_;
-  std::vector<UnsweptEntry> passed_over_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Usage::Unswept> passed_over_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

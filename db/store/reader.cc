@@ -28,6 +28,8 @@
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/store/evaluation_records.h"
 #include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -75,14 +77,14 @@ class Reader::Impl {
     const internal::MutexLock lock(&mutex_);
     return catalog_.root.user_metadata;
   }
-  absl::StatusOr<Usage> GetUsage(const UsageOptions& options) const;
-  absl::StatusOr<std::optional<EvaluationRecord>> FindEvaluation(
+  absl::StatusOr<Usage> GetUsage(const Usage::Options& options) const;
+  absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
     return internal::LoadEvaluation(*found.database, found.record, evaluation,
                                     rank);
   }
-  absl::StatusOr<std::vector<StoredEvaluation>> ListEvaluations(
+  absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
       int64_t step) const {
     CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
     return internal::ListEvaluations(*found.database, found.record);
@@ -97,8 +99,9 @@ class Reader::Impl {
   Impl(absl::string_view path, const ReaderOptions& options)
       : path_(path),
         options_(options),
-        environment_(options.environment != nullptr ? options.environment
-                                                    : Environment::Default()),
+        environment_(options.environment != nullptr
+                         ? options.environment
+                         : internal::Environment::Default()),
         lease_files_(std::make_shared<internal::GuardedFileSystem>(
             environment_->file_system(),
             internal::FileModes{kLeaseFolderMode, kLeaseMode,
@@ -155,7 +158,7 @@ class Reader::Impl {
   const internal::HomeProcess home_;
   const std::string path_;
   const ReaderOptions options_;
-  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
@@ -242,7 +245,7 @@ absl::Status Reader::Impl::Refresh() {
 }
 
 absl::StatusOr<Usage> Reader::Impl::GetUsage(
-    const UsageOptions& options) const {
+    const Usage::Options& options) const {
   std::shared_ptr<const internal::Database> database;
   internal::Catalog catalog;
   {
@@ -423,7 +426,7 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
 
 absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
     int64_t step, const std::vector<Version>& versions) {
-  if (options_.leases == LeaseMode::kNone) return TakenLease();
+  if (options_.leases == ReaderOptions::LeaseMode::kNone) return TakenLease();
   Lease lease;
   lease.uuid = internal::NewUuid();
   lease.step = step;
@@ -434,7 +437,8 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
       internal::WriteLease(lease_files_.get(), path_, lease);
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
-  if (impossible && options_.leases == LeaseMode::kWherePossible) {
+  if (impossible &&
+      options_.leases == ReaderOptions::LeaseMode::kWherePossible) {
     return TakenLease{nullptr, written};
   }
   if (!written.ok()) {
@@ -539,18 +543,18 @@ UserMetadata Reader::user_metadata() const {
   if (impl_->home().IsForked()) return {};
   return impl_->user_metadata();
 }
-absl::StatusOr<Usage> Reader::GetUsage(const UsageOptions& options) const {
+absl::StatusOr<Usage> Reader::GetUsage(const Usage::Options& options) const {
   return CallReader(*impl_, "Reader::GetUsage",
                     [&] { return impl_->GetUsage(options); });
 }
-absl::StatusOr<std::optional<EvaluationRecord>> Reader::FindEvaluation(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> Reader::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return CallReader(*impl_, "Reader::FindEvaluation", [&] {
     return impl_->FindEvaluation(step, evaluation, rank);
   });
 }
-absl::StatusOr<std::vector<StoredEvaluation>> Reader::ListEvaluations(
-    int64_t step) const {
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>>
+Reader::ListEvaluations(int64_t step) const {
   return CallReader(*impl_, "Reader::ListEvaluations",
                     [&] { return impl_->ListEvaluations(step); });
 }

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -57,11 +57,11 @@ absl::Status CheckUserMetadata(const UserMetadata& metadata) {
 }
 
 // The comparison is false for a NaN, which is rejected too.
-absl::Status CheckChainBounds(const ChainBounds& bounds) {
+absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds) {
   if (bounds.max_delta_ratio >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("ChainBounds::max_delta_ratio is ", bounds.max_delta_ratio,
-                   "; it must be at least 0"));
+      absl::StrCat("StoreOptions::ChainBounds::max_delta_ratio is ",
+                   bounds.max_delta_ratio, "; it must be at least 0"));
 }
 
 absl::Status CheckSaveSpec(const SaveSpec& spec) {

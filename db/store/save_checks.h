@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "ckptdb/db/options.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

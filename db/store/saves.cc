@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/files.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/commit_builder.h"
 #include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -20,12 +22,12 @@ namespace {
 // The tables that a save may add delta runs to.
 absl::StatusOr<std::string> ParentTables(const Database& database,
                                          const StepRecord& parent) {
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
                           LoadRanks(database, parent));
   std::map<std::string, Item> tables;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind != ItemKind::kRows) continue;
+      if (item.kind != Item::Kind::kRows) continue;
       Item table;
       table.kind = item.kind;
       table.name = item.name;
@@ -36,13 +38,14 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
       tables.emplace(item.name, std::move(table));
     }
   }
-  RankRecord all;
+  StepRecord::Rank all;
   all.version = parent.version;
   for (auto& [name, item] : tables) all.items.push_back(std::move(item));
   return EncodeRankRecord(all);
 }
 
-SaveResult ResultOf(const Commit& commit, const ChainBounds& bounds) {
+SaveResult ResultOf(const Commit& commit,
+                    const StoreOptions::ChainBounds& bounds) {
   SaveResult result;
   result.version = commit.step.version;
   result.raw_bytes = commit.step.raw_bytes;
@@ -56,7 +59,7 @@ SaveResult ResultOf(const Commit& commit, const ChainBounds& bounds) {
 
 }  // namespace
 
-absl::StatusOr<SaveHandle> Saves::Begin(const SaveSpec& spec, bool sync) {
+absl::StatusOr<Store::Attempt> Saves::Begin(const SaveSpec& spec, bool sync) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
   CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
@@ -66,7 +69,7 @@ absl::StatusOr<SaveHandle> Saves::Begin(const SaveSpec& spec, bool sync) {
       const BegunAttempt begun,
       catalog_->BeginSave(spec,
                           spec.begun_at_micros.value_or(folder_->NowMicros())));
-  absl::StatusOr<SaveHandle> handle = Record(begun, spec, sync);
+  absl::StatusOr<Store::Attempt> handle = Record(begun, spec, sync);
   absl::Status status = handle.status();
   if (status.ok()) status = folder_->HitCrashPoint(point::kBegun);
   if (status.ok()) return handle;
@@ -74,10 +77,10 @@ absl::StatusOr<SaveHandle> Saves::Begin(const SaveSpec& spec, bool sync) {
   return status;
 }
 
-absl::StatusOr<SaveHandle> Saves::Record(const BegunAttempt& begun,
-                                         const SaveSpec& spec, bool sync) {
+absl::StatusOr<Store::Attempt> Saves::Record(const BegunAttempt& begun,
+                                             const SaveSpec& spec, bool sync) {
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, sync));
-  SaveHandle handle;
+  Store::Attempt handle;
   handle.version = begun.attempt.version;
   CKPTDB_RETURN_IF_ERROR(MakeFolders(
       folder_->files(), folder_->StagingFolder(handle.version.attempt)));
@@ -94,9 +97,10 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
                             ParentTables(folder_->database(), parent));
   }
-  std::vector<Ticket> tickets(spec.world_size);
+  std::vector<Ticket> tickets;
+  tickets.reserve(spec.world_size);
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
-    Ticket& ticket = tickets[rank];
+    internal::TicketRecord ticket;
     ticket.uuid = folder_->uuid();
     ticket.version = version;
     ticket.world_size = spec.world_size;
@@ -107,12 +111,15 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
     }
     ticket.parent_tables = parent_tables;
     ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
-    if (parent.version.attempt == 0 || rank >= parent.world_size) continue;
-    // A parent that is damaged is no reason not to save: nothing is reused.
-    absl::StatusOr<RankRecord> record =
-        LoadRank(folder_->database(), parent, rank);
-    if (!record.ok()) continue;
-    CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
+    if (parent.version.attempt != 0 && rank < parent.world_size) {
+      // A parent that is damaged is no reason not to save: nothing is reused.
+      absl::StatusOr<StepRecord::Rank> record =
+          LoadRank(folder_->database(), parent, rank);
+      if (record.ok()) {
+        CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
+      }
+    }
+    tickets.emplace_back(std::move(ticket));
   }
   return tickets;
 }
@@ -159,7 +166,8 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
   const int64_t started = folder_->NowMicros();
   // Nobody else stages for this attempt, so its record need not be durable
   // before files are ingested: a small save is one write.
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle handle, Begin(spec, /*sync=*/false));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt handle,
+                          Begin(spec, /*sync=*/false));
   const StoreOptions& store = folder_->options();
   StageOptions options = stage;
   options.environment = folder_->environment();

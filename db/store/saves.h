@@ -17,7 +17,7 @@
 #include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/db/store/sweep_requests.h"
 #include "ckptdb/db/store/table_summaries.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
 
 namespace ckptdb::internal {
 
@@ -37,7 +37,7 @@ class Saves {
         requests_(requests) {}
 
   // With `sync` the record of the attempt is durable on return.
-  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec, bool sync);
+  absl::StatusOr<Store::Attempt> Begin(const SaveSpec& spec, bool sync);
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,
                                      const PublishSpec& spec);
@@ -47,8 +47,8 @@ class Saves {
                                   const StageOptions& stage);
 
  private:
-  absl::StatusOr<SaveHandle> Record(const BegunAttempt& begun,
-                                    const SaveSpec& spec, bool sync)
+  absl::StatusOr<Store::Attempt> Record(const BegunAttempt& begun,
+                                        const SaveSpec& spec, bool sync)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(committer_->changes());
   absl::StatusOr<std::vector<Ticket>> MakeTickets(const BegunAttempt& begun,
                                                   const SaveSpec& spec) const;

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

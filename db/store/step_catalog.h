@@ -21,7 +21,8 @@
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "ckptdb/db/store/committer.h"
 #include "ckptdb/db/store/step_catalog.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

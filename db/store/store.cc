@@ -72,7 +72,7 @@ std::vector<std::string> Store::BadFiles() const {
   return EnterStoreOr(impl_.get(), {}, [&] { return impl_->BadFiles(); });
 }
 
-absl::StatusOr<SaveHandle> Store::Begin(const SaveSpec& spec) {
+absl::StatusOr<Store::Attempt> Store::Begin(const SaveSpec& spec) {
   return EnterStore(impl_.get(), "Store::Begin",
                     [&] { return impl_->saves().Begin(spec, /*sync=*/true); });
 }
@@ -123,7 +123,7 @@ bool Store::VisitStep(int64_t step,
     });
   });
 }
-StepChanges Store::ChangedSteps(uint64_t since) const {
+Store::Changes Store::ChangedSteps(uint64_t since) const {
   return EnterStoreOr(impl_.get(), {}, [&] {
     return impl_->catalog().Read([&](const internal::Catalog& records) {
       return records.journal.Since(since);
@@ -152,8 +152,8 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Store::OpenChanges(
                     [&] { return impl_->OpenChanges(from, to); });
 }
 
-absl::StatusOr<FoldResult> Store::Fold(int64_t step,
-                                       const FoldOptions& options) {
+absl::StatusOr<Store::FoldResult> Store::Fold(int64_t step,
+                                              const FoldOptions& options) {
   return EnterStore(impl_.get(), "Store::Fold",
                     [&] { return impl_->folds().Fold(step, options); });
 }
@@ -193,7 +193,7 @@ absl::Status Store::TakePosts() {
   return EnterStore(impl_.get(), "Store::TakePosts",
                     [&] { return impl_->posts().TakePosts(); });
 }
-std::vector<UnsweptEntry> Store::posts_passed_over() const {
+std::vector<Usage::Unswept> Store::posts_passed_over() const {
   return EnterStoreOr(impl_.get(), {},
                       [&] { return impl_->posts().passed_over(); });
 }
@@ -210,20 +210,20 @@ UserMetadata Store::user_metadata() const {
   });
 }
 
-absl::Status Store::SaveEvaluation(int64_t step, absl::string_view evaluation,
-                                   absl::string_view group,
-                                   absl::Span<const EvaluationPart> ranks) {
+absl::Status Store::SaveEvaluation(
+    int64_t step, absl::string_view evaluation, absl::string_view group,
+    absl::Span<const StepRecord::Evaluation::Part> ranks) {
   return EnterStore(impl_.get(), "Store::SaveEvaluation", [&] {
     return impl_->evaluations().Save(step, evaluation, group, ranks);
   });
 }
-absl::StatusOr<std::optional<EvaluationRecord>> Store::FindEvaluation(
+absl::StatusOr<std::optional<StepRecord::Evaluation>> Store::FindEvaluation(
     int64_t step, absl::string_view evaluation, uint32_t rank) const {
   return EnterStore(impl_.get(), "Store::FindEvaluation", [&] {
     return impl_->evaluations().Find(step, evaluation, rank);
   });
 }
-absl::StatusOr<std::vector<StoredEvaluation>> Store::ListEvaluations(
+absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Store::ListEvaluations(
     int64_t step) const {
   return EnterStore(impl_.get(), "Store::ListEvaluations",
                     [&] { return impl_->evaluations().List(step); });
@@ -233,7 +233,7 @@ absl::Status Store::DeleteEvaluations(absl::Span<const int64_t> steps) {
                     [&] { return impl_->evaluations().Delete(steps); });
 }
 
-absl::StatusOr<SweepResult> Store::Sweep() {
+absl::StatusOr<Store::SweepResult> Store::Sweep() {
   return EnterStore(impl_.get(), "Store::Sweep",
                     [&] { return impl_->Sweep(); });
 }
@@ -241,7 +241,7 @@ absl::Status Store::sweep_status() const {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
   return impl_->sweeper().status();
 }
-std::vector<UnsweptEntry> Store::unswept() const {
+std::vector<Usage::Unswept> Store::unswept() const {
   if (!internal::CallGate::Call(&impl_->gate()).admitted()) return {};
   return impl_->sweeper().unswept();
 }

@@ -10,6 +10,9 @@
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -17,8 +20,9 @@ namespace ckptdb::internal {
 StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
     : path_(path),
       options_(options),
-      environment_(options.environment != nullptr ? options.environment
-                                                  : Environment::Default()),
+      environment_(options.environment != nullptr
+                       ? options.environment
+                       : internal::Environment::Default()),
       // Not on file systems that are not the machine's.
       spare_(absl::StrCat(path_, "/", kSpareName),
              environment_->on_disk() ? options.spare_bytes : 0,

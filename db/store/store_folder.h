@@ -18,6 +18,7 @@
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/rocks/database.h"
 #include "ckptdb/db/rocks/owner_lock.h"
+#include "ckptdb/schema/records/records.h"
 
 namespace ckptdb::internal {
 
@@ -60,7 +61,7 @@ class StoreFolder {
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
   const StoreOptions& options() const { return options_; }
-  const std::shared_ptr<Environment>& environment() const {
+  const std::shared_ptr<internal::Environment>& environment() const {
     return environment_;
   }
   int64_t NowMicros() const { return environment_->NowMicros(); }
@@ -106,7 +107,7 @@ class StoreFolder {
 
   const std::string path_;
   const StoreOptions options_;
-  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<internal::Environment> environment_;
   const SpareSpace spare_;
   std::shared_ptr<OwnerLock> lock_;     // let go of after the database
   std::unique_ptr<Database> database_;  // null when it is closed

@@ -114,8 +114,8 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> Store::Impl::OpenChanges(
                                   std::move(hold));
 }
 
-absl::StatusOr<SweepResult> Store::Impl::Sweep() {
-  absl::StatusOr<SweepResult> result =
+absl::StatusOr<Store::SweepResult> Store::Impl::Sweep() {
+  absl::StatusOr<Store::SweepResult> result =
       sweeper_.Sweep(internal::Sweeper::Depth::kThorough);
   sweeper_.SetStatus(result.status());
   return result;

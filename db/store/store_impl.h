@@ -54,7 +54,7 @@ class Store::Impl {
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step);
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
-  absl::StatusOr<SweepResult> Sweep();
+  absl::StatusOr<Store::SweepResult> Sweep();
   absl::StatusOr<Usage> GetUsage();
 
  private:

@@ -32,7 +32,7 @@ absl::Status RemoveAbandoned(rocksdb::FileSystem* files,
 // `folder` is relative to the store.
 void CleanFolder(rocksdb::FileSystem* files, const std::string& store,
                  const std::string& folder, bool (*is_own)(absl::string_view),
-                 int64_t now_micros, std::vector<UnsweptEntry>* unswept) {
+                 int64_t now_micros, std::vector<Usage::Unswept>* unswept) {
   const std::string below = folder.empty() ? "" : folder + "/";
   const auto names = ListFolder(
       files, folder.empty() ? store : absl::StrCat(store, "/", folder));
@@ -53,7 +53,7 @@ void CleanFolder(rocksdb::FileSystem* files, const std::string& store,
 
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
                   absl::FunctionRef<bool(uint32_t attempt)> may_stage,
-                  std::vector<UnsweptEntry>* unswept) {
+                  std::vector<Usage::Unswept>* unswept) {
   const std::string staging = StagingPath(store);
   const auto names = ListFolder(files, staging);
   if (!names.ok()) {
@@ -62,7 +62,7 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
   }
   for (const std::string& name : *names) {
     const std::string path = absl::StrCat(staging, "/", name);
-    UnsweptEntry entry{absl::StrCat("staging/", name), ""};
+    Usage::Unswept entry{absl::StrCat("staging/", name), ""};
     uint32_t attempt = 0;
     // New attempts are higher than all in the catalog, and are in it before
     // their folder is made.
@@ -85,7 +85,8 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
 }
 
 void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
-                      int64_t now_micros, std::vector<UnsweptEntry>* unswept) {
+                      int64_t now_micros,
+                      std::vector<Usage::Unswept>* unswept) {
   CleanFolder(files, store, "", IsTemporaryNote, now_micros, unswept);
   CleanFolder(files, store, "db", Database::IsLeftover, now_micros, unswept);
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "ckptdb/db/usage.h"
+#include "ckptdb/db/store.h"
 
 namespace ckptdb::internal {
 
@@ -19,12 +19,12 @@ namespace ckptdb::internal {
 // Removes the folders of attempts for which `may_stage` is false, and links.
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
                   absl::FunctionRef<bool(uint32_t attempt)> may_stage,
-                  std::vector<UnsweptEntry>* unswept);
+                  std::vector<Usage::Unswept>* unswept);
 
 // Removes the temporary files that an owner has left behind in its folder and
 // in that of the database.
 void CleanTemporaries(rocksdb::FileSystem* files, const std::string& store,
-                      int64_t now_micros, std::vector<UnsweptEntry>* unswept);
+                      int64_t now_micros, std::vector<Usage::Unswept>* unswept);
 
 }  // namespace ckptdb::internal
 

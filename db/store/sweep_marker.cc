@@ -5,15 +5,18 @@
 
 #include "ckptdb/db/meta/lease.h"
 #include "ckptdb/db/store/measure_usage.h"
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
 
 // Appends the parts of a version between the items that must stay.
 void AppendGaps(const Version& version,
-                const std::map<std::string, Placement>& kept, KeyRanges* gaps) {
+                const std::map<std::string, Item::Placement>& kept,
+                KeyRanges* gaps) {
   std::string begin = VersionPrefix(version);
   for (const auto& [prefix, placement] : kept) {
     if (begin < prefix) gaps->emplace_back(begin, prefix);
@@ -79,9 +82,9 @@ absl::StatusOr<std::vector<BorrowedItem>> SweepMarker::LoadBorrowed(
                           }));
   return LoadBorrowedItems(
       borrower, [&](const StepRecord& record) -> absl::StatusOr<RankRecords> {
-        CKPTDB_ASSIGN_OR_RETURN(std::vector<RankRecord> ranks,
+        CKPTDB_ASSIGN_OR_RETURN(std::vector<StepRecord::Rank> ranks,
                                 LoadRanks(folder_->database(), record));
-        return std::make_shared<const std::vector<RankRecord>>(
+        return std::make_shared<const std::vector<StepRecord::Rank>>(
             std::move(ranks));
       });
 }

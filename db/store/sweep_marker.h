@@ -12,11 +12,11 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/meta/borrowed.h"
 #include "ckptdb/db/rocks/database.h"
+#include "ckptdb/db/store.h"
 #include "ckptdb/db/store/step_catalog.h"
 #include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -30,7 +30,7 @@ struct Garbage {
   // refers to.
   KeyRanges gaps;
   bool leased = false;  // some of it waits for a lease to end
-  std::vector<UnsweptEntry> unswept;
+  std::vector<Usage::Unswept> unswept;
 };
 
 // Finds the garbage. Used by one sweep at a time.
@@ -45,7 +45,7 @@ class SweepMarker {
  private:
   // Items that are needed of versions that are not needed as a whole, by the
   // prefix of their keys.
-  using KeptItems = std::map<Version, std::map<std::string, Placement>>;
+  using KeptItems = std::map<Version, std::map<std::string, Item::Placement>>;
 
   void MarkBorrowed(CatalogMarks* marks, KeptItems* kept);
   absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowed(

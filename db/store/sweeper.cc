@@ -6,13 +6,14 @@
 #include <string>
 #include <utility>
 
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/meta/posts.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/store/measure_usage.h"
 #include "ckptdb/db/store/sweep_folder.h"
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -46,14 +47,14 @@ rocksdb::Status RemoveRecords(const Database& database, const Version& version,
 
 }  // namespace
 
-absl::StatusOr<SweepResult> Sweeper::Sweep(Depth depth) {
+absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
   const MutexLock sweep(&sweep_mutex_);
   Database& database = folder_->database();
   CKPTDB_RETURN_IF_ERROR(database.status());
   CKPTDB_ASSIGN_OR_RETURN(Garbage garbage, marker_.Mark());
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepMarked));
   const std::map<Version, uint64_t> before = BulkBytes(database);
-  SweepResult result;
+  Store::SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Remove(depth, &garbage, &result));
   folder_->SetSpareAside();
   CKPTDB_RETURN_IF_ERROR(database.ResumeCompactions());
@@ -75,7 +76,7 @@ absl::StatusOr<SweepResult> Sweeper::Sweep(Depth depth) {
 
 // Steps 2 and 3: files first, then the records.
 absl::Status Sweeper::Remove(Depth depth, Garbage* garbage,
-                             SweepResult* result) {
+                             Store::SweepResult* result) {
   CKPTDB_RETURN_IF_ERROR(Free(*garbage));
   CleanFolders(&garbage->unswept);
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepFreed));
@@ -104,7 +105,7 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
   return database.DeleteLeftovers(ranges);
 }
 
-void Sweeper::CleanFolders(std::vector<UnsweptEntry>* unswept) {
+void Sweeper::CleanFolders(std::vector<Usage::Unswept>* unswept) {
   rocksdb::FileSystem* const files = folder_->files();
   const std::string& store = folder_->path();
   CleanStaging(
@@ -130,7 +131,7 @@ absl::Status Sweeper::Forget(const std::vector<Version>& versions) {
 
 // Damage, and a disk that is too full to rewrite what stays, are in the result.
 absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
-                                  SweepResult* result) {
+                                  Store::SweepResult* result) {
   Database& database = folder_->database();
   CKPTDB_RETURN_IF_ERROR(database.Flush({Family::kMeta, Family::kInline}));
   const auto [first, last] =
@@ -151,7 +152,7 @@ absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
   return absl::OkStatus();
 }
 
-std::vector<UnsweptEntry> Sweeper::unswept() const {
+std::vector<Usage::Unswept> Sweeper::unswept() const {
   const MutexLock lock(&outcome_mutex_);
   return unswept_;
 }

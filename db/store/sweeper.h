@@ -16,8 +16,7 @@
 #include "ckptdb/db/store/sweep_requests.h"
 #include "ckptdb/db/store/table_summaries.h"
 #include "ckptdb/db/store/version_holds.h"
-#include "ckptdb/db/usage.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -42,25 +41,25 @@ class Sweeper {
   Sweeper(const Sweeper&) = delete;
   Sweeper& operator=(const Sweeper&) = delete;
 
-  absl::StatusOr<SweepResult> Sweep(Depth depth);
+  absl::StatusOr<Store::SweepResult> Sweep(Depth depth);
 
   // What the last sweep has passed over.
-  std::vector<UnsweptEntry> unswept() const;
+  std::vector<Usage::Unswept> unswept() const;
   // How the last sweep ended, and the work that followed it in the background.
   absl::Status status() const;
   void SetStatus(const absl::Status& status);
 
  private:
-  absl::Status Remove(Depth depth, Garbage* garbage, SweepResult* result)
+  absl::Status Remove(Depth depth, Garbage* garbage, Store::SweepResult* result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
   absl::Status Free(const Garbage& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
-  void CleanFolders(std::vector<UnsweptEntry>* unswept)
+  void CleanFolders(std::vector<Usage::Unswept>* unswept)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
   absl::Status Forget(const std::vector<Version>& versions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
   absl::Status CompactAway(const std::vector<Version>& versions,
-                           SweepResult* result)
+                           Store::SweepResult* result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(sweep_mutex_);
 
   StoreFolder* const folder_;
@@ -73,7 +72,7 @@ class Sweeper {
 
   mutable Mutex outcome_mutex_;
   absl::Status status_ ABSL_GUARDED_BY(outcome_mutex_);
-  std::vector<UnsweptEntry> unswept_ ABSL_GUARDED_BY(outcome_mutex_);
+  std::vector<Usage::Unswept> unswept_ ABSL_GUARDED_BY(outcome_mutex_);
 };
 
 }  // namespace ckptdb::internal

@@ -7,11 +7,11 @@
 
 namespace ckptdb::internal {
 
-TableSummaries SummarizeTables(const std::vector<RankRecord>& ranks) {
+TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks) {
   TableSummaries summaries;
-  for (const RankRecord& rank : ranks) {
+  for (const StepRecord::Rank& rank : ranks) {
     for (const Item& item : rank.items) {
-      if (item.kind != ItemKind::kRows) continue;
+      if (item.kind != Item::Kind::kRows) continue;
       TableSummary& table =
           summaries.emplace(item.name, TableSummary{item, 0, {}}).first->second;
       table.stored_bytes += item.stored_bytes;
@@ -24,7 +24,7 @@ TableSummaries SummarizeTables(const std::vector<RankRecord>& ranks) {
 absl::StatusOr<std::shared_ptr<const TableSummaries>> TableSummaryCache::Load(
     const Database& database, const StepRecord& record) {
   if (auto found = Find(record.version)) return found;
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankRecord> ranks,
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
                           LoadRanks(database, record));
   auto summaries =
       std::make_shared<const TableSummaries>(SummarizeTables(ranks));
@@ -34,7 +34,7 @@ absl::StatusOr<std::shared_ptr<const TableSummaries>> TableSummaryCache::Load(
 }
 
 void TableSummaryCache::Add(const Version& version,
-                            const std::vector<RankRecord>& ranks) {
+                            const std::vector<StepRecord::Rank>& ranks) {
   auto summaries =
       std::make_shared<const TableSummaries>(SummarizeTables(ranks));
   const MutexLock lock(&mutex_);

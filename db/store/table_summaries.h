@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -25,7 +25,7 @@ struct TableSummary {
 };
 using TableSummaries = std::map<std::string, TableSummary>;
 
-TableSummaries SummarizeTables(const std::vector<RankRecord>& ranks);
+TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks);
 
 // Keeps the summaries of the versions of chains, so that a save of changes
 // reads no rank records. Thread-safe: saves and folds load and add, sweeps
@@ -35,7 +35,7 @@ class TableSummaryCache {
   // Returns the summaries of a version, read from the database the first time.
   absl::StatusOr<std::shared_ptr<const TableSummaries>> Load(
       const Database& database, const StepRecord& record);
-  void Add(const Version& version, const std::vector<RankRecord>& ranks);
+  void Add(const Version& version, const std::vector<StepRecord::Rank>& ranks);
   void Remove(const std::vector<Version>& versions);
 
  private:

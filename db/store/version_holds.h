@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/store/sweep_requests.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

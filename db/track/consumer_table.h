@@ -15,10 +15,11 @@
 
 namespace ckptdb::internal {
 
-// Identifies a set that was taken; it lives as long as its RowChanges.
+// Identifies a set that was taken; it lives as long as its
+// ChangeTracker::Changes.
 struct TakenSet {
   const void* tracker = nullptr;
-  ConsumerId consumer;
+  ChangeTracker::Consumer consumer;
   // The set has all marks up to this epoch.
   uint64_t epoch = 0;
   bool complete = false;
@@ -31,7 +32,8 @@ inline std::string NewConsumerReason(absl::string_view name) {
 
 // Returns InvalidArgument when `set` was not taken by `consumer` from
 // `tracker`.
-inline absl::Status CheckTakenBy(const void* tracker, ConsumerId consumer,
+inline absl::Status CheckTakenBy(const void* tracker,
+                                 ChangeTracker::Consumer consumer,
                                  const TakenSet* set) {
   if (set == nullptr || set->tracker != tracker) {
     return absl::InvalidArgumentError(
@@ -50,7 +52,7 @@ class ConsumerTable {
  public:
   // Adds a consumer and returns its id. Returns AlreadyExists for a name in
   // use.
-  absl::StatusOr<ConsumerId> Add(Consumer consumer) {
+  absl::StatusOr<ChangeTracker::Consumer> Add(Consumer consumer) {
     if (consumer.name.empty()) {
       return absl::InvalidArgumentError("the name of a consumer is empty");
     }
@@ -61,17 +63,17 @@ class ConsumerTable {
                        "\" already exists, as consumer ", value));
     }
     consumers_.emplace(next_, std::move(consumer));
-    return ConsumerId{next_++};
+    return ChangeTracker::Consumer{next_++};
   }
 
-  absl::StatusOr<Consumer*> Find(ConsumerId id) {
+  absl::StatusOr<Consumer*> Find(ChangeTracker::Consumer id) {
     const auto it = consumers_.find(id.value);
     if (it != consumers_.end()) return &it->second;
     return absl::NotFoundError(
         absl::StrCat("no consumer ", id.value, " in this tracker"));
   }
 
-  void Erase(ConsumerId id) { consumers_.erase(id.value); }
+  void Erase(ChangeTracker::Consumer id) { consumers_.erase(id.value); }
 
   std::map<uint32_t, Consumer>& all() { return consumers_; }
   const std::map<uint32_t, Consumer>& all() const { return consumers_; }

@@ -60,11 +60,12 @@ class RowBitmap::Impl {
   explicit Impl(uint64_t rows)
       : rows_(rows), words_((rows + kWordBits - 1) / kWordBits) {}
 
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
-  absl::Status RemoveConsumer(ConsumerId id);
+  absl::StatusOr<ChangeTracker::Consumer> AddConsumer(absl::string_view name);
+  absl::Status RemoveConsumer(ChangeTracker::Consumer id);
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
-  absl::StatusOr<RowChanges> Take(ConsumerId id);
-  absl::Status Return(ConsumerId id, RowChanges&& changes);
+  absl::StatusOr<ChangeTracker::Changes> Take(ChangeTracker::Consumer id);
+  absl::Status Return(ChangeTracker::Consumer id,
+                      ChangeTracker::Changes&& changes);
   uint64_t memory_bytes() const;
 
  private:
@@ -91,14 +92,14 @@ class RowBitmap::Impl {
   ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::StatusOr<ConsumerId> RowBitmap::Impl::AddConsumer(
+absl::StatusOr<ChangeTracker::Consumer> RowBitmap::Impl::AddConsumer(
     absl::string_view name) {
   const internal::MutexLock lock(&mutex_);
   return consumers_.Add({std::string(name), false,
                          internal::NewConsumerReason(name), Words(words_)});
 }
 
-absl::Status RowBitmap::Impl::RemoveConsumer(ConsumerId id) {
+absl::Status RowBitmap::Impl::RemoveConsumer(ChangeTracker::Consumer id) {
   const internal::MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(consumers_.Find(id).status());
   consumers_.Erase(id);
@@ -132,11 +133,12 @@ void RowBitmap::Impl::Collect(Lane* lane) {
   }
 }
 
-absl::StatusOr<RowChanges> RowBitmap::Impl::Take(ConsumerId id) {
+absl::StatusOr<ChangeTracker::Changes> RowBitmap::Impl::Take(
+    ChangeTracker::Consumer id) {
   const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   for (Lane& lane : lanes_) Collect(&lane);
-  RowChanges changes;
+  ChangeTracker::Changes changes;
   changes.taken_ = std::make_shared<const TakenSet>(
       TakenSet{this, id, 0, consumer->complete});
   changes.upserted = TakeRows(&consumer->rows);
@@ -146,7 +148,8 @@ absl::StatusOr<RowChanges> RowBitmap::Impl::Take(ConsumerId id) {
   return changes;
 }
 
-absl::Status RowBitmap::Impl::Return(ConsumerId id, RowChanges&& changes) {
+absl::Status RowBitmap::Impl::Return(ChangeTracker::Consumer id,
+                                     ChangeTracker::Changes&& changes) {
   const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   const TakenSet* const set = changes.taken_.get();
@@ -184,11 +187,12 @@ absl::StatusOr<std::unique_ptr<RowBitmap>> RowBitmap::Make(uint64_t rows) {
       new RowBitmap(std::make_unique<Impl>(rows)));
 }
 
-absl::StatusOr<ConsumerId> RowBitmap::AddConsumer(absl::string_view name) {
+absl::StatusOr<ChangeTracker::Consumer> RowBitmap::AddConsumer(
+    absl::string_view name) {
   return impl_->AddConsumer(name);
 }
 
-absl::Status RowBitmap::RemoveConsumer(ConsumerId consumer) {
+absl::Status RowBitmap::RemoveConsumer(ChangeTracker::Consumer consumer) {
   return impl_->RemoveConsumer(consumer);
 }
 
@@ -196,11 +200,13 @@ absl::Status RowBitmap::MarkUpserted(absl::Span<const int64_t> ids) {
   return impl_->MarkUpserted(ids);
 }
 
-absl::StatusOr<RowChanges> RowBitmap::Take(ConsumerId consumer) {
+absl::StatusOr<ChangeTracker::Changes> RowBitmap::Take(
+    ChangeTracker::Consumer consumer) {
   return impl_->Take(consumer);
 }
 
-absl::Status RowBitmap::Return(ConsumerId consumer, RowChanges&& changes) {
+absl::Status RowBitmap::Return(ChangeTracker::Consumer consumer,
+                               ChangeTracker::Changes&& changes) {
   return impl_->Return(consumer, std::move(changes));
 }
 

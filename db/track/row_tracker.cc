@@ -83,19 +83,20 @@ constexpr size_t kMarkRows = 2048;
 
 class RowTracker::Impl {
  public:
-  explicit Impl(const RowTrackerOptions& options) : options_(options) {
+  explicit Impl(const RowTracker::Options& options) : options_(options) {
     // All filters together get an eighth, and the log gets the rest.
     LaneLocks(&lanes_).ForEachFilter([&](MarkFilter* filter) {
       filter->LimitBytes(options.max_bytes / 8 / lanes_.size());
     });
   }
 
-  absl::StatusOr<ConsumerId> AddConsumer(absl::string_view name);
-  absl::Status RemoveConsumer(ConsumerId id);
+  absl::StatusOr<ChangeTracker::Consumer> AddConsumer(absl::string_view name);
+  absl::Status RemoveConsumer(ChangeTracker::Consumer id);
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
-  absl::StatusOr<RowChanges> Take(ConsumerId id);
-  absl::Status Return(ConsumerId id, RowChanges&& changes);
+  absl::StatusOr<ChangeTracker::Changes> Take(ChangeTracker::Consumer id);
+  absl::Status Return(ChangeTracker::Consumer id,
+                      ChangeTracker::Changes&& changes);
   uint64_t memory_bytes() const;
 
  private:
@@ -162,9 +163,9 @@ class RowTracker::Impl {
 
   // The caller of the following holds all lanes, too, unless the member is
   // constant.
-  absl::Status Cut(ConsumerId id, RowChanges* changes, Snapshot* snapshot)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void PutBack(Consumer* consumer, const RowChanges& changes)
+  absl::Status Cut(ChangeTracker::Consumer id, ChangeTracker::Changes* changes,
+                   Snapshot* snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PutBack(Consumer* consumer, const ChangeTracker::Changes& changes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RequireBase(Consumer* consumer, const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -185,7 +186,7 @@ class RowTracker::Impl {
   uint64_t BytesAfter(MarkKind kind, size_t rows) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const RowTrackerOptions options_;
+  const RowTracker::Options options_;
   Lanes lanes_;  // are locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
   // Whether a consumer wants marks.
@@ -200,7 +201,7 @@ class RowTracker::Impl {
   std::vector<std::weak_ptr<const TakenSet>> taken_ ABSL_GUARDED_BY(mutex_);
 };
 
-absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
+absl::StatusOr<ChangeTracker::Consumer> RowTracker::Impl::AddConsumer(
     absl::string_view name) {
   const internal::MutexLock lock(&mutex_);
   Consumer consumer;
@@ -209,7 +210,7 @@ absl::StatusOr<ConsumerId> RowTracker::Impl::AddConsumer(
   return consumers_.Add(std::move(consumer));
 }
 
-absl::Status RowTracker::Impl::RemoveConsumer(ConsumerId id) {
+absl::Status RowTracker::Impl::RemoveConsumer(ChangeTracker::Consumer id) {
   const LaneLocks locks(&lanes_);
   const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
@@ -287,8 +288,9 @@ size_t RowTracker::Impl::Filter(Lane* lane, absl::Span<const int64_t> ids,
   return count;
 }
 
-absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
-  RowChanges changes;
+absl::StatusOr<ChangeTracker::Changes> RowTracker::Impl::Take(
+    ChangeTracker::Consumer id) {
+  ChangeTracker::Changes changes;
   Snapshot snapshot;
   {
     const LaneLocks locks(&lanes_);
@@ -308,7 +310,8 @@ absl::StatusOr<RowChanges> RowTracker::Impl::Take(ConsumerId id) {
   return changes;
 }
 
-absl::Status RowTracker::Impl::Cut(ConsumerId id, RowChanges* changes,
+absl::Status RowTracker::Impl::Cut(ChangeTracker::Consumer id,
+                                   ChangeTracker::Changes* changes,
                                    Snapshot* snapshot) {
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
   const auto set = std::make_shared<const TakenSet>(
@@ -332,7 +335,8 @@ absl::Status RowTracker::Impl::Cut(ConsumerId id, RowChanges* changes,
   return absl::OkStatus();
 }
 
-absl::Status RowTracker::Impl::Return(ConsumerId id, RowChanges&& changes) {
+absl::Status RowTracker::Impl::Return(ChangeTracker::Consumer id,
+                                      ChangeTracker::Changes&& changes) {
   const LaneLocks locks(&lanes_);
   const internal::MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(Consumer* const consumer, consumers_.Find(id));
@@ -345,7 +349,8 @@ absl::Status RowTracker::Impl::Return(ConsumerId id, RowChanges&& changes) {
   return absl::OkStatus();
 }
 
-void RowTracker::Impl::PutBack(Consumer* consumer, const RowChanges& changes) {
+void RowTracker::Impl::PutBack(Consumer* consumer,
+                               const ChangeTracker::Changes& changes) {
   const TakenSet* const set = changes.taken_.get();
   if (!set->complete) return RequireBase(consumer, changes.reason);
   if (!consumer->complete || set->epoch < consumer->base_epoch) return;
@@ -441,16 +446,19 @@ uint64_t RowTracker::Impl::memory_bytes() const {
   return UsedBytes() + log_.kept_bytes();
 }
 
-RowTracker::RowTracker(const RowTrackerOptions& options)
+RowTracker::RowTracker() : RowTracker(Options()) {}
+
+RowTracker::RowTracker(const RowTracker::Options& options)
     : impl_(std::make_unique<Impl>(options)) {}
 
 RowTracker::~RowTracker() = default;
 
-absl::StatusOr<ConsumerId> RowTracker::AddConsumer(absl::string_view name) {
+absl::StatusOr<ChangeTracker::Consumer> RowTracker::AddConsumer(
+    absl::string_view name) {
   return impl_->AddConsumer(name);
 }
 
-absl::Status RowTracker::RemoveConsumer(ConsumerId consumer) {
+absl::Status RowTracker::RemoveConsumer(ChangeTracker::Consumer consumer) {
   return impl_->RemoveConsumer(consumer);
 }
 
@@ -462,11 +470,13 @@ void RowTracker::MarkErased(absl::Span<const int64_t> ids) {
   impl_->MarkErased(ids);
 }
 
-absl::StatusOr<RowChanges> RowTracker::Take(ConsumerId consumer) {
+absl::StatusOr<ChangeTracker::Changes> RowTracker::Take(
+    ChangeTracker::Consumer consumer) {
   return impl_->Take(consumer);
 }
 
-absl::Status RowTracker::Return(ConsumerId consumer, RowChanges&& changes) {
+absl::Status RowTracker::Return(ChangeTracker::Consumer consumer,
+                                ChangeTracker::Changes&& changes) {
   return impl_->Return(consumer, std::move(changes));
 }
 

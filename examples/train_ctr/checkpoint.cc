@@ -1,7 +1,6 @@
 #include "train_ctr/checkpoint.h"
 
-#include <ckptdb/manager/load_spec.h>
-#include <ckptdb/manager/manager_config.h>
+#include <ckptdb/manager/checkpoint_manager.h>
 #include <ckptdb/schema/status.h>
 
 #include <cstdio>
@@ -52,10 +51,11 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   manager.abandoned = options_.abandoned;
   manager.user_metadata = {{"trainer", "train_ctr"},
                            {"options", trainer_->identity()}};
-  manager.on_saved = [this](const ckptdb::SaveReport& saved) {
-    OnSaved(saved);
-  };
-  manager.first_save = ckptdb::FirstSave::kNever;
+  manager.on_saved =
+      [this](const ckptdb::CheckpointManager::SaveReport& saved) {
+        OnSaved(saved);
+      };
+  manager.first_save = ckptdb::ManagerOptions::FirstSave::kNever;
   manager.async = options_.async;
   CKPTDB_RETURN_IF_ERROR(
       ckptdb::ReadManagerConfig(options_.config.manager, &manager));
@@ -91,17 +91,18 @@ absl::Status Checkpoints::Restore(int64_t step) {
 
 absl::Status Checkpoints::StartTraining() {
   if (!restored_ && !load_.empty()) {
-    CKPTDB_ASSIGN_OR_RETURN(const ckptdb::LoadSummary loaded,
+    CKPTDB_ASSIGN_OR_RETURN(const ckptdb::CheckpointManager::LoadSummary loaded,
                             manager_->Load(load_));
     std::fprintf(stderr, "%s", loaded.ToString().c_str());
   }
   return manager_->StartTraining();
 }
 
-absl::StatusOr<ckptdb::StepOutcome> Checkpoints::AfterStep(double train_loss) {
+absl::StatusOr<ckptdb::CheckpointManager::StepOutcome> Checkpoints::AfterStep(
+    double train_loss) {
   options_.crash_drill->Arm(trainer_->step());
   CKPTDB_ASSIGN_OR_RETURN(
-      ckptdb::StepOutcome outcome,
+      ckptdb::CheckpointManager::StepOutcome outcome,
       manager_->StepTo(trainer_->step(), {{"train_loss", train_loss}}));
   CKPTDB_RETURN_IF_ERROR(EndDrill(outcome.save.has_value()));
   return outcome;
@@ -145,7 +146,7 @@ std::vector<SaveReport> Checkpoints::TakeReports() {
   return std::exchange(reports_, {});
 }
 
-void Checkpoints::OnSaved(const ckptdb::SaveReport& saved) {
+void Checkpoints::OnSaved(const ckptdb::CheckpointManager::SaveReport& saved) {
   if (!saved.status.ok()) return;  // the training loop is told
   SaveReport report;
   report.step = saved.step;
@@ -168,7 +169,7 @@ absl::Status Checkpoints::CountRows(SaveReport* report) const {
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<ckptdb::StepReader> step,
                           manager_->store()->OpenStep(report->step));
   for (const ckptdb::Item& item : step->ranks()[0].items) {
-    if (item.kind != ckptdb::ItemKind::kRows) continue;
+    if (item.kind != ckptdb::Item::Kind::kRows) continue;
     report->rows_upserted += item.rows;
     report->rows_erased += item.erased;
     if (report->base_reason.empty()) report->base_reason = item.base_reason;

@@ -52,7 +52,7 @@ struct CheckpointOptions {
   // a follower has to read all of such a save.
   int64_t base_every = 10;
   // What becomes of the steps after one that was restored.
-  ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
+  ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
   // The training goes on while a save is written.
   bool async = true;
   // On top of these; see train_ctr/config.h.
@@ -90,7 +90,8 @@ class Checkpoints {
   // the training is to end with it. An error may be of an earlier save. After
   // an error the trainer may go on, and a later save has all that the failed
   // one had.
-  absl::StatusOr<ckptdb::StepOutcome> AfterStep(double train_loss);
+  absl::StatusOr<ckptdb::CheckpointManager::StepOutcome> AfterStep(
+      double train_loss);
   // Saves the trainer's step.
   absl::Status Save(double train_loss);
   // Saves the last step if it is not saved, waits until it is durable, and
@@ -116,7 +117,7 @@ class Checkpoints {
   ckptdb::SavePolicy Schedule() const;
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
   absl::Status EndDrill(bool saved);
-  void OnSaved(const ckptdb::SaveReport& saved);
+  void OnSaved(const ckptdb::CheckpointManager::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;
 
   const CheckpointOptions options_;

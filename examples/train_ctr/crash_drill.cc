@@ -1,6 +1,6 @@
 #include "train_ctr/crash_drill.h"
 
-#include <ckptdb/db/crash_points.h>
+#include <ckptdb/db/options.h>
 #include <algorithm>
 #include <csignal>
 

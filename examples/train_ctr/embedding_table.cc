@@ -24,9 +24,9 @@ std::vector<ckptdb::Slot> SlotsOf(size_t dim) {
 
 // None of a table that is too wide to be one, which nobody uses.
 template <typename T>
-ckptdb::Column<T> ColumnOf(const ckptdb::ColumnTable& table,
-                           absl::string_view slot) {
-  return table.column<T>(slot).value_or(ckptdb::Column<T>());
+ckptdb::ColumnTable::Column<T> ColumnOf(const ckptdb::ColumnTable& table,
+                                        absl::string_view slot) {
+  return table.column<T>(slot).value_or(ckptdb::ColumnTable::Column<T>());
 }
 
 }  // namespace

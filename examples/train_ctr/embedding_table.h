@@ -76,10 +76,10 @@ class EmbeddingTable {
  private:
   EmbeddingTableOptions options_;
   std::unique_ptr<ckptdb::ColumnTable> columns_;
-  ckptdb::Column<float> embedding_;
-  ckptdb::Column<float> adagrad_sum_;
-  ckptdb::Column<int64_t> freq_;
-  ckptdb::Column<int64_t> last_step_;
+  ckptdb::ColumnTable::Column<float> embedding_;
+  ckptdb::ColumnTable::Column<float> adagrad_sum_;
+  ckptdb::ColumnTable::Column<int64_t> freq_;
+  ckptdb::ColumnTable::Column<int64_t> last_step_;
 };
 
 }  // namespace train_ctr

@@ -1,7 +1,7 @@
 #include "train_ctr/evaluator.h"
 
-#include <ckptdb/schema/limits.h>
 #include <ckptdb/schema/status.h>
+#include <ckptdb/schema/types.h>
 
 #include <utility>
 
@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(
 }
 
 absl::StatusOr<Evaluation> Evaluator::Run() {
-  const ckptdb::EvaluationName name = {trainer_->step(), kEvaluation, kGroup};
+  const ckptdb::EvaluationState::Name name = {trainer_->step(), kEvaluation,
+                                              kGroup};
   progress_ = trainer_->BeginEvaluation();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t done, state_->Load(name, &loader_));
   for (int64_t batches = 1;; ++batches) {
@@ -69,7 +70,7 @@ absl::StatusOr<Evaluation> Evaluator::Run() {
   return evaluation;
 }
 
-absl::Status Evaluator::Keep(const ckptdb::EvaluationName& name) {
+absl::Status Evaluator::Keep(const ckptdb::EvaluationState::Name& name) {
   // A long tail is begun anew after a crash, from what was kept last.
   CKPTDB_ASSIGN_OR_RETURN(const std::string place, loader_.Dump());
   CKPTDB_ASSIGN_OR_RETURN(const std::string meters, meters_.Save());

@@ -3,7 +3,7 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 
-#include <ckptdb/manager/evaluation_state.h>
+#include <ckptdb/manager/checkpoint_manager.h>
 
 #include <cstdint>
 #include <memory>
@@ -39,7 +39,7 @@ class Evaluator {
    private:
     EvaluationProgress* const progress_;
   };
-  class Meters : public ckptdb::SavedObject {
+  class Meters : public ckptdb::ModelState::Object {
    public:
     explicit Meters(EvaluationProgress* progress) : progress_(progress) {}
     absl::StatusOr<std::string> Save() override;
@@ -56,7 +56,7 @@ class Evaluator {
         save_every_(save_every),
         crash_drill_(std::move(crash_drill)) {}
 
-  absl::Status Keep(const ckptdb::EvaluationName& name);
+  absl::Status Keep(const ckptdb::EvaluationState::Name& name);
 
   Trainer* const trainer_;
   ckptdb::EvaluationState* const state_;

@@ -49,9 +49,9 @@ void AddResumeOptions(CLI::App* app, Options* options) {
                 "none");
   CLI::Option* step = app->add_option("--resume-step", options->resume_step,
                                       "Go on from this saved step instead");
-  const std::map<std::string, ckptdb::AbandonedBranch> branches = {
-      {"keep", ckptdb::AbandonedBranch::kKeep},
-      {"remove", ckptdb::AbandonedBranch::kRemove}};
+  const std::map<std::string, ckptdb::SaveSpec::Abandoned> branches = {
+      {"keep", ckptdb::SaveSpec::Abandoned::kKeep},
+      {"remove", ckptdb::SaveSpec::Abandoned::kRemove}};
   app->add_option("--abandoned", options->abandoned,
                   "What becomes of the steps after the one of --resume-step, "
                   "with the next save: keep or remove")

@@ -29,7 +29,7 @@ struct Options {
   int64_t save_every = 0;
   bool resume = false;
   std::optional<int64_t> resume_step;  // none: the newest
-  ckptdb::AbandonedBranch abandoned = ckptdb::AbandonedBranch::kRemove;
+  ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
   bool delta = false;
   bool sync = false;
   int64_t base_every = 10;

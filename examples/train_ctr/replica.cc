@@ -34,7 +34,8 @@ class CountedRows : public ckptdb::LiveTable {
       : live_(table.state()->Live(NamesOf(table.state()->slots()))) {}
 
   absl::Status Clear() override { return live_->Clear(); }
-  absl::Status Consume(int worker, const ckptdb::RowBatch& batch) override {
+  absl::Status Consume(int worker,
+                       const ckptdb::RowSink::Batch& batch) override {
     upserted_ += batch.ids.size();
     return live_->Consume(worker, batch);
   }
@@ -58,7 +59,7 @@ absl::StatusOr<ReplicaChange> Replica::Restore(const ckptdb::StepReader& step) {
   tensors_.clear();
   ReplicaChange done;
   for (const ckptdb::Item& item : step.ranks()[0].items) {
-    CKPTDB_RETURN_IF_ERROR(item.kind == ckptdb::ItemKind::kRows
+    CKPTDB_RETURN_IF_ERROR(item.kind == ckptdb::Item::Kind::kRows
                                ? RestoreRows(step, item.name, &done)
                                : ReadItem(step, item.kind, item.name, &done));
   }
@@ -69,10 +70,10 @@ absl::StatusOr<ReplicaChange> Replica::Follow(
     const ckptdb::ChangeReader& changes) {
   ReplicaChange done;
   for (const ckptdb::Item& item : changes.to().ranks()[0].items) {
-    if (item.kind != ckptdb::ItemKind::kRows) continue;
+    if (item.kind != ckptdb::Item::Kind::kRows) continue;
     CKPTDB_RETURN_IF_ERROR(FollowRows(changes, item.name, &done));
   }
-  for (const ckptdb::ItemName& item : changes.ChangedItems()) {
+  for (const ckptdb::ChangeReader::ItemName& item : changes.ChangedItems()) {
     CKPTDB_RETURN_IF_ERROR(ReadItem(changes.to(), item.kind, item.name, &done));
   }
   return done;
@@ -82,7 +83,8 @@ absl::StatusOr<EmbeddingTable*> Replica::FindOrAddTable(
     const ckptdb::StepReader& step, const std::string& name) {
   const auto found = tables_.find(name);
   if (found != tables_.end()) return &found->second;
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec, step.FindTable(name));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
+                          step.FindTable(name));
   EmbeddingTableOptions options;
   options.name = name;
   options.dim = spec.slots.front().elements;
@@ -118,9 +120,9 @@ absl::Status Replica::FollowRows(const ckptdb::ChangeReader& changes,
 }
 
 absl::Status Replica::ReadItem(const ckptdb::StepReader& step,
-                               ckptdb::ItemKind kind, const std::string& name,
+                               ckptdb::Item::Kind kind, const std::string& name,
                                ReplicaChange* done) {
-  if (kind == ckptdb::ItemKind::kTensor) {
+  if (kind == ckptdb::Item::Kind::kTensor) {
     ++done->tensors;
     return ReadTensor(step, name);
   }
@@ -134,7 +136,8 @@ absl::Status Replica::ReadItem(const ckptdb::StepReader& step,
 
 absl::Status Replica::ReadTensor(const ckptdb::StepReader& step,
                                  const std::string& name) {
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TensorSpec spec, step.FindTensor(name));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TensorSpec spec,
+                          step.FindTensor(name));
   Tensor& tensor = tensors_[name];
   CKPTDB_ASSIGN_OR_RETURN(tensor.type, TypeOf(spec.dtype, name));
   tensor.shape = spec.shape;

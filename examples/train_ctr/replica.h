@@ -9,7 +9,6 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_REPLICA_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_REPLICA_H_
 
-#include <ckptdb/db/change_reader.h>
 #include <ckptdb/db/step_reader.h>
 
 #include <cstddef>
@@ -63,7 +62,7 @@ class Replica {
                            const std::string& name, ReplicaChange* done);
   absl::Status FollowRows(const ckptdb::ChangeReader& changes,
                           const std::string& name, ReplicaChange* done);
-  absl::Status ReadItem(const ckptdb::StepReader& step, ckptdb::ItemKind kind,
+  absl::Status ReadItem(const ckptdb::StepReader& step, ckptdb::Item::Kind kind,
                         const std::string& name, ReplicaChange* done);
   absl::Status ReadTensor(const ckptdb::StepReader& step,
                           const std::string& name);

@@ -24,7 +24,7 @@ ckptdb::DType DTypeOf(ElementType type) {
 
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table) {
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec,
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
                           step.FindTable(table.name()));
   if (SameColumns(spec.slots, table.state()->slots())) return absl::OkStatus();
   return UnlikeTrainer("table", table.name());
@@ -34,9 +34,9 @@ absl::Status RestoreTable(const ckptdb::StepReader& step,
                           const EmbeddingTable& table,
                           ckptdb::LiveTable* rows) {
   CKPTDB_RETURN_IF_ERROR(CheckColumns(step, table));
-  CKPTDB_RETURN_IF_ERROR(
-      step.RestoreTable(table.name(), ckptdb::RestoreMode::kClear, {}, rows));
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TableSpec spec,
+  CKPTDB_RETURN_IF_ERROR(step.RestoreTable(
+      table.name(), ckptdb::LiveTable::RestoreMode::kClear, {}, rows));
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
                           step.FindTable(table.name()));
   // Of a delta step it is known only how many there are at most.
   if (spec.exact ? table.rows() == spec.rows : table.rows() <= spec.rows) {
@@ -49,7 +49,7 @@ absl::Status RestoreTable(const ckptdb::StepReader& step,
 
 absl::Status RestoreTensor(const ckptdb::StepReader& step,
                            const TensorView& tensor) {
-  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::TensorSpec spec,
+  CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TensorSpec spec,
                           step.FindTensor(tensor.name));
   if (spec.dtype != DTypeOf(tensor.type) || spec.shape != tensor.shape) {
     return UnlikeTrainer("tensor", tensor.name);

@@ -23,7 +23,7 @@ class TrainerState {
  private:
   // The options, the step counter and the reader's position. It refuses those
   // of another trainer, and is loaded first.
-  class Progress : public ckptdb::SavedObject {
+  class Progress : public ckptdb::ModelState::Object {
    public:
     explicit Progress(Trainer* trainer) : trainer_(trainer) {}
     absl::StatusOr<std::string> Save() override { return trainer_->progress(); }

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/manager_config.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <functional>
 #include <string>
@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/config/json_text.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -151,9 +151,9 @@ PolicyKind<SavePolicy> SavePolicies() {
           ReadSaveKeyed};
 }
 
-absl::StatusOr<BestOptions> ReadBest(const std::string& place,
-                                     const Json& json) {
-  BestOptions best;
+absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
+                                                 const Json& json) {
+  KeepPolicy::BestOptions best;
   ObjectReader reader(place, json);
   reader.Read("metric", &best.metric);
   reader.Read("count", &best.count);
@@ -181,7 +181,7 @@ absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
 
 absl::StatusOr<KeepPolicy> ReadKeepKeyed(ObjectReader* reader, int depth) {
   if (const Json* found = reader->Find("best_n")) {
-    CKPTDB_ASSIGN_OR_RETURN(BestOptions best,
+    CKPTDB_ASSIGN_OR_RETURN(KeepPolicy::BestOptions best,
                             ReadBest(reader->PlaceOf("best_n"), *found));
     return BestN(std::move(best));
   }
@@ -222,22 +222,24 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
                &options->schedule.ephemeral_cooldown_steps);
   ReadPolicyOf(reader, "keep", KeepPolicies(), &options->retention.keep);
   reader->Read("keep_ephemeral", &options->retention.keep_ephemeral);
-  reader->Read<Removal>("removal",
-                        {{"never", Removal::kNever},
-                         {"ephemeral_only", Removal::kEphemeralOnly},
-                         {"all_non_permanent", Removal::kAllNonPermanent}},
-                        &options->retention.removal);
+  reader->Read<RetentionOptions::Removal>(
+      "removal",
+      {{"never", RetentionOptions::Removal::kNever},
+       {"ephemeral_only", RetentionOptions::Removal::kEphemeralOnly},
+       {"all_non_permanent", RetentionOptions::Removal::kAllNonPermanent}},
+      &options->retention.removal);
   if (const Json* found = reader->Find("best")) {
-    absl::StatusOr<BestOptions> best =
+    absl::StatusOr<KeepPolicy::BestOptions> best =
         ReadBest(reader->PlaceOf("best"), *found);
     reader->Update(best.status());
     if (best.ok()) options->best = *std::move(best);
   }
-  reader->Read<FirstSave>("first_save",
-                          {{"unless_restored", FirstSave::kUnlessRestored},
-                           {"always", FirstSave::kAlways},
-                           {"never", FirstSave::kNever}},
-                          &options->first_save);
+  reader->Read<ManagerOptions::FirstSave>(
+      "first_save",
+      {{"unless_restored", ManagerOptions::FirstSave::kUnlessRestored},
+       {"always", ManagerOptions::FirstSave::kAlways},
+       {"never", ManagerOptions::FirstSave::kNever}},
+      &options->first_save);
 }
 
 void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
@@ -247,21 +249,22 @@ void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("base_every", &options->base_every);
   reader->Read("max_deltas", &options->bounds.max_deltas);
   reader->Read("max_delta_ratio", &options->bounds.max_delta_ratio);
-  reader->Read<AbandonedBranch>(
-      "abandoned",
-      {{"keep", AbandonedBranch::kKeep}, {"remove", AbandonedBranch::kRemove}},
-      &options->abandoned);
+  reader->Read<SaveSpec::Abandoned>("abandoned",
+                                    {{"keep", SaveSpec::Abandoned::kKeep},
+                                     {"remove", SaveSpec::Abandoned::kRemove}},
+                                    &options->abandoned);
   reader->Read("user_metadata", &options->user_metadata);
   reader->Read("store_metadata", &options->store_metadata);
   reader->Read("async", &options->async);
   reader->Read("arena_bytes", &options->arena_bytes);
   reader->Read("copy_threads", &options->copy_threads);
-  reader->Read<BusyPolicy>("busy",
-                           {{"wait", BusyPolicy::kWait},
-                            {"skip", BusyPolicy::kSkip},
-                            {"coalesce", BusyPolicy::kCoalesce},
-                            {"fail", BusyPolicy::kFail}},
-                           &options->busy);
+  reader->Read<ManagerOptions::BusyPolicy>(
+      "busy",
+      {{"wait", ManagerOptions::BusyPolicy::kWait},
+       {"skip", ManagerOptions::BusyPolicy::kSkip},
+       {"coalesce", ManagerOptions::BusyPolicy::kCoalesce},
+       {"fail", ManagerOptions::BusyPolicy::kFail}},
+      &options->busy);
   reader->Read("tolerated_failures", &options->tolerated_failures);
   reader->Read("retry_after_steps", &options->retry_after_steps);
   reader->Read("warn_waiting", &options->warn_waiting);
@@ -273,12 +276,12 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("read_only", &options->read_only);
   reader->Read("poll_every", &options->poll_every);
   reader->Read("deadline", &options->deadline);
-  reader->Read<std::optional<IoStateResize>>(
+  reader->Read<std::optional<ManagerOptions::IoStateResize>>(
       "io_state_resize",
-      {{"error", IoStateResize::kError},
-       {"redistribute", IoStateResize::kRedistribute},
-       {"owners", IoStateResize::kOwners},
-       {"reset", IoStateResize::kReset}},
+      {{"error", ManagerOptions::IoStateResize::kError},
+       {"redistribute", ManagerOptions::IoStateResize::kRedistribute},
+       {"owners", ManagerOptions::IoStateResize::kOwners},
+       {"reset", ManagerOptions::IoStateResize::kReset}},
       &options->io_state_resize);
   reader->Read<TableSharding>("sharding",
                               {{"slices", TableSharding::BySlices()},

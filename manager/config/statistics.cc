@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/printable.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -29,7 +29,7 @@ int OpenToAppend(const std::string& path) {
 
 }  // namespace
 
-std::string StatisticsLine(const SaveReport& report) {
+std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = {{"event", "save"},
                    {"step", report.step},
@@ -61,7 +61,7 @@ std::string StatisticsLine(const SaveReport& report) {
   return OneLine(line);
 }
 
-std::string StatisticsLine(const RestoreReport& report) {
+std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
   return OneLine({{"event", "restore"},
                   {"step", report.version.step},
                   {"attempt", report.version.attempt},

@@ -11,8 +11,8 @@ namespace ckptdb::internal {
 
 // One line of JSON about a save or a restore, without the newline. docs/json.md
 // names the fields, and a test compares them with it.
-std::string StatisticsLine(const SaveReport& report);
-std::string StatisticsLine(const RestoreReport& report);
+std::string StatisticsLine(const CheckpointManager::SaveReport& report);
+std::string StatisticsLine(const CheckpointManager::RestoreReport& report);
 
 // Returns InvalidArgument when nothing can be appended to the file.
 absl::Status CheckStatisticsPath(const std::string& path);

@@ -44,16 +44,16 @@ absl::Status CheckpointManager::FinishTraining() {
                              [&] { return impl_->FinishTraining(); });
 }
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
-absl::StatusOr<StepOutcome> CheckpointManager::Step(
+absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Step(
     const Metrics& metrics, const UserMetadata& user_metadata) {
   return StepTo(impl_->global_step() + 1, metrics, user_metadata);
 }
-absl::StatusOr<StepOutcome> CheckpointManager::StepTo(
+absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   return impl_->gate().Enter(
       "Step", [&] { return impl_->StepTo(step, metrics, user_metadata); });
 }
-absl::StatusOr<SaveDecision> CheckpointManager::ShouldSave(
+absl::StatusOr<SavePolicy::Decision> CheckpointManager::ShouldSave(
     int64_t step, const Metrics& metrics) {
   return impl_->gate().Enter("ShouldSave",
                              [&] { return impl_->ShouldSave(step, metrics); });
@@ -62,17 +62,17 @@ absl::StatusOr<PendingSave> CheckpointManager::Save(
     const SaveRequest& request) {
   return impl_->gate().Enter("Save", [&] { return impl_->Save(request); });
 }
-absl::StatusOr<RestoreReport> CheckpointManager::Restore(
+absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::Restore(
     const RestoreRequest& request) {
   return impl_->gate().Enter("Restore",
                              [&] { return impl_->Restore(request); });
 }
-absl::StatusOr<RestoreReport> CheckpointManager::WaitForStep(
+absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::WaitForStep(
     absl::Duration timeout) {
   return impl_->gate().Enter("WaitForStep",
                              [&] { return impl_->WaitForStep(timeout); });
 }
-absl::StatusOr<LoadSummary> CheckpointManager::Load(
+absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   return impl_->gate().Enter("Load",
                              [&] { return impl_->Load(rules, dry_run); });
@@ -89,7 +89,8 @@ absl::Status CheckpointManager::CheckForErrors() {
 absl::Status CheckpointManager::WaitUntilFinished() {
   return impl_->WaitUntilFinished();
 }
-absl::StatusOr<StepExplanation> CheckpointManager::Explain(int64_t step) const {
+absl::StatusOr<CheckpointManager::StepExplanation> CheckpointManager::Explain(
+    int64_t step) const {
   return impl_->gate().Look("Explain", [&] { return impl_->Explain(step); });
 }
 absl::Status CheckpointManager::Delete(int64_t step) {

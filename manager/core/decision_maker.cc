@@ -10,12 +10,12 @@
 
 namespace ckptdb::internal {
 
-SaveDecision DecisionMaker::Decide(const Question& question) const {
+SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   if (!options_.saving) {
-    return {SaveKind::kNone, "ManagerOptions::saving is off"};
+    return {SavePolicy::Kind::kNone, "ManagerOptions::saving is off"};
   }
   const bool busy = question.saving.has_value();
-  SaveContext context;
+  SavePolicy::Context context;
   context.step = question.step;
   context.now_micros = NowMicros(options_);
   context.saving = busy;
@@ -23,56 +23,57 @@ SaveDecision DecisionMaker::Decide(const Question& question) const {
   context.metrics = question.metrics;
   context.history = [this] { return CommittedSteps(); };
   context.last = busy ? question.saving : Newest();
-  SaveDecision decision = internal::Decide(options_.schedule, context);
-  if (decision.kind == SaveKind::kNone && !busy && put_off_.has_value() &&
-      question.step >= put_off_->from_step) {
+  SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
+  if (decision.kind == SavePolicy::Kind::kNone && !busy &&
+      put_off_.has_value() && question.step >= put_off_->from_step) {
     decision = put_off_->decision;
   }
   return decision;
 }
 
-absl::StatusOr<SaveDecision> DecisionMaker::Foresee(
+absl::StatusOr<SavePolicy::Decision> DecisionMaker::Foresee(
     const Question& question) const {
-  SaveDecision decision = Decide(question);
-  if (decision.kind == SaveKind::kNone) return decision;
+  SavePolicy::Decision decision = Decide(question);
+  if (decision.kind == SavePolicy::Kind::kNone) return decision;
   if (question.saving.has_value()) return ApplyBusyPolicy(question, decision);
   return PromotionInstead(question.preempted, decision).value_or(decision);
 }
 
-absl::StatusOr<SaveDecision> DecisionMaker::DecideWhenBusy(
-    const Question& question, const SaveDecision& decision) {
-  CKPTDB_ASSIGN_OR_RETURN(SaveDecision now,
+absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
+    const Question& question, const SavePolicy::Decision& decision) {
+  CKPTDB_ASSIGN_OR_RETURN(SavePolicy::Decision now,
                           ApplyBusyPolicy(question, decision));
-  if (now.kind == SaveKind::kNone && options_.busy == BusyPolicy::kCoalesce) {
+  if (now.kind == SavePolicy::Kind::kNone &&
+      options_.busy == ManagerOptions::BusyPolicy::kCoalesce) {
     PutOff(question.step, {decision.kind, now.why});
   }
   return now;
 }
 
-absl::StatusOr<SaveDecision> DecisionMaker::ApplyBusyPolicy(
-    const Question& question, const SaveDecision& decision) const {
+absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
+    const Question& question, const SavePolicy::Decision& decision) const {
   const std::string why =
       absl::StrCat("step ", question.saving->step, " is being saved");
   switch (options_.busy) {
-    case BusyPolicy::kWait:
+    case ManagerOptions::BusyPolicy::kWait:
       return decision;
-    case BusyPolicy::kSkip:
-      return SaveDecision{SaveKind::kNone,
-                          absl::StrCat(decision.why, ", but ", why)};
-    case BusyPolicy::kCoalesce:
-      return SaveDecision{
-          SaveKind::kNone,
+    case ManagerOptions::BusyPolicy::kSkip:
+      return SavePolicy::Decision{SavePolicy::Kind::kNone,
+                                  absl::StrCat(decision.why, ", but ", why)};
+    case ManagerOptions::BusyPolicy::kCoalesce:
+      return SavePolicy::Decision{
+          SavePolicy::Kind::kNone,
           absl::StrCat("step ", question.step, " was not saved, as ", why,
                        ", although ", decision.why)};
-    case BusyPolicy::kFail:
+    case ManagerOptions::BusyPolicy::kFail:
       return absl::FailedPreconditionError(
           absl::StrCat("step ", question.step, " cannot be saved: ", why));
   }
-  return absl::InternalError(
-      absl::StrCat("invalid BusyPolicy ", static_cast<int>(options_.busy)));
+  return absl::InternalError(absl::StrCat("invalid ManagerOptions::BusyPolicy ",
+                                          static_cast<int>(options_.busy)));
 }
 
-void DecisionMaker::PutOff(int64_t from, SaveDecision decision) {
+void DecisionMaker::PutOff(int64_t from, SavePolicy::Decision decision) {
   put_off_ = {from, std::move(decision)};
 }
 
@@ -101,18 +102,18 @@ std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
 }
 
 // A step that is there is better than one that will not be in time.
-std::optional<SaveDecision> DecisionMaker::PromotionInstead(
-    bool preempted, const SaveDecision& decision) const {
+std::optional<SavePolicy::Decision> DecisionMaker::PromotionInstead(
+    bool preempted, const SavePolicy::Decision& decision) const {
   const absl::Duration last_save = absl::Microseconds(last_save_micros_);
   const std::optional<Version>& parent = lineage_->parent();
-  if (!preempted || decision.kind == SaveKind::kNone || !parent.has_value() ||
-      last_save <= options_.preemption_grace) {
+  if (!preempted || decision.kind == SavePolicy::Kind::kNone ||
+      !parent.has_value() || last_save <= options_.preemption_grace) {
     return std::nullopt;
   }
   const absl::StatusOr<StepRecord> newest = store_->FindStep(parent->step);
   if (!newest.ok() || !newest->ephemeral) return std::nullopt;
-  return SaveDecision{
-      SaveKind::kNone,
+  return SavePolicy::Decision{
+      SavePolicy::Kind::kNone,
       absl::StrCat("preempted: step ", parent->step,
                    " becomes permanent instead, as the last save took ",
                    absl::FormatDuration(last_save),
@@ -120,9 +121,10 @@ std::optional<SaveDecision> DecisionMaker::PromotionInstead(
                    absl::FormatDuration(options_.preemption_grace))};
 }
 
-absl::StatusOr<bool> DecisionMaker::PromoteInstead(bool preempted,
-                                                   SaveDecision* decision) {
-  std::optional<SaveDecision> instead = PromotionInstead(preempted, *decision);
+absl::StatusOr<bool> DecisionMaker::PromoteInstead(
+    bool preempted, SavePolicy::Decision* decision) {
+  std::optional<SavePolicy::Decision> instead =
+      PromotionInstead(preempted, *decision);
   if (!instead.has_value()) return false;
   CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(lineage_->parent()->step, false));
   *decision = *std::move(instead);

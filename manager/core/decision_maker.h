@@ -13,11 +13,11 @@
 
 namespace ckptdb::internal {
 
-// Decides on the owner, by the schedule, by BusyPolicy while a save is in
-// progress, by what was put off until later, and by whether there is time for a
-// save before the machine is taken away. It owns the decision that was put off
-// and what the last save cost. Only the training thread uses it; it calls the
-// caller's policies.
+// Decides on the owner, by the schedule, by ManagerOptions::BusyPolicy while a
+// save is in progress, by what was put off until later, and by whether there is
+// time for a save before the machine is taken away. It owns the decision that
+// was put off and what the last save cost. Only the training thread uses it; it
+// calls the caller's policies.
 class DecisionMaker {
  public:
   // The step that is asked about, and what is known about it.
@@ -37,22 +37,24 @@ class DecisionMaker {
   DecisionMaker& operator=(const DecisionMaker&) = delete;
 
   // By the schedule, or by what was put off.
-  SaveDecision Decide(const Question& question) const;
+  SavePolicy::Decision Decide(const Question& question) const;
   // What Decide, DecideWhenBusy and PromoteInstead would come to together.
   // Changes nothing.
-  absl::StatusOr<SaveDecision> Foresee(const Question& question) const;
+  absl::StatusOr<SavePolicy::Decision> Foresee(const Question& question) const;
 
   // What becomes of a decision to save while a save is in progress: with
-  // BusyPolicy::kCoalesce it is put off until the end of that save.
-  absl::StatusOr<SaveDecision> DecideWhenBusy(const Question& question,
-                                              const SaveDecision& decision);
+  // ManagerOptions::BusyPolicy::kCoalesce it is put off until the end of that
+  // save.
+  absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
+      const Question& question, const SavePolicy::Decision& decision);
   // Makes the newest step permanent instead of another save, and changes
   // *decision, when the machine will be gone before that save ends. Returns
   // whether it has.
-  absl::StatusOr<bool> PromoteInstead(bool preempted, SaveDecision* decision);
+  absl::StatusOr<bool> PromoteInstead(bool preempted,
+                                      SavePolicy::Decision* decision);
 
   // `decision` holds from step `from` on, until a save begins.
-  void PutOff(int64_t from, SaveDecision decision);
+  void PutOff(int64_t from, SavePolicy::Decision decision);
   // A save has begun, or a step was restored: nothing is put off any longer.
   void ForgetPutOff() { put_off_.reset(); }
   void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
@@ -60,14 +62,14 @@ class DecisionMaker {
  private:
   struct PutOffSave {
     int64_t from_step = 0;
-    SaveDecision decision;
+    SavePolicy::Decision decision;
   };
 
-  absl::StatusOr<SaveDecision> ApplyBusyPolicy(
-      const Question& question, const SaveDecision& decision) const;
+  absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
+      const Question& question, const SavePolicy::Decision& decision) const;
   // None where a save is to be made.
-  std::optional<SaveDecision> PromotionInstead(
-      bool preempted, const SaveDecision& decision) const;
+  std::optional<SavePolicy::Decision> PromotionInstead(
+      bool preempted, const SavePolicy::Decision& decision) const;
   std::optional<StepInfo> Newest() const;
   std::vector<StepInfo> CommittedSteps() const;
 

@@ -28,14 +28,15 @@ std::string ExplainSaved(const StepRecord& record) {
 
 }  // namespace
 
-absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
-                                            const History& history,
-                                            const Retirement& retirement,
-                                            int64_t step) {
-  const std::optional<StepExplanation> noted = history.Find(step);
+absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
+    const Store& store, const History& history, const Retirement& retirement,
+    int64_t step) {
+  const std::optional<CheckpointManager::StepExplanation> noted =
+      history.Find(step);
   const absl::StatusOr<StepRecord> record = store.FindStep(step);
   if (!noted.has_value() && !record.ok()) return record.status();
-  StepExplanation explanation = noted.value_or(StepExplanation());
+  CheckpointManager::StepExplanation explanation =
+      noted.value_or(CheckpointManager::StepExplanation());
   if (record.ok()) {
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
     explanation.kept = ExplainKept(retirement, step);

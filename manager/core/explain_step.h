@@ -14,10 +14,9 @@ namespace ckptdb::internal {
 
 // NotFound for a step that neither the store nor the history knows. Any thread
 // may call it.
-absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
-                                            const History& history,
-                                            const Retirement& retirement,
-                                            int64_t step);
+absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
+    const Store& store, const History& history, const Retirement& retirement,
+    int64_t step);
 
 }  // namespace ckptdb::internal
 

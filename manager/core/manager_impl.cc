@@ -12,8 +12,8 @@
 namespace ckptdb {
 namespace {
 
-SaveDecision ReadOnlyDecision() {
-  return {SaveKind::kNone, "not saved: the manager is read-only"};
+SavePolicy::Decision ReadOnlyDecision() {
+  return {SavePolicy::Kind::kNone, "not saved: the manager is read-only"};
 }
 
 }  // namespace
@@ -48,26 +48,28 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
   if (parts_->store != nullptr) parts_->warnings.WarnOfPosts(*parts_->store);
 }
 
-absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
+absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   if (read_only()) return CountStep(step);
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
   SaveRequest request;
   request.metrics = metrics;
   request.user_metadata = user_metadata;
-  CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome,
+  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::StepOutcome outcome,
                           steps_.BroadcastDecision(std::nullopt, request));
   preemption_.SetLastStep(outcome.preempted);
   return outcome;
 }
 
-absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
+absl::StatusOr<CheckpointManager::StepOutcome>
+CheckpointManager::Impl::CountStep(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
   lineage_.RequireBase("the model was trained");
-  return StepOutcome{step, ReadOnlyDecision(), std::nullopt, preempted()};
+  return CheckpointManager::StepOutcome{step, ReadOnlyDecision(), std::nullopt,
+                                        preempted()};
 }
 
-absl::StatusOr<SaveDecision> CheckpointManager::Impl::ShouldSave(
+absl::StatusOr<SavePolicy::Decision> CheckpointManager::Impl::ShouldSave(
     int64_t step, const Metrics& metrics) {
   if (step < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -86,8 +88,8 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
         "\" is not saved: ManagerOptions::saving is off"));
   }
   CKPTDB_ASSIGN_OR_RETURN(
-      const StepOutcome outcome,
-      steps_.BroadcastDecision(SaveDecision{request.kind, request.why},
+      const CheckpointManager::StepOutcome outcome,
+      steps_.BroadcastDecision(SavePolicy::Decision{request.kind, request.why},
                                request));
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
@@ -97,9 +99,10 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
 absl::Status CheckpointManager::Impl::StartTraining() {
   const ManagerOptions& options = parts_->options;
   if (!options.saving) return absl::OkStatus();
-  const bool wanted = options.first_save == FirstSave::kAlways ||
-                      (options.first_save == FirstSave::kUnlessRestored &&
-                       !progress_.restored());
+  const bool wanted =
+      options.first_save == ManagerOptions::FirstSave::kAlways ||
+      (options.first_save == ManagerOptions::FirstSave::kUnlessRestored &&
+       !progress_.restored());
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
   SaveRequest request;
   request.why = "the training begins with it";
@@ -122,20 +125,21 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   return status;
 }
 
-absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
-    const RestoreRequest& request) {
+absl::StatusOr<CheckpointManager::RestoreReport>
+CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
                                FinishSaveAndTell(), parts_->options.deadline));
-  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.Restore(request));
+  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
+                          restorer_.Restore(request));
   NoteRestored(report);
   report.finished_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
 }
 
-absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
-    absl::Duration timeout) {
+absl::StatusOr<CheckpointManager::RestoreReport>
+CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
   if (!read_only()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "WaitForStep: the manager of store \"", parts_->options.path,
@@ -149,14 +153,16 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "wait for a step", status,
                                timeout + parts_->options.deadline));
   const auto begin = std::chrono::steady_clock::now();
-  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.RestoreNewest());
+  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
+                          restorer_.RestoreNewest());
   NoteRestored(report);
   report.finished_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
 }
 
-void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
+void CheckpointManager::Impl::NoteRestored(
+    const CheckpointManager::RestoreReport& report) {
   if (report.path != parts_->options.path) {
     return progress_.OnRestored(std::nullopt);
   }
@@ -164,7 +170,7 @@ void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
   decisions_.ForgetPutOff();
 }
 
-absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
+absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load", FinishSaveAndTell(),
                                parts_->options.deadline));
@@ -185,8 +191,8 @@ absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
-    int64_t step) const {
+absl::StatusOr<CheckpointManager::StepExplanation>
+CheckpointManager::Impl::Explain(int64_t step) const {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Explain"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Explain"));
   return internal::ExplainStep(*parts_->store, history_, retirement_, step);

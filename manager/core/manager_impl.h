@@ -36,16 +36,19 @@ class CheckpointManager::Impl {
   internal::ManagerGate& gate() { return gate_; }
 
   // Of the training thread.
-  absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics,
-                                     const UserMetadata& user_metadata);
-  absl::StatusOr<SaveDecision> ShouldSave(int64_t step, const Metrics& metrics);
+  absl::StatusOr<CheckpointManager::StepOutcome> StepTo(
+      int64_t step, const Metrics& metrics, const UserMetadata& user_metadata);
+  absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
+                                                  const Metrics& metrics);
   absl::StatusOr<PendingSave> Save(const SaveRequest& request);
   absl::Status StartTraining();
   absl::Status FinishTraining();
-  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
-  absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
-  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
-                                   bool dry_run);
+  absl::StatusOr<CheckpointManager::RestoreReport> Restore(
+      const RestoreRequest& request);
+  absl::StatusOr<CheckpointManager::RestoreReport> WaitForStep(
+      absl::Duration timeout);
+  absl::StatusOr<CheckpointManager::LoadSummary> Load(
+      const std::vector<LoadRule>& rules, bool dry_run);
   absl::Status Delete(int64_t step);
   absl::Status Close();
 
@@ -56,7 +59,8 @@ class CheckpointManager::Impl {
   bool preempted() const { return preemption_.preempted(); }
   absl::Status CheckForErrors();
   absl::Status WaitUntilFinished();
-  absl::StatusOr<StepExplanation> Explain(int64_t step) const;
+  absl::StatusOr<CheckpointManager::StepExplanation> Explain(
+      int64_t step) const;
   absl::StatusOr<StepRecord> BestStep() const;
   EvaluationState* evaluation() { return &evaluation_; }
   // A store that is closed stays, for those who have a pointer to it.
@@ -71,10 +75,10 @@ class CheckpointManager::Impl {
   absl::Status CheckOwner(absl::string_view what) const;
   // FailedPrecondition: `what` is not for a manager that is read-only.
   absl::Status CheckWritable(absl::string_view what) const;
-  absl::StatusOr<StepOutcome> CountStep(int64_t step);
+  absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
   // Takes note of the end of the save before, and returns what is to be told.
   absl::Status FinishSaveAndTell();
-  void NoteRestored(const RestoreReport& report);
+  void NoteRestored(const CheckpointManager::RestoreReport& report);
   void WaitAtExit();
 
   const std::unique_ptr<internal::ManagerParts> parts_;

@@ -12,7 +12,7 @@
 #include "ckptdb/manager/policy/save_schedule.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/manager/state/reader_options.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -71,8 +71,9 @@ ManagerOptions Effective(ManagerOptions options) {
   }
   if (options.read_only) options.saving = false;
   if (!options.io_state_resize.has_value()) {
-    options.io_state_resize =
-        options.read_only ? IoStateResize::kReset : IoStateResize::kError;
+    options.io_state_resize = options.read_only
+                                  ? ManagerOptions::IoStateResize::kReset
+                                  : ManagerOptions::IoStateResize::kError;
   }
   if (!options.saving) {
     options.deltas = false;  // nobody would take the marked rows

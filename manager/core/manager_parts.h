@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"

@@ -6,7 +6,7 @@
 
 namespace ckptdb::internal {
 
-void Reporter::ReportSave(const SaveReport& report) {
+void Reporter::ReportSave(const CheckpointManager::SaveReport& report) {
   if (is_owner_ && !report.status.ok()) {
     history_->NoteSaved(report.step,
                         absl::StrCat("not saved, although ", report.why, ": ",
@@ -20,7 +20,7 @@ void Reporter::ReportSave(const SaveReport& report) {
                                     [&] { options_.on_saved(report); }));
 }
 
-void Reporter::ReportRestore(const RestoreReport& report) {
+void Reporter::ReportRestore(const CheckpointManager::RestoreReport& report) {
   if (is_owner_) {
     errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));
   }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/state/micros_since.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
 
@@ -77,7 +77,7 @@ void SaveRunner::RunOperation() {
 
 // The error is there to be told before anybody can see that the save has ended.
 void SaveRunner::EndOperation() {
-  SaveReport& report = operation_->report();
+  CheckpointManager::SaveReport& report = operation_->report();
   failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
   tolerated_ = failures_in_a_row_ <= parts_->options.tolerated_failures;
   const absl::Status error = NoteError();

@@ -8,13 +8,14 @@
 #include "ckptdb/manager/ranks/status_bytes.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 
-absl::StatusOr<StepOutcome> StepCoordinator::BroadcastDecision(
-    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+absl::StatusOr<CheckpointManager::StepOutcome>
+StepCoordinator::BroadcastDecision(std::optional<SavePolicy::Decision> wanted,
+                                   const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
   Coordinator* const ranks = manager.ranks.get();
   times_ = Times();
@@ -34,7 +35,7 @@ absl::StatusOr<StepOutcome> StepCoordinator::BroadcastDecision(
       absl::StrCat("step ", parts_.progress->global_step()), Encode(own),
       AfterGather(*ranks, manager.options.deadline));
   if (!bytes.ok()) {
-    if (own.decision.kind != SaveKind::kNone) {
+    if (own.decision.kind != SavePolicy::Kind::kNone) {
       // What was begun for nothing is swept, whether or not this succeeds.
       manager.store->Abandon(own.version).IgnoreError();
     }
@@ -45,8 +46,8 @@ absl::StatusOr<StepOutcome> StepCoordinator::BroadcastDecision(
   return ApplyDecision(std::move(announced), request);
 }
 
-absl::StatusOr<SaveDecision> StepCoordinator::Foresee(int64_t step,
-                                                      const Metrics& metrics) {
+absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
+    int64_t step, const Metrics& metrics) {
   ManagerParts& manager = *parts_.manager;
   Coordinator* const ranks = manager.ranks.get();
   Announcement own;
@@ -73,7 +74,7 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
   const bool busy = parts_.saves->in_progress();
   announced.finish_save = !busy;
   if (!busy) FinishSave();
-  absl::StatusOr<SaveDecision> decision =
+  absl::StatusOr<SavePolicy::Decision> decision =
       CallGuarded("deciding on a save", [&] {
         return parts_.decisions->Foresee(
             {step, announced.preempted, metrics, parts_.saves->unfinished()});
@@ -116,24 +117,24 @@ void StepCoordinator::FinishSave() {
   times_.waited_micros = times_.waited_micros.value_or(0) + *waited;
 }
 
-void StepCoordinator::Announce(const std::optional<SaveDecision>& wanted,
-                               const SaveRequest& request,
-                               Announcement* announced) {
+void StepCoordinator::Announce(
+    const std::optional<SavePolicy::Decision>& wanted,
+    const SaveRequest& request, Announcement* announced) {
   announced->step = parts_.progress->global_step();
   announced->error.Update(CallGuarded("deciding on a save", [&] {
     return DecideAndBegin(wanted, request, announced);
   }));
   NoteDecision(*announced);
   if (announced->error.ok()) return;
-  announced->decision.kind = SaveKind::kNone;
+  announced->decision.kind = SavePolicy::Kind::kNone;
   if (announced->version.attempt != 0) {
     parts_.manager->store->Abandon(announced->version).IgnoreError();
   }
 }
 
 absl::Status StepCoordinator::DecideAndBegin(
-    const std::optional<SaveDecision>& wanted, const SaveRequest& request,
-    Announcement* announced) {
+    const std::optional<SavePolicy::Decision>& wanted,
+    const SaveRequest& request, Announcement* announced) {
   bool busy = parts_.saves->in_progress();
   // A decision knows of the save that has ended.
   if (!busy) FinishSave();
@@ -141,13 +142,13 @@ absl::Status StepCoordinator::DecideAndBegin(
   const DecisionMaker::Question question = {
       announced->step, announced->preempted, request.metrics,
       parts_.saves->unfinished()};
-  SaveDecision& decision = announced->decision;
+  SavePolicy::Decision& decision = announced->decision;
   decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
   times_.planning_micros = MicrosSince(begin);
-  if (busy && decision.kind != SaveKind::kNone) {
+  if (busy && decision.kind != SavePolicy::Kind::kNone) {
     CKPTDB_ASSIGN_OR_RETURN(
         decision, parts_.decisions->DecideWhenBusy(question, decision));
-    busy = decision.kind == SaveKind::kNone;
+    busy = decision.kind == SavePolicy::Kind::kNone;
   }
   // What a save that is not finished has met is told when it is, on all ranks.
   announced->finish_save = !busy;
@@ -158,7 +159,7 @@ absl::Status StepCoordinator::DecideAndBegin(
   CKPTDB_ASSIGN_OR_RETURN(
       announced->promoted,
       parts_.decisions->PromoteInstead(announced->preempted, &decision));
-  if (decision.kind == SaveKind::kNone) return absl::OkStatus();
+  if (decision.kind == SavePolicy::Kind::kNone) return absl::OkStatus();
   return Begin(request, announced);
 }
 
@@ -172,12 +173,12 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
   spec.world_size = manager.world_size();
   spec.begun_at_micros = times_.begun_at_micros;
   spec.slice_bounds = SliceBoundsOf(manager.shardings);
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, manager.store->Begin(spec));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
+                          manager.store->Begin(spec));
   parts_.decisions->ForgetPutOff();
   announced->version = save.version;
   for (const Ticket& ticket : save.tickets) {
-    CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(),
-                            EncodeTicket(ticket));
+    CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(), ticket.Encode());
   }
   announced->whole = !spec.parent.has_value();
   announced->base_reason =
@@ -186,7 +187,7 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
 }
 
 void StepCoordinator::NoteDecision(const Announcement& announced) {
-  const bool saved = announced.decision.kind != SaveKind::kNone;
+  const bool saved = announced.decision.kind != SavePolicy::Kind::kNone;
   if (announced.error.ok()) {
     parts_.history->NoteSaved(
         announced.step,
@@ -199,7 +200,7 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
   }
 }
 
-absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
+absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
   if (announced.finish_save) FinishSave();
   if (!announced.error.ok()) {
@@ -211,9 +212,9 @@ absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
   }
   if (announced.preempted) parts_.preemption->OnAgreed();
   if (announced.promoted) parts_.preemption->OnPromoted(announced.step);
-  StepOutcome outcome{announced.step, announced.decision, std::nullopt,
-                      announced.preempted};
-  if (announced.decision.kind != SaveKind::kNone) {
+  CheckpointManager::StepOutcome outcome{announced.step, announced.decision,
+                                         std::nullopt, announced.preempted};
+  if (announced.decision.kind != SavePolicy::Kind::kNone) {
     CKPTDB_RETURN_IF_ERROR(Save(std::move(announced), request, &outcome));
   }
   return outcome;
@@ -221,7 +222,7 @@ absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
 
 absl::Status StepCoordinator::Save(Announcement announced,
                                    const SaveRequest& request,
-                                   StepOutcome* outcome) {
+                                   CheckpointManager::StepOutcome* outcome) {
   parts_.progress->OnSaved();
   if (times_.waited_micros.has_value()) {
     parts_.manager->warnings.WarnOfWaiting(

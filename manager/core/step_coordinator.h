@@ -43,11 +43,12 @@ class StepCoordinator {
 
   // Decides on the step that was trained last, unless the caller has, whose
   // decision is `wanted` then; and saves it where that is the decision.
-  absl::StatusOr<StepOutcome> BroadcastDecision(
-      std::optional<SaveDecision> wanted, const SaveRequest& request);
+  absl::StatusOr<CheckpointManager::StepOutcome> BroadcastDecision(
+      std::optional<SavePolicy::Decision> wanted, const SaveRequest& request);
   // What BroadcastDecision would come to for `step`. All ranks take note of the
   // end of the save before, as at a step; else nothing changes.
-  absl::StatusOr<SaveDecision> Foresee(int64_t step, const Metrics& metrics);
+  absl::StatusOr<SavePolicy::Decision> Foresee(int64_t step,
+                                               const Metrics& metrics);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -63,9 +64,9 @@ class StepCoordinator {
   absl::Status GatherNotices(bool of_a_step, bool* preempted);
   void FinishSave();
   // On the owner.
-  void Announce(const std::optional<SaveDecision>& wanted,
+  void Announce(const std::optional<SavePolicy::Decision>& wanted,
                 const SaveRequest& request, Announcement* announced);
-  absl::Status DecideAndBegin(const std::optional<SaveDecision>& wanted,
+  absl::Status DecideAndBegin(const std::optional<SavePolicy::Decision>& wanted,
                               const SaveRequest& request,
                               Announcement* announced);
   absl::Status Begin(const SaveRequest& request, Announcement* announced);
@@ -73,10 +74,10 @@ class StepCoordinator {
   Announcement AnnounceForeseen(int64_t step, const Metrics& metrics,
                                 Announcement announced);
   // On all ranks.
-  absl::StatusOr<StepOutcome> ApplyDecision(Announcement announced,
-                                            const SaveRequest& request);
+  absl::StatusOr<CheckpointManager::StepOutcome> ApplyDecision(
+      Announcement announced, const SaveRequest& request);
   absl::Status Save(Announcement announced, const SaveRequest& request,
-                    StepOutcome* outcome);
+                    CheckpointManager::StepOutcome* outcome);
 
   const Parts parts_;
   Times times_;

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/printable.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -61,7 +61,7 @@ void Warnings::WarnOfMetadata() {
                     "Store::SetUserMetadata replaces it"));
 }
 
-bool Warnings::IsNew(const UnsweptEntry& entry, std::set<std::string>* told) {
+bool Warnings::IsNew(const Usage::Unswept& entry, std::set<std::string>* told) {
   return told->insert(entry.path + "\n" + entry.reason).second;
 }
 
@@ -71,7 +71,7 @@ void Warnings::WarnOfSweeps(const Store& store) {
     Warn(absl::StrCat(StoreName(), " gives no space back, as its sweep fails: ",
                       status.ToString()));
   }
-  for (const UnsweptEntry& entry : store.unswept()) {
+  for (const Usage::Unswept& entry : store.unswept()) {
     if (!IsNew(entry, &told_of_sweeps_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", entry.path,
                       entry.foreign ? " is not the store's, and stays: "
@@ -81,7 +81,7 @@ void Warnings::WarnOfSweeps(const Store& store) {
 }
 
 void Warnings::WarnOfPosts(const Store& store) {
-  for (const UnsweptEntry& post : store.posts_passed_over()) {
+  for (const Usage::Unswept& post : store.posts_passed_over()) {
     if (!IsNew(post, &told_of_posts_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", post.path,
                       " was passed over: ", post.reason));

@@ -45,7 +45,7 @@ class Warnings {
 
  private:
   // Whether `told` did not have `entry`.
-  static bool IsNew(const UnsweptEntry& entry, std::set<std::string>* told);
+  static bool IsNew(const Usage::Unswept& entry, std::set<std::string>* told);
   // "store \"/a\"", of the manager.
   std::string StoreName() const;
 

@@ -5,7 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/parallel.h"
-#include "ckptdb/schema/cast_in_range.h"
+#include "ckptdb/schema/bytes/cast_in_range.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -58,8 +59,9 @@ class TensorCast {
       if (state_.sharded()) box.offset[i] += state_.offset[i];
     }
     buffer->resize(pieces_.elements() * DTypeBytes(from_));
-    CKPTDB_RETURN_IF_ERROR(step_.ReadTensorBox(
-        name_, box, buffer->data(), elements * DTypeBytes(from_), read_));
+    CKPTDB_RETURN_IF_ERROR(
+        step_.ReadTensorPart(name_, box.offset, box.shape, buffer->data(),
+                             elements * DTypeBytes(from_), read_));
     char* const out =
         static_cast<char*>(state_.data) + first * DTypeBytes(state_.dtype);
     const size_t done =
@@ -139,7 +141,7 @@ CastTable::CastTable(std::string name, std::vector<Slot> from,
   }
 }
 
-absl::Status CastTable::Consume(int worker, const RowBatch& batch) {
+absl::Status CastTable::Consume(int worker, const RowSink::Batch& batch) {
   Worker& own = workers_[static_cast<size_t>(worker)];
   for (size_t slot = 0; slot < to_.size(); ++slot) {
     own.slots[slot] = batch.slots[slot];
@@ -149,7 +151,7 @@ absl::Status CastTable::Consume(int worker, const RowBatch& batch) {
   return live_->Consume(worker, {batch.ids, own.slots});
 }
 
-absl::Status CastTable::CastSlot(size_t slot, const RowBatch& batch,
+absl::Status CastTable::CastSlot(size_t slot, const RowSink::Batch& batch,
                                  Worker* worker) {
   const Slot& from = from_[slot];
   const Slot& to = to_[slot];

@@ -12,9 +12,8 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -62,7 +61,7 @@ class CastTable : public LiveTable {
   absl::Status Clear() override { return live_->Clear(); }
   // OutOfRange naming the table, the row, the slot and the number; then nothing
   // of the batch is handed on.
-  absl::Status Consume(int worker, const RowBatch& batch) override;
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
     return live_->Erase(worker, ids);
   }
@@ -72,7 +71,8 @@ class CastTable : public LiveTable {
     std::vector<std::string> values;  // of each slot that is cast
     std::vector<const char*> slots;
   };
-  absl::Status CastSlot(size_t slot, const RowBatch& batch, Worker* worker);
+  absl::Status CastSlot(size_t slot, const RowSink::Batch& batch,
+                        Worker* worker);
 
   const std::string name_;
   const std::vector<Slot> from_;

@@ -14,11 +14,9 @@
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/load/load_cast.h"
 #include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/cast.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -75,7 +73,7 @@ std::string Misfit(absl::string_view expected, absl::string_view got,
 }
 
 // Returns those of `slots` that the table of a step has, by name.
-std::vector<Slot> SlotsThere(const TableSpec& table,
+std::vector<Slot> SlotsThere(const StepReader::TableSpec& table,
                              const std::vector<Slot>& slots) {
   std::vector<Slot> there;
   for (const Slot& slot : slots) {
@@ -98,12 +96,12 @@ std::vector<std::string> RegisteredNames(const ModelState& model) {
 
 // Returns the patterns that match nothing that is registered. A category never
 // is one of them: a model may have nothing of it.
-std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
-                                            const ModelState& model) {
+std::vector<CheckpointManager::UnmatchedPattern> FindUnmatched(
+    const LoadRule& rule, const ModelState& model) {
   const std::vector<std::string> names = RegisteredNames(model);
   std::vector<std::string> meant = names;
   meant.insert(meant.end(), std::begin(kCategories), std::end(kCategories));
-  std::vector<UnmatchedPattern> unmatched;
+  std::vector<CheckpointManager::UnmatchedPattern> unmatched;
   for (const std::string& pattern : rule.load) {
     const bool matches =
         pattern == "*" || IsCategory(pattern) ||
@@ -118,10 +116,10 @@ std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
 
 // Returns the casts that turn the slots that are there into those that are
 // wanted; none when no casts do.
-std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
-                                              const std::vector<Slot>& wanted) {
+std::optional<std::vector<CheckpointManager::DTypeCast>> CastsOf(
+    const std::vector<Slot>& there, const std::vector<Slot>& wanted) {
   if (there.size() != wanted.size()) return std::nullopt;
-  std::vector<DTypeCast> casts;
+  std::vector<CheckpointManager::DTypeCast> casts;
   for (size_t i = 0; i < there.size(); ++i) {
     const DType from = there[i].dtype;
     const DType to = wanted[i].dtype;
@@ -134,10 +132,10 @@ std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
 
 // Returns what is wrong when the step was sharded by another function than the
 // model declares. Any other sharding can be checked by the ids alone.
-std::string DividedOtherwise(const TableSpec& table,
+std::string DividedOtherwise(const StepReader::TableSpec& table,
                              const TableSharding& sharding) {
-  if (table.sharding != ShardingKind::kCustom ||
-      sharding.kind() != ShardingKind::kCustom ||
+  if (table.sharding != Item::Sharding::kCustom ||
+      sharding.kind() != Item::Sharding::kCustom ||
       table.sharding_name == sharding.name()) {
     return "";
   }
@@ -147,7 +145,8 @@ std::string DividedOtherwise(const TableSpec& table,
                       absl::Utf8SafeCHexEscape(sharding.name()), "\"");
 }
 
-void NoteSize(uint64_t rows, const std::vector<Slot>& slots, LoadedItem* item) {
+void NoteSize(uint64_t rows, const std::vector<Slot>& slots,
+              CheckpointManager::LoadedItem* item) {
   item->rows = rows;
   item->bytes = rows * sizeof(int64_t);
   for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
@@ -158,7 +157,7 @@ struct TableLoad {
   const StepReader* step;
   const ChangeReader* changes;  // null when there are none
   std::string source;           // its name in the step
-  RestoreMode mode;
+  LiveTable::RestoreMode mode;
   ScanOptions scan;
   std::shared_ptr<RowFilter> filter;
   std::shared_ptr<LiveTable> live;
@@ -184,7 +183,7 @@ absl::Status LoadTable(const TableLoad& load) {
 const Item* FindBlob(const StepReader& step, uint32_t rank,
                      absl::string_view name) {
   for (const Item& item : step.ranks()[rank].items) {
-    if (item.kind == ItemKind::kBlob && item.name == name) return &item;
+    if (item.kind == Item::Kind::kBlob && item.name == name) return &item;
   }
   return nullptr;
 }
@@ -196,8 +195,8 @@ absl::Status LoadTensor(const StepReader& step, const ReadOptions& read,
                           ElementCount(state.shape, element_bytes));
   const uint64_t bytes = static_cast<uint64_t>(elements) * element_bytes;
   if (!state.sharded()) return step.ReadTensor(name, state.data, bytes, read);
-  return step.ReadTensorBox(name, {state.offset, state.shape}, state.data,
-                            bytes, read);
+  return step.ReadTensorPart(name, state.offset, state.shape, state.data, bytes,
+                             read);
 }
 
 }  // namespace
@@ -305,11 +304,11 @@ class LoadPlan::Maker {
       live = std::make_shared<CastTable>(planned->item.source, there, slots,
                                          scan.read.threads, own);
     }
-    planned->load =
-        [load = TableLoad{
-             &step_, changes_, planned->item.source,
-             rule_.hashtable_clear ? RestoreMode::kClear : RestoreMode::kMerge,
-             scan, filter, live}] { return LoadTable(load); };
+    planned->load = [load = TableLoad{
+                         &step_, changes_, planned->item.source,
+                         rule_.hashtable_clear ? LiveTable::RestoreMode::kClear
+                                               : LiveTable::RestoreMode::kMerge,
+                         scan, filter, live}] { return LoadTable(load); };
     return absl::OkStatus();
   }
 
@@ -334,9 +333,10 @@ class LoadPlan::Maker {
     if (planned == nullptr) return absl::OkStatus();
     const uint32_t saved = step_.record().world_size;
     const bool same_world = saved == place_.world_size;
-    const IoStateResize resize =
-        options_.io_state_resize.value_or(IoStateResize::kError);
-    if (!same_world && resize == IoStateResize::kError) {
+    const ManagerOptions::IoStateResize resize =
+        options_.io_state_resize.value_or(
+            ManagerOptions::IoStateResize::kError);
+    if (!same_world && resize == ManagerOptions::IoStateResize::kError) {
       return DoesNotFit(
           absl::StrCat(Misfit(absl::StrCat("world size ", place_.world_size),
                               absl::StrCat("world size ", saved)),
@@ -346,9 +346,9 @@ class LoadPlan::Maker {
     std::vector<uint32_t> ranks;
     if (same_world) {
       ranks = {place_.rank};
-    } else if (resize == IoStateResize::kOwners) {
+    } else if (resize == ManagerOptions::IoStateResize::kOwners) {
       ranks = {kOwnerRank};
-    } else if (resize == IoStateResize::kRedistribute) {
+    } else if (resize == ManagerOptions::IoStateResize::kRedistribute) {
       for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);
     }
     const std::string blob = IoStateBlob(planned->item.source);
@@ -359,7 +359,8 @@ class LoadPlan::Maker {
     }
     planned->load = [this_step = &step_, read = options_.read, blob, ranks,
                      all =
-                         !same_world && resize == IoStateResize::kRedistribute,
+                         !same_world &&
+                         resize == ManagerOptions::IoStateResize::kRedistribute,
                      state = io.state, name = io.name]() -> absl::Status {
       std::vector<std::string> parts;
       for (const uint32_t rank : ranks) {
@@ -377,13 +378,13 @@ class LoadPlan::Maker {
   std::vector<std::string> Unexpected() const {
     std::set<std::string> taken;
     for (const PlannedItem& planned : items_) {
-      const LoadedItem& item = planned.item;
+      const CheckpointManager::LoadedItem& item = planned.item;
       taken.insert(item.category == kExtra     ? ExtraBlob(item.source)
                    : item.category == kIoState ? IoStateBlob(item.source)
                                                : item.source);
     }
     std::set<std::string> rest;
-    for (const RankRecord& rank : step_.ranks()) {
+    for (const StepRecord::Rank& rank : step_.ranks()) {
       for (const Item& item : rank.items) {
         if (!taken.contains(item.name)) rest.insert(item.name);
       }
@@ -431,11 +432,11 @@ class LoadPlan::Maker {
   static absl::Status Missing(const absl::Status& status,
                               PlannedItem* planned) {
     if (!absl::IsNotFound(status)) return status;
-    planned->item.outcome = LoadedItem::Outcome::kMissing;
+    planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMissing;
     return absl::OkStatus();
   }
   static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
-    planned->item.outcome = LoadedItem::Outcome::kMisfit;
+    planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMisfit;
     planned->item.detail = std::move(detail);
     return absl::OkStatus();
   }
@@ -490,11 +491,12 @@ absl::Status LoadPlan::CheckAll() const {
   std::vector<std::string> missing;
   std::vector<std::string> misfits;
   for (const PlannedItem& planned : items_) {
-    const LoadedItem& item = planned.item;
+    const CheckpointManager::LoadedItem& item = planned.item;
     const std::string name =
         absl::StrCat(item.category, " \"", item.source, "\"");
-    if (item.outcome == LoadedItem::Outcome::kMissing) missing.push_back(name);
-    if (item.outcome == LoadedItem::Outcome::kMisfit) {
+    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMissing)
+      missing.push_back(name);
+    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMisfit) {
       misfits.push_back(absl::StrCat(name, ": ", item.detail));
     }
   }
@@ -517,8 +519,8 @@ absl::Status LoadPlan::Run() const {
   return absl::OkStatus();
 }
 
-LoadedRule LoadPlan::Describe() const {
-  LoadedRule rule;
+CheckpointManager::LoadedRule LoadPlan::Describe() const {
+  CheckpointManager::LoadedRule rule;
   rule.step = step_;
   for (const PlannedItem& planned : items_) rule.items.push_back(planned.item);
   rule.unexpected = unexpected_;

@@ -10,17 +10,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/load_spec.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
 
 // One item to load, of which each rank loads its part.
 struct PlannedItem {
-  LoadedItem item;
+  CheckpointManager::LoadedItem item;
   // Loads it; null when the step does not have it, or it does not fit.
   std::function<absl::Status()> load;
 };
@@ -50,7 +48,7 @@ class LoadPlan {
   // Loads what the step has and what fits.
   absl::Status Run() const;
 
-  LoadedRule Describe() const;
+  CheckpointManager::LoadedRule Describe() const;
 
  private:
   class Maker;
@@ -58,7 +56,7 @@ class LoadPlan {
   int64_t step_ = 0;
   std::vector<PlannedItem> items_;
   std::vector<std::string> unexpected_;
-  std::vector<UnmatchedPattern> unmatched_;
+  std::vector<CheckpointManager::UnmatchedPattern> unmatched_;
 };
 
 // Whether `name` matches the pattern, in which "*" stands for any characters

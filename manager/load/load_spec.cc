@@ -1,4 +1,4 @@
-#include "ckptdb/manager/load_spec.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <utility>
 
@@ -33,36 +33,38 @@ absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   return rule;
 }
 
-absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
+absl::string_view OutcomeName(CheckpointManager::LoadedItem::Outcome outcome) {
   switch (outcome) {
-    case LoadedItem::Outcome::kLoaded:
+    case CheckpointManager::LoadedItem::Outcome::kLoaded:
       return "loaded";
-    case LoadedItem::Outcome::kMissing:
+    case CheckpointManager::LoadedItem::Outcome::kMissing:
       return "missing";
-    case LoadedItem::Outcome::kMisfit:
+    case CheckpointManager::LoadedItem::Outcome::kMisfit:
       return "does not fit";
   }
   return "unknown";
 }
 
-std::string CastText(const DTypeCast& cast) {
+std::string CastText(const CheckpointManager::DTypeCast& cast) {
   return absl::StrCat(
       "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
       DTypeName(cast.from), " to ", DTypeName(cast.to));
 }
 
-uint64_t SumLoaded(const LoadedRule& rule, uint64_t LoadedItem::*field) {
+uint64_t SumLoaded(const CheckpointManager::LoadedRule& rule,
+                   uint64_t CheckpointManager::LoadedItem::*field) {
   uint64_t sum = 0;
-  for (const LoadedItem& item : rule.items) {
-    if (item.outcome == LoadedItem::Outcome::kLoaded) sum += item.*field;
+  for (const CheckpointManager::LoadedItem& item : rule.items) {
+    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kLoaded)
+      sum += item.*field;
   }
   return sum;
 }
 
-uint64_t SumAll(const std::vector<LoadedRule>& rules,
-                uint64_t (LoadedRule::*of)() const) {
+uint64_t SumAll(const std::vector<CheckpointManager::LoadedRule>& rules,
+                uint64_t (CheckpointManager::LoadedRule::*of)() const) {
   uint64_t sum = 0;
-  for (const LoadedRule& rule : rules) sum += (rule.*of)();
+  for (const CheckpointManager::LoadedRule& rule : rules) sum += (rule.*of)();
   return sum;
 }
 
@@ -85,25 +87,27 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   return rules;
 }
 
-uint64_t LoadedRule::bytes() const {
-  return SumLoaded(*this, &LoadedItem::bytes);
+uint64_t CheckpointManager::LoadedRule::bytes() const {
+  return SumLoaded(*this, &CheckpointManager::LoadedItem::bytes);
 }
-uint64_t LoadedRule::rows() const {
-  return SumLoaded(*this, &LoadedItem::rows);
+uint64_t CheckpointManager::LoadedRule::rows() const {
+  return SumLoaded(*this, &CheckpointManager::LoadedItem::rows);
 }
 
-uint64_t LoadSummary::bytes() const {
-  return SumAll(rules, &LoadedRule::bytes);
+uint64_t CheckpointManager::LoadSummary::bytes() const {
+  return SumAll(rules, &CheckpointManager::LoadedRule::bytes);
 }
-uint64_t LoadSummary::rows() const { return SumAll(rules, &LoadedRule::rows); }
+uint64_t CheckpointManager::LoadSummary::rows() const {
+  return SumAll(rules, &CheckpointManager::LoadedRule::rows);
+}
 
-std::string LoadSummary::ToString() const {
+std::string CheckpointManager::LoadSummary::ToString() const {
   std::string text;
-  for (const LoadedRule& rule : rules) {
+  for (const CheckpointManager::LoadedRule& rule : rules) {
     absl::StrAppend(&text, rule.path, ", ",
                     rule.step ? absl::StrCat("step ", *rule.step) : "no step",
                     "\n");
-    for (const LoadedItem& item : rule.items) {
+    for (const CheckpointManager::LoadedItem& item : rule.items) {
       absl::StrAppend(&text, "  ", OutcomeName(item.outcome), ": ",
                       item.category, " \"", item.name, "\"");
       if (item.source != item.name) {
@@ -111,13 +115,13 @@ std::string LoadSummary::ToString() const {
       }
       if (item.rows > 0) absl::StrAppend(&text, ", ", item.rows, " rows");
       if (item.bytes > 0) absl::StrAppend(&text, ", ", item.bytes, " bytes");
-      for (const DTypeCast& cast : item.casts) {
+      for (const CheckpointManager::DTypeCast& cast : item.casts) {
         absl::StrAppend(&text, ", ", CastText(cast));
       }
       if (!item.detail.empty()) absl::StrAppend(&text, ": ", item.detail);
       absl::StrAppend(&text, "\n");
     }
-    for (const UnmatchedPattern& each : rule.unmatched) {
+    for (const CheckpointManager::UnmatchedPattern& each : rule.unmatched) {
       absl::StrAppend(&text, "  matches nothing: load pattern \"", each.pattern,
                       "\"; is \"", each.nearest, "\" meant?\n");
     }

@@ -52,10 +52,12 @@ absl::Status Restorer::AgreeOn(absl::string_view tag,
   return Agree(parts_.ranks, tag, status, parts_.options.deadline);
 }
 
-absl::StatusOr<RestoreReport> Restorer::Restore(const RestoreRequest& request) {
+absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
+    const RestoreRequest& request) {
   std::vector<int64_t> damaged;
   while (true) {
-    absl::StatusOr<RestoreReport> report = RestoreOnce(request, std::nullopt);
+    absl::StatusOr<CheckpointManager::RestoreReport> report =
+        RestoreOnce(request, std::nullopt);
     if (report.ok()) {
       report->damaged = std::move(damaged);
       return report;
@@ -73,15 +75,15 @@ absl::StatusOr<RestoreReport> Restorer::Restore(const RestoreRequest& request) {
   }
 }
 
-absl::StatusOr<RestoreReport> Restorer::RestoreNewest() {
+absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
   const SaveLineage& lineage = *parts_.lineage;
   const bool as_a_step = lineage.base_due().empty();
   return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
 }
 
-absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
+absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
     const RestoreRequest& request, const std::optional<Version>& from) {
-  RestoreReport report;
+  CheckpointManager::RestoreReport report;
   Clock::time_point begin = Clock::now();
   const auto lap = [&begin] {
     return MicrosSince(std::exchange(begin, Clock::now()));
@@ -90,7 +92,7 @@ absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
   report.open_micros = lap();
   const StepReader& step = opened.get();
   LoadRule all;
-  all.hashtable_clear = request.mode == RestoreMode::kClear;
+  all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
   const absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
   absl::Status status = plan.ok() ? plan->CheckAll() : plan.status();
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
@@ -144,11 +146,11 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
   return absl::OkStatus();
 }
 
-absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,
-                                           bool dry_run) {
-  LoadSummary summary;
+absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
+    const std::vector<LoadRule>& rules, bool dry_run) {
+  CheckpointManager::LoadSummary summary;
   for (const LoadRule& rule : rules) {
-    LoadedRule& loaded = summary.rules.emplace_back();
+    CheckpointManager::LoadedRule& loaded = summary.rules.emplace_back();
     loaded.path = rule.path.empty() ? parts_.options.path : rule.path;
     if (rule.skip) {
       loaded.note = "skipped";
@@ -178,7 +180,7 @@ absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
 }
 
 absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
-                                  LoadedRule* loaded) {
+                                  CheckpointManager::LoadedRule* loaded) {
   if (!rule.is_dynamic) {
     CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
     if (own.error.ok()) {
@@ -191,7 +193,7 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
 }
 
 absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
-                                LoadedRule* loaded) {
+                                CheckpointManager::LoadedRule* loaded) {
   RestoreRequest request;
   request.path = rule.path;
   request.step = rule.step;
@@ -199,7 +201,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
   absl::Status status = plan.status();
   if (plan.ok()) {
-    LoadedRule described = plan->Describe();
+    CheckpointManager::LoadedRule described = plan->Describe();
     described.path = loaded->path;
     *loaded = std::move(described);
     if (rule.strict && !dry_run) status = plan->CheckAll();

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
@@ -45,10 +45,11 @@ class Restorer {
   Restorer& operator=(const Restorer&) = delete;
 
   // As CheckpointManager::Restore, without what is to be told of it.
-  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
+  absl::StatusOr<CheckpointManager::RestoreReport> Restore(
+      const RestoreRequest& request);
   // As CheckpointManager::Load.
-  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
-                                   bool dry_run);
+  absl::StatusOr<CheckpointManager::LoadSummary> Load(
+      const std::vector<LoadRule>& rules, bool dry_run);
 
   // Of a manager that is read-only: waits until the store has a step that was
   // saved after the one in the model. Cancelled when `cancelled` returns true;
@@ -57,23 +58,24 @@ class Restorer {
                           const std::function<bool()>& cancelled);
   // Puts the newest step into the model: by what has changed since the one that
   // it holds, where the model is as a step was.
-  absl::StatusOr<RestoreReport> RestoreNewest();
+  absl::StatusOr<CheckpointManager::RestoreReport> RestoreNewest();
 
   absl::StatusOr<StepRecord> BestStep() const { return opener_.BestStep(); }
 
  private:
   bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
-  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
-                                            const std::optional<Version>& from);
+  absl::StatusOr<CheckpointManager::RestoreReport> RestoreOnce(
+      const RestoreRequest& request, const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
                                    const LoadRule& rule) const;
   absl::Status NoteRestored(const StepReader& step, const std::string& path,
                             bool merged);
   absl::StatusOr<RestoreTarget> FindOwnStep();
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
-                          LoadedRule* loaded);
-  absl::Status LoadStep(const LoadRule& rule, bool dry_run, LoadedRule* loaded);
+                          CheckpointManager::LoadedRule* loaded);
+  absl::Status LoadStep(const LoadRule& rule, bool dry_run,
+                        CheckpointManager::LoadedRule* loaded);
   bool HasNewer() const;
 
   const Parts parts_;

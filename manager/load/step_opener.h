@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/db/change_reader.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/store.h"

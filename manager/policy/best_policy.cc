@@ -19,7 +19,7 @@ using Steps = absl::Span<const StepInfo>;
 // with a number, and then its value.
 using Score = std::pair<int, double>;
 
-Score ScoreOf(const Metrics& metrics, const BestOptions& options) {
+Score ScoreOf(const Metrics& metrics, const KeepPolicy::BestOptions& options) {
   const auto found = metrics.find(options.metric);
   if (found == metrics.end()) return {0, 0};
   if (std::isnan(found->second)) return {1, 0};
@@ -29,7 +29,8 @@ Score ScoreOf(const Metrics& metrics, const BestOptions& options) {
 // Orders steps by a metric. The places of all are found when one is asked for.
 class Ranking {
  public:
-  Ranking(Steps steps, const BestOptions& options) : order_(steps.size()) {
+  Ranking(Steps steps, const KeepPolicy::BestOptions& options)
+      : order_(steps.size()) {
     scores_.reserve(steps.size());
     for (const StepInfo& step : steps) {
       scores_.push_back(ScoreOf(step.metrics, options));
@@ -71,7 +72,7 @@ class Ranking {
 
 // Counts all steps but the last, which may get its metric later.
 std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
-                           const BestOptions& options) {
+                           const KeepPolicy::BestOptions& options) {
   size_t without = 0;
   for (size_t at = 0; at + 1 < steps; ++at) without += !ranking.HasMetric(at);
   if (without == 0) return "";
@@ -88,7 +89,7 @@ std::string WarnOfNoMetric(const Ranking& ranking, size_t steps,
                       options.keep_without_metric ? "stay" : "go");
 }
 
-KeepAnswer KeepBest(Steps steps, const BestOptions& options) {
+KeepAnswer KeepBest(Steps steps, const KeepPolicy::BestOptions& options) {
   const auto ranking = std::make_shared<Ranking>(steps, options);
   const auto count = static_cast<uint64_t>(options.count);
   KeepAnswer answer;
@@ -115,10 +116,11 @@ KeepAnswer KeepBest(Steps steps, const BestOptions& options) {
 }  // namespace
 
 KeepPolicy BestN(std::string metric, int64_t count) {
-  return BestN(BestOptions{.metric = std::move(metric), .count = count});
+  return BestN(
+      KeepPolicy::BestOptions{.metric = std::move(metric), .count = count});
 }
 
-KeepPolicy BestN(BestOptions options) {
+KeepPolicy BestN(KeepPolicy::BestOptions options) {
   absl::Status status = internal::CheckBest("BestN", options);
   return internal::MakeKeep(
       std::move(status), [options = std::move(options)](Steps steps, int64_t) {
@@ -127,7 +129,7 @@ KeepPolicy BestN(BestOptions options) {
 }
 
 absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
-                                    const BestOptions& options) {
+                                    const KeepPolicy::BestOptions& options) {
   CKPTDB_RETURN_IF_ERROR(internal::CheckBest("BestStep", options));
   const StepRecord* best = nullptr;
   Score highest = {0, 0};

@@ -20,13 +20,15 @@ class History {
 
   void NoteSaved(int64_t step, std::string why);
   void NoteKept(int64_t step, std::string why);
-  std::optional<StepExplanation> Find(int64_t step) const;
+  std::optional<CheckpointManager::StepExplanation> Find(int64_t step) const;
 
  private:
-  StepExplanation& At(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CheckpointManager::StepExplanation& At(int64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
-  std::map<int64_t, StepExplanation> explanations_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, CheckpointManager::StepExplanation> explanations_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

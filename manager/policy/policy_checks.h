@@ -60,7 +60,7 @@ absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
 }
 
 inline absl::Status CheckBest(absl::string_view where,
-                              const BestOptions& options) {
+                              const KeepPolicy::BestOptions& options) {
   if (options.metric.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         where,

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/policy/keep_rule.h"
 #include "ckptdb/manager/policy/policy_checks.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -19,8 +19,10 @@ std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
   if (step.step == state.newest) return "the newest";
   const auto held = state.held.find(step.step);
   if (held != state.held.end()) return held->second;
-  if (options.removal == Removal::kNever) return "none is removed";
-  if (options.removal == Removal::kEphemeralOnly && !step.ephemeral) {
+  if (options.removal == RetentionOptions::Removal::kNever)
+    return "none is removed";
+  if (options.removal == RetentionOptions::Removal::kEphemeralOnly &&
+      !step.ephemeral) {
     return "only ephemeral steps are removed";
   }
   return "";

@@ -33,7 +33,7 @@ std::string Retirement::TakeWarning() {
 }
 
 void Retirement::Refresh(const Store& store) {
-  const StepChanges changes = store.ChangedSteps(seen_);
+  const Store::Changes changes = store.ChangedSteps(seen_);
   seen_ = changes.until;
   if (changes.all) {
     state_.steps.clear();

@@ -16,13 +16,13 @@ using internal::SaveRule;
 using internal::Verdict;
 
 SavePolicy MakeSave(absl::Status status,
-                    std::function<Verdict(const SaveContext&)> decide) {
+                    std::function<Verdict(const SavePolicy::Context&)> decide) {
   return SavePolicy(std::make_shared<const SaveRule>(
       SaveRule{std::move(status), std::move(decide)}));
 }
 
 // Whether `seconds` have passed since the save of the newest step began.
-Verdict NotSooner(const SaveContext& context, double seconds) {
+Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
   if (!context.last.has_value()) return {true, "no step is saved yet"};
   const bool passed = internal::HavePassed(context.last->time_micros,
                                            context.now_micros, seconds);
@@ -34,7 +34,7 @@ SavePolicy ComposeSave(absl::string_view name, const SavePolicy& left,
                        const SavePolicy& right,
                        Verdict (*combine)(const Verdict&, const Verdict&)) {
   return MakeSave(internal::CheckOperands(name, left, right),
-                  [=](const SaveContext& context) {
+                  [=](const SavePolicy::Context& context) {
                     return combine(internal::Decide(left, context),
                                    internal::Decide(right, context));
                   });
@@ -46,7 +46,8 @@ absl::Status SavePolicy::status() const {
   return has_value() ? rule_->status : absl::OkStatus();
 }
 
-Verdict internal::Decide(const SavePolicy& policy, const SaveContext& context) {
+Verdict internal::Decide(const SavePolicy& policy,
+                         const SavePolicy::Context& context) {
   if (!policy.has_value()) return {false, "there is no policy"};
   if (policy.status().ok()) return policy.rule()->decide(context);
   return {false, std::string(policy.status().message())};
@@ -55,7 +56,7 @@ Verdict internal::Decide(const SavePolicy& policy, const SaveContext& context) {
 SavePolicy SaveEveryNSteps(int64_t steps) {
   return MakeSave(
       CheckAtLeast("SaveEveryNSteps", "interval", steps, 1),
-      [steps](const SaveContext& context) -> Verdict {
+      [steps](const SavePolicy::Context& context) -> Verdict {
         const bool yes = context.step % steps == 0;
         return {yes, absl::StrCat("step ", context.step, " is ",
                                   yes ? "a" : "no", " multiple of ", steps)};
@@ -65,7 +66,7 @@ SavePolicy SaveEveryNSteps(int64_t steps) {
 SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
   return MakeSave(
       CheckAtLeast("SaveAtOrAfterEveryNSteps", "interval", steps, 1),
-      [steps](const SaveContext& context) -> Verdict {
+      [steps](const SavePolicy::Context& context) -> Verdict {
         const int64_t last = context.last.has_value() ? context.last->step : 0;
         const int64_t multiple = context.step / steps * steps;
         const bool yes =
@@ -80,7 +81,7 @@ SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
 SavePolicy SaveAtSteps(const std::vector<int64_t>& steps) {
   return MakeSave(internal::CheckSteps("SaveAtSteps", steps),
                   [all = std::set<int64_t>(steps.begin(), steps.end())](
-                      const SaveContext& context) -> Verdict {
+                      const SavePolicy::Context& context) -> Verdict {
                     const bool yes = all.contains(context.step);
                     return {yes, absl::StrCat("step ", context.step, " is ",
                                               yes ? "one" : "none",
@@ -91,7 +92,7 @@ SavePolicy SaveAtSteps(const std::vector<int64_t>& steps) {
 SavePolicy SaveEveryNSeconds(double seconds) {
   return MakeSave(
       CheckSeconds("SaveEveryNSeconds", seconds, /*may_be_zero=*/false),
-      [seconds](const SaveContext& context) {
+      [seconds](const SavePolicy::Context& context) {
         return NotSooner(context, seconds);
       });
 }
@@ -99,33 +100,36 @@ SavePolicy SaveEveryNSeconds(double seconds) {
 SavePolicy SaveContinuously(double seconds) {
   return MakeSave(
       CheckSeconds("SaveContinuously", seconds, /*may_be_zero=*/true),
-      [seconds](const SaveContext& context) -> Verdict {
+      [seconds](const SavePolicy::Context& context) -> Verdict {
         if (context.saving) return {false, "a save is in progress"};
         return NotSooner(context, seconds);
       });
 }
 
 SavePolicy SaveInitially() {
-  return MakeSave(absl::OkStatus(), [](const SaveContext& context) -> Verdict {
-    if (!context.last.has_value()) return {true, "no step is saved yet"};
-    return {false, absl::StrCat("step ", context.last->step, " is saved")};
-  });
+  return MakeSave(
+      absl::OkStatus(), [](const SavePolicy::Context& context) -> Verdict {
+        if (!context.last.has_value()) return {true, "no step is saved yet"};
+        return {false, absl::StrCat("step ", context.last->step, " is saved")};
+      });
 }
 
 SavePolicy SaveOnPreemption() {
-  return MakeSave(absl::OkStatus(), [](const SaveContext& context) -> Verdict {
-    return {context.preempted,
-            context.preempted ? "preempted" : "not preempted"};
-  });
+  return MakeSave(absl::OkStatus(),
+                  [](const SavePolicy::Context& context) -> Verdict {
+                    return {context.preempted,
+                            context.preempted ? "preempted" : "not preempted"};
+                  });
 }
 
-SavePolicy SaveIf(std::string name,
-                  std::function<bool(const SaveContext& context)> function) {
+SavePolicy SaveIf(
+    std::string name,
+    std::function<bool(const SavePolicy::Context& context)> function) {
   absl::Status status = internal::CheckFunction("SaveIf", name, function);
   return MakeSave(
       std::move(status),
-      [name = std::move(name),
-       function = std::move(function)](const SaveContext& context) -> Verdict {
+      [name = std::move(name), function = std::move(function)](
+          const SavePolicy::Context& context) -> Verdict {
         const bool yes = function(context);
         return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
       });
@@ -141,7 +145,7 @@ SavePolicy operator&(const SavePolicy& left, const SavePolicy& right) {
 
 SavePolicy operator!(const SavePolicy& policy) {
   return MakeSave(internal::CheckOperand("operator!", policy),
-                  [policy](const SaveContext& context) {
+                  [policy](const SavePolicy::Context& context) {
                     return internal::Negate(internal::Decide(policy, context));
                   });
 }

@@ -13,11 +13,11 @@ namespace ckptdb::internal {
 struct SaveRule {
   absl::Status status;
   // Asked only while the status is OK.
-  std::function<Verdict(const SaveContext& context)> decide;
+  std::function<Verdict(const SavePolicy::Context& context)> decide;
 };
 
 // Says no when there is no policy, or one with an error, which is the reason.
-Verdict Decide(const SavePolicy& policy, const SaveContext& context);
+Verdict Decide(const SavePolicy& policy, const SavePolicy::Context& context);
 
 }  // namespace ckptdb::internal
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/policy/policy_checks.h"
 #include "ckptdb/manager/policy/save_rule.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -14,7 +14,7 @@ namespace {
 
 // Returns why an ephemeral save that is wanted is not made; empty when it is.
 std::string Prevented(const SaveSchedule& schedule,
-                      const SaveContext& context) {
+                      const SavePolicy::Context& context) {
   if (context.last.has_value() &&
       context.step - context.last->step < schedule.ephemeral_cooldown_steps) {
     return absl::StrCat("step ", context.last->step, " was saved less than ",
@@ -23,21 +23,23 @@ std::string Prevented(const SaveSchedule& schedule,
   return schedule.veto_ephemeral ? schedule.veto_ephemeral(context.step) : "";
 }
 
-SaveDecision DecideEphemeral(const SaveSchedule& schedule,
-                             const SaveContext& context,
-                             std::string not_permanent) {
+SavePolicy::Decision DecideEphemeral(const SaveSchedule& schedule,
+                                     const SavePolicy::Context& context,
+                                     std::string not_permanent) {
   if (!schedule.ephemeral.has_value()) {
-    return {SaveKind::kNone, std::move(not_permanent)};
+    return {SavePolicy::Kind::kNone, std::move(not_permanent)};
   }
   Verdict wanted = Decide(schedule.ephemeral, context);
   if (!wanted.yes) {
-    return {SaveKind::kNone, absl::StrCat("not permanent: ", not_permanent,
-                                          "; not ephemeral: ", wanted.why)};
+    return {SavePolicy::Kind::kNone,
+            absl::StrCat("not permanent: ", not_permanent,
+                         "; not ephemeral: ", wanted.why)};
   }
   const std::string prevented = Prevented(schedule, context);
-  if (prevented.empty()) return {SaveKind::kEphemeral, std::move(wanted.why)};
-  return {SaveKind::kNone, absl::StrCat("not ephemeral, although ", wanted.why,
-                                        ": ", prevented)};
+  if (prevented.empty())
+    return {SavePolicy::Kind::kEphemeral, std::move(wanted.why)};
+  return {SavePolicy::Kind::kNone, absl::StrCat("not ephemeral, although ",
+                                                wanted.why, ": ", prevented)};
 }
 
 }  // namespace
@@ -51,16 +53,18 @@ absl::Status CheckSchedule(const SaveSchedule& schedule) {
                       schedule.ephemeral_cooldown_steps, 0);
 }
 
-SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context) {
+SavePolicy::Decision Decide(const SaveSchedule& schedule,
+                            const SavePolicy::Context& context) {
   if (context.last.has_value() && context.step <= context.last->step) {
-    return {SaveKind::kNone,
+    return {SavePolicy::Kind::kNone,
             absl::StrCat("step ", context.step, " is not after step ",
                          context.last->step, ", the newest")};
   }
   std::string not_permanent = "no step is to be";
   if (schedule.permanent.has_value()) {
     Verdict wanted = Decide(schedule.permanent, context);
-    if (wanted.yes) return {SaveKind::kPermanent, std::move(wanted.why)};
+    if (wanted.yes)
+      return {SavePolicy::Kind::kPermanent, std::move(wanted.why)};
     not_permanent = std::move(wanted.why);
   }
   return DecideEphemeral(schedule, context, std::move(not_permanent));
@@ -68,13 +72,13 @@ SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context) {
 
 }  // namespace internal
 
-absl::string_view SaveKindName(SaveKind kind) {
+absl::string_view SaveKindName(SavePolicy::Kind kind) {
   switch (kind) {
-    case SaveKind::kNone:
+    case SavePolicy::Kind::kNone:
       return "none";
-    case SaveKind::kPermanent:
+    case SavePolicy::Kind::kPermanent:
       return "permanent";
-    case SaveKind::kEphemeral:
+    case SavePolicy::Kind::kEphemeral:
       return "ephemeral";
   }
   return "unknown";

@@ -2,8 +2,8 @@
 //
 //   SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),
 //                         .ephemeral = SaveEveryNSteps(100)};
-//   SaveDecision decision = Decide(schedule, {.step = 1100});
-//   decision.kind;  // SaveKind::kEphemeral
+//   SavePolicy::Decision decision = Decide(schedule, {.step = 1100});
+//   decision.kind;  // SavePolicy::Kind::kEphemeral
 //   decision.why;   // "step 1100 is a multiple of 100"
 //
 // A pure function of its arguments, if the policies and the veto are.
@@ -20,7 +20,8 @@ absl::Status CheckSchedule(const SaveSchedule& schedule);
 
 // Never saves a step that is not after the newest one: the trainer was set
 // back, or has been asked about it before.
-SaveDecision Decide(const SaveSchedule& schedule, const SaveContext& context);
+SavePolicy::Decision Decide(const SaveSchedule& schedule,
+                            const SavePolicy::Context& context);
 
 }  // namespace ckptdb::internal
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ckptdb/manager/policies.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 

@@ -6,7 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -47,7 +48,7 @@ SaveResult ResultFrom(const Json& json) {
   json.at("raw").get_to(result.raw_bytes);
   json.at("stored").get_to(result.stored_bytes);
   json.at("reused").get_to(result.reused_bytes);
-  result.kind = static_cast<StepKind>(json.at("kind").get<int>());
+  result.kind = static_cast<StepRecord::Kind>(json.at("kind").get<int>());
   json.at("deltas").get_to(result.deltas);
   json.at("base_due").get_to(result.base_due);
   json.at("commit").get_to(result.commit_micros);
@@ -151,7 +152,8 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
     json.at("preempted").get_to(message->preempted);
     json.at("promoted").get_to(message->promoted);
     json.at("step").get_to(message->step);
-    message->decision.kind = static_cast<SaveKind>(json.at("kind").get<int>());
+    message->decision.kind =
+        static_cast<SavePolicy::Kind>(json.at("kind").get<int>());
     json.at("why").get_to(message->decision.why);
     message->version = VersionFrom(json.at("version"));
     json.at("tickets").get_to(message->tickets);
@@ -175,10 +177,11 @@ absl::Status Decode(absl::string_view bytes, Outcome* message) {
 
 // A SavePart is the hash of the entries, the message proper, and the entries.
 std::string Encode(SavePart message) {
-  Entries entries = std::exchange(message.staged.inline_entries, {});
+  StagedRecord record = std::move(message.staged.record());
+  Entries entries = std::exchange(record.inline_entries, {});
   std::string staged;
   if (message.status.ok()) {
-    absl::StatusOr<std::string> encoded = EncodeStagedRank(message.staged);
+    absl::StatusOr<std::string> encoded = EncodeStagedRank(record);
     message.status = encoded.status();
     if (encoded.ok()) staged = *std::move(encoded);
   }
@@ -212,8 +215,10 @@ absl::Status Decode(absl::string_view bytes, SavePart* message) {
   }));
   if (!message->status.ok()) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(CheckEntries(entries, hash));
-  CKPTDB_ASSIGN_OR_RETURN(message->staged, DecodeStagedRank(staged));
-  return TakeEntries(entries, &message->staged.inline_entries);
+  CKPTDB_ASSIGN_OR_RETURN(StagedRecord record, DecodeStagedRank(staged));
+  CKPTDB_RETURN_IF_ERROR(TakeEntries(entries, &record.inline_entries));
+  message->staged = StagedRank(std::move(record));
+  return absl::OkStatus();
 }
 
 std::string Encode(const StagedPart& message) {
@@ -245,12 +250,13 @@ absl::Status Decode(absl::string_view bytes, BaseReasons* message) {
   return Parse(bytes, [&](const Json& json) { json.get_to(*message); });
 }
 
-std::string Encode(const EvaluationPart& message) {
+std::string Encode(const StepRecord::Evaluation::Part& message) {
   return ToBytes({{"processed", message.processed},
                   {"meters", message.meters},
                   {"loader", message.loader}});
 }
-absl::Status Decode(absl::string_view bytes, EvaluationPart* message) {
+absl::Status Decode(absl::string_view bytes,
+                    StepRecord::Evaluation::Part* message) {
   return Parse(bytes, [&](const Json& json) {
     json.at("processed").get_to(message->processed);
     json.at("meters").get_to(message->meters);
@@ -258,13 +264,14 @@ absl::Status Decode(absl::string_view bytes, EvaluationPart* message) {
   });
 }
 
-std::string Encode(const std::vector<EvaluationPart>& message) {
+std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message) {
   Json parts = Json::array();
-  for (const EvaluationPart& part : message) parts.push_back(Encode(part));
+  for (const StepRecord::Evaluation::Part& part : message)
+    parts.push_back(Encode(part));
   return ToBytes({{"parts", std::move(parts)}});
 }
 absl::Status Decode(absl::string_view bytes,
-                    std::vector<EvaluationPart>* message) {
+                    std::vector<StepRecord::Evaluation::Part>* message) {
   std::vector<std::string> parts;
   CKPTDB_RETURN_IF_ERROR(
       Parse(bytes, [&](const Json& json) { json.at("parts").get_to(parts); }));

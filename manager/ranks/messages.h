@@ -13,8 +13,8 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 
@@ -28,7 +28,7 @@ struct Announcement {
   // The newest step became permanent instead of a save.
   bool promoted = false;
   int64_t step = 0;
-  SaveDecision decision;
+  SavePolicy::Decision decision;
   // Set only when the step is saved:
   Version version;
   std::vector<std::string> tickets;  // by rank
@@ -70,8 +70,8 @@ std::string Encode(SavePart message);
 std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
 std::string Encode(const BaseReasons& message);
-std::string Encode(const EvaluationPart& message);
-std::string Encode(const std::vector<EvaluationPart>& message);
+std::string Encode(const StepRecord::Evaluation::Part& message);
+std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message);
 
 // Internal for bytes that are not such a message. DataLoss for a SavePart whose
 // entries are not those that were sent.
@@ -81,9 +81,10 @@ absl::Status Decode(absl::string_view bytes, SavePart* message);
 absl::Status Decode(absl::string_view bytes, StagedPart* message);
 absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);
-absl::Status Decode(absl::string_view bytes, EvaluationPart* message);
 absl::Status Decode(absl::string_view bytes,
-                    std::vector<EvaluationPart>* message);
+                    StepRecord::Evaluation::Part* message);
+absl::Status Decode(absl::string_view bytes,
+                    std::vector<StepRecord::Evaluation::Part>* message);
 
 }  // namespace ckptdb::internal
 

@@ -14,7 +14,7 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
   // Of a replicated table the owner's rows are saved, so only the owner's marks
   // say whether they can be saved as changes.
   for (size_t t = 0; t < inputs.shardings.size() && !is_owner; ++t) {
-    if (inputs.shardings[t].kind() != ShardingKind::kReplicated) continue;
+    if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
     bases.erase(inputs.model.tables()[t].name);
   }
   for (const ModelState::Table& table : inputs.model.tables()) {

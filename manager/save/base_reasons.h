@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/state/change_sets.h"

@@ -12,7 +12,7 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -30,7 +30,8 @@ bool Has(const std::vector<int64_t>& sorted, int64_t id) {
 // Compares the rows of the parent, which it is handed, with those of the table.
 class RowAudit : public RowSink {
  public:
-  RowAudit(const RowChanges& changes, std::vector<Slot> slots, int64_t step)
+  RowAudit(const ChangeTracker::Changes& changes, std::vector<Slot> slots,
+           int64_t step)
       : upserted_(Sorted(changes.upserted)),
         erased_(Sorted(changes.erased)),
         slots_(std::move(slots)),
@@ -51,7 +52,7 @@ class RowAudit : public RowSink {
     return absl::OkStatus();
   }
 
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     for (size_t r = 0; r < batch.ids.size(); ++r) Compare(batch, r);
     return absl::OkStatus();
   }
@@ -88,7 +89,7 @@ class RowAudit : public RowSink {
   }
 
   // Called by several workers at a time, for each id once.
-  void Compare(const RowBatch& batch, size_t r) {
+  void Compare(const RowSink::Batch& batch, size_t r) {
     const int64_t id = batch.ids[r];
     if (Has(upserted_, id) || Has(erased_, id)) return;
     const auto row = std::lower_bound(
@@ -143,10 +144,11 @@ class RowAudit : public RowSink {
 absl::Status AuditTable(const StepReader& parent,
                         const ModelState::Table& table,
                         const TableSharding& sharding,
-                        const RowChanges& changes, uint32_t rank,
+                        const ChangeTracker::Changes& changes, uint32_t rank,
                         uint32_t world_size, const ReadOptions& read) {
   const std::string place = absl::StrCat("table \"", table.name, "\"");
-  CKPTDB_ASSIGN_OR_RETURN(const TableSpec spec, parent.FindTable(table.name));
+  CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec spec,
+                          parent.FindTable(table.name));
   RowAudit audit(changes, table.state->slots(), parent.record().version.step);
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           Annotate(table.state->AllRows(), place));

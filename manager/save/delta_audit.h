@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
 
@@ -20,7 +20,7 @@ namespace ckptdb::internal {
 absl::Status AuditTable(const StepReader& parent,
                         const ModelState::Table& table,
                         const TableSharding& sharding,
-                        const RowChanges& changes, uint32_t rank,
+                        const ChangeTracker::Changes& changes, uint32_t rank,
                         uint32_t world_size, const ReadOptions& read);
 
 }  // namespace ckptdb::internal

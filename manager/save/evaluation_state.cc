@@ -1,4 +1,4 @@
-#include "ckptdb/manager/evaluation_state.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <memory>
 #include <utility>
@@ -9,8 +9,8 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/ranks/messages.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -18,26 +18,27 @@ namespace {
 
 using internal::StagedPart;
 
-std::string Describe(const EvaluationName& name) {
+std::string Describe(const EvaluationState::Name& name) {
   return absl::StrCat("evaluation \"", name.evaluation, "\" of step ",
                       name.step);
 }
 
 // The group is part of the tag, so that ranks that mean different groups fail.
-std::string TagOf(absl::string_view call, const EvaluationName& name) {
+std::string TagOf(absl::string_view call, const EvaluationState::Name& name) {
   return absl::StrCat(call, " ", Describe(name), ", group \"", name.group,
                       "\"");
 }
 
-absl::Status CheckLoader(const EvaluationName& name, const IoState* loader) {
+absl::Status CheckLoader(const EvaluationState::Name& name,
+                         const IoState* loader) {
   if (loader != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(name), ": the loader is null"));
 }
 
-absl::StatusOr<std::vector<EvaluationPart>> DecodeParts(
+absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
     const std::vector<std::string>& messages) {
-  std::vector<EvaluationPart> parts(messages.size());
+  std::vector<StepRecord::Evaluation::Part> parts(messages.size());
   for (size_t rank = 0; rank < messages.size(); ++rank) {
     StagedPart part;
     CKPTDB_RETURN_IF_ERROR(internal::Decode(messages[rank], &part));
@@ -52,12 +53,12 @@ absl::StatusOr<std::vector<EvaluationPart>> DecodeParts(
 
 }  // namespace
 
-EvaluationState::EvaluationState(EvaluationStore store, Coordinator* ranks,
-                                 absl::Duration deadline)
+EvaluationState::EvaluationState(EvaluationState::Place store,
+                                 Coordinator* ranks, absl::Duration deadline)
     : store_(std::move(store)), ranks_(ranks), deadline_(deadline) {}
 
 absl::Status EvaluationState::AddGroup(const std::string& group,
-                                       SavedObject* meters) {
+                                       ModelState::Object* meters) {
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   if (meters == nullptr) {
     return absl::InvalidArgumentError(
@@ -68,7 +69,7 @@ absl::Status EvaluationState::AddGroup(const std::string& group,
       absl::StrCat("metrics group \"", group, "\" was added already"));
 }
 
-absl::StatusOr<SavedObject*> EvaluationState::FindGroup(
+absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
     const std::string& group) const {
   const auto found = groups_.find(group);
   if (found != groups_.end()) return found->second;
@@ -102,12 +103,12 @@ absl::Status EvaluationState::CheckWritable() const {
                    "removed"));
 }
 
-absl::StatusOr<EvaluationPart> EvaluationState::Dump(const EvaluationName& name,
-                                                     IoState* loader,
-                                                     uint64_t processed) {
+absl::StatusOr<StepRecord::Evaluation::Part> EvaluationState::Dump(
+    const EvaluationState::Name& name, IoState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckLoader(name, loader));
-  CKPTDB_ASSIGN_OR_RETURN(SavedObject* const meters, FindGroup(name.group));
-  EvaluationPart part;
+  CKPTDB_ASSIGN_OR_RETURN(ModelState::Object* const meters,
+                          FindGroup(name.group));
+  StepRecord::Evaluation::Part part;
   part.processed = processed;
   CKPTDB_ASSIGN_OR_RETURN(
       part.meters,
@@ -118,10 +119,10 @@ absl::StatusOr<EvaluationPart> EvaluationState::Dump(const EvaluationName& name,
   return part;
 }
 
-absl::Status EvaluationState::Save(const EvaluationName& name, IoState* loader,
-                                   uint64_t processed) {
+absl::Status EvaluationState::Save(const EvaluationState::Name& name,
+                                   IoState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable());
-  const absl::StatusOr<EvaluationPart> own =
+  const absl::StatusOr<StepRecord::Evaluation::Part> own =
       internal::CallGuarded("saving meters and loader",
                             [&] { return Dump(name, loader, processed); });
   StagedPart message;
@@ -139,17 +140,17 @@ absl::Status EvaluationState::Save(const EvaluationName& name, IoState* loader,
 
 // On the owner.
 absl::Status EvaluationState::SaveParts(
-    const EvaluationName& name,
+    const EvaluationState::Name& name,
     const absl::StatusOr<std::vector<std::string>>& parts) {
   CKPTDB_RETURN_IF_ERROR(parts.status());
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<EvaluationPart> ranks,
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Evaluation::Part> ranks,
                           DecodeParts(*parts));
   return store_.store->SaveEvaluation(name.step, name.evaluation, name.group,
                                       ranks);
 }
 
-absl::StatusOr<std::optional<EvaluationRecord>> EvaluationState::Find(
-    const EvaluationName& name, uint32_t rank) const {
+absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
+    const EvaluationState::Name& name, uint32_t rank) const {
   if (store_.store != nullptr) {
     return store_.store->FindEvaluation(name.step, name.evaluation, rank);
   }
@@ -158,14 +159,14 @@ absl::StatusOr<std::optional<EvaluationRecord>> EvaluationState::Find(
 
 // Returns the parts of all ranks, on the owner; none when nothing was saved.
 // Ranks that looked for themselves could find different saves.
-absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
-    const EvaluationName& name) const {
+absl::StatusOr<std::vector<StepRecord::Evaluation::Part>>
+EvaluationState::FindParts(const EvaluationState::Name& name) const {
   if (store_.reader != nullptr) {
     CKPTDB_RETURN_IF_ERROR(store_.reader->Refresh());
   }
-  std::vector<EvaluationPart> parts;
+  std::vector<StepRecord::Evaluation::Part> parts;
   for (uint32_t rank = 0; rank < ranks_->world_size(); ++rank) {
-    CKPTDB_ASSIGN_OR_RETURN(std::optional<EvaluationRecord> found,
+    CKPTDB_ASSIGN_OR_RETURN(std::optional<StepRecord::Evaluation> found,
                             Find(name, rank));
     if (!found.has_value()) {
       if (rank == 0) return parts;
@@ -178,8 +179,9 @@ absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
   return parts;
 }
 
-absl::Status EvaluationState::CheckFound(const EvaluationName& name,
-                                         const EvaluationRecord& found) const {
+absl::Status EvaluationState::CheckFound(
+    const EvaluationState::Name& name,
+    const StepRecord::Evaluation& found) const {
   if (found.group != name.group) {
     return absl::FailedPreconditionError(
         absl::StrCat(Describe(name), ": expected metrics group \"", name.group,
@@ -191,11 +193,11 @@ absl::Status EvaluationState::CheckFound(const EvaluationName& name,
                    " ranks, got parts of ", found.world_size, " ranks"));
 }
 
-absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
-                                               IoState* loader) {
+absl::StatusOr<uint64_t> EvaluationState::Load(
+    const EvaluationState::Name& name, IoState* loader) {
   CKPTDB_RETURN_IF_ERROR(CheckOpen());
   absl::Status status = CheckLoader(name, loader);
-  const absl::StatusOr<SavedObject*> meters = FindGroup(name.group);
+  const absl::StatusOr<ModelState::Object*> meters = FindGroup(name.group);
   status.Update(meters.status());
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_, TagOf("check", name), status, deadline_));
@@ -210,12 +212,12 @@ absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,
       ranks_->Broadcast(TagOf("find", name), Encode(message), deadline_));
   CKPTDB_RETURN_IF_ERROR(internal::Decode(bytes, &message));
   CKPTDB_RETURN_IF_ERROR(message.status);
-  std::vector<EvaluationPart> parts;
+  std::vector<StepRecord::Evaluation::Part> parts;
   CKPTDB_RETURN_IF_ERROR(internal::Decode(message.staged, &parts));
   if (parts.empty()) return 0;
-  const EvaluationPart& part = parts[ranks_->rank()];
+  const StepRecord::Evaluation::Part& part = parts[ranks_->rank()];
   status = internal::Annotate(
-      internal::CallGuarded("SavedObject::Load",
+      internal::CallGuarded("ModelState::Object::Load",
                             [&] { return (*meters)->Load(part.meters); }),
       absl::StrCat("meters of \"", name.group, "\""));
   if (status.ok()) {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/pending_save.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "ckptdb/db/base/mutex.h"
-#include "ckptdb/manager/pending_save.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 namespace ckptdb {
 

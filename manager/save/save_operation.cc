@@ -4,19 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/manager/save/base_reasons.h"
 #include "ckptdb/manager/save/delta_audit.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/reader_options.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-SaveRequest WithKind(SaveRequest request, SaveKind kind) {
+SaveRequest WithKind(SaveRequest request, SavePolicy::Kind kind) {
   request.kind = kind;
   return request;
 }
@@ -45,7 +45,7 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
 
 StepInfo SaveOperation::step_info() const {
   return {announced_.step, begun_at_micros_,
-          request_.kind == SaveKind::kEphemeral, request_.metrics};
+          request_.kind == SavePolicy::Kind::kEphemeral, request_.metrics};
 }
 
 void SaveOperation::Capture(const SaveLineage& lineage) {
@@ -107,7 +107,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     if (!changes_[t].has_value() || bases.contains(table.name)) continue;
     // Of a replicated table the owner's rows and marks are those that are
     // saved.
-    const bool replicated = sharding.kind() == ShardingKind::kReplicated;
+    const bool replicated = sharding.kind() == Item::Sharding::kReplicated;
     if (replicated && !environment_.is_owner()) continue;
     CKPTDB_RETURN_IF_ERROR(AuditTable(
         *parent, table, sharding, *changes_[t], environment_.ranks->rank(),
@@ -177,8 +177,8 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
   CKPTDB_ASSIGN_OR_RETURN(
       const Ticket ticket,
-      DecodeTicket(announced_.tickets[environment_.ranks->rank()]));
-  StageCopies copies;
+      Ticket::Decode(announced_.tickets[environment_.ranks->rank()]));
+  internal::StageCopies copies;
   if (!copied_) {
     if (options.async) {
       const uint64_t bytes = environment_.arena->max_bytes();
@@ -190,8 +190,8 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
       LetTrainingContinue();
     };
   }
-  return StageWithCopies(options.path, ticket, snapshot_->state(),
-                         options.stage, copies);
+  return internal::StageWithCopies(options.path, ticket, snapshot_->state(),
+                                   options.stage, copies);
 }
 
 void SaveOperation::CommitWithAll() {
@@ -224,7 +224,7 @@ void SaveOperation::CommitWithAll() {
 Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
   SavePublisher::Publication publication = {announced_, request_, {}};
   publication.commit.saved = step_info();
-  if (environment_.options.abandoned == AbandonedBranch::kRemove) {
+  if (environment_.options.abandoned == SaveSpec::Abandoned::kRemove) {
     publication.commit.abandoned = abandoned_;
   }
   publication.commit.source = source_;

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
@@ -68,7 +68,7 @@ class SaveOperation {
   SaveOperation& operator=(const SaveOperation&) = delete;
 
   int64_t step() const { return announced_.step; }
-  SaveKind kind() const { return request_.kind; }
+  SavePolicy::Kind kind() const { return request_.kind; }
   bool answers_preemption() const { return answers_preemption_; }
   // What policies are told of it.
   StepInfo step_info() const;
@@ -87,8 +87,8 @@ class SaveOperation {
   // After Run.
   const absl::Status& status() const { return outcome_.status; }
   const SaveResult& result() const { return outcome_.result; }
-  const SaveReport& report() const { return report_; }
-  SaveReport& report() { return report_; }
+  const CheckpointManager::SaveReport& report() const { return report_; }
+  CheckpointManager::SaveReport& report() { return report_; }
   // These give away what they return.
   ChangeSets TakeChanges() { return std::move(changes_); }
   TableColumns TakeColumns() { return std::move(columns_); }
@@ -129,7 +129,7 @@ class SaveOperation {
   bool model_read_ = false;  // the model may change
   SavePart part_;            // of this rank
   Outcome outcome_;
-  SaveReport report_;
+  CheckpointManager::SaveReport report_;
 };
 
 }  // namespace ckptdb::internal

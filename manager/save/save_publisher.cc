@@ -48,7 +48,7 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
     spec.user_metadata[name] = value;
   }
   spec.user_metadata[kSavedBecause] = publication.announced.decision.why;
-  spec.ephemeral = request.kind == SaveKind::kEphemeral;
+  spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.bounds;
   return spec;
 }

@@ -9,10 +9,9 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -58,7 +57,7 @@ struct TableCopy {
 // Copies one slot of the rows [first, first + rows) of a block.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
-  const SlotRows from = block.slots[slot];
+  const RowBlock::Column from = block.slots[slot];
   if (!from.places.empty()) {
     GatherRows(
         rows, row_bytes, [&](uint64_t i) { return from.At(first + i); }, to);
@@ -139,7 +138,7 @@ std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
   const auto to = std::make_shared<TableCopy>();
   const uint64_t rows = table.row_count;
   to->ids = reinterpret_cast<int64_t*>(Take(rows * sizeof(int64_t)));
-  std::vector<SlotRows> copied;
+  std::vector<RowBlock::Column> copied;
   for (const Slot& slot : table.item.slots) {
     to->row_bytes.push_back(slot.row_bytes());
     to->values.push_back(Take(rows * slot.row_bytes()));
@@ -150,8 +149,8 @@ std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
       return CopyPart(*from, part, *to);
     });
   }
-  return std::make_unique<ArrayRowSource>(absl::MakeConstSpan(to->ids, rows),
-                                          std::move(copied));
+  return std::make_unique<RowSource::Arrays>(absl::MakeConstSpan(to->ids, rows),
+                                             std::move(copied));
 }
 
 // Blocks are asked for some ahead of their copy.
@@ -223,10 +222,10 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
 
 absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
     const ModelState::Table& table, bool saves_rows, bool whole,
-    const RowChanges* changes) {
+    const ChangeTracker::Changes* changes) {
   if (!saves_rows) {
-    return std::make_unique<ArrayRowSource>(absl::Span<const int64_t>(),
-                                            std::vector<SlotRows>());
+    return std::make_unique<RowSource::Arrays>(absl::Span<const int64_t>(),
+                                               std::vector<RowBlock::Column>());
   }
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<RowSource> rows,
@@ -240,14 +239,14 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
 absl::Status Snapshot::AddTable(const ModelState::Table& table,
                                 const SnapshotSpec& spec,
                                 const TableSharding& sharding,
-                                const RowChanges* changes) {
+                                const ChangeTracker::Changes* changes) {
   Table& added = tables_.emplace_back();
   added.item.name = table.name;
   added.item.slots = table.state->slots();
   added.item.slice_hash = table.state->slice_hash();
   added.item.sharding = sharding;
   const bool saves_rows =
-      spec.owner || sharding.kind() != ShardingKind::kReplicated;
+      spec.owner || sharding.kind() != Item::Sharding::kReplicated;
   const auto base = spec.bases.find(table.name);
   if (base != spec.bases.end()) added.item.base_reason = base->second;
   // A rank that saves no rows follows the owner, whose reasons are in `bases`.
@@ -304,7 +303,7 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
   }
   copy.next += Align(reinterpret_cast<uintptr_t>(copy.next)) -
                reinterpret_cast<uintptr_t>(copy.next);
-  for (TensorItem& tensor : tensors_) {
+  for (RankState::Tensor& tensor : tensors_) {
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
                             TensorBytes(tensor.view.dtype, tensor.view.shape));
     tensor.view.data = copy.AddBytes(tensor.view.data, bytes);
@@ -324,17 +323,17 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
 
 RankState Snapshot::state() const {
   RankState state;
-  for (const TensorItem& tensor : tensors_) {
+  for (const RankState::Tensor& tensor : tensors_) {
     state.AddTensor(tensor.name, tensor.view, tensor.codec);
   }
   for (const Table& table : tables_) {
-    TableItem item = table.item;
+    RankState::Table item = table.item;
     if (table.whole) {
       item.rows = table.rows.get();
       // The record keeps the reason why a table that has a tracker is full.
       if (!item.base_reason.empty()) item.changes.emplace();
     } else {
-      item.changes = TableChanges{table.rows.get(), table.erased};
+      item.changes = RankState::Changes{table.rows.get(), table.erased};
     }
     state.AddTable(std::move(item));
   }

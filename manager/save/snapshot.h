@@ -59,7 +59,7 @@ class Snapshot {
     uint64_t rows = 0;
   };
   struct Table {
-    TableItem item;
+    RankState::Table item;
     bool whole = true;
     std::unique_ptr<RowSource> rows;
     std::vector<Part> parts;
@@ -71,13 +71,13 @@ class Snapshot {
   static absl::Status CutTable(Table* table);
   absl::Status AddTable(const ModelState::Table& table,
                         const SnapshotSpec& spec, const TableSharding& sharding,
-                        const RowChanges* changes);
+                        const ChangeTracker::Changes* changes);
   static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       const ModelState::Table& table, bool saves_rows, bool whole,
-      const RowChanges* changes);
+      const ChangeTracker::Changes* changes);
   absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
 
-  std::vector<TensorItem> tensors_;
+  std::vector<RankState::Tensor> tensors_;
   std::vector<Table> tables_;
   std::vector<std::pair<std::string, std::string>> blobs_;
   uint64_t bytes_ = 0;

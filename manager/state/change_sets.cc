@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -18,7 +18,8 @@ absl::Status ChangeFeed::Join() {
     ChangeTracker* const tracker = table.state->tracker();
     consumers_.emplace_back();
     if (tracker == nullptr) continue;
-    absl::StatusOr<ConsumerId> consumer = tracker->AddConsumer(kConsumer);
+    absl::StatusOr<ChangeTracker::Consumer> consumer =
+        tracker->AddConsumer(kConsumer);
     CKPTDB_RETURN_IF_ERROR(
         Annotate(consumer.status(), "table \"" + table.name + "\""));
     consumers_.back() = *consumer;
@@ -42,7 +43,7 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   ChangeSets sets(consumers_.size());
   for (size_t t = 0; t < consumers_.size(); ++t) {
     if (!consumers_[t].has_value()) continue;
-    absl::StatusOr<RowChanges> taken =
+    absl::StatusOr<ChangeTracker::Changes> taken =
         model_.tables()[t].state->tracker()->Take(*consumers_[t]);
     if (!taken.ok()) {
       CKPTDB_RETURN_IF_ERROR(Return(std::move(sets)));

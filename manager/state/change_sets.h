@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 
 // The changes of each table, in the order of the model; none for a table
 // without a tracker.
-using ChangeSets = std::vector<std::optional<RowChanges>>;
+using ChangeSets = std::vector<std::optional<ChangeTracker::Changes>>;
 
 // The reasons to save tables whole, by the name of the table.
 using BaseReasons = std::map<std::string, std::string>;
@@ -41,7 +41,7 @@ class ChangeFeed {
 
  private:
   const ModelState& model_;
-  std::vector<std::optional<ConsumerId>> consumers_;
+  std::vector<std::optional<ChangeTracker::Consumer>> consumers_;
 };
 
 // Returns the tables that cannot be saved as changes.

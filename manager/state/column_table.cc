@@ -67,7 +67,7 @@ class ColumnTable::Columns {
   size_t chunk_count() const { return chunks_.size(); }
   const RowBits& live(size_t chunk) const { return chunks_[chunk].live; }
   const int64_t* ids(size_t chunk) const { return chunks_[chunk].ids.get(); }
-  std::vector<SlotRows> slots(size_t chunk) const;
+  std::vector<RowBlock::Column> slots(size_t chunk) const;
 
  private:
   struct Chunk {
@@ -86,8 +86,8 @@ class ColumnTable::Columns {
   Row free_ = kNoRow;  // the first of a list
 };
 
-std::vector<SlotRows> ColumnTable::Columns::slots(size_t chunk) const {
-  std::vector<SlotRows> slots;
+std::vector<RowBlock::Column> ColumnTable::Columns::slots(size_t chunk) const {
+  std::vector<RowBlock::Column> slots;
   for (size_t s = 0; s < values_.size(); ++s) {
     slots.push_back({values_[s][chunk], row_bytes_[s]});
   }
@@ -212,7 +212,7 @@ class ColumnRows : public RowSource {
  private:
   struct Part {
     absl::Span<const int64_t> ids;
-    std::vector<SlotRows> slots;
+    std::vector<RowBlock::Column> slots;
     std::vector<uint32_t> rows;  // of the chunk; empty: the first ones
     std::vector<int64_t> chosen_ids;
   };
@@ -281,7 +281,7 @@ class ColumnTable::LiveRows : public LiveTable {
     columns_->Clear();
     return absl::OkStatus();
   }
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     const internal::MutexLock lock(&mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       CKPTDB_ASSIGN_OR_RETURN(const Inserted at,

@@ -35,22 +35,22 @@ absl::Status CheckMap(const RowMap* map, const std::vector<AnyField>& fields) {
 }  // namespace
 
 AnyField NewField(std::string name, DType dtype, size_t type_elements,
-                  const FieldOptions& options, bool is_null) {
+                  const TableOptions::Field& options, bool is_null) {
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
   AnyField field;
   if (is_null) {
     field.status = absl::InvalidArgumentError(
         absl::StrCat("the member of field \"", name, "\" is null"));
   } else if (type_elements == 0 && options.dim == 0) {
-    field.status = absl::InvalidArgumentError(
-        absl::StrCat("field \"", name,
-                     "\" is a std::vector; its FieldOptions::dim says how many "
-                     "elements it has, at least 1"));
+    field.status = absl::InvalidArgumentError(absl::StrCat(
+        "field \"", name,
+        "\" is a std::vector; its TableOptions::Field::dim says how many "
+        "elements it has, at least 1"));
   } else if (type_elements != 0 && options.dim != 0 &&
              options.dim != type_elements) {
-    field.status = absl::InvalidArgumentError(
-        absl::StrCat("field \"", name, "\" has FieldOptions::dim ", options.dim,
-                     ", and a type of ", type_elements, " elements"));
+    field.status = absl::InvalidArgumentError(absl::StrCat(
+        "field \"", name, "\" has TableOptions::Field::dim ", options.dim,
+        ", and a type of ", type_elements, " elements"));
   }
   const size_t elements = type_elements == 0 ? options.dim : type_elements;
   field.slot = {std::move(name), dtype,
@@ -111,7 +111,7 @@ class AnyMapTable::Rows : public RowSource {
     absl::Span<const int64_t> ids;
     FoundRows found;
     std::vector<std::vector<const void*>> vectors;  // that rows point to
-    std::vector<SlotRows> slots;
+    std::vector<RowBlock::Column> slots;
   };
 
   absl::Status ForParts(
@@ -127,7 +127,7 @@ class AnyMapTable::Rows : public RowSource {
     if (rows.empty()) return absl::OkStatus();
     part->vectors.reserve(table_.fields_.size());
     for (const AnyField& field : table_.fields_) {
-      SlotRows& slot = part->slots.emplace_back();
+      RowBlock::Column& slot = part->slots.emplace_back();
       if (field.in_row) {
         const auto* const row = static_cast<const char*>(rows[0]);
         slot.offset_bytes = static_cast<uint64_t>(
@@ -149,10 +149,10 @@ class AnyMapTable::Rows : public RowSource {
     for (size_t i = 0; i < part.ids.size(); ++i) {
       values.push_back(field.find(part.found.rows[i]));
       if (values.back() != nullptr) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat("the std::vector of slot \"", field.slot.name,
-                       "\" of row ", part.ids[i], " has not the ",
-                       field.slot.elements, " elements of FieldOptions::dim"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the std::vector of slot \"", field.slot.name, "\" of row ",
+          part.ids[i], " has not the ", field.slot.elements,
+          " elements of TableOptions::Field::dim"));
     }
     return values;
   }
@@ -174,7 +174,7 @@ class AnyMapTable::LiveRows : public LiveTable {
     map_->Clear();
     return absl::OkStatus();
   }
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     const MutexLock lock(&mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       void* const row = map_->Insert(batch.ids[r]);

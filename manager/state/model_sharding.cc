@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -15,10 +15,11 @@ absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
                                       uint32_t world_size) {
   TableSharding sharding = table.sharding.declared() ? table.sharding : of_all;
   CKPTDB_RETURN_IF_ERROR(CheckSharding(sharding, world_size));
-  if (sharding.kind() == ShardingKind::kBySlices && sharding.bounds().empty()) {
+  if (sharding.kind() == Item::Sharding::kBySlices &&
+      sharding.bounds().empty()) {
     return TableSharding::BySlices(EvenSliceBounds(world_size));
   }
-  if (sharding.kind() != ShardingKind::kUndeclared) return sharding;
+  if (sharding.kind() != Item::Sharding::kUndeclared) return sharding;
   if (sharding.declared()) {
     return absl::InvalidArgumentError(
         absl::StrCat("TableSharding::Unchecked() is for stores without a "
@@ -45,7 +46,7 @@ absl::StatusOr<std::vector<TableSharding>> ResolveShardings(
         const TableSharding sharding,
         Annotate(Resolve(table, of_all, world_size), place));
     shardings.push_back(sharding);
-    if (sharding.kind() != ShardingKind::kBySlices) continue;
+    if (sharding.kind() != Item::Sharding::kBySlices) continue;
     if (first == nullptr) {
       first = &table.name;
       bounds = sharding.bounds();
@@ -77,7 +78,7 @@ std::string DescribeShardings(const ModelState& model,
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings) {
   for (const TableSharding& sharding : shardings) {
-    if (sharding.kind() == ShardingKind::kBySlices) return sharding.bounds();
+    if (sharding.kind() == Item::Sharding::kBySlices) return sharding.bounds();
   }
   return {};
 }
@@ -90,12 +91,12 @@ RowFilter::RowFilter(const TableSharding& sharding, SliceHash hash,
       world_size_(world_size),
       own_(sharding, hash, rank, world_size) {}
 
-void RowFilter::Apply(const TableSpec& table, ScanOptions* scan) {
+void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
   switch (sharding_.kind()) {
-    case ShardingKind::kUndeclared:
-    case ShardingKind::kReplicated:
+    case Item::Sharding::kUndeclared:
+    case Item::Sharding::kReplicated:
       return;
-    case ShardingKind::kBySlices:
+    case Item::Sharding::kBySlices:
       // With another slice hash the slices of the step are not those of the
       // model.
       if (table.slice_hash == hash_) {
@@ -104,15 +105,15 @@ void RowFilter::Apply(const TableSpec& table, ScanOptions* scan) {
         return;
       }
       break;
-    case ShardingKind::kByModulo:
-    case ShardingKind::kCustom:
+    case Item::Sharding::kByModulo:
+    case Item::Sharding::kCustom:
       break;
   }
   scan->wanted = [this](int64_t id) { return Wants(id); };
 }
 
 bool RowFilter::Wants(int64_t id) {
-  if (sharding_.kind() != ShardingKind::kCustom) {
+  if (sharding_.kind() != Item::Sharding::kCustom) {
     return own_.Has(id, SliceOf(id, hash_));
   }
   const uint32_t rank = sharding_.rank_of()(id, world_size_);

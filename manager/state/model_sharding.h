@@ -12,7 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ckptdb/db/base/mutex.h"
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/base/own_rows.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
 
@@ -44,7 +45,7 @@ class RowFilter {
 
   // Restricts a scan of the step's `table` to those rows. The filter outlives
   // the scan.
-  void Apply(const TableSpec& table, ScanOptions* scan);
+  void Apply(const StepReader::TableSpec& table, ScanOptions* scan);
 
   // Returns, after the scan, InvalidArgument when a function gave an id to no
   // rank.

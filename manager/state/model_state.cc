@@ -5,11 +5,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/names.h"
-#include "ckptdb/schema/shape.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb {
 namespace {
@@ -96,7 +95,8 @@ absl::Status ModelState::AddExtra(
   return absl::OkStatus();
 }
 
-absl::Status ModelState::AddObject(std::string name, SavedObject* object) {
+absl::Status ModelState::AddObject(std::string name,
+                                   ModelState::Object* object) {
   return AddExtra(
       std::move(name), object == nullptr, [object] { return object->Save(); },
       [object](absl::string_view bytes) { return object->Load(bytes); });

@@ -25,7 +25,7 @@ std::string SaveLineage::BaseReason(int64_t base_every) const {
 }
 
 SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
-                               AbandonedBranch abandoned,
+                               SaveSpec::Abandoned abandoned,
                                bool overwrite) const {
   SaveSpec spec;
   spec.step = step;
@@ -42,12 +42,12 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
 }
 
 void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
-                              AbandonedBranch abandoned) {
+                              SaveSpec::Abandoned abandoned) {
   parent_ = result.version;
   parent_columns_ = std::move(columns);
   deltas_ = result.deltas;
   base_due_ = result.base_due;
-  if (abandoned == AbandonedBranch::kRemove) abandoned_.clear();
+  if (abandoned == SaveSpec::Abandoned::kRemove) abandoned_.clear();
   source_.reset();
 }
 
@@ -70,7 +70,8 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
   }
   parent_columns_.clear();
   for (const ModelState::Table& table : model.tables()) {
-    CKPTDB_ASSIGN_OR_RETURN(const TableSpec spec, step.FindTable(table.name));
+    CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec spec,
+                            step.FindTable(table.name));
     parent_columns_[table.name] = spec.slots;
   }
   return absl::OkStatus();

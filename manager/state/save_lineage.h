@@ -55,12 +55,12 @@ class SaveLineage {
   // The save of `step` as far as the lineage says: its parent, unless that was
   // deleted, and whether it may take the place of a step that is there, which
   // it may when that step is quarantined or given up.
-  SaveSpec NextSpec(const Store& store, int64_t step, AbandonedBranch abandoned,
-                    bool overwrite) const;
+  SaveSpec NextSpec(const Store& store, int64_t step,
+                    SaveSpec::Abandoned abandoned, bool overwrite) const;
 
   // A save was committed.
   void OnCommitted(const SaveResult& result, TableColumns columns,
-                   AbandonedBranch abandoned);
+                   SaveSpec::Abandoned abandoned);
   // The model was restored from `step` of the manager's own store. `store` is
   // null on ranks without one. Returns what a damaged step fails with; the next
   // save goes on from the step all the same.

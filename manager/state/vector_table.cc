@@ -28,7 +28,7 @@ absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
     }
     if (array.stride_bytes < array.slot.row_bytes()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("ArrayOptions::stride_bytes ", array.stride_bytes,
+          absl::StrCat("TableOptions::Array::stride_bytes ", array.stride_bytes,
                        " of slot \"", array.slot.name, "\" is below the ",
                        array.slot.row_bytes(), " bytes of its row"));
     }
@@ -98,7 +98,7 @@ class VectorTable::Rows : public RowSource {
  private:
   struct Part {
     absl::Span<const int64_t> ids;
-    std::vector<SlotRows> slots;
+    std::vector<RowBlock::Column> slots;
     std::vector<uint32_t> rows;
     std::vector<int64_t> own_ids;
   };
@@ -113,8 +113,8 @@ class VectorTable::Rows : public RowSource {
     }
   }
 
-  std::vector<SlotRows> SlotsFrom(uint64_t row) const {
-    std::vector<SlotRows> slots;
+  std::vector<RowBlock::Column> SlotsFrom(uint64_t row) const {
+    std::vector<RowBlock::Column> slots;
     for (const AnyArray& array : table_.arrays_) {
       slots.push_back(
           {array.data + row * array.stride_bytes, array.stride_bytes});
@@ -141,7 +141,7 @@ class VectorTable::LiveRows : public LiveTable {
           return absl::OkStatus();
         });
   }
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       const auto row = static_cast<uint64_t>(batch.ids[r]);
       if (row >= table_.rows_) {

@@ -38,7 +38,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/child_content.h"
@@ -102,12 +102,12 @@ absl::Status Own(const std::string& path, const StoreOptions& options) {
 
 absl::Status StageRank(const std::string& path, uint32_t rank) {
   const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
-  CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, DecodeTicket(bytes));
+  CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, Ticket::Decode(bytes));
   const HeldState held(ChildContent(rank), 100, AnyRank(ticket));
   CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
                           Stage(path, ticket, held.state()));
   Answer("ok");
-  std::cout << EncodeStagedRank(staged).value() << std::flush;
+  std::cout << staged.Encode().value() << std::flush;
   return absl::OkStatus();
 }
 
@@ -214,7 +214,7 @@ absl::Status Run(std::vector<std::string> arguments) {
   }
   if (command == "lease") {
     ReaderOptions required;
-    required.leases = LeaseMode::kRequired;
+    required.leases = ReaderOptions::LeaseMode::kRequired;
     return HoldLease(arguments.at(1), std::stoll(arguments.at(2)), required);
   }
   return absl::InvalidArgumentError(absl::StrCat("no command ", command));

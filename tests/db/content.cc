@@ -5,12 +5,13 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
 namespace {
 
-std::vector<uint64_t> SlotBytes(const TableSpec& table,
+std::vector<uint64_t> SlotBytes(const StepReader::TableSpec& table,
                                 const ScanOptions& options) {
   std::vector<uint64_t> bytes;
   if (options.ids_only) return bytes;
@@ -34,19 +35,21 @@ std::vector<Slot> WithoutCodecs(std::vector<Slot> slots) {
 void ExpectTensor(const StepReader& step, const std::string& name,
                   const TensorContent& tensor) {
   const bool whole = tensor.global_shape.empty();
-  ASSERT_OK_AND_ASSIGN(const TensorSpec spec, step.FindTensor(name));
+  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
+                       step.FindTensor(name));
   EXPECT_EQ(spec.dtype, tensor.dtype);
   EXPECT_EQ(spec.shape, whole ? tensor.shape : tensor.global_shape);
   const Box box{whole ? Shape(tensor.shape.size()) : tensor.offset,
                 tensor.shape};
   std::string bytes(tensor.bytes.size(), '\xcc');
-  ASSERT_OK(step.ReadTensorBox(name, box, bytes.data(), bytes.size()));
+  ASSERT_OK(step.ReadTensorPart(name, box.offset, box.shape, bytes.data(),
+                                bytes.size()));
   EXPECT_TRUE(bytes == tensor.bytes) << "tensor " << name;
 }
 
 void ExpectTable(const StepReader& step, const std::string& name,
                  const TableContent& table) {
-  ASSERT_OK_AND_ASSIGN(const TableSpec spec, step.FindTable(name));
+  ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec spec, step.FindTable(name));
   EXPECT_EQ(WithoutCodecs(spec.slots), WithoutCodecs(table.slots));
   EXPECT_EQ(spec.slice_hash, table.hash);
   if (spec.exact) {
@@ -121,8 +124,8 @@ absl::StatusOr<RowBlock> BlockRows::Block(uint64_t block) const {
 }
 
 TableSharding AnyRank(const Ticket& ticket) {
-  return ticket.slices.has_value() ? TableSharding()
-                                   : TableSharding::Unchecked();
+  return ticket.slices().has_value() ? TableSharding()
+                                     : TableSharding::Unchecked();
 }
 
 HeldState::HeldState(RankContent content, size_t rows_per_block,
@@ -142,7 +145,7 @@ HeldState::HeldState(RankContent content, size_t rows_per_block,
   for (const auto& [name, bytes] : content_.blobs) state_.AddBlob(name, bytes);
 }
 
-absl::Status CollectRows::Consume(int, const RowBatch& batch) {
+absl::Status CollectRows::Consume(int, const RowSink::Batch& batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (batch.slots.size() != slot_bytes_.size()) {
     return absl::InternalError(
@@ -163,7 +166,7 @@ absl::Status CollectRows::Consume(int, const RowBatch& batch) {
 
 absl::StatusOr<Rows> Scan(const StepReader& step, const std::string& table,
                           const ScanOptions& options) {
-  const absl::StatusOr<TableSpec> spec = step.FindTable(table);
+  const absl::StatusOr<StepReader::TableSpec> spec = step.FindTable(table);
   if (!spec.ok()) return spec.status();
   CollectRows sink(SlotBytes(*spec, options));
   const absl::Status status = step.ScanTable(table, options, &sink);
@@ -173,7 +176,7 @@ absl::StatusOr<Rows> Scan(const StepReader& step, const std::string& table,
 
 absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
                                             const std::string& name) {
-  const absl::StatusOr<TensorSpec> spec = step.FindTensor(name);
+  const absl::StatusOr<StepReader::TensorSpec> spec = step.FindTensor(name);
   if (!spec.ok()) return spec.status();
   std::string bytes(spec->bytes, '\xcc');
   const absl::Status status = step.ReadTensor(name, bytes.data(), bytes.size());

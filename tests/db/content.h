@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/step_reader.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
 
 namespace ckptdb::testing {
 
@@ -40,7 +40,8 @@ struct TensorContent {
 
   template <typename T>
   static TensorContent Of(Shape shape, const std::vector<T>& values) {
-    TensorContent tensor{DTypeOf<T>::kValue, std::move(shape), {}, {}, {}, {}};
+    TensorContent tensor{
+        internal::DTypeOf<T>::kValue, std::move(shape), {}, {}, {}, {}};
     tensor.bytes.resize(values.size() * sizeof(T));
     if (!values.empty()) {
       std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
@@ -87,7 +88,7 @@ class BlockRows : public RowSource {
   struct Memory {
     std::vector<int64_t> ids;
     std::vector<std::string> values;  // of each slot
-    std::vector<SlotRows> slots;
+    std::vector<RowBlock::Column> slots;
     std::vector<uint32_t> rows;
   };
   void AddBlock(const std::vector<Slot>& slots, const Row* rows, size_t count,
@@ -119,7 +120,7 @@ class CollectRows : public RowSink {
  public:
   explicit CollectRows(std::vector<uint64_t> slot_bytes)
       : slot_bytes_(std::move(slot_bytes)) {}
-  absl::Status Consume(int worker, const RowBatch& batch) override;
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   const Rows& rows() const { return rows_; }
 
  private:

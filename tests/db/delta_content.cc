@@ -55,14 +55,14 @@ HeldChanges::HeldChanges(RankContent content, Deltas deltas, bool whole,
   }
   for (const auto& [name, bytes] : content_.blobs) state_.AddBlob(name, bytes);
   for (const auto& [name, table] : content_.tables) {
-    TableItem item;
+    RankState::Table item;
     item.name = name;
     item.slots = table.slots;
     item.slice_hash = table.hash;
     item.sharding = sharding;
     const auto delta = deltas_.find(name);
     if (delta != deltas_.end()) {
-      item.changes = TableChanges{
+      item.changes = RankState::Changes{
           Hold(table.slots, delta->second.upserted, rows_per_block),
           delta->second.erased};
     }
@@ -112,7 +112,7 @@ absl::Status LiveRows::Touch(int64_t id) {
   return absl::InternalError(absl::StrCat("id ", id, " came twice"));
 }
 
-absl::Status LiveRows::Consume(int, const RowBatch& batch) {
+absl::Status LiveRows::Consume(int, const RowSink::Batch& batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (batch.slots.size() != parts_.size()) {
     return absl::InternalError(

@@ -63,7 +63,7 @@ class LiveRows : public LiveTable {
                     const std::vector<std::string>& scanned = {});
 
   absl::Status Clear() override;
-  absl::Status Consume(int worker, const RowBatch& batch) override;
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override;
 
   // Forgets which ids have come.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/db/store_fixture.h"
@@ -74,7 +74,7 @@ class DeltaFixture : public StoreFixture {
   absl::StatusOr<SaveResult> SaveRanks(const SaveSpec& spec,
                                        const std::vector<RankContent>& ranks,
                                        const std::vector<Deltas>& deltas = {}) {
-    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+    CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const HeldChanges held(ranks[rank],
@@ -116,8 +116,8 @@ class DeltaFixture : public StoreFixture {
                                         ChangesBetween(saved_, content_))
                             : Save(step, content_);
     ASSERT_OK(result);
-    EXPECT_EQ(result->kind,
-              parent_.has_value() ? StepKind::kDelta : StepKind::kFull);
+    EXPECT_EQ(result->kind, parent_.has_value() ? StepRecord::Kind::kDelta
+                                                : StepRecord::Kind::kFull);
     parent_ = result->version;
     saved_ = content_;
     history_[step] = content_;

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/model_trainer.h"
 
 namespace ckptdb::testing {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/long_run.h"

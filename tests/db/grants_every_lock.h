@@ -35,9 +35,10 @@ class GrantsEveryLock : public rocksdb::FileSystemWrapper {
   class Granted : public rocksdb::FileLock {};
 };
 
-inline std::shared_ptr<Environment> EnvironmentThatGrantsEveryLock() {
-  const std::shared_ptr<Environment> machine = Environment::Default();
-  return std::make_shared<Environment>(
+inline std::shared_ptr<internal::Environment> EnvironmentThatGrantsEveryLock() {
+  const std::shared_ptr<internal::Environment> machine =
+      internal::Environment::Default();
+  return std::make_shared<internal::Environment>(
       std::make_shared<GrantsEveryLock>(machine->file_system()),
       [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
 }

@@ -12,10 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/meta/catalog.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/db/stager.h"
-#include "ckptdb/schema/annotate.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
@@ -67,7 +69,7 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
     CKPTDB_ASSIGN_OR_RETURN(const Rows rows, Scan(step, name));
     if (rows != table.rows) return WrongBytes(name);
     if (rows.empty()) continue;
-    CKPTDB_ASSIGN_OR_RETURN(const RowValues row,
+    CKPTDB_ASSIGN_OR_RETURN(const StepReader::Row row,
                             step.LookupRow(name, rows.begin()->first));
     std::string values;
     for (const std::string& slot : row.slots) values += slot;
@@ -80,7 +82,8 @@ absl::Status ReadRank(const StepReader& step, uint32_t rank,
   return absl::OkStatus();
 }
 
-std::vector<EvaluationPart> EvaluationParts(const std::string& evaluation) {
+std::vector<StepRecord::Evaluation::Part> EvaluationParts(
+    const std::string& evaluation) {
   return {{1, evaluation, "first"}, {2, evaluation, "second"}};
 }
 
@@ -89,9 +92,9 @@ template <typename From>
 absl::Status ReadEvaluation(From* from, int64_t step,
                             const std::string& evaluation) {
   CKPTDB_ASSIGN_OR_RETURN(const auto stored, from->ListEvaluations(step));
-  const std::vector<EvaluationPart> parts = evaluation.empty()
-                                                ? std::vector<EvaluationPart>()
-                                                : EvaluationParts(evaluation);
+  const std::vector<StepRecord::Evaluation::Part> parts =
+      evaluation.empty() ? std::vector<StepRecord::Evaluation::Part>()
+                         : EvaluationParts(evaluation);
   if (stored.size() != parts.size()) return WrongBytes("evaluations");
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(const auto found,
@@ -176,7 +179,7 @@ void AddKeys(rocksdb::DB* rocks, rocksdb::ColumnFamilyHandle* family,
   EXPECT_TRUE(entries->status().ok()) << entries->status().ToString();
 }
 
-Contents ReadContents(const Environment& environment) {
+Contents ReadContents(const internal::Environment& environment) {
   Contents contents;
   const auto env = rocksdb::NewCompositeEnv(environment.file_system());
   rocksdb::DBOptions options = internal::DatabaseOptions(env.get());
@@ -208,7 +211,7 @@ Contents ReadContents(const Environment& environment) {
 
 SimStore::SimStore(std::shared_ptr<SimFileSystem> files)
     : files_(std::move(files)),
-      environment_(std::make_shared<Environment>(
+      environment_(std::make_shared<internal::Environment>(
           files_, [] { return int64_t{1'700'000'000'000'000}; },
           /*on_disk=*/false)) {
   options_.background_sweep = false;
@@ -229,10 +232,10 @@ absl::Status SimStore::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SaveHandle> SimStore::Begin(const SaveSpec& spec,
-                                           const ModelStep& step,
-                                           std::vector<StagedRank>* staged) {
-  CKPTDB_ASSIGN_OR_RETURN(SaveHandle save, store_->Begin(spec));
+absl::StatusOr<Store::Attempt> SimStore::Begin(
+    const SaveSpec& spec, const ModelStep& step,
+    std::vector<StagedRank>* staged) {
+  CKPTDB_ASSIGN_OR_RETURN(Store::Attempt save, store_->Begin(spec));
   for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
     const HeldState held(step.ranks[rank], 100, AnyRank(save.tickets[rank]));
     absl::StatusOr<StagedRank> part =
@@ -251,7 +254,8 @@ absl::Status SimStore::Save(const SaveSpec& spec, const ModelStep& step,
   PublishSpec with_serial = publish;
   with_serial.metrics[kSerial] = step.serial;
   std::vector<StagedRank> staged;
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, Begin(spec, step, &staged));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
+                          Begin(spec, step, &staged));
   absl::Status status =
       store_->Publish(save.version, staged, with_serial).status();
   if (!status.ok()) store_->Abandon(save.version).IgnoreError();
@@ -452,12 +456,12 @@ absl::Status FoldAll(SimStore* sim) {
 }
 
 void ExpectNoOrphans(SimStore* sim) {
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, sim->store()->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sim->store()->Sweep());
   EXPECT_TRUE(swept.quarantined.empty()) << ToString(swept.quarantined.front());
   ASSERT_OK_AND_ASSIGN(const Usage usage, sim->store()->GetUsage());
   uint64_t needed = kFixedBytes;
-  for (const HeldVersion& held : usage.others) {
-    EXPECT_EQ(held.why, HeldVersion::Why::kReferenced)
+  for (const Usage::Held& held : usage.others) {
+    EXPECT_EQ(held.why, Usage::Held::Why::kReferenced)
         << ToString(held.version);
     needed += held.bytes;
   }

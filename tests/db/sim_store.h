@@ -52,7 +52,7 @@ class SimStore {
 
   SimFileSystem* files() const { return files_.get(); }
   Store* store() const { return store_.get(); }
-  const std::shared_ptr<Environment>& environment() const {
+  const std::shared_ptr<internal::Environment>& environment() const {
     return environment_;
   }
   StoreOptions* options() { return &options_; }
@@ -67,12 +67,13 @@ class SimStore {
   absl::Status Save(const SaveSpec& spec, const ModelStep& step,
                     const PublishSpec& publish = {});
   // Begin and stage all ranks.
-  absl::StatusOr<SaveHandle> Begin(const SaveSpec& spec, const ModelStep& step,
-                                   std::vector<StagedRank>* staged);
+  absl::StatusOr<Store::Attempt> Begin(const SaveSpec& spec,
+                                       const ModelStep& step,
+                                       std::vector<StagedRank>* staged);
 
  private:
   std::shared_ptr<SimFileSystem> files_;
-  std::shared_ptr<Environment> environment_;
+  std::shared_ptr<internal::Environment> environment_;
   StoreOptions options_;
   std::unique_ptr<Store> store_;
 };

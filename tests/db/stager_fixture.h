@@ -6,17 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
 
 class StagerFixture : public StoreFixture {
  protected:
-  SaveHandle Begin(const SaveSpec& spec) {
+  Store::Attempt Begin(const SaveSpec& spec) {
     auto save = store_->Begin(spec);
     EXPECT_OK(save);
-    return save.ok() ? *std::move(save) : SaveHandle();
+    return save.ok() ? *std::move(save) : Store::Attempt();
   }
   absl::StatusOr<StagedRank> StageRank(const Ticket& ticket,
                                        const RankContent& content) {
@@ -24,7 +24,7 @@ class StagerFixture : public StoreFixture {
     return Stage(path(), ticket, held.state());
   }
   // All ranks, one after the other.
-  std::vector<StagedRank> StageAll(const SaveHandle& save,
+  std::vector<StagedRank> StageAll(const Store::Attempt& save,
                                    const std::vector<RankContent>& ranks) {
     std::vector<StagedRank> all;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {

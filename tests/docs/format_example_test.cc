@@ -15,12 +15,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "ckptdb/db/stager.h"
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/records.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -34,10 +35,10 @@ constexpr char kEnd[] = "```\n";
 
 Ticket ExampleTicket() {
   Ticket ticket;
-  ticket.uuid = "6b1f0c52-1d4e-4f9a-9a0e-0c5a7d8e9f10";
-  ticket.version = {7, 1};
-  ticket.slices = SliceRange();
-  ticket.staging = "staging/1/0";
+  ticket.record().uuid = "6b1f0c52-1d4e-4f9a-9a0e-0c5a7d8e9f10";
+  ticket.record().version = {7, 1};
+  ticket.record().slices = SliceRange();
+  ticket.record().staging = "staging/1/0";
   return ticket;
 }
 
@@ -48,16 +49,16 @@ absl::StatusOr<Entries> MakeExample() {
   const std::vector<float> weights = {1, -2};
   const std::vector<int64_t> ids = {65537, -1};
   const std::vector<float> embedding = {0.5, 0.25, 8, 4};
-  const ArrayRowSource rows(ids, {{embedding.data(), 8}});
+  const RowSource::Arrays rows(ids, {{embedding.data(), 8}});
   RankState state;
   state.AddTensor("w", TensorView::Of(weights.data(), {2}));
   state.AddTable("user", {{"embedding", DType::kF32, 2}}, &rows);
   state.AddBlob("reader", "epoch 1");
   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged,
                           Stage(folder.path(), ExampleTicket(), state));
-  Entries entries = std::move(staged.inline_entries);
+  Entries entries = std::move(staged.record().inline_entries);
   StepRecord step;
-  step.store_uuid = ExampleTicket().uuid;
+  step.store_uuid = ExampleTicket().record().uuid;
   step.version = {7, 1};
   step.chain = {step.version};
   step.branches = {{1, 1}};
@@ -65,14 +66,14 @@ absl::StatusOr<Entries> MakeExample() {
   step.save_micros = 1500;
   step.committed_at_micros = 1'700'000'000'000'000;
   step.metrics["auc"] = 0.75;
-  step.rank_digests = {HashBytes(staged.rank_record)};
+  step.rank_digests = {HashBytes(staged.record().rank_record)};
   step.library_version = "0.1.0";
   step.items = 3;
   step.rows = 2;
   step.raw_bytes = 47;
   step.stored_bytes = 175;
   step.base_bytes = 111;
-  entries.emplace_back(RankKey(step.version, 0), staged.rank_record);
+  entries.emplace_back(RankKey(step.version, 0), staged.record().rank_record);
   entries.emplace_back(StepKey(7), EncodeStepRecord(step).value());
   return entries;
 }
@@ -147,10 +148,10 @@ TEST(FormatExample, PagesAndChunksDecode) {
     if (!ParseDataKey(key).ok()) continue;
     const DataKey parsed = *ParseDataKey(key);
     EXPECT_EQ(parsed.version, (Version{7, 1}));
-    const uint32_t element_bytes = parsed.kind == ItemKind::kBlob     ? 1
-                                   : parsed.kind == ItemKind::kTensor ? 4
-                                   : parsed.slot == kIdSlot           ? 8
-                                                                      : 4;
+    const uint32_t element_bytes = parsed.kind == Item::Kind::kBlob     ? 1
+                                   : parsed.kind == Item::Kind::kTensor ? 4
+                                   : parsed.slot == kIdSlot             ? 8
+                                                                        : 4;
     ASSERT_OK_AND_ASSIGN(const std::string raw, RawPage(value, element_bytes));
     slots[absl::StrCat(parsed.name, " ", parsed.slot)] = raw;
   }
@@ -164,7 +165,7 @@ TEST(FormatExample, PagesAndChunksDecode) {
 
 TEST(FormatExample, RecordsDecode) {
   std::map<std::string, std::string> entries = Parse(DocumentBlock());
-  ASSERT_OK_AND_ASSIGN(const RankRecord rank,
+  ASSERT_OK_AND_ASSIGN(const StepRecord::Rank rank,
                        DecodeRankRecord(entries[RankKey({7, 1}, 0)]));
   ASSERT_EQ(rank.items.size(), 3);
   EXPECT_EQ(rank.items[0].name, "reader");

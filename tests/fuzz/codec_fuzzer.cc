@@ -2,7 +2,8 @@
 // the next two the raw size. The rest is decompressed, and compressed.
 #include <string>
 
-#include "ckptdb/schema/codec.h"
+#include "ckptdb/schema/bytes/codec.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {

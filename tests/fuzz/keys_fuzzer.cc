@@ -1,7 +1,8 @@
 // Keys of all families: one that parses is built again from its fields.
 #include <string>
 
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
@@ -12,7 +13,7 @@ using testing::Require;
 std::string Build(const DataKey& parsed) {
   std::string key =
       ItemPrefix(parsed.version, parsed.rank, parsed.kind, parsed.name);
-  if (parsed.kind != ItemKind::kRows) {
+  if (parsed.kind != Item::Kind::kRows) {
     AppendChunk(parsed.chunk, &key);
     return key;
   }

@@ -1,9 +1,9 @@
 // Names: one that is good lives in a key, and no other does.
 #include <string>
 
-#include "ckptdb/schema/keys.h"
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/names.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {
@@ -13,7 +13,7 @@ using testing::Require;
 
 void CheckOneName(absl::string_view name) {
   const absl::Status status = CheckName("item name", name);
-  std::string key = ItemPrefix({1, 1}, 0, ItemKind::kTensor, name);
+  std::string key = ItemPrefix({1, 1}, 0, Item::Kind::kTensor, name);
   AppendChunk(0, &key);
   const auto parsed = ParseDataKey(key);
   if (status.ok()) {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 
 namespace ckptdb {

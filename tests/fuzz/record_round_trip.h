@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/schema/envelope.h"
+#include "ckptdb/schema/records/envelope.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 
 namespace ckptdb::testing {

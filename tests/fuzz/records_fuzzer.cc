@@ -1,9 +1,10 @@
 // Records of the store: the first byte picks the kind, the rest is a record,
 // or the FlatBuffer of one.
-#include "ckptdb/schema/records.h"
 
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/post.h"
+#include "ckptdb/schema/records/evaluation.h"
+#include "ckptdb/schema/records/post.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/fuzz/record_round_trip.h"
 
 namespace ckptdb {

@@ -1,6 +1,6 @@
 // What travels between owner and stagers: the first byte picks ticket or
 // staged rank, the rest is one, or the FlatBuffer of one.
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/records/staged.h"
 
 #include "ckptdb/tests/fuzz/record_round_trip.h"
 

@@ -65,7 +65,7 @@ class RawTable : public TableState, public LiveTable {
     rows_.clear();
     return absl::OkStatus();
   }
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       Row& row = rows_[batch.ids[r]];
@@ -90,7 +90,7 @@ class RawTable : public TableState, public LiveTable {
    public:
     explicit Source(std::map<int64_t, Row> rows) : rows_(std::move(rows)) {
       for (const auto& [id, row] : rows_) {
-        std::vector<SlotRows>& slots = slots_.emplace_back();
+        std::vector<RowBlock::Column>& slots = slots_.emplace_back();
         for (const std::string& value : row) {
           slots.push_back({value.data(), value.size()});
         }
@@ -105,7 +105,7 @@ class RawTable : public TableState, public LiveTable {
    private:
     const std::map<int64_t, Row> rows_;
     std::vector<int64_t> ids_;
-    std::vector<std::vector<SlotRows>> slots_;
+    std::vector<std::vector<RowBlock::Column>> slots_;
   };
 
   const std::vector<Slot> slots_;

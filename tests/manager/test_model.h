@@ -88,7 +88,7 @@ class TestTable : public TableState, public LiveTable {
     rows_.clear();
     return absl::OkStatus();
   }
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       TestRow& row = rows_[batch.ids[r]];
@@ -125,7 +125,7 @@ class TestTable : public TableState, public LiveTable {
    private:
     struct OneRow {
       int64_t id;
-      std::array<SlotRows, 2> slots;
+      std::array<RowBlock::Column, 2> slots;
     };
     std::vector<std::unique_ptr<OneRow>> blocks_;
   };

@@ -4,11 +4,13 @@
 
 #include <string>
 
-#include "ckptdb/schema/evaluation.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/post.h"
-#include "ckptdb/schema/records.h"
-#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/post.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::testing {
 
@@ -27,7 +29,7 @@ inline StepRecord SampleStep() {
   StepRecord record;
   record.store_uuid = kSampleUuid;
   record.version = {30, 9};
-  record.kind = StepKind::kDelta;
+  record.kind = StepRecord::Kind::kDelta;
   record.has_parent = true;
   record.parent = {20, 5};
   record.parent_digest = 0xabcdef;
@@ -52,10 +54,10 @@ inline StepRecord SampleStep() {
 
 inline Item SampleTensor() {
   Item item;
-  item.kind = ItemKind::kTensor;
+  item.kind = Item::Kind::kTensor;
   item.name = "mlp/weight";
   item.data = {20, 5};
-  item.placement = Placement::kInline;
+  item.placement = Item::Placement::kInline;
   item.raw_bytes = 24;
   item.stored_bytes = 88;
   item.digest = 0xfeed;
@@ -70,7 +72,7 @@ inline Item SampleTensor() {
 
 inline Item SampleBlob() {
   Item item;
-  item.kind = ItemKind::kBlob;
+  item.kind = Item::Kind::kBlob;
   item.name = "reader";
   item.data = {30, 9};
   item.raw_bytes = kChunkBytes + 1;
@@ -83,7 +85,7 @@ inline Item SampleBlob() {
 
 inline Item SampleTable() {
   Item item;
-  item.kind = ItemKind::kRows;
+  item.kind = Item::Kind::kRows;
   item.name = "users";
   item.data = {30, 9};
   item.raw_bytes = 1000 * (8 + 256 + 8) + 7 * 8;
@@ -92,7 +94,7 @@ inline Item SampleTable() {
   item.slots = {{"embedding", DType::kF32, 64, Codec::kNone},
                 {"freq", DType::kU64, 1, Codec::kShuffleLz4}};
   item.slice_hash = SliceHash::kMix;
-  item.run = RunKind::kDelta;
+  item.run = Item::Run::kDelta;
   item.rows = 1000;
   item.erased = 7;
   item.rows_per_page = 1024;
@@ -100,7 +102,7 @@ inline Item SampleTable() {
   return item;
 }
 
-inline RankRecord SampleRank() {
+inline StepRecord::Rank SampleRank() {
   return {{30, 9}, 1, {SampleBlob(), SampleTable(), SampleTensor()}};
 }
 
@@ -116,7 +118,7 @@ inline Lease SampleLease() {
   return {kSampleUuid, 30, {{10, 2}, {20, 5}, {30, 9}}, 1700000000000002};
 }
 
-inline EvaluationRecord SampleEvaluation() {
+inline StepRecord::Evaluation SampleEvaluation() {
   return {{30, 9},    "test/day_7",
           "eval/ctr", 1,
           2,          {1234, std::string("\0\xff", 2), "line 7"}};
@@ -131,8 +133,8 @@ inline Post SamplePost() {
           {{"auc", 0.75}, {"loss", -1}}};
 }
 
-inline Ticket SampleTicket() {
-  Ticket ticket;
+inline internal::TicketRecord SampleTicket() {
+  internal::TicketRecord ticket;
   ticket.uuid = kSampleUuid;
   ticket.version = {30, 9};
   ticket.world_size = 2;
@@ -145,13 +147,13 @@ inline Ticket SampleTicket() {
 }
 
 inline std::string SampleEntryKey(const Version& version, uint32_t rank) {
-  std::string key = ItemPrefix(version, rank, ItemKind::kTensor, "bias");
+  std::string key = ItemPrefix(version, rank, Item::Kind::kTensor, "bias");
   AppendChunk(0, &key);
   return key;
 }
 
-inline StagedRank SampleStagedRank() {
-  StagedRank staged;
+inline internal::StagedRecord SampleStagedRank() {
+  internal::StagedRecord staged;
   staged.uuid = kSampleUuid;
   staged.version = {30, 9};
   staged.rank = 1;

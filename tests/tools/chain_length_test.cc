@@ -31,14 +31,16 @@ TEST(DeltaRatio, IsOfTheBase) {
 }
 
 TEST(BaseDue, AtTheBoundOfDeltas) {
-  const ChainBounds bounds = {.max_deltas = 3, .max_delta_ratio = 1.0};
+  const StoreOptions::ChainBounds bounds = {.max_deltas = 3,
+                                            .max_delta_ratio = 1.0};
   EXPECT_EQ(BaseDue(Step(2, 100, 1), bounds), "");
   EXPECT_EQ(BaseDue(Step(3, 100, 1), bounds),
             "the chain has 3 deltas; the limit is 3");
 }
 
 TEST(BaseDue, AboveTheBoundOfBytes) {
-  const ChainBounds bounds = {.max_deltas = 3, .max_delta_ratio = 0.5};
+  const StoreOptions::ChainBounds bounds = {.max_deltas = 3,
+                                            .max_delta_ratio = 0.5};
   EXPECT_EQ(BaseDue(Step(1, 100, 50), bounds), "");
   EXPECT_THAT(BaseDue(Step(1, 100, 51), bounds),
               HasSubstr("deltas are 0.51 times the base (51 B over 100 B); the "

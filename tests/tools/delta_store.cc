@@ -29,26 +29,26 @@ class Users {
                              0.25F * static_cast<float>(i));
       }
     }
-    rows_.emplace(
-        ids_, std::vector<SlotRows>{{embedding_.data(), kWidth * sizeof(float)},
-                                    {freq_.data(), sizeof(uint32_t)}});
+    rows_.emplace(ids_, std::vector<RowBlock::Column>{
+                            {embedding_.data(), kWidth * sizeof(float)},
+                            {freq_.data(), sizeof(uint32_t)}});
   }
 
-  TableItem Table() const {
-    TableItem table;
+  RankState::Table Table() const {
+    RankState::Table table;
     table.name = "user";
     table.slots = {{"embedding", DType::kF32, kWidth},
                    {"freq", DType::kU32, 1}};
     return table;
   }
   void AddAll(RankState* state) const {
-    TableItem table = Table();
+    RankState::Table table = Table();
     table.rows = &*rows_;
     state->AddTable(std::move(table));
   }
   void AddChanges(absl::Span<const int64_t> erased, RankState* state) const {
-    TableItem table = Table();
-    table.changes = TableChanges{&*rows_, erased};
+    RankState::Table table = Table();
+    table.changes = RankState::Changes{&*rows_, erased};
     state->AddTable(std::move(table));
   }
 
@@ -56,7 +56,7 @@ class Users {
   std::vector<int64_t> ids_;
   std::vector<float> embedding_;
   std::vector<uint32_t> freq_;
-  std::optional<ArrayRowSource> rows_;
+  std::optional<RowSource::Arrays> rows_;
 };
 
 class Items {
@@ -69,11 +69,11 @@ class Items {
   // With no changes the table is given with all its rows alone.
   void Add(bool all, bool changes, const char* base_reason,
            RankState* state) const {
-    TableItem table;
+    RankState::Table table;
     table.name = "item";
     table.slots = {{"price", DType::kF64, 1}};
     if (all) table.rows = &rows_;
-    if (changes) table.changes = TableChanges{&rows_, {}};
+    if (changes) table.changes = RankState::Changes{&rows_, {}};
     table.base_reason = base_reason;
     state->AddTable(std::move(table));
   }
@@ -81,7 +81,7 @@ class Items {
  private:
   const std::vector<int64_t> ids_;
   const std::vector<double> prices_;
-  const ArrayRowSource rows_;
+  const RowSource::Arrays rows_;
 };
 
 // Row 7 with two elements of each dtype, the second one at an edge of it.
@@ -103,7 +103,7 @@ class Types {
     AddInts<uint16_t>(DType::kU16);
     AddInts<uint8_t>(DType::kU8);
     Add<uint8_t>(DType::kBool, 1, 0);
-    std::vector<SlotRows> rows;
+    std::vector<RowBlock::Column> rows;
     for (const std::vector<char>& bytes : bytes_) {
       rows.push_back({bytes.data(), bytes.size()});
     }
@@ -130,7 +130,7 @@ class Types {
   const std::vector<int64_t> ids_ = {7};
   std::vector<std::vector<char>> bytes_;
   std::vector<Slot> slots_;
-  std::optional<ArrayRowSource> rows_;
+  std::optional<RowSource::Arrays> rows_;
 };
 
 // Saves of one trainer, each on top of the one before.
@@ -205,11 +205,11 @@ class BigRows {
 
   void Add(bool delta, absl::Span<const int64_t> erased,
            RankState* state) const {
-    TableItem table;
+    RankState::Table table;
     table.name = "t";
     table.slots = {{"v", DType::kF32, kBigWidth}};
     if (delta) {
-      table.changes = TableChanges{&rows_, erased};
+      table.changes = RankState::Changes{&rows_, erased};
     } else {
       table.rows = &rows_;
     }
@@ -220,7 +220,7 @@ class BigRows {
   static constexpr uint32_t kBigWidth = 128;
   const std::vector<int64_t> ids_;
   const std::vector<float> values_;
-  const ArrayRowSource rows_;
+  const RowSource::Arrays rows_;
 };
 
 absl::Status SaveBig(int64_t step, const BigRows& rows, bool delta,

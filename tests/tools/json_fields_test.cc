@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/manager/config/statistics.h"
 #include "ckptdb/tests/tools/json_fields.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
@@ -74,7 +74,7 @@ class JsonFieldsTest : public ToolFixture {
   void SaveOtherSlots(int64_t step) {
     const std::vector<int64_t> ids = {1};
     const std::vector<float> values(4, 0.5F);
-    const ArrayRowSource rows(
+    const RowSource::Arrays rows(
         ids, {{values.data(), 2 * sizeof(float)}, {values.data(), 4}});
     RankState state;
     state.AddTable("user",
@@ -201,9 +201,9 @@ TEST(JsonDocsTest, EachCommandHasASection) {
 }
 
 TEST(JsonDocsTest, StatisticsOfSaves) {
-  SaveReport saved;
+  CheckpointManager::SaveReport saved;
   saved.retired = {1};
-  SaveReport failed;
+  CheckpointManager::SaveReport failed;
   failed.status = absl::UnavailableError("no space");
   failed.sweep_status = absl::UnavailableError("no space");
   ExpectDocumented("save", {Json::parse(internal::StatisticsLine(saved)),
@@ -211,7 +211,7 @@ TEST(JsonDocsTest, StatisticsOfSaves) {
 }
 
 TEST(JsonDocsTest, StatisticsOfRestores) {
-  RestoreReport report;
+  CheckpointManager::RestoreReport report;
   report.damaged = {1};
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});
 }

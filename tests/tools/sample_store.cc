@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::testing {
@@ -46,7 +46,7 @@ class Model {
   std::vector<uint32_t> freq_;
   std::vector<float> weight_ = std::vector<float>(12);
   int64_t step_ = 100;
-  ArrayRowSource rows_;
+  RowSource::Arrays rows_;
 };
 
 // Ids -rows/2 and up that are in `slices`.
@@ -100,7 +100,7 @@ absl::Status SaveStep300(Store* store) {
   spec.step = 300;
   spec.world_size = 2;
   spec.slice_bounds = EvenSliceBounds(2);
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store->Begin(spec));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store->Begin(spec));
   std::vector<StagedRank> staged;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     CKPTDB_ASSIGN_OR_RETURN(StagedRank half,

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
@@ -49,12 +49,12 @@ class ToolDiff : public ToolFixture {
     for (const Slot& slot : slots) {
       zeros.emplace_back(ids.size() * slot.row_bytes(), '\0');
     }
-    std::vector<SlotRows> values;
+    std::vector<RowBlock::Column> values;
     for (size_t i = 0; i < slots.size(); ++i) {
       values.push_back({zeros[i].data(), slots[i].row_bytes()});
     }
-    const ArrayRowSource source(ids, values);
-    TableItem table;
+    const RowSource::Arrays source(ids, values);
+    RankState::Table table;
     table.name = "user";
     table.slots = slots;
     table.rows = &source;
@@ -231,7 +231,7 @@ TEST_F(ToolDiff, ReadsLargeTensorsInPieces) {
   constexpr int64_t kHalf = int64_t{5} << 19;
   std::vector<float> values(2 * kHalf);
   std::iota(values.begin(), values.end(), 0.0F);
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 400, .world_size = 2}));
   std::vector<StagedRank> staged;
   for (uint32_t rank = 0; rank < 2; ++rank) {

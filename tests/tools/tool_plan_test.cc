@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
@@ -191,13 +191,13 @@ TEST_F(ToolPlan, OntoFewerRanks) {
 
 TEST_F(ToolPlan, OntoRanksWithoutSlices) {
   Own();
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 400, .world_size = 2}));
   std::vector<StagedRank> staged;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     const std::vector<int64_t> ids = {rank, 10 + rank};
     const std::vector<char> bytes(2);
-    const ArrayRowSource rows(ids, {{bytes.data(), 1}});
+    const RowSource::Arrays rows(ids, {{bytes.data(), 1}});
     RankState state;
     state.AddTable("t", {{"v", DType::kU8, 1}}, &rows, SliceHash::kModulo,
                    TableSharding::ByModulo());

@@ -1,5 +1,5 @@
 // show, items and verify: what they say of how tables are divided among ranks.
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/tools/tool_fixture.h"
 
 namespace ckptdb::testing {
@@ -16,13 +16,13 @@ class ToolSharding : public ToolFixture {
             const TableSharding& sharding) {
     Own();
     ASSERT_OK_AND_ASSIGN(
-        const SaveHandle save,
+        const Store::Attempt save,
         store_->Begin(
             {.step = 400, .world_size = static_cast<uint32_t>(ids.size())}));
     std::vector<StagedRank> staged;
     for (size_t rank = 0; rank < ids.size(); ++rank) {
       const std::vector<char> bytes(ids[rank].size());
-      const ArrayRowSource rows(ids[rank], {{bytes.data(), 1}});
+      const RowSource::Arrays rows(ids[rank], {{bytes.data(), 1}});
       RankState state;
       state.AddTable("t", {{"v", DType::kU8, 1}}, &rows, SliceHash::kMix,
                      sharding);

@@ -29,7 +29,7 @@ std::string StateText(const ChainLink& link, const StepRecord& step) {
 void AddLink(const ChainLink& link, std::string state, TextTable* table) {
   const std::optional<Totals> tables = link.tables();
   const bool known = link.record.has_value();
-  const bool delta = known && link.record->kind == StepKind::kDelta;
+  const bool delta = known && link.record->kind == StepRecord::Kind::kDelta;
   table->AddRow(
       {absl::StrCat(link.version.step), absl::StrCat(link.version.attempt),
        known ? Str(StepKindName(link.record->kind)) : "-",
@@ -62,7 +62,7 @@ std::string LinksText(const StepChain& chain, const StepRecord& step) {
 }
 
 std::string BoundsText(const StepRecord& step) {
-  const ChainBounds bounds;
+  const StoreOptions::ChainBounds bounds;
   const std::string due = BaseDue(step, bounds);
   TextTable table({{""}, {""}});
   table.AddRow(
@@ -124,7 +124,7 @@ Json TableJson(const TableStart& start) {
 
 Json ChainJson(const std::string& store, const StepChain& chain,
                const StepRecord& step, bool with_tables) {
-  const ChainBounds bounds;
+  const StoreOptions::ChainBounds bounds;
   Json json = {{"store", store}};
   json.update(ToJson(step.version));
   json["kind"] = Str(StepKindName(step.kind));

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "ckptdb/schema/shape.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/json.h"
@@ -37,7 +37,7 @@ std::string NumberText(double number) {
   return absl::StrFormat("%.9g", number);
 }
 
-std::string TensorTypeText(const TensorSpec& spec) {
+std::string TensorTypeText(const StepReader::TensorSpec& spec) {
   return absl::StrCat(DTypeName(spec.dtype), ToString(spec.shape));
 }
 
@@ -182,7 +182,7 @@ void PrintText(const StepDiff& diff, std::ostream* out) {
   if (!diff.blobs.empty()) *out << '\n' << BlobsText(diff.blobs);
 }
 
-Json SpecJson(const TensorSpec& spec) {
+Json SpecJson(const StepReader::TensorSpec& spec) {
   return {{"dtype", Str(DTypeName(spec.dtype))},
           {"shape", spec.shape},
           {"raw_bytes", spec.bytes}};

@@ -18,17 +18,17 @@
 namespace ckptdb::tool {
 namespace {
 
-std::string HoldReasonText(HeldVersion::Why why) {
+std::string HoldReasonText(Usage::Held::Why why) {
   switch (why) {
-    case HeldVersion::Why::kReferenced:
+    case Usage::Held::Why::kReferenced:
       return "referenced";
-    case HeldVersion::Why::kLeased:
+    case Usage::Held::Why::kLeased:
       return "leased";
-    case HeldVersion::Why::kBegun:
+    case Usage::Held::Why::kBegun:
       return "in_progress";
-    case HeldVersion::Why::kQuarantined:
+    case Usage::Held::Why::kQuarantined:
       return "quarantined";
-    case HeldVersion::Why::kGarbage:
+    case Usage::Held::Why::kGarbage:
       return "garbage";
   }
   return "unknown";
@@ -39,7 +39,7 @@ void PrintSteps(const Usage& usage, std::ostream* out) {
                    {"ATTEMPT", TextTable::kRight},
                    {"OWN", TextTable::kRight},
                    {"BORROWED", TextTable::kRight}});
-  for (const StepUsage& step : usage.steps) {
+  for (const Usage::Step& step : usage.steps) {
     table.AddRow(
         {absl::StrCat(step.version.step), absl::StrCat(step.version.attempt),
          FormatBytes(step.own_bytes), FormatBytes(step.borrowed_bytes)});
@@ -55,7 +55,7 @@ void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
                    {"BYTES", TextTable::kRight},
                    {"REASON"},
                    {"NEEDED BY"}});
-  for (const HeldVersion& other : usage.others) {
+  for (const Usage::Held& other : usage.others) {
     table.AddRow({absl::StrCat(other.version.step),
                   absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
                   HoldReasonText(other.why),
@@ -64,13 +64,13 @@ void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
   *out << "\nversions without a step\n" << table.ToString();
 }
 
-std::string NamesTitle(ItemKind kind) {
+std::string NamesTitle(Item::Kind kind) {
   switch (kind) {
-    case ItemKind::kTensor:
+    case Item::Kind::kTensor:
       return "tensors";
-    case ItemKind::kBlob:
+    case Item::Kind::kBlob:
       return "blobs";
-    case ItemKind::kRows:
+    case Item::Kind::kRows:
       return "table";
   }
   return "unknown";
@@ -83,8 +83,8 @@ void PrintNames(const Usage& usage, std::ostream* out) {
                    {"OWN", TextTable::kRight},
                    {"OF DELTAS", TextTable::kRight},
                    {"KEPT FOR STEPS", TextTable::kRight}});
-  for (const NameUsage& name : usage.names) {
-    const bool is_table = name.kind == ItemKind::kRows;
+  for (const Usage::Name& name : usage.names) {
+    const bool is_table = name.kind == Item::Kind::kRows;
     table.AddRow({NamesTitle(name.kind), is_table ? Printable(name.name) : "-",
                   FormatCount(name.steps), FormatBytes(name.own_bytes),
                   is_table ? FormatBytes(name.delta_bytes) : "-",
@@ -95,21 +95,21 @@ void PrintNames(const Usage& usage, std::ostream* out) {
 
 uint64_t ExclusiveBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const StepUsage& step : usage.steps) bytes += step.own_bytes;
+  for (const Usage::Step& step : usage.steps) bytes += step.own_bytes;
   return bytes;
 }
 
 uint64_t HeldBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const HeldVersion& other : usage.others) bytes += other.bytes;
+  for (const Usage::Held& other : usage.others) bytes += other.bytes;
   return bytes;
 }
 
 // Returns the bytes of versions that are kept because a step needs them.
 uint64_t ReferencedBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const HeldVersion& other : usage.others) {
-    if (other.why == HeldVersion::Why::kReferenced) bytes += other.bytes;
+  for (const Usage::Held& other : usage.others) {
+    if (other.why == Usage::Held::Why::kReferenced) bytes += other.bytes;
   }
   return bytes;
 }
@@ -135,12 +135,12 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   PrintUnswept(usage.unswept, out);
 }
 
-Json NameJson(const NameUsage& name) {
+Json NameJson(const Usage::Name& name) {
   Json json = Json::object();
-  if (name.kind == ItemKind::kRows) json["name"] = name.name;
+  if (name.kind == Item::Kind::kRows) json["name"] = name.name;
   json["step_count"] = name.steps;
   json["exclusive_bytes"] = name.own_bytes;
-  if (name.kind == ItemKind::kRows) json["delta_bytes"] = name.delta_bytes;
+  if (name.kind == Item::Kind::kRows) json["delta_bytes"] = name.delta_bytes;
   json["referenced_bytes"] = name.kept_bytes;
   return json;
 }
@@ -148,14 +148,14 @@ Json NameJson(const NameUsage& name) {
 // Sets "tables", "tensors" and "blobs".
 void SetNames(const Usage& usage, Json* json) {
   (*json)["tables"] = Json::array();
-  NameUsage tensors;
-  tensors.kind = ItemKind::kTensor;
-  NameUsage blobs;
-  blobs.kind = ItemKind::kBlob;
-  for (const NameUsage& name : usage.names) {
-    if (name.kind == ItemKind::kTensor) tensors = name;
-    if (name.kind == ItemKind::kBlob) blobs = name;
-    if (name.kind != ItemKind::kRows) continue;
+  Usage::Name tensors;
+  tensors.kind = Item::Kind::kTensor;
+  Usage::Name blobs;
+  blobs.kind = Item::Kind::kBlob;
+  for (const Usage::Name& name : usage.names) {
+    if (name.kind == Item::Kind::kTensor) tensors = name;
+    if (name.kind == Item::Kind::kBlob) blobs = name;
+    if (name.kind != Item::Kind::kRows) continue;
     (*json)["tables"].push_back(NameJson(name));
   }
   (*json)["tensors"] = NameJson(tensors);
@@ -177,14 +177,14 @@ Json UsageJson(const std::string& store, const Usage& usage,
                {"held_bytes", HeldBytes(usage)},
                {"referenced_bytes", ReferencedBytes(usage)}};
   json["steps"] = Json::array();
-  for (const StepUsage& step : usage.steps) {
+  for (const Usage::Step& step : usage.steps) {
     Json entry = ToJson(step.version);
     entry["exclusive_bytes"] = step.own_bytes;
     entry["borrowed_bytes"] = step.borrowed_bytes;
     json["steps"].push_back(std::move(entry));
   }
   json["held_versions"] = Json::array();
-  for (const HeldVersion& other : usage.others) {
+  for (const Usage::Held& other : usage.others) {
     Json entry = ToJson(other.version);
     entry["stored_bytes"] = other.bytes;
     entry["reason"] = HoldReasonText(other.why);
@@ -238,7 +238,7 @@ class Du : public Command {
   absl::StatusOr<Usage> Measure(const Context& context,
                                 const Reader& reader) const {
     const ProgressLine progress(context.terminal, "du: adding up");
-    UsageOptions options;
+    Usage::Options options;
     options.by_name = with_tables_;
     auto usage = reader.GetUsage(options);
     if (usage.ok()) return usage;

@@ -24,7 +24,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 struct Outcome {
   StepRecord before;
-  FoldResult fold;
+  Store::FoldResult fold;
   StepRecord after;
   int64_t micros = 0;
 };
@@ -40,8 +40,8 @@ absl::Status FoldError(const absl::Status& status, int64_t step) {
                    step, "\" again to resume it"));
 }
 
-absl::StatusOr<FoldResult> FoldStep(const Context& context, Store* store,
-                                    int64_t step) {
+absl::StatusOr<Store::FoldResult> FoldStep(const Context& context, Store* store,
+                                           int64_t step) {
   ProgressLine progress(context.terminal, absl::StrCat("fold: step ", step));
   FoldOptions options;
   options.cancelled = [] { return Interrupt::asked(); };
@@ -54,7 +54,7 @@ absl::StatusOr<FoldResult> FoldStep(const Context& context, Store* store,
 absl::Status Fold(const Context& context, Store* store, Outcome* outcome) {
   const int64_t step = outcome->before.version.step;
   const auto start = SteadyClock::now();
-  absl::StatusOr<FoldResult> fold = FoldStep(context, store, step);
+  absl::StatusOr<Store::FoldResult> fold = FoldStep(context, store, step);
   if (!fold.ok()) return FoldError(fold.status(), step);
   outcome->fold = *std::move(fold);
   outcome->micros = std::chrono::duration_cast<std::chrono::microseconds>(
@@ -151,7 +151,7 @@ absl::Status FoldCommand::Run(const Context& context) {
     return absl::OkStatus();
   }
   auto swept = Sweep(context, store.get());
-  const SweepResult result = swept.ok() ? *swept : SweepResult();
+  const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();
   if (context.json) {
     Json document = OutcomeJson(context.store, outcome);
     SetSwept(result, &document);

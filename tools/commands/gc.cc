@@ -23,7 +23,7 @@ class Gc : public Command {
   void AddArguments(CLI::App*) override {}
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
-    CKPTDB_ASSIGN_OR_RETURN(const SweepResult swept,
+    CKPTDB_ASSIGN_OR_RETURN(const Store::SweepResult swept,
                             Sweep(context, store.get()));
     if (context.json) {
       Json document = {{"store", context.store}};

@@ -34,7 +34,7 @@ struct Filter {
 };
 
 bool TakesAny(const StepReader& step, const Filter& filter) {
-  for (const RankRecord& rank : step.ranks()) {
+  for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (filter.Takes(rank.rank, item)) return true;
     }
@@ -52,7 +52,7 @@ std::string SlotsText(const std::vector<Slot>& slots) {
 
 // Returns the codecs of the slots for a table, each once.
 std::string CodecText(const Item& item) {
-  if (item.kind != ItemKind::kRows) return Str(CodecName(item.codec));
+  if (item.kind != Item::Kind::kRows) return Str(CodecName(item.codec));
   std::set<std::string> names;
   for (const Slot& slot : item.slots) names.insert(Str(CodecName(slot.codec)));
   return names.empty() ? "-" : absl::StrJoin(names, ",");
@@ -60,8 +60,8 @@ std::string CodecText(const Item& item) {
 
 // Returns "f32[3, 4]", "f32[3, 4] at [0, 4] of [3, 8]" or the slots.
 std::string LayoutText(const Item& item) {
-  if (item.kind == ItemKind::kRows) return SlotsText(item.slots);
-  if (item.kind == ItemKind::kBlob) return "-";
+  if (item.kind == Item::Kind::kRows) return SlotsText(item.slots);
+  if (item.kind == Item::Kind::kBlob) return "-";
   std::string text = absl::StrCat(DTypeName(item.dtype), ToString(item.shape));
   if (!item.global_shape.empty() && item.shape != item.global_shape) {
     absl::StrAppend(&text, " at ", ToString(item.offset), " of ",
@@ -71,25 +71,25 @@ std::string LayoutText(const Item& item) {
 }
 
 std::string RunText(const Item& item) {
-  if (item.kind != ItemKind::kRows) return "-";
-  return item.run == RunKind::kBase ? "base" : "delta";
+  if (item.kind != Item::Kind::kRows) return "-";
+  return item.run == Item::Run::kBase ? "base" : "delta";
 }
 
 // Rows of a delta run are marked with a plus sign, as they are upserted.
 std::string RowsText(const Item& item) {
-  if (item.kind != ItemKind::kRows) return "-";
-  return absl::StrCat(item.run == RunKind::kBase ? "" : "+",
+  if (item.kind != Item::Kind::kRows) return "-";
+  return absl::StrCat(item.run == Item::Run::kBase ? "" : "+",
                       FormatCount(item.rows));
 }
 
 std::string ErasedText(const Item& item) {
   const bool delta =
-      item.kind == ItemKind::kRows && item.run == RunKind::kDelta;
+      item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta;
   return delta ? FormatCount(item.erased) : "-";
 }
 
 std::string ShardingText(const Item& item) {
-  if (item.kind != ItemKind::kRows) return "-";
+  if (item.kind != Item::Kind::kRows) return "-";
   return DescribeSharding(item.sharding, item.sharding_name);
 }
 
@@ -108,7 +108,7 @@ void PrintTable(const StepReader& step, const Filter& filter,
                    {"CODEC"},
                    {"DATA OF"},
                    {"BASE REASON"}});
-  for (const RankRecord& rank : step.ranks()) {
+  for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
       table.AddRow({absl::StrCat(rank.rank), Str(ItemKindName(item.kind)),
@@ -127,7 +127,7 @@ Json ItemsJson(const std::string& store, const StepReader& step,
   Json document = {{"store", store}};
   document.update(ToJson(step.record().version));
   document["items"] = Json::array();
-  for (const RankRecord& rank : step.ranks()) {
+  for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
       if (!filter.Takes(rank.rank, item)) continue;
       Json json = {{"rank", rank.rank}};

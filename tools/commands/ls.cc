@@ -37,7 +37,7 @@ Json ListedJson(const StepRecord& record) {
 
 // Rows of a delta step are those that changed, and are marked with a plus sign.
 std::string RowsText(const StepRecord& step) {
-  const bool delta = step.kind == StepKind::kDelta;
+  const bool delta = step.kind == StepRecord::Kind::kDelta;
   return absl::StrCat(delta ? "+" : "", FormatCount(step.rows));
 }
 

@@ -8,8 +8,8 @@
 #include "CLI/App.hpp"
 #include "CLI/Validators.hpp"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tools/command.h"
 #include "ckptdb/tools/format.h"
 #include "ckptdb/tools/json.h"
@@ -103,7 +103,7 @@ std::string RanksText(const RestorePlan& plan) {
                    {"TENSORS", TextTable::kRight},
                    {"BLOBS", TextTable::kRight}});
   for (const PlannedRank& rank : plan.ranks) {
-    const ScanEstimate read = rank.all_tables();
+    const StepReader::ScanEstimate read = rank.all_tables();
     table.AddRow({absl::StrCat(rank.rank), SlicesText(rank.slices),
                   FormatCount(read.base_runs), FormatCount(read.delta_runs),
                   FormatCount(read.rows), FormatCount(read.rows_at_most),
@@ -126,7 +126,7 @@ std::string RankTablesText(const RestorePlan& plan) {
                    {"BYTES", TextTable::kRight}});
   for (const PlannedRank& rank : plan.ranks) {
     for (const PlannedTable& each : rank.tables) {
-      const ScanEstimate& read = each.read;
+      const StepReader::ScanEstimate& read = each.read;
       table.AddRow({absl::StrCat(rank.rank), Printable(each.name),
                     DescribeSharding(each.sharding, each.sharding_name),
                     SlicesText(each.slices), FormatCount(read.base_runs),
@@ -150,7 +150,7 @@ std::string WholeTablesText(const RestorePlan& plan) {
   return any ? absl::StrCat("\n", table.ToString()) : "";
 }
 
-Json EstimateJson(const ScanEstimate& estimate) {
+Json EstimateJson(const StepReader::ScanEstimate& estimate) {
   return {
       {"base_runs", estimate.base_runs}, {"delta_runs", estimate.delta_runs},
       {"rows", estimate.rows},           {"max_rows", estimate.rows_at_most},

@@ -52,10 +52,10 @@ uint64_t InlineBytes(const Store& store, int64_t step) {
   const auto reader = store.OpenStep(step);
   if (!reader.ok()) return 0;
   uint64_t bytes = 0;
-  for (const RankRecord& rank : (*reader)->ranks()) {
+  for (const StepRecord::Rank& rank : (*reader)->ranks()) {
     for (const Item& item : rank.items) {
       const bool own = item.data == rank.version;
-      if (own && item.placement == Placement::kInline) {
+      if (own && item.placement == Item::Placement::kInline) {
         bytes += item.stored_bytes;
       }
     }
@@ -83,7 +83,7 @@ absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
 
 // Returns the inline bytes of the versions that were swept.
 uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
-                          const SweepResult& swept) {
+                          const Store::SweepResult& swept) {
   uint64_t bytes = 0;
   for (const Removed& step : removed) {
     const auto found =
@@ -110,7 +110,7 @@ void PrintRemoved(const Version& version, const Needs& needs,
 }
 
 void PrintText(const Store& store, const std::vector<Removed>& removed,
-               const SweepResult& swept, std::ostream* out) {
+               const Store::SweepResult& swept, std::ostream* out) {
   const std::vector<StepRecord> steps = store.Steps();
   for (const Removed& step : removed) {
     PrintRemoved(step.version, NeedsOf(step.version, steps), out);
@@ -120,7 +120,7 @@ void PrintText(const Store& store, const std::vector<Removed>& removed,
 
 Json RemovedJson(const std::string& path, const Store& store,
                  const std::vector<Removed>& removed,
-                 const SweepResult& swept) {
+                 const Store::SweepResult& swept) {
   const std::vector<StepRecord> steps = store.Steps();
   Json document = {{"store", path}, {"removed_versions", Json::array()}};
   for (const Removed& step : removed) {
@@ -142,7 +142,7 @@ absl::Status Rm::Run(const Context& context) {
   absl::Status status = Remove(*records, store.get(), &removed);
   if (removed.empty()) return status;
   const auto swept = Sweep(context, store.get());
-  const SweepResult result = swept.ok() ? *swept : SweepResult();
+  const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();
   if (context.json) {
     PrintJson(RemovedJson(context.store, *store, removed, result), context.out);
   } else {

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kShownElements = 8;
 
 void PrintText(const Version& version, const RowArgument& argument,
-               const TableSpec& table, const RowValues& row,
+               const StepReader::TableSpec& table, const StepReader::Row& row,
                std::ostream* out) {
   *out << ToString(version) << ", table " << Printable(argument.table)
        << ", row " << argument.id() << '\n';
@@ -39,8 +39,8 @@ void PrintText(const Version& version, const RowArgument& argument,
 }
 
 Json RowJson(const std::string& store, const Version& version,
-             const RowArgument& argument, const TableSpec& table,
-             const RowValues& row) {
+             const RowArgument& argument, const StepReader::TableSpec& table,
+             const StepReader::Row& row) {
   Json json = {{"store", store}};
   json.update(ToJson(version));
   json["table"] = argument.table;
@@ -66,7 +66,8 @@ class RowCommand : public Command {
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
-    CKPTDB_ASSIGN_OR_RETURN(const TableSpec table, step->FindTable(row_.table));
+    CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec table,
+                            step->FindTable(row_.table));
     const auto row = step->LookupRow(row_.table, row_.id());
     if (!row.ok()) return ReadingStatus(row.status());
     const Version& version = step->record().version;

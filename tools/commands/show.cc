@@ -31,7 +31,7 @@ std::string VersionsText(const std::vector<Version>& versions) {
 
 std::string DeltasText(const StepRecord& record) {
   if (DeltasOf(record) == 0) return "-";
-  const std::string due = BaseDue(record, ChainBounds());
+  const std::string due = BaseDue(record, StoreOptions::ChainBounds());
   return absl::StrCat(ChainText(record), ", ",
                       due.empty() ? "within the default limits"
                                   : absl::StrCat("a base is due: ", due));
@@ -82,7 +82,7 @@ void AddTotals(std::string name, const Totals& totals, TextTable* table) {
        FormatBytes(totals.stored_bytes), FormatBytes(totals.borrowed_bytes)});
 }
 
-std::string KindsText(absl::Span<const RankRecord> ranks) {
+std::string KindsText(absl::Span<const StepRecord::Rank> ranks) {
   TextTable table({{"KIND"},
                    {"ITEMS", TextTable::kRight},
                    {"ROWS", TextTable::kRight},
@@ -91,7 +91,7 @@ std::string KindsText(absl::Span<const RankRecord> ranks) {
                    {"STORED", TextTable::kRight},
                    {"BORROWED", TextTable::kRight}},
                   2);
-  for (ItemKind kind : kItemKinds) {
+  for (Item::Kind kind : kItemKinds) {
     AddTotals(Str(ItemKindName(kind)), TotalsOfKind(ranks, kind), &table);
   }
   AddTotals("all", TotalsOf(ranks), &table);
@@ -101,9 +101,9 @@ std::string KindsText(absl::Span<const RankRecord> ranks) {
 // By name, one run of each: that of the lowest rank.
 std::map<std::string, const Item*> ShownTables(const StepReader& step) {
   std::map<std::string, const Item*> tables;
-  for (const RankRecord& rank : step.ranks()) {
+  for (const StepRecord::Rank& rank : step.ranks()) {
     for (const Item& item : rank.items) {
-      if (item.kind == ItemKind::kRows) tables.emplace(item.name, &item);
+      if (item.kind == Item::Kind::kRows) tables.emplace(item.name, &item);
     }
   }
   return tables;
@@ -170,7 +170,7 @@ Json ShownJson(const std::string& store, const StepReader& step) {
   Json json = {{"store", store}};
   json.update(ToJson(step.record()));
   json["totals"] = ToJson(TotalsOf(step.ranks()));
-  for (ItemKind kind : kItemKinds) {
+  for (Item::Kind kind : kItemKinds) {
     json["kinds"][Str(ItemKindName(kind))] =
         ToJson(TotalsOfKind(step.ranks(), kind));
   }

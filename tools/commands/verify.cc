@@ -48,8 +48,8 @@ std::string ResultText(const absl::Status& status) {
 // chain.
 uint64_t NeededBytes(const StepReader& step) {
   const StepRecord& record = step.record();
-  return TotalsOfKind(step.ranks(), ItemKind::kTensor).stored_bytes +
-         TotalsOfKind(step.ranks(), ItemKind::kBlob).stored_bytes +
+  return TotalsOfKind(step.ranks(), Item::Kind::kTensor).stored_bytes +
+         TotalsOfKind(step.ranks(), Item::Kind::kBlob).stored_bytes +
          record.base_bytes + record.delta_bytes;
 }
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/forked.h"
@@ -61,7 +61,7 @@ TEST_F(ForkTest, AChildIsRefusedAndDestroysNothing) {
   ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(path()));
   ASSERT_OK_AND_ASSIGN(auto leased, reader->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(auto own, store_->OpenStep(2));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 3}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 3}));
   const HeldState held(SmallContent(3));
   ExpectInChild([&] {
     std::string wrong;

@@ -147,7 +147,7 @@ class ThrowingTable : public LiveTable {
  public:
   std::string at;
   absl::Status Clear() override { return Check("clear"); }
-  absl::Status Consume(int, const RowBatch&) override {
+  absl::Status Consume(int, const RowSink::Batch&) override {
     return Check("consume");
   }
   absl::Status Erase(int, absl::Span<const int64_t>) override {
@@ -166,11 +166,13 @@ TEST_F(ThrowingCallerTest, ATableThatIsRestored) {
   ThrowingTable table;
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   table.at = "clear";
-  EXPECT_THAT(step->RestoreTable("user", RestoreMode::kClear, {}, &table),
-              Threw("LiveTable::Clear"));
+  EXPECT_THAT(
+      step->RestoreTable("user", LiveTable::RestoreMode::kClear, {}, &table),
+      Threw("LiveTable::Clear"));
   table.at = "consume";
-  EXPECT_THAT(step->RestoreTable("user", RestoreMode::kClear, {}, &table),
-              Threw("RowSink::Consume"));
+  EXPECT_THAT(
+      step->RestoreTable("user", LiveTable::RestoreMode::kClear, {}, &table),
+      Threw("RowSink::Consume"));
   EXPECT_THAT(step->ScanTable("user", {}, &table), Threw("RowSink::Consume"));
   ASSERT_OK_AND_ASSIGN(const auto changes,
                        store_->OpenChanges(first_.version, 2));
@@ -203,7 +205,7 @@ TEST_F(ThrowingCallerTest, HooksOfVerifyAndFold) {
   fold.cancelled = nullptr;
   fold.progress = [](uint64_t, uint64_t) { Throw(); };
   EXPECT_THAT(store_->Fold(2, fold), Threw("FoldOptions::progress"));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_TRUE(folded.folded);
 }
 

@@ -55,9 +55,9 @@ class StaleFilesTest : public StoreFixture {
  protected:
   StaleFilesTest()
       : files_(std::make_shared<StaleFiles>(
-            Environment::Default()->file_system())) {
-    reading_.environment = std::make_shared<Environment>(
-        files_, [] { return Environment::Default()->NowMicros(); },
+            internal::Environment::Default()->file_system())) {
+    reading_.environment = std::make_shared<internal::Environment>(
+        files_, [] { return internal::Environment::Default()->NowMicros(); },
         /*on_disk=*/true);
   }
   void SetUp() override {

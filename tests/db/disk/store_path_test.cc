@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/store_path.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/child_content.h"
 #include "ckptdb/tests/db/store_fixture.h"
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/seed.h"
@@ -53,11 +53,11 @@ class FoldTest : public StoreFixture {
     const BlockRows rows = Blocks(table->rows);
     const BlockRows upserted = Blocks(table->upserted);
     RankState state;
-    TableItem item;
+    RankState::Table item;
     item.name = "user";
     item.slots = kSlots;
     item.rows = &rows;
-    item.changes = TableChanges{&upserted, table->erased};
+    item.changes = RankState::Changes{&upserted, table->erased};
     state.AddTable(item);
     state.AddTensor("step", TensorView::Of(&step, {}));
     state.AddTensor("same", TensorView::Of(kSame.data(), {3}));
@@ -80,7 +80,7 @@ class FoldTest : public StoreFixture {
     for (int step = 1; step <= deltas; ++step) {
       Change(table);
       ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(step, table));
-      ASSERT_EQ(saved.kind, StepKind::kDelta);
+      ASSERT_EQ(saved.kind, StepRecord::Kind::kDelta);
     }
   }
 
@@ -121,12 +121,12 @@ class FoldTest : public StoreFixture {
 TEST_F(FoldTest, RowsAreTheSame) {
   TestTable table;
   SaveChain(&table, 5);
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
   EXPECT_TRUE(folded.folded);
   EXPECT_EQ(folded.rows, states_[3].size());
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
   EXPECT_EQ(record.version, folded.version);
-  EXPECT_EQ(record.kind, StepKind::kFull);
+  EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
   EXPECT_EQ(record.chain.size(), 1u);
   EXPECT_EQ(record.rows, states_[3].size());
   EXPECT_EQ(record.delta_bytes, 0u);
@@ -141,7 +141,7 @@ TEST_F(FoldTest, LeavesAFullStepUnchanged) {
   TestTable table;
   SaveChain(&table, 0);
   ASSERT_OK_AND_ASSIGN(const StepRecord before, store_->FindStep(0));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(0));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(0));
   EXPECT_FALSE(folded.folded);
   EXPECT_EQ(folded.version, before.version);
   EXPECT_THAT(store_->Fold(9).status(),
@@ -155,7 +155,7 @@ TEST_F(FoldTest, SavesGoOnOverTheFoldedStep) {
   ASSERT_OK(store_->Fold(4).status());
   Change(&table);
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, SaveTable(5, &table));
-  EXPECT_EQ(saved.kind, StepKind::kDelta);
+  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
   EXPECT_EQ(saved.deltas, 1u);
   ExpectStates();
 }
@@ -181,7 +181,7 @@ TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
   SaveChain(&table, 3);
   ASSERT_OK(store_->Fold(3).status());
   for (const int64_t step : {0, 1, 2}) ASSERT_OK(store_->Delete(step));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   // The base and the first deltas; that of step 3 itself is its increment.
   EXPECT_EQ(swept.removed.size(), 2u);
   states_.erase(0);
@@ -200,7 +200,7 @@ TEST_F(FoldTest, ResumesAnInterruptedFold) {
   ExpectStates();
   ASSERT_OK(store_->Sweep().status());
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
   EXPECT_TRUE(folded.folded);
   ExpectStates();
 }
@@ -217,7 +217,7 @@ TEST_F(FoldTest, KeepsFinishedParts) {
                                         HasSubstr("threw: stopped")));
   fail = false;
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_EQ(folded.parts_resumed, folded.parts);
   ExpectStates();
 }
@@ -240,7 +240,7 @@ TEST_F(FoldTest, RepeatsADamagedPart) {
       std::filesystem::resize_file(entry.path(), 10);
     }
   }
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_EQ(folded.parts_resumed, 0u);
   ExpectStates();
 }
@@ -329,10 +329,10 @@ TEST_F(FoldTest, InTheBackground) {
                                    [&] { return commits == kCommits; }));
   }
   // Waits for the one in the background to end, and finds nothing to do.
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(3));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
   EXPECT_FALSE(folded.folded);
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
-  EXPECT_EQ(record.kind, StepKind::kFull);
+  EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
   ASSERT_OK(store_->sweep_status());
   ExpectStates();
   store_.reset();
@@ -363,7 +363,7 @@ TEST_F(FoldTest, CloseWaitsForTheOneInTheBackground) {
   options_.on_point = nullptr;
   Reopen();
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
-  EXPECT_EQ(record.kind, StepKind::kFull);
+  EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
   ExpectStates();
 }
 

@@ -1,9 +1,11 @@
 // Every limit of schema/limits.h that a caller can reach: at, below, above.
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+
+#include "ckptdb/schema/types.h"
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -123,10 +125,10 @@ TEST_F(LimitsTest, BlobBytesAreCheckedBeforeTheyAreRead) {
 
 TEST_F(LimitsTest, WorldSizeOfBegin) {
   for (const uint32_t ranks : {1u, kMaxWorldSize - 1, kMaxWorldSize}) {
-    ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+    ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                          store_->Begin({.step = 1, .world_size = ranks}));
     EXPECT_EQ(save.tickets.size(), ranks);
-    EXPECT_EQ(save.tickets.back().rank, ranks - 1);
+    EXPECT_EQ(save.tickets.back().rank(), ranks - 1);
     ASSERT_OK(store_->Abandon(save.version));
   }
   ExpectRefused(
@@ -161,7 +163,7 @@ TEST_F(PublishLimitsTest, Metrics) {
 
 // Before anything of the ranks is looked at, in the words of the call.
 TEST_F(PublishLimitsTest, WhatIsWrongIsSaidOfTheSpec) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const auto expect = [&](const PublishSpec& publish,
                           const std::string& words) {
     EXPECT_THAT(store_->Publish(save.version, {}, publish),

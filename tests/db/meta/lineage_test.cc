@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::internal {
@@ -50,7 +51,7 @@ class LineageTest : public ::testing::Test {
   }
   StepRecord Delta(int64_t step, uint32_t attempt, const StepRecord& parent) {
     StepRecord record = New(step, attempt);
-    record.kind = StepKind::kDelta;
+    record.kind = StepRecord::Kind::kDelta;
     GoOnFrom(parent, &record);
     record.chain = parent.chain;
     record.chain.push_back(record.version);
@@ -62,7 +63,7 @@ class LineageTest : public ::testing::Test {
     record.has_increment = true;
     record.increment = record.version;
     record.version.attempt = attempt;
-    record.kind = StepKind::kFull;
+    record.kind = StepRecord::Kind::kFull;
     record.chain = {record.version};
     record.rank_digests = {attempt * uint64_t{977}};
     Commit(record);
@@ -146,7 +147,8 @@ TEST_F(LineageTest, ParentRules) {
   const StepRecord one = Full(1, 1);
   const StepRecord two = Delta(2, 2, one);
   const auto find = [&](int64_t step, const Version& parent,
-                        AbandonedBranch abandoned = AbandonedBranch::kRefuse) {
+                        SaveSpec::Abandoned abandoned =
+                            SaveSpec::Abandoned::kRefuse) {
     SaveSpec spec{.step = step};
     spec.parent = parent;
     spec.abandoned = abandoned;
@@ -163,8 +165,8 @@ TEST_F(LineageTest, ParentRules) {
   EXPECT_THAT(find(3, {2, 3}), refused("step 2 attempt 3 is not a committed"));
   EXPECT_THAT(find(3, {5, 1}), refused("step 5 attempt 1 is not a committed"));
   EXPECT_THAT(find(3, {1, 1}), refused("not the newest: step 2 attempt 2"));
-  EXPECT_OK(find(3, {1, 1}, AbandonedBranch::kKeep));
-  EXPECT_OK(find(3, {1, 1}, AbandonedBranch::kRemove));
+  EXPECT_OK(find(3, {1, 1}, SaveSpec::Abandoned::kKeep));
+  EXPECT_OK(find(3, {1, 1}, SaveSpec::Abandoned::kRemove));
   // By the version it was saved as, after a fold; which is no later save.
   Fold(1, 3);
   EXPECT_OK(find(3, {2, 2}));
@@ -204,7 +206,7 @@ TEST_F(LineageTest, DescendantsOverRetiredAndFoldedSteps) {
   EXPECT_THAT(Numbers(DescendantsOf(catalog_, one)), ElementsAre(3, 4));
   // A save that began before the fold and was published after it.
   StepRecord late = New(6, 6);
-  late.kind = StepKind::kDelta;
+  late.kind = StepRecord::Kind::kDelta;
   GoOnFrom(catalog_.steps.at(3), &late);
   Commit(late);
   EXPECT_THAT(Numbers(DescendantsOf(catalog_, one)), ElementsAre(3, 4, 6));

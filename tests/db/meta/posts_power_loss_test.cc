@@ -59,7 +59,7 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
       if (k >= pinned) {
         EXPECT_TRUE(step.pinned);
       }
-      for (const UnsweptEntry& entry : after.store()->posts_passed_over()) {
+      for (const Usage::Unswept& entry : after.store()->posts_passed_over()) {
         ADD_FAILURE() << entry.path << ": " << entry.reason;
       }
       ++images;

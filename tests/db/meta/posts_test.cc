@@ -15,8 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/schema/envelope.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/records/envelope.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -74,8 +75,8 @@ class PostsTest : public StoreFixture {
     ASSERT_OK(store_->TakePosts());
     EXPECT_THAT(
         store_->posts_passed_over(),
-        ElementsAre(AllOf(Field(&UnsweptEntry::path, "posts/" + name),
-                          Field(&UnsweptEntry::reason, HasSubstr(reason)))));
+        ElementsAre(AllOf(Field(&Usage::Unswept::path, "posts/" + name),
+                          Field(&Usage::Unswept::reason, HasSubstr(reason)))));
     EXPECT_THAT(Record(1).metrics, IsEmpty());
     EXPECT_FALSE(Record(1).pinned);
   }
@@ -139,19 +140,19 @@ TEST_F(PostsTest, TheLaterOneCounts) {
 TEST_F(PostsTest, AFoldIsTheSameStep) {
   const std::vector<int64_t> ids = {1, 2};
   const std::vector<float> values = {1, 2};
-  const ArrayRowSource rows(ids, {{values.data(), sizeof(float)}});
+  const RowSource::Arrays rows(ids, {{values.data(), sizeof(float)}});
   const std::vector<Slot> slots = {{"v", DType::kF32, 1}};
   RankState base;
   base.AddTable("t", slots, &rows);
   ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                        store_->Save({.step = 10}, base));
-  TableItem item{"t", slots};
-  item.changes = TableChanges{&rows, {}};
+  RankState::Table item{"t", slots};
+  item.changes = RankState::Changes{&rows, {}};
   RankState changed;
   changed.AddTable(std::move(item));
   ASSERT_OK(store_->Save({.step = 11, .parent = saved.version}, changed));
   ASSERT_OK(reader_->PostMetrics(11, {{"auc", 0.75}}));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(11));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(11));
   EXPECT_TRUE(folded.folded);
   ASSERT_OK(store_->TakePosts());
   EXPECT_EQ(Record(11).metrics.at("auc"), 0.75);
@@ -167,7 +168,7 @@ TEST_F(PostsTest, AnOverwriteIsAnotherStep) {
   ASSERT_OK(store_->TakePosts());
   EXPECT_THAT(Record(2).metrics, IsEmpty());
   EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&UnsweptEntry::reason,
+              ElementsAre(Field(&Usage::Unswept::reason,
                                 HasSubstr("step 2 was overwritten"))));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -176,10 +177,10 @@ TEST_F(PostsTest, AStepThatIsGoneIsToldOf) {
   ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK(store_->TakePosts());
-  EXPECT_THAT(
-      store_->posts_passed_over(),
-      ElementsAre(AllOf(Field(&UnsweptEntry::path, HasSubstr("posts/")),
-                        Field(&UnsweptEntry::reason, HasSubstr("no step 2")))));
+  EXPECT_THAT(store_->posts_passed_over(),
+              ElementsAre(AllOf(
+                  Field(&Usage::Unswept::path, HasSubstr("posts/")),
+                  Field(&Usage::Unswept::reason, HasSubstr("no step 2")))));
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -220,7 +221,7 @@ TEST_F(PostsTest, TooManyForTheStepAreToldOf) {
   ASSERT_OK(store_->TakePosts());
   EXPECT_THAT(Record(1).metrics, SizeIs(kMaxMetrics));
   EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&UnsweptEntry::reason,
+              ElementsAre(Field(&Usage::Unswept::reason,
                                 HasSubstr("4097 metrics; the limit is"))));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -329,7 +330,7 @@ TEST_F(PostsTest, AFolderThatIsALinkIsAnErrorThatNamesIt) {
   // A save does without.
   ASSERT_OK(Save(3, SmallContent(3)));
   EXPECT_THAT(store_->posts_passed_over(),
-              ElementsAre(Field(&UnsweptEntry::path, "posts")));
+              ElementsAre(Field(&Usage::Unswept::path, "posts")));
   store_.reset();
   EXPECT_THAT(
       Store::Open(path(), options_).status(),
@@ -341,10 +342,10 @@ TEST_F(PostsTest, SweepsTellWhatIsNoPost) {
   Put(absl::StrCat(kPostName, ".0123456789abcdef.tmp"), "on its way");
   fs::create_symlink(dir_.path(), Posts() + "/link");
   ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
-  ASSERT_OK_AND_ASSIGN(const SweepResult result, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult result, store_->Sweep());
   EXPECT_THAT(result.unswept,
-              ElementsAre(AllOf(Field(&UnsweptEntry::path, "posts/notes.txt"),
-                                Field(&UnsweptEntry::foreign, true))));
+              ElementsAre(AllOf(Field(&Usage::Unswept::path, "posts/notes.txt"),
+                                Field(&Usage::Unswept::foreign, true))));
   EXPECT_FALSE(fs::is_symlink(Posts() + "/link"));
   EXPECT_THAT(Names(), SizeIs(3)) << "the post waits for a save";
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(2);

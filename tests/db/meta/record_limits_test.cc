@@ -6,7 +6,8 @@
 
 #include "ckptdb/db/meta/lease.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -71,7 +72,7 @@ TEST_F(RecordLimitsTest, LeaseOnAFoldedStepHoldsIt) {
   rows()[2] = RowOf(2, 1);
   content_.tensors["w"] = BulkTensor(2);
   SaveNext(2);
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   ASSERT_TRUE(folded.folded);
   ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(2));
@@ -83,10 +84,10 @@ TEST_F(RecordLimitsTest, LeaseOnAFoldedStepHoldsIt) {
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_THAT(usage.others, ::testing::Contains(::testing::Field(
-                                &HeldVersion::version, folded.version)));
+                                &Usage::Held::version, folded.version)));
   ExpectHolds(*step, {content_});
   step.reset();
   ASSERT_OK(store_->Sweep());

@@ -1,5 +1,5 @@
 // From one step to another: forwards, backwards and across branches.
-#include "ckptdb/db/change_reader.h"
+#include "ckptdb/db/step_reader.h"
 
 #include <gmock/gmock.h>
 
@@ -59,11 +59,12 @@ class ChangeTest : public DeltaFixture {
   }
   void ExpectNoWay(const Version& from, int64_t to, const Version& at,
                    const std::string& why) {
-    EXPECT_THAT(store_->OpenChanges(from, to),
-                StatusIs(absl::StatusCode::kFailedPrecondition,
-                         AllOf(HasSubstr("/store"),
-                               HasSubstr("no changes lead from " + ToString(from)),
-                               HasSubstr(ToString(at)), HasSubstr(why))));
+    EXPECT_THAT(
+        store_->OpenChanges(from, to),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 AllOf(HasSubstr("/store"),
+                       HasSubstr("no changes lead from " + ToString(from)),
+                       HasSubstr(ToString(at)), HasSubstr(why))));
   }
 
   std::map<int64_t, Version> versions_;
@@ -116,7 +117,7 @@ TEST_F(ChangeTest, AcrossBranches) {
   rows()[20] = RowOf(20, 20);
   rows().erase(1);
   SaveSpec spec{.step = 20, .parent = versions_[2]};
-  spec.abandoned = AbandonedBranch::kKeep;
+  spec.abandoned = SaveSpec::Abandoned::kKeep;
   ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                        SaveOver(spec, history_[2], content_));
   versions_[20] = saved.version;
@@ -361,7 +362,7 @@ TEST_F(ChangeTablesTest, RejectsMissingRuns) {
   rows()[3] = RowOf(3, 3);
   SaveTables(3, {"user"});
   ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   ASSERT_GT(swept.freed_bytes, uint64_t{17} << 20);
   Follow(2, 3);
   Follow(1, 3);
@@ -386,23 +387,23 @@ TEST_F(ChangeTest, ChangedItems) {
   content_.blobs["reader"] = "position 2";
   SaveStep(2);
   SaveStep(3);
-  const auto named = [](ItemKind kind, const std::string& name) {
-    return ItemName{0, kind, name};
+  const auto named = [](Item::Kind kind, const std::string& name) {
+    return ChangeReader::ItemName{0, kind, name};
   };
   ASSERT_OK_AND_ASSIGN(const auto there, store_->OpenChanges(versions_[1], 3));
   EXPECT_THAT(there->ChangedItems(),
-              UnorderedElementsAre(named(ItemKind::kTensor, "bytes"),
-                                   named(ItemKind::kTensor, "shape"),
-                                   named(ItemKind::kTensor, "dtype"),
-                                   named(ItemKind::kTensor, "new"),
-                                   named(ItemKind::kBlob, "reader")));
+              UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
+                                   named(Item::Kind::kTensor, "shape"),
+                                   named(Item::Kind::kTensor, "dtype"),
+                                   named(Item::Kind::kTensor, "new"),
+                                   named(Item::Kind::kBlob, "reader")));
   ASSERT_OK_AND_ASSIGN(const auto back, store_->OpenChanges(versions_[3], 1));
   EXPECT_THAT(back->ChangedItems(),
-              UnorderedElementsAre(named(ItemKind::kTensor, "bytes"),
-                                   named(ItemKind::kTensor, "shape"),
-                                   named(ItemKind::kTensor, "dtype"),
-                                   named(ItemKind::kTensor, "gone"),
-                                   named(ItemKind::kBlob, "reader")));
+              UnorderedElementsAre(named(Item::Kind::kTensor, "bytes"),
+                                   named(Item::Kind::kTensor, "shape"),
+                                   named(Item::Kind::kTensor, "dtype"),
+                                   named(Item::Kind::kTensor, "gone"),
+                                   named(Item::Kind::kBlob, "reader")));
   ASSERT_OK_AND_ASSIGN(const auto none, store_->OpenChanges(versions_[2], 3));
   EXPECT_THAT(none->ChangedItems(), IsEmpty());
 }
@@ -455,11 +456,11 @@ TEST_F(FollowerTest, WhatItReadsStays) {
   const auto reader = OpenReader();
   ASSERT_OK_AND_ASSIGN(auto changes, reader->OpenChanges(versions_[4], 2));
   ASSERT_OK(Save(9, UserContent({9}), {.retire = {1, 2, 3, 4}}));
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   EXPECT_THAT(kept.removed, IsEmpty());
   Follow(*changes, 4, 2);
   changes.reset();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed.size(), 4u);
   EXPECT_THAT(reader->OpenChanges(versions_[4], 2),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
@@ -471,7 +472,7 @@ TEST_F(FollowerTest, WhatItReadsStays) {
 TEST_F(FollowerTest, OverAFold) {
   SaveLine();
   const auto reader = OpenReader();
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(4));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(4));
   for (const int64_t step : {1, 2, 3}) ASSERT_OK(store_->Delete(step));
   ASSERT_OK(store_->Sweep());
   rows()[20] = RowOf(20, 1);

@@ -23,7 +23,8 @@ class DeltaTablesTest : public DeltaFixture {
                          parent_.has_value()
                              ? SaveDelta(step, *parent_, content_, deltas)
                              : Save(step, content_));
-    EXPECT_EQ(result.kind, deltas.empty() ? StepKind::kFull : StepKind::kDelta);
+    EXPECT_EQ(result.kind, deltas.empty() ? StepRecord::Kind::kFull
+                                          : StepRecord::Kind::kDelta);
     parent_ = result.version;
     saved_ = content_;
     history_[step] = content_;
@@ -78,7 +79,7 @@ TEST_F(DeltaTablesTest, NewestAloneIsWholeAndVerifies) {
   Touch("user", 4, 2);
   SaveMixed(2, {"user"});
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_GT(swept.freed_bytes, uint64_t{17} << 20);
   Reopen();
   ExpectRows(2, content_);
@@ -130,7 +131,7 @@ TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
   Touch("user", 4, 2);
   SaveMixed(2, {"user"});
   const Version before = *parent_;
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_EQ(FindItem(2, "item").data, before);
   Touch("item", 1, 3);
   SaveMixed(3, {"item"});
@@ -144,12 +145,12 @@ TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
   ExpectRows(3, content_);
   ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(3));
   ASSERT_OK(store_->Delete(3));
-  ASSERT_OK_AND_ASSIGN(const SweepResult held, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
   EXPECT_THAT(held.removed, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "item"));
   EXPECT_TRUE(rows == content_.tables["item"].rows);
   reader.reset();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed.size(), 3u);
 }
 

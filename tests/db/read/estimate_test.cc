@@ -1,7 +1,7 @@
 // What a scan would read, from the records alone.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/change_reader.h"
+#include "ckptdb/db/step_reader.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -47,7 +47,7 @@ TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(3));
   for (const uint32_t rank : {0u, 1u}) {
     const SliceRange slices = {rank * 32768, (rank + 1) * 32768};
-    ASSERT_OK_AND_ASSIGN(const ScanEstimate read,
+    ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate read,
                          step->EstimateScan("user", slices));
     EXPECT_EQ(read.base_runs, 1u);
     EXPECT_EQ(read.delta_runs, 2u);
@@ -62,17 +62,17 @@ TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
 TEST_F(EstimateTest, OfOtherSlicesHasAnEvenShare) {
   SaveTwo();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
-  ASSERT_OK_AND_ASSIGN(const ScanEstimate half,
+  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate half,
                        step->EstimateScan("user", {0, 16384}));
   EXPECT_EQ(half.base_runs, 1u);
   EXPECT_EQ(half.rows, 2u);
   EXPECT_EQ(half.rows_at_most, 4u);
   EXPECT_EQ(half.bytes, StoredBytes(1, 0) / 2);
-  ASSERT_OK_AND_ASSIGN(const ScanEstimate both,
+  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate both,
                        step->EstimateScan("user", {16384, 49152}));
   EXPECT_EQ(both.base_runs, 2u);
   EXPECT_EQ(both.rows_at_most, 8u);
-  ASSERT_OK_AND_ASSIGN(const ScanEstimate none,
+  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate none,
                        step->EstimateScan("user", {7, 7}));
   EXPECT_EQ(none.base_runs, 0u);
   EXPECT_EQ(none.bytes, 0u);
@@ -82,7 +82,7 @@ TEST_F(EstimateTest, OfChangesHasTheDeltasBetween) {
   SaveTwo();
   ASSERT_OK_AND_ASSIGN(const auto changes,
                        store_->OpenChanges(versions_[1], 3));
-  ASSERT_OK_AND_ASSIGN(const ScanEstimate read,
+  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate read,
                        changes->EstimateScan("user", {}));
   EXPECT_EQ(read.base_runs, 0u);
   EXPECT_EQ(read.delta_runs, 2u);

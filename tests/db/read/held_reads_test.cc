@@ -9,8 +9,8 @@
 #include <mutex>
 #include <thread>
 
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -24,11 +24,11 @@ class HeldReadsTest : public DeltaFixture {
  protected:
   // The clock is asked in the middle of a call.
   void OpenWithClock() {
-    options_.environment = std::make_shared<Environment>(
-        Environment::Default()->file_system(),
+    options_.environment = std::make_shared<internal::Environment>(
+        internal::Environment::Default()->file_system(),
         [this] {
           if (on_clock_) std::exchange(on_clock_, nullptr)();
-          return Environment::Default()->NowMicros();
+          return internal::Environment::Default()->NowMicros();
         },
         /*on_disk=*/true);
     Reopen();
@@ -55,7 +55,7 @@ TEST_F(HeldReadsTest, UsageBesideADeletionIsThatOfBefore) {
   EXPECT_EQ(usage.steps[1].borrowed_bytes, before.steps[1].borrowed_bytes);
   EXPECT_THAT(store_->Steps(), IsEmpty());
   // What was kept for it is not kept for ever.
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, SizeIs(2));
 }
 
@@ -102,7 +102,7 @@ TEST_F(HeldReadsTest, WhatWasHeldIsSweptAfterwards) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK_AND_ASSIGN(auto step, store_->OpenStep(1));
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   ExpectHolds(*step, {BulkContent(1)});
   step.reset();

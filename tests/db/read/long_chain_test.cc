@@ -72,7 +72,7 @@ TEST_P(LongChainTest, FoldsIntoABase) {
   for (int64_t step = 1; step <= Steps() / 4; ++step) {
     ASSERT_NO_FATAL_FAILURE(SaveStep(step));
   }
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded,
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded,
                        sim_.store()->Fold(Steps() / 4));
   EXPECT_EQ(folded.rows, content_.tables["user"].rows.size());
   ASSERT_OK(sim_.store()->Sweep());

@@ -43,7 +43,7 @@ uint64_t ResetPeak() {
 // Keeps nothing of what it is given.
 class Counter : public RowSink {
  public:
-  absl::Status Consume(int /*worker*/, const RowBatch& batch) override {
+  absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     rows_ += batch.ids.size();
     return absl::OkStatus();
   }
@@ -65,7 +65,7 @@ class ScanCostTest : public DeltaFixture {
       table.rows[id] = RowOf(id, 0, 2 * kSlotBytes);
     }
     ASSERT_NO_FATAL_FAILURE(SaveNext(0));
-    EXPECT_EQ(FindItem(0, "user").placement, Placement::kBulk);
+    EXPECT_EQ(FindItem(0, "user").placement, Item::Placement::kBulk);
   }
 
   uint64_t BytesOfScan(const ScanOptions& options) {

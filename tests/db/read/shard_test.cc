@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/tests/db/stager_fixture.h"
 #include "ckptdb/tests/support/seed.h"
 
@@ -50,7 +51,7 @@ class ShardTest : public StagerFixture {
       shard = {whole_.dtype, cell.shape,   PlainBox(cell),
                whole_.codec, whole_.shape, cell.offset};
     }
-    const SaveHandle save = Begin(
+    const Store::Attempt save = Begin(
         {.step = ++step_, .world_size = static_cast<uint32_t>(cells.size())});
     return store_->Publish(save.version, StageAll(save, contents_));
   }
@@ -95,7 +96,8 @@ class ShardTest : public StagerFixture {
       }
       const std::string expected = PlainBox(box);
       std::string out(expected.size(), '\xcc');
-      ASSERT_OK(step->ReadTensorBox("t", box, out.data(), out.size()));
+      ASSERT_OK(step->ReadTensorPart("t", box.offset, box.shape, out.data(),
+                                     out.size()));
       EXPECT_TRUE(out == expected)
           << ToString(box.offset) << " " << ToString(box.shape);
     }
@@ -128,7 +130,8 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
   std::mt19937_64 random(1);
   SaveShards(&random, {10, 4}, {2, 2}, Codec::kNone);
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
-  ASSERT_OK_AND_ASSIGN(const TensorSpec spec, step->FindTensor("t"));
+  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
+                       step->FindTensor("t"));
   EXPECT_EQ(spec.dtype, DType::kI16);
   EXPECT_EQ(spec.shape, (Shape{10, 4}));
   EXPECT_EQ(spec.bytes, 80u);
@@ -142,9 +145,9 @@ TEST_F(ShardTest, ReportsGapsAsDataLoss) {
   std::string out(40, '\0');
   EXPECT_THAT(step->ReadTensor("t", out.data(), 40),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
-  EXPECT_OK(step->ReadTensorBox("t", {{0, 0}, {4, 2}}, out.data(), 16));
-  EXPECT_OK(step->ReadTensorBox("t", {{5, 0}, {5, 2}}, out.data(), 20));
-  EXPECT_THAT(step->ReadTensorBox("t", {{3, 1}, {2, 1}}, out.data(), 4),
+  EXPECT_OK(step->ReadTensorPart("t", {0, 0}, {4, 2}, out.data(), 16));
+  EXPECT_OK(step->ReadTensorPart("t", {5, 0}, {5, 2}, out.data(), 20));
+  EXPECT_THAT(step->ReadTensorPart("t", {3, 1}, {2, 1}, out.data(), 4),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
 }
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <limits>
 
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/seed.h"
 
@@ -54,7 +54,7 @@ const std::vector<Slot> kTwoSlots = {{"embedding", DType::kF32, 3},
 
 void ExpectLookups(const StepReader& step, const TableContent& table) {
   for (const auto& [id, values] : table.rows) {
-    ASSERT_OK_AND_ASSIGN(const RowValues row, step.LookupRow("user", id));
+    ASSERT_OK_AND_ASSIGN(const StepReader::Row row, step.LookupRow("user", id));
     ASSERT_EQ(row.slots.size(), table.slots.size());
     std::string all;
     for (size_t s = 0; s < row.slots.size(); ++s) {
@@ -128,13 +128,13 @@ TEST_F(TableTest, RejectsAStrideBelowTheRow) {
   const std::vector<int64_t> ids = {5, 3, 4};
   const std::vector<float> values(6);
   for (const uint64_t stride : {0, 7}) {
-    const ArrayRowSource rows(ids, {{values.data(), stride}});
+    const RowSource::Arrays rows(ids, {{values.data(), stride}});
     EXPECT_THAT(SaveRows(1, {{"v", DType::kF32, 2}}, rows),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("\"user\""), HasSubstr("\"v\""),
                                HasSubstr("stride " + std::to_string(stride)))));
   }
-  const ArrayRowSource rows(ids, {{values.data(), 8}});
+  const RowSource::Arrays rows(ids, {{values.data(), 8}});
   EXPECT_OK(SaveRows(1, {{"v", DType::kF32, 2}}, rows));
 }
 
@@ -142,7 +142,7 @@ TEST_F(TableTest, RowsOfOneArrayInTheOrderAskedFor) {
   const std::vector<int64_t> ids = {7, -1, 3};
   const std::vector<uint32_t> places = {2, 0, 4};
   const std::string values = "aa..bb..cc";
-  const ArrayRowSource rows(ids, {{values.data(), 2}}, places);
+  const RowSource::Arrays rows(ids, {{values.data(), 2}}, places);
   ASSERT_OK(SaveRows(1, {{"v", DType::kU8, 2}}, rows));
   const auto step = Open(1);
   ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*step, "user"));
@@ -152,7 +152,7 @@ TEST_F(TableTest, RowsOfOneArrayInTheOrderAskedFor) {
 TEST_F(TableTest, RejectsAWrongNumberOfPlaces) {
   const std::vector<int64_t> ids = {7, -1, 3};
   const std::vector<uint32_t> places = {2, 0};
-  const ArrayRowSource rows(ids, {{"abcdef", 2}}, places);
+  const RowSource::Arrays rows(ids, {{"abcdef", 2}}, places);
   EXPECT_THAT(SaveRows(1, {{"v", DType::kU8, 2}}, rows),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("\"user\""),
@@ -161,7 +161,7 @@ TEST_F(TableTest, RejectsAWrongNumberOfPlaces) {
 
 TEST_F(TableTest, OneRowNeedsNoStride) {
   const std::vector<int64_t> ids = {5};
-  const ArrayRowSource rows(ids, {{"abcd", 0}});
+  const RowSource::Arrays rows(ids, {{"abcd", 0}});
   ASSERT_OK(SaveRows(1, {{"v", DType::kU8, 4}}, rows));
   const auto step = Open(1);
   ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*step, "user"));
@@ -169,7 +169,7 @@ TEST_F(TableTest, OneRowNeedsNoStride) {
   // But when it is told where it lies.
   const std::vector<uint32_t> places = {0};
   EXPECT_THAT(SaveRows(2, {{"v", DType::kU8, 4}},
-                       ArrayRowSource(ids, {{"abcd", 0}}, places)),
+                       RowSource::Arrays(ids, {{"abcd", 0}}, places)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("stride 0 of slot \"v\"")));
 }
@@ -226,7 +226,7 @@ TEST_F(TableTest, EmptyTables) {
   const BlockRows no_blocks(kTwoSlots, {}, 1);
   ASSERT_EQ(no_blocks.block_count(), 0u);
   ASSERT_OK(SaveRows(2, kTwoSlots, no_blocks));
-  const ArrayRowSource no_rows({}, {{nullptr, 0}, {nullptr, 0}});
+  const RowSource::Arrays no_rows({}, {{nullptr, 0}, {nullptr, 0}});
   ASSERT_OK(SaveRows(3, kTwoSlots, no_rows));
   for (const int64_t empty : {2, 3}) {
     const auto reader = Open(empty);
@@ -261,7 +261,8 @@ TEST_F(TableTest, RejectsNullSinks) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("\"user\""), HasSubstr("null")));
   EXPECT_THAT(step->ScanTable("user", {}, nullptr), is_null);
-  for (const RestoreMode mode : {RestoreMode::kClear, RestoreMode::kMerge}) {
+  for (const LiveTable::RestoreMode mode :
+       {LiveTable::RestoreMode::kClear, LiveTable::RestoreMode::kMerge}) {
     EXPECT_THAT(step->RestoreTable("user", mode, {}, nullptr), is_null);
   }
 }
@@ -428,7 +429,7 @@ TEST_F(ScanTest, LookupOfEveryRow) {
 // Fails at the first batch.
 class FailingSink : public RowSink {
  public:
-  absl::Status Consume(int, const RowBatch&) override {
+  absl::Status Consume(int, const RowSink::Batch&) override {
     return absl::CancelledError("enough rows");
   }
 };
@@ -447,7 +448,7 @@ class WorkerSink : public RowSink {
       : busy_(std::make_unique<std::atomic<bool>[]>(
             static_cast<size_t>(threads))),
         threads_(threads) {}
-  absl::Status Consume(int worker, const RowBatch& batch) override {
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override {
     if (worker < 0 || worker >= threads_) {
       return absl::InternalError("worker out of range");
     }

@@ -4,7 +4,9 @@
 #include <limits>
 #include <thread>
 
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/seed.h"
 
@@ -60,7 +62,8 @@ TEST_F(TensorTest, ScalarAndEmptyTensors) {
   ExpectStep(1, {content});
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   EXPECT_OK(step->ReadTensor("empty", nullptr, 0));
-  ASSERT_OK_AND_ASSIGN(const TensorSpec spec, step->FindTensor("empty3"));
+  ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
+                       step->FindTensor("empty3"));
   EXPECT_EQ(spec.shape, (Shape{4, 0, 1 << 30}));
   EXPECT_EQ(spec.bytes, 0u);
 }
@@ -170,11 +173,12 @@ TEST_F(TensorTest, RejectsBoxesOutsideOfTheTensor) {
       {{-1, 0}, {1, 1}}, {{0, 0}, {-1, 1}},
       {{0}, {1}},        {{1, std::numeric_limits<int64_t>::max()}, {1, 1}}};
   for (const Box& box : boxes) {
-    EXPECT_THAT(step->ReadTensorBox("w", box, out.data(), out.size()),
+    EXPECT_THAT(step->ReadTensorPart("w", box.offset, box.shape, out.data(),
+                                     out.size()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr(ToString(box.offset))));
   }
-  EXPECT_THAT(step->ReadTensorBox("w", {{0, 0}, {1, 2}}, out.data(), 7),
+  EXPECT_THAT(step->ReadTensorPart("w", {0, 0}, {1, 2}, out.data(), 7),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("7"), HasSubstr("8"))));
 }
@@ -248,8 +252,8 @@ TEST_F(TensorTest, RandomBoxesOfTensorsOfSeveralChunks) {
       std::string out(expected.size(), '\xcc');
       ReadOptions options;
       options.threads = 1 + i;
-      ASSERT_OK(
-          step->ReadTensorBox(name, box, out.data(), out.size(), options));
+      ASSERT_OK(step->ReadTensorPart(name, box.offset, box.shape, out.data(),
+                                     out.size(), options));
       EXPECT_TRUE(out == expected)
           << name << " " << ToString(box.offset) << " " << ToString(box.shape);
     }
@@ -259,8 +263,8 @@ TEST_F(TensorTest, RandomBoxesOfTensorsOfSeveralChunks) {
 TEST_F(TensorTest, EmptyBoxReadsNothing) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
-  EXPECT_OK(step->ReadTensorBox("w", {{1, 1}, {0, 2}}, nullptr, 0));
-  EXPECT_OK(step->ReadTensorBox("w", {{2, 3}, {0, 0}}, nullptr, 0));
+  EXPECT_OK(step->ReadTensorPart("w", {1, 1}, {0, 2}, nullptr, 0));
+  EXPECT_OK(step->ReadTensorPart("w", {2, 3}, {0, 0}, nullptr, 0));
 }
 
 TEST_F(TensorTest, ReadsFromSeveralThreadsAtOnce) {

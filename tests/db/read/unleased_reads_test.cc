@@ -91,16 +91,17 @@ class UnleasedReadsTest : public StoreFixture {
  protected:
   UnleasedReadsTest()
       : files_(std::make_shared<RefusingFiles>(
-            Environment::Default()->file_system())) {
+            internal::Environment::Default()->file_system())) {
     options_.background_sweep = false;
     options_.directory_mode = 0755;
     options_.file_mode = 0644;
-    reading_.environment = std::make_shared<Environment>(
-        files_, [] { return Environment::Default()->NowMicros(); },
+    reading_.environment = std::make_shared<internal::Environment>(
+        files_, [] { return internal::Environment::Default()->NowMicros(); },
         /*on_disk=*/true);
     reading_.direct_reads = false;
   }
-  absl::StatusOr<std::unique_ptr<Reader>> OpenReader(LeaseMode leases) {
+  absl::StatusOr<std::unique_ptr<Reader>> OpenReader(
+      ReaderOptions::LeaseMode leases) {
     reading_.leases = leases;
     return Reader::Open(path(), reading_);
   }
@@ -121,10 +122,11 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
     SCOPED_TRACE(error.ToString());
     files_->lease_error = error;
     ASSERT_OK_AND_ASSIGN(const auto reader,
-                         OpenReader(LeaseMode::kWherePossible));
+                         OpenReader(ReaderOptions::LeaseMode::kWherePossible));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
     ExpectHolds(*step, {BulkContent(1)});
-    ASSERT_OK_AND_ASSIGN(const auto strict, OpenReader(LeaseMode::kRequired));
+    ASSERT_OK_AND_ASSIGN(const auto strict,
+                         OpenReader(ReaderOptions::LeaseMode::kRequired));
     EXPECT_THAT(strict->OpenStep(1),
                 StatusIs(absl::StatusCode::kPermissionDenied,
                          AllOf(HasSubstr("no lease on step 1"),
@@ -133,13 +135,14 @@ TEST_F(UnleasedReadsTest, AStepIsReadWhereNoLeaseCanBeWritten) {
 }
 
 TEST_F(UnleasedReadsTest, ALeaseIsWrittenWherePossible) {
-  EXPECT_EQ(ReaderOptions().leases, LeaseMode::kWherePossible);
+  EXPECT_EQ(ReaderOptions().leases, ReaderOptions::LeaseMode::kWherePossible);
   ASSERT_OK(Save(1, SmallContent(1)));
-  for (const LeaseMode mode :
-       {LeaseMode::kWherePossible, LeaseMode::kRequired, LeaseMode::kNone}) {
+  for (const ReaderOptions::LeaseMode mode :
+       {ReaderOptions::LeaseMode::kWherePossible,
+        ReaderOptions::LeaseMode::kRequired, ReaderOptions::LeaseMode::kNone}) {
     ASSERT_OK_AND_ASSIGN(const auto reader, OpenReader(mode));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
-    EXPECT_EQ(HasLeases(), mode != LeaseMode::kNone);
+    EXPECT_EQ(HasLeases(), mode != ReaderOptions::LeaseMode::kNone);
     ExpectHolds(*step, {SmallContent(1)});
   }
 }
@@ -149,7 +152,7 @@ TEST_F(UnleasedReadsTest, OtherErrorsOfALeaseAreErrors) {
   ASSERT_OK(Save(1, SmallContent(1)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EIO));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(LeaseMode::kWherePossible));
+                       OpenReader(ReaderOptions::LeaseMode::kWherePossible));
   EXPECT_THAT(reader->OpenStep(1), StatusIs(absl::StatusCode::kPermissionDenied,
                                             HasSubstr(std::strerror(EIO))));
 }
@@ -159,7 +162,7 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
   ASSERT_OK(Save(2, BulkContent(2)));
   files_->lease_error = rocksdb::IOStatus::IOError(std::strerror(EROFS));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       OpenReader(LeaseMode::kWherePossible));
+                       OpenReader(ReaderOptions::LeaseMode::kWherePossible));
   ASSERT_OK_AND_ASSIGN(const auto removed, reader->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(const auto kept, reader->OpenStep(2));
   ASSERT_OK(store_->Delete(1));
@@ -183,7 +186,8 @@ TEST_F(UnleasedReadsTest, AbortsWhenFilesAreRemoved) {
 
 TEST_F(UnleasedReadsTest, AStepThatWasOverwrittenIsAborted) {
   ASSERT_OK(Save(1, BulkContent(1)));
-  ASSERT_OK_AND_ASSIGN(const auto reader, OpenReader(LeaseMode::kNone));
+  ASSERT_OK_AND_ASSIGN(const auto reader,
+                       OpenReader(ReaderOptions::LeaseMode::kNone));
   ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));
   ASSERT_OK(Overwrite(1, BulkContent(2)));
   ASSERT_OK(store_->Sweep());
@@ -227,7 +231,7 @@ TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
     ExpectHolds(*step, {BulkContent(1)});
     ASSERT_OK_AND_ASSIGN(
         const auto strict,
-        Reader::Open(path(), {.leases = LeaseMode::kRequired}));
+        Reader::Open(path(), {.leases = ReaderOptions::LeaseMode::kRequired}));
     EXPECT_THAT(
         strict->OpenStep(1),
         StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(leases)));
@@ -268,7 +272,7 @@ TEST_F(UnleasedReadsTest, AReadOnlyMountIsRead) {
     EXPECT_FALSE(HasLeases());
     ASSERT_OK_AND_ASSIGN(
         const auto strict,
-        Reader::Open(path(), {.leases = LeaseMode::kRequired}));
+        Reader::Open(path(), {.leases = ReaderOptions::LeaseMode::kRequired}));
     EXPECT_THAT(strict->OpenStep(1),
                 StatusIs(absl::StatusCode::kPermissionDenied,
                          HasSubstr(std::strerror(EROFS))));

@@ -17,7 +17,8 @@
 #include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "gmock/gmock.h"
 
@@ -232,9 +233,10 @@ TEST_F(CorruptTableTest, OfACopyIsBadBesideTheWholeOne) {
   store_.reset();
   const std::string copy = dir_.path() + "/copy";
   std::filesystem::copy(path(), copy, std::filesystem::copy_options::recursive);
-  ASSERT_OK_AND_ASSIGN(const auto whole, internal::Database::OpenFollower(
-                                             path(), *Environment::Default(),
-                                             /*direct_reads=*/false));
+  ASSERT_OK_AND_ASSIGN(const auto whole,
+                       internal::Database::OpenFollower(
+                           path(), *internal::Environment::Default(),
+                           /*direct_reads=*/false));
   rocksdb::ColumnFamilyHandle* const stamps =
       whole->family(internal::Family::kDefault);
   const std::unique_ptr<rocksdb::Iterator> in_use(
@@ -284,7 +286,7 @@ TEST_F(CorruptTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
     ASSERT_OK(Save(step, content(step)));
   }
   ASSERT_OK(store_->Delete(kOld + kNew - 1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.damage, HasSubstr(lost));
   ASSERT_OK(Save(kOld + kNew, content(kOld + kNew)));
 

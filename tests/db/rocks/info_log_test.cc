@@ -80,14 +80,14 @@ TEST_F(InfoLogTest, FollowsNoLink) {
 
 class Recorder : public Logger {
  public:
-  void Log(LogSeverity severity, absl::string_view message) override {
+  void Log(Logger::Severity severity, absl::string_view message) override {
     const std::lock_guard<std::mutex> lock(mutex);
     severities.push_back(severity);
     messages.emplace_back(message);
     throw std::runtime_error("a logger of bad manners");
   }
   std::mutex mutex;
-  std::vector<LogSeverity> severities;
+  std::vector<Logger::Severity> severities;
   std::vector<std::string> messages;
 };
 
@@ -97,8 +97,8 @@ TEST_F(InfoLogTest, GoesToTheCallersLogger) {
   rocksdb::Warn(log.get(), "warning %d", 3);
   rocksdb::Error(log.get(), "error %d", 4);
   EXPECT_THAT(recorder->messages, ElementsAre("warning 3", "error 4"));
-  EXPECT_THAT(recorder->severities,
-              ElementsAre(LogSeverity::kWarning, LogSeverity::kError));
+  EXPECT_THAT(recorder->severities, ElementsAre(Logger::Severity::kWarning,
+                                                Logger::Severity::kError));
   options_.logger = recorder;
   Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));

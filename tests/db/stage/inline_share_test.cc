@@ -1,8 +1,11 @@
 // What goes into the write batch: each rank's share, keys and headers included.
 #include <gmock/gmock.h>
 
-#include "ckptdb/schema/limits.h"
-#include "ckptdb/schema/page.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/stager_fixture.h"
 
 namespace ckptdb::testing {
@@ -12,7 +15,7 @@ using ::testing::IsEmpty;
 
 uint64_t InlineBytesOf(const StagedRank& staged) {
   uint64_t bytes = 0;
-  for (const auto& [key, value] : staged.inline_entries) {
+  for (const auto& [key, value] : staged.record().inline_entries) {
     bytes += key.size() + value.size();
   }
   return bytes;
@@ -42,13 +45,13 @@ TEST(InlineShare, IsTheSavesUntilTheRanksAreMany) {
 TEST_F(InlineShareTest, KeysAndHeadersCount) {
   constexpr uint32_t kWorld = 4096;
   const uint64_t share = InlineShareBytes(kWorld);
-  const SaveHandle save = Begin({.step = 1, .world_size = kWorld});
+  const Store::Attempt save = Begin({.step = 1, .world_size = kWorld});
   ASSERT_OK_AND_ASSIGN(const StagedRank least, StageBlob(save.tickets[0], 1));
   const uint64_t most = share - (InlineBytesOf(least) - 1);
   for (const uint64_t bytes : {most - 1, most, most + 1}) {
     ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                          StageBlob(save.tickets[1], bytes));
-    EXPECT_EQ(staged.files.empty(), bytes <= most) << bytes;
+    EXPECT_EQ(staged.record().files.empty(), bytes <= most) << bytes;
     EXPECT_EQ(InlineBytesOf(staged), bytes <= most ? share - most + bytes : 0);
   }
 }
@@ -56,7 +59,7 @@ TEST_F(InlineShareTest, KeysAndHeadersCount) {
 // Staging and publishing have one bound.
 TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
   constexpr uint64_t kBlobBytes = uint64_t{16} << 10;
-  const SaveHandle save = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
   ASSERT_OK_AND_ASSIGN(const StagedRank least, StageBlob(save.tickets[0], 1));
   const uint64_t share = InlineShareBytes(2);
   std::vector<StagedRank> staged;
@@ -69,13 +72,15 @@ TEST_F(InlineShareTest, PublishTakesWhatStagingMakesAndNoMore) {
           std::string(kBlobBytes, 'b');
     }
     ASSERT_OK_AND_ASSIGN(staged.emplace_back(), StageRank(ticket, content));
-    EXPECT_THAT(staged.back().files, IsEmpty());
+    EXPECT_THAT(staged.back().record().files, IsEmpty());
     EXPECT_LE(InlineBytesOf(staged.back()), share);
     EXPECT_GT(InlineBytesOf(staged.back()), share - entry);
   }
   std::vector<StagedRank> more = staged;
-  more[1].inline_entries.push_back(more[1].inline_entries.back());
-  more[1].inline_entries.push_back(more[1].inline_entries.back());
+  more[1].record().inline_entries.push_back(
+      more[1].record().inline_entries.back());
+  more[1].record().inline_entries.push_back(
+      more[1].record().inline_entries.back());
   ExpectPublishFails(save.version, more, absl::StatusCode::kInvalidArgument,
                      {"staged rank 1", std::to_string(InlineBytesOf(more[1])),
                       std::to_string(share)});
@@ -92,11 +97,11 @@ TEST_F(InlineShareTest, ManyScalarsAreSaved) {
     state.AddTensor("scalar." + std::to_string(i),
                     TensorView::Of(&values[i], {}));
   }
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets[0], state));
   // They share a file: a scalar counts as what it has.
-  EXPECT_EQ(staged.files.size(), 1U);
+  EXPECT_EQ(staged.record().files.size(), 1U);
   ASSERT_OK(store_->Publish(save.version, {staged}));
   Reopen();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
@@ -110,17 +115,17 @@ TEST_F(InlineShareTest, ManyScalarsAreSaved) {
 }
 
 TEST_F(InlineShareTest, TwoSmallItemsOnEachOfTheMostRanks) {
-  const SaveHandle save = Begin({.step = 1, .world_size = kMaxWorldSize});
+  const Store::Attempt save = Begin({.step = 1, .world_size = kMaxWorldSize});
   std::vector<StagedRank> staged;
   staged.reserve(kMaxWorldSize);
   for (const Ticket& ticket : save.tickets) {
-    const int64_t number = ticket.rank;
+    const int64_t number = ticket.rank();
     RankState state;
     state.AddTensor("rank." + std::to_string(number),
                     TensorView::Of(&number, {}));
     state.AddBlob("reader", "position");
     ASSERT_OK_AND_ASSIGN(staged.emplace_back(), Stage(path(), ticket, state));
-    ASSERT_THAT(staged.back().files, IsEmpty());
+    ASSERT_THAT(staged.back().record().files, IsEmpty());
   }
   ASSERT_OK(store_->Publish(save.version, staged));
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
@@ -138,7 +143,7 @@ TEST_F(InlineShareTest, TwoSmallItemsOnEachOfTheMostRanks) {
 // A part that lost something on its way is not published.
 class IncompletePartTest : public StagerFixture {
  protected:
-  void ExpectIncomplete(const SaveHandle& save,
+  void ExpectIncomplete(const Store::Attempt& save,
                         const std::vector<StagedRank>& whole,
                         const std::vector<StagedRank>& cut,
                         const std::vector<std::string>& words) {
@@ -150,33 +155,34 @@ class IncompletePartTest : public StagerFixture {
 };
 
 TEST_F(IncompletePartTest, RejectsRemovedInlineEntries) {
-  const SaveHandle save = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
   const std::vector<RankContent> contents = {SmallRank(0, 2), SmallRank(1, 2)};
   const std::vector<StagedRank> whole = StageAll(save, contents);
   std::vector<StagedRank> cut = whole;
-  cut[1].inline_entries.clear();
+  cut[1].record().inline_entries.clear();
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 1", "blob \"reader\"", "0", "1"});
   cut = whole;
-  cut[1].inline_entries.pop_back();
+  cut[1].record().inline_entries.pop_back();
   ExpectIncomplete(save, whole, cut, {"staged rank 1", "table \"user\""});
   ExpectStep(1, contents);
 }
 
 TEST_F(IncompletePartTest, RejectsOtherInlineEntries) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   const std::vector<StagedRank> whole = StageAll(save, {SmallRank(0, 1)});
   std::vector<StagedRank> cut = whole;
-  cut[0].inline_entries[0].second = cut[0].inline_entries[1].second;
+  cut[0].record().inline_entries[0].second =
+      cut[0].record().inline_entries[1].second;
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0", "blob \"reader\""});
-  cut[0].inline_entries[0].second = "not a page";
+  cut[0].record().inline_entries[0].second = "not a page";
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0", "blob \"reader\""});
   cut = whole;
-  std::string key = ItemPrefix(save.version, 0, ItemKind::kTensor, "w");
+  std::string key = ItemPrefix(save.version, 0, Item::Kind::kTensor, "w");
   AppendChunk(0, &key);
-  cut[0].inline_entries.emplace_back(key, "value");
+  cut[0].record().inline_entries.emplace_back(key, "value");
   ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 belong to no item"});
 }
 
@@ -186,36 +192,37 @@ TEST_F(IncompletePartTest, RejectsRemovedFiles) {
   for (const char* name : {"a", "b", "c"}) {
     content.tensors[name] = BulkTensor(1, kBytes);
   }
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   const std::vector<StagedRank> whole = StageAll(save, {content});
-  ASSERT_GT(whole[0].files.size(), 2U);
-  for (size_t i = 0; i < whole[0].files.size(); ++i) {
+  ASSERT_GT(whole[0].record().files.size(), 2U);
+  for (size_t i = 0; i < whole[0].record().files.size(); ++i) {
     SCOPED_TRACE(i);
     std::vector<StagedRank> cut = whole;
-    const uint64_t entry = cut[0].files[i].first_entry;
-    cut[0].files.erase(cut[0].files.begin() + static_cast<std::ptrdiff_t>(i));
+    const uint64_t entry = cut[0].record().files[i].first_entry;
+    cut[0].record().files.erase(cut[0].record().files.begin() +
+                                static_cast<std::ptrdiff_t>(i));
     const uint64_t chunks = kBytes / kChunkBytes;
     const std::string tensor(1, static_cast<char>('a' + entry / chunks));
     ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                        {"staged rank 0", "tensor \"" + tensor + "\""});
   }
   std::vector<StagedRank> cut = whole;
-  cut[0].files.clear();
+  cut[0].record().files.clear();
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0", "tensor \"a\""});
   // The last file once more: no entry is out of place, and some are too many.
   cut = whole;
-  cut[0].files.push_back(cut[0].files.back());
+  cut[0].record().files.push_back(cut[0].record().files.back());
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0"});
   // One file instead of another with as many entries.
   cut = whole;
-  ASSERT_EQ(cut[0].files[0].entries, cut[0].files[1].entries);
-  cut[0].files[1] = cut[0].files[0];
+  ASSERT_EQ(cut[0].record().files[0].entries, cut[0].record().files[1].entries);
+  cut[0].record().files[1] = cut[0].record().files[0];
   ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
                      {"staged rank 0", "tensor \"a\""});
   cut = whole;
-  cut[0].files.push_back(cut[0].files.front());
+  cut[0].record().files.push_back(cut[0].record().files.front());
   ExpectIncomplete(save, whole, cut, {"staged rank 0"});
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   EXPECT_OK(step->Verify());

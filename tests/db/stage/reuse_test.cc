@@ -1,7 +1,7 @@
 // Tensors and blobs that did not change since the parent.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -90,7 +90,7 @@ TEST_F(ReuseTest, SurvivesDeletionOfTheParent) {
   ASSERT_OK(Save(1, content));
   ASSERT_OK(Save(2, content));
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   ExpectStep(2, {content});
   Reopen();
@@ -122,7 +122,7 @@ TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
   ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, Contains(first.version));
   EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
@@ -177,7 +177,7 @@ TEST_F(ReuseTest, TablesAreWrittenAgain) {
 TEST_F(ReuseTest, ParentDeletedBetweenBeginAndPublish) {
   const RankContent content = DenseContent(1);
   ASSERT_OK(Save(1, content));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 2}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 2}));
   const HeldState held(content);
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -42,7 +43,7 @@ class ShardingTest : public DeltaFixture {
       SaveSpec spec, const std::vector<std::vector<int64_t>>& ids,
       const TableSharding& sharding, const std::vector<Deltas>& deltas = {}) {
     spec.world_size = static_cast<uint32_t>(ids.size());
-    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+    CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (size_t r = 0; r < ids.size(); ++r) {
       CKPTDB_ASSIGN_OR_RETURN(
@@ -57,7 +58,7 @@ class ShardingTest : public DeltaFixture {
                             const TableSharding& sharding,
                             const std::vector<uint32_t>& bounds = {}) {
     CKPTDB_ASSIGN_OR_RETURN(
-        const SaveHandle save,
+        const Store::Attempt save,
         store_->Begin(
             {.step = 1, .world_size = kRanks, .slice_bounds = bounds}));
     const absl::Status staged =
@@ -187,28 +188,29 @@ TEST_F(ShardingTest, IsRecordedAndComesBack) {
   const std::vector<uint32_t> bounds = EvenSliceBounds(kRanks);
   struct Case {
     TableSharding sharding;
-    ShardingKind kind;
+    Item::Sharding kind;
     std::string name;
     std::vector<uint32_t> bounds;
   };
   const std::vector<std::vector<int64_t>> modulo = {{0}, {1}, {2}};
   const std::vector<Case> cases = {
-      {TableSharding::ByModulo(), ShardingKind::kByModulo, "", {}},
-      {ByHash(), ShardingKind::kCustom, "hash_v2", {}},
-      {TableSharding::Replicated(), ShardingKind::kReplicated, "", {}},
-      {TableSharding::Unchecked(), ShardingKind::kUndeclared, "", {}},
-      {{}, ShardingKind::kBySlices, "", bounds}};
+      {TableSharding::ByModulo(), Item::Sharding::kByModulo, "", {}},
+      {ByHash(), Item::Sharding::kCustom, "hash_v2", {}},
+      {TableSharding::Replicated(), Item::Sharding::kReplicated, "", {}},
+      {TableSharding::Unchecked(), Item::Sharding::kUndeclared, "", {}},
+      {{}, Item::Sharding::kBySlices, "", bounds}};
   int64_t step = 0;
   for (const Case& each : cases) {
     SaveSpec spec{.step = ++step, .slice_bounds = each.bounds};
-    const auto ids = each.kind == ShardingKind::kCustom
+    const auto ids = each.kind == Item::Sharding::kCustom
                          ? Divide(each.sharding.rank_of(), 0, 30)
-                     : each.kind == ShardingKind::kBySlices
+                     : each.kind == Item::Sharding::kBySlices
                          ? std::vector<std::vector<int64_t>>{{0}, {30000}, {-1}}
                          : modulo;
     ASSERT_OK(SaveIds(spec, ids, each.sharding));
     ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
-    ASSERT_OK_AND_ASSIGN(const TableSpec table, reader->FindTable("user"));
+    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
+                         reader->FindTable("user"));
     EXPECT_EQ(table.sharding, each.kind);
     EXPECT_EQ(table.sharding_name, each.name);
     EXPECT_OK(reader->Verify());
@@ -216,7 +218,7 @@ TEST_F(ShardingTest, IsRecordedAndComesBack) {
 }
 
 TEST_F(ShardingTest, RejectsDifferentDeclarations) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 1, .world_size = 2}));
   ASSERT_OK_AND_ASSIGN(
       const StagedRank zero,
@@ -246,7 +248,7 @@ TEST_F(ShardingTest, RefusesATableThatIsNotOnEveryRank) {
         TableSharding::BySlices({0, kSlices / 2, kSlices})}) {
     SaveSpec spec{.step = ++step, .world_size = 2};
     if (!sharding.bounds().empty()) spec.slice_bounds = sharding.bounds();
-    ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin(spec));
+    ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin(spec));
     ASSERT_OK_AND_ASSIGN(const StagedRank zero,
                          StageIds(save.tickets[0], {0}, sharding));
     ASSERT_OK_AND_ASSIGN(const StagedRank without,
@@ -274,7 +276,7 @@ TEST_F(ShardingTest, ReplicatedRowsAreThoseOfRank0) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                        SaveIds({.step = 2, .parent = base.version},
                                {{}, {}, {}}, sharding, deltas));
-  EXPECT_EQ(saved.kind, StepKind::kDelta);
+  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
   const Rows expected = {
       {1, RowOf(1, 0)}, {2, RowOf(2, 1)}, {40'000, RowOf(40'000, 0)}};
   for (const bool folded : {false, true}) {
@@ -285,12 +287,12 @@ TEST_F(ShardingTest, ReplicatedRowsAreThoseOfRank0) {
     ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
     EXPECT_TRUE(rows == expected);
     EXPECT_OK(step->Verify());
-    EXPECT_EQ(step->ranks()[0].items[0].sharding, ShardingKind::kReplicated);
+    EXPECT_EQ(step->ranks()[0].items[0].sharding, Item::Sharding::kReplicated);
   }
 }
 
 TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 1, .world_size = 2}));
   ASSERT_OK_AND_ASSIGN(const StagedRank zero,
                        Stage(path(), save.tickets[0], RankState()));
@@ -305,9 +307,10 @@ TEST_F(ShardingTest, RankZeroHasToSaveAReplicatedTable) {
   // Rows that no stager of a replicated table makes.
   ASSERT_OK_AND_ASSIGN(
       one, StageIds(save.tickets[1], {7}, TableSharding::Unchecked()));
-  ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
-  record.items[0].sharding = ShardingKind::kReplicated;
-  one.rank_record = EncodeRankRecord(record).value();
+  ASSERT_OK_AND_ASSIGN(StepRecord::Rank record,
+                       DecodeRankRecord(one.record().rank_record));
+  record.items[0].sharding = Item::Sharding::kReplicated;
+  one.record().rank_record = EncodeRankRecord(record).value();
   EXPECT_THAT(store_->Publish(save.version, {rows, one}),
               IsInvalid("is replicated, and rank 1 has saved 1 rows and 0 "
                         "erased ids of it"));
@@ -318,7 +321,7 @@ TEST_F(ShardingTest, OtherRanksEraseNothingOfAReplicatedTable) {
       const SaveResult base,
       SaveIds({.step = 1}, {{1, 2}, {}}, TableSharding::Replicated()));
   ASSERT_OK_AND_ASSIGN(
-      const SaveHandle save,
+      const Store::Attempt save,
       store_->Begin({.step = 2, .world_size = 2, .parent = base.version}));
   const Deltas erased = {{"user", {{}, {1}}}};
   ASSERT_OK_AND_ASSIGN(
@@ -327,9 +330,10 @@ TEST_F(ShardingTest, OtherRanksEraseNothingOfAReplicatedTable) {
   ASSERT_OK_AND_ASSIGN(
       StagedRank one,
       StageIds(save.tickets[1], {}, TableSharding::Unchecked(), erased));
-  ASSERT_OK_AND_ASSIGN(RankRecord record, DecodeRankRecord(one.rank_record));
-  record.items[0].sharding = ShardingKind::kReplicated;
-  one.rank_record = EncodeRankRecord(record).value();
+  ASSERT_OK_AND_ASSIGN(StepRecord::Rank record,
+                       DecodeRankRecord(one.record().rank_record));
+  record.items[0].sharding = Item::Sharding::kReplicated;
+  one.record().rank_record = EncodeRankRecord(record).value();
   EXPECT_THAT(store_->Publish(save.version, {zero, one}),
               IsInvalid("is replicated, and rank 1 has saved 0 rows and 1 "
                         "erased ids of it"));
@@ -342,25 +346,25 @@ TEST_F(ShardingTest, ATableNotBySlicesBesideOneThatIs) {
   const auto stage = [&](const Ticket& ticket,
                          const Deltas& deltas) -> absl::StatusOr<StagedRank> {
     // Ids of both halves of the slices on each rank.
-    const int64_t rank = ticket.rank;
+    const int64_t rank = ticket.rank();
     const HeldChanges modulo(UserContent({rank, 40'000 + rank}), deltas,
                              /*whole=*/true, 100, TableSharding::ByModulo());
     RankContent slices;
     slices.tables["item"] = UserTable({rank * 40'000});
     const HeldChanges by_slices(slices, {}, true, 100);
     RankState state = modulo.state();
-    for (const TableItem& table : by_slices.state().tables()) {
+    for (const RankState::Table& table : by_slices.state().tables()) {
       state.AddTable(table);
     }
     return Stage(path(), ticket, state);
   };
   const auto save =
       [&](const std::vector<Deltas>& deltas) -> absl::StatusOr<SaveResult> {
-    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle begun, store_->Begin(spec));
+    CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt begun, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (const Ticket& ticket : begun.tickets) {
       CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
-                              stage(ticket, deltas[ticket.rank]));
+                              stage(ticket, deltas[ticket.rank()]));
     }
     return store_->Publish(begun.version, staged);
   };

@@ -1,6 +1,6 @@
 // Saves of several ranks: staging in threads and processes, publishing what
 // they staged, and what is refused.
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,9 @@
 #include <memory>
 #include <thread>
 
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/child_content.h"
 #include "ckptdb/tests/db/stager_fixture.h"
@@ -35,7 +37,7 @@ std::vector<RankContent> ChildContents(uint32_t ranks) {
 TEST_F(StagerTest, RanksInThreadsOfThisProcess) {
   constexpr uint32_t kRanks = 4;
   const std::vector<RankContent> contents = ChildContents(kRanks);
-  const SaveHandle save = Begin({.step = 1, .world_size = kRanks});
+  const Store::Attempt save = Begin({.step = 1, .world_size = kRanks});
   ASSERT_THAT(save.tickets, SizeIs(kRanks));
   std::vector<StagedRank> staged(kRanks);
   std::vector<std::thread> threads;
@@ -57,20 +59,20 @@ TEST_F(StagerTest, RanksInThreadsOfThisProcess) {
 
 TEST_F(StagerTest, RanksInProcessesOfTheirOwn) {
   constexpr uint32_t kRanks = 2;
-  const SaveHandle save = Begin({.step = 1, .world_size = kRanks});
+  const Store::Attempt save = Begin({.step = 1, .world_size = kRanks});
   ASSERT_THAT(save.tickets, SizeIs(kRanks));
   std::vector<std::unique_ptr<Child>> children;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     children.push_back(std::make_unique<Child>(
         std::vector<std::string>{"stage", path(), std::to_string(rank)}));
-    children.back()->Write(EncodeTicket(save.tickets[rank]).value());
+    children.back()->Write(save.tickets[rank].Encode().value());
     children.back()->CloseInput();
   }
   std::vector<StagedRank> staged;
   for (const auto& child : children) {
     ASSERT_EQ(child->ReadLine(), "ok");
     ASSERT_OK_AND_ASSIGN(const StagedRank rank,
-                         DecodeStagedRank(child->ReadAll()));
+                         StagedRank::Decode(child->ReadAll()));
     EXPECT_EQ(child->Wait(), 0);
     staged.push_back(rank);
   }
@@ -79,24 +81,25 @@ TEST_F(StagerTest, RanksInProcessesOfTheirOwn) {
 }
 
 TEST_F(StagerTest, SmallRanksAreInline) {
-  const SaveHandle save = Begin({.step = 1, .world_size = 3});
+  const Store::Attempt save = Begin({.step = 1, .world_size = 3});
   const std::vector<RankContent> contents = {SmallRank(0, 3), RankContent(),
                                              SmallRank(2, 3)};
   const std::vector<StagedRank> staged = StageAll(save, contents);
-  for (const StagedRank& rank : staged) EXPECT_THAT(rank.files, IsEmpty());
+  for (const StagedRank& rank : staged)
+    EXPECT_THAT(rank.record().files, IsEmpty());
   ASSERT_OK(store_->Publish(save.version, staged));
   Reopen();
   ExpectStep(1, contents);
 }
 
 TEST_F(StagerTest, OneRankInlineAndOneInFiles) {
-  const SaveHandle save = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
   RankContent large = SmallRank(1, 2);
   large.tensors["bulk"] = BulkTensor(1, kInlineBytes * 5 / 8);
   const std::vector<RankContent> contents = {SmallRank(0, 2), large};
   const std::vector<StagedRank> staged = StageAll(save, contents);
-  EXPECT_THAT(staged[0].files, IsEmpty());
-  EXPECT_THAT(staged[1].inline_entries, IsEmpty());
+  EXPECT_THAT(staged[0].record().files, IsEmpty());
+  EXPECT_THAT(staged[1].record().inline_entries, IsEmpty());
   ASSERT_OK(store_->Publish(save.version, staged));
   Reopen();
   ExpectStep(1, contents);
@@ -104,9 +107,9 @@ TEST_F(StagerTest, OneRankInlineAndOneInFiles) {
 
 TEST_F(StagerTest, UnchangedTensorsOfEachRankAreReused) {
   const std::vector<RankContent> contents = ChildContents(2);
-  const SaveHandle first = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt first = Begin({.step = 1, .world_size = 2});
   ASSERT_OK(store_->Publish(first.version, StageAll(first, contents)));
-  const SaveHandle second = Begin({.step = 2, .world_size = 2});
+  const Store::Attempt second = Begin({.step = 2, .world_size = 2});
   ASSERT_OK_AND_ASSIGN(
       const SaveResult result,
       store_->Publish(second.version, StageAll(second, contents)));
@@ -120,9 +123,9 @@ TEST_F(StagerTest, UnchangedTensorsOfEachRankAreReused) {
 TEST_F(StagerTest, AnotherWorldSizeAfterwards) {
   const std::vector<RankContent> two = ChildContents(2);
   const std::vector<RankContent> three = ChildContents(3);
-  const SaveHandle first = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt first = Begin({.step = 1, .world_size = 2});
   ASSERT_OK(store_->Publish(first.version, StageAll(first, two)));
-  const SaveHandle second = Begin({.step = 2, .world_size = 3});
+  const Store::Attempt second = Begin({.step = 2, .world_size = 3});
   ASSERT_OK(store_->Publish(second.version, StageAll(second, three)));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
@@ -130,7 +133,7 @@ TEST_F(StagerTest, AnotherWorldSizeAfterwards) {
 }
 
 TEST_F(StagerTest, StagesAgainAfterAnError) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   RankContent bad = BulkContent(1);
   bad.blobs[""] = "no name";
   EXPECT_THAT(StageRank(save.tickets.at(0), bad),
@@ -144,7 +147,7 @@ TEST_F(StagerTest, StagesAgainAfterAnError) {
 class SliceBoundsTest : public StagerTest {};
 
 TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
-  const SaveHandle save =
+  const Store::Attempt save =
       Begin({.step = 1, .world_size = 2, .slice_bounds = {0, 100, 65536}});
   std::vector<RankContent> contents(2);
   for (RankContent& content : contents) {
@@ -163,7 +166,8 @@ TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   for (const auto& content : contents) {
     for (const auto& [id, value] : content.tables.at("user").rows) {
-      ASSERT_OK_AND_ASSIGN(const RowValues row, step->LookupRow("user", id));
+      ASSERT_OK_AND_ASSIGN(const StepReader::Row row,
+                           step->LookupRow("user", id));
       EXPECT_THAT(row.slots, ElementsAre(value));
     }
   }
@@ -172,7 +176,7 @@ TEST_F(SliceBoundsTest, RowsOfTheRanksSlicesAreTaken) {
 TEST_F(SliceBoundsTest, RejectsARowOfOtherSlices) {
   for (const SliceHash hash : {SliceHash::kModulo, SliceHash::kMix}) {
     const std::vector<uint32_t> bounds = EvenSliceBounds(4);
-    const SaveHandle save =
+    const Store::Attempt save =
         Begin({.step = 1, .world_size = 4, .slice_bounds = bounds});
     RankContent content;
     TableContent& table = content.tables["user"];

@@ -26,7 +26,7 @@ class BranchTest : public DeltaFixture {
   }
   // The trainer has restored a step, and writes one row.
   absl::StatusOr<SaveResult> Branch(int64_t from, int64_t step,
-                                    AbandonedBranch abandoned,
+                                    SaveSpec::Abandoned abandoned,
                                     bool overwrite = false) {
     content_ = history_.at(from);
     rows()[step] = RowOf(step, 7);
@@ -67,7 +67,7 @@ TEST_F(BranchTest, UnknownParent) {
                       "parent step 30 attempt 77 is not a committed step");
   const Version old = versions_[30];
   ASSERT_OK(store_->Delete(30));
-  ASSERT_OK(Branch(20, 30, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(20, 30, SaveSpec::Abandoned::kRefuse));
   ExpectParentRefused({.step = 40, .parent = old}, code, ToString(old));
 }
 
@@ -76,7 +76,7 @@ TEST_F(BranchTest, QuarantinedParent) {
   ExpectParentRefused({.step = 40, .parent = versions_[30]},
                       absl::StatusCode::kFailedPrecondition, "is quarantined");
   // A trainer that falls back to the step before it need not say a word.
-  ASSERT_OK(Branch(20, 40, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(20, 40, SaveSpec::Abandoned::kRefuse));
   ExpectSteps({10, 20, 30, 40});
 }
 
@@ -96,19 +96,19 @@ TEST_F(BranchTest, NotTheNewest) {
 }
 
 TEST_F(BranchTest, NewestIsTheOneSavedLast) {
-  ASSERT_OK(Branch(10, 15, AbandonedBranch::kKeep));
+  ASSERT_OK(Branch(10, 15, SaveSpec::Abandoned::kKeep));
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, store_->Latest());
   EXPECT_EQ(latest.version.step, 15);
-  EXPECT_THAT(Branch(30, 40, AbandonedBranch::kRefuse),
+  EXPECT_THAT(Branch(30, 40, SaveSpec::Abandoned::kRefuse),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr(ToString(versions_[15]))));
-  ASSERT_OK(Branch(15, 16, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(15, 16, SaveSpec::Abandoned::kRefuse));
   ExpectSteps({10, 15, 16, 20, 30});
 }
 
 TEST_F(BranchTest, KeptBranchesCanBeRead) {
-  ASSERT_OK(Branch(20, 40, AbandonedBranch::kKeep));
-  ASSERT_OK(Branch(10, 50, AbandonedBranch::kKeep));
+  ASSERT_OK(Branch(20, 40, SaveSpec::Abandoned::kKeep));
+  ASSERT_OK(Branch(10, 50, SaveSpec::Abandoned::kKeep));
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectSteps({10, 20, 30, 40, 50});
@@ -121,18 +121,18 @@ TEST_F(BranchTest, KeptBranchesCanBeRead) {
 }
 
 TEST_F(BranchTest, RemovedBranchGoesWithTheCommit) {
-  ASSERT_OK(Branch(10, 40, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40});
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(versions_[20], versions_[30]));
   Reopen();
   ExpectSteps({10, 40});
 }
 
 TEST_F(BranchTest, OnlyDescendantsAreRemoved) {
-  ASSERT_OK(Branch(10, 15, AbandonedBranch::kKeep));
-  ASSERT_OK(Branch(15, 16, AbandonedBranch::kKeep));
-  ASSERT_OK(Branch(20, 25, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 15, SaveSpec::Abandoned::kKeep));
+  ASSERT_OK(Branch(15, 16, SaveSpec::Abandoned::kKeep));
+  ASSERT_OK(Branch(20, 25, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 15, 16, 20, 25});
 }
 
@@ -141,35 +141,35 @@ TEST_F(BranchTest, DescendantsOverRetiredSteps) {
   ASSERT_OK(store_->Delete(20));
   ASSERT_OK(store_->Sweep());
   Reopen();
-  ASSERT_OK(Branch(10, 40, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40});
 }
 
 // However many versions lie between, and whatever is known of them.
 TEST_F(BranchTest, DescendantsOverSweptVersions) {
-  ASSERT_OK(Branch(30, 40, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(30, 40, SaveSpec::Abandoned::kRefuse));
   for (const int64_t step : {20, 30}) ASSERT_OK(store_->Delete(step));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(40));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(40));
   EXPECT_TRUE(folded.folded);
   ASSERT_OK(store_->Sweep());
   Reopen();
-  ASSERT_OK(Branch(10, 50, AbandonedBranch::kKeep));
-  ASSERT_OK(Branch(50, 60, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(10, 50, SaveSpec::Abandoned::kKeep));
+  ASSERT_OK(Branch(50, 60, SaveSpec::Abandoned::kRefuse));
   ASSERT_OK(store_->Delete(50));
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectSteps({10, 40, 60});
-  ASSERT_OK(Branch(40, 70, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(40, 70, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40, 60, 70});
-  ASSERT_OK(Branch(10, 80, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 80, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 80});
 }
 
 // A step of the branch that is removed may come again.
 TEST_F(BranchTest, ReplacesAStepOfTheRemovedBranch) {
-  EXPECT_THAT(Branch(10, 20, AbandonedBranch::kRemove),
+  EXPECT_THAT(Branch(10, 20, SaveSpec::Abandoned::kRemove),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 20")));
-  ASSERT_OK(Branch(10, 20, AbandonedBranch::kRemove, /*overwrite=*/true));
+  ASSERT_OK(Branch(10, 20, SaveSpec::Abandoned::kRemove, /*overwrite=*/true));
   ExpectSteps({10, 20});
   Reopen();
   ExpectSteps({10, 20});
@@ -177,25 +177,25 @@ TEST_F(BranchTest, ReplacesAStepOfTheRemovedBranch) {
 
 TEST_F(BranchTest, PinnedDescendantRefuses) {
   ASSERT_OK(store_->Pin(30));
-  EXPECT_THAT(Branch(10, 40, AbandonedBranch::kRemove),
+  EXPECT_THAT(Branch(10, 40, SaveSpec::Abandoned::kRemove),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("step 30 is pinned")));
   EXPECT_THAT(ListSteps(), ElementsAre(10, 20, 30));
   ASSERT_OK(store_->Unpin(30));
-  ASSERT_OK(Branch(10, 40, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40});
 }
 
 TEST_F(BranchTest, PinnedParentMayBeGoneOnFrom) {
   ASSERT_OK(store_->Pin(10));
-  ASSERT_OK(Branch(10, 40, AbandonedBranch::kRemove));
+  ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40});
 }
 
 // A delta may take the place of the very step that it goes on from.
 TEST_F(BranchTest, OverwritesItsParent) {
   const Version old = versions_[30];
-  ASSERT_OK(Branch(30, 30, AbandonedBranch::kRefuse, /*overwrite=*/true));
+  ASSERT_OK(Branch(30, 30, SaveSpec::Abandoned::kRefuse, /*overwrite=*/true));
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(30));
   EXPECT_EQ(record.parent, old);
   EXPECT_EQ(record.chain.size(), 4u);
@@ -227,7 +227,7 @@ class InProgressTest : public BranchTest {
     content_ = after;
   }
 
-  SaveHandle save_;
+  Store::Attempt save_;
   StagedRank staged_;
 };
 
@@ -266,7 +266,7 @@ TEST_F(InProgressTest, AnotherSaveIsPublishedFirst) {
   Stage40({.step = 40, .parent = versions_[30]});
   const RankContent staged = content_;
   content_ = history_[30];
-  ASSERT_OK(Branch(30, 50, AbandonedBranch::kRefuse));
+  ASSERT_OK(Branch(30, 50, SaveSpec::Abandoned::kRefuse));
   EXPECT_THAT(store_->Publish(save_.version, {staged_}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr(ToString(versions_[50]))));
@@ -279,7 +279,7 @@ TEST_F(InProgressTest, ParentIsRetiredWithThePublish) {
       const SaveResult saved,
       store_->Publish(save_.version, {staged_}, {.retire = {10, 20, 30}}));
   EXPECT_EQ(saved.deltas, 3u);
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   Reopen();
   EXPECT_THAT(ListSteps(), ElementsAre(40));
@@ -294,9 +294,9 @@ TEST_F(InProgressTest, ParentIsFoldedBeforePublish) {
   after.tables["user"].rows.erase(30);
   const HeldChanges held(after, ChangesBetween(content_, after),
                          /*whole=*/false);
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 40, .parent = versions_[30]}));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(30));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(30));
   ASSERT_LT(save.version.attempt, folded.version.attempt);
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));
@@ -317,7 +317,7 @@ TEST_F(InProgressTest, ParentIsFoldedBeforePublish) {
 TEST_F(InProgressTest, PublishedAgainAfterAnError) {
   Stage40({.step = 40,
            .parent = versions_[10],
-           .abandoned = AbandonedBranch::kRemove});
+           .abandoned = SaveSpec::Abandoned::kRemove});
   EXPECT_THAT(store_->Publish(save_.version, {staged_}, {.retire = {99}}),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("99")));
   EXPECT_THAT(ListSteps(), ElementsAre(10, 20, 30));

@@ -9,8 +9,10 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/schema/page.h"
-#include "ckptdb/schema/record_checks.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/page.h"
+#include "ckptdb/schema/records/record_checks.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -108,12 +110,12 @@ class ChainDamageTest : public DeltaFixture {
     ExpectDataLoss(store_->OpenStep(4).status(), words);
     ExpectDataLoss(store_->OpenChanges(versions_[1], 4).status(), {});
     SaveSpec spec{.step = 60, .parent = versions_[4]};
-    spec.abandoned = AbandonedBranch::kKeep;
+    spec.abandoned = SaveSpec::Abandoned::kKeep;
     ExpectDataLoss(SaveOver(spec, last_, last_).status(), words);
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     ExpectDataLoss(reader->OpenStep(4).status(), words);
     ExpectRows(50, history_[50]);
-    ASSERT_OK_AND_ASSIGN(SweepResult swept, store_->Sweep());
+    ASSERT_OK_AND_ASSIGN(Store::SweepResult swept, store_->Sweep());
     // The save that failed.
     std::erase_if(swept.removed,
                   [](const Version& version) { return version.step == 60; });
@@ -130,8 +132,9 @@ class ChainDamageTest : public DeltaFixture {
     ScanOptions some;
     some.slices = {0, 100};
     ExpectDataLoss(step->ScanTable("user", some, &live), words);
-    ExpectDataLoss(step->RestoreTable("user", RestoreMode::kClear, {}, &live),
-                   words);
+    ExpectDataLoss(
+        step->RestoreTable("user", LiveTable::RestoreMode::kClear, {}, &live),
+        words);
     ExpectDataLoss(step->LookupRow("user", 1).status(), words);
     ExpectDataLoss(step->Verify(), words);
     EXPECT_THAT(live.touched(), IsEmpty());
@@ -238,7 +241,7 @@ TEST_F(ChainDamageTest, AChainWithoutItsBase) {
        [](StepRecord* record) { record->chain.erase(record->chain.begin()); });
   Reopen();
   SaveSpec spec{.step = 60, .parent = versions_[4]};
-  spec.abandoned = AbandonedBranch::kKeep;
+  spec.abandoned = SaveSpec::Abandoned::kKeep;
   EXPECT_THAT(SaveOver(spec, last_, last_),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("changes of table \"user\" over parent " +

@@ -112,7 +112,7 @@ TEST_F(ChainTest, KeepLatestKeepsTheRunsAndFreesTheTensors) {
   ASSERT_OK(KeepLatest(2));
   EXPECT_THAT(ListSteps(), ElementsAre(2));
   const uint64_t before = TableBytes();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   EXPECT_THAT(swept.quarantined, IsEmpty());
   EXPECT_GE(swept.freed_bytes, kBulk);
@@ -126,7 +126,7 @@ TEST_F(ChainTest, KeepLatestKeepsTheRunsAndFreesTheTensors) {
   }());
   ASSERT_EQ(usage.others.size(), 1u);
   EXPECT_EQ(usage.others[0].version, base);
-  EXPECT_EQ(usage.others[0].why, HeldVersion::Why::kReferenced);
+  EXPECT_EQ(usage.others[0].why, Usage::Held::Why::kReferenced);
   EXPECT_LT(usage.others[0].bytes, kBulk * 3);
   Reopen();
   ASSERT_OK(store_->Sweep());
@@ -145,7 +145,7 @@ TEST_F(ChainTest, AllGoesWithTheLastDelta) {
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_EQ(usage.others.size(), 3u);
   ASSERT_OK(store_->Delete(4));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed.size(), 4u);
   ASSERT_OK_AND_ASSIGN(const Usage none, store_->GetUsage());
   EXPECT_THAT(none.others, IsEmpty());
@@ -162,7 +162,7 @@ TEST_F(ChainTest, TheOldChainGoesWithANewBase) {
     old.push_back(*parent_);
   }
   ASSERT_OK(Save(5, content_, {.retire = {4}}));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed, old);
   ExpectRows(5, content_, {4});
 }
@@ -178,7 +178,7 @@ TEST_F(ChainTest, UsageOfAChain) {
     rows()[step] = RowOf(step, 1);
     SaveNext(step);
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    const StepUsage& last = usage.steps.back();
+    const Usage::Step& last = usage.steps.back();
     EXPECT_EQ(last.version, *parent_);
     EXPECT_EQ(last.borrowed_bytes, older);
     EXPECT_EQ(last.own_bytes, FindItem(step, "user").stored_bytes +
@@ -196,13 +196,13 @@ TEST_F(ChainTest, AReaderHoldsTheChain) {
   const TableContent table = content_.tables["user"];
   ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(2));
   ASSERT_OK(Save(3, UserContent({9}), {.retire = {2}}));
-  ASSERT_OK_AND_ASSIGN(const SweepResult held, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
   EXPECT_THAT(held.removed, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user"));
   EXPECT_TRUE(read == table.rows);
   EXPECT_OK(reader->Verify());
   reader.reset();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed.size(), 2u);
 }
 
@@ -212,13 +212,13 @@ TEST_F(ChainTest, ASaveInProgressHoldsTheChain) {
   SaveNext(1);
   rows()[2] = RowOf(2, 1);
   ASSERT_OK(KeepLatest(2));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 3, .parent = parent_}));
   ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const SweepResult held, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
   EXPECT_THAT(held.removed, IsEmpty());
   ASSERT_OK(store_->Abandon(save.version));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_EQ(swept.removed.size(), 3u);
 }
 

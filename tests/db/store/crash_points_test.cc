@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -82,13 +82,13 @@ class CrashPointsTest
   }
 
   void ExpectNoOrphans(Store* store) {
-    ASSERT_OK_AND_ASSIGN(const SweepResult swept, store->Sweep());
+    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store->Sweep());
     EXPECT_TRUE(swept.quarantined.empty());
     ASSERT_OK_AND_ASSIGN(const Usage usage, store->GetUsage());
     EXPECT_TRUE(usage.others.empty()) << ToString(usage.others[0].version);
     EXPECT_TRUE(fs::is_empty(path() + "/staging"));
     uint64_t needed = uint64_t{1} << 20;
-    for (const StepUsage& step : usage.steps) needed += step.own_bytes;
+    for (const Usage::Step& step : usage.steps) needed += step.own_bytes;
     uint64_t tables = 0;
     for (const auto& file : fs::directory_iterator(path() + "/db")) {
       if (file.path().extension() == ".sst") tables += file.file_size();

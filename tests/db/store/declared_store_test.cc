@@ -9,6 +9,7 @@
 #include <set>
 
 #include "ckptdb/db/reader.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/golden/declared_sharding/history.h"
@@ -46,7 +47,8 @@ class DeclaredStoreTest : public StoreFixture,
   void ExpectTables(const StepReader& reader, const GoldenStep& golden) {
     for (const auto& [name, table] : golden.tables) {
       SCOPED_TRACE("table " + name);
-      ASSERT_OK_AND_ASSIGN(const TableSpec spec, reader.FindTable(name));
+      ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec spec,
+                           reader.FindTable(name));
       EXPECT_TRUE(SameColumns(spec.slots, table.slots));
       EXPECT_EQ(spec.slice_hash, table.hash);
       EXPECT_EQ(spec.sharding, GoldenSharding(name).kind());
@@ -67,7 +69,8 @@ class DeclaredStoreTest : public StoreFixture,
                             const GoldenStep& golden) {
     for (const auto& [name, tensor] : golden.tensors) {
       SCOPED_TRACE("tensor " + name);
-      ASSERT_OK_AND_ASSIGN(const TensorSpec spec, reader.FindTensor(name));
+      ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
+                           reader.FindTensor(name));
       EXPECT_EQ(spec.dtype, tensor.dtype);
       EXPECT_EQ(spec.shape, tensor.shape);
       ASSERT_OK_AND_ASSIGN(const std::string bytes,
@@ -86,26 +89,26 @@ class DeclaredStoreTest : public StoreFixture,
   }
   // No item but those of the formulas.
   static void ExpectNames(const StepReader& reader, const GoldenStep& golden) {
-    std::map<ItemKind, std::set<std::string>> names;
+    std::map<Item::Kind, std::set<std::string>> names;
     size_t blobs = 0;
-    for (const RankRecord& rank : reader.ranks()) {
+    for (const StepRecord::Rank& rank : reader.ranks()) {
       for (const Item& item : rank.items) {
         names[item.kind].insert(item.name);
-        if (item.kind == ItemKind::kBlob) ++blobs;
+        if (item.kind == Item::Kind::kBlob) ++blobs;
       }
     }
-    std::map<ItemKind, std::set<std::string>> expected;
+    std::map<Item::Kind, std::set<std::string>> expected;
     size_t expected_blobs = 0;
     for (const auto& [name, table] : golden.tables) {
-      expected[ItemKind::kRows].insert(name);
+      expected[Item::Kind::kRows].insert(name);
     }
     for (const auto& [name, tensor] : golden.tensors) {
-      expected[ItemKind::kTensor].insert(name);
+      expected[Item::Kind::kTensor].insert(name);
     }
     for (const auto& rank : golden.blobs) {
       expected_blobs += rank.size();
       for (const auto& [name, bytes] : rank) {
-        expected[ItemKind::kBlob].insert(name);
+        expected[Item::Kind::kBlob].insert(name);
       }
     }
     EXPECT_EQ(names, expected);
@@ -143,12 +146,12 @@ class DeclaredStoreTest : public StoreFixture,
     }
     return chain;
   }
-  std::multimap<int64_t, HeldVersion::Why> Others() {
+  std::multimap<int64_t, Usage::Held::Why> Others() {
     const auto usage = store_->GetUsage();
     EXPECT_OK(usage);
-    std::multimap<int64_t, HeldVersion::Why> others;
+    std::multimap<int64_t, Usage::Held::Why> others;
     if (!usage.ok()) return others;
-    for (const HeldVersion& other : usage->others) {
+    for (const Usage::Held& other : usage->others) {
       others.emplace(other.version.step, other.why);
     }
     return others;
@@ -164,11 +167,13 @@ class DeclaredStoreTest : public StoreFixture,
       EXPECT_OK(changes.ScanTable(name, {}, &live));
       EXPECT_TRUE(live.rows() == table.rows) << "table " << name;
     }
-    const std::vector<ItemName> items = changes.ChangedItems();
-    EXPECT_THAT(items, Contains(ItemName{0, ItemKind::kBlob, "reader"}));
-    EXPECT_THAT(items, Contains(ItemName{0, ItemKind::kTensor, "scalar"}));
-    EXPECT_THAT(items,
-                Not(Contains(::testing::Field(&ItemName::name, "frozen"))));
+    const std::vector<ChangeReader::ItemName> items = changes.ChangedItems();
+    EXPECT_THAT(items, Contains(ChangeReader::ItemName{0, Item::Kind::kBlob,
+                                                       "reader"}));
+    EXPECT_THAT(items, Contains(ChangeReader::ItemName{0, Item::Kind::kTensor,
+                                                       "scalar"}));
+    EXPECT_THAT(items, Not(Contains(::testing::Field(
+                           &ChangeReader::ItemName::name, "frozen"))));
   }
   void ExpectFollows(int64_t from, int64_t to, bool forwards) {
     ASSERT_OK_AND_ASSIGN(const auto changes,
@@ -219,7 +224,7 @@ TEST_P(DeclaredStoreTest, HasItsRecords) {
   std::set<int64_t> folded;
   for (const StepRecord& record : store_->Steps()) {
     const int64_t step = record.version.step;
-    if (record.kind == StepKind::kFull) full.insert(step);
+    if (record.kind == StepRecord::Kind::kFull) full.insert(step);
     if (record.ephemeral) ephemeral.insert(step);
     if (record.pinned) pinned.insert(step);
     if (record.quarantined) quarantined.insert(step);
@@ -248,7 +253,7 @@ TEST_P(DeclaredStoreTest, HasItsLineage) {
   EXPECT_EQ(Find(170).branches.size(), 2U);
   EXPECT_EQ(Find(180).branches.size(), 2U);
   EXPECT_EQ(Find(190).branches.size(), 3U);
-  using Why = HeldVersion::Why;
+  using Why = Usage::Held::Why;
   EXPECT_THAT(Others(), UnorderedElementsAre(Pair(110, Why::kReferenced),
                                              Pair(140, Why::kReferenced),
                                              Pair(160, Why::kBegun),
@@ -258,23 +263,23 @@ TEST_P(DeclaredStoreTest, HasItsLineage) {
 // Small parts and files, what codecs made smaller and what they did not, bytes
 // of its own and borrowed ones.
 TEST_P(DeclaredStoreTest, HasItemsOfEveryKind) {
-  std::set<Placement> placements;
+  std::set<Item::Placement> placements;
   std::set<Codec> codecs;
   std::set<DType> slot_dtypes;
-  std::set<RunKind> runs;
+  std::set<Item::Run> runs;
   bool borrowed = false;
   bool erased = false;
   for (const int64_t step : steps_) {
     ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
-    for (const RankRecord& rank : reader->ranks()) {
+    for (const StepRecord::Rank& rank : reader->ranks()) {
       for (const Item& item : rank.items) {
         placements.insert(item.placement);
         codecs.insert(item.codec);
         borrowed |= item.data != reader->record().version;
         erased |= item.erased > 0;
-        if (item.kind == ItemKind::kRows) runs.insert(item.run);
+        if (item.kind == Item::Kind::kRows) runs.insert(item.run);
         for (const Slot& slot : item.slots) slot_dtypes.insert(slot.dtype);
-        if (step == 180 && item.kind == ItemKind::kRows) {
+        if (step == 180 && item.kind == Item::Kind::kRows) {
           EXPECT_EQ(item.base_reason, "the tracker is over its bound");
         }
       }
@@ -299,17 +304,18 @@ TEST_P(DeclaredStoreTest, ChangesLeadFromStepToStep) {
 
 TEST_P(DeclaredStoreTest, HasItsEvaluations) {
   ASSERT_OK_AND_ASSIGN(const auto stored, store_->ListEvaluations(150));
-  EXPECT_THAT(stored, ElementsAre(StoredEvaluation{"test/day_7", 0},
-                                  StoredEvaluation{"test/day_7", 1}));
-  const EvaluationRecord first{Find(150).version,
-                               "test/day_7",
-                               "eval/ctr",
-                               0,
-                               2,
-                               {10, std::string("\0\xff", 2), "line 10"}};
+  EXPECT_THAT(stored,
+              ElementsAre(StepRecord::Evaluation::Key{"test/day_7", 0},
+                          StepRecord::Evaluation::Key{"test/day_7", 1}));
+  const StepRecord::Evaluation first{Find(150).version,
+                                     "test/day_7",
+                                     "eval/ctr",
+                                     0,
+                                     2,
+                                     {10, std::string("\0\xff", 2), "line 10"}};
   EXPECT_THAT(*store_->FindEvaluation(150, "test/day_7", 0), Optional(first));
   // The evaluation was saved with the version that the step was folded from.
-  const EvaluationRecord folded{
+  const StepRecord::Evaluation folded{
       Find(140).increment,    "test/day_6", "eval/ctr", 0, 1,
       {7, "meters", "line 7"}};
   EXPECT_THAT(*store_->FindEvaluation(140, "test/day_6", 0), Optional(folded));
@@ -328,7 +334,7 @@ TEST_P(DeclaredStoreTest, HasItsLease) {
 }
 
 TEST_P(DeclaredStoreTest, AFoldThatWasCutShortGoesOn) {
-  ASSERT_OK_AND_ASSIGN(const FoldResult fold, store_->Fold(160));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult fold, store_->Fold(160));
   EXPECT_TRUE(fold.folded);
   EXPECT_EQ(fold.parts_resumed, 1U);
   EXPECT_GT(fold.parts, fold.parts_resumed);
@@ -342,7 +348,7 @@ TEST_P(DeclaredStoreTest, IsGoneOnWith) {
   save.publish.retire = {20, 120, 160};
   ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                        SaveGoldenStep(store_.get(), 200, save));
-  EXPECT_EQ(saved.kind, StepKind::kDelta);
+  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
   EXPECT_EQ(saved.deltas, 3U);
   ASSERT_OK(store_->Delete(40));
   ASSERT_OK(store_->Sweep());
@@ -357,7 +363,7 @@ TEST_P(DeclaredStoreTest, IsGoneOnWith) {
   ExpectGolden(left);
   ExpectFollows(190, 200, /*forwards=*/true);
   // Nothing is left of the save that was in progress.
-  using Why = HeldVersion::Why;
+  using Why = Usage::Held::Why;
   EXPECT_THAT(Others(), Each(Pair(::testing::_, Why::kReferenced)));
   EXPECT_FALSE(Others().contains(210));
   EXPECT_FALSE(Others().contains(160));

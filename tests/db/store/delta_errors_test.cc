@@ -20,10 +20,10 @@ class BaseReasonTest : public DeltaFixture {
  protected:
   void ExpectBase(int64_t step, const std::string& reason) {
     const Item item = FindItem(step, "user");
-    EXPECT_EQ(item.run, RunKind::kBase);
+    EXPECT_EQ(item.run, Item::Run::kBase);
     EXPECT_THAT(item.base_reason, HasSubstr(reason));
     ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(step));
-    EXPECT_EQ(record.kind, StepKind::kFull);
+    EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
     EXPECT_THAT(record.chain, ElementsAre(record.version));
   }
   // Whole, and by its changes alone.
@@ -38,7 +38,7 @@ class BaseReasonTest : public DeltaFixture {
                 StatusIs(absl::StatusCode::kNotFound, HasSubstr("step")));
     ASSERT_OK_AND_ASSIGN(const SaveResult saved,
                          SaveOver(spec, before, content_));
-    EXPECT_EQ(saved.kind, StepKind::kFull);
+    EXPECT_EQ(saved.kind, StepRecord::Kind::kFull);
     EXPECT_EQ(saved.deltas, 0u);
     ExpectBase(spec.step, reason);
     ExpectRows(spec.step, content_);
@@ -91,10 +91,10 @@ TEST_F(BaseReasonTest, TheCallersReason) {
   SaveNext(1);
   const std::string reason = "the tracker ran over 4096 marks";
   RankState state;
-  TableItem item;
+  RankState::Table item;
   item.name = "user";
   item.slots = content_.tables["user"].slots;
-  item.changes = TableChanges();
+  item.changes = RankState::Changes();
   item.base_reason = reason;
   state.AddTable(item);
   EXPECT_THAT(
@@ -116,7 +116,7 @@ TEST_F(BaseReasonTest, WithoutChanges) {
   const HeldState held(content_);
   ASSERT_OK(store_->Save({.step = 2, .parent = parent_}, held.state()));
   EXPECT_EQ(FindItem(2, "user").base_reason, "");
-  EXPECT_EQ(FindItem(2, "user").run, RunKind::kBase);
+  EXPECT_EQ(FindItem(2, "user").run, Item::Run::kBase);
 }
 
 TEST_F(BaseReasonTest, ATableThatTheParentHasNot) {
@@ -184,7 +184,7 @@ TEST_F(BadChangesTest, AmongMany) {
 TEST_F(BadChangesTest, OutsideTheSlicesOfTheRank) {
   content_ = UserContent({1});
   SaveNext(1);
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 2,
                                       .world_size = 2,
                                       .slice_bounds = EvenSliceBounds(2),

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/model_trainer.h"
 #include "ckptdb/tests/db/sim_store.h"
@@ -30,7 +30,7 @@ constexpr size_t kHeldReaders = 3;
 // A save that is staged and not yet published.
 struct StagedSave {
   SaveSpec spec;
-  SaveHandle handle;
+  Store::Attempt handle;
   std::vector<StagedRank> ranks;
   SavedState state;
 };
@@ -77,9 +77,9 @@ class DeltaModelTest : public ::testing::Test {
     spec.overwrite = OneIn(2);
     if (!with_parent || parent_ == 0) return spec;
     spec.parent = model_.states.at(parent_).version;
-    spec.abandoned = OneIn(2)   ? AbandonedBranch::kRefuse
-                     : OneIn(2) ? AbandonedBranch::kKeep
-                                : AbandonedBranch::kRemove;
+    spec.abandoned = OneIn(2)   ? SaveSpec::Abandoned::kRefuse
+                     : OneIn(2) ? SaveSpec::Abandoned::kKeep
+                                : SaveSpec::Abandoned::kRemove;
     return spec;
   }
 
@@ -139,7 +139,7 @@ class DeltaModelTest : public ::testing::Test {
         return Code::kFailedPrecondition;
       }
       if (spec.step < step) return Code::kInvalidArgument;
-      if (spec.abandoned == AbandonedBranch::kRefuse &&
+      if (spec.abandoned == SaveSpec::Abandoned::kRefuse &&
           model_.Newest() != parent) {
         return Code::kFailedPrecondition;
       }
@@ -161,7 +161,7 @@ class DeltaModelTest : public ::testing::Test {
   }
   static bool Removes(const SaveSpec& spec) {
     return spec.parent.has_value() &&
-           spec.abandoned == AbandonedBranch::kRemove;
+           spec.abandoned == SaveSpec::Abandoned::kRemove;
   }
   std::vector<int64_t> RandomRetirement(const SaveSpec& spec) {
     std::vector<int64_t> retire;
@@ -187,7 +187,7 @@ class DeltaModelTest : public ::testing::Test {
       return result;
     }
     const SavedState& state = save.state;
-    EXPECT_EQ(result->kind == StepKind::kFull,
+    EXPECT_EQ(result->kind == StepRecord::Kind::kFull,
               state.whole.size() == state.tables.size());
     ExpectParent(state);
     for (const int64_t step : retire) model_.steps.erase(step);
@@ -289,7 +289,7 @@ class DeltaModelTest : public ::testing::Test {
     if (folded->folded) found->second.folded = true;
   }
   void DoSweep() {
-    ASSERT_OK_AND_ASSIGN(const SweepResult swept, store()->Sweep());
+    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store()->Sweep());
     EXPECT_TRUE(swept.quarantined.empty());
     ASSERT_OK(store()->GetUsage());
   }
@@ -337,7 +337,8 @@ class DeltaModelTest : public ::testing::Test {
       SCOPED_TRACE(name);
       LiveRows live(table.slots);
       for (const ScanOptions& part : RandomParts()) {
-        ASSERT_OK(step.RestoreTable(name, RestoreMode::kMerge, part, &live));
+        ASSERT_OK(step.RestoreTable(name, LiveTable::RestoreMode::kMerge, part,
+                                    &live));
       }
       ASSERT_TRUE(live.rows() == table.rows);
       std::set<int64_t> ids = {RandomIds(&random_, 1).front()};

@@ -28,11 +28,11 @@ TEST_F(DeltaTest, UpsertsAndErasuresOverABase) {
   SaveNext(20);
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(20));
   ASSERT_OK_AND_ASSIGN(const StepRecord base, store_->FindStep(10));
-  EXPECT_EQ(record.kind, StepKind::kDelta);
+  EXPECT_EQ(record.kind, StepRecord::Kind::kDelta);
   EXPECT_EQ(record.parent, base.version);
   EXPECT_THAT(record.chain, ElementsAre(base.version, record.version));
   const Item item = FindItem(20, "user");
-  EXPECT_EQ(item.run, RunKind::kDelta);
+  EXPECT_EQ(item.run, Item::Run::kDelta);
   EXPECT_EQ(item.rows, 2u);
   EXPECT_EQ(item.erased, 1u);
   EXPECT_EQ(record.delta_bytes, item.stored_bytes);
@@ -128,10 +128,10 @@ TEST_F(DeltaTest, NoSourceOfUpsertedRows) {
   SaveNext(1);
   const std::vector<int64_t> erased = {3};
   RankState state;
-  TableItem item;
+  RankState::Table item;
   item.name = "user";
   item.slots = content_.tables["user"].slots;
-  item.changes = TableChanges{nullptr, erased};
+  item.changes = RankState::Changes{nullptr, erased};
   state.AddTable(item);
   ASSERT_OK(store_->Save({.step = 2, .parent = parent_}, state));
   ExpectRows(2, UserContent({1, 2}), {3});
@@ -257,10 +257,12 @@ TEST_F(DeltaTest, RestoreIntoALiveTable) {
   const std::vector<Slot>& slots = content_.tables["user"].slots;
   const Rows other = {{2, RowOf(2, 9)}, {99, RowOf(99, 9)}};
   LiveRows cleared(slots, other);
-  ASSERT_OK(reader->RestoreTable("user", RestoreMode::kClear, {}, &cleared));
+  ASSERT_OK(reader->RestoreTable("user", LiveTable::RestoreMode::kClear, {},
+                                 &cleared));
   EXPECT_TRUE(cleared.rows() == rows());
   LiveRows merged(slots, other);
-  ASSERT_OK(reader->RestoreTable("user", RestoreMode::kMerge, {}, &merged));
+  ASSERT_OK(reader->RestoreTable("user", LiveTable::RestoreMode::kMerge, {},
+                                 &merged));
   Rows both = other;
   for (const auto& [id, values] : rows()) both[id] = values;
   EXPECT_TRUE(merged.rows() == both);
@@ -274,14 +276,17 @@ TEST_F(DeltaTest, RefusedRestoreLeavesTheLiveTable) {
   LiveRows live(content_.tables["user"].slots, rows());
   ScanOptions slot;
   slot.slots = {"momentum"};
-  EXPECT_THAT(reader->RestoreTable("user", RestoreMode::kClear, slot, &live),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("momentum")));
+  EXPECT_THAT(
+      reader->RestoreTable("user", LiveTable::RestoreMode::kClear, slot, &live),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("momentum")));
   ScanOptions slices;
   slices.slices = {7, 6};
-  EXPECT_THAT(reader->RestoreTable("user", RestoreMode::kClear, slices, &live),
+  EXPECT_THAT(reader->RestoreTable("user", LiveTable::RestoreMode::kClear,
+                                   slices, &live),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("7")));
-  EXPECT_THAT(reader->RestoreTable("item", RestoreMode::kClear, {}, &live),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("item")));
+  EXPECT_THAT(
+      reader->RestoreTable("item", LiveTable::RestoreMode::kClear, {}, &live),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("item")));
   EXPECT_FALSE(live.cleared());
 }
 

@@ -3,7 +3,9 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/evaluation.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {
@@ -21,39 +23,41 @@ constexpr char kGroup[] = "eval/ctr";
 
 class EvaluationsTest : public DeltaFixture {
  protected:
-  absl::Status SaveParts(int64_t step, const std::string& evaluation,
-                         const std::vector<EvaluationPart>& ranks) {
+  absl::Status SaveParts(
+      int64_t step, const std::string& evaluation,
+      const std::vector<StepRecord::Evaluation::Part>& ranks) {
     return store_->SaveEvaluation(step, evaluation, kGroup, ranks);
   }
-  std::optional<EvaluationRecord> Find(int64_t step, uint32_t rank = 0) {
+  std::optional<StepRecord::Evaluation> Find(int64_t step, uint32_t rank = 0) {
     auto found = store_->FindEvaluation(step, kTest, rank);
     EXPECT_OK(found);
     return found.ok() ? *std::move(found) : std::nullopt;
   }
-  std::vector<StoredEvaluation> List(int64_t step) {
+  std::vector<StepRecord::Evaluation::Key> List(int64_t step) {
     auto stored = store_->ListEvaluations(step);
     EXPECT_OK(stored);
-    return stored.ok() ? *std::move(stored) : std::vector<StoredEvaluation>();
+    return stored.ok() ? *std::move(stored)
+                       : std::vector<StepRecord::Evaluation::Key>();
   }
 };
 
 TEST_F(EvaluationsTest, ComesBackOfEachRank) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(7, SmallContent(1)));
   EXPECT_EQ(Find(7), std::nullopt);
-  const std::vector<EvaluationPart> parts = {
+  const std::vector<StepRecord::Evaluation::Part> parts = {
       {10, std::string("\0\xff", 2), "line 10"}, {11, "", ""}};
   ASSERT_OK(SaveParts(7, kTest, parts));
   ASSERT_OK(SaveParts(7, "another", {{1, "a", "b"}}));
   Reopen();
   for (uint32_t rank = 0; rank < 2; ++rank) {
-    const EvaluationRecord expected{saved.version, kTest, kGroup,
-                                    rank,          2,     parts[rank]};
+    const StepRecord::Evaluation expected{saved.version, kTest, kGroup,
+                                          rank,          2,     parts[rank]};
     EXPECT_THAT(Find(7, rank), Optional(Eq(expected)));
   }
   EXPECT_EQ(Find(7, 2), std::nullopt);
-  EXPECT_THAT(List(7), ElementsAre(StoredEvaluation{"another", 0},
-                                   StoredEvaluation{kTest, 0},
-                                   StoredEvaluation{kTest, 1}));
+  EXPECT_THAT(List(7), ElementsAre(StepRecord::Evaluation::Key{"another", 0},
+                                   StepRecord::Evaluation::Key{kTest, 0},
+                                   StepRecord::Evaluation::Key{kTest, 1}));
 }
 
 TEST_F(EvaluationsTest, ALaterOneTakesThePlaceOfAllRanks) {
@@ -81,11 +85,13 @@ TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
   };
   EXPECT_THAT(SaveParts(7, "", {{}}), invalid("evaluation \"\" is empty"));
   EXPECT_THAT(
-      store_->SaveEvaluation(7, kTest, "\xff", std::vector<EvaluationPart>(1)),
+      store_->SaveEvaluation(7, kTest, "\xff",
+                             std::vector<StepRecord::Evaluation::Part>(1)),
       invalid("metrics group \"\\xff\" is not UTF-8"));
   EXPECT_THAT(SaveParts(7, kTest, {}), invalid("of 0 ranks"));
   EXPECT_THAT(
-      SaveParts(7, kTest, std::vector<EvaluationPart>(kMaxWorldSize + 1)),
+      SaveParts(7, kTest,
+                std::vector<StepRecord::Evaluation::Part>(kMaxWorldSize + 1)),
       invalid("of 65537 ranks; the world size is 1 to 65536"));
   EXPECT_THAT(List(7), IsEmpty());
 }
@@ -93,7 +99,7 @@ TEST_F(EvaluationsTest, WhatCannotBeStoredIsRefused) {
 TEST_F(EvaluationsTest, BytesBelowAtAndOverTheLimit) {
   ASSERT_OK(Save(7, SmallContent(1)));
   const auto sized = [](size_t bytes) {
-    return std::vector<EvaluationPart>{
+    return std::vector<StepRecord::Evaluation::Part>{
         {}, {1, std::string(bytes - 7, 'm'), "7 bytes"}};
   };
   for (const size_t bytes : {kMaxEvaluationBytes - 1, kMaxEvaluationBytes}) {
@@ -148,7 +154,7 @@ TEST_F(EvaluationsTest, StaysWhenItsStepIsFolded) {
   rows()[2] = RowOf(2, 1);
   SaveNext(2);
   ASSERT_OK(SaveParts(2, kTest, {{5, "half", "line 5"}}));
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, store_->Fold(2));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   ASSERT_TRUE(folded.folded);
   ASSERT_OK(store_->Sweep());
   EXPECT_EQ(Find(2)->part.meters, "half");
@@ -175,13 +181,14 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
   for (const auto& [bytes, words] : cases) {
     store_.reset();
     {
-      ASSERT_OK_AND_ASSIGN(const auto lock,
-                           internal::OwnerLock::Acquire(
-                               Environment::Default()->file_system(), path()));
+      ASSERT_OK_AND_ASSIGN(
+          const auto lock,
+          internal::OwnerLock::Acquire(
+              internal::Environment::Default()->file_system(), path()));
       ASSERT_OK(lock->Announce());
       ASSERT_OK_AND_ASSIGN(const auto database,
                            internal::Database::OpenOwner(
-                               path(), *Environment::Default(), {},
+                               path(), *internal::Environment::Default(), {},
                                /*direct_reads=*/false, /*bad=*/{}, lock));
       rocksdb::WriteBatch batch;
       batch.Put(database->family(internal::Family::kMeta),
@@ -203,7 +210,7 @@ TEST_F(EvaluationsTest, AReaderSeesIt) {
   ASSERT_OK_AND_ASSIGN(const auto found, reader->FindEvaluation(7, kTest, 0));
   EXPECT_THAT(found, Optional(Eq(*Find(7))));
   ASSERT_OK_AND_ASSIGN(const auto stored, reader->ListEvaluations(7));
-  EXPECT_THAT(stored, ElementsAre(StoredEvaluation{kTest, 0}));
+  EXPECT_THAT(stored, ElementsAre(StepRecord::Evaluation::Key{kTest, 0}));
   EXPECT_THAT(reader->FindEvaluation(8, kTest, 0),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 8")));
   ASSERT_OK(store_->DeleteEvaluations({7}));

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
@@ -165,19 +165,19 @@ TEST_F(FullDiskTest, ReserveAtEachPhase) {
   const std::unique_ptr<SimStore> sim = OpenCopy(kReserve);
   const ModelStep content = BulkStep(3);
   sim->files()->SetReportedFreeSpace(kLittle);
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        sim->store()->Begin({.step = 30,
                                             .world_size = static_cast<uint32_t>(
                                                 content.ranks.size())}));
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
-    const HeldState held(content.ranks[ticket.rank], 100, AnyRank(ticket));
+    const HeldState held(content.ranks[ticket.rank()], 100, AnyRank(ticket));
     const auto stage = [&] {
       return Stage(SimStore::kPath, ticket, held.state(), sim->stage_options());
     };
     auto part = stage();
     // Rank 1 is bulk; what rank 2 has is there already.
-    EXPECT_EQ(part.ok(), ticket.rank != 1);
+    EXPECT_EQ(part.ok(), ticket.rank() != 1);
     if (!part.ok()) {
       EXPECT_THAT(
           part, StatusIs(absl::StatusCode::kResourceExhausted,

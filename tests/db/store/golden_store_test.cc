@@ -45,12 +45,13 @@ class UndeclaredShardingTest : public StoreFixture {
   void Erase(const std::vector<int64_t>& ks) {
     for (const int64_t k : ks) expected_.erase(k * kIdStride);
   }
-  void ExpectHeld(int64_t step, ShardingKind sharding) {
+  void ExpectHeld(int64_t step, Item::Sharding sharding) {
     SCOPED_TRACE(step);
     ASSERT_OK_AND_ASSIGN(const auto reader, store_->OpenStep(step));
     ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "user"));
     EXPECT_TRUE(rows == expected_) << rows.size() << " rows";
-    ASSERT_OK_AND_ASSIGN(const TableSpec table, reader->FindTable("user"));
+    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
+                         reader->FindTable("user"));
     EXPECT_EQ(table.sharding, sharding);
     EXPECT_EQ(table.sharding_name, "");
     for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -63,23 +64,23 @@ class UndeclaredShardingTest : public StoreFixture {
   void ExpectAll() {
     expected_.clear();
     Write(10, -20, 40);
-    ExpectHeld(10, ShardingKind::kUndeclared);
+    ExpectHeld(10, Item::Sharding::kUndeclared);
     Write(20, -10, 45, 5);
     Erase({-20, -19, -18});
-    ExpectHeld(20, ShardingKind::kUndeclared);
+    ExpectHeld(20, Item::Sharding::kUndeclared);
     Write(30, -7, 40, 7);
     Erase({1, 2});
-    ExpectHeld(30, ShardingKind::kUndeclared);
+    ExpectHeld(30, Item::Sharding::kUndeclared);
     Write(40, -1, 0);
     Write(40, 50, 51);
     Erase({40});
-    ExpectHeld(40, ShardingKind::kUndeclared);
+    ExpectHeld(40, Item::Sharding::kUndeclared);
     expected_.clear();
     Write(50, -20, 40);
-    ExpectHeld(50, ShardingKind::kUndeclared);
+    ExpectHeld(50, Item::Sharding::kUndeclared);
     Write(60, 0, 5);
     Erase({39});
-    ExpectHeld(60, ShardingKind::kUndeclared);
+    ExpectHeld(60, Item::Sharding::kUndeclared);
   }
 
   Rows expected_;
@@ -100,7 +101,7 @@ TEST_F(UndeclaredShardingTest, IsReadAsBefore) {
 
 TEST_F(UndeclaredShardingTest, SlicesWithBoundsAreReadByThemselves) {
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(60));
-  ASSERT_OK_AND_ASSIGN(const ScanEstimate estimate,
+  ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate estimate,
                        step->EstimateScan("user", {0, 21845}));
   EXPECT_EQ(estimate.base_runs, 1u);
   EXPECT_EQ(estimate.delta_runs, 1u);
@@ -123,20 +124,20 @@ TEST_F(UndeclaredShardingTest, VerifyFindsTheIdsOnTwoRanks) {
 TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
   ASSERT_OK_AND_ASSIGN(const StepRecord newest, store_->Latest());
   ASSERT_OK_AND_ASSIGN(
-      const SaveHandle save,
+      const Store::Attempt save,
       store_->Begin({.step = 70, .world_size = 2, .parent = newest.version}));
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : save.tickets) {
-    const int64_t id = ticket.rank + 100;
+    const int64_t id = ticket.rank() + 100;
     const std::string row = RowOf(id, 70);
     const int64_t ids[1] = {id};
-    const ArrayRowSource rows(ids, {{row.data(), 16}, {row.data() + 16, 8}});
+    const RowSource::Arrays rows(ids, {{row.data(), 16}, {row.data() + 16, 8}});
     RankState state;
-    TableItem table;
+    RankState::Table table;
     table.name = "user";
     table.slots = {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}};
     table.slice_hash = SliceHash::kMix;
-    table.changes = TableChanges{&rows, {}};
+    table.changes = RankState::Changes{&rows, {}};
     table.sharding = TableSharding::ByModulo();
     state.AddTable(table);
     state.AddBlob("reader", "step 70");
@@ -154,8 +155,9 @@ TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
     ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(70));
     ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
     EXPECT_TRUE(rows == expected_) << rows.size() << " rows";
-    ASSERT_OK_AND_ASSIGN(const TableSpec table, step->FindTable("user"));
-    EXPECT_EQ(table.sharding, ShardingKind::kByModulo);
+    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
+                         step->FindTable("user"));
+    EXPECT_EQ(table.sharding, Item::Sharding::kByModulo);
     EXPECT_OK(step->Verify());
   }
   ExpectAll();

@@ -7,10 +7,10 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/row_tracker.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/schema/dtype.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -62,7 +62,7 @@ TEST_F(HeaderExamplesTest, ChangesOfSteps) {
   };
   const auto forget = [&](int64_t step) { forgotten.push_back(step); };
 
-  StepChanges changes = store->ChangedSteps(0);  // all, at first
+  Store::Changes changes = store->ChangedSteps(0);  // all, at first
   for (const int64_t step : {1, 2}) ASSERT_OK(store->Save({.step = step}, {}));
   ASSERT_OK(store->Delete(1));
   changes = store->ChangedSteps(changes.until);
@@ -79,9 +79,9 @@ absl::Status StageAndSend(
     const std::string& store_path, const std::string& bytes_from_owner,
     const RankState& state,
     const std::function<void(const std::string&)>& send_to_owner) {
-  CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, DecodeTicket(bytes_from_owner));
+  CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, Ticket::Decode(bytes_from_owner));
   CKPTDB_ASSIGN_OR_RETURN(StagedRank staged, Stage(store_path, ticket, state));
-  CKPTDB_ASSIGN_OR_RETURN(std::string bytes, EncodeStagedRank(staged));
+  CKPTDB_ASSIGN_OR_RETURN(std::string bytes, staged.Encode());
   send_to_owner(bytes);
   return absl::OkStatus();
 }
@@ -93,10 +93,10 @@ absl::Status SaveTwoRanks(Store* store, const RankState& state) {
   std::vector<StagedRank> staged;
   absl::Status decoded;
   for (const Ticket& ticket : save.tickets) {
-    CKPTDB_ASSIGN_OR_RETURN(const std::string sent, EncodeTicket(ticket));
+    CKPTDB_ASSIGN_OR_RETURN(const std::string sent, ticket.Encode());
     CKPTDB_RETURN_IF_ERROR(
         StageAndSend(store->path(), sent, state, [&](const std::string& bytes) {
-          auto rank = DecodeStagedRank(bytes);
+          auto rank = StagedRank::Decode(bytes);
           decoded.Update(rank.status());
           if (rank.ok()) staged.push_back(*std::move(rank));
         }));
@@ -117,7 +117,7 @@ TEST_F(HeaderExamplesTest, StoreOfSeveralRanks) {
 
 class CountRows : public RowSink {
  public:
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     rows += batch.ids.size();
     return absl::OkStatus();
   }
@@ -133,8 +133,8 @@ absl::Status SaveOfEverything(Store* store, absl::Span<const int64_t> ids,
   RankState state;
   state.AddTensor("mlp.0.weight", TensorView::Of(weights.data(), {3, 4}));
   state.AddBlob("reader", position_bytes);
-  ArrayRowSource rows(ids,
-                      {{embeddings.data(), 16 * 4}, {adagrad.data(), 16 * 4}});
+  RowSource::Arrays rows(
+      ids, {{embeddings.data(), 16 * 4}, {adagrad.data(), 16 * 4}});
   state.AddTable(
       "user",
       {{"embedding", DType::kF32, 16}, {"adagrad_sum", DType::kF32, 16}},
@@ -145,13 +145,13 @@ absl::Status SaveOfEverything(Store* store, absl::Span<const int64_t> ids,
 // db/sharding.h
 TEST_F(HeaderExamplesTest, TableDividedAmongRanks) {
   const std::vector<Slot> slots = {{"embedding", DType::kF32, 16}};
-  const ArrayRowSource rows({}, {});
+  const RowSource::Arrays rows({}, {});
   RankState state;
   state.AddTable({.name = "user",
                   .slots = slots,
                   .rows = &rows,
                   .sharding = TableSharding::ByModulo()});
-  EXPECT_EQ(state.tables().at(0).sharding.kind(), ShardingKind::kByModulo);
+  EXPECT_EQ(state.tables().at(0).sharding.kind(), Item::Sharding::kByModulo);
 }
 
 // db/step_reader.h
@@ -202,15 +202,17 @@ absl::Status SaveBase() {
   ++base_saves;
   return absl::UnavailableError("no disk");
 }
-absl::Status SaveDelta(const RowChanges&) { return absl::OkStatus(); }
+absl::Status SaveDelta(const ChangeTracker::Changes&) {
+  return absl::OkStatus();
+}
 
 absl::Status SaveWhatChanged(absl::Span<const int64_t> ids_of_the_batch) {
   RowTracker tracker;
-  CKPTDB_ASSIGN_OR_RETURN(const ConsumerId saves,
+  CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer saves,
                           tracker.AddConsumer("checkpoint"));
   tracker.MarkUpserted(ids_of_the_batch);  // from the trainer's threads
 
-  CKPTDB_ASSIGN_OR_RETURN(RowChanges changes, tracker.Take(saves));
+  CKPTDB_ASSIGN_OR_RETURN(ChangeTracker::Changes changes, tracker.Take(saves));
   const absl::Status saved = changes.complete ? SaveDelta(changes) : SaveBase();
   if (!saved.ok()) {
     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));

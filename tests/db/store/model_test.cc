@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/long_run.h"
@@ -95,7 +95,7 @@ class ModelTest : public StoreFixture {
   absl::StatusOr<SaveResult> SaveRanks(const SaveSpec& spec,
                                        const std::vector<RankContent>& ranks,
                                        const PublishSpec& publish) {
-    CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store_->Begin(spec));
+    CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store_->Begin(spec));
     std::vector<StagedRank> staged;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       const HeldState held(ranks[rank], 1 + Below(300),
@@ -172,7 +172,7 @@ class ModelTest : public StoreFixture {
   void DoAbandonedSave() {
     const std::vector<RankContent> ranks = RandomRanks();
     ASSERT_OK_AND_ASSIGN(
-        const SaveHandle save,
+        const Store::Attempt save,
         store_->Begin(
             {.step = 78, .world_size = static_cast<uint32_t>(ranks.size())}));
     const size_t rank = Below(ranks.size());
@@ -214,7 +214,7 @@ class ModelTest : public StoreFixture {
   }
 
   void DoSweep() {
-    ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
     EXPECT_TRUE(swept.quarantined.empty());
   }
 
@@ -274,8 +274,8 @@ class ModelTest : public StoreFixture {
     DoSweep();
     for (const auto& [step, model] : steps_) ExpectStep(step, model.ranks);
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    for (const HeldVersion& held : usage.others) {
-      EXPECT_EQ(held.why, HeldVersion::Why::kReferenced)
+    for (const Usage::Held& held : usage.others) {
+      EXPECT_EQ(held.why, Usage::Held::Why::kReferenced)
           << ToString(held.version);
     }
     std::vector<int64_t> left;

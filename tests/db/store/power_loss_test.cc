@@ -280,12 +280,12 @@ TEST_F(PowerLossTest, AnAttemptThatHasBegunIsNotUsedAgain) {
   SimStore sim(files);
   ASSERT_OK(sim.Open());
   const SaveSpec spec{.step = 10, .world_size = 2};
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, sim.store()->Begin(spec));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, sim.store()->Begin(spec));
   for (const PowerLoss variant : kAllPowerLosses) {
     SCOPED_TRACE(PowerLossName(variant));
     SimStore after(files->CrashAfter(files->operations(), variant));
     ASSERT_OK(after.Open());
-    ASSERT_OK_AND_ASSIGN(const SaveHandle next, after.store()->Begin(spec));
+    ASSERT_OK_AND_ASSIGN(const Store::Attempt next, after.store()->Begin(spec));
     EXPECT_GT(next.version.attempt, save.version.attempt);
   }
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/escaping.h"
+#include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/db/stager_fixture.h"
@@ -33,13 +34,13 @@ class PublishErrorsTest : public StagerFixture {
     ExpectStep(7, contents_);
   }
 
-  SaveHandle save_;
+  Store::Attempt save_;
   std::vector<RankContent> contents_;
   std::vector<StagedRank> staged_;
 };
 
 TEST_F(PublishErrorsTest, MissingRank) {
-  ExpectRefused({staged_[0], staged_[2]}, {"ranks 1 of 3"});
+  ExpectRefused({staged_[0], staged_[2]}, {"missing ranks 1 of world size 3"});
 }
 
 TEST_F(PublishErrorsTest, NoRank) { ExpectRefused({}, {"ranks 0, 1, 2"}); }
@@ -50,32 +51,32 @@ TEST_F(PublishErrorsTest, RankTwice) {
 
 TEST_F(PublishErrorsTest, RankOutOfRange) {
   std::vector<StagedRank> ranks = staged_;
-  ranks[2].rank = 3;
+  ranks[2].record().rank = 3;
   ExpectRefused(ranks, {"staged rank 3 is not below the world size 3"});
 }
 
 TEST_F(PublishErrorsTest, RankRecordOfAnotherRank) {
   std::vector<StagedRank> ranks = staged_;
-  ranks[1].rank_record = staged_[2].rank_record;
+  ranks[1].record().rank_record = staged_[2].record().rank_record;
   ExpectRefused(ranks, {"staged rank 1 has the record of " +
                         ToString(save_.version) + " rank 2"});
 }
 
 TEST_F(PublishErrorsTest, RankRecordOfAnotherAttempt) {
-  const SaveHandle stale = Begin({.step = 7, .world_size = 3});
+  const Store::Attempt stale = Begin({.step = 7, .world_size = 3});
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        StageRank(stale.tickets[1], contents_[1]));
   std::vector<StagedRank> ranks = staged_;
-  ranks[1].rank_record = staged.rank_record;
+  ranks[1].record().rank_record = staged.record().rank_record;
   ExpectRefused(ranks, {"staged rank 1 has the record of " +
                         ToString(stale.version) + " rank 1"});
 }
 
 TEST_F(PublishErrorsTest, RankRecordThatIsDamaged) {
-  const std::string& record = staged_[1].rank_record;
+  const std::string& record = staged_[1].record().rank_record;
   for (size_t at = 0; at < record.size(); at += 7) {
     std::vector<StagedRank> ranks = staged_;
-    ranks[1].rank_record[at] = static_cast<char>(record[at] ^ 4);
+    ranks[1].record().rank_record[at] = static_cast<char>(record[at] ^ 4);
     ExpectPublishFails(save_.version, ranks, absl::StatusCode::kDataLoss,
                        {"staged rank 1: rank record"});
   }
@@ -84,13 +85,13 @@ TEST_F(PublishErrorsTest, RankRecordThatIsDamaged) {
 
 TEST_F(PublishErrorsTest, WorldSizeOfAnother) {
   std::vector<StagedRank> ranks = staged_;
-  ranks[1].world_size = 4;
+  ranks[1].record().world_size = 4;
   ExpectRefused(ranks, {"rank 1", "4", "3"});
 }
 
 TEST_F(PublishErrorsTest, StagedForAnotherStore) {
   ASSERT_OK_AND_ASSIGN(const auto other, Store::Open(dir_.path() + "/other"));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle foreign,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt foreign,
                        other->Begin({.step = 7, .world_size = 3}));
   const HeldState held(contents_[0], 100, AnyRank(foreign.tickets[0]));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
@@ -100,7 +101,7 @@ TEST_F(PublishErrorsTest, StagedForAnotherStore) {
 }
 
 TEST_F(PublishErrorsTest, StagedForAnotherAttempt) {
-  const SaveHandle stale = Begin({.step = 7, .world_size = 3});
+  const Store::Attempt stale = Begin({.step = 7, .world_size = 3});
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        StageRank(stale.tickets[2], contents_[2]));
   ExpectRefused({staged_[0], staged_[1], staged},
@@ -138,7 +139,7 @@ class DisagreeTest : public StagerFixture {
  protected:
   void ExpectDisagree(const RankContent& zero, const RankContent& one,
                       const std::vector<std::string>& words) {
-    const SaveHandle save = Begin({.step = 1, .world_size = 2});
+    const Store::Attempt save = Begin({.step = 1, .world_size = 2});
     ExpectPublishFails(save.version, StageAll(save, {zero, one}),
                        absl::StatusCode::kInvalidArgument, words);
     EXPECT_THAT(store_->Steps(), IsEmpty());
@@ -184,7 +185,7 @@ TEST_F(DisagreeTest, BlobsAreOfEachRank) {
   zero.blobs["reader"] = "a";
   RankContent one;
   one.blobs["reader"] = "another";
-  const SaveHandle save = Begin({.step = 1, .world_size = 2});
+  const Store::Attempt save = Begin({.step = 1, .world_size = 2});
   ASSERT_OK(store_->Publish(save.version, StageAll(save, {zero, one})));
   ExpectStep(1, {zero, one});
 }
@@ -192,14 +193,14 @@ TEST_F(DisagreeTest, BlobsAreOfEachRank) {
 class StagedBytesTest : public StagerFixture {};
 
 TEST_F(StagedBytesTest, FileThatIsNotThere) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
-  ASSERT_FALSE(staged[0].files.empty());
-  const std::string file = path() + "/" + staged[0].files[0].path;
+  ASSERT_FALSE(staged[0].record().files.empty());
+  const std::string file = path() + "/" + staged[0].record().files[0].path;
   ASSERT_TRUE(std::filesystem::exists(file)) << file;
   std::filesystem::rename(file, dir_.path() + "/aside");
   ExpectPublishFails(save.version, staged, absl::StatusCode::kDataLoss,
-                     {staged[0].files[0].path});
+                     {staged[0].record().files[0].path});
   EXPECT_THAT(store_->Steps(), IsEmpty());
   std::filesystem::rename(dir_.path() + "/aside", file);
   ASSERT_OK(store_->Publish(save.version, staged));
@@ -207,13 +208,13 @@ TEST_F(StagedBytesTest, FileThatIsNotThere) {
 }
 
 TEST_F(StagedBytesTest, FileThatWasCutShort) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
-  ASSERT_FALSE(staged[0].files.empty());
-  const std::string file = path() + "/" + staged[0].files[0].path;
+  ASSERT_FALSE(staged[0].record().files.empty());
+  const std::string file = path() + "/" + staged[0].record().files[0].path;
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
   ExpectPublishFails(save.version, staged, absl::StatusCode::kDataLoss,
-                     {staged[0].files[0].path});
+                     {staged[0].record().files[0].path});
   EXPECT_THAT(store_->Steps(), IsEmpty());
   ASSERT_OK(store_->Abandon(save.version));
   ASSERT_OK(Save(1, BulkContent(2)));
@@ -221,31 +222,31 @@ TEST_F(StagedBytesTest, FileThatWasCutShort) {
 }
 
 TEST_F(StagedBytesTest, FileOutsideOfStaging) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   for (const char* outside : {"/etc/passwd", "../elsewhere", "db/CURRENT",
                               "staging/../db/CURRENT", ""}) {
     std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
-    ASSERT_FALSE(staged[0].files.empty());
-    staged[0].files[0].path = outside;
+    ASSERT_FALSE(staged[0].record().files.empty());
+    staged[0].record().files[0].path = outside;
     ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
                        {outside});
   }
   // Up again from the right folder, to a file that has the right bytes.
   std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
-  const std::string inside = staged[0].files[0].path;
+  const std::string inside = staged[0].record().files[0].path;
   std::filesystem::copy(path() + "/" + inside, path() + "/copy");
-  staged[0].files[0].path =
+  staged[0].record().files[0].path =
       inside.substr(0, inside.rfind('/')) + "/../../../copy";
   ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
-                     {staged[0].files[0].path});
+                     {staged[0].record().files[0].path});
   EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
 TEST_F(StagedBytesTest, TicketThatPointsOutsideOfStaging) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   for (const char* outside : {"/tmp", "../elsewhere", "db", ""}) {
     Ticket ticket = save.tickets.at(0);
-    ticket.staging = outside;
+    ticket.record().staging = outside;
     EXPECT_THAT(
         StageRank(ticket, BulkContent(1)),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(outside)));
@@ -254,29 +255,29 @@ TEST_F(StagedBytesTest, TicketThatPointsOutsideOfStaging) {
 }
 
 TEST_F(StagedBytesTest, InlineEntryOfAnotherVersion) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {SmallContent(1)});
-  ASSERT_FALSE(staged[0].inline_entries.empty());
-  staged[0].inline_entries[0].first[7] ^= 1;
+  ASSERT_FALSE(staged[0].record().inline_entries.empty());
+  staged[0].record().inline_entries[0].first[7] ^= 1;
   ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
                      {"rank 0"});
   EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
 TEST_F(StagedBytesTest, InlineEntryOfAnotherRank) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {SmallContent(1)});
   constexpr size_t kLastOfRank = 15;  // of the 16 bytes of version and rank
-  staged[0].inline_entries.at(0).first[kLastOfRank] ^= 1;
+  staged[0].record().inline_entries.at(0).first[kLastOfRank] ^= 1;
   ExpectPublishFails(save.version, staged, absl::StatusCode::kInvalidArgument,
                      {"staged rank 0 has an entry of", "rank 1"});
   EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
 TEST_F(StagedBytesTest, InlineEntryUnderNoKey) {
-  const SaveHandle save = Begin({.step = 1});
+  const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {SmallContent(1)});
-  std::string& key = staged[0].inline_entries.at(0).first;
+  std::string& key = staged[0].record().inline_entries.at(0).first;
   key.pop_back();
   ExpectPublishFails(save.version, staged, absl::StatusCode::kDataLoss,
                      {"staged rank 0", absl::BytesToHexString(key)});
@@ -304,12 +305,12 @@ class ForeignChangesTest : public StagerFixture {
   absl::Status PublishOver(const std::optional<Version>& parent,
                            const Version& told) {
     SaveSpec spec{.step = 9, .parent = parent};
-    spec.abandoned = AbandonedBranch::kKeep;
-    const SaveHandle save = Begin(spec);
+    spec.abandoned = SaveSpec::Abandoned::kKeep;
+    const Store::Attempt save = Begin(spec);
     spec.parent = told;
-    const SaveHandle other = Begin(spec);
+    const Store::Attempt other = Begin(spec);
     Ticket ticket = save.tickets.at(0);
-    ticket.parent_tables = other.tickets.at(0).parent_tables;
+    ticket.record().parent_tables = other.tickets.at(0).record().parent_tables;
     const std::string row(slot_.row_bytes(), 'y');
     RankContent content;
     content.tables["user"] = {{slot_}, SliceHash::kModulo, {{1, row}}};

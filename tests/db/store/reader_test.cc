@@ -180,7 +180,7 @@ TEST_F(ReaderTest, OverwrittenStepIsTheNewOneWhenOpenedAgain) {
 
 class LeaseTest : public ReaderTest {
  protected:
-  void ExpectHeld(const Version& version, HeldVersion::Why why) {
+  void ExpectHeld(const Version& version, Usage::Held::Why why) {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
     ASSERT_THAT(usage.others, SizeIs(1));
     EXPECT_EQ(usage.others[0].version, version);
@@ -198,14 +198,14 @@ TEST_F(LeaseTest, RetiredStepStaysWholeWhileItIsOpen) {
   const auto reader = OpenReader();
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
   ASSERT_OK(Save(2, SmallContent(2), {.retire = {1}}));
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   EXPECT_THAT(kept.removed, IsEmpty());
-  ExpectHeld(saved.version, HeldVersion::Why::kLeased);
+  ExpectHeld(saved.version, Usage::Held::Why::kLeased);
   ExpectHolds(*step, {BulkContent(1)});
   EXPECT_OK(step->Verify());
   step.reset();
   EXPECT_EQ(LeaseFiles(), 0u);
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
   ExpectFreed();
 }
@@ -219,7 +219,7 @@ TEST_F(LeaseTest, InlineStepStaysToo) {
   ASSERT_OK(reader->Refresh());
   ExpectHolds(*step, {SmallContent(1)});
   step.reset();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
 }
 
@@ -232,11 +232,11 @@ TEST_F(LeaseTest, HoldsWhatTheStepRefersTo) {
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(2));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Delete(2));
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   EXPECT_THAT(kept.removed, IsEmpty());
   ExpectHolds(*step, {content});
   step.reset();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, SizeIs(2));
   ExpectFreed();
 }
@@ -276,7 +276,7 @@ TEST_F(LeaseTest, ReaderOfAnotherProcess) {
   Child child({"lease", path(), "1"});
   ASSERT_EQ(child.ReadLine(), "ok");
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   EXPECT_THAT(kept.removed, IsEmpty());
   child.Write("verify\n");
   EXPECT_EQ(child.ReadLine(), "ok");
@@ -304,20 +304,23 @@ TEST_F(LeaseTest, RefreshOfAnotherProcess) {
 // The owner's clock runs ahead of the lease of a reader that was killed.
 TEST_F(LeaseTest, LeaseOfADeadReaderExpires) {
   std::atomic<int64_t> ahead_micros{0};
-  options_.environment = std::make_shared<Environment>(
-      Environment::Default()->file_system(),
-      [&] { return Environment::Default()->NowMicros() + ahead_micros; }, true);
+  options_.environment = std::make_shared<internal::Environment>(
+      internal::Environment::Default()->file_system(),
+      [&] {
+        return internal::Environment::Default()->NowMicros() + ahead_micros;
+      },
+      true);
   Reopen();
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
   Child child({"lease", path(), "1"});
   ASSERT_EQ(child.ReadLine(), "ok");
   child.Kill();
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult kept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   EXPECT_THAT(kept.removed, IsEmpty());
   EXPECT_EQ(LeaseFiles(), 1u);
   ahead_micros = 61'000'000;
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
   EXPECT_EQ(LeaseFiles(), 0u);
   ExpectFreed();
@@ -357,7 +360,7 @@ TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
   { std::ofstream(path() + "/leases/notes.txt") << "not a lease"; }
   std::filesystem::create_directory(path() + "/leases/folder");
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
 }
 
@@ -407,9 +410,10 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   }
   chmod(lease.c_str(), 0);
   const auto read = [&](int64_t now_micros = 0) {
-    return internal::ReadLeases(Environment::Default()->file_system().get(),
-                                path(), now_micros,
-                                /*remove_expired=*/false)
+    return internal::ReadLeases(
+               internal::Environment::Default()->file_system().get(), path(),
+               now_micros,
+               /*remove_expired=*/false)
         .status();
   };
   const auto denied = [](const std::string& what) {
@@ -422,7 +426,8 @@ TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
     // Of a reader that would have renewed it by then.
     constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
     constexpr int64_t kMinuteMicros = 60'000'000;
-    const int64_t ends = Environment::Default()->NowMicros() + kLongestMicros;
+    const int64_t ends =
+        internal::Environment::Default()->NowMicros() + kLongestMicros;
     EXPECT_THAT(read(ends - kMinuteMicros), denied(lease));
     EXPECT_OK(read(ends + kMinuteMicros));
   }
@@ -474,24 +479,24 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK(Save(2, BulkContent(1)));
   const auto reader = OpenReader();
-  UsageOptions options;
+  Usage::Options options;
   options.by_name = true;
   ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage(options));
   ASSERT_THAT(usage.names, SizeIs(3));
-  const NameUsage& tensors = usage.names[0];
-  EXPECT_EQ(tensors.kind, ItemKind::kTensor);
+  const Usage::Name& tensors = usage.names[0];
+  EXPECT_EQ(tensors.kind, Item::Kind::kTensor);
   EXPECT_EQ(tensors.name, "");
   EXPECT_EQ(tensors.steps, 1U);  // the second save uses those of the first
   EXPECT_GE(tensors.own_bytes, kLargeBytes);
-  const NameUsage& user = usage.names[1];
-  EXPECT_EQ(user.kind, ItemKind::kRows);
+  const Usage::Name& user = usage.names[1];
+  EXPECT_EQ(user.kind, Item::Kind::kRows);
   EXPECT_EQ(user.name, "user");
   EXPECT_EQ(user.steps, 2U);
   EXPECT_EQ(user.delta_bytes, 0U);
-  EXPECT_EQ(usage.names[2].kind, ItemKind::kBlob);
+  EXPECT_EQ(usage.names[2].kind, Item::Kind::kBlob);
   EXPECT_EQ(tensors.own_bytes + user.own_bytes + usage.names[2].own_bytes,
             usage.steps[0].own_bytes + usage.steps[1].own_bytes);
-  for (const NameUsage& name : usage.names) EXPECT_EQ(name.kept_bytes, 0U);
+  for (const Usage::Name& name : usage.names) EXPECT_EQ(name.kept_bytes, 0U);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(reader->Refresh());
   ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(options));

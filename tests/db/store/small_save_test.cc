@@ -177,7 +177,7 @@ TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
   for (const int64_t removed : {int64_t{0}, kDamaged + 1}) {
     SCOPED_TRACE(removed);
     ASSERT_OK(store_->Delete(removed));
-    ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+    ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
     EXPECT_THAT(swept.damage, ::testing::HasSubstr(files.back().filename()));
   }
   save_up_to(2 * kSteps + 1);
@@ -221,9 +221,10 @@ class NoRoomToCompact : public rocksdb::FileSystemWrapper {
 };
 
 TEST_F(SmallStoreTest, GoesOnWhenThereIsNoRoomToCompact) {
-  const std::shared_ptr<Environment> machine = Environment::Default();
+  const std::shared_ptr<internal::Environment> machine =
+      internal::Environment::Default();
   const auto files = std::make_shared<NoRoomToCompact>(machine->file_system());
-  options_.environment = std::make_shared<Environment>(
+  options_.environment = std::make_shared<internal::Environment>(
       files, [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
   options_.background_sweep = false;
   Reopen();

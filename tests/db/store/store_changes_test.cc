@@ -6,8 +6,8 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "ckptdb/db/crash_points.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -50,7 +50,7 @@ TEST_F(StoreChangesTest, OverwriteReplaces) {
   EXPECT_NE(first.version, second.version);
   EXPECT_THAT(ListSteps(), ElementsAre(5));
   ExpectStep(5, {BulkContent(2)});
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(first.version));
   Reopen();
   ExpectStep(5, {BulkContent(2)});
@@ -63,7 +63,7 @@ TEST_F(StoreChangesTest, OverwriteOfNothingIsASave) {
 
 TEST_F(StoreChangesTest, OldStepStaysUntilTheNewOneIsCommitted) {
   ASSERT_OK(Save(5, BulkContent(1)));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save,
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save,
                        store_->Begin({.step = 5, .overwrite = true}));
   ExpectStep(5, {BulkContent(1)});
   const HeldState held(BulkContent(2));
@@ -86,8 +86,8 @@ TEST_F(StoreChangesTest, FailingOverwriteKeepsTheOldStep) {
 }
 
 TEST_F(StoreChangesTest, OfTwoSavesOfAStepTheSecondIsAlreadyExists) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle first, store_->Begin({.step = 5}));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle second, store_->Begin({.step = 5}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt first, store_->Begin({.step = 5}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt second, store_->Begin({.step = 5}));
   EXPECT_NE(first.version, second.version);
   const HeldState held1(SmallContent(1));
   const HeldState held2(SmallContent(2));
@@ -133,9 +133,9 @@ TEST_F(StoreChangesTest, SweepFreesTheBytesOfADeletedStep) {
   ASSERT_OK_AND_ASSIGN(const Usage before, store_->GetUsage());
   ASSERT_THAT(before.others, SizeIs(1));
   EXPECT_EQ(before.others[0].version, first.version);
-  EXPECT_EQ(before.others[0].why, HeldVersion::Why::kGarbage);
+  EXPECT_EQ(before.others[0].why, Usage::Held::Why::kGarbage);
   EXPECT_GE(before.others[0].bytes, uint64_t{9} << 20);
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(first.version));
   EXPECT_THAT(swept.quarantined, IsEmpty());
   EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
@@ -147,7 +147,7 @@ TEST_F(StoreChangesTest, SweepFreesTheBytesOfADeletedStep) {
 
 TEST_F(StoreChangesTest, SweepOfACleanStoreDoesNothing) {
   ASSERT_OK(Save(1, BulkContent(1)));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   EXPECT_THAT(swept.quarantined, IsEmpty());
   EXPECT_EQ(swept.freed_bytes, 0u);
@@ -155,18 +155,18 @@ TEST_F(StoreChangesTest, SweepOfACleanStoreDoesNothing) {
 }
 
 TEST_F(StoreChangesTest, SweepKeepsASaveInProgress) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const HeldState held(BulkContent(1));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, IsEmpty());
   ASSERT_OK(store_->Publish(save.version, {staged}));
   ExpectStep(1, {BulkContent(1)});
 }
 
 TEST_F(StoreChangesTest, SaveThatWasNotPublishedIsSweptAfterReopen) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const HeldState held(BulkContent(1));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));
@@ -174,7 +174,7 @@ TEST_F(StoreChangesTest, SaveThatWasNotPublishedIsSweptAfterReopen) {
   EXPECT_THAT(
       store_->Publish(save.version, {staged}),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr(ToString(save.version))));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(save.version));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
@@ -195,7 +195,7 @@ TEST_F(StoreChangesTest, BackgroundSweepComesToTheSame) {
 // Counts the sweeps of a store.
 class SweepCount {
  public:
-  PointHook hook() {
+  std::function<void(absl::string_view point)> hook() {
     return [this](absl::string_view passed) {
       if (passed != point::kSweepDone) return;
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -240,7 +240,7 @@ TEST_F(StoreChangesTest, WhatACommitRetiresIsSweptAfterReopen) {
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, BulkContent(2)));
   ASSERT_OK(Overwrite(2, BulkContent(3), {.retire = {1}}));
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(first.version, second.version));
   EXPECT_THAT(swept.quarantined, IsEmpty());
   ExpectStep(2, {BulkContent(3)});
@@ -256,12 +256,12 @@ TEST_F(StoreChangesTest, ABeginThatFailedIsNotInProgress) {
   EXPECT_THAT(store_->Begin({.step = 1}),
               StatusIs(absl::StatusCode::kInternal, HasSubstr("drill")));
   fail = false;
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   EXPECT_EQ(save.version.attempt, 2U);  // the first one is in the log
   const Version failed = {1, 1};
   EXPECT_THAT(store_->Abandon(failed), StatusIs(absl::StatusCode::kNotFound,
                                                 HasSubstr(ToString(failed))));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(failed));
   store_.reset();  // the hook goes with `fail`
 }
@@ -287,7 +287,7 @@ TEST_F(StoreChangesTest, UsageOfAStepIsItsOwnAndItsParents) {
   ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
   ASSERT_THAT(after.others, SizeIs(1));
   EXPECT_EQ(after.others[0].version, first.version);
-  EXPECT_EQ(after.others[0].why, HeldVersion::Why::kReferenced);
+  EXPECT_EQ(after.others[0].why, Usage::Held::Why::kReferenced);
 }
 
 TEST_F(StoreChangesTest, PinnedStepIsNotDeleted) {
@@ -430,7 +430,7 @@ TEST_F(StoreChangesTest, RetiresWithTheCommit) {
   }
   ASSERT_OK(Save(4, SmallContent(4), {.retire = {1, 3}}));
   EXPECT_THAT(ListSteps(), ElementsAre(2, 4));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, SizeIs(2));
   EXPECT_THAT(swept.quarantined, IsEmpty());
   Reopen();
@@ -471,7 +471,7 @@ TEST_F(StoreChangesTest, RetiringTheParentKeepsItsBytes) {
 }
 
 TEST_F(StoreChangesTest, AbandonedSaveGoesWithTheSweep) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const HeldState held(BulkContent(1));
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));
@@ -480,7 +480,7 @@ TEST_F(StoreChangesTest, AbandonedSaveGoesWithTheSweep) {
       StatusIs(absl::StatusCode::kNotFound, HasSubstr(ToString(save.version)));
   EXPECT_THAT(store_->Abandon(save.version), not_found);
   EXPECT_THAT(store_->Publish(save.version, {staged}), not_found);
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(save.version));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);

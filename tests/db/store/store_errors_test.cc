@@ -12,7 +12,7 @@
 
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/rocks_options.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -56,7 +56,7 @@ class StoreErrorsTest : public StoreFixture {
 TEST_F(StoreErrorsTest, FoldersAndFilesAreTheOwners) {
   Reopen();
   ASSERT_OK(Save(1, BulkContent(1)));
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 2}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 2}));
   const HeldState held(BulkContent(2));
   ASSERT_OK(Stage(path(), save.tickets.at(0), held.state()));
   const auto [folders, files] = Modes();
@@ -195,7 +195,7 @@ class BadStateTest : public StoreFixture {
   void ExpectRefused(const BadState& bad) {
     RankState state;
     const HeldState good(BulkContent(1));
-    for (const TensorItem& tensor : good.state().tensors()) {
+    for (const RankState::Tensor& tensor : good.state().tensors()) {
       state.AddTensor(tensor.name, tensor.view);
     }
     bad.add(&state);
@@ -210,7 +210,7 @@ class BadStateTest : public StoreFixture {
 
   const std::vector<float> values_ = std::vector<float>(16, 1.0f);
   const std::vector<int64_t> ids_ = {1, 2, 3, 4};
-  const ArrayRowSource rows_{ids_, {{values_.data(), 4}}};
+  const RowSource::Arrays rows_{ids_, {{values_.data(), 4}}};
 };
 
 TEST_F(BadStateTest, Tensors) {
@@ -311,7 +311,7 @@ TEST_F(BadStateTest, Tables) {
 }
 
 TEST_F(BadStateTest, RowsWithoutMemory) {
-  const ArrayRowSource rows(ids_, {{nullptr, 4}});
+  const RowSource::Arrays rows(ids_, {{nullptr, 4}});
   ExpectRefused({[&](RankState* s) {
                    s->AddTable("t", {{"v", DType::kF32, 1}}, &rows);
                  },
@@ -355,7 +355,7 @@ TEST_F(BadSpecTest, BeginRefuses) {
   expect({.step = 1, .world_size = 3, .slice_bounds = {0, 9, 8, 65536}},
          "bounds");
   // None of them was begun: the first attempt is still to come.
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   EXPECT_EQ(save.version.attempt, 1U);
 }
 
@@ -379,7 +379,7 @@ TEST_F(BadSpecTest, ReserveThatIsNotThere) {
 }
 
 TEST_F(BadSpecTest, StagingReserveThatIsNotThere) {
-  ASSERT_OK_AND_ASSIGN(const SaveHandle save, store_->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt save, store_->Begin({.step = 1}));
   const HeldState held(BulkContent(1));
   StageOptions options;
   options.reserve_bytes = uint64_t{1} << 60;

@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -57,11 +58,11 @@ TEST_F(StoreTest, PlacementFollowsTheSizeOfTheSave) {
   ASSERT_OK(Save(2, BulkContent(2)));
   ASSERT_OK_AND_ASSIGN(const auto small, store_->OpenStep(1));
   for (const Item& item : small->ranks().at(0).items) {
-    EXPECT_EQ(item.placement, Placement::kInline) << item.name;
+    EXPECT_EQ(item.placement, Item::Placement::kInline) << item.name;
   }
   ASSERT_OK_AND_ASSIGN(const auto bulk, store_->OpenStep(2));
   for (const Item& item : bulk->ranks().at(0).items) {
-    EXPECT_EQ(item.placement, Placement::kBulk) << item.name;
+    EXPECT_EQ(item.placement, Item::Placement::kBulk) << item.name;
   }
 }
 
@@ -99,7 +100,7 @@ TEST_F(StoreTest, VisitsStepsWithoutCopies) {
 
 TEST_F(StoreTest, SaysWhichStepsChanged) {
   ASSERT_OK(Save(1, SmallContent(1)));
-  StepChanges changes = store_->ChangedSteps(0);
+  Store::Changes changes = store_->ChangedSteps(0);
   EXPECT_TRUE(changes.all);
   EXPECT_THAT(changes.steps, IsEmpty());
   const auto next = [&] {
@@ -155,7 +156,7 @@ TEST_F(StoreTest, RecordSaysWhatWasSaved) {
                        Save(7, SmallContent(1), publish));
   const auto check = [&](const StepRecord& record) {
     EXPECT_EQ(record.version, result.version);
-    EXPECT_EQ(record.kind, StepKind::kFull);
+    EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
     EXPECT_THAT(record.chain, ElementsAre(result.version));
     EXPECT_THAT(record.references, IsEmpty());
     EXPECT_EQ(record.world_size, 1u);
@@ -222,11 +223,11 @@ TEST_F(StoreTest, AttemptsAreNeverUsedTwice) {
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(1, SmallContent(1)));
   EXPECT_GT(second.version.attempt, first.version.attempt);
   // The number is not used again even when nothing is left of the attempt.
-  ASSERT_OK_AND_ASSIGN(const SaveHandle third, store_->Begin({.step = 3}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt third, store_->Begin({.step = 3}));
   ASSERT_OK(store_->Abandon(third.version));
   ASSERT_OK(store_->Sweep());
   Reopen();
-  ASSERT_OK_AND_ASSIGN(const SaveHandle fourth, store_->Begin({.step = 3}));
+  ASSERT_OK_AND_ASSIGN(const Store::Attempt fourth, store_->Begin({.step = 3}));
   EXPECT_GT(fourth.version.attempt, third.version.attempt);
 }
 

@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/crash_points.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/meta/lease.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
 namespace ckptdb::testing {
@@ -63,8 +64,9 @@ class UnsweptTest : public StoreFixture {
   std::string In(const std::string& name) const { return path() + "/" + name; }
 
   void KeepSome() {
-    const std::shared_ptr<Environment> machine = Environment::Default();
-    options_.environment = std::make_shared<Environment>(
+    const std::shared_ptr<internal::Environment> machine =
+        internal::Environment::Default();
+    options_.environment = std::make_shared<internal::Environment>(
         std::make_shared<KeepsSome>(machine->file_system()),
         [machine] { return machine->NowMicros(); }, /*on_disk=*/true);
     Reopen();
@@ -83,7 +85,7 @@ class UnsweptTest : public StoreFixture {
     return usage.ok() ? usage->disk_bytes : 0;
   }
   // Step 1 was saved and deleted.
-  void ExpectGone(const SweepResult& swept) const {
+  void ExpectGone(const Store::SweepResult& swept) const {
     EXPECT_EQ(swept.removed.size(), 1u);
     EXPECT_LT(DiskBytes(), options_.spare_bytes + (uint64_t{4} << 20));
     EXPECT_OK(store_->sweep_status());
@@ -99,7 +101,7 @@ TEST_F(UnsweptTest, AFileThatCannotBeRemovedIsPassedOver) {
   fs::create_directories(In("staging/71"));
   Write(In(absl::StrCat("leases/", kUuid)), "expired, and immutable");
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   ExpectGone(swept);
   EXPECT_FALSE(fs::exists(In("staging/70/0/other")));
   EXPECT_FALSE(fs::exists(In("staging/71")));
@@ -152,13 +154,15 @@ TEST_F(UnsweptTest, WhatIsNotTheStoresStaysAndIsTold) {
   Write(In("leases/notes.txt"), "mine");
   Write(In("notes.txt"), "mine");
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   ExpectGone(swept);
   EXPECT_TRUE(fs::exists(In("staging/mine/below/file")));
   EXPECT_TRUE(fs::exists(In("leases/notes.txt")));
-  EXPECT_THAT(swept.unswept,
-              ElementsAre(IsUnswept("leases/notes.txt", "no lease", true),
-                          IsUnswept("staging/mine", "no folder", true)));
+  EXPECT_THAT(
+      swept.unswept,
+      ElementsAre(IsUnswept("leases/notes.txt", "it is not a lease", true),
+                  IsUnswept("staging/mine",
+                            "it is not the staging folder of a save", true)));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_EQ(usage.foreign_bytes, 12u);
   EXPECT_THAT(usage.unswept,
@@ -184,7 +188,7 @@ TEST_F(UnsweptTest, AFolderOfAnotherUserIsPassedOver) {
   ASSERT_EQ(chmod(In("staging/1/0").c_str(), 0), 0);
   if (seteuid(kNobody) != 0) GTEST_SKIP() << "cannot become nobody";
   const auto opened = Store::Open(path(), options_);
-  absl::StatusOr<SweepResult> swept = absl::UnknownError("not open");
+  absl::StatusOr<Store::SweepResult> swept = absl::UnknownError("not open");
   absl::StatusOr<Usage> usage = absl::UnknownError("not open");
   if (opened.ok()) {
     swept = (*opened)->Sweep();
@@ -235,7 +239,7 @@ TEST_F(UnsweptTest, TemporaryFilesOfTheDeadAreSwept) {
     EXPECT_TRUE(fs::exists(In(name))) << name;
     MakeOld(In(name));
   }
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   for (const std::string& name : names) {
     EXPECT_FALSE(fs::exists(In(name))) << name;
   }
@@ -244,19 +248,19 @@ TEST_F(UnsweptTest, TemporaryFilesOfTheDeadAreSwept) {
 
 TEST_F(UnsweptTest, ALeaseFromAClockFarAheadIsSwept) {
   ASSERT_OK_AND_ASSIGN(const SaveResult saved, Save(1, BulkContent(1)));
-  const auto& files = Environment::Default()->file_system();
+  const auto& files = internal::Environment::Default()->file_system();
   constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
   constexpr int64_t kMinuteMicros = 60'000'000;
   Lease lease{kUuid, 1, {saved.version}, 0};
-  lease.expires_at_micros =
-      Environment::Default()->NowMicros() + kLongestMicros - kMinuteMicros;
+  lease.expires_at_micros = internal::Environment::Default()->NowMicros() +
+                            kLongestMicros - kMinuteMicros;
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
   ASSERT_OK(store_->Delete(1));
-  ASSERT_OK_AND_ASSIGN(const SweepResult held, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
   EXPECT_THAT(held.removed, IsEmpty());
   lease.expires_at_micros += 2 * kMinuteMicros;
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, store_->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   EXPECT_THAT(swept.removed, ElementsAre(saved.version));
   EXPECT_TRUE(fs::is_empty(In("leases")));
 }
@@ -294,7 +298,7 @@ TEST_F(UnsweptTest, UsageAccountsForEachByte) {
                 usage.spare_bytes + usage.foreign_bytes,
             usage.disk_bytes);
   uint64_t known = 0;
-  for (const StepUsage& step : usage.steps) known += step.own_bytes;
+  for (const Usage::Step& step : usage.steps) known += step.own_bytes;
   EXPECT_GT(usage.overhead_bytes(), 0u);
   EXPECT_EQ(known + usage.overhead_bytes(), usage.database_bytes);
 }
@@ -312,7 +316,7 @@ TEST_F(UnsweptTest, RemovalBesideAWriterIsNoPermissionToStop) {
       return target()->DeleteDir(path, options, debug);
     }
     int times = 1;
-  } files(Environment::Default()->file_system());
+  } files(internal::Environment::Default()->file_system());
   const std::string folder = dir_.path() + "/folder";
   fs::create_directory(folder);
   EXPECT_OK(internal::RemoveTree(&files, folder));

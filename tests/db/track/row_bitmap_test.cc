@@ -30,34 +30,36 @@ class RowBitmapTest : public ::testing::Test {
     saves_ = Join("checkpoint");
   }
 
-  ConsumerId Join(const std::string& name) {
-    const absl::StatusOr<ConsumerId> consumer = bitmap_->AddConsumer(name);
+  ChangeTracker::Consumer Join(const std::string& name) {
+    const absl::StatusOr<ChangeTracker::Consumer> consumer =
+        bitmap_->AddConsumer(name);
     EXPECT_OK(consumer);
     EXPECT_FALSE(Take(*consumer).complete);
     return *consumer;
   }
 
-  RowChanges Take(ConsumerId consumer) {
-    absl::StatusOr<RowChanges> changes = bitmap_->Take(consumer);
+  ChangeTracker::Changes Take(ChangeTracker::Consumer consumer) {
+    absl::StatusOr<ChangeTracker::Changes> changes = bitmap_->Take(consumer);
     EXPECT_OK(changes);
     EXPECT_THAT(changes->erased, IsEmpty());
     return *std::move(changes);
   }
   // Of a set that must be complete.
-  Ids Rows(ConsumerId consumer) {
-    RowChanges changes = Take(consumer);
+  Ids Rows(ChangeTracker::Consumer consumer) {
+    ChangeTracker::Changes changes = Take(consumer);
     EXPECT_TRUE(changes.complete) << changes.reason;
     return std::move(changes.upserted);
   }
 
   std::unique_ptr<RowBitmap> bitmap_;
-  ConsumerId saves_;
+  ChangeTracker::Consumer saves_;
 };
 
 TEST_F(RowBitmapTest, ANewConsumerNeedsABaseFirst) {
   EXPECT_OK(bitmap_->MarkUpserted({1}));
-  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, bitmap_->AddConsumer("feed"));
-  const RowChanges base = Take(feed);
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer feed,
+                       bitmap_->AddConsumer("feed"));
+  const ChangeTracker::Changes base = Take(feed);
   EXPECT_FALSE(base.complete);
   EXPECT_THAT(base.reason, HasSubstr("\"feed\" is new"));
   EXPECT_THAT(base.upserted, IsEmpty());
@@ -75,7 +77,7 @@ TEST_F(RowBitmapTest, ATakeHandsOverWhatWasMarkedSinceTheLastOne) {
 }
 
 TEST_F(RowBitmapTest, ConsumersTakeNothingFromEachOther) {
-  const ConsumerId feed = Join("feed");
+  const ChangeTracker::Consumer feed = Join("feed");
   EXPECT_OK(bitmap_->MarkUpserted({1}));
   EXPECT_THAT(Rows(feed), ElementsAre(1));
   EXPECT_OK(bitmap_->MarkUpserted({2}));
@@ -84,11 +86,11 @@ TEST_F(RowBitmapTest, ConsumersTakeNothingFromEachOther) {
 }
 
 TEST_F(RowBitmapTest, AReturnedSetComesAgain) {
-  const ConsumerId feed = Join("feed");
+  const ChangeTracker::Consumer feed = Join("feed");
   EXPECT_OK(bitmap_->MarkUpserted({1, 2}));
-  RowChanges first = Take(saves_);
+  ChangeTracker::Changes first = Take(saves_);
   EXPECT_OK(bitmap_->MarkUpserted({2, 3}));
-  RowChanges second = Take(saves_);
+  ChangeTracker::Changes second = Take(saves_);
   EXPECT_OK(bitmap_->MarkUpserted({4}));
   EXPECT_OK(bitmap_->Return(saves_, std::move(first)));
   EXPECT_OK(bitmap_->Return(saves_, std::move(second)));
@@ -98,11 +100,12 @@ TEST_F(RowBitmapTest, AReturnedSetComesAgain) {
 }
 
 TEST_F(RowBitmapTest, AReturnedIncompleteSetMakesTheNextOneIncompleteAgain) {
-  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, bitmap_->AddConsumer("feed"));
-  RowChanges base = Take(feed);
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer feed,
+                       bitmap_->AddConsumer("feed"));
+  ChangeTracker::Changes base = Take(feed);
   EXPECT_OK(bitmap_->MarkUpserted({1}));
   EXPECT_OK(bitmap_->Return(feed, std::move(base)));
-  RowChanges again = Take(feed);
+  ChangeTracker::Changes again = Take(feed);
   EXPECT_FALSE(again.complete);
   EXPECT_THAT(again.reason, HasSubstr("\"feed\" is new"));
   EXPECT_THAT(again.upserted, IsEmpty());
@@ -125,7 +128,7 @@ TEST_F(RowBitmapTest, RejectsIdsOutOfRangeAndMarksNothing) {
 
 TEST_F(RowBitmapTest, RejectsAReturnedSetOutOfRange) {
   EXPECT_OK(bitmap_->MarkUpserted({1}));
-  RowChanges changes = Take(saves_);
+  ChangeTracker::Changes changes = Take(saves_);
   changes.upserted.push_back(1000);
   EXPECT_THAT(bitmap_->Return(saves_, std::move(changes)),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("row 1000")));
@@ -133,13 +136,13 @@ TEST_F(RowBitmapTest, RejectsAReturnedSetOutOfRange) {
 }
 
 TEST_F(RowBitmapTest, ErrorsAreThoseOfRowTracker) {
-  const ConsumerId unknown{7};
+  const ChangeTracker::Consumer unknown{7};
   const auto not_found =
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer 7"));
   EXPECT_THAT(bitmap_->Take(unknown), not_found);
   EXPECT_THAT(bitmap_->RemoveConsumer(unknown), not_found);
-  EXPECT_THAT(bitmap_->Return(unknown, RowChanges()), not_found);
-  EXPECT_THAT(bitmap_->Return(saves_, RowChanges()),
+  EXPECT_THAT(bitmap_->Return(unknown, ChangeTracker::Changes()), not_found);
+  EXPECT_THAT(bitmap_->Return(saves_, ChangeTracker::Changes()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("not taken from this tracker")));
   EXPECT_THAT(bitmap_->AddConsumer("checkpoint"),
@@ -162,13 +165,15 @@ TEST_F(RowBitmapTest, MemoryIsOneBitARowForEachConsumerAndThread) {
 TEST(RowBitmapLimitsTest, AnyNumberOfRowsUpToTheLimit) {
   for (const uint64_t rows : {uint64_t{1}, uint64_t{64}, uint64_t{65}}) {
     ASSERT_OK_AND_ASSIGN(const auto bitmap, RowBitmap::Make(rows));
-    ASSERT_OK_AND_ASSIGN(const ConsumerId saves, bitmap->AddConsumer("s"));
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                         bitmap->AddConsumer("s"));
     ASSERT_OK(bitmap->Take(saves));
     const auto last = static_cast<int64_t>(rows) - 1;
     EXPECT_OK(bitmap->MarkUpserted({last}));
     EXPECT_THAT(bitmap->MarkUpserted({last + 1}),
                 StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("row ")));
-    ASSERT_OK_AND_ASSIGN(const RowChanges changes, bitmap->Take(saves));
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes,
+                         bitmap->Take(saves));
     EXPECT_THAT(changes.upserted, ElementsAre(last));
   }
   ASSERT_OK_AND_ASSIGN(const auto none, RowBitmap::Make(0));
@@ -188,7 +193,8 @@ TEST(RowBitmapThreadsTest, EveryMarkIsInOneSet) {
   constexpr int64_t kBatch = 100;
   ASSERT_OK_AND_ASSIGN(const auto bitmap,
                        RowBitmap::Make(kThreads * kRowsEach));
-  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, bitmap->AddConsumer("s"));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                       bitmap->AddConsumer("s"));
   ASSERT_OK(bitmap->Take(saves));
   std::vector<std::thread> threads;
   for (int64_t t = 0; t < kThreads; ++t) {
@@ -204,7 +210,7 @@ TEST(RowBitmapThreadsTest, EveryMarkIsInOneSet) {
   }
   std::vector<int> seen(kThreads * kRowsEach);
   const auto take = [&](bool give_back) {
-    absl::StatusOr<RowChanges> changes = bitmap->Take(saves);
+    absl::StatusOr<ChangeTracker::Changes> changes = bitmap->Take(saves);
     ASSERT_OK(changes);
     if (give_back) {
       ASSERT_OK(bitmap->Return(saves, *std::move(changes)));

@@ -28,17 +28,19 @@ Ids IdsFrom(int64_t first, int64_t count) {
   return ids;
 }
 
-ConsumerId Join(const std::string& name, RowTracker* tracker) {
-  const absl::StatusOr<ConsumerId> consumer = tracker->AddConsumer(name);
+ChangeTracker::Consumer Join(const std::string& name, RowTracker* tracker) {
+  const absl::StatusOr<ChangeTracker::Consumer> consumer =
+      tracker->AddConsumer(name);
   EXPECT_OK(consumer);
-  const absl::StatusOr<RowChanges> base = tracker->Take(*consumer);
+  const absl::StatusOr<ChangeTracker::Changes> base = tracker->Take(*consumer);
   EXPECT_OK(base);
   EXPECT_FALSE(base->complete);
   return *consumer;
 }
 
-RowChanges Take(ConsumerId consumer, RowTracker* tracker) {
-  absl::StatusOr<RowChanges> changes = tracker->Take(consumer);
+ChangeTracker::Changes Take(ChangeTracker::Consumer consumer,
+                            RowTracker* tracker) {
+  absl::StatusOr<ChangeTracker::Changes> changes = tracker->Take(consumer);
   EXPECT_OK(changes);
   return *std::move(changes);
 }
@@ -57,7 +59,7 @@ std::string OverBound(uint64_t max_bytes) {
 
 bool Fits(uint64_t max_bytes) {
   RowTracker tracker({.max_bytes = max_bytes});
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), max_bytes);
   return Take(saves, &tracker).complete;
@@ -83,10 +85,10 @@ TEST(RowTrackerMemoryTest, ARowTakesLittleMoreThanItsId) {
 
 TEST(RowTrackerMemoryTest, AtTheLimitNoMarkIsLost) {
   RowTracker tracker({.max_bytes = NeededBytes()});
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), NeededBytes());
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_TRUE(changes.complete);
   EXPECT_THAT(changes.upserted, SizeIs(kTableRows));
 }
@@ -94,12 +96,12 @@ TEST(RowTrackerMemoryTest, AtTheLimitNoMarkIsLost) {
 TEST(RowTrackerMemoryTest, OneByteBelowTheLimitDropsMarks) {
   const uint64_t max_bytes = NeededBytes() - 1;
   RowTracker tracker({.max_bytes = max_bytes});
-  const ConsumerId saves = Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, kTableRows, &tracker);
   EXPECT_LE(tracker.memory_bytes(), max_bytes);
-  for (const ConsumerId consumer : {saves, feed}) {
-    const RowChanges changes = Take(consumer, &tracker);
+  for (const ChangeTracker::Consumer consumer : {saves, feed}) {
+    const ChangeTracker::Changes changes = Take(consumer, &tracker);
     EXPECT_FALSE(changes.complete);
     EXPECT_THAT(changes.reason, HasSubstr(OverBound(max_bytes)));
     EXPECT_THAT(changes.upserted, IsEmpty());
@@ -112,14 +114,14 @@ constexpr uint64_t kMaxTrackerBytes = uint64_t{16} << 20;
 // Each round is an interval of the feed, so that filters keep nothing back.
 bool FitsRepeatedly(int64_t rows) {
   RowTracker tracker({.max_bytes = kMaxTrackerBytes});
-  const ConsumerId saves = Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   for (int round = 0; round < 4; ++round) {
     MarkRange(0, rows, &tracker);
     Take(feed, &tracker);
     EXPECT_LE(tracker.memory_bytes(), kMaxTrackerBytes);
   }
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_EQ(changes.upserted.size(), changes.complete ? rows : 0);
   return changes.complete;
 }
@@ -133,7 +135,7 @@ TEST(RowTrackerMemoryTest, NeverExceedsTheLimit) {
   for (const uint64_t max_bytes :
        {uint64_t{0}, uint64_t{10'000}, uint64_t{30'000}, uint64_t{300'000}}) {
     RowTracker tracker({.max_bytes = max_bytes});
-    const ConsumerId saves = Join("checkpoint", &tracker);
+    const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
     for (int64_t first = 0; first < kTableRows; first += 10'000) {
       MarkRange(first, 10'000, &tracker);
       // But for a filter, which comes before the log.
@@ -145,8 +147,8 @@ TEST(RowTrackerMemoryTest, NeverExceedsTheLimit) {
 
 TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
   RowTracker tracker({.max_bytes = NeededBytes()});
-  const ConsumerId saves = Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, 2 * kTableRows, &tracker);
   const uint64_t after_drop = tracker.memory_bytes();
   EXPECT_LT(after_drop, NeededBytes() / 2);
@@ -157,7 +159,7 @@ TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
   EXPECT_FALSE(Take(saves, &tracker).complete);
   MarkRange(5, 10, &tracker);
   tracker.MarkErased({7});
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_TRUE(changes.complete);
   EXPECT_THAT(changes.upserted, SizeIs(9));
   EXPECT_THAT(changes.erased, UnorderedElementsAre(7));
@@ -169,13 +171,13 @@ TEST(RowTrackerMemoryTest, TracksAgainAfterTheLimit) {
 TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
   const uint64_t max_bytes = NeededBytes();
   RowTracker tracker({.max_bytes = max_bytes});
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   tracker.MarkUpserted({1});
-  RowChanges before = Take(saves, &tracker);
-  RowChanges older = Take(saves, &tracker);
+  ChangeTracker::Changes before = Take(saves, &tracker);
+  ChangeTracker::Changes older = Take(saves, &tracker);
   MarkRange(0, 2 * kTableRows, &tracker);
   EXPECT_OK(tracker.Return(saves, std::move(before)));
-  RowChanges base = Take(saves, &tracker);
+  ChangeTracker::Changes base = Take(saves, &tracker);
   EXPECT_THAT(base.reason, HasSubstr(OverBound(max_bytes)));
   EXPECT_OK(tracker.Return(saves, std::move(older)));
   EXPECT_THAT(Take(saves, &tracker).upserted, IsEmpty());
@@ -186,9 +188,9 @@ TEST(RowTrackerMemoryTest, ASetTakenBeforeTheBoundIsInTheBase) {
 TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
   for (const bool returned : {false, true}) {
     RowTracker tracker({.max_bytes = kMaxTrackerBytes});
-    const ConsumerId saves = Join("checkpoint", &tracker);
+    const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
     MarkRange(0, 11 * kTableRows, &tracker);
-    RowChanges changes = Take(saves, &tracker);
+    ChangeTracker::Changes changes = Take(saves, &tracker);
     MarkRange(11 * kTableRows, 11 * kTableRows, &tracker);
     if (returned) {
       EXPECT_OK(tracker.Return(saves, std::move(changes)));
@@ -201,7 +203,7 @@ TEST(RowTrackerMemoryTest, ReturnedSetsCount) {
 // Of few ids no number of marks goes over the bound.
 TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
   RowTracker tracker({.max_bytes = 100'000});
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const Ids odd = {1, 3, 5};
   const Ids even = {2, 4, 6};
   for (int i = 0; i < 20'000; ++i) {
@@ -211,7 +213,7 @@ TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
     tracker.MarkErased(even);
     ASSERT_LE(tracker.memory_bytes(), 100'000);
   }
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_TRUE(changes.complete) << changes.reason;
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 5));
   EXPECT_THAT(changes.erased, UnorderedElementsAre(2, 4, 6));
@@ -220,14 +222,14 @@ TEST(RowTrackerMemoryTest, RepetitionsAreMergedAtTheBound) {
 // Also far from the bound, and of ids that no sample has.
 TEST(RowTrackerMemoryTest, RepetitionsOfFewIdsAreMerged) {
   RowTracker tracker;
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   const Ids ids = IdsFrom(0, 1000);
   for (int i = 0; i < 2000; ++i) {
     tracker.MarkErased(ids);
     ASSERT_LT(tracker.memory_bytes(), 8'000'000);
   }
   tracker.MarkUpserted({0});
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(0));
   EXPECT_THAT(changes.erased, SizeIs(999));
 }
@@ -236,18 +238,18 @@ TEST(RowTrackerMemoryTest, RepetitionsOfFewIdsAreMerged) {
 // themselves to the log.
 TEST(RowTrackerMemoryTest, RepetitionsForALateConsumerAreMerged) {
   RowTracker tracker;
-  const ConsumerId saves = Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   for (int minute = 0; minute < 60; ++minute) {
     MarkRange(0, kTableRows, &tracker);
     tracker.MarkErased({minute, -1 - minute});
     ASSERT_LT(tracker.memory_bytes(), 8 * 8 * kTableRows);
-    const RowChanges changes = Take(feed, &tracker);
+    const ChangeTracker::Changes changes = Take(feed, &tracker);
     EXPECT_THAT(changes.upserted, SizeIs(kTableRows - 1));
     EXPECT_THAT(changes.erased, UnorderedElementsAre(minute, -1 - minute));
   }
   tracker.MarkErased({5});
-  const RowChanges changes = Take(saves, &tracker);
+  const ChangeTracker::Changes changes = Take(saves, &tracker);
   EXPECT_THAT(changes.upserted, SizeIs(kTableRows - 2));
   EXPECT_THAT(changes.erased, SizeIs(62));
 }
@@ -255,7 +257,7 @@ TEST(RowTrackerMemoryTest, RepetitionsForALateConsumerAreMerged) {
 TEST(RowTrackerMemoryTest, WhatOneConsumerTookIsKeptForTheOther) {
   RowTracker tracker;
   Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   Take(feed, &tracker);
@@ -264,7 +266,7 @@ TEST(RowTrackerMemoryTest, WhatOneConsumerTookIsKeptForTheOther) {
 
 TEST(RowTrackerMemoryTest, MemoryIsKeptForOneInterval) {
   RowTracker tracker;
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   MarkRange(0, 20 * kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   Take(saves, &tracker);
@@ -276,8 +278,8 @@ TEST(RowTrackerMemoryTest, MemoryIsKeptForOneInterval) {
 
 TEST(RowTrackerMemoryTest, ARemovedConsumerKeepsNothing) {
   RowTracker tracker;
-  const ConsumerId saves = Join("checkpoint", &tracker);
-  const ConsumerId feed = Join("feed", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker);
   MarkRange(0, 20 * kTableRows, &tracker);
   const uint64_t marked = tracker.memory_bytes();
   EXPECT_OK(tracker.RemoveConsumer(saves));
@@ -290,10 +292,10 @@ TEST(RowTrackerMemoryTest, ARemovedConsumerKeepsNothing) {
 // gone does not.
 TEST(RowTrackerMemoryTest, ASetThatIsOutKeepsLaterMarks) {
   RowTracker tracker;
-  const ConsumerId saves = Join("checkpoint", &tracker);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &tracker);
   uint64_t marked = 0;
   {
-    const RowChanges out = Take(saves, &tracker);
+    const ChangeTracker::Changes out = Take(saves, &tracker);
     MarkRange(0, 20 * kTableRows, &tracker);
     marked = tracker.memory_bytes();
     Take(saves, &tracker);
@@ -307,9 +309,10 @@ TEST(RowTrackerMemoryTest, ASetThatIsOutKeepsLaterMarks) {
 
 TEST(RowTrackerMemoryTest, ASetOlderThanABaseKeepsNothing) {
   RowTracker tracker;
-  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, tracker.AddConsumer("s"));
-  RowChanges failed = Take(saves, &tracker);
-  const RowChanges out = Take(saves, &tracker);
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                       tracker.AddConsumer("s"));
+  ChangeTracker::Changes failed = Take(saves, &tracker);
+  const ChangeTracker::Changes out = Take(saves, &tracker);
   EXPECT_TRUE(out.complete);
   EXPECT_OK(tracker.Return(saves, std::move(failed)));
   EXPECT_FALSE(Take(saves, &tracker).complete);

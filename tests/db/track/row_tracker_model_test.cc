@@ -33,12 +33,12 @@ struct Mark {
 using Marks = std::map<int64_t, Mark>;
 
 struct OutSet {
-  RowChanges changes;
+  ChangeTracker::Changes changes;
   int64_t time = 0;  // when it was taken
 };
 
 struct ModelConsumer {
-  ConsumerId id;
+  ChangeTracker::Consumer id;
   bool complete = false;
   int64_t base_time = 0;
   // What the next set must have, and what else it may have: rows of later sets
@@ -50,7 +50,7 @@ struct ModelConsumer {
 
 class Model {
  public:
-  Model(uint64_t seed, const RowTrackerOptions& options)
+  Model(uint64_t seed, const RowTracker::Options& options)
       : random_(seed), tracker_(options) {}
 
   void Step() {
@@ -116,7 +116,7 @@ class Model {
       consumers_.erase(gone);
       return;
     }
-    ASSERT_OK_AND_ASSIGN(const ConsumerId id,
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer id,
                          tracker_.AddConsumer(std::to_string(time_)));
     consumers_.emplace_back();
     consumers_.back().id = id;
@@ -124,7 +124,8 @@ class Model {
 
   void TakeOne(ModelConsumer* consumer) {
     if (consumer->out.size() == kOut) EndOne(consumer);
-    ASSERT_OK_AND_ASSIGN(RowChanges changes, tracker_.Take(consumer->id));
+    ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes,
+                         tracker_.Take(consumer->id));
     ASSERT_EQ(changes.complete, consumer->complete) << changes.reason;
     EXPECT_EQ(changes.complete, changes.reason.empty());
     CheckSet(*consumer, changes);
@@ -136,7 +137,8 @@ class Model {
     ++sets_;
   }
 
-  void CheckSet(const ModelConsumer& consumer, const RowChanges& changes) {
+  void CheckSet(const ModelConsumer& consumer,
+                const ChangeTracker::Changes& changes) {
     std::set<int64_t> left = consumer.must;
     std::set<int64_t> seen;
     const auto check = [&](const Ids& ids, Kind kind) {
@@ -191,7 +193,7 @@ class Model {
   size_t returned_ = 0;
 };
 
-void RunModel(const RowTrackerOptions& options) {
+void RunModel(const RowTracker::Options& options) {
   const uint64_t seed = TestSeed();
   size_t sets = 0;
   size_t returned = 0;
@@ -228,7 +230,8 @@ TEST(RowTrackerThreadsTest, EveryMarkIsInOneSet) {
   constexpr int64_t kRowsEach = 20'000;
   constexpr int64_t kBatch = 100;
   RowTracker tracker;
-  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, tracker.AddConsumer("s"));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                       tracker.AddConsumer("s"));
   ASSERT_OK(tracker.Take(saves));
   std::vector<std::thread> threads;
   OnThreads(
@@ -244,7 +247,7 @@ TEST(RowTrackerThreadsTest, EveryMarkIsInOneSet) {
       &threads);
   std::vector<int> seen(kThreads * kRowsEach);
   const auto take = [&](bool give_back) {
-    absl::StatusOr<RowChanges> changes = tracker.Take(saves);
+    absl::StatusOr<ChangeTracker::Changes> changes = tracker.Take(saves);
     ASSERT_OK(changes);
     if (give_back) {
       ASSERT_OK(tracker.Return(saves, *std::move(changes)));
@@ -268,7 +271,8 @@ TEST(RowTrackerThreadsTest, NoMarkIsLostInAMerge) {
   constexpr int kRounds = 8;
   constexpr uint64_t kBytesPerId = 16;
   RowTracker tracker({.max_bytes = kBytesPerId * kThreads * kRowsEach});
-  ASSERT_OK_AND_ASSIGN(const ConsumerId saves, tracker.AddConsumer("s"));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer saves,
+                       tracker.AddConsumer("s"));
   ASSERT_OK(tracker.Take(saves));
   std::vector<std::thread> threads;
   OnThreads(
@@ -281,7 +285,7 @@ TEST(RowTrackerThreadsTest, NoMarkIsLostInAMerge) {
       },
       &threads);
   for (std::thread& thread : threads) thread.join();
-  ASSERT_OK_AND_ASSIGN(RowChanges changes, tracker.Take(saves));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, tracker.Take(saves));
   ASSERT_TRUE(changes.complete) << changes.reason;
   std::sort(changes.upserted.begin(), changes.upserted.end());
   Ids all(kThreads * kRowsEach);
@@ -292,8 +296,9 @@ TEST(RowTrackerThreadsTest, NoMarkIsLostInAMerge) {
 // What a consumer knows after its sets, one after the other.
 class Replica {
  public:
-  void TakeOne(RowTracker* tracker, ConsumerId consumer, bool fails) {
-    absl::StatusOr<RowChanges> changes = tracker->Take(consumer);
+  void TakeOne(RowTracker* tracker, ChangeTracker::Consumer consumer,
+               bool fails) {
+    absl::StatusOr<ChangeTracker::Changes> changes = tracker->Take(consumer);
     ASSERT_OK(changes);
     ASSERT_TRUE(changes->complete);
     if (fails) {
@@ -318,9 +323,10 @@ TEST(RowTrackerThreadsTest, TheLastMarkOfAnIdIsTheLastOneTaken) {
   const Ids hot = {-1, -2, -3};
   const auto upserted_last = [](int64_t id) { return id % 2 == 0; };
   RowTracker tracker;
-  std::vector<ConsumerId> consumers;
+  std::vector<ChangeTracker::Consumer> consumers;
   for (const char* name : {"checkpoint", "feed"}) {
-    ASSERT_OK_AND_ASSIGN(const ConsumerId id, tracker.AddConsumer(name));
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer id,
+                         tracker.AddConsumer(name));
     ASSERT_OK(tracker.Take(id));
     consumers.push_back(id);
   }

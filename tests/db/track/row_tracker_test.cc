@@ -56,38 +56,45 @@ MATCHER_P(NeedsABase, reason, "") {
 class RowTrackerTest : public ::testing::Test {
  protected:
   // A consumer that has saved its base.
-  static ConsumerId Join(const std::string& name, RowTracker* tracker) {
-    const absl::StatusOr<ConsumerId> consumer = tracker->AddConsumer(name);
+  static ChangeTracker::Consumer Join(const std::string& name,
+                                      RowTracker* tracker) {
+    const absl::StatusOr<ChangeTracker::Consumer> consumer =
+        tracker->AddConsumer(name);
     EXPECT_OK(consumer);
     EXPECT_FALSE(TakeFrom(*consumer, tracker).complete);
     return *consumer;
   }
 
-  static RowChanges TakeFrom(ConsumerId consumer, RowTracker* tracker) {
-    absl::StatusOr<RowChanges> changes = tracker->Take(consumer);
+  static ChangeTracker::Changes TakeFrom(ChangeTracker::Consumer consumer,
+                                         RowTracker* tracker) {
+    absl::StatusOr<ChangeTracker::Changes> changes = tracker->Take(consumer);
     EXPECT_OK(changes);
     return *std::move(changes);
   }
 
-  RowChanges Take(ConsumerId consumer) { return TakeFrom(consumer, &tracker_); }
-  RowChanges Take() { return Take(saves_); }
-  void Return(RowChanges changes) {
+  ChangeTracker::Changes Take(ChangeTracker::Consumer consumer) {
+    return TakeFrom(consumer, &tracker_);
+  }
+  ChangeTracker::Changes Take() { return Take(saves_); }
+  void Return(ChangeTracker::Changes changes) {
     EXPECT_OK(tracker_.Return(saves_, std::move(changes)));
   }
 
   // For errors: the set stays what it was.
-  static absl::Status TryReturn(RowTracker* tracker, ConsumerId consumer,
-                                RowChanges* changes) {
+  static absl::Status TryReturn(RowTracker* tracker,
+                                ChangeTracker::Consumer consumer,
+                                ChangeTracker::Changes* changes) {
     return tracker->Return(consumer, std::move(*changes));
   }
 
   RowTracker tracker_;
-  const ConsumerId saves_ = Join("checkpoint", &tracker_);
+  const ChangeTracker::Consumer saves_ = Join("checkpoint", &tracker_);
 };
 
 TEST_F(RowTrackerTest, ANewConsumerNeedsABaseFirst) {
   tracker_.MarkUpserted({1, 2});
-  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, tracker_.AddConsumer("feed"));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer feed,
+                       tracker_.AddConsumer("feed"));
   tracker_.MarkUpserted({3});
   EXPECT_THAT(Take(feed), NeedsABase("\"feed\" is new"));
   EXPECT_THAT(Take(feed), Holds(Ids{}, Ids{}));
@@ -144,7 +151,7 @@ TEST_F(RowTrackerTest, TheNewestMarkOfManyIdsWins) {
 // A small bound makes small filters, which 3000 ids fill.
 TEST_F(RowTrackerTest, TheNewestMarkWinsWhenTheFilterIsFull) {
   RowTracker small({.max_bytes = 1'000'000});
-  const ConsumerId saves = Join("checkpoint", &small);
+  const ChangeTracker::Consumer saves = Join("checkpoint", &small);
   const Ids ids = Range(0, 3000);
   small.MarkUpserted(ids);
   small.MarkUpserted({2999});
@@ -184,7 +191,7 @@ TEST_F(RowTrackerTest, ManyIdsInLargeBatches) {
 }
 
 TEST_F(RowTrackerTest, ConsumersTakeNothingFromEachOther) {
-  const ConsumerId feed = Join("feed", &tracker_);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker_);
   tracker_.MarkUpserted({1, 2});
   EXPECT_THAT(Take(feed), Holds(Ids({1, 2}), Ids{}));
   tracker_.MarkErased({2});
@@ -210,7 +217,7 @@ TEST_F(RowTrackerTest, AnEmptySetCanBeReturned) {
 TEST_F(RowTrackerTest, AReturnedSetComesAgainAfterEveryFailedSave) {
   for (int64_t save = 0; save < 5; ++save) {
     tracker_.MarkUpserted({save});
-    RowChanges changes = Take();
+    ChangeTracker::Changes changes = Take();
     EXPECT_THAT(changes, Holds(Range(0, save + 1), Ids{}));
     Return(std::move(changes));
   }
@@ -220,7 +227,7 @@ TEST_F(RowTrackerTest, AReturnedSetComesAgainAfterEveryFailedSave) {
 TEST_F(RowTrackerTest, MarksMadeSinceTheTakeWinOverReturnedOnes) {
   tracker_.MarkUpserted({1, 2});
   tracker_.MarkErased({3, 4});
-  RowChanges changes = Take();
+  ChangeTracker::Changes changes = Take();
   tracker_.MarkErased({1, 5});
   tracker_.MarkUpserted({3});
   Return(std::move(changes));
@@ -238,9 +245,9 @@ TEST_F(RowTrackerTest, MarksMadeAfterTheReturnWinToo) {
 
 TEST_F(RowTrackerTest, TwoSetsAreReturnedInTheirOrder) {
   tracker_.MarkUpserted({1, 2, 3});
-  RowChanges first = Take();
+  ChangeTracker::Changes first = Take();
   tracker_.MarkErased({1, 2});
-  RowChanges second = Take();
+  ChangeTracker::Changes second = Take();
   tracker_.MarkUpserted({2});
   Return(std::move(first));
   Return(std::move(second));
@@ -249,9 +256,9 @@ TEST_F(RowTrackerTest, TwoSetsAreReturnedInTheirOrder) {
 
 TEST_F(RowTrackerTest, TwoSetsAreReturnedInTheOtherOrder) {
   tracker_.MarkUpserted({1, 2, 3});
-  RowChanges first = Take();
+  ChangeTracker::Changes first = Take();
   tracker_.MarkErased({1, 2});
-  RowChanges second = Take();
+  ChangeTracker::Changes second = Take();
   tracker_.MarkUpserted({2});
   Return(std::move(second));
   Return(std::move(first));
@@ -260,21 +267,21 @@ TEST_F(RowTrackerTest, TwoSetsAreReturnedInTheOtherOrder) {
 
 TEST_F(RowTrackerTest, AnOlderSetNeverComesBackOverALaterOneThatWasSaved) {
   tracker_.MarkUpserted({1, 2});
-  RowChanges first = Take();
+  ChangeTracker::Changes first = Take();
   tracker_.MarkErased({1});
-  { const RowChanges saved = Take(); }
+  { const ChangeTracker::Changes saved = Take(); }
   tracker_.MarkUpserted({9});
-  { const RowChanges saved = Take(); }
+  { const ChangeTracker::Changes saved = Take(); }
   Return(std::move(first));
   // The ids of the later sets come again, with their newest marks.
   EXPECT_THAT(Take(), Holds(Ids({2, 9}), Ids{1}));
 }
 
 TEST_F(RowTrackerTest, ASetIsReturnedWhileOthersTakeAndReturn) {
-  const ConsumerId feed = Join("feed", &tracker_);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker_);
   tracker_.MarkUpserted({1, 2});
-  RowChanges saving = Take();
-  RowChanges feeding = Take(feed);
+  ChangeTracker::Changes saving = Take();
+  ChangeTracker::Changes feeding = Take(feed);
   tracker_.MarkErased({2});
   EXPECT_OK(tracker_.Return(feed, std::move(feeding)));
   EXPECT_THAT(Take(feed), Holds(Ids{1}, Ids{2}));
@@ -285,15 +292,16 @@ TEST_F(RowTrackerTest, ASetIsReturnedWhileOthersTakeAndReturn) {
 }
 
 TEST_F(RowTrackerTest, AReturnedIncompleteSetMakesTheNextOneIncompleteAgain) {
-  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, tracker_.AddConsumer("feed"));
-  RowChanges base = Take(feed);
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer feed,
+                       tracker_.AddConsumer("feed"));
+  ChangeTracker::Changes base = Take(feed);
   tracker_.MarkUpserted({1});
-  RowChanges delta = Take(feed);
+  ChangeTracker::Changes delta = Take(feed);
   EXPECT_THAT(delta, Holds(Ids{1}, Ids{}));
   tracker_.MarkUpserted({2});
   EXPECT_OK(tracker_.Return(feed, std::move(base)));
   EXPECT_OK(tracker_.Return(feed, std::move(delta)));
-  RowChanges again = Take(feed);
+  ChangeTracker::Changes again = Take(feed);
   EXPECT_THAT(again, NeedsABase("\"feed\" is new"));
   EXPECT_OK(tracker_.Return(feed, std::move(again)));
   EXPECT_THAT(Take(feed), NeedsABase("\"feed\" is new"));
@@ -303,10 +311,11 @@ TEST_F(RowTrackerTest, AReturnedIncompleteSetMakesTheNextOneIncompleteAgain) {
 }
 
 TEST_F(RowTrackerTest, ASetIsOfNoMoreUseAfterALaterBase) {
-  ASSERT_OK_AND_ASSIGN(const ConsumerId feed, tracker_.AddConsumer("feed"));
-  RowChanges failed = Take(feed);
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer feed,
+                       tracker_.AddConsumer("feed"));
+  ChangeTracker::Changes failed = Take(feed);
   tracker_.MarkUpserted({1});
-  RowChanges delta = Take(feed);
+  ChangeTracker::Changes delta = Take(feed);
   EXPECT_OK(tracker_.Return(feed, std::move(failed)));
   EXPECT_THAT(Take(feed), NeedsABase("is new"));
   tracker_.MarkErased({2});
@@ -316,21 +325,21 @@ TEST_F(RowTrackerTest, ASetIsOfNoMoreUseAfterALaterBase) {
 
 TEST_F(RowTrackerTest, ASetOutlivesItsTracker) {
   auto tracker = std::make_unique<RowTracker>();
-  const ConsumerId saves = Join("checkpoint", tracker.get());
+  const ChangeTracker::Consumer saves = Join("checkpoint", tracker.get());
   tracker->MarkUpserted({1});
-  const RowChanges changes = TakeFrom(saves, tracker.get());
+  const ChangeTracker::Changes changes = TakeFrom(saves, tracker.get());
   tracker.reset();
   EXPECT_THAT(changes, Holds(Ids{1}, Ids{}));
 }
 
 TEST_F(RowTrackerTest, RejectsUnknownConsumers) {
-  const ConsumerId unknown{7};
+  const ChangeTracker::Consumer unknown{7};
   const auto not_found =
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer 7"));
   EXPECT_THAT(tracker_.Take(unknown), not_found);
   EXPECT_THAT(tracker_.RemoveConsumer(unknown), not_found);
   tracker_.MarkUpserted({1});
-  RowChanges changes = Take();
+  ChangeTracker::Changes changes = Take();
   EXPECT_THAT(TryReturn(&tracker_, unknown, &changes), not_found);
   EXPECT_THAT(changes, Holds(Ids{1}, Ids{}));
   Return(std::move(changes));
@@ -347,9 +356,9 @@ TEST_F(RowTrackerTest, RejectsEmptyAndDuplicateConsumerNames) {
 }
 
 TEST_F(RowTrackerTest, OnlyTheConsumerThatTookASetReturnsIt) {
-  const ConsumerId feed = Join("feed", &tracker_);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker_);
   tracker_.MarkUpserted({1});
-  RowChanges changes = Take(feed);
+  ChangeTracker::Changes changes = Take(feed);
   EXPECT_THAT(TryReturn(&tracker_, saves_, &changes),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("consumer 0 was taken by consumer 1")));
@@ -359,22 +368,23 @@ TEST_F(RowTrackerTest, OnlyTheConsumerThatTookASetReturnsIt) {
   const auto not_taken = StatusIs(absl::StatusCode::kInvalidArgument,
                                   HasSubstr("not taken from this tracker"));
   EXPECT_THAT(TryReturn(&other, feed, &changes), not_taken);
-  EXPECT_THAT(tracker_.Return(feed, RowChanges()), not_taken);
+  EXPECT_THAT(tracker_.Return(feed, ChangeTracker::Changes()), not_taken);
   EXPECT_OK(TryReturn(&tracker_, feed, &changes));
   EXPECT_THAT(TryReturn(&tracker_, feed, &changes), not_taken);
   EXPECT_THAT(Take(feed), Holds(Ids{1}, Ids{}));
 }
 
 TEST_F(RowTrackerTest, ARemovedConsumerIsUnknownAndItsNameFree) {
-  const ConsumerId feed = Join("feed", &tracker_);
+  const ChangeTracker::Consumer feed = Join("feed", &tracker_);
   tracker_.MarkUpserted({1});
-  RowChanges changes = Take(feed);
+  ChangeTracker::Changes changes = Take(feed);
   EXPECT_OK(tracker_.RemoveConsumer(feed));
   const auto not_found =
       StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer 1"));
   EXPECT_THAT(tracker_.Take(feed), not_found);
   EXPECT_THAT(tracker_.Return(feed, std::move(changes)), not_found);
-  ASSERT_OK_AND_ASSIGN(const ConsumerId next, tracker_.AddConsumer("feed"));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer next,
+                       tracker_.AddConsumer("feed"));
   EXPECT_FALSE(next == feed);
   EXPECT_THAT(Take(next), NeedsABase("\"feed\" is new"));
   EXPECT_THAT(Take(), Holds(Ids{1}, Ids{}));

@@ -226,7 +226,7 @@ TEST_F(CheckpointTest, BasesAreDueAcrossRestores) {
 class AbandonedTest : public CheckpointTest {
  protected:
   // Steps 40 to 46, and a run that has restored step 42.
-  TrainingRun Branch(ckptdb::AbandonedBranch abandoned) {
+  TrainingRun Branch(ckptdb::SaveSpec::Abandoned abandoned) {
     options_.abandoned = abandoned;
     TrainingRun run = Start();
     for (int64_t step = 40; step <= 46; step += 2) Save(run, step);
@@ -239,7 +239,7 @@ class AbandonedTest : public CheckpointTest {
 
 TEST_F(AbandonedTest, StepsThatAreRemovedGoWithTheNextSave) {
   options_.keep_steps = 3;
-  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kRemove);
+  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kRemove);
   EXPECT_THAT(Steps(), ElementsAre(42, 44, 46));
   EXPECT_EQ(Save(run, 47).kind, "delta");
   EXPECT_THAT(Steps(), ElementsAre(42, 47));
@@ -250,14 +250,14 @@ TEST_F(AbandonedTest, StepsThatAreRemovedGoWithTheNextSave) {
 }
 
 TEST_F(AbandonedTest, AStepThatIsRemovedMayBeSavedAgain) {
-  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kRemove);
+  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kRemove);
   EXPECT_EQ(Save(run, 44).kind, "delta");
   EXPECT_THAT(Steps(), ElementsAre(40, 42, 44));
   EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
 }
 
 TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
-  const TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  const TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
   EXPECT_EQ(Save(run, 44).kind, "delta");
   EXPECT_EQ(Save(run, 45).kind, "delta");
   EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
@@ -275,7 +275,7 @@ TEST_F(AbandonedTest, StepsThatAreKeptStayUntilTheyAreReached) {
 // It goes on from what was saved last, not from higher steps of the branch that
 // was kept.
 TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
-  TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
   Save(run, 44);
   run.Stop();
   run = Start();
@@ -288,7 +288,7 @@ TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
 }
 
 TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
-  TrainingRun run = Branch(ckptdb::AbandonedBranch::kKeep);
+  TrainingRun run = Branch(ckptdb::SaveSpec::Abandoned::kKeep);
   Save(run, 44);
   run.Stop();
   run = Start();

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <string>
 
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace train_ctr {

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/examples/train_ctr/program.h"
 #include "ckptdb/tests/examples/train_ctr/workloads.h"
 #include "ckptdb/tests/support/long_run.h"
@@ -93,10 +94,10 @@ class KillResumeTest : public ::testing::TestWithParam<Workload> {
     EXPECT_THAT(steps, ElementsAre(kSteps - kSaveEvery, kSteps));
     ASSERT_OK(store->Sweep());
     ASSERT_OK_AND_ASSIGN(const ckptdb::Usage usage, store->GetUsage());
-    for (const ckptdb::HeldVersion& other : usage.others) {
+    for (const ckptdb::Usage::Held& other : usage.others) {
       // The deltas that the two go on from.
       EXPECT_GT(GetParam().base_every, 0);
-      EXPECT_EQ(other.why, ckptdb::HeldVersion::Why::kReferenced)
+      EXPECT_EQ(other.why, ckptdb::Usage::Held::Why::kReferenced)
           << ToString(other.version);
     }
   }

@@ -87,7 +87,7 @@ TEST(TrainerTest, ErasesUnseenRows) {
 // make the tables after them.
 TEST(TrainerTest, TracksWhatItChanges) {
   auto trainer = MakeTrainer(SmallTrainer());
-  std::vector<ckptdb::ConsumerId> consumers;
+  std::vector<ckptdb::ChangeTracker::Consumer> consumers;
   for (size_t t = 0; t < trainer->tables().size(); ++t) {
     ASSERT_OK_AND_ASSIGN(
         const auto consumer,
@@ -101,7 +101,7 @@ TEST(TrainerTest, TracksWhatItChanges) {
     size_t erased = 0;
     for (size_t t = 0; t < consumers.size(); ++t) {
       ASSERT_OK_AND_ASSIGN(
-          const ckptdb::RowChanges changes,
+          const ckptdb::ChangeTracker::Changes changes,
           trainer->tables()[t].state()->tracker()->Take(consumers[t]));
       EXPECT_EQ(changes.complete, round > 0);
       const EmbeddingTable& now = trainer->tables()[t];

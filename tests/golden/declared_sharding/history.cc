@@ -7,8 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/dtype.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/types.h"
 
 namespace ckptdb::testing {
 namespace {

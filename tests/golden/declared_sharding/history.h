@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/content.h"
 #include "ckptdb/tests/db/delta_content.h"
 

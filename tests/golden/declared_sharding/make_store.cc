@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/golden/declared_sharding/history.h"
 
@@ -46,7 +46,7 @@ class RankMemory {
   }
   void AddTable(const std::string& name, const TableContent& table,
                 const std::string& base_reason) {
-    TableItem item;
+    RankState::Table item;
     item.name = name;
     item.slots = table.slots;
     item.slice_hash = table.hash;
@@ -59,7 +59,8 @@ class RankMemory {
       for (const int64_t id : changes->second.erased) {
         if (GoldenRankSaves(step_, name, id, rank_)) erased.push_back(id);
       }
-      item.changes = TableChanges{Hold(name, changes->second.upserted), erased};
+      item.changes =
+          RankState::Changes{Hold(name, changes->second.upserted), erased};
     }
     state_.AddTable(std::move(item));
   }
@@ -123,7 +124,7 @@ absl::Status SaveLine(Store* store) {
 absl::Status SaveBranches(Store* store) {
   CKPTDB_RETURN_IF_ERROR(SaveGoldenStep(store, 160).status());
   CKPTDB_RETURN_IF_ERROR(
-      SaveGoldenStep(store, 170, {.abandoned = AbandonedBranch::kKeep})
+      SaveGoldenStep(store, 170, {.abandoned = SaveSpec::Abandoned::kKeep})
           .status());
   CKPTDB_RETURN_IF_ERROR(
       SaveGoldenStep(store, 180,
@@ -190,10 +191,10 @@ absl::StatusOr<SaveResult> SaveGoldenStep(Store* store, int64_t step,
                             store->FindStep(*golden.plan.parent));
     spec.parent = parent.version;
   }
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle begun, store->Begin(spec));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt begun, store->Begin(spec));
   std::vector<StagedRank> staged;
   for (const Ticket& ticket : begun.tickets) {
-    const RankMemory memory(golden, ticket.rank, save.base_reason);
+    const RankMemory memory(golden, ticket.rank(), save.base_reason);
     CKPTDB_ASSIGN_OR_RETURN(staged.emplace_back(),
                             Stage(store->path(), ticket, memory.state()));
   }

@@ -16,7 +16,7 @@ absl::Status MakeDeclaredShardingStore(const std::string& path);
 
 struct GoldenSave {
   bool overwrite = false;
-  AbandonedBranch abandoned = AbandonedBranch::kRefuse;
+  SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRefuse;
   // The base_reason of all tables; empty for a delta over the parent.
   std::string base_reason = {};
   PublishSpec publish = {};

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ckptdb/db/stager.h"
+#include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/schema/status.h"
 
@@ -50,7 +50,7 @@ class Memory : public RowSource {
   std::vector<int64_t> ids_;
   std::vector<float> embedding_;
   std::vector<int64_t> written_;
-  std::vector<SlotRows> slots_;
+  std::vector<RowBlock::Column> slots_;
 };
 
 uint32_t ByModulo(int64_t id) { return static_cast<uint64_t>(id) % kRanks; }
@@ -66,20 +66,20 @@ absl::StatusOr<Version> Save(Store* store, const SaveSpec& spec,
                              const PublishSpec& publish,
                              const std::vector<Rows>& rows,
                              const std::vector<Changes>& changes) {
-  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, store->Begin(spec));
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save, store->Begin(spec));
   std::vector<StagedRank> staged;
   const float weights[6] = {static_cast<float>(spec.step), 1, 2, 3, 4, 5};
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     RankState state;
     const Memory all(rows[rank]);
     const Memory upserted(changes.empty() ? Rows() : changes[rank].upserted);
-    TableItem table;
+    RankState::Table table;
     table.name = "user";
     table.slots = {{"embedding", DType::kF32, 4}, {"written", DType::kI64, 1}};
     table.slice_hash = SliceHash::kMix;
     table.rows = &all;
     if (!changes.empty()) {
-      table.changes = TableChanges{&upserted, changes[rank].erased};
+      table.changes = RankState::Changes{&upserted, changes[rank].erased};
     }
     state.AddTable(table);
     if (rank == 0) state.AddTensor("w", TensorView::Of(weights, {2, 3}));

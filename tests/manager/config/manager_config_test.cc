@@ -1,4 +1,4 @@
-#include "ckptdb/manager/manager_config.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
@@ -38,7 +38,8 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_FALSE(options.saving);
   EXPECT_EQ(options.schedule.ephemeral_cooldown_steps, 7);
   EXPECT_EQ(options.retention.keep_ephemeral, 2);
-  EXPECT_EQ(options.retention.removal, Removal::kEphemeralOnly);
+  EXPECT_EQ(options.retention.removal,
+            RetentionOptions::Removal::kEphemeralOnly);
   ASSERT_TRUE(options.best.has_value());
   EXPECT_EQ(options.best->metric, "auc");
   EXPECT_TRUE(options.best->lower_is_better);
@@ -47,22 +48,22 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.base_every, 9);
   EXPECT_EQ(options.bounds.max_deltas, 11U);
   EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);
-  EXPECT_EQ(options.abandoned, AbandonedBranch::kKeep);
+  EXPECT_EQ(options.abandoned, SaveSpec::Abandoned::kKeep);
   EXPECT_EQ(options.user_metadata.at("run"), "a");
   EXPECT_EQ(options.store_metadata.at("owner"), "b");
   EXPECT_FALSE(options.async);
   EXPECT_EQ(options.arena_bytes, 4096U);
   EXPECT_EQ(options.copy_threads, 3);
-  EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
+  EXPECT_EQ(options.busy, ManagerOptions::BusyPolicy::kCoalesce);
   EXPECT_EQ(options.tolerated_failures, 4);
   EXPECT_EQ(options.retry_after_steps, 5);
   EXPECT_EQ(options.warn_waiting, absl::Milliseconds(250));
-  EXPECT_EQ(options.first_save, FirstSave::kNever);
+  EXPECT_EQ(options.first_save, ManagerOptions::FirstSave::kNever);
   EXPECT_EQ(options.preemption_grace, absl::Seconds(30));
   EXPECT_EQ(options.deadline, absl::Seconds(60));
   EXPECT_EQ(options.poll_every, absl::Seconds(2));
-  EXPECT_EQ(options.io_state_resize, IoStateResize::kReset);
-  EXPECT_EQ(options.sharding.kind(), ShardingKind::kByModulo);
+  EXPECT_EQ(options.io_state_resize, ManagerOptions::IoStateResize::kReset);
+  EXPECT_EQ(options.sharding.kind(), Item::Sharding::kByModulo);
   EXPECT_EQ(options.statistics_path, "s.jsonl");
   EXPECT_FALSE(options.store.background_sweep);
   EXPECT_TRUE(options.store.background_fold);
@@ -84,7 +85,7 @@ std::string SavedBy(const std::string& policy) {
   EXPECT_OK(ReadManagerConfig(absl::StrCat("{\"permanent\": ", policy, "}"),
                               &options));
   std::string saved;
-  SaveContext context;
+  SavePolicy::Context context;
   for (int64_t step = 0; step <= 40; step += 10) {
     context.step = step;
     context.now_micros = step * 1'000'000;

@@ -45,9 +45,9 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   for (const int64_t step : {2, 4, 6}) ExpectStepHolds(step);
   ASSERT_EQ(reports_.size(), 3U);
-  EXPECT_EQ(reports_[0].result.kind, StepKind::kFull);
-  EXPECT_EQ(reports_[2].result.kind, StepKind::kDelta);
-  for (const SaveReport& report : reports_) {
+  EXPECT_EQ(reports_[0].result.kind, StepRecord::Kind::kFull);
+  EXPECT_EQ(reports_[2].result.kind, StepRecord::Kind::kDelta);
+  for (const CheckpointManager::SaveReport& report : reports_) {
     EXPECT_OK(report.status);
     EXPECT_EQ(report.copied_bytes > 0, GetParam().name == "copied");
     EXPECT_GT(report.finished_micros, 0);
@@ -58,7 +58,8 @@ TEST_P(ManagerModeTest, GoesOnWhereItWas) {
   Start();
   TrainTo(5);
   Start();
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore());
   EXPECT_EQ(report.version.step, 4);
   EXPECT_EQ(report.loaded.items.size(), 5U);
   EXPECT_EQ(manager_->global_step(), 4);
@@ -67,9 +68,9 @@ TEST_P(ManagerModeTest, GoesOnWhereItWas) {
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6, 8));
   ExpectStepHolds(8);
   // The table is that of the step: what changed since will do.
-  for (const SaveReport& each : reports_) {
-    EXPECT_EQ(each.result.kind,
-              each.step == 2 ? StepKind::kFull : StepKind::kDelta)
+  for (const CheckpointManager::SaveReport& each : reports_) {
+    EXPECT_EQ(each.result.kind, each.step == 2 ? StepRecord::Kind::kFull
+                                               : StepRecord::Kind::kDelta)
         << each.step;
   }
 }
@@ -129,7 +130,7 @@ TEST_F(ManagerTest, ACancelledSaveLeavesItsMarksToTheNext) {
   EXPECT_THAT(Steps(), ElementsAre(2));
   TrainTo(4);
   ASSERT_OK(manager_->Close());
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectStepHolds(4);
 }
 
@@ -183,7 +184,8 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
   TrainTo(7);
   EXPECT_THAT(Steps(), ElementsAre(6));
   ExpectStepHolds(6);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(6));
   EXPECT_EQ(story.saved, "the save of step 5 failed, and is retried");
   TrainTo(8);
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
@@ -211,12 +213,15 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   EXPECT_THAT(reports_.back().retired, ElementsAre(4));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation gone, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation gone,
+                       manager_->Explain(4));
   EXPECT_EQ(gone.saved, "step 4 is a multiple of 2");
   EXPECT_THAT(gone.kept, HasSubstr("removed: "));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation newest, manager_->Explain(8));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation newest,
+                       manager_->Explain(8));
   EXPECT_EQ(newest.kept, "kept: the newest");
-  ASSERT_OK_AND_ASSIGN(const StepExplanation never, manager_->Explain(7));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation never,
+                       manager_->Explain(7));
   EXPECT_THAT(never.saved, HasSubstr("not saved: "));
   EXPECT_THAT(manager_->Explain(99),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 99")));
@@ -257,14 +262,15 @@ TEST_F(ManagerTest, TellsOfStepsDeletedByHand) {
   ASSERT_OK(manager_->Delete(2));
   ASSERT_OK(manager_->Delete(4));
   EXPECT_THAT(deleted, ElementsAre(2, 4));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(4));
   EXPECT_EQ(story.saved, "step 4 is a multiple of 2");
   EXPECT_EQ(story.kept, "removed: it was deleted by hand");
   TrainTo(8);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
-  EXPECT_EQ(reports_[2].result.kind, StepKind::kFull);
-  EXPECT_EQ(reports_[3].result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_[2].result.kind, StepRecord::Kind::kFull);
+  EXPECT_EQ(reports_[3].result.kind, StepRecord::Kind::kDelta);
   ExpectStepHolds(6);
   ExpectStepHolds(8);
 }
@@ -273,7 +279,8 @@ TEST_F(ManagerTest, ExplainsAfterARestart) {
   Start();
   TrainTo(2);
   Start();
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
 }
 
@@ -302,7 +309,8 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
   EXPECT_THAT(manager_->Save(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
   EXPECT_FALSE(manager_->IsSavingInProgress());
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
   TrainTo(4);
   ASSERT_OK(manager_->Close());
@@ -313,13 +321,14 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
 TEST_F(ManagerTest, DecidesByTheNewestStep) {
   std::vector<int64_t> newest;
   options_.schedule.permanent =
-      SaveIf("noted", [&](const SaveContext& context) {
+      SaveIf("noted", [&](const SavePolicy::Context& context) {
         newest.push_back(context.last ? context.last->step : -1);
         return true;
       });
   Start();
   for (int64_t step = 1; step <= 3; ++step) {
-    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                         TrainStep());
     ASSERT_TRUE(outcome.save.has_value());
     ASSERT_OK(outcome.save->WaitCommitted());
   }
@@ -331,7 +340,7 @@ TEST_F(ManagerTest, DecidesByTheNewestStep) {
 TEST_F(ManagerTest, DecidesByMetricsAndAllStepsBefore) {
   std::vector<std::vector<int64_t>> before;
   options_.schedule.permanent =
-      SaveIf("better", [&](const SaveContext& context) {
+      SaveIf("better", [&](const SavePolicy::Context& context) {
         const double auc = context.metrics.at("auc");
         std::vector<int64_t>& steps = before.emplace_back();
         bool better = true;
@@ -363,16 +372,19 @@ TEST_F(ManagerTest, EveryNSavesOneIsWhole) {
   Start();
   TrainTo(8);
   ASSERT_OK(manager_->Close());
-  std::vector<StepKind> kinds;
-  for (const SaveReport& report : reports_) kinds.push_back(report.result.kind);
-  EXPECT_THAT(kinds, ElementsAre(StepKind::kFull, StepKind::kDelta,
-                                 StepKind::kFull, StepKind::kDelta));
+  std::vector<StepRecord::Kind> kinds;
+  for (const CheckpointManager::SaveReport& report : reports_)
+    kinds.push_back(report.result.kind);
+  EXPECT_THAT(kinds,
+              ElementsAre(StepRecord::Kind::kFull, StepRecord::Kind::kDelta,
+                          StepRecord::Kind::kFull, StepRecord::Kind::kDelta));
 }
 
 class PreemptedTest : public ManagerTest {
  protected:
   // Step 2 is ephemeral; then the machine is to be taken away.
-  absl::StatusOr<StepOutcome> PreemptAfterTwo(absl::Duration grace) {
+  absl::StatusOr<CheckpointManager::StepOutcome> PreemptAfterTwo(
+      absl::Duration grace) {
     options_.preemption_grace = grace;
     options_.schedule.permanent = SaveOnPreemption();
     options_.schedule.ephemeral = SaveEveryNSteps(2);
@@ -388,7 +400,7 @@ class PreemptedTest : public ManagerTest {
 };
 
 TEST_F(PreemptedTest, TheNextStepIsSaved) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::InfiniteDuration()));
   EXPECT_EQ(outcome.decision.why, "preempted");
   EXPECT_THAT(Steps(), ElementsAre(2, 3));
@@ -397,7 +409,7 @@ TEST_F(PreemptedTest, TheNextStepIsSaved) {
 }
 
 TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::ZeroDuration()));
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_THAT(outcome.decision.why,
@@ -419,7 +431,8 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 2U);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation failed, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation failed,
+                       manager_->Explain(4));
   EXPECT_THAT(failed.saved,
               HasSubstr("not saved, although step 4 is a multiple of 2: "
                         "UNAVAILABLE: table"));
@@ -551,7 +564,7 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options.retention.keep = LatestN(1) | BestN("", 2);
   expect(options, "retention.keep: BestN: metric is empty; name the metric");
   options = options_;
-  options.best = BestOptions{};
+  options.best = KeepPolicy::BestOptions{};
   expect(options, "ManagerOptions: best: metric is empty; name the metric");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/manager_config.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
@@ -76,9 +76,9 @@ class ElsewhereTest : public ManagerTest {
 void ElsewhereTest::OrbaxSaveIntervals() {
   Configure(R"({"permanent": {"any": [{"save_every_n_steps": 4},
                                       {"save_at_steps": [5]}]}})");
-  const auto function =
-      SaveIf("should_save_fn",
-             [](const SaveContext& context) { return context.step == 7; });
+  const auto function = SaveIf(
+      "should_save_fn",
+      [](const SavePolicy::Context& context) { return context.step == 7; });
   options_.schedule.permanent = options_.schedule.permanent | function;
   Start();
   TrainAndWait(9);
@@ -89,9 +89,10 @@ void ElsewhereTest::OrbaxShouldSave() {
   Start();
   int evaluated = 0;
   for (int64_t step = 1; step <= 6; ++step) {
-    ASSERT_OK_AND_ASSIGN(const SaveDecision saved, manager_->ShouldSave(step));
+    ASSERT_OK_AND_ASSIGN(const SavePolicy::Decision saved,
+                         manager_->ShouldSave(step));
     Metrics metrics;
-    if (saved.kind != SaveKind::kNone) metrics["auc"] = ++evaluated;
+    if (saved.kind != SavePolicy::Kind::kNone) metrics["auc"] = ++evaluated;
     ASSERT_OK(TrainStep(metrics));
   }
   ASSERT_OK(manager_->Close());
@@ -112,7 +113,8 @@ void ElsewhereTest::OrbaxReachedPreemption() {
   Start();
   TrainTo(2);
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       TrainStep());
   EXPECT_TRUE(outcome.preempted);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(3));
@@ -207,7 +209,7 @@ void ElsewhereTest::OrbaxLogsLongWaits() {
     warnings.push_back(warning);
   };
   options_.schedule.permanent =
-      SaveIf("all", [this](const SaveContext& context) {
+      SaveIf("all", [this](const SavePolicy::Context& context) {
         if (context.saving) gate_.Open();
         return true;
       });
@@ -274,9 +276,11 @@ void ElsewhereTest::OlmoEphemeral() {
   EXPECT_THAT(Steps(), ElementsAre(8));
   TrainAndWait(17);
   EXPECT_THAT(Steps(), ElementsAre(10, 14));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation soon, manager_->Explain(16));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation soon,
+                       manager_->Explain(16));
   EXPECT_THAT(soon.saved, HasSubstr("step 14 was saved less than 3 steps"));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation vetoed, manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation vetoed,
+                       manager_->Explain(6));
   EXPECT_THAT(vetoed.saved, HasSubstr("an evaluation is under way"));
 }
 
@@ -320,7 +324,7 @@ void ElsewhereTest::OlmoMaxCheckpoints() {
   EXPECT_THAT(Steps(), ElementsAre(3, 6, 8, 10));
 }
 
-class ElsewhereObject : public SavedObject {
+class ElsewhereObject : public ModelState::Object {
  public:
   std::string words = "none";
   absl::StatusOr<std::string> Save() override { return words; }
@@ -367,11 +371,13 @@ void ElsewhereTest::RecisRestore() {
   Start();
   TrainAndWait(6);
   Start();
-  ASSERT_OK_AND_ASSIGN(const RestoreReport newest, manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport newest,
+                       manager_->Restore());
   EXPECT_EQ(newest.version.step, 6);
   RestoreRequest request;
   request.step = 4;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport named, manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport named,
+                       manager_->Restore(request));
   EXPECT_EQ(named.version.step, 4);
   EXPECT_EQ(manager_->global_step(), 4);
 }

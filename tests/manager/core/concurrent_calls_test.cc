@@ -33,7 +33,7 @@ bool IsOneOf(const absl::Status& status,
 // The rows of a scan, which come from several threads.
 class ScannedRows : public RowSink {
  public:
-  absl::Status Consume(int, const RowBatch& batch) override {
+  absl::Status Consume(int, const RowSink::Batch& batch) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < batch.ids.size(); ++i) {
       TestRow row;
@@ -56,7 +56,7 @@ class ConcurrentCallsTest : public ManagerTest {
     options_.stage.on_point = nullptr;
     options_.store.background_sweep = true;
     options_.on_warning = [](const std::string&) {};
-    options_.on_saved = [this](const SaveReport& report) {
+    options_.on_saved = [this](const CheckpointManager::SaveReport& report) {
       if (report.status.ok()) committed_ = report.step;
       // A callback cannot wait for the save that it is part of.
       EXPECT_TRUE(absl::IsFailedPrecondition(manager_->WaitUntilFinished()));
@@ -178,7 +178,7 @@ void ConcurrentCallsTest::ChangeRecords(std::mt19937_64* random) {
       EXPECT_FALSE(store->user_metadata().empty());
       break;
     case 3: {
-      EvaluationPart part;
+      StepRecord::Evaluation::Part part;
       part.processed = static_cast<uint64_t>(step);
       expect(store->SaveEvaluation(step, "all", "group", {&part, 1}));
       const auto found = store->FindEvaluation(step, "all", 0);
@@ -217,7 +217,8 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
     ASSERT_OK(latest);
     EXPECT_GE(latest->version.step, committed);
   }
-  const absl::StatusOr<StepExplanation> story = manager_->Explain(AnyStep(random));
+  const absl::StatusOr<CheckpointManager::StepExplanation> story =
+      manager_->Explain(AnyStep(random));
   EXPECT_TRUE(IsOneOf(story.status(), {absl::StatusCode::kNotFound}));
   EXPECT_GE(manager_->global_step(), committed);
   EXPECT_FALSE(manager_->preempted());
@@ -239,7 +240,8 @@ void ConcurrentCallsTest::WaitForSaves(std::mt19937_64* random) {
 void ConcurrentCallsTest::Train(std::mt19937_64* random) {
   const int64_t step = manager_->global_step() + 1;
   model_->Train(step);
-  absl::StatusOr<StepOutcome> outcome = manager_->StepTo(step);
+  absl::StatusOr<CheckpointManager::StepOutcome> outcome =
+      manager_->StepTo(step);
   EXPECT_TRUE(IsOneOf(outcome.status(), {absl::StatusCode::kCancelled}))
       << outcome.status();
   if (!outcome.ok()) {
@@ -303,7 +305,7 @@ TEST_F(ConcurrentCallsTest, NoMarkOfATrackerIsLost) {
   RowTracker tracker;
   const auto end =
       std::chrono::steady_clock::now() + (IsLongRun() ? kLong / 3 : kShort / 3);
-  std::vector<ConsumerId> consumers;
+  std::vector<ChangeTracker::Consumer> consumers;
   for (const char* name : {"checkpoint", "serving"}) {
     ASSERT_OK_AND_ASSIGN(consumers.emplace_back(), tracker.AddConsumer(name));
     // The first set of a consumer is incomplete: marks came before it, perhaps.
@@ -325,7 +327,7 @@ TEST_F(ConcurrentCallsTest, NoMarkOfATrackerIsLost) {
   }
   std::vector<std::set<int64_t>> taken(2);
   const auto take = [&](size_t c, bool give_back) {
-    absl::StatusOr<RowChanges> changes = tracker.Take(consumers[c]);
+    absl::StatusOr<ChangeTracker::Changes> changes = tracker.Take(consumers[c]);
     ASSERT_OK(changes);
     ASSERT_TRUE(changes->complete) << changes->reason;
     EXPECT_TRUE(changes->erased.empty());
@@ -338,7 +340,7 @@ TEST_F(ConcurrentCallsTest, NoMarkOfATrackerIsLost) {
   for (size_t c = 0; c < consumers.size(); ++c) {
     Beside([&, c](auto* random) {
       take(c, (*random)() % 3 == 0);
-      EXPECT_LE(tracker.memory_bytes(), RowTrackerOptions().max_bytes);
+      EXPECT_LE(tracker.memory_bytes(), RowTracker::Options().max_bytes);
     });
   }
   while (std::chrono::steady_clock::now() < end && !HasFailure()) {

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
 
@@ -77,7 +77,8 @@ class FailingDiskTest : public ManagerTest,
   // Opens the store again; the newest step is this one, and is whole.
   void ExpectRestores(int64_t step) {
     Start();
-    ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                         manager_->Restore());
     EXPECT_EQ(report.version.step, step);
     TestModel expected;
     testing::TrainTo(step, &expected);
@@ -140,7 +141,7 @@ TEST_P(FailingDiskTest, ADiskThatFailsForGoodIsTheStoresEnd) {
   TrainTo(6);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectRestores(6);
 }
 
@@ -157,7 +158,7 @@ TEST_P(FailingDiskTest, TheModelOfTheFailedSaveIsSavedByAnotherManager) {
   model_->Train(6);
   ASSERT_OK(manager_->StepTo(6));
   ASSERT_OK(manager_->Close());
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kFull);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kFull);
   ExpectRestores(6);
 }
 
@@ -177,7 +178,7 @@ TEST_P(FailingDiskTest, MarksOfAFailedSaveAreInTheNext) {
   }
   ASSERT_OK(status);
   ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectRestores(5);
 }

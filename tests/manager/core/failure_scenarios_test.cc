@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "ckptdb/db/crash_points.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
@@ -37,11 +37,12 @@ TEST_F(ManagerTest, AStoreMayBeMoved) {
   fs::rename(before, options_.path);
   Start();
   EXPECT_EQ(manager_->store()->uuid(), uuid);
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore());
   EXPECT_EQ(report.version.step, 4);
   TrainTo(6);
   ASSERT_OK(manager_->Close());
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
   for (const int64_t step : {2, 4, 6}) ExpectStepHolds(step);
   EXPECT_FALSE(fs::exists(before));
@@ -171,7 +172,8 @@ class SignalTest : public PointTest {
   }
   // Step 3 is saved because of the signal, beside step 2.
   void ExpectThirdStepSaved() {
-    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                         TrainStep());
     EXPECT_TRUE(manager_->preempted());
     EXPECT_EQ(outcome.step, 3);
     ASSERT_TRUE(outcome.save.has_value()) << outcome.decision.why;
@@ -186,7 +188,8 @@ class SignalTest : public PointTest {
 TEST_F(SignalTest, BeforeASave) {
   Start();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       TrainStep());
   EXPECT_EQ(outcome.decision.why, "preempted");
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(1));
@@ -231,8 +234,9 @@ TEST_F(SignalTest, WhileTheTrainingWaits) {
   ExpectThirdStepSaved();
 }
 
-class BusySignalTest : public SignalTest,
-                       public ::testing::WithParamInterface<BusyPolicy> {};
+class BusySignalTest
+    : public SignalTest,
+      public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {};
 
 // Where the training does not wait, the step after the signal is passed over,
 // and the end of the training saves it.
@@ -252,10 +256,11 @@ TEST_P(BusySignalTest, TheEndOfTheTrainingSavesWhatWasPassedOver) {
   ExpectStepHolds(3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, BusySignalTest,
-                         ::testing::Values(BusyPolicy::kSkip,
-                                           BusyPolicy::kCoalesce,
-                                           BusyPolicy::kFail));
+INSTANTIATE_TEST_SUITE_P(
+    Policies, BusySignalTest,
+    ::testing::Values(ManagerOptions::BusyPolicy::kSkip,
+                      ManagerOptions::BusyPolicy::kCoalesce,
+                      ManagerOptions::BusyPolicy::kFail));
 
 using SweepTest = PointTest;
 
@@ -276,10 +281,11 @@ TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
   status.Update(manager_->WaitUntilFinished());
   LetGo();
   EXPECT_OK(status);
-  ASSERT_OK_AND_ASSIGN(const SweepResult swept, sweep.get());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sweep.get());
   // What became garbage since is that of the next one.
   EXPECT_THAT(swept.removed, ElementsAre(Field(&Version::step, 2)));
-  ASSERT_OK_AND_ASSIGN(const SweepResult next, manager_->store()->Sweep());
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult next,
+                       manager_->store()->Sweep());
   EXPECT_THAT(next.removed, ElementsAre(Field(&Version::step, 4)))
       << "step 8 shares a value with step 6";
   EXPECT_THAT(Steps(), ElementsAre(8, 10));
@@ -388,18 +394,20 @@ int64_t ResidentPages() {
   return resident;
 }
 
-class BusyPolicyTest : public ManagerTest,
-                       public ::testing::WithParamInterface<BusyPolicy> {
+class BusyPolicyTest
+    : public ManagerTest,
+      public ::testing::WithParamInterface<ManagerOptions::BusyPolicy> {
  protected:
   // Of each two steps the second finds the save of the first in progress.
   void TrainPairs(int pairs) {
     for (int i = 0; i < pairs; ++i) {
       gate_.Close();
-      ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
+      ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
+                           TrainStep());
       ASSERT_TRUE(first.save.has_value());
       const auto second = TrainStep();
       gate_.Open();
-      if (GetParam() == BusyPolicy::kFail) {
+      if (GetParam() == ManagerOptions::BusyPolicy::kFail) {
         ASSERT_THAT(second.status(),
                     StatusIs(absl::StatusCode::kFailedPrecondition,
                              HasSubstr("is being saved")));
@@ -432,10 +440,11 @@ TEST_P(BusyPolicyTest, TwoHundredSavesDoNotGrow) {
   ExpectStepHolds(599);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, BusyPolicyTest,
-                         ::testing::Values(BusyPolicy::kSkip,
-                                           BusyPolicy::kCoalesce,
-                                           BusyPolicy::kFail));
+INSTANTIATE_TEST_SUITE_P(
+    Policies, BusyPolicyTest,
+    ::testing::Values(ManagerOptions::BusyPolicy::kSkip,
+                      ManagerOptions::BusyPolicy::kCoalesce,
+                      ManagerOptions::BusyPolicy::kFail));
 
 // Many steps are opened, decided about, restored and retired in one batch. On a
 // disk that has nothing to wait for.

@@ -66,16 +66,16 @@ TEST_F(ManagerClockTest, ASaveDoesNotStretchThePeriod) {
 
 TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
   options_.schedule.permanent = SaveEveryNSeconds(2);
-  options_.busy = BusyPolicy::kSkip;
+  options_.busy = ManagerOptions::BusyPolicy::kSkip;
   Start();
   gate_.Close();
   now_micros_ = 10 * kClockSecond;
   ASSERT_OK(TrainStep());
   now_micros_ = 12 * kClockSecond - 1;
-  ASSERT_OK_AND_ASSIGN(const StepOutcome early, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome early, TrainStep());
   EXPECT_EQ(early.decision.why, "not yet 2 seconds after step 1");
   now_micros_ = 12 * kClockSecond;
-  ASSERT_OK_AND_ASSIGN(const StepOutcome due, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome due, TrainStep());
   EXPECT_EQ(due.decision.why,
             "2 seconds after step 1, but step 1 is being saved");
   gate_.Open();

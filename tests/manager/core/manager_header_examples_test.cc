@@ -7,9 +7,6 @@
 #include "absl/strings/str_replace.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
-#include "ckptdb/manager/evaluation_state.h"
-#include "ckptdb/manager/load_spec.h"
-#include "ckptdb/manager/manager_config.h"
 #include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/policy/keep_rule.h"
 #include "ckptdb/manager/policy/retention.h"
@@ -65,16 +62,16 @@ TEST(HeaderExamples, ManagerConfig) {
   ManagerOptions options;
   ASSERT_OK(ManagerConfigExample(&options));
   EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).kind,
-            SaveKind::kPermanent);
-  EXPECT_EQ(options.busy, BusyPolicy::kCoalesce);
+            SavePolicy::Kind::kPermanent);
+  EXPECT_EQ(options.busy, ManagerOptions::BusyPolicy::kCoalesce);
 }
 
 TEST(HeaderExamples, SaveSchedule) {
   using internal::Decide;
   SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),
                         .ephemeral = SaveEveryNSteps(100)};
-  SaveDecision decision = Decide(schedule, {.step = 1100});
-  EXPECT_EQ(decision.kind, SaveKind::kEphemeral);
+  SavePolicy::Decision decision = Decide(schedule, {.step = 1100});
+  EXPECT_EQ(decision.kind, SavePolicy::Kind::kEphemeral);
   EXPECT_EQ(decision.why, "step 1100 is a multiple of 100");
 }
 
@@ -134,7 +131,8 @@ absl::Status ManagerExample(const std::string& path, int64_t steps,
   }
   while (manager->global_step() < steps) {
     train();
-    CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
+                            manager->Step());
     if (outcome.preempted) break;
   }
   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
@@ -149,20 +147,22 @@ absl::StatusOr<int64_t> PendingSaveExample(CheckpointManager* manager) {
   return result.version.step;
 }
 
-absl::StatusOr<LoadSummary> LoadSpecExample(const std::string& json,
-                                            CheckpointManager* manager) {
+absl::StatusOr<CheckpointManager::LoadSummary> LoadSpecExample(
+    const std::string& json, CheckpointManager* manager) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
-  CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
-                                                         /*dry_run=*/true));
+  CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::LoadSummary dry,
+                          manager->Load(rules,
+                                        /*dry_run=*/true));
   return dry;
 }
 
 absl::StatusOr<uint64_t> EvaluationExample(
-    CheckpointManager* manager, SavedObject& meters, IoState& loader,
+    CheckpointManager* manager, ModelState::Object& meters, IoState& loader,
     uint64_t batches, const std::function<void()>& evaluate) {
   EvaluationState& evaluation = *manager->evaluation();
   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
-  const EvaluationName name = {manager->global_step(), "day_7", "eval/ctr"};
+  const EvaluationState::Name name = {manager->global_step(), "day_7",
+                                      "eval/ctr"};
   CKPTDB_ASSIGN_OR_RETURN(uint64_t done, evaluation.Load(name, &loader));
   for (; done < batches; ++done) {
     if (done % 1000 == 0) {
@@ -183,14 +183,14 @@ absl::Status FollowExample(const std::string& path, ModelState& model,
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
   while (evaluating()) {
-    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                             manager->WaitForStep(absl::Minutes(10)));
     evaluate(report.version.step);
   }
   return absl::OkStatus();
 }
 
-class SumMeters : public SavedObject {
+class SumMeters : public ModelState::Object {
  public:
   absl::StatusOr<std::string> Save() override { return "sums"; }
   absl::Status Load(absl::string_view) override { return absl::OkStatus(); }
@@ -232,11 +232,12 @@ TEST(HeaderExamples, CheckpointManager) {
    {"path": "$/another", "step": 0, "load": ["user"], "strict": false,
     "oname": {"user": "member"}, "hashtable_clear": false}])";
   ASSERT_OK_AND_ASSIGN(
-      const LoadSummary dry,
+      const CheckpointManager::LoadSummary dry,
       LoadSpecExample(absl::StrReplaceAll(spec, {{"$", dir.path()}}),
                       manager.get()));
   EXPECT_EQ(dry.rules[0].step, 2002);
-  EXPECT_EQ(dry.rules[1].items[0].outcome, LoadedItem::Outcome::kMissing);
+  EXPECT_EQ(dry.rules[1].items[0].outcome,
+            CheckpointManager::LoadedItem::Outcome::kMissing);
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ TEST_F(ManagerPathTest, SavesAndRestoresGoOnAfterAChdir) {
   ASSERT_OK(manager_->WaitUntilFinished());
   RestoreRequest request;
   request.path = dir_.path() + "/a/../a/store";
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore(request));
   EXPECT_EQ(report.version.step, 4);
   EXPECT_EQ(report.path, dir_.path() + "/a/store");
   TrainTo(6);

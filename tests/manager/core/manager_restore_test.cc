@@ -39,7 +39,7 @@ TEST_F(ManagerTest, GoingBackGivesLaterStepsUp) {
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
-  EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   ExpectStepHolds(4);
   // And once more in the same process, the model being another by now.
   TrainTo(5);
@@ -73,7 +73,7 @@ TEST_F(ManagerTest, AnotherStoreIsOnlyABeginning) {
 }
 
 TEST_F(ManagerTest, RestoresTheBest) {
-  options_.best = BestOptions{.metric = "auc"};
+  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   for (const double auc : {0.1, 0.5, 0.1, 0.9, 0.1, 0.7}) {
     ASSERT_OK(TrainStep({{"auc", auc}}));
@@ -82,7 +82,8 @@ TEST_F(ManagerTest, RestoresTheBest) {
   Start();
   RestoreRequest request;
   request.best = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(request));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore(request));
   EXPECT_EQ(report.version.step, 4);
 }
 
@@ -91,7 +92,7 @@ TEST_F(ManagerTest, NamesTheBestWithoutRestoringIt) {
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("ManagerOptions::best is not set")));
-  options_.best = BestOptions{.metric = "auc"};
+  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
   Start();
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("\"auc\"")));
@@ -142,7 +143,8 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(any));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore(any));
   EXPECT_EQ(report.version.step, 2);
   EXPECT_THAT(report.damaged, ElementsAre(4));
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
@@ -202,7 +204,8 @@ TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
   EXPECT_THAT(warnings, ElementsAre(HasSubstr(largest.filename().string())));
   RestoreRequest any;
   any.fall_back = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager->Restore(any));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager->Restore(any));
   EXPECT_EQ(report.version.step, 1);
   EXPECT_THAT(report.damaged, ElementsAre(2));
   EXPECT_THAT(weights, ::testing::Each(1));
@@ -242,20 +245,20 @@ TEST_F(ManagerTest, TheOwnStoreByAnotherSpelling) {
     Start();
     RestoreRequest request;
     request.path = path;
-    ASSERT_OK_AND_ASSIGN(const RestoreReport report,
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                          manager_->Restore(request));
     EXPECT_EQ(report.path, options_.path);
     TrainTo(report.version.step + 2);
     ASSERT_OK(manager_->Close());
-    EXPECT_EQ(reports_.back().result.kind, StepKind::kDelta);
+    EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
   }
   ExpectStepHolds(10);
 }
 
 // Told once of each restore that succeeded.
 TEST_F(ManagerTest, RestoresAreReported) {
-  std::vector<RestoreReport> restored;
-  options_.on_restored = [&](const RestoreReport& report) {
+  std::vector<CheckpointManager::RestoreReport> restored;
+  options_.on_restored = [&](const CheckpointManager::RestoreReport& report) {
     restored.push_back(report);
   };
   Start();
@@ -282,7 +285,8 @@ TEST_F(ManagerTest, LogsWhatRestoresCost) {
   TrainTo(2);
   ASSERT_OK(manager_->Close());
   Start();
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore());
   EXPECT_EQ(report.rows, 11U);
   EXPECT_EQ(report.rows, model_->users.rows().size());
   // Ids and slots of the rows, the tensor, and bytes of the others.
@@ -309,7 +313,7 @@ TEST_F(ManagerTest, LogsWhatRestoresCost) {
           report.finished_micros, "}"));
 }
 
-class Sampler : public SavedObject {
+class Sampler : public ModelState::Object {
  public:
   std::string seed;
   absl::Status refuses;

@@ -122,7 +122,9 @@ TEST_F(ManagerThreadsTest, AToleratedFailureIsNoError) {
 // Each thread that is new to the C library costs memory of its own.
 TEST_F(ManagerThreadsTest, OneThreadMakesAllSaves) {
   std::set<pid_t> threads;
-  options_.on_saved = [&](const SaveReport&) { threads.insert(gettid()); };
+  options_.on_saved = [&](const CheckpointManager::SaveReport&) {
+    threads.insert(gettid());
+  };
   Start();
   for (int i = 0; i < 5; ++i) {
     TrainTo(manager_->global_step() + 2);
@@ -154,7 +156,7 @@ TEST_F(ManagerThreadsTest, WaitsBesideASaveThatIsNotAsync) {
 TEST_F(ManagerThreadsTest, WaitsForTheCallbackToo) {
   std::promise<void> in_callback;
   std::promise<void> go;
-  options_.on_saved = [&](const SaveReport&) {
+  options_.on_saved = [&](const CheckpointManager::SaveReport&) {
     in_callback.set_value();
     go.get_future().wait();
   };
@@ -174,7 +176,7 @@ TEST_F(ManagerThreadsTest, ACallbackCannotWaitForItsOwnSave) {
     std::vector<absl::Status> refused;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
     options_.async = async;
-    options_.on_saved = [&](const SaveReport& report) {
+    options_.on_saved = [&](const CheckpointManager::SaveReport& report) {
       EXPECT_OK(report.status);
       refused = {manager_->WaitUntilFinished(),
                  manager_->Step().status(),
@@ -382,7 +384,9 @@ TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
 
 // A callback that ends the process does not wait for itself.
 TEST_F(ManagerExitTest, FromACallback) {
-  options_.on_saved = [](const SaveReport&) { std::exit(0); };
+  options_.on_saved = [](const CheckpointManager::SaveReport&) {
+    std::exit(0);
+  };
   EXPECT_EXIT(
       {
         leaked_manager = StartSave().release();
@@ -395,8 +399,8 @@ TEST_F(ManagerExitTest, FromACallback) {
 // exit() then destroys the manager on the thread that saves.
 TEST_F(ManagerExitTest, FromACallbackOfAGlobalManager) {
   std::promise<void> assigned;
-  options_.on_saved = [is_global =
-                           assigned.get_future().share()](const SaveReport&) {
+  options_.on_saved = [is_global = assigned.get_future().share()](
+                          const CheckpointManager::SaveReport&) {
     is_global.wait();
     std::exit(0);
   };

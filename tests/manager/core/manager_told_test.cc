@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "ckptdb/schema/slice.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
@@ -173,7 +173,8 @@ TEST_F(ManagerToldTest, WhoWaitedForTheSaveHasBeenTold) {
     SCOPED_TRACE(step);
     FailSaves();
     TrainTo(step - 1);
-    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                         TrainStep());
     FailNoSaves();
     ASSERT_TRUE(outcome.save.has_value());
     EXPECT_THAT(
@@ -195,7 +196,8 @@ TEST_F(ManagerToldTest, AnotherThreadThatWaitedTakesNothing) {
   Start();
   FailSaves();
   TrainTo(1);
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       TrainStep());
   FailNoSaves();
   std::thread([&] {
     EXPECT_THAT(outcome.save->WaitCommitted().status(),
@@ -249,7 +251,8 @@ TEST_F(ManagerToldTest, WhoAsksForTheirIoStatesIsTold) {
     options.on_warning = [](const std::string&) {};
     options.read_only = read_only;
     options.sharding = TableSharding::Replicated();
-    if (read_only) options.io_state_resize = IoStateResize::kError;
+    if (read_only)
+      options.io_state_resize = ManagerOptions::IoStateResize::kError;
     const auto evaluate = [&](uint32_t rank) {
       TestModel copy;
       ASSERT_OK_AND_ASSIGN(

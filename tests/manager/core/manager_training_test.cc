@@ -50,7 +50,7 @@ TEST_F(TrainingTest, WhatItBeginsWithIsSavedUnlessRestored) {
 }
 
 TEST_F(TrainingTest, NothingIsSavedBeforeTheFirstStep) {
-  options_.first_save = FirstSave::kNever;
+  options_.first_save = ManagerOptions::FirstSave::kNever;
   Start();
   ASSERT_OK(manager_->StartTraining());
   ASSERT_OK(manager_->Close());
@@ -63,7 +63,7 @@ TEST_F(TrainingTest, WhatCameFromElsewhereIsRestored) {
 }
 
 TEST_F(TrainingTest, WhatCameFromElsewhereIsSavedWhenAlwaysIsSaid) {
-  options_.first_save = FirstSave::kAlways;
+  options_.first_save = ManagerOptions::FirstSave::kAlways;
   StartFromElsewhere();
   EXPECT_THAT(Steps(), ElementsAre(manager_->global_step()));
   ASSERT_OK(manager_->StartTraining());  // it is there
@@ -77,7 +77,8 @@ TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(5));
   EXPECT_EQ(story.saved, "the training ends with it");
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
@@ -117,20 +118,23 @@ TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
   ASSERT_OK(manager_->Close());
   reports_.clear();
   options_.saving = false;
-  options_.first_save = FirstSave::kAlways;
+  options_.first_save = ManagerOptions::FirstSave::kAlways;
   options_.schedule.permanent = SaveEveryNSteps(1) | SaveOnPreemption();
   Start();
-  ASSERT_OK_AND_ASSIGN(const RestoreReport restored, manager_->Restore());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport restored,
+                       manager_->Restore());
   EXPECT_EQ(restored.version.step, 2);
   ASSERT_OK(manager_->StartTraining());
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       TrainStep());
   EXPECT_EQ(outcome.step, 3);
-  EXPECT_EQ(outcome.decision.kind, SaveKind::kNone);
+  EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(outcome.decision.why, "ManagerOptions::saving is off");
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_TRUE(manager_->preempted());
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(3));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(3));
   EXPECT_EQ(story.saved, "not saved: ManagerOptions::saving is off");
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(reports_, IsEmpty());
@@ -206,7 +210,7 @@ TEST_F(TrainingTest, WarnsOfASaveThatWaited) {
   options_.warn_waiting = absl::ZeroDuration();
   // The save of step 1 goes on once it is known to be waited for.
   options_.schedule.permanent =
-      SaveIf("opener", [this](const SaveContext& context) {
+      SaveIf("opener", [this](const SavePolicy::Context& context) {
         if (context.saving) gate_.Open();
         return true;
       });

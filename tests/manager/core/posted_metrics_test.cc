@@ -22,7 +22,7 @@ class PostedMetricsTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    options_.best = BestOptions{.metric = "auc"};
+    options_.best = KeepPolicy::BestOptions{.metric = "auc"};
     options_.on_warning = [this](const std::string& warning) {
       warnings_.push_back(warning);
     };
@@ -93,7 +93,8 @@ TEST_F(PostedMetricsTest, ATrainerThatStartsTakesThemIn) {
   Start();
   RestoreRequest best;
   best.best = true;
-  ASSERT_OK_AND_ASSIGN(const RestoreReport report, manager_->Restore(best));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       manager_->Restore(best));
   EXPECT_EQ(report.version.step, 2);
 }
 

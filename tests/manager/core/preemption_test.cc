@@ -26,7 +26,7 @@ class PreemptionTest : public ManagerTest {
   }
   // Whether it said that the training is to end.
   bool StepIsPreempted() {
-    const absl::StatusOr<StepOutcome> outcome = TrainStep();
+    const absl::StatusOr<CheckpointManager::StepOutcome> outcome = TrainStep();
     EXPECT_OK(outcome);
     EXPECT_OK(manager_->WaitUntilFinished());
     return outcome.ok() && outcome->preempted;
@@ -53,9 +53,10 @@ TEST_F(PreemptionTest, IsNotSaidAgainWhileItsSaveIsInProgress) {
   Start();
   gate_.Close();
   manager_->SetPreempted();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first, TrainStep());
   EXPECT_TRUE(first.preempted);
-  ASSERT_OK_AND_ASSIGN(const StepOutcome second, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome second,
+                       TrainStep());
   EXPECT_FALSE(second.preempted);
   gate_.Open();
   ASSERT_OK(manager_->Close());
@@ -178,7 +179,8 @@ TEST_F(PreemptionRanksTest, AllRanksLeaveAtTheSameStep) {
             if (rank == told && manager->global_step() == after) {
               reached.set_value(manager);
             }
-            CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+            CKPTDB_ASSIGN_OR_RETURN(
+                const CheckpointManager::StepOutcome outcome, manager->Step());
             if (outcome.preempted) break;
           }
           if (rank == told) signalled.get_future().wait();
@@ -204,7 +206,8 @@ TEST_F(PreemptionRanksTest, ComesAgainToAnotherRank) {
         while (manager->global_step() < 8) {
           if (rank == 2 && manager->global_step() == 2) manager->SetPreempted();
           if (rank == 1 && manager->global_step() == 5) manager->SetPreempted();
-          CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
+          CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
+                                  manager->Step());
           CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
           if (outcome.preempted) preempted |= int64_t{1} << outcome.step;
         }

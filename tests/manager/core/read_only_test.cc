@@ -46,7 +46,7 @@ class ReadOnlyTest : public ManagerTest {
   }
   void Follow() { Follow(ReadOnlyOptions()); }
   // Waits for a step, which must be this one.
-  RestoreReport WaitFor(int64_t step) {
+  CheckpointManager::RestoreReport WaitFor(int64_t step) {
     const auto report = follower_->WaitForStep(absl::Minutes(1));
     EXPECT_OK(report);
     if (!report.ok()) return {};
@@ -102,16 +102,19 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
   options.schedule.permanent = SaveEveryNSteps(1);
   options.retention.keep = LatestN(1);
   options.statistics_path = dir_.path() + "/statistics";
-  options.on_saved = [](const SaveReport&) { ADD_FAILURE(); };
+  options.on_saved = [](const CheckpointManager::SaveReport&) {
+    ADD_FAILURE();
+  };
   const auto before = Files();
   Follow(options);
   EXPECT_EQ(follower_->store(), nullptr);
   EXPECT_NE(follower_->reader(), nullptr);
   ASSERT_OK(follower_->Restore());
   ExpectHolds(4);
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, follower_->Step());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       follower_->Step());
   EXPECT_EQ(outcome.step, 5);
-  EXPECT_EQ(outcome.decision.kind, SaveKind::kNone);
+  EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(outcome.decision.why, "not saved: the manager is read-only");
   EXPECT_FALSE(outcome.save.has_value());
   const auto refused =
@@ -135,7 +138,7 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
 
 TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
   ManagerOptions options = ReadOnlyOptions();
-  options.best = BestOptions{.metric = "auc"};
+  options.best = KeepPolicy::BestOptions{.metric = "auc"};
   ASSERT_OK(manager_->store()->AddMetrics(2, {{"auc", 0.9}}));
   ASSERT_OK(manager_->store()->AddMetrics(4, {{"auc", 0.1}}));
   Follow(options);
@@ -160,7 +163,7 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
   dense.load = {"dense"};
   LoadRule first = dense;
   first.is_dynamic = false;
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
                        follower_->Load({dense, first}));
   EXPECT_EQ(copy_->weights[0], 2);
   EXPECT_EQ(summary.rules[1].note, "not loaded, as the store has step 6");
@@ -195,7 +198,7 @@ TEST_F(ReadOnlyTest, ReadsAllWhenTheModelIsNoStepsAnyMore) {
   ExpectHolds(8);
   RestoreRequest merged;
   merged.step = 6;
-  merged.mode = RestoreMode::kMerge;
+  merged.mode = LiveTable::RestoreMode::kMerge;
   ASSERT_OK(follower_->Restore(merged));
   EXPECT_FALSE(WaitFor(8).by_changes);
   ExpectHolds(8);
@@ -311,7 +314,8 @@ TEST_F(ReadOnlyTest, FollowsBackToAnOlderStep) {
 TEST_F(ReadOnlyTest, AFoldIsNoNewerStep) {
   Follow();
   WaitFor(4);
-  ASSERT_OK_AND_ASSIGN(const FoldResult folded, manager_->store()->Fold(4));
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded,
+                       manager_->store()->Fold(4));
   ASSERT_TRUE(folded.folded);
   EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -363,7 +367,7 @@ TEST_F(ReadOnlyTest, OnlyAReadOnlyManagerFollows) {
 }
 
 // Of the evaluation's loader and meters.
-struct Text : SavedObject, IoState {
+struct Text : ModelState::Object, IoState {
   std::string text;
   absl::StatusOr<std::string> Save() override { return text; }
   absl::StatusOr<std::string> Dump() override { return text; }
@@ -375,7 +379,7 @@ struct Text : SavedObject, IoState {
 
 TEST_F(ReadOnlyTest, LoadsEvaluationsAndSavesNone) {
   Follow();
-  const EvaluationName name = {4, "day_7", "eval/ctr"};
+  const EvaluationState::Name name = {4, "day_7", "eval/ctr"};
   Text meters;
   Text loader;
   for (CheckpointManager* each : {manager_.get(), follower_.get()}) {
@@ -402,7 +406,7 @@ TEST_F(ReadOnlyTest, RanksFollowTogether) {
   std::vector<absl::Status> statuses(2);
   std::vector<std::thread> threads;
   ManagerOptions options = ReadOnlyOptions();
-  options.io_state_resize = IoStateResize::kOwners;
+  options.io_state_resize = ManagerOptions::IoStateResize::kOwners;
   options.deadline = absl::Minutes(1);
   options.sharding = TableSharding::Replicated();  // each has all rows
   const auto follow = [&](uint32_t rank) -> absl::Status {
@@ -411,7 +415,7 @@ TEST_F(ReadOnlyTest, RanksFollowTogether) {
         const auto manager,
         CheckpointManager::Open(options, &model.state, group.Join(rank)));
     while (manager->global_step() < 10) {
-      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+      CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                               manager->WaitForStep(absl::Minutes(1)));
       TestModel expected;
       testing::TrainTo(report.version.step, &expected);

@@ -18,10 +18,10 @@ using ::testing::IsEmpty;
 
 class ShouldSaveTest : public ManagerTest {
  protected:
-  SaveDecision Ask(int64_t step, const Metrics& metrics = {}) {
+  SavePolicy::Decision Ask(int64_t step, const Metrics& metrics = {}) {
     const auto decision = manager_->ShouldSave(step, metrics);
     EXPECT_OK(decision);
-    return decision.value_or(SaveDecision());
+    return decision.value_or(SavePolicy::Decision());
   }
   // The save of step 2 is in progress.
   void BeginSave() {
@@ -34,13 +34,14 @@ class ShouldSaveTest : public ManagerTest {
 TEST_F(ShouldSaveTest, IsWhatTheStepComesToAndCountsNothing) {
   Start();
   for (int64_t step = 1; step <= 6; ++step) {
-    const SaveDecision before = Ask(step);
+    const SavePolicy::Decision before = Ask(step);
     EXPECT_EQ(manager_->global_step(), step - 1);
-    ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                         TrainStep());
     EXPECT_EQ(before, outcome.decision);
     ASSERT_OK(manager_->WaitUntilFinished());
   }
-  EXPECT_EQ(Ask(8).kind, SaveKind::kPermanent);
+  EXPECT_EQ(Ask(8).kind, SavePolicy::Kind::kPermanent);
   EXPECT_THAT(manager_->Explain(8),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 8")));
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
@@ -48,12 +49,13 @@ TEST_F(ShouldSaveTest, IsWhatTheStepComesToAndCountsNothing) {
 
 TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
   options_.schedule.permanent =
-      SaveIf("better", [](const SaveContext& context) {
+      SaveIf("better", [](const SavePolicy::Context& context) {
         return !context.last.has_value() ||
                context.metrics.at("auc") > context.last->metrics.at("auc");
       });
   Start();
-  ASSERT_OK_AND_ASSIGN(const StepOutcome first, TrainStep({{"auc", 0.6}}));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
+                       TrainStep({{"auc", 0.6}}));
   ASSERT_OK(first.save->WaitCommitted().status());
   EXPECT_EQ(Ask(2, {{"auc", 0.5}}).why, "better said no");
   EXPECT_EQ(Ask(2, {{"auc", 0.7}}).why, "better said yes");
@@ -62,28 +64,30 @@ TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
 
 TEST_F(ShouldSaveTest, WaitsForTheSaveInProgressAsTheStepWould) {
   BeginSave();
-  EXPECT_EQ(Ask(4).kind, SaveKind::kPermanent);
+  EXPECT_EQ(Ask(4).kind, SavePolicy::Kind::kPermanent);
   gate_.Open();
   ASSERT_OK(manager_->Close());
 }
 
 TEST_F(ShouldSaveTest, PassesOverWhatTheStepWould) {
-  for (const BusyPolicy busy : {BusyPolicy::kSkip, BusyPolicy::kCoalesce}) {
+  for (const ManagerOptions::BusyPolicy busy :
+       {ManagerOptions::BusyPolicy::kSkip,
+        ManagerOptions::BusyPolicy::kCoalesce}) {
     options_.path += "+";
     options_.busy = busy;
     BeginSave();
-    const SaveDecision decision = Ask(4);
-    EXPECT_EQ(decision.kind, SaveKind::kNone);
+    const SavePolicy::Decision decision = Ask(4);
+    EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
     EXPECT_THAT(decision.why, HasSubstr("step 2 is being saved"));
     gate_.Open();
     ASSERT_OK(manager_->WaitUntilFinished());
-    EXPECT_EQ(Ask(3).kind, SaveKind::kNone) << "nothing is owed";
+    EXPECT_EQ(Ask(3).kind, SavePolicy::Kind::kNone) << "nothing is owed";
     ASSERT_OK(manager_->Close());
   }
 }
 
 TEST_F(ShouldSaveTest, FailsAsTheStepWould) {
-  options_.busy = BusyPolicy::kFail;
+  options_.busy = ManagerOptions::BusyPolicy::kFail;
   BeginSave();
   EXPECT_THAT(manager_->ShouldSave(4),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -104,7 +108,8 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
                                     HasSubstr("no rows today")));
   model_->users.FailWith(absl::OkStatus());
   EXPECT_TRUE(manager_->preempted());
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, TrainStep());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       TrainStep());
   EXPECT_TRUE(outcome.preempted);
   ASSERT_OK(manager_->Close());
 }
@@ -117,8 +122,8 @@ TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
   manager_->SetPreempted();
-  const SaveDecision decision = Ask(3);
-  EXPECT_EQ(decision.kind, SaveKind::kNone);
+  const SavePolicy::Decision decision = Ask(3);
+  EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
   EXPECT_THAT(decision.why, HasSubstr("step 2 becomes permanent instead"));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
   EXPECT_TRUE(saved.ephemeral);
@@ -135,12 +140,13 @@ TEST_F(ShouldSaveTest, IsNoWhereNothingIsSaved) {
       StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ShouldSave")));
   options_.saving = false;
   Start();
-  EXPECT_EQ(Ask(2),
-            (SaveDecision{SaveKind::kNone, "ManagerOptions::saving is off"}));
+  EXPECT_EQ(Ask(2), (SavePolicy::Decision{SavePolicy::Kind::kNone,
+                                          "ManagerOptions::saving is off"}));
   options_.saving = true;
   options_.read_only = true;
   Start();
-  EXPECT_EQ(Ask(2), (SaveDecision{SaveKind::kNone,
+  EXPECT_EQ(Ask(2),
+            (SavePolicy::Decision{SavePolicy::Kind::kNone,
                                   "not saved: the manager is read-only"}));
 }
 
@@ -157,7 +163,7 @@ TEST_F(ShouldSaveTest, AllRanksGetTheAnswerOfTheOwner) {
       ManagerOptions options;
       options.path = options_.path;
       options.schedule.permanent =
-          SaveIf("the owner", [rank](const SaveContext& context) {
+          SaveIf("the owner", [rank](const SavePolicy::Context& context) {
             return rank == 0 && context.step == 3;
           });
       const auto manager =

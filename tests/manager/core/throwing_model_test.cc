@@ -55,7 +55,7 @@ class ThrowingTable : public TestTable {
     Check("Clear");
     return TestTable::Clear();
   }
-  absl::Status Consume(int worker, const RowBatch& batch) override {
+  absl::Status Consume(int worker, const RowSink::Batch& batch) override {
     Check("Consume");
     return TestTable::Consume(worker, batch);
   }
@@ -176,8 +176,10 @@ TEST_F(ThrowingModelTest, Callbacks) {
     SCOPED_TRACE(async);
     options_.async = async;
     options_.path = dir_.path() + (async ? "/async" : "/sync");
-    options_.on_saved = [](const SaveReport&) { Throw(); };
-    options_.on_restored = [](const RestoreReport&) { Throw(); };
+    options_.on_saved = [](const CheckpointManager::SaveReport&) { Throw(); };
+    options_.on_restored = [](const CheckpointManager::RestoreReport&) {
+      Throw();
+    };
     options_.on_deleted = [](int64_t) { Throw(); };
     Start();
     TrainTo(2);
@@ -309,14 +311,18 @@ TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
       model.owns = [=](int64_t id) { return id % 2 == rank; };
       ManagerOptions options = options_;
       options.sharding = TableSharding::ByModulo();
-      if (rank == 1) options.on_saved = [](const SaveReport&) { Throw(); };
+      if (rank == 1)
+        options.on_saved = [](const CheckpointManager::SaveReport&) {
+          Throw();
+        };
       ASSERT_OK_AND_ASSIGN(
           const auto manager,
           CheckpointManager::Open(options, &model.state, group.Join(rank)));
       model.Train(1);
       ASSERT_OK(manager->Step());
       model.Train(2);
-      ASSERT_OK_AND_ASSIGN(const StepOutcome saved, manager->Step());
+      ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome saved,
+                           manager->Step());
       ASSERT_TRUE(saved.save.has_value());
       ASSERT_OK(saved.save->WaitCommitted());
       // Another save waits for the end of the first.

@@ -1,8 +1,7 @@
-#include "ckptdb/manager/load_spec.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/load/load_plan.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
@@ -14,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-using Outcome = LoadedItem::Outcome;
+using Outcome = CheckpointManager::LoadedItem::Outcome;
 
 TEST(ParseLoadSpecTest, ReadsAllKeys) {
   ASSERT_OK_AND_ASSIGN(const std::vector<LoadRule> rules, ParseLoadSpec(R"([
@@ -126,7 +125,7 @@ TEST_F(LoadTest, LaterRulesLoadOverEarlierOnes) {
   LoadRule tuned = From("tuned");
   tuned.load = {"w", "extra"};
   tuned.exclude = {"note"};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
                        manager_->Load({From("base"), tuned}));
   TestModel base;
   TrainTo(3, &base);
@@ -156,12 +155,12 @@ TEST_F(LoadTest, ADryRunTouchesNothing) {
   const TestRows before = model_.users.rows();
   LoadRule rule = From("base");
   rule.oname = {{"more", "w"}};
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_TRUE(model_.users.rows() == before);
   EXPECT_EQ(dry.rows(), 15U);
   std::map<std::string, Outcome> outcomes;
-  for (const LoadedItem& item : dry.rules[0].items) {
+  for (const CheckpointManager::LoadedItem& item : dry.rules[0].items) {
     outcomes[item.name] = item.outcome;
   }
   EXPECT_EQ(outcomes["more"], Outcome::kMisfit);
@@ -184,7 +183,8 @@ TEST_F(LoadTest, MissingIsAnErrorUnlessAllowed) {
               StatusIs(absl::StatusCode::kNotFound,
                        HasSubstr("step 3 has no dense \"v\"")));
   rule.ignore_error = true;
-  ASSERT_OK_AND_ASSIGN(const LoadSummary ignored, manager_->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary ignored,
+                       manager_->Load({rule}));
   EXPECT_THAT(ignored.rules[0].note, HasSubstr("has no dense \"v\""));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   rule.ignore_error = false;
@@ -209,7 +209,7 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("is \"sparse\" meant?")));
-  ASSERT_OK_AND_ASSIGN(const LoadSummary dry,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_THAT(dry.ToString(), HasSubstr("  matches nothing: load pattern "
                                         "\"spars\"; is \"sparse\" meant?\n"));
@@ -266,7 +266,7 @@ TEST_F(LoadTest, SomeRulesAreForTheFirstStartAlone) {
   rule.is_dynamic = false;
   LoadRule skipped;
   skipped.skip = true;
-  ASSERT_OK_AND_ASSIGN(const LoadSummary summary,
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
                        manager_->Load({rule, skipped}));
   EXPECT_EQ(summary.rules[0].note, "not loaded, as the store has step 4");
   EXPECT_EQ(summary.rules[1].note, "skipped");
@@ -287,10 +287,10 @@ TEST_F(LoadTest, TheNextSaveIsWhole) {
   ASSERT_OK(manager_->Save());
   ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(5));
-  EXPECT_EQ(saved.kind, StepKind::kFull);
+  EXPECT_EQ(saved.kind, StepRecord::Kind::kFull);
   ASSERT_OK_AND_ASSIGN(const auto step, manager_->store()->OpenStep(5));
   for (const Item& item : step->ranks()[0].items) {
-    if (item.kind != ItemKind::kRows) continue;
+    if (item.kind != Item::Kind::kRows) continue;
     EXPECT_EQ(item.base_reason, "the model was loaded from " + Path("base"));
   }
 }
@@ -301,7 +301,7 @@ TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
   Start();
   model_.users.Set(1000, 9);
   RestoreRequest merge;
-  merge.mode = RestoreMode::kMerge;
+  merge.mode = LiveTable::RestoreMode::kMerge;
   ASSERT_OK(manager_->Restore(merge));
   ASSERT_TRUE(model_.users.rows().contains(1000));
   ASSERT_OK(manager_->StepTo(5));

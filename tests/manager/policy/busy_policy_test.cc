@@ -16,13 +16,14 @@ class BusyTest : public ManagerTest {
  protected:
   // Steps 1 to 4 are trained; the save of step 2 ends after step 4, or during
   // it when it waits.
-  absl::StatusOr<StepOutcome> FourSteps(BusyPolicy busy) {
+  absl::StatusOr<CheckpointManager::StepOutcome> FourSteps(
+      ManagerOptions::BusyPolicy busy) {
     options_.busy = busy;
     Start();
     gate_.Close();
     TrainTo(3);
     std::future<void> opened;
-    if (busy == BusyPolicy::kWait) {
+    if (busy == ManagerOptions::BusyPolicy::kWait) {
       opened = std::async(std::launch::async, [this] { gate_.Open(); });
     }
     const auto outcome = TrainStep();
@@ -32,7 +33,8 @@ class BusyTest : public ManagerTest {
 };
 
 TEST_F(BusyTest, Waits) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, FourSteps(BusyPolicy::kWait));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       FourSteps(ManagerOptions::BusyPolicy::kWait));
   EXPECT_TRUE(outcome.save.has_value());
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
@@ -40,32 +42,35 @@ TEST_F(BusyTest, Waits) {
 }
 
 TEST_F(BusyTest, Skips) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome, FourSteps(BusyPolicy::kSkip));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       FourSteps(ManagerOptions::BusyPolicy::kSkip));
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_EQ(outcome.decision.why,
             "step 4 is a multiple of 2, but step 2 is being saved");
   TrainTo(5);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(4));
   EXPECT_EQ(story.saved, "not saved: " + outcome.decision.why);
 }
 
 TEST_F(BusyTest, Coalesces) {
-  ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
-                       FourSteps(BusyPolicy::kCoalesce));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
+                       FourSteps(ManagerOptions::BusyPolicy::kCoalesce));
   EXPECT_FALSE(outcome.save.has_value());
   ASSERT_OK(manager_->WaitUntilFinished());
   TrainTo(5);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(5));
   EXPECT_THAT(story.saved, HasSubstr("step 4 was not saved, as step 2 is"));
 }
 
 TEST_F(BusyTest, Fails) {
-  EXPECT_THAT(FourSteps(BusyPolicy::kFail),
+  EXPECT_THAT(FourSteps(ManagerOptions::BusyPolicy::kFail),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("step 4 cannot be saved: step 2 is being")));
   ASSERT_OK(manager_->WaitUntilFinished());
@@ -78,7 +83,7 @@ TEST_F(BusyTest, Fails) {
 TEST_F(BusyTest, DecidesByTheMetricsOfTheSaveInProgress) {
   Metrics last;
   options_.schedule.permanent =
-      SaveIf("first", [&](const SaveContext& context) {
+      SaveIf("first", [&](const SavePolicy::Context& context) {
         if (context.last.has_value()) last = context.last->metrics;
         return !context.last.has_value();
       });

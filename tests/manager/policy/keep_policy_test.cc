@@ -275,7 +275,7 @@ std::string WarningOf(const KeepPolicy& policy,
 
 TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
   std::vector<StepInfo> steps = WithAuc({0.1, kNan, 0.3});
-  BestOptions best{.metric = "auc"};
+  KeepPolicy::BestOptions best{.metric = "auc"};
   EXPECT_EQ(WarningOf(BestN(best), steps), "");
   steps[2].metrics.clear();
   EXPECT_EQ(WarningOf(BestN(best), steps), "") << "the last one's may come";
@@ -294,7 +294,7 @@ TEST(KeepPolicy, BestNWarnsOfStepsWithoutTheMetric) {
 // Then the disk fills up, whatever the count.
 TEST(KeepPolicy, BestNWarnsWhenNoStepHasTheMetric) {
   const std::vector<StepInfo> steps = Steps(3);
-  BestOptions best{.metric = "auc"};
+  KeepPolicy::BestOptions best{.metric = "auc"};
   EXPECT_EQ(
       WarningOf(BestN(best), steps),
       "BestN: none of 3 steps has a metric \"auc\", and all of them stay; "
@@ -314,10 +314,10 @@ StepRecord Listed(int64_t step, double auc) {
 }
 
 TEST(BestStep, IsTheFirstOfBestN) {
-  const BestOptions best{.metric = "auc"};
+  const KeepPolicy::BestOptions best{.metric = "auc"};
   std::vector<StepRecord> steps = {Listed(1, 0.9), Listed(2, 0.4),
                                    Listed(3, 0.9), Listed(4, kNan)};
-  const auto best_is = [&](const BestOptions& options) {
+  const auto best_is = [&](const KeepPolicy::BestOptions& options) {
     const absl::StatusOr<StepRecord> found = BestStep(steps, options);
     EXPECT_OK(found.status());
     return found.ok() ? found->version.step : -1;

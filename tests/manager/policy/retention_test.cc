@@ -114,9 +114,9 @@ TEST(Retention, Removals) {
   const RetentionState state = StateOf(6, {1, 3, 5});
   RetentionOptions options = Latest(1);
   EXPECT_THAT(Gone(options, state), ElementsAre(1, 2, 3, 4));
-  options.removal = Removal::kEphemeralOnly;
+  options.removal = RetentionOptions::Removal::kEphemeralOnly;
   EXPECT_THAT(Gone(options, state), ElementsAre(1, 3));
-  options.removal = Removal::kNever;
+  options.removal = RetentionOptions::Removal::kNever;
   EXPECT_THAT(Gone(options, state), IsEmpty());
 }
 

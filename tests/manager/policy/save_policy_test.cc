@@ -22,18 +22,20 @@ constexpr int64_t kOneSecond = 1'000'000;
 // A time like today's.
 constexpr int64_t kNow = 1'700'000'000 * kOneSecond;
 
-SaveContext At(int64_t step) { return {.step = step, .now_micros = kNow}; }
+SavePolicy::Context At(int64_t step) {
+  return {.step = step, .now_micros = kNow};
+}
 
 // `seconds` after the newest step, 10.
-SaveContext After(double seconds, bool saving = false) {
-  SaveContext context = At(12);
+SavePolicy::Context After(double seconds, bool saving = false) {
+  SavePolicy::Context context = At(12);
   context.last = StepInfo{
       10, kNow - static_cast<int64_t>(std::llround(seconds * 1e6)), false, {}};
   context.saving = saving;
   return context;
 }
 
-void ExpectVerdict(const SavePolicy& policy, const SaveContext& context,
+void ExpectVerdict(const SavePolicy& policy, const SavePolicy::Context& context,
                    bool yes, const std::string& why) {
   EXPECT_OK(policy.status());
   EXPECT_EQ(internal::Decide(policy, context), (Verdict{yes, why}));
@@ -77,7 +79,7 @@ TEST(SavePolicy, RejectsInvalidIntervals) {
 TEST(SavePolicy, SaveAtOrAfterEveryNSteps) {
   const auto policy = SaveAtOrAfterEveryNSteps(100);
   const auto after = [](int64_t last, int64_t step) {
-    SaveContext context = At(step);
+    SavePolicy::Context context = At(step);
     context.last = StepInfo{last, kNow, false, {}};
     return context;
   };
@@ -153,14 +155,14 @@ TEST(SavePolicy, SaveInitially) {
 }
 
 TEST(SavePolicy, SaveOnPreemption) {
-  SaveContext context = At(12);
+  SavePolicy::Context context = At(12);
   ExpectVerdict(SaveOnPreemption(), context, false, "not preempted");
   context.preempted = true;
   ExpectVerdict(SaveOnPreemption(), context, true, "preempted");
 }
 
 TEST(SavePolicy, SaveIf) {
-  const auto odd = [](const SaveContext& context) {
+  const auto odd = [](const SavePolicy::Context& context) {
     return context.step % 2 == 1;
   };
   ExpectVerdict(SaveIf("odd", odd), At(7), true, "odd said yes");

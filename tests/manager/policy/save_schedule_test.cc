@@ -23,8 +23,9 @@ class SaveScheduleTest : public ::testing::Test {
     schedule_.ephemeral = SaveEveryNSteps(10);
   }
 
-  SaveDecision At(int64_t step, std::optional<int64_t> last = {}) const {
-    SaveContext context;
+  SavePolicy::Decision At(int64_t step,
+                          std::optional<int64_t> last = {}) const {
+    SavePolicy::Context context;
     context.step = step;
     if (last.has_value()) context.last = StepInfo{*last, 0, false, {}};
     return internal::Decide(schedule_, context);
@@ -34,11 +35,11 @@ class SaveScheduleTest : public ::testing::Test {
 };
 
 TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
-  EXPECT_EQ(At(7).kind, SaveKind::kPermanent);
-  EXPECT_EQ(At(100).kind, SaveKind::kPermanent);
-  EXPECT_EQ(At(10).kind, SaveKind::kEphemeral);
-  EXPECT_EQ(At(110).kind, SaveKind::kEphemeral);
-  EXPECT_EQ(At(111).kind, SaveKind::kNone);
+  EXPECT_EQ(At(7).kind, SavePolicy::Kind::kPermanent);
+  EXPECT_EQ(At(100).kind, SavePolicy::Kind::kPermanent);
+  EXPECT_EQ(At(10).kind, SavePolicy::Kind::kEphemeral);
+  EXPECT_EQ(At(110).kind, SavePolicy::Kind::kEphemeral);
+  EXPECT_EQ(At(111).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(10).why, "step 10 is a multiple of 10");
   EXPECT_EQ(At(7).why, "step 7 is one of those that were asked for");
   EXPECT_EQ(At(8).why,
@@ -49,44 +50,46 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
 
 TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
   schedule_.permanent = {};
-  EXPECT_EQ(At(100).kind, SaveKind::kEphemeral);
-  EXPECT_EQ(At(7).kind, SaveKind::kNone);
+  EXPECT_EQ(At(100).kind, SavePolicy::Kind::kEphemeral);
+  EXPECT_EQ(At(7).kind, SavePolicy::Kind::kNone);
   schedule_.ephemeral = {};
-  EXPECT_EQ(At(100), (SaveDecision{SaveKind::kNone, "no step is to be"}));
+  EXPECT_EQ(At(100), (SavePolicy::Decision{SavePolicy::Kind::kNone,
+                                           "no step is to be"}));
 }
 
 TEST_F(SaveScheduleTest, NoStepTwiceAndNoneBefore) {
-  EXPECT_EQ(At(100, 100),
-            (SaveDecision{SaveKind::kNone,
-                          "step 100 is not after step 100, the newest"}));
-  EXPECT_EQ(At(100, 200).kind, SaveKind::kNone);
-  EXPECT_EQ(At(100, 99).kind, SaveKind::kPermanent);
+  EXPECT_EQ(At(100, 100), (SavePolicy::Decision{
+                              SavePolicy::Kind::kNone,
+                              "step 100 is not after step 100, the newest"}));
+  EXPECT_EQ(At(100, 200).kind, SavePolicy::Kind::kNone);
+  EXPECT_EQ(At(100, 99).kind, SavePolicy::Kind::kPermanent);
 }
 
 TEST_F(SaveScheduleTest, CooldownIsOfEphemeralSavesAlone) {
   schedule_.ephemeral_cooldown_steps = 15;
-  EXPECT_EQ(At(110, 100).kind, SaveKind::kNone);
+  EXPECT_EQ(At(110, 100).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(110, 100).why,
             "not ephemeral, although step 110 is a multiple of 10: step 100 "
             "was saved less than 15 steps before");
-  EXPECT_EQ(At(110, 96).kind, SaveKind::kNone);
-  EXPECT_EQ(At(110, 95).kind, SaveKind::kEphemeral);
-  EXPECT_EQ(At(120, 100).kind, SaveKind::kEphemeral);
-  EXPECT_EQ(At(200, 199).kind, SaveKind::kPermanent);
+  EXPECT_EQ(At(110, 96).kind, SavePolicy::Kind::kNone);
+  EXPECT_EQ(At(110, 95).kind, SavePolicy::Kind::kEphemeral);
+  EXPECT_EQ(At(120, 100).kind, SavePolicy::Kind::kEphemeral);
+  EXPECT_EQ(At(200, 199).kind, SavePolicy::Kind::kPermanent);
   // Nothing was saved yet.
-  EXPECT_EQ(At(10).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(At(10).kind, SavePolicy::Kind::kEphemeral);
 }
 
 TEST_F(SaveScheduleTest, VetoIsOfEphemeralSavesAlone) {
   schedule_.veto_ephemeral = [](int64_t step) {
     return step < 150 ? std::string("warming up") : "";
   };
-  EXPECT_EQ(At(110, 100),
-            (SaveDecision{SaveKind::kNone,
-                          "not ephemeral, although step 110 is a multiple of "
-                          "10: warming up"}));
-  EXPECT_EQ(At(100, 90).kind, SaveKind::kPermanent);
-  EXPECT_EQ(At(150, 100).kind, SaveKind::kEphemeral);
+  EXPECT_EQ(
+      At(110, 100),
+      (SavePolicy::Decision{SavePolicy::Kind::kNone,
+                            "not ephemeral, although step 110 is a multiple of "
+                            "10: warming up"}));
+  EXPECT_EQ(At(100, 90).kind, SavePolicy::Kind::kPermanent);
+  EXPECT_EQ(At(150, 100).kind, SavePolicy::Kind::kEphemeral);
 }
 
 TEST_F(SaveScheduleTest, RefusesWhatCannotBe) {
@@ -108,13 +111,13 @@ TEST_F(SaveScheduleTest, RefusesPoliciesWithAnErrorAndSavesNothing) {
   EXPECT_THAT(CheckSchedule(schedule_),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("schedule.permanent: SaveEveryNSteps: ")));
-  EXPECT_EQ(At(100).kind, SaveKind::kNone);
+  EXPECT_EQ(At(100).kind, SavePolicy::Kind::kNone);
 }
 
 TEST_F(SaveScheduleTest, NamesOfKinds) {
-  EXPECT_EQ(SaveKindName(SaveKind::kNone), "none");
-  EXPECT_EQ(SaveKindName(SaveKind::kPermanent), "permanent");
-  EXPECT_EQ(SaveKindName(SaveKind::kEphemeral), "ephemeral");
+  EXPECT_EQ(SaveKindName(SavePolicy::Kind::kNone), "none");
+  EXPECT_EQ(SaveKindName(SavePolicy::Kind::kPermanent), "permanent");
+  EXPECT_EQ(SaveKindName(SavePolicy::Kind::kEphemeral), "ephemeral");
 }
 
 }  // namespace

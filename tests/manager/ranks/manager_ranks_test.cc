@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -149,8 +149,9 @@ TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
               Each(IsOk()));
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                                            rank->manager->Restore());
+                    CKPTDB_ASSIGN_OR_RETURN(
+                        const CheckpointManager::RestoreReport report,
+                        rank->manager->Restore());
                     EXPECT_EQ(report.version.step, 4);
                     ExpectTrained(*rank->model, 4, rank->rank, 3);
                     EXPECT_EQ(rank->model->reader.position,
@@ -162,7 +163,7 @@ TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, store->Latest());
   EXPECT_EQ(latest.version.step, 8);
   EXPECT_EQ(latest.world_size, 3U);
-  EXPECT_EQ(latest.kind, StepKind::kDelta);
+  EXPECT_EQ(latest.kind, StepRecord::Kind::kDelta);
   EXPECT_EQ(store->Steps().size(), 3U);
 }
 
@@ -176,7 +177,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
       Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(misfit));
 
-  options_.io_state_resize = IoStateResize::kRedistribute;
+  options_.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
   EXPECT_THAT(Run(2,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -187,7 +188,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
                   }),
               Each(IsOk()));
 
-  options_.io_state_resize = IoStateResize::kOwners;
+  options_.io_state_resize = ManagerOptions::IoStateResize::kOwners;
   EXPECT_THAT(Run(5,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -197,7 +198,7 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
                   }),
               Each(IsOk()));
 
-  options_.io_state_resize = IoStateResize::kReset;
+  options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
   EXPECT_THAT(Run(1,
                   [](Rank* rank) -> absl::Status {
                     CKPTDB_RETURN_IF_ERROR(rank->manager->Restore().status());
@@ -225,10 +226,11 @@ TEST_F(ManagerRanksTest, WhatFailsOnOneFailsOnAll) {
   // The marks of all ranks are in the next save.
   EXPECT_THAT(Run(3,
                   [](Rank* rank) -> absl::Status {
-                    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
-                                            rank->manager->Restore());
+                    CKPTDB_ASSIGN_OR_RETURN(
+                        const CheckpointManager::RestoreReport report,
+                        rank->manager->Restore());
                     EXPECT_EQ(report.version.step, 6);
-                    EXPECT_EQ(report.record.kind, StepKind::kDelta);
+                    EXPECT_EQ(report.record.kind, StepRecord::Kind::kDelta);
                     ExpectTrained(*rank->model, 6, rank->rank, 3);
                     return absl::OkStatus();
                   }),

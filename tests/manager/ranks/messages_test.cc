@@ -5,7 +5,9 @@
 
 #include <string>
 
-#include "ckptdb/schema/keys.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -20,16 +22,16 @@ constexpr auto kChanged = absl::StatusCode::kDataLoss;
 
 SavePart SamplePart() {
   SavePart part;
-  part.staged.uuid = std::string(16, 'u');
-  part.staged.version = {30, 9};
-  part.staged.rank = 1;
-  part.staged.world_size = 2;
-  part.staged.rank_record = std::string("\0record", 7);
+  part.staged.record().uuid = std::string(16, 'u');
+  part.staged.record().version = {30, 9};
+  part.staged.record().rank = 1;
+  part.staged.record().world_size = 2;
+  part.staged.record().rank_record = std::string("\0record", 7);
   for (uint32_t chunk = 0; chunk < 3; ++chunk) {
-    std::string key = ItemPrefix({30, 9}, 1, ItemKind::kTensor, "w");
+    std::string key = ItemPrefix({30, 9}, 1, Item::Kind::kTensor, "w");
     AppendChunk(chunk, &key);
-    part.staged.inline_entries.emplace_back(key,
-                                            std::string(chunk * 1000, '\0'));
+    part.staged.record().inline_entries.emplace_back(
+        key, std::string(chunk * 1000, '\0'));
   }
   return part;
 }
@@ -56,7 +58,7 @@ TEST(SavePartMessage, AFailedRankSendsItsErrorAlone) {
 // An error that the rank itself can be told of.
 TEST(SavePartMessage, WhatCannotBeEncodedIsTheErrorOfItsRank) {
   SavePart sent = SamplePart();
-  sent.staged.rank_record.clear();
+  sent.staged.record().rank_record.clear();
   SavePart received;
   ASSERT_OK(internal::Decode(Encode(sent), &received));
   EXPECT_THAT(received.status, StatusIs(absl::StatusCode::kInvalidArgument,

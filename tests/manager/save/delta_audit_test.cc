@@ -41,7 +41,8 @@ TEST_F(DeltaAuditTest, WhatIsMarkedIsSaved) {
   TrainTo(12);
   for (const StepRecord& record : Records()) {
     const bool first = record.version.step == 2;
-    EXPECT_EQ(record.kind, first ? StepKind::kFull : StepKind::kDelta);
+    EXPECT_EQ(record.kind,
+              first ? StepRecord::Kind::kFull : StepRecord::Kind::kDelta);
   }
   ASSERT_OK(manager_->Close());
   ExpectStepHolds(12);
@@ -126,7 +127,7 @@ TEST_F(DeltaAuditTest, OnOneOfSeveralRanks) {
   constexpr uint32_t kRanks = 2;
   ThreadGroup group(kRanks);
   options_.sharding = TableSharding::ByModulo();
-  options_.io_state_resize = IoStateResize::kReset;
+  options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
   options_.on_saved = nullptr;
   const auto train = [&](uint32_t rank) {
     TestModel model;

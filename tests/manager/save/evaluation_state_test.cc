@@ -1,13 +1,13 @@
 // How far evaluations have come, kept by managers of one rank and of several.
-#include "ckptdb/manager/evaluation_state.h"
+#include "ckptdb/manager/checkpoint_manager.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
 #include <thread>
 
-#include "ckptdb/schema/limits.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/manager_fixture.h"
 
 namespace ckptdb::testing {
@@ -24,7 +24,7 @@ constexpr char kGroup[] = "eval/ctr";
 // What was loaded, in the order of the calls.
 using Calls = std::vector<std::string>;
 
-class TestMeters : public SavedObject {
+class TestMeters : public ModelState::Object {
  public:
   explicit TestMeters(Calls* calls) : calls_(calls) {}
   std::string sums = "none";
@@ -66,7 +66,7 @@ struct Evaluator {
   TestMeters meters{&calls};
   TestLoader loader{&calls};
 
-  absl::Status Save(EvaluationState* state, const EvaluationName& name,
+  absl::Status Save(EvaluationState* state, const EvaluationState::Name& name,
                     uint64_t processed, const std::string& suffix = "") {
     meters.sums = absl::StrCat("sums of ", processed, suffix);
     loader.position = absl::StrCat("line ", processed, suffix);
@@ -90,15 +90,15 @@ class EvaluationStateTest : public ManagerTest {
     ASSERT_OK(state()->AddGroup(kGroup, &now_->meters));
   }
   EvaluationState* state() { return manager_->evaluation(); }
-  static EvaluationName Name(int64_t step,
-                             const std::string& evaluation = "day_7",
-                             const std::string& group = kGroup) {
+  static EvaluationState::Name Name(int64_t step,
+                                    const std::string& evaluation = "day_7",
+                                    const std::string& group = kGroup) {
     return {step, evaluation, group};
   }
-  absl::Status Save(const EvaluationName& name, uint64_t processed) {
+  absl::Status Save(const EvaluationState::Name& name, uint64_t processed) {
     return now_->Save(state(), name, processed);
   }
-  absl::StatusOr<uint64_t> Load(const EvaluationName& name) {
+  absl::StatusOr<uint64_t> Load(const EvaluationState::Name& name) {
     return state()->Load(name, &now_->loader);
   }
   uint64_t Loaded(int64_t step) {
@@ -277,7 +277,7 @@ class EvaluationRanksTest : public ::testing::Test {
   bool saved_ = true;
 };
 
-const EvaluationName kName = {2, "day_7", kGroup};
+const EvaluationState::Name kName = {2, "day_7", kGroup};
 
 TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
   EXPECT_THAT(
@@ -371,7 +371,7 @@ TEST_F(EvaluationRanksTest, RanksThatMeanAnotherEvaluationAreAborted) {
   EXPECT_THAT(
       Run(2,
           [&](uint32_t rank, CheckpointManager* manager, Evaluator* evaluator) {
-            EvaluationName name = kName;
+            EvaluationState::Name name = kName;
             if (rank == 1) name.evaluation = "day_8";
             return evaluator->Save(manager->evaluation(), name, 1);
           }),

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/limits.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/support/allocated_bytes.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"

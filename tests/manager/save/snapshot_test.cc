@@ -59,9 +59,10 @@ class BlockTable : public TableState {
       uint64_t row = 0;
       for (const uint64_t size : table.sizes_) {
         ids_.push_back(absl::MakeConstSpan(table.ids).subspan(row, size));
-        slots_.push_back({SlotRows{table.dense.data() + row, sizeof(float)},
-                          SlotRows{table.spread.data() + row * kStride,
-                                   kStride * sizeof(double)}});
+        slots_.push_back(
+            {RowBlock::Column{table.dense.data() + row, sizeof(float)},
+             RowBlock::Column{table.spread.data() + row * kStride,
+                              kStride * sizeof(double)}});
         std::vector<uint32_t>& rows = rows_.emplace_back();
         if (table.scattered) rows.resize(size);
         std::iota(rows.rbegin(), rows.rend(), 0U);
@@ -79,7 +80,7 @@ class BlockTable : public TableState {
    private:
     const BlockTable& table_;
     std::vector<absl::Span<const int64_t>> ids_;
-    std::vector<std::array<SlotRows, 2>> slots_;
+    std::vector<std::array<RowBlock::Column, 2>> slots_;
     std::vector<std::vector<uint32_t>> rows_;
   };
 

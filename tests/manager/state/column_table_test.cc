@@ -32,7 +32,7 @@ absl::Status ExampleOfColumnTable() {
   ColumnTable users(
       {{"embedding", DType::kF32, 16}, {"last_step", DType::kI64, 1}});
   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
-  CKPTDB_ASSIGN_OR_RETURN(const Column<float> embedding,
+  CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Column<float> embedding,
                           users.column<float>("embedding"));
 
   CKPTDB_ASSIGN_OR_RETURN(const ColumnTable::Inserted user,
@@ -101,7 +101,7 @@ TEST(ColumnTableTest, ErasedRowsAreUsedAgain) {
 
 TEST(ColumnTableTest, MarksByItself) {
   ColumnTable table(ColumnSlots());
-  ASSERT_OK_AND_ASSIGN(const ConsumerId consumer,
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer consumer,
                        table.tracker()->AddConsumer("test"));
   ASSERT_OK(table.tracker()->Take(consumer));
   std::vector<ColumnTable::Inserted> rows;
@@ -110,7 +110,8 @@ TEST(ColumnTableTest, MarksByItself) {
   table.Find(5);
   table.Erase({2, 6});
   table.MarkUpserted({7});
-  ASSERT_OK_AND_ASSIGN(RowChanges changes, table.tracker()->Take(consumer));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes,
+                       table.tracker()->Take(consumer));
   EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 4, 7));
   EXPECT_THAT(changes.erased, UnorderedElementsAre(2, 6));
   table.Clear();
@@ -193,7 +194,7 @@ TEST(ColumnTableTest, OneThatIsMadeWrongDoesNothing) {
   ModelState model;
   const auto wrong = StatusIs(
       absl::StatusCode::kInvalidArgument,
-      HasSubstr("slot \"a\" of 0 x f32 has 0 bytes a row; the limits are 1"));
+      HasSubstr("slot \"a\" of 0 x f32 has 0 bytes per row; expected 1 to"));
   EXPECT_THAT(model.AddTable("user", &table), wrong);
   EXPECT_THAT(table.Insert(1).status(), wrong);
   std::vector<ColumnTable::Inserted> rows;

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/schema/slice.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/raw_table.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
@@ -28,17 +28,17 @@ TableSharding ByHash(const std::string& name = "hash_v2") {
 bool Owns(const TableSharding& sharding, int64_t id, uint32_t rank,
           uint32_t world) {
   switch (sharding.kind()) {
-    case ShardingKind::kBySlices: {
+    case Item::Sharding::kBySlices: {
       const std::vector<uint32_t> bounds = EvenSliceBounds(world);
       const uint16_t slice = SliceOf(id, SliceHash::kMix);
       return bounds[rank] <= slice && slice < bounds[rank + 1];
     }
-    case ShardingKind::kByModulo:
+    case Item::Sharding::kByModulo:
       return static_cast<uint64_t>(id) % world == rank;
-    case ShardingKind::kCustom:
+    case Item::Sharding::kCustom:
       return sharding.rank_of()(id, world) == rank;
-    case ShardingKind::kUndeclared:
-    case ShardingKind::kReplicated:
+    case Item::Sharding::kUndeclared:
+    case Item::Sharding::kReplicated:
       return true;
   }
   return true;
@@ -78,7 +78,7 @@ class ManagerShardingTest : public ::testing::Test {
     options_.store.background_sweep = false;
     options_.bounds.max_delta_ratio = 100;
     options_.deadline = absl::Seconds(60);
-    options_.io_state_resize = IoStateResize::kReset;
+    options_.io_state_resize = ManagerOptions::IoStateResize::kReset;
     options_.schedule.permanent = SaveEveryNSteps(2);
   }
 
@@ -115,7 +115,7 @@ class ManagerShardingTest : public ::testing::Test {
   }
   // Restores the newest step, which must be `step`, and trains on.
   static absl::Status RestoreAndTrain(Rank* rank, int64_t step, int64_t to) {
-    CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+    CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                             rank->manager->Restore({.verify = true}));
     EXPECT_EQ(report.version.step, step);
     rank->ExpectTrained(step);
@@ -225,12 +225,13 @@ TEST_F(ManagerShardingTest, EachKindComesBackInAnyWorld) {
     }
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(options_.path));
     ASSERT_OK_AND_ASSIGN(const auto newest, reader->OpenStep(step));
-    EXPECT_EQ(newest->record().kind, StepKind::kDelta);
-    ASSERT_OK_AND_ASSIGN(const TableSpec table, newest->FindTable("user"));
+    EXPECT_EQ(newest->record().kind, StepRecord::Kind::kDelta);
+    ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec table,
+                         newest->FindTable("user"));
     EXPECT_EQ(table.sharding, sharding.kind());
     EXPECT_EQ(table.sharding_name, sharding.name());
     EXPECT_EQ(newest->record().slice_bounds.empty(),
-              sharding.kind() != ShardingKind::kBySlices);
+              sharding.kind() != Item::Sharding::kBySlices);
   }
 }
 
@@ -326,7 +327,7 @@ TEST_F(ManagerShardingTest, OnlyRankZeroSavesAReplicatedTable) {
                                     rank->manager->Save({.overwrite = true}));
             CKPTDB_ASSIGN_OR_RETURN(const SaveResult result,
                                     save.WaitCommitted());
-            EXPECT_EQ(result.kind, StepKind::kDelta);
+            EXPECT_EQ(result.kind, StepRecord::Kind::kDelta);
             return rank->manager->WaitUntilFinished();
           }),
       Each(IsOk()));
@@ -423,7 +424,7 @@ TEST_F(OldStoreTest, IsRestoredByTheRuleOfTheModel) {
           // By the slices of the model's hash, which is not that of the step.
           const uint16_t slice = SliceOf(row.first, SliceHash::kModulo);
           const bool own =
-              sharding.kind() == ShardingKind::kBySlices
+              sharding.kind() == Item::Sharding::kBySlices
                   ? bounds[rank] <= slice && slice < bounds[rank + 1]
                   : Owns(sharding, row.first, rank, world);
           if (own) expected.insert(row);

@@ -219,7 +219,7 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
       {{Field("a", &MapRow::history)}, {}, "field \"a\" is a std::vector"},
       {{Field("a", &MapRow::embedding, {.dim = 4})},
        {},
-       "field \"a\" has FieldOptions::dim 4, and a type of 3 elements"},
+       "field \"a\" has TableOptions::Field::dim 4, and a type of 3 elements"},
       {{Field("a", &MapRow::history, {.dim = 16385})},
        {},
        "slot \"a\" of 16385 x f32 has 65540 bytes per row; expected 1 to "
@@ -272,7 +272,7 @@ TEST(MapTableTest, AVectorOfAnotherSize) {
   const auto wrong = StatusIs(
       absl::StatusCode::kFailedPrecondition,
       HasSubstr("the std::vector of slot \"history\" of row 2 has not the 2 "
-                "elements of FieldOptions::dim"));
+                "elements of TableOptions::Field::dim"));
   EXPECT_THAT(table.AllRows().status(), wrong);
   EXPECT_THAT(table.RowsOf({1, 2}).status(), wrong);
   EXPECT_OK(table.RowsOf({1}));

@@ -139,8 +139,12 @@ class AdaptedColumns : public Adapted {
   }
 
  private:
-  Column<float> weights() const { return *table_.column<float>("weights"); }
-  Column<int64_t> count() const { return *table_.column<int64_t>("count"); }
+  ColumnTable::Column<float> weights() const {
+    return *table_.column<float>("weights");
+  }
+  ColumnTable::Column<int64_t> count() const {
+    return *table_.column<int64_t>("count");
+  }
 
   ColumnTable table_;
 };
@@ -343,7 +347,8 @@ TEST_F(TablesTest, AMergeLeavesTheOtherRows) {
       rank->table->Set(3, NewAdaptedRow(3, 2));
       rank->table->Erase(1);
       CKPTDB_RETURN_IF_ERROR(
-          rank->manager->Restore({.mode = RestoreMode::kMerge}).status());
+          rank->manager->Restore({.mode = LiveTable::RestoreMode::kMerge})
+              .status());
       AdaptedRows expected = {{1, NewAdaptedRow(1, 1)},
                               {2, NewAdaptedRow(2, 1)},
                               {3, NewAdaptedRow(3, 2)}};
@@ -379,7 +384,7 @@ TEST_F(TablesTest, FollowersOfEachKind) {
       CKPTDB_RETURN_IF_ERROR(rank->manager->Step().status());
       CKPTDB_RETURN_IF_ERROR(rank->manager->Save().status());
       CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
-      CKPTDB_ASSIGN_OR_RETURN(const RestoreReport report,
+      CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                               follower.manager->WaitForStep(absl::Seconds(60)));
       EXPECT_TRUE(report.by_changes);
       EXPECT_EQ(follower.table->rows(), Expected(seed, 2));

@@ -85,11 +85,12 @@ TEST(VectorTableTest, SourcesHaveTheRowsOfTheRank) {
   VectorTable own(kRows, {array}, {}, holds);
   ASSERT_OK_AND_ASSIGN(rows, own.AllRows());
   expect_rows(*rows, holds);
-  ASSERT_OK_AND_ASSIGN(const ConsumerId consumer,
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Consumer consumer,
                        own.tracker()->AddConsumer("test"));
   ASSERT_OK(own.tracker()->Take(consumer));
   ASSERT_OK(own.MarkUpserted(some));
-  ASSERT_OK_AND_ASSIGN(const RowChanges changes, own.tracker()->Take(consumer));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes,
+                       own.tracker()->Take(consumer));
   EXPECT_THAT(changes.upserted, ElementsAre(4, 1 << 20));
 }
 
@@ -110,7 +111,8 @@ TEST(VectorTableTest, WhatIsWrongIsToldWhenItIsAdded) {
       {2, {Array("a", values.data(), 0)}, "slot \"a\" of 0 x f32 has 0 bytes"},
       {2,
        {Array("a", values.data(), 2, {.stride_bytes = 7})},
-       "ArrayOptions::stride_bytes 7 of slot \"a\" is below the 8 bytes"},
+       "TableOptions::Array::stride_bytes 7 of slot \"a\" is below the 8 "
+       "bytes"},
       {kMaxBitmapRows + 1,
        {array},
        "a VectorTable of 68719476737 rows; the limit is 68719476736"},

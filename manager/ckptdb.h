@@ -1,0 +1,43 @@
+// All of ckptdb:
+//
+//   #include <ckptdb/ckptdb.h>
+//
+//   ckptdb::MapTable users(&rows, {ckptdb::Field("embedding", &Row::values)});
+//   ckptdb::ModelState model;
+//   CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
+//   CKPTDB_ASSIGN_OR_RETURN(
+//       auto manager,
+//       ckptdb::CheckpointManager::Open({.path = "checkpoints"}, &model));
+//
+// | header | what |
+// |---|---|
+// | manager/checkpoint_manager.h | saves and restores of a training loop |
+// | manager/model_state.h, manager/tables.h | what a rank saves and restores |
+// | manager/policies.h | when to save, and what to keep |
+// | manager/coordinator.h | how ranks speak with one another |
+// | db/store.h, db/reader.h | the owner's and a follower's handle of a store |
+// | db/step_reader.h | reading a step, and what differs between two |
+// | db/state.h | a rank's part of a save, for who stages it by hand |
+// | db/row_tracker.h | which rows have changed |
+// | db/options.h | options of a store, and of its calls |
+// | schema/types.h, schema/status.h | values, records; statuses |
+#ifndef CKPTDB_MANAGER_CKPTDB_H_
+#define CKPTDB_MANAGER_CKPTDB_H_
+
+// IWYU pragma: begin_exports
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/row_tracker.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/policies.h"
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
+// IWYU pragma: end_exports
+
+#endif  // CKPTDB_MANAGER_CKPTDB_H_

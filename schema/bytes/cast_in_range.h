@@ -1,0 +1,24 @@
+// Casts for callers that report the place of an element themselves; internal to
+// the library.
+#ifndef CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_
+#define CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+// Casts as CastElements does, for dtypes that can be cast, and returns how many
+// elements were cast before one that `to` cannot represent.
+size_t CastWhileInRange(DType from, const void* in, DType to, void* out,
+                        size_t elements);
+
+// Describes the integer at `element`: "300 of i32 is out of range for u8, 0 to
+// 255".
+std::string NotInRange(DType from, const void* element, DType to);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_SCHEMA_BYTES_CAST_IN_RANGE_H_

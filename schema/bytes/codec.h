@@ -1,0 +1,39 @@
+// Codecs of pages and chunks: pure functions over bytes.
+#ifndef CKPTDB_SCHEMA_BYTES_CODEC_H_
+#define CKPTDB_SCHEMA_BYTES_CODEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+
+// Returns DataLoss for a stored number that is not a codec; kAuto is never
+// stored.
+absl::StatusOr<Codec> CodecFromStored(uint8_t number);
+
+// Returns what kAuto chooses for an item that starts with `sample`, of at most
+// kChunkBytes. `element_bytes`, here and below, is at least 1.
+Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes);
+
+// Compresses `raw`, of at most kChunkBytes, into *stored with kLz4 or
+// kShuffleLz4. Shuffling puts the first bytes of all elements together, then
+// the second ones, and so on; a last part shorter than an element stays as it
+// is. Returns false when the result is not smaller than `raw`; the caller then
+// stores kNone.
+bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
+              std::string* stored);
+
+// Writes exactly `raw_bytes` bytes to `raw`. Returns DataLoss when `stored`
+// does not decompress to as many; the content of `raw` is then undefined.
+// `codec` is not kAuto.
+absl::Status Decompress(Codec codec, absl::string_view stored,
+                        uint32_t element_bytes, uint64_t raw_bytes, char* raw);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_BYTES_CODEC_H_

@@ -1,0 +1,17 @@
+// Element types as they are stored.
+#ifndef CKPTDB_SCHEMA_BYTES_DTYPE_H_
+#define CKPTDB_SCHEMA_BYTES_DTYPE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+
+// Returns DataLoss for a stored number that is not a dtype.
+absl::StatusOr<DType> DTypeFromStored(uint8_t number);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_BYTES_DTYPE_H_

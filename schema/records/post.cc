@@ -1,0 +1,64 @@
+#include "ckptdb/schema/records/post.h"
+
+#include "ckptdb/schema/records/checks.h"
+#include "ckptdb/schema/records/flat.h"
+#include "ckptdb/schema/records/metrics.h"
+#include "ckptdb/schema/records/record_checks.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::AddString;
+using internal::Opened;
+using internal::RecordKind;
+using internal::ToStd;
+
+constexpr RecordKind kPostKind = RecordKind::kPost;
+
+}  // namespace
+
+absl::Status internal::Check(const Post& post) {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kPostKind, post.uuid));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kPostKind, post.store_uuid));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckVersion(kPostKind, "version", post.version));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(kPostKind, post.metrics));
+  if (post.pin || !post.metrics.empty()) return absl::OkStatus();
+  return internal::BadField(kPostKind, "metrics",
+                            "are empty, and no pin is requested");
+}
+
+uint64_t internal::LeastBytes(const Post&) { return 0; }
+
+std::string internal::EncodeUnchecked(const Post& post) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto uuid = AddString(post.uuid, &builder);
+  const auto store_uuid = AddString(post.store_uuid, &builder);
+  const auto metrics = internal::AddMetrics(post.metrics, &builder);
+  builder.Finish(fbs::CreatePost(builder, uuid, store_uuid, post.version.step,
+                                 post.version.attempt, post.posted_at_micros,
+                                 post.pin, metrics));
+  return Seal(kPostKind, builder);
+}
+
+absl::StatusOr<std::string> EncodePost(const Post& post) {
+  return internal::EncodeChecked(kPostKind, post);
+}
+
+absl::StatusOr<Post> DecodePost(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::Post>::Open(kPostKind, bytes));
+  Post post;
+  post.uuid = ToStd(from->uuid());
+  post.store_uuid = ToStd(from->store_uuid());
+  post.version = {from->step(), from->attempt()};
+  post.posted_at_micros = from->posted_at_micros();
+  post.pin = from->pin();
+  CKPTDB_ASSIGN_OR_RETURN(post.metrics,
+                          internal::ReadMetrics(kPostKind, from->metrics()));
+  CKPTDB_RETURN_IF_ERROR(internal::Check(post));
+  return post;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,33 @@
+// The record of a post, with which a reader asks the owner of a store to change
+// a step; internal to the library. It has the envelope of records.h and is
+// checked in the same way.
+#ifndef CKPTDB_SCHEMA_RECORDS_POST_H_
+#define CKPTDB_SCHEMA_RECORDS_POST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+
+// A request for metrics, for a pin or for both.
+struct Post {
+  std::string uuid;  // of the post; also the name of its file
+  std::string store_uuid;
+  Version version;               // the version that made the state: see StateOf
+  int64_t posted_at_micros = 0;  // since 1970, UTC; later posts win
+  bool pin = false;
+  Metrics metrics;
+
+  bool operator==(const Post&) const = default;
+};
+
+absl::StatusOr<std::string> EncodePost(const Post& post);
+absl::StatusOr<Post> DecodePost(absl::string_view bytes);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_RECORDS_POST_H_

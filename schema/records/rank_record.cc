@@ -1,0 +1,445 @@
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/codec.h"
+#include "ckptdb/schema/bytes/dtype.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/records/checks.h"
+#include "ckptdb/schema/records/flat.h"
+#include "ckptdb/schema/records/record_checks.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using flatbuffers::Vector;
+using internal::AddString;
+using internal::BadField;
+using internal::CheckVersion;
+using internal::FromFbs;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToFbs;
+using internal::ToStd;
+using internal::ViewOf;
+
+std::vector<Offset<fbs::Slot>> AddSlots(const std::vector<Slot>& slots,
+                                        FlatBufferBuilder* builder) {
+  std::vector<Offset<fbs::Slot>> added;
+  for (const Slot& slot : slots) {
+    const auto name = AddString(slot.name, builder);
+    added.push_back(
+        fbs::CreateSlot(*builder, name, static_cast<uint8_t>(slot.dtype),
+                        slot.elements, static_cast<uint8_t>(slot.codec)));
+  }
+  return added;
+}
+
+Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
+  const auto slots = AddSlots(item.slots, builder);
+  const auto name = AddString(item.name, builder);
+  const auto hashes = builder->CreateVector(item.chunk_hashes);
+  const auto shape = builder->CreateVector(item.shape);
+  const auto global_shape = builder->CreateVector(item.global_shape);
+  const auto offset = builder->CreateVector(item.offset);
+  const auto slot_vector = builder->CreateVector(slots);
+  const auto reason = AddString(item.base_reason, builder);
+  // The field is absent when there is no name, as in records older than it.
+  Offset<flatbuffers::String> sharding_name;
+  if (!item.sharding_name.empty()) {
+    sharding_name = AddString(item.sharding_name, builder);
+  }
+  const fbs::Version data = ToFbs(item.data);
+  fbs::ItemBuilder out(*builder);
+  out.add_kind(static_cast<uint8_t>(item.kind));
+  out.add_name(name);
+  out.add_data(&data);
+  out.add_placement(static_cast<uint8_t>(item.placement));
+  out.add_raw_bytes(item.raw_bytes);
+  out.add_stored_bytes(item.stored_bytes);
+  out.add_digest(item.digest);
+  out.add_chunk_hashes(hashes);
+  out.add_dtype(static_cast<uint8_t>(item.dtype));
+  out.add_codec(static_cast<uint8_t>(item.codec));
+  out.add_shape(shape);
+  out.add_global_shape(global_shape);
+  out.add_offset(offset);
+  out.add_slots(slot_vector);
+  out.add_slice_hash(static_cast<uint8_t>(item.slice_hash));
+  out.add_run(static_cast<uint8_t>(item.run));
+  out.add_rows(item.rows);
+  out.add_erased(item.erased);
+  out.add_rows_per_page(item.rows_per_page);
+  out.add_base_reason(reason);
+  out.add_sharding(static_cast<uint8_t>(item.sharding));
+  out.add_sharding_name(sharding_name);
+  return out.Finish();
+}
+
+absl::Status BadItem(const Item& item, absl::string_view why) {
+  return BadField(
+      RecordKind::kRank,
+      absl::StrCat("item \"", absl::Utf8SafeCHexEscape(item.name), "\""), why);
+}
+
+// Turns an error of a part of an item into one of the item.
+absl::Status InItem(const Item& item, const absl::Status& status) {
+  if (status.ok()) return status;
+  return BadItem(item, absl::StrCat("is invalid: ", status.message()));
+}
+
+absl::Status CheckTensor(const Item& item) {
+  const uint32_t element_bytes = DTypeBytes(item.dtype);
+  const absl::StatusOr<int64_t> elements =
+      ElementCount(item.shape, element_bytes);
+  CKPTDB_RETURN_IF_ERROR(InItem(item, elements.status()));
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, ElementCount(item.global_shape, element_bytes).status()));
+  CKPTDB_RETURN_IF_ERROR(InItem(
+      item, CheckBoxWithin({item.offset, item.shape}, item.global_shape)));
+  const uint64_t bytes = static_cast<uint64_t>(*elements) * element_bytes;
+  if (bytes == item.raw_bytes) return absl::OkStatus();
+  return BadItem(item,
+                 absl::StrCat("has ", item.raw_bytes, " raw bytes; shape ",
+                              ToString(item.shape), " takes ", bytes));
+}
+
+absl::Status CheckBlob(const Item& item) {
+  if (item.raw_bytes <= kMaxBlobBytes) return absl::OkStatus();
+  return BadItem(
+      item, absl::StrCat("has ", item.raw_bytes,
+                         " raw bytes; the limit of a blob is ", kMaxBlobBytes));
+}
+
+absl::Status CheckChunks(const Item& item) {
+  const uint64_t chunks = item.raw_bytes / kChunkBytes +
+                          (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
+  if (chunks == item.chunk_hashes.size()) return absl::OkStatus();
+  return BadItem(item, absl::StrCat("has ", item.chunk_hashes.size(),
+                                    " chunk hashes; expected ", chunks));
+}
+
+absl::Status CheckSlots(const Item& item) {
+  std::set<absl::string_view> names;
+  for (const Slot& slot : item.slots) {
+    CKPTDB_RETURN_IF_ERROR(InItem(item, CheckName("slot name", slot.name)));
+    if (!names.insert(slot.name).second) {
+      return BadItem(item,
+                     absl::StrCat("has duplicate slot \"", slot.name, "\""));
+    }
+    if (slot.row_bytes() == 0 || slot.row_bytes() > kMaxSlotBytes) {
+      return BadItem(
+          item,
+          absl::StrCat("has slot \"", slot.name, "\" of ", slot.row_bytes(),
+                       " bytes per row; expected 1 to ", kMaxSlotBytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Returns the bytes of a row with its id; the slots have been checked.
+uint64_t RowBytes(const Item& item) {
+  uint64_t bytes = sizeof(int64_t);
+  for (const Slot& slot : item.slots) bytes += slot.row_bytes();
+  return bytes;
+}
+
+uint64_t WidestColumnBytes(const Item& item) {
+  uint64_t widest = sizeof(int64_t);
+  for (const Slot& slot : item.slots) {
+    widest = std::max(widest, slot.row_bytes());
+  }
+  return widest;
+}
+
+absl::Status CheckRows(const Item& item) {
+  if (item.run == Item::Run::kBase && item.erased != 0) {
+    return BadItem(
+        item, absl::StrCat("has ", item.erased, " erased ids in a base run"));
+  }
+  const uint64_t most = kPageBytes / WidestColumnBytes(item);
+  if (item.rows_per_page == 0 || item.rows_per_page > most) {
+    return BadItem(item, absl::StrCat("has ", item.rows_per_page,
+                                      " rows per page; expected 1 to ", most));
+  }
+  uint64_t rows = 0;
+  uint64_t erased = 0;
+  uint64_t bytes = 0;
+  if (!__builtin_mul_overflow(item.rows, RowBytes(item), &rows) &&
+      !__builtin_mul_overflow(item.erased, sizeof(int64_t), &erased) &&
+      !__builtin_add_overflow(rows, erased, &bytes) &&
+      bytes == item.raw_bytes) {
+    return absl::OkStatus();
+  }
+  return BadItem(
+      item,
+      absl::StrCat("has ", item.raw_bytes, " raw bytes; expected ", item.rows,
+                   " rows of ", RowBytes(item), " bytes and ", item.erased,
+                   " erased ids of ", sizeof(int64_t), " bytes"));
+}
+
+// Only a table has a sharding, and only a custom sharding has a name.
+absl::Status CheckSharding(const Item& item) {
+  const bool custom = item.sharding == Item::Sharding::kCustom;
+  if (item.kind != Item::Kind::kRows &&
+      item.sharding != Item::Sharding::kUndeclared) {
+    return BadItem(
+        item, absl::StrCat("has sharding ", static_cast<int>(item.sharding),
+                           ", which only a table may have"));
+  }
+  if (custom) {
+    return InItem(item, CheckName("sharding name", item.sharding_name));
+  }
+  if (item.sharding_name.empty()) return absl::OkStatus();
+  return BadItem(
+      item,
+      absl::StrCat("has the sharding name \"",
+                   absl::Utf8SafeCHexEscape(item.sharding_name),
+                   "\", but its sharding is ", ShardingKindName(item.sharding),
+                   "; only a custom sharding has a name"));
+}
+
+// Rejects enum values out of range: a record in memory may have any.
+absl::Status CheckEnums(const Item& item) {
+  const auto number = [](auto value) { return static_cast<int>(value); };
+  if (item.kind != Item::Kind::kBlob && item.kind != Item::Kind::kRows &&
+      item.kind != Item::Kind::kTensor) {
+    return BadItem(item, absl::StrCat("has unknown kind ",
+                                      number(static_cast<uint8_t>(item.kind))));
+  }
+  if (item.placement > Item::Placement::kInline) {
+    return BadItem(
+        item, absl::StrCat("has unknown placement ", number(item.placement)));
+  }
+  if (item.slice_hash > SliceHash::kMix) {
+    return BadItem(
+        item, absl::StrCat("has unknown slice hash ", number(item.slice_hash)));
+  }
+  if (item.run != Item::Run::kBase && item.run != Item::Run::kDelta) {
+    return BadItem(item, absl::StrCat("has unknown run ",
+                                      number(static_cast<uint8_t>(item.run))));
+  }
+  if (static_cast<uint8_t>(item.sharding) >= kShardingKinds) {
+    return BadItem(item, absl::StrCat("has unknown sharding ",
+                                      static_cast<int>(item.sharding)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStoredEnums(const Item& item, DType dtype, Codec codec) {
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, DTypeFromStored(static_cast<uint8_t>(dtype)).status()));
+  return InItem(item, CodecFromStored(static_cast<uint8_t>(codec)).status());
+}
+
+absl::Status CheckSlotCount(const Item& item, size_t slots) {
+  if (slots <= kMaxSlots && (item.kind != Item::Kind::kRows || slots > 0)) {
+    return absl::OkStatus();
+  }
+  return BadItem(
+      item, absl::StrCat("has ", slots, " slots; expected 1 to ", kMaxSlots));
+}
+
+// Checks all of an item but its order among others.
+absl::Status CheckItem(const Item& item) {
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckNameField(RecordKind::kRank, "item name", item.name));
+  CKPTDB_RETURN_IF_ERROR(CheckEnums(item));
+  CKPTDB_RETURN_IF_ERROR(CheckSharding(item));
+  CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, item.slots.size()));
+  CKPTDB_RETURN_IF_ERROR(
+      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
+  CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, item.dtype, item.codec));
+  for (const Slot& slot : item.slots) {
+    CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, slot.dtype, slot.codec));
+  }
+  switch (item.kind) {
+    case Item::Kind::kTensor:
+      CKPTDB_RETURN_IF_ERROR(CheckTensor(item));
+      return CheckChunks(item);
+    case Item::Kind::kBlob:
+      CKPTDB_RETURN_IF_ERROR(CheckBlob(item));
+      return CheckChunks(item);
+    case Item::Kind::kRows:
+      CKPTDB_RETURN_IF_ERROR(CheckSlots(item));
+      return CheckRows(item);
+  }
+  return BadItem(item, "has an unknown kind");
+}
+
+// Returns the bytes that are copied out of an item; the caller has checked the
+// number of slots.
+uint64_t CopiedBytes(const fbs::Item& from) {
+  uint64_t bytes = ViewOf(from.name()).size() +
+                   ViewOf(from.base_reason()).size() +
+                   ViewOf(from.sharding_name()).size();
+  for (const auto* numbers :
+       {from.shape(), from.global_shape(), from.offset()}) {
+    bytes += SizeOf(numbers) * sizeof(int64_t);
+  }
+  bytes += SizeOf(from.chunk_hashes()) * sizeof(uint64_t);
+  if (from.slots() == nullptr) return bytes;
+  for (const fbs::Slot* slot : *from.slots()) {
+    bytes += ViewOf(slot->name()).size();
+  }
+  return bytes;
+}
+
+std::vector<Slot> ReadSlots(const Vector<Offset<fbs::Slot>>* stored) {
+  std::vector<Slot> slots;
+  if (stored == nullptr) return slots;
+  for (const fbs::Slot* from : *stored) {
+    Slot& slot = slots.emplace_back();
+    slot.name = ToStd(from->name());
+    slot.dtype = static_cast<DType>(from->dtype());
+    slot.codec = static_cast<Codec>(from->codec());
+    slot.elements = from->elements();
+  }
+  return slots;
+}
+
+void ReadTensorFields(const fbs::Item& from, Item* item) {
+  item->dtype = static_cast<DType>(from.dtype());
+  item->codec = static_cast<Codec>(from.codec());
+  item->chunk_hashes = ToStd(from.chunk_hashes());
+  item->shape = ToStd(from.shape());
+  item->global_shape = ToStd(from.global_shape());
+  item->offset = ToStd(from.offset());
+}
+
+void ReadTableFields(const fbs::Item& from, Item* item) {
+  item->slots = ReadSlots(from.slots());
+  item->slice_hash = static_cast<SliceHash>(from.slice_hash());
+  item->run = static_cast<Item::Run>(from.run());
+  item->rows = from.rows();
+  item->erased = from.erased();
+  item->rows_per_page = from.rows_per_page();
+  item->base_reason = ToStd(from.base_reason());
+  item->sharding = static_cast<Item::Sharding>(from.sharding());
+  item->sharding_name = ToStd(from.sharding_name());
+}
+
+absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
+  Item item;
+  item.name = ToStd(from.name());
+  item.kind = static_cast<Item::Kind>(from.kind());
+  if (from.data() == nullptr) return BadItem(item, "has no data version");
+  item.data = FromFbs(*from.data());
+  // The number of slots is checked before they are copied.
+  CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, SizeOf(from.slots())));
+  item.placement = static_cast<Item::Placement>(from.placement());
+  item.raw_bytes = from.raw_bytes();
+  item.stored_bytes = from.stored_bytes();
+  item.digest = from.digest();
+  ReadTensorFields(from, &item);
+  ReadTableFields(from, &item);
+  CKPTDB_RETURN_IF_ERROR(CheckItem(item));
+  return item;
+}
+
+absl::Status CheckOrder(const Item& last, const Item& item) {
+  if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
+    return absl::OkStatus();
+  }
+  return BadItem(item,
+                 absl::StrCat("is out of order: it follows ",
+                              ItemKindName(last.kind), " \"", last.name, "\""));
+}
+
+// Reads and checks items one by one, so that little is copied when one is
+// wrong.
+absl::StatusOr<std::vector<Item>> ReadItems(
+    const Vector<Offset<fbs::Item>>& stored, size_t record_bytes) {
+  constexpr RecordKind kKind = RecordKind::kRank;
+  std::vector<Item> items;
+  uint64_t copied = 0;
+  for (const fbs::Item* from : stored) {
+    if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
+    if (copied > record_bytes) {
+      return BadField(kKind, "items",
+                      absl::StrCat("reference more bytes than the ",
+                                   record_bytes, " of the record"));
+    }
+    CKPTDB_ASSIGN_OR_RETURN(Item item, ReadItem(*from));
+    if (!items.empty()) {
+      CKPTDB_RETURN_IF_ERROR(CheckOrder(items.back(), item));
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+absl::Status CheckPlace(const StepRecord::Rank& record) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckVersion(RecordKind::kRank, "version", record.version));
+  return internal::CheckRank(RecordKind::kRank, record.rank, kMaxWorldSize);
+}
+
+}  // namespace
+
+absl::Status internal::Check(const StepRecord::Rank& record) {
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(record));
+  const std::vector<Item>& items = record.items;
+  for (size_t i = 0; i < items.size(); ++i) {
+    CKPTDB_RETURN_IF_ERROR(CheckItem(items[i]));
+    if (i == 0) continue;
+    CKPTDB_RETURN_IF_ERROR(CheckOrder(items[i - 1], items[i]));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
+  constexpr uint64_t kLeastItem = 64;
+  constexpr uint64_t kLeastSlot = 16;
+  uint64_t bytes = 0;
+  for (const Item& item : record.items) {
+    bytes += kLeastItem + item.name.size() + item.base_reason.size() +
+             item.chunk_hashes.size() * sizeof(uint64_t);
+    for (const Slot& slot : item.slots) bytes += kLeastSlot + slot.name.size();
+  }
+  return bytes;
+}
+
+std::string internal::EncodeUnchecked(const StepRecord::Rank& record) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<fbs::Item>> items;
+  for (const Item& item : record.items) {
+    items.push_back(AddItem(item, &builder));
+  }
+  builder.Finish(fbs::CreateRankRecord(builder, record.version.step,
+                                       record.version.attempt, record.rank,
+                                       builder.CreateVector(items)));
+  return Seal(RecordKind::kRank, builder);
+}
+
+absl::StatusOr<std::string> EncodeRankRecord(const StepRecord::Rank& record) {
+  return internal::EncodeChecked(RecordKind::kRank, record);
+}
+
+// Checks what internal::Check does, item by item while they are read.
+absl::StatusOr<StepRecord::Rank> DecodeRankRecord(absl::string_view bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto from, Opened<fbs::RankRecord>::Open(RecordKind::kRank, bytes));
+  StepRecord::Rank record;
+  record.version = {from->step(), from->attempt()};
+  record.rank = from->rank();
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(record));
+  CKPTDB_ASSIGN_OR_RETURN(record.items,
+                          ReadItems(*from->items(), from.bytes()));
+  return record;
+}
+
+}  // namespace ckptdb

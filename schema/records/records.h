@@ -1,0 +1,86 @@
+// Records of the meta family: what is in a step, a rank, an attempt, a store.
+//
+// A stored record is an envelope of 16 bytes, little-endian, and a FlatBuffer:
+//   magic:4 "CKRD"   kind:2   format version:2   hash:8
+// The hash is XXH3-64 of the FlatBuffer, seeded with the 8 bytes before it.
+// Decoding checks the envelope and every field before use. It returns DataLoss,
+// or FailedPrecondition with both versions for a record of a newer format.
+// Encoding checks the same rules and returns InvalidArgument with the same
+// message; what was encoded decodes to an equal record.
+#ifndef CKPTDB_SCHEMA_RECORDS_RECORDS_H_
+#define CKPTDB_SCHEMA_RECORDS_RECORDS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+
+// Returns XXH3-64 of all that distinguishes a version from any other: its
+// store, its place in the lineage and, through the digests of the rank records,
+// every byte. It leaves out flags, metrics and metadata, which may change
+// later.
+uint64_t LineageDigest(const StepRecord& record);
+
+// kBegun: data files may be being written. kCommitted: a step record was
+// written with it. kRetired: that step record was removed on purpose. The sweep
+// removes begun and retired attempts that nothing references. A committed one
+// that nothing references has lost its record and is kept for a person to look
+// at.
+enum class AttemptState : uint8_t { kBegun = 0, kCommitted = 1, kRetired = 2 };
+absl::string_view AttemptStateName(AttemptState state);
+
+struct AttemptRecord {
+  Version version;
+  AttemptState state = AttemptState::kBegun;
+  int64_t begun_at_micros = 0;
+  // The attempt of the same step whose chain a fold merges; 0 for a save. What
+  // the fold has staged is kept while that is the attempt of the step, so that
+  // the fold can be resumed.
+  uint32_t folds = 0;
+
+  bool operator==(const AttemptRecord&) const = default;
+};
+
+struct RootRecord {
+  std::string uuid;
+  uint32_t next_attempt = 1;
+  uint64_t owner_epoch = 0;  // grows by one at every open for writing
+  int64_t created_at_micros = 0;
+  UserMetadata user_metadata;
+
+  bool operator==(const RootRecord&) const = default;
+};
+
+// A lease keeps a step, and all it needs, for a reader until
+// `expires_at_micros`.
+struct Lease {
+  std::string uuid;
+  int64_t step = 0;
+  std::vector<Version> versions;
+  int64_t expires_at_micros = 0;
+
+  bool operator==(const Lease&) const = default;
+};
+
+absl::StatusOr<std::string> EncodeStepRecord(const StepRecord& record);
+absl::StatusOr<std::string> EncodeRankRecord(const StepRecord::Rank& record);
+absl::StatusOr<std::string> EncodeAttemptRecord(const AttemptRecord& record);
+absl::StatusOr<std::string> EncodeRootRecord(const RootRecord& record);
+absl::StatusOr<std::string> EncodeLease(const Lease& lease);
+
+absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes);
+absl::StatusOr<StepRecord::Rank> DecodeRankRecord(absl::string_view bytes);
+absl::StatusOr<AttemptRecord> DecodeAttemptRecord(absl::string_view bytes);
+absl::StatusOr<RootRecord> DecodeRootRecord(absl::string_view bytes);
+absl::StatusOr<Lease> DecodeLease(absl::string_view bytes);
+
+}  // namespace ckptdb
+
+#endif  // CKPTDB_SCHEMA_RECORDS_RECORDS_H_

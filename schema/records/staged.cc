@@ -1,0 +1,240 @@
+#include "ckptdb/schema/records/staged.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/checks.h"
+#include "ckptdb/schema/records/flat.h"
+#include "ckptdb/schema/records/record_checks.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+using internal::AddBytes;
+using internal::AddString;
+using internal::BadField;
+using internal::BytesOf;
+using internal::Opened;
+using internal::RecordKind;
+using internal::Seal;
+using internal::SizeOf;
+using internal::ToStd;
+using internal::ViewOf;
+
+absl::Status CheckPlace(RecordKind kind, absl::string_view uuid,
+                        const Version& version, uint32_t rank,
+                        uint32_t world_size) {
+  CKPTDB_RETURN_IF_ERROR(internal::CheckUuid(kind, uuid));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckVersion(kind, "version", version));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckWorldSize(kind, world_size));
+  return internal::CheckRank(kind, rank, world_size);
+}
+
+Offset<fbs::StagedFile> AddFile(const internal::StagedFile& file,
+                                FlatBufferBuilder* builder) {
+  const auto path = AddString(file.path, builder);
+  return fbs::CreateStagedFile(*builder, path, file.bytes, file.entries,
+                               file.first_entry);
+}
+
+Offset<fbs::InlineEntry> AddEntry(
+    const std::pair<std::string, std::string>& entry,
+    FlatBufferBuilder* builder) {
+  const auto key = AddBytes(entry.first, builder);
+  return fbs::CreateInlineEntry(*builder, key, AddBytes(entry.second, builder));
+}
+
+absl::Status CheckEntryKey(const internal::StagedRecord& staged,
+                           absl::string_view key) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
+  if (!parsed.ok()) {
+    return BadField(kKind, "inline entry", parsed.status().message());
+  }
+  if (parsed->version == staged.version && parsed->rank == staged.rank) {
+    return absl::OkStatus();
+  }
+  return BadField(
+      kKind, "inline entry",
+      absl::StrCat("of ", DescribeDataKey(key), " does not belong to ",
+                   ToString(staged.version), " rank ", staged.rank));
+}
+
+// Only parts that are referenced twice have more bytes than the record.
+absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
+  if (copied <= record_bytes) return absl::OkStatus();
+  return BadField(RecordKind::kStagedRank, "parts",
+                  absl::StrCat("reference more bytes than the ", record_bytes,
+                               " of the record"));
+}
+
+absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
+                       internal::StagedRecord* staged) {
+  if (from.files() == nullptr) return absl::OkStatus();
+  uint64_t copied = 0;
+  for (const fbs::StagedFile* file : *from.files()) {
+    const absl::string_view path = ViewOf(file->path());
+    copied += path.size();
+    CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
+    staged->files.push_back({std::string(path), file->bytes(), file->entries(),
+                             file->first_entry()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
+                         internal::StagedRecord* staged) {
+  if (from.inline_entries() == nullptr) return absl::OkStatus();
+  uint64_t copied = 0;
+  for (const fbs::InlineEntry* entry : *from.inline_entries()) {
+    copied += SizeOf(entry->key()) + SizeOf(entry->value());
+    CKPTDB_RETURN_IF_ERROR(CheckCopied(copied, record_bytes));
+    staged->inline_entries.emplace_back(BytesOf(entry->key()),
+                                        BytesOf(entry->value()));
+  }
+  return absl::OkStatus();
+}
+
+// A ticket has no slices, or their begin and end.
+absl::Status CheckSlices(const std::vector<uint32_t>& slices) {
+  if (slices.empty()) return absl::OkStatus();
+  if (slices.size() == 2 && slices[0] <= slices[1] && slices[1] <= kSlices) {
+    return absl::OkStatus();
+  }
+  return BadField(RecordKind::kTicket, "slices",
+                  absl::StrCat("[", absl::StrJoin(slices, ", "),
+                               "] are not a range within [0, ", kSlices, "]"));
+}
+
+}  // namespace
+
+absl::Status internal::Check(const internal::TicketRecord& ticket) {
+  constexpr RecordKind kKind = RecordKind::kTicket;
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, ticket.uuid, ticket.version,
+                                    ticket.rank, ticket.world_size));
+  if (ticket.slices.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckSlices({ticket.slices->begin, ticket.slices->end}));
+  }
+  return internal::CheckPath(kKind, "staging", ticket.staging);
+}
+
+uint64_t internal::LeastBytes(const internal::TicketRecord& ticket) {
+  return uint64_t{ticket.staging.size()} + ticket.parent.size() +
+         ticket.parent_tables.size();
+}
+
+std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
+  FlatBufferBuilder builder;
+  const auto uuid = AddString(ticket.uuid, &builder);
+  std::vector<uint32_t> slices;
+  if (ticket.slices.has_value()) {
+    slices = {ticket.slices->begin, ticket.slices->end};
+  }
+  const auto slice_vector = builder.CreateVector(slices);
+  const auto staging = AddString(ticket.staging, &builder);
+  const auto parent = AddBytes(ticket.parent, &builder);
+  const auto tables = AddBytes(ticket.parent_tables, &builder);
+  builder.Finish(fbs::CreateTicket(
+      builder, uuid, ticket.version.step, ticket.version.attempt,
+      ticket.world_size, ticket.rank, slice_vector, staging, parent, tables));
+  return Seal(RecordKind::kTicket, builder);
+}
+
+absl::StatusOr<std::string> EncodeTicket(const internal::TicketRecord& ticket) {
+  return internal::EncodeChecked(RecordKind::kTicket, ticket);
+}
+
+absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
+  constexpr RecordKind kKind = RecordKind::kTicket;
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::Ticket>::Open(kKind, bytes));
+  internal::TicketRecord ticket;
+  ticket.uuid = ToStd(from->uuid());
+  ticket.version = {from->step(), from->attempt()};
+  ticket.world_size = from->world_size();
+  ticket.rank = from->rank();
+  ticket.staging = ToStd(from->staging());
+  ticket.parent = BytesOf(from->parent());
+  ticket.parent_tables = BytesOf(from->parent_tables());
+  const std::vector<uint32_t> slices = ToStd(from->slices());
+  CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));
+  if (!slices.empty()) ticket.slices = SliceRange{slices[0], slices[1]};
+  CKPTDB_RETURN_IF_ERROR(internal::Check(ticket));
+  return ticket;
+}
+
+absl::Status internal::Check(const internal::StagedRecord& staged) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  CKPTDB_RETURN_IF_ERROR(CheckPlace(kKind, staged.uuid, staged.version,
+                                    staged.rank, staged.world_size));
+  for (const internal::StagedFile& file : staged.files) {
+    CKPTDB_RETURN_IF_ERROR(internal::CheckPath(kKind, "path", file.path));
+  }
+  for (const auto& [key, value] : staged.inline_entries) {
+    CKPTDB_RETURN_IF_ERROR(CheckEntryKey(staged, key));
+  }
+  if (!staged.rank_record.empty()) return absl::OkStatus();
+  return BadField(kKind, "rank record", "is empty");
+}
+
+uint64_t internal::LeastBytes(const internal::StagedRecord& staged) {
+  constexpr uint64_t kLeastFile = 32;
+  constexpr uint64_t kLeastEntry = 16;
+  uint64_t bytes = staged.rank_record.size();
+  for (const internal::StagedFile& file : staged.files) {
+    bytes += kLeastFile + file.path.size();
+  }
+  for (const auto& [key, value] : staged.inline_entries) {
+    bytes += kLeastEntry + key.size() + value.size();
+  }
+  return bytes;
+}
+
+std::string internal::EncodeUnchecked(const internal::StagedRecord& staged) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<fbs::StagedFile>> files;
+  for (const internal::StagedFile& file : staged.files) {
+    files.push_back(AddFile(file, &builder));
+  }
+  std::vector<Offset<fbs::InlineEntry>> entries;
+  for (const auto& entry : staged.inline_entries) {
+    entries.push_back(AddEntry(entry, &builder));
+  }
+  const auto uuid = AddString(staged.uuid, &builder);
+  const auto file_vector = builder.CreateVector(files);
+  const auto entry_vector = builder.CreateVector(entries);
+  const auto record = AddBytes(staged.rank_record, &builder);
+  builder.Finish(fbs::CreateStagedRank(
+      builder, uuid, staged.version.step, staged.version.attempt, staged.rank,
+      staged.world_size, file_vector, entry_vector, record));
+  return Seal(RecordKind::kStagedRank, builder);
+}
+
+absl::StatusOr<std::string> EncodeStagedRank(
+    const internal::StagedRecord& staged) {
+  return internal::EncodeChecked(RecordKind::kStagedRank, staged);
+}
+
+absl::StatusOr<internal::StagedRecord> DecodeStagedRank(
+    absl::string_view bytes) {
+  constexpr RecordKind kKind = RecordKind::kStagedRank;
+  CKPTDB_ASSIGN_OR_RETURN(const auto from,
+                          Opened<fbs::StagedRank>::Open(kKind, bytes));
+  internal::StagedRecord staged;
+  staged.uuid = ToStd(from->uuid());
+  staged.version = {from->step(), from->attempt()};
+  staged.rank = from->rank();
+  staged.world_size = from->world_size();
+  const fbs::StagedRank& root = *from.operator->();
+  CKPTDB_RETURN_IF_ERROR(ReadFiles(root, from.bytes(), &staged));
+  CKPTDB_RETURN_IF_ERROR(ReadEntries(root, from.bytes(), &staged));
+  staged.rank_record = BytesOf(from->rank_record());
+  CKPTDB_RETURN_IF_ERROR(internal::Check(staged));
+  return staged;
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,93 @@
+#include "ckptdb/schema/bytes/small_float.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+struct KnownFloat {
+  uint16_t bits;
+  double number;
+};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(DecodeSmallFloat, F16) {
+  for (const KnownFloat& c :
+       std::vector<KnownFloat>{{0x0000, 0},
+                               {0x0001, std::ldexp(1, -24)},
+                               {0x03ff, std::ldexp(1023, -24)},
+                               {0x0400, std::ldexp(1, -14)},
+                               {0x3555, 0.333251953125},
+                               {0x3c00, 1},
+                               {0xc000, -2},
+                               {0x7bff, 65504},
+                               {0x7c00, kInfinity},
+                               {0xfc00, -kInfinity}}) {
+    EXPECT_EQ(DecodeSmallFloat(DType::kF16, c.bits), c.number) << c.bits;
+  }
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(DType::kF16, 0x7c01)));
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(DType::kF16, 0xfe00)));
+  EXPECT_TRUE(std::signbit(DecodeSmallFloat(DType::kF16, 0x8000)));
+}
+
+TEST(DecodeSmallFloat, Bf16IsTheUpperHalfOfF32) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const uint32_t wide = bits << 16;
+    float expected = 0;
+    std::memcpy(&expected, &wide, sizeof(expected));
+    const float number =
+        DecodeSmallFloat(DType::kBf16, static_cast<uint16_t>(bits));
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(number)) << bits;
+    } else {
+      EXPECT_EQ(number, expected) << bits;
+      EXPECT_EQ(std::signbit(number), std::signbit(expected)) << bits;
+    }
+  }
+}
+
+TEST(DecodeSmallFloat, F8E5M2IsTheUpperHalfOfF16) {
+  for (uint32_t bits = 0; bits <= 0xff; ++bits) {
+    const float expected =
+        DecodeSmallFloat(DType::kF16, static_cast<uint16_t>(bits << 8));
+    const float number =
+        DecodeSmallFloat(DType::kF8E5M2, static_cast<uint16_t>(bits));
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(number)) << bits;
+    } else {
+      EXPECT_EQ(number, expected) << bits;
+    }
+  }
+}
+
+TEST(DecodeSmallFloat, F8E4M3HasNoInfinity) {
+  for (const KnownFloat& c : std::vector<KnownFloat>{{0x00, 0},
+                                                     {0x01, std::ldexp(1, -9)},
+                                                     {0x07, std::ldexp(7, -9)},
+                                                     {0x08, std::ldexp(1, -6)},
+                                                     {0x38, 1},
+                                                     {0x39, 1.125},
+                                                     {0xb8, -1},
+                                                     {0x78, 256},
+                                                     {0x7e, 448},
+                                                     {0xfe, -448}}) {
+    EXPECT_EQ(DecodeSmallFloat(DType::kF8E4M3, c.bits), c.number) << c.bits;
+  }
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(DType::kF8E4M3, 0x7f)));
+  EXPECT_TRUE(std::isnan(DecodeSmallFloat(DType::kF8E4M3, 0xff)));
+  for (uint16_t bits = 1; bits < 0x7f; ++bits) {
+    EXPECT_LT(DecodeSmallFloat(DType::kF8E4M3, static_cast<uint16_t>(bits - 1)),
+              DecodeSmallFloat(DType::kF8E4M3, bits))
+        << bits;
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::internal

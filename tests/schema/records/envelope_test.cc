@@ -1,0 +1,207 @@
+// The envelope, and what no record of any kind survives: a flipped bit, a
+// missing end, another kind, a newer format.
+#include "ckptdb/schema/records/envelope.h"
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/records/evaluation.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/types.h"
+#include "ckptdb/tests/schema/samples.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::kEnvelopeBytes;
+using internal::RecordKind;
+using internal::Seal;
+using internal::Unseal;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using testing::StatusIs;
+
+struct Kind {
+  RecordKind kind;
+  std::string name;
+  std::string bytes;  // of a sample
+  std::function<absl::Status(absl::string_view)> decode;
+};
+
+std::vector<Kind> Kinds() {
+  using namespace testing;  // NOLINT(google-build-using-namespace)
+  return {
+      {RecordKind::kStep, "step record", EncodeStepRecord(SampleStep()).value(),
+       [](auto bytes) { return DecodeStepRecord(bytes).status(); }},
+      {RecordKind::kRank, "rank record", EncodeRankRecord(SampleRank()).value(),
+       [](auto bytes) { return DecodeRankRecord(bytes).status(); }},
+      {RecordKind::kAttempt, "attempt record",
+       EncodeAttemptRecord(SampleAttempt()).value(),
+       [](auto bytes) { return DecodeAttemptRecord(bytes).status(); }},
+      {RecordKind::kRoot, "root record", EncodeRootRecord(SampleRoot()).value(),
+       [](auto bytes) { return DecodeRootRecord(bytes).status(); }},
+      {RecordKind::kLease, "lease", EncodeLease(SampleLease()).value(),
+       [](auto bytes) { return DecodeLease(bytes).status(); }},
+      {RecordKind::kTicket, "ticket", EncodeTicket(SampleTicket()).value(),
+       [](auto bytes) { return DecodeTicket(bytes).status(); }},
+      {RecordKind::kStagedRank, "staged rank",
+       EncodeStagedRank(SampleStagedRank()).value(),
+       [](auto bytes) { return DecodeStagedRank(bytes).status(); }},
+      {RecordKind::kEvaluation, "evaluation record",
+       EncodeEvaluationRecord(SampleEvaluation()).value(),
+       [](auto bytes) { return DecodeEvaluationRecord(bytes).status(); }},
+      {RecordKind::kPost, "post", EncodePost(SamplePost()).value(),
+       [](auto bytes) { return DecodePost(bytes).status(); }}};
+}
+
+auto IsLoss(const std::string& record, const std::string& words) {
+  return StatusIs(absl::StatusCode::kDataLoss,
+                  AllOf(StartsWith(record + ": "), HasSubstr(words)));
+}
+
+TEST(Envelope, FirstBytes) {
+  const std::string bytes = Seal(RecordKind::kLease, "body");
+  EXPECT_EQ(absl::BytesToHexString(bytes.substr(0, 8)), "434b524405000100");
+  EXPECT_EQ(bytes.substr(kEnvelopeBytes), "body");
+  ASSERT_OK_AND_ASSIGN(const absl::string_view body,
+                       Unseal(RecordKind::kLease, bytes));
+  EXPECT_EQ(body, "body");
+}
+
+TEST(Envelope, HashCoversTheHeader) {
+  const std::string bytes = Seal(RecordKind::kLease, "body");
+  std::string newer = bytes;
+  newer[6] = 2;
+  EXPECT_THAT(Unseal(RecordKind::kLease, newer), IsLoss("lease", "hash 0x"));
+  std::string other = bytes;
+  other[4] = static_cast<char>(RecordKind::kRoot);
+  EXPECT_THAT(Unseal(RecordKind::kRoot, other),
+              IsLoss("root record", "hash 0x"));
+}
+
+TEST(Envelope, NamesTheWrongField) {
+  std::string bytes = Seal(RecordKind::kStep, "body");
+  EXPECT_THAT(Unseal(RecordKind::kStep, bytes.substr(0, 15)),
+              IsLoss("step record",
+                     "size 15 is too small; the envelope alone has 16 bytes"));
+  bytes[0] = 'X';
+  EXPECT_THAT(Unseal(RecordKind::kStep, bytes),
+              IsLoss("step record",
+                     "magic 0x44524b58 is invalid; expected 0x44524b43"));
+  bytes[0] = 'C';
+  EXPECT_THAT(Unseal(RecordKind::kRank, bytes),
+              IsLoss("rank record", "kind 1 is wrong; expected 2"));
+  EXPECT_THAT(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, "body", 0)),
+              IsLoss("step record", "invalid format version 0"));
+  bytes[8] = static_cast<char>(bytes[8] + 1);
+  EXPECT_THAT(
+      Unseal(RecordKind::kStep, bytes),
+      IsLoss("step record", " does not match the bytes, whose hash is "));
+}
+
+TEST(Envelope, BytesAtAndOverTheLimit) {
+  std::string body(kMaxRecordBytes, 'b');
+  EXPECT_OK(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)));
+  body.pop_back();
+  EXPECT_OK(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)));
+  body.append("bb");
+  EXPECT_THAT(Unseal(RecordKind::kStep, Seal(RecordKind::kStep, body)),
+              IsLoss("step record",
+                     "size 268435457 exceeds the limit of 268435456 bytes"));
+}
+
+TEST(Records, TheSamplesDecode) {
+  for (const Kind& each : Kinds()) EXPECT_OK(each.decode(each.bytes));
+}
+
+TEST(Records, RejectsANewerFormatWithBothVersions) {
+  for (const Kind& each : Kinds()) {
+    const std::string newer =
+        Seal(each.kind, absl::string_view(each.bytes).substr(kEnvelopeBytes),
+             kFormatVersion + 1);
+    EXPECT_THAT(
+        each.decode(newer),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 each.name + ": format version 2 is newer than 1, the newest "
+                             "that this library reads; use a newer library"));
+  }
+}
+
+TEST(Records, DetectsEveryFlippedBit) {
+  for (const Kind& each : Kinds()) {
+    for (size_t bit = 0; bit < each.bytes.size() * 8; ++bit) {
+      std::string flipped = each.bytes;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+      ASSERT_THAT(each.decode(flipped),
+                  IsLoss(each.name, bit < 32 ? "magic 0x" : "hash 0x"))
+          << "bit " << bit;
+    }
+  }
+}
+
+TEST(Records, DetectsEveryTruncation) {
+  for (const Kind& each : Kinds()) {
+    for (size_t bytes = 0; bytes < each.bytes.size(); ++bytes) {
+      ASSERT_THAT(
+          each.decode(each.bytes.substr(0, bytes)),
+          IsLoss(each.name, bytes < kEnvelopeBytes ? "size " : "hash 0x"))
+          << bytes << " bytes";
+    }
+  }
+}
+
+TEST(Records, RejectsRecordsOfAnotherKind) {
+  for (const Kind& each : Kinds()) {
+    for (const Kind& other : Kinds()) {
+      if (other.kind == each.kind) continue;
+      EXPECT_THAT(
+          each.decode(other.bytes),
+          IsLoss(each.name, "kind " +
+                                std::to_string(static_cast<int>(other.kind)) +
+                                " is wrong; expected "));
+    }
+  }
+}
+
+// Past the hash: a body that is no FlatBuffer, or the one of another record.
+TEST(Records, RejectsInvalidFlatBuffers) {
+  for (const Kind& each : Kinds()) {
+    for (const std::string& body :
+         {std::string(), std::string("x"), std::string(1000, '\xff'),
+          std::string(64, '\0')}) {
+      EXPECT_THAT(each.decode(Seal(each.kind, body)),
+                  IsLoss(each.name, "body is not a valid FlatBuffer"));
+    }
+  }
+}
+
+// A flipped bit under a right hash is another record or none; never a crash.
+TEST(Records, FlipsAndTruncationsPastTheHashAreDataLossOrAnotherRecord) {
+  for (const Kind& each : Kinds()) {
+    const std::string body = each.bytes.substr(kEnvelopeBytes);
+    const auto check = [&](const std::string& changed) {
+      const absl::Status status = each.decode(Seal(each.kind, changed));
+      if (!status.ok()) {
+        ASSERT_THAT(status, IsLoss(each.name, ""));
+      }
+    };
+    for (size_t bit = 0; bit < body.size() * 8; ++bit) {
+      std::string flipped = body;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+      check(flipped);
+    }
+    for (size_t bytes = 0; bytes < body.size(); ++bytes) {
+      check(body.substr(0, bytes));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb
