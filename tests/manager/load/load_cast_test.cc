@@ -186,7 +186,7 @@ TEST_F(LoadCastTest, ANumberOutOfRangeIsNamed) {
   EXPECT_THAT(LoadNumbers(Rule(), &bytes),
               StatusIs(absl::StatusCode::kOutOfRange,
                        HasSubstr("tensor \"w\", element [1, 1]: 300 of i32 is "
-                                 "not in u8, 0 to 255")));
+                                 "out of range for u8, 0 to 255")));
   LoadRule lenient = Rule();
   lenient.ignore_error = true;
   ASSERT_OK_AND_ASSIGN(const LoadSummary summary, LoadNumbers(lenient, &bytes));
