@@ -1,0 +1,325 @@
+// The tables of keys and policies in docs/manager.md: the reader of a
+// configuration takes all that they list, refuses what they rule out, and knows
+// nothing else.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "ckptdb/manager/manager_config.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::_;
+using ::testing::SizeIs;
+
+using Strings = std::vector<std::string>;
+
+// A line of a table; a table of policies has no defaults.
+struct KeyRow {
+  std::string name;
+  std::string type;
+  std::string default_value;
+  std::string bounds;
+};
+
+std::string ReadTree(const std::string& path) {
+  std::ifstream file(std::string(CKPTDB_SOURCE "/") + path);
+  EXPECT_TRUE(file.is_open()) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The cells of the lines below the header of a table, without backquotes.
+std::vector<Strings> Cells(const std::string& header) {
+  const std::string text = ReadTree("docs/manager.md");
+  const size_t at = text.find("\n" + header + "\n");
+  EXPECT_NE(at, std::string::npos) << header;
+  if (at == std::string::npos) return {};
+  std::vector<Strings> rows;
+  std::istringstream lines(text.substr(at + header.size() + 2));
+  std::string line;
+  std::getline(lines, line);  // below the header
+  while (std::getline(lines, line) && absl::StartsWith(line, "|")) {
+    Strings cells = absl::StrSplit(absl::StrReplaceAll(line, {{"`", ""}}), '|');
+    for (std::string& cell : cells) {
+      cell = std::string(absl::StripAsciiWhitespace(cell));
+    }
+    rows.emplace_back(cells.begin() + 1, cells.end() - 1);
+  }
+  return rows;
+}
+
+std::vector<KeyRow> KeysUnder(const std::string& header) {
+  std::vector<KeyRow> rows;
+  for (const Strings& cells : Cells(header)) {
+    EXPECT_THAT(cells, SizeIs(4));
+    rows.push_back({cells[0], cells[1], cells[2], cells[3]});
+  }
+  return rows;
+}
+
+std::vector<KeyRow> PoliciesUnder(const std::string& header) {
+  std::vector<KeyRow> rows;
+  for (const Strings& cells : Cells(header)) {
+    EXPECT_THAT(cells, SizeIs(3));
+    rows.push_back({cells[0], cells[1], "", cells[2]});
+  }
+  return rows;
+}
+
+std::vector<KeyRow> OptionRows() {
+  return KeysUnder("| key | type | default | bounds |");
+}
+std::vector<KeyRow> BestRows() {
+  return KeysUnder("| key of `best_n` | type | default | bounds |");
+}
+std::vector<KeyRow> SavePolicyRows() {
+  return PoliciesUnder("| policy that saves | value | bounds |");
+}
+std::vector<KeyRow> KeepPolicyRows() {
+  return PoliciesUnder("| policy that keeps | value | bounds |");
+}
+
+// Values that a line of a table allows, and others that it rules out.
+struct Values {
+  Strings allowed;
+  Strings refused;
+};
+
+Values ValuesWithin(const std::string& bounds) {
+  Values values;
+  if (absl::StartsWith(bounds, "at least 1")) return {{"1", "7"}, {"0", "-1"}};
+  if (absl::StartsWith(bounds, "at least 0")) values = {{"0", "7"}, {"-1"}};
+  if (absl::StartsWith(bounds, "above 0")) values = {{"0.001"}, {"0", "-1"}};
+  if (absl::StrContains(bounds, "at most 1e11")) {
+    values.allowed.emplace_back("1e11");
+    values.refused.emplace_back("1.1e11");
+  }
+  return values;
+}
+
+Values EnumeratorsOf(const std::string& type) {
+  Values values = {absl::StrSplit(type, ", "), {"\"something\"", "1"}};
+  for (const std::string& each : values.allowed) {
+    EXPECT_TRUE(absl::EndsWith(each, "\"")) << type;
+  }
+  return values;
+}
+
+Values ValuesOf(const KeyRow& row) {
+  if (absl::StartsWith(row.type, "\"")) return EnumeratorsOf(row.type);
+  const std::map<std::string, Values> by_type = {
+      {"boolean", {{"true", "false"}, {"1", "\"true\""}}},
+      {"list of integers", {{"[]", "[0, 7]"}, {"[-1]", "[1.5]", "7"}}},
+      {"object like the value of best_n", {{R"({"metric": "m"})"}, {"1"}}},
+      {"object of strings", {{R"({"a": "b"})"}, {R"({"a": 1})", "\"a\""}}},
+      {"policy that keeps", {{"\"keep_all\""}, {"\"save_initially\""}}},
+      {"policy that saves", {{"\"save_initially\""}, {"\"keep_all\""}}},
+      {"string", {{"\"a\""}, {"1", "[\"a\"]"}}}};
+  const auto found = by_type.find(row.type);
+  Values values =
+      found != by_type.end() ? found->second : ValuesWithin(row.bounds);
+  if (row.type == "integer") values.refused.emplace_back("1.5");
+  if (row.bounds == "not empty") values.refused.emplace_back("\"\"");
+  values.refused.emplace_back("null");
+  EXPECT_FALSE(values.allowed.empty()) << row.name << ": " << row.type;
+  return values;
+}
+
+// All options that a configuration sets, as text.
+std::string Described(const ManagerOptions& options) {
+  const auto number = [](auto enumerator) {
+    return static_cast<int>(enumerator);
+  };
+  const auto pairs = absl::PairFormatter("=");
+  return absl::StrCat(options.path, ";", options.read_only, options.saving,
+                      options.schedule.permanent.has_value(),
+                      options.schedule.ephemeral.has_value(), ";",
+                      options.schedule.ephemeral_cooldown_steps, ";",
+                      options.retention.keep.has_value(), ";",
+                      options.retention.keep_ephemeral, ";",
+                      number(options.retention.removal), ";",
+                      options.best.has_value() ? options.best->metric : "-",
+                      ";", options.deltas, options.audit_deltas, ";",
+                      options.base_every, ";", options.bounds.max_deltas, ";",
+                      options.bounds.max_delta_ratio, ";",
+                      number(options.abandoned)) +
+         absl::StrCat(";", absl::StrJoin(options.user_metadata, ",", pairs),
+                      ";", absl::StrJoin(options.store_metadata, ",", pairs),
+                      ";", options.async, ";", options.arena_bytes, ";",
+                      options.copy_threads, ";", number(options.busy), ";",
+                      options.tolerated_failures, ";",
+                      options.retry_after_steps, ";",
+                      absl::FormatDuration(options.warn_waiting), ";",
+                      number(options.first_save), ";",
+                      absl::FormatDuration(options.preemption_grace), ";",
+                      absl::FormatDuration(options.deadline), ";",
+                      absl::FormatDuration(options.poll_every), ";") +
+         absl::StrCat(number(options.io_state_resize.value_or(
+                          static_cast<IoStateResize>(-1))),
+                      ";", number(options.sharding.kind()), ";",
+                      options.statistics_path, ";",
+                      options.store.background_sweep,
+                      options.store.background_fold);
+}
+
+std::string Member(const std::string& key, const std::string& value) {
+  return absl::StrCat("{\"", key, "\": ", value, "}");
+}
+
+class ConfigKeysTest : public ::testing::Test {
+ protected:
+  // What the reader says of a configuration, or else Open of its options.
+  absl::Status Check(const std::string& json) const {
+    ManagerOptions options{.path = dir_.path() + "/store"};
+    const absl::Status status = ReadManagerConfig(json, &options);
+    if (!status.ok()) return status;
+    ModelState model;
+    return CheckpointManager::Open(options, &model).status();
+  }
+
+  void ExpectRefused(const std::string& json) const {
+    EXPECT_THAT(Check(json), StatusIs(absl::StatusCode::kInvalidArgument, _))
+        << json;
+  }
+
+  // `wrap` makes a configuration of a value of the line.
+  template <typename Wrap>
+  void ExpectAsDocumented(const KeyRow& row, const Wrap& wrap) const {
+    SCOPED_TRACE(row.name);
+    const Values values = ValuesOf(row);
+    for (const std::string& allowed : values.allowed) {
+      ManagerOptions options;
+      EXPECT_OK(ReadManagerConfig(wrap(allowed), &options));
+      EXPECT_OK(options.schedule.permanent.status());
+      EXPECT_OK(options.retention.keep.status());
+    }
+    for (const std::string& refused : values.refused) {
+      ExpectRefused(wrap(refused));
+    }
+  }
+
+  void ExpectPolicies(const std::string& key,
+                      const std::vector<KeyRow>& policies) const {
+    EXPECT_FALSE(policies.empty());
+    for (const KeyRow& row : policies) {
+      if (absl::StartsWith(row.type, "object: ")) continue;
+      if (row.type.empty()) {
+        EXPECT_OK(Check(Member(key, absl::StrCat("\"", row.name, "\""))));
+        ExpectRefused(Member(key, Member(row.name, "1")));
+        continue;
+      }
+      ExpectAsDocumented(row, [&](const std::string& value) {
+        return Member(key, Member(row.name, value));
+      });
+    }
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(ConfigKeysTest, OptionsAreAsDocumented) {
+  for (const KeyRow& row : OptionRows()) {
+    ExpectAsDocumented(
+        row, [&](const std::string& value) { return Member(row.name, value); });
+  }
+}
+
+TEST_F(ConfigKeysTest, EachOptionChangesSomething) {
+  for (const KeyRow& row : OptionRows()) {
+    std::set<std::string> described = {Described({})};
+    for (const std::string& value : ValuesOf(row).allowed) {
+      ManagerOptions options;
+      ASSERT_OK(ReadManagerConfig(Member(row.name, value), &options));
+      described.insert(Described(options));
+    }
+    EXPECT_GT(described.size(), 1U) << row.name;
+  }
+}
+
+TEST_F(ConfigKeysTest, DefaultsAreAsDocumented) {
+  const std::string by_default = Described({});
+  for (const KeyRow& row : OptionRows()) {
+    if (absl::StartsWith(row.default_value, "none")) {
+      continue;  // no value of the file says so
+    }
+    const std::string value =
+        row.default_value.substr(0, row.default_value.find(", "));
+    ManagerOptions options;
+    ASSERT_OK(ReadManagerConfig(Member(row.name, value), &options)) << row.name;
+    if (row.name == "io_state_resize") options.io_state_resize.reset();
+    EXPECT_EQ(Described(options), by_default) << row.name;
+  }
+}
+
+TEST_F(ConfigKeysTest, SavePoliciesAreAsDocumented) {
+  ExpectPolicies("permanent", SavePolicyRows());
+  ExpectPolicies("ephemeral", SavePolicyRows());
+}
+
+TEST_F(ConfigKeysTest, KeepPoliciesAreAsDocumented) {
+  ExpectPolicies("keep", KeepPolicyRows());
+}
+
+TEST_F(ConfigKeysTest, LatestOfIsAsDocumented) {
+  const KeyRow count = {"count", "integer", "", "at least 0"};
+  ExpectAsDocumented(count, [](const std::string& value) {
+    return Member("keep",
+                  Member("latest_of",
+                         R"({"policy": "keep_all", "count": )" + value + "}"));
+  });
+}
+
+TEST_F(ConfigKeysTest, BestIsAsDocumented) {
+  for (const KeyRow& row : BestRows()) {
+    const auto best = [&](const std::string& value) {
+      const std::string metric =
+          row.name == "metric" ? "" : R"("metric": "m", )";
+      return absl::StrCat("{", metric, Member(row.name, value).substr(1));
+    };
+    ExpectAsDocumented(row, [&](const std::string& value) {
+      return Member("keep", Member("best_n", best(value)));
+    });
+    ExpectAsDocumented(row, [&](const std::string& value) {
+      return Member("best", best(value));
+    });
+  }
+}
+
+// Keys stand in the source as what is read, and policies without a value beside
+// what makes them.
+TEST(ConfigKeys, NothingElseIsRead) {
+  std::set<std::string> documented = {"not", "policy"};
+  for (const auto& rows :
+       {OptionRows(), BestRows(), SavePolicyRows(), KeepPolicyRows()}) {
+    for (const KeyRow& row : rows) documented.insert(row.name);
+  }
+  const std::string source = ReadTree("manager/config/manager_config.cc");
+  const std::regex read(
+      R"re((?:Read\w*|Find)(?:<[^(]*>)?\(\s*(?:reader,\s*)?"(\w+)"|\{"(\w+)",\s*\w+\(\)\})re");
+  std::set<std::string> found;
+  for (std::sregex_iterator at(source.begin(), source.end(), read), end;
+       at != end; ++at) {
+    found.insert((*at)[1].matched ? (*at)[1] : (*at)[2]);
+  }
+  EXPECT_EQ(found, documented);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
