@@ -312,7 +312,7 @@ struct RestoreRequest {
 };
 
 // Why a step was or was not saved, and why it is or is not kept.
-struct StepStory {
+struct StepExplanation {
   std::string saved;
   std::string kept;
 };
@@ -429,7 +429,7 @@ class CheckpointManager {
   // On the owner, and thread-safe. NotFound for a step that this manager knows
   // nothing of; FailedPrecondition for a manager that is read-only and decides
   // nothing.
-  absl::StatusOr<StepStory> Explain(int64_t step) const;
+  absl::StatusOr<StepExplanation> Explain(int64_t step) const;
 
   // The step that is best by ManagerOptions::best, of those in the store now;
   // nothing is restored. On the owner, and on any rank of a manager that is

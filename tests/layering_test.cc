@@ -64,8 +64,10 @@ const Allowed& Rooms() {
       {"manager/policy", {"db/base"}},
       {"manager/state", {"db/base"}},
       {"manager/ranks", {"db/base", "manager/state"}},
-      {"manager/save", {"db/base", "manager/state", "manager/ranks"}},
-      {"manager/load", {"db/base", "manager/config", "manager/state"}},
+      {"manager/save",
+       {"db/base", "manager/policy", "manager/state", "manager/ranks"}},
+      {"manager/load",
+       {"db/base", "manager/config", "manager/state", "manager/ranks"}},
       {"manager/core",
        {"db/base", "manager/config", "manager/policy", "manager/state",
         "manager/ranks", "manager/save", "manager/load"}}};

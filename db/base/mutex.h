@@ -47,6 +47,10 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
       : mutex_(mutex) {
     mutex_->Lock();
   }
+  // Takes over a mutex that the calling thread holds, by TryLock.
+  MutexLock(Mutex* mutex, std::adopt_lock_t)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex)
+      : mutex_(mutex) {}
   ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;

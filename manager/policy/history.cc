@@ -14,20 +14,20 @@ void History::NoteKept(int64_t step, std::string why) {
   At(step).kept = std::move(why);
 }
 
-std::optional<StepStory> History::Find(int64_t step) const {
+std::optional<StepExplanation> History::Find(int64_t step) const {
   const MutexLock lock(&mutex_);
-  const auto found = stories_.find(step);
-  if (found == stories_.end()) return std::nullopt;
+  const auto found = explanations_.find(step);
+  if (found == explanations_.end()) return std::nullopt;
   return found->second;
 }
 
-StepStory& History::At(int64_t step) {
-  StepStory& story = stories_[step];
-  if (stories_.size() > kMaxSteps) {
-    const auto oldest = stories_.begin();
-    stories_.erase(oldest->first == step ? std::next(oldest) : oldest);
+StepExplanation& History::At(int64_t step) {
+  StepExplanation& explanation = explanations_[step];
+  if (explanations_.size() > kMaxSteps) {
+    const auto oldest = explanations_.begin();
+    explanations_.erase(oldest->first == step ? std::next(oldest) : oldest);
   }
-  return story;
+  return explanation;
 }
 
 }  // namespace ckptdb::internal

@@ -20,13 +20,13 @@ class History {
 
   void NoteSaved(int64_t step, std::string why);
   void NoteKept(int64_t step, std::string why);
-  std::optional<StepStory> Find(int64_t step) const;
+  std::optional<StepExplanation> Find(int64_t step) const;
 
  private:
-  StepStory& At(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StepExplanation& At(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
-  std::map<int64_t, StepStory> stories_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, StepExplanation> explanations_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ckptdb::internal

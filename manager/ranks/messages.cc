@@ -131,7 +131,7 @@ absl::Status TakeEntries(absl::string_view bytes, Entries* entries) {
 
 std::string Encode(const Announcement& message) {
   return ToBytes({{"error", ToJson(message.error)},
-                  {"settle", message.settle},
+                  {"finish_save", message.finish_save},
                   {"preempted", message.preempted},
                   {"promoted", message.promoted},
                   {"step", message.step},
@@ -145,7 +145,7 @@ std::string Encode(const Announcement& message) {
 absl::Status Decode(absl::string_view bytes, Announcement* message) {
   return Parse(bytes, [&](const Json& json) {
     message->error = StatusFrom(json.at("error"));
-    json.at("settle").get_to(message->settle);
+    json.at("finish_save").get_to(message->finish_save);
     json.at("preempted").get_to(message->preempted);
     json.at("promoted").get_to(message->promoted);
     json.at("step").get_to(message->step);

@@ -23,7 +23,7 @@ struct Announcement {
   // What every rank returns instead of all that follows.
   absl::Status error;
   // The save before this one is over, and each rank takes note of its end.
-  bool settle = false;
+  bool finish_save = false;
   bool preempted = false;  // some rank's machine will be taken away
   // Instead of a save the newest step became permanent.
   bool promoted = false;

@@ -183,7 +183,7 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
   TrainTo(7);
   EXPECT_THAT(Steps(), ElementsAre(6));
   ExpectStepHolds(6);
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
   EXPECT_EQ(story.saved, "the save of step 5 failed, and is tried again");
   TrainTo(8);
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
@@ -211,12 +211,12 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   EXPECT_THAT(reports_.back().retired, ElementsAre(4));
-  ASSERT_OK_AND_ASSIGN(const StepStory gone, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation gone, manager_->Explain(4));
   EXPECT_EQ(gone.saved, "step 4 is a multiple of 2");
   EXPECT_THAT(gone.kept, HasSubstr("removed: "));
-  ASSERT_OK_AND_ASSIGN(const StepStory newest, manager_->Explain(8));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation newest, manager_->Explain(8));
   EXPECT_EQ(newest.kept, "kept: the newest");
-  ASSERT_OK_AND_ASSIGN(const StepStory never, manager_->Explain(7));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation never, manager_->Explain(7));
   EXPECT_THAT(never.saved, HasSubstr("not saved: "));
   EXPECT_THAT(manager_->Explain(99),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 99")));
@@ -257,7 +257,7 @@ TEST_F(ManagerTest, TellsOfStepsDeletedByHand) {
   ASSERT_OK(manager_->Delete(2));
   ASSERT_OK(manager_->Delete(4));
   EXPECT_THAT(deleted, ElementsAre(2, 4));
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
   EXPECT_EQ(story.saved, "step 4 is a multiple of 2");
   EXPECT_EQ(story.kept, "removed: it was deleted by hand");
   TrainTo(8);
@@ -273,7 +273,7 @@ TEST_F(ManagerTest, ExplainsAfterARestart) {
   Start();
   TrainTo(2);
   Start();
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
 }
 
@@ -302,7 +302,7 @@ TEST_F(ManagerTest, AnExistingStepIsNotSavedAgain) {
   EXPECT_THAT(manager_->Save(),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
   EXPECT_FALSE(manager_->IsSavingInProgress());
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(2));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(2));
   EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
   TrainTo(4);
   ASSERT_OK(manager_->Close());
@@ -418,7 +418,7 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(log, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 2U);
-  ASSERT_OK_AND_ASSIGN(const StepStory failed, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation failed, manager_->Explain(4));
   EXPECT_THAT(failed.saved,
               HasSubstr("not saved, although step 4 is a multiple of 2: "
                         "UNAVAILABLE: table"));

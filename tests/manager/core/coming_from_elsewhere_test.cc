@@ -274,9 +274,9 @@ void ElsewhereTest::OlmoEphemeral() {
   EXPECT_THAT(Steps(), ElementsAre(8));
   TrainAndWait(17);
   EXPECT_THAT(Steps(), ElementsAre(10, 14));
-  ASSERT_OK_AND_ASSIGN(const StepStory soon, manager_->Explain(16));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation soon, manager_->Explain(16));
   EXPECT_THAT(soon.saved, HasSubstr("step 14 was saved less than 3 steps"));
-  ASSERT_OK_AND_ASSIGN(const StepStory vetoed, manager_->Explain(6));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation vetoed, manager_->Explain(6));
   EXPECT_THAT(vetoed.saved, HasSubstr("an evaluation is under way"));
 }
 

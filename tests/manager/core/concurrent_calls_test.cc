@@ -217,7 +217,7 @@ void ConcurrentCallsTest::LookAtAll(std::mt19937_64* random) {
     ASSERT_OK(latest);
     EXPECT_GE(latest->version.step, committed);
   }
-  const absl::StatusOr<StepStory> story = manager_->Explain(AnyStep(random));
+  const absl::StatusOr<StepExplanation> story = manager_->Explain(AnyStep(random));
   EXPECT_TRUE(IsOneOf(story.status(), {absl::StatusCode::kNotFound}));
   EXPECT_GE(manager_->global_step(), committed);
   EXPECT_FALSE(manager_->preempted());

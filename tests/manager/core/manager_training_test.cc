@@ -77,7 +77,7 @@ TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
   EXPECT_EQ(story.saved, "the training ends with it");
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
@@ -130,7 +130,7 @@ TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
   EXPECT_EQ(outcome.decision.why, "ManagerOptions::saving is off");
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_TRUE(manager_->preempted());
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(3));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(3));
   EXPECT_EQ(story.saved, "not saved: ManagerOptions::saving is off");
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(reports_, IsEmpty());

@@ -47,7 +47,7 @@ TEST_F(BusyTest, Skips) {
   TrainTo(5);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2));
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(4));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(4));
   EXPECT_EQ(story.saved, "not saved: " + outcome.decision.why);
 }
 
@@ -60,7 +60,7 @@ TEST_F(BusyTest, Coalesces) {
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2, 5));
   ExpectStepHolds(5);
-  ASSERT_OK_AND_ASSIGN(const StepStory story, manager_->Explain(5));
+  ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(5));
   EXPECT_THAT(story.saved, HasSubstr("step 4 was not saved, as step 2 is"));
 }
 

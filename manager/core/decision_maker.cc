@@ -1,0 +1,131 @@
+#include "ckptdb/manager/core/decision_maker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/policy/now_micros.h"
+#include "ckptdb/manager/policy/save_schedule.h"
+#include "ckptdb/manager/policy/step_info.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+SaveDecision DecisionMaker::Decide(const Question& question) const {
+  if (!options_.saving) {
+    return {SaveKind::kNone, "ManagerOptions::saving is off"};
+  }
+  const bool busy = question.saving.has_value();
+  SaveContext context;
+  context.step = question.step;
+  context.now_micros = NowMicros(options_);
+  context.saving = busy;
+  context.preempted = question.preempted;
+  context.metrics = question.metrics;
+  context.history = [this] { return CommittedSteps(); };
+  context.last = busy ? question.saving : Newest();
+  SaveDecision decision = internal::Decide(options_.schedule, context);
+  if (decision.kind == SaveKind::kNone && !busy && put_off_.has_value() &&
+      question.step >= put_off_->from_step) {
+    decision = put_off_->decision;
+  }
+  return decision;
+}
+
+absl::StatusOr<SaveDecision> DecisionMaker::Foresee(
+    const Question& question) const {
+  SaveDecision decision = Decide(question);
+  if (decision.kind == SaveKind::kNone) return decision;
+  if (question.saving.has_value()) return ApplyBusyPolicy(question, decision);
+  return PromotionInstead(question.preempted, decision).value_or(decision);
+}
+
+absl::StatusOr<SaveDecision> DecisionMaker::DecideWhenBusy(
+    const Question& question, const SaveDecision& decision) {
+  CKPTDB_ASSIGN_OR_RETURN(SaveDecision now,
+                          ApplyBusyPolicy(question, decision));
+  if (now.kind == SaveKind::kNone && options_.busy == BusyPolicy::kCoalesce) {
+    PutOff(question.step, {decision.kind, now.why});
+  }
+  return now;
+}
+
+absl::StatusOr<SaveDecision> DecisionMaker::ApplyBusyPolicy(
+    const Question& question, const SaveDecision& decision) const {
+  const std::string why =
+      absl::StrCat("step ", question.saving->step, " is being saved");
+  switch (options_.busy) {
+    case BusyPolicy::kWait:
+      return decision;
+    case BusyPolicy::kSkip:
+      return SaveDecision{SaveKind::kNone,
+                          absl::StrCat(decision.why, ", but ", why)};
+    case BusyPolicy::kCoalesce:
+      return SaveDecision{
+          SaveKind::kNone,
+          absl::StrCat("step ", question.step, " was not saved, as ", why,
+                       ", although ", decision.why)};
+    case BusyPolicy::kFail:
+      return absl::FailedPreconditionError(
+          absl::StrCat("step ", question.step, " cannot be saved: ", why));
+  }
+  return absl::InternalError("no such busy policy");
+}
+
+void DecisionMaker::PutOff(int64_t from, SaveDecision decision) {
+  put_off_ = {from, std::move(decision)};
+}
+
+std::optional<StepInfo> DecisionMaker::Newest() const {
+  const std::optional<int64_t> step = lineage_->newest_step();
+  std::optional<StepInfo> newest;
+  if (!step.has_value()) return newest;
+  const bool there = store_->VisitStep(
+      *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
+  if (there) return newest;
+  const absl::StatusOr<StepRecord> latest = store_->Latest();
+  if (latest.ok()) newest = StepInfoOf(*latest);
+  return newest;
+}
+
+std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
+  std::vector<StepInfo> steps;
+  store_->VisitSteps([&](const StepRecord& record) {
+    if (record.quarantined ||
+        lineage_->abandoned().contains(record.version.step)) {
+      return;
+    }
+    steps.push_back(StepInfoOf(record));
+  });
+  return steps;
+}
+
+// A step that is there is better than one that will not be in time.
+std::optional<SaveDecision> DecisionMaker::PromotionInstead(
+    bool preempted, const SaveDecision& decision) const {
+  const absl::Duration last_save = absl::Microseconds(last_save_micros_);
+  const std::optional<Version>& parent = lineage_->parent();
+  if (!preempted || decision.kind == SaveKind::kNone || !parent.has_value() ||
+      last_save <= options_.preemption_grace) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<StepRecord> newest = store_->FindStep(parent->step);
+  if (!newest.ok() || !newest->ephemeral) return std::nullopt;
+  return SaveDecision{
+      SaveKind::kNone,
+      absl::StrCat("preempted; step ", parent->step,
+                   " is permanent now instead, as the save before took ",
+                   absl::FormatDuration(last_save), ", and ",
+                   absl::FormatDuration(options_.preemption_grace),
+                   " are left")};
+}
+
+absl::StatusOr<bool> DecisionMaker::PromoteInstead(bool preempted,
+                                                   SaveDecision* decision) {
+  std::optional<SaveDecision> instead = PromotionInstead(preempted, *decision);
+  if (!instead.has_value()) return false;
+  CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(lineage_->parent()->step, false));
+  *decision = *std::move(instead);
+  return true;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,83 @@
+// Whether a step is saved; internal to manager/.
+#ifndef CKPTDB_MANAGER_CORE_DECISION_MAKER_H_
+#define CKPTDB_MANAGER_CORE_DECISION_MAKER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/state/save_lineage.h"
+
+namespace ckptdb::internal {
+
+// Decides on the owner, by the schedule, by BusyPolicy while a save is in
+// progress, by what was put off until later, and by whether there is time for a
+// save before the machine is taken away. It owns the decision that was put off
+// and what the last save cost. Only the training thread uses it; it calls the
+// caller's policies.
+class DecisionMaker {
+ public:
+  // The step that is asked about, and what is known about it.
+  struct Question {
+    int64_t step = 0;
+    bool preempted = false;
+    const Metrics& metrics;
+    // The step of the save in progress; none: no save is.
+    std::optional<StepInfo> saving;
+  };
+
+  // All outlive it; `store` is null on ranks that do not decide.
+  DecisionMaker(const ManagerOptions& options, Store* store,
+                const SaveLineage* lineage)
+      : options_(options), store_(store), lineage_(lineage) {}
+  DecisionMaker(const DecisionMaker&) = delete;
+  DecisionMaker& operator=(const DecisionMaker&) = delete;
+
+  // By the schedule, or by what was put off.
+  SaveDecision Decide(const Question& question) const;
+  // What Decide, DecideWhenBusy and PromoteInstead would come to together.
+  // Changes nothing.
+  absl::StatusOr<SaveDecision> Foresee(const Question& question) const;
+
+  // What becomes of a decision to save while a save is in progress: with
+  // BusyPolicy::kCoalesce it is put off until the end of that save.
+  absl::StatusOr<SaveDecision> DecideWhenBusy(const Question& question,
+                                              const SaveDecision& decision);
+  // Makes the newest step permanent instead of another save, and changes
+  // *decision, when the machine will be gone before that save ends. Returns
+  // whether it has.
+  absl::StatusOr<bool> PromoteInstead(bool preempted, SaveDecision* decision);
+
+  // `decision` holds from step `from` on, until a save begins.
+  void PutOff(int64_t from, SaveDecision decision);
+  // A save has begun, or a step was restored: nothing is put off any longer.
+  void ForgetPutOff() { put_off_.reset(); }
+  void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
+
+ private:
+  struct PutOffSave {
+    int64_t from_step = 0;
+    SaveDecision decision;
+  };
+
+  absl::StatusOr<SaveDecision> ApplyBusyPolicy(
+      const Question& question, const SaveDecision& decision) const;
+  // None where a save is to be made.
+  std::optional<SaveDecision> PromotionInstead(
+      bool preempted, const SaveDecision& decision) const;
+  std::optional<StepInfo> Newest() const;
+  std::vector<StepInfo> CommittedSteps() const;
+
+  const ManagerOptions& options_;
+  Store* const store_;
+  const SaveLineage* const lineage_;
+  std::optional<PutOffSave> put_off_;
+  int64_t last_save_micros_ = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CORE_DECISION_MAKER_H_

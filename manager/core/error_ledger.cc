@@ -1,0 +1,58 @@
+#include "ckptdb/manager/core/error_ledger.h"
+
+#include <utility>
+
+namespace ckptdb::internal {
+
+void ErrorLedger::NoteSave(std::shared_ptr<PendingSave::State> save,
+                           absl::Status error) {
+  const MutexLock lock(&mutex_);
+  if (save_error_.error.ok() || save_error_.save->told()) {
+    save_error_ = {std::move(save), std::move(error)};
+  }
+}
+
+void ErrorLedger::NoteCallback(const absl::Status& status) {
+  const MutexLock lock(&mutex_);
+  callback_error_.Update(status);
+}
+
+void ErrorLedger::NoteStatistics(const absl::Status& status) {
+  const MutexLock lock(&mutex_);
+  statistics_error_.Update(status);
+}
+
+absl::Status ErrorLedger::TakeSaveError() {
+  const MutexLock lock(&mutex_);
+  const SaveError taken = std::exchange(save_error_, SaveError());
+  if (taken.save != nullptr && taken.save->told()) return absl::OkStatus();
+  return taken.error;
+}
+
+absl::Status ErrorLedger::TakeCallbackError() {
+  const MutexLock lock(&mutex_);
+  return std::exchange(callback_error_, absl::OkStatus());
+}
+
+absl::Status ErrorLedger::TakeStatisticsError() {
+  const MutexLock lock(&mutex_);
+  return std::exchange(statistics_error_, absl::OkStatus());
+}
+
+absl::Status ErrorLedger::TakeError() {
+  absl::Status error = TakeSaveError();
+  error.Update(TakeCallbackError());
+  return error;
+}
+
+absl::Status ErrorLedger::PeekError() const {
+  const MutexLock lock(&mutex_);
+  absl::Status error;
+  if (save_error_.save != nullptr && !save_error_.save->told()) {
+    error = save_error_.error;
+  }
+  error.Update(callback_error_);
+  return error;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,53 @@
+// Errors that somebody has yet to be told; internal to manager/.
+#ifndef CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
+#define CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/manager/save/pending_save_state.h"
+
+namespace ckptdb::internal {
+
+// What went wrong where no caller was there to get it: in a save beside the
+// training, and in callbacks. Of each kind the first error is kept until it is
+// taken. Thread-safe: the thread of saves notes, the training thread takes, any
+// thread may peek.
+class ErrorLedger {
+ public:
+  // The error of a save that is not tolerated.
+  void NoteSave(std::shared_ptr<PendingSave::State> save, absl::Status error);
+  // What a callback has thrown; OK is ignored. It changes nothing of what was
+  // done.
+  void NoteCallback(const absl::Status& status);
+  // Why a line of the log of statistics is missing; OK is ignored.
+  void NoteStatistics(const absl::Status& status);
+
+  // These forget what they return. An error of a save that
+  // PendingSave::WaitCommitted has given to the training thread is OK here.
+  absl::Status TakeSaveError();
+  absl::Status TakeCallbackError();
+  absl::Status TakeStatisticsError();
+  // Both of the first two, the one of a save first.
+  absl::Status TakeError();
+
+  // What TakeError would return.
+  absl::Status PeekError() const;
+
+ private:
+  struct SaveError {
+    std::shared_ptr<PendingSave::State> save;
+    absl::Status error;
+  };
+
+  mutable Mutex mutex_;
+  SaveError save_error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status callback_error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status statistics_error_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_

@@ -1,0 +1,46 @@
+#include "ckptdb/manager/core/explain_step.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/save/save_publisher.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Of a step that the store has.
+std::string ExplainKept(const Retirement& retirement, int64_t step) {
+  const std::optional<RetentionDecision> decision = retirement.DecisionOf(step);
+  if (!decision.has_value()) {
+    return "kept: no step was saved since this manager was made";
+  }
+  return absl::StrCat(decision->stays ? "kept: " : "removed: ", decision->why);
+}
+
+std::string ExplainSaved(const StepRecord& record) {
+  const auto why = record.user_metadata.find(kSavedBecause);
+  return why == record.user_metadata.end()
+             ? "not by a manager, or by an older one"
+             : why->second;
+}
+
+}  // namespace
+
+absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
+                                            const History& history,
+                                            const Retirement& retirement,
+                                            int64_t step) {
+  const std::optional<StepExplanation> noted = history.Find(step);
+  const absl::StatusOr<StepRecord> record = store.FindStep(step);
+  if (!noted.has_value() && !record.ok()) return record.status();
+  StepExplanation explanation = noted.value_or(StepExplanation());
+  if (record.ok()) {
+    if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
+    explanation.kept = ExplainKept(retirement, step);
+  }
+  if (explanation.kept.empty()) explanation.kept = "not there";
+  return explanation;
+}
+
+}  // namespace ckptdb::internal

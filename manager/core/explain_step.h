@@ -1,0 +1,24 @@
+// Why a step was or was not saved, and is or is not kept; internal to manager/.
+#ifndef CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
+#define CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/policy/history.h"
+#include "ckptdb/manager/policy/retirement.h"
+
+namespace ckptdb::internal {
+
+// NotFound for a step that neither the store nor the history knows. Any thread
+// may call it.
+absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
+                                            const History& history,
+                                            const Retirement& retirement,
+                                            int64_t step);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_

@@ -1,0 +1,24 @@
+#include "ckptdb/manager/core/manager_gate.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ckptdb::internal {
+
+absl::Status ManagerGate::CheckCaller(absl::string_view what) const {
+  CKPTDB_RETURN_IF_ERROR(home().Check(what));
+  return calls_.InCall() ? ReentryError(what) : absl::OkStatus();
+}
+
+absl::Status ManagerGate::ClosedError(absl::string_view what) const {
+  return calls_.Refusal(what,
+                        absl::StrCat("the manager of store \"", path_, "\""));
+}
+
+absl::Status ManagerGate::ReentryError(absl::string_view what) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": the manager of store \"", path_,
+                   "\" cannot do so for code that it has called itself, such "
+                   "as on_saved"));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,100 @@
+// Which calls of a manager are made; internal to manager/.
+#ifndef CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
+#define CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/base/call_gate.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+// Refuses calls in a forked process, after Close, and from code that the
+// manager calls itself; and lets in one call of the training's at a time. So
+// its mutex guards everything that is said to be the training thread's.
+// Thread-safe.
+class ManagerGate {
+ public:
+  // `path` is the store's, for errors.
+  explicit ManagerGate(std::string path) : path_(std::move(path)) {}
+  ManagerGate(const ManagerGate&) = delete;
+  ManagerGate& operator=(const ManagerGate&) = delete;
+
+  // The calls that are under way: those of the caller, and the thread of saves
+  // while it runs one.
+  CallGate& calls() { return calls_; }
+  const HomeProcess& home() const { return calls_.home(); }
+
+  // Makes a call that any thread may make. What `function` throws is its error.
+  template <typename Function>
+  auto Look(absl::string_view what, Function&& function)
+      -> std::invoke_result_t<Function> {
+    const CallGate::Call call(&calls_);
+    if (!call.admitted()) return ClosedError(what);
+    return CallGuarded(what, std::forward<Function>(function));
+  }
+
+  // Makes a call of the training's: its thread is the training thread from then
+  // on.
+  template <typename Function>
+  auto Enter(absl::string_view what, Function&& function)
+      -> std::invoke_result_t<Function> {
+    CKPTDB_RETURN_IF_ERROR(CheckCaller(what));
+    const MutexLock training(&training_mutex_);
+    NoteTrainingThread();
+    return Look(what, std::forward<Function>(function));
+  }
+
+  // Makes `call` as the training thread, if the calling thread is that and no
+  // other is in a call of the training's; else `other`. Either returns a
+  // status.
+  template <typename Call, typename Other>
+  absl::Status EnterIfTraining(Call&& call, Other&& other) {
+    if (training_thread_.load() != std::this_thread::get_id() ||
+        !training_mutex_.TryLock()) {
+      return std::forward<Other>(other)();
+    }
+    const MutexLock training(&training_mutex_, std::adopt_lock);
+    return std::forward<Call>(call)();
+  }
+
+  // Makes the call that closes the manager, which is not made when it is
+  // closed, and may be made again when it has reopened calls().
+  template <typename Function>
+  absl::Status Close(absl::string_view what, Function&& function) {
+    CKPTDB_RETURN_IF_ERROR(CheckCaller(what));
+    const MutexLock training(&training_mutex_);
+    if (calls_.closed()) return absl::OkStatus();
+    return std::forward<Function>(function)();
+  }
+
+  // The calling thread is the training thread.
+  void NoteTrainingThread() { training_thread_ = std::this_thread::get_id(); }
+
+  // FailedPrecondition: the manager is closed, or another process's.
+  absl::Status ClosedError(absl::string_view what) const;
+  // FailedPrecondition: the manager has called the caller.
+  absl::Status ReentryError(absl::string_view what) const;
+
+ private:
+  absl::Status CheckCaller(absl::string_view what) const;
+
+  const std::string path_;
+  CallGate calls_;
+  Mutex training_mutex_;
+  std::atomic<std::thread::id> training_thread_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CORE_MANAGER_GATE_H_

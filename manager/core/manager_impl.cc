@@ -1,0 +1,275 @@
+#include "ckptdb/manager/core/manager_impl.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/core/explain_step.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+SaveDecision ReadOnlyDecision() {
+  return {SaveKind::kNone, "not saved: the manager is read-only"};
+}
+
+}  // namespace
+
+CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
+    : parts_(std::move(parts)),
+      gate_(parts_->options.path),
+      retirement_(parts_->options.retention),
+      reporter_(parts_->options, parts_->is_owner(), &history_,
+                &parts_->errors),
+      lineage_(parts_->newest_at_open),
+      decisions_(parts_->options, parts_->store.get(), &lineage_),
+      restorer_({parts_->options, *parts_->model, parts_->shardings,
+                 parts_->ranks.get(), parts_->store.get(), parts_->reader.get(),
+                 parts_->feed.get(), &lineage_}),
+      evaluation_(
+          {parts_->options.path, parts_->store.get(), parts_->reader.get()},
+          parts_->ranks.get(), parts_->options.deadline),
+      saves_(parts_.get(), {&gate_.calls(), &progress_, &preemption_, &lineage_,
+                            &decisions_, &retirement_, &history_, &reporter_}),
+      steps_({parts_.get(), &progress_, &preemption_, &lineage_, &decisions_,
+              &saves_, &history_}) {
+  const ManagerOptions& options = parts_->options;
+  // After the store's own task, which is done after it.
+  if (!read_only()) exit_task_.emplace([this] { WaitAtExit(); });
+  gate_.NoteTrainingThread();
+  if (parts_->is_owner() && options.saving &&
+      !options.schedule.permanent.has_value() &&
+      !options.schedule.ephemeral.has_value()) {
+    parts_->warnings.WarnOfSchedule();
+  }
+  if (parts_->store != nullptr) parts_->warnings.WarnOfPosts(*parts_->store);
+}
+
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::StepTo(
+    int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
+  if (read_only()) return CountStep(step);
+  CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
+  SaveRequest request;
+  request.metrics = metrics;
+  request.user_metadata = user_metadata;
+  CKPTDB_ASSIGN_OR_RETURN(StepOutcome outcome,
+                          steps_.BroadcastDecision(std::nullopt, request));
+  preemption_.SetLastStep(outcome.preempted);
+  return outcome;
+}
+
+absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
+  CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
+  lineage_.RequireBase("the model was trained");
+  return StepOutcome{step, ReadOnlyDecision(), std::nullopt, preempted()};
+}
+
+absl::StatusOr<SaveDecision> CheckpointManager::Impl::ShouldSave(
+    int64_t step, const Metrics& metrics) {
+  if (step < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ShouldSave: step ", step, " is below 0"));
+  }
+  if (read_only()) return ReadOnlyDecision();
+  return steps_.Foresee(step, metrics);
+}
+
+absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
+    const SaveRequest& request) {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable("Save"));
+  if (!parts_->options.saving) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Save: step ", global_step(), " of store \"", parts_->options.path,
+        "\" is not saved: ManagerOptions::saving is off"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const StepOutcome outcome,
+      steps_.BroadcastDecision(SaveDecision{request.kind, request.why},
+                               request));
+  if (outcome.save.has_value()) return *outcome.save;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", outcome.step, " is not saved: ", outcome.decision.why));
+}
+
+absl::Status CheckpointManager::Impl::StartTraining() {
+  const ManagerOptions& options = parts_->options;
+  if (!options.saving) return absl::OkStatus();
+  const bool wanted = options.first_save == FirstSave::kAlways ||
+                      (options.first_save == FirstSave::kUnlessRestored &&
+                       !progress_.restored());
+  if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
+  SaveRequest request;
+  request.why = "the training begins with it";
+  return Save(request).status();
+}
+
+absl::Status CheckpointManager::Impl::FinishTraining() {
+  if (!parts_->options.saving) return absl::OkStatus();
+  absl::Status status = FinishSaveAndTell();
+  if (!progress_.trained() || lineage_.IsParent(global_step())) return status;
+  // There was no time for a save.
+  if (preemption_.promoted_at() == global_step()) return status;
+  SaveRequest request;
+  request.why = "the training ends with it";
+  const absl::StatusOr<PendingSave> save = Save(request);
+  status.Update(save.status());
+  // Here no failure is tolerated.
+  if (save.ok()) status.Update(save->WaitCommitted().status());
+  status.Update(FinishSaveAndTell());
+  return status;
+}
+
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
+    const RestoreRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
+                               FinishSaveAndTell(), parts_->options.deadline));
+  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.Restore(request));
+  NoteRestored(report);
+  report.finished_micros = internal::MicrosSince(begin);
+  reporter_.ReportRestore(report);
+  return report;
+}
+
+absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
+    absl::Duration timeout) {
+  if (!read_only()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("WaitForStep: the manager of store \"",
+                     parts_->options.path, "\" is not read-only"));
+  }
+  const absl::Status status =
+      parts_->is_owner()
+          ? restorer_.AwaitNewer(timeout, [this] { return preempted(); })
+          : absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "wait for a step", status,
+                               timeout + parts_->options.deadline));
+  const auto begin = std::chrono::steady_clock::now();
+  CKPTDB_ASSIGN_OR_RETURN(RestoreReport report, restorer_.RestoreNewest());
+  NoteRestored(report);
+  report.finished_micros = internal::MicrosSince(begin);
+  reporter_.ReportRestore(report);
+  return report;
+}
+
+void CheckpointManager::Impl::NoteRestored(const RestoreReport& report) {
+  if (report.path != parts_->options.path) {
+    return progress_.OnRestored(std::nullopt);
+  }
+  progress_.OnRestored(report.version.step);
+  decisions_.ForgetPutOff();
+}
+
+absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
+    const std::vector<LoadRule>& rules, bool dry_run) {
+  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load", FinishSaveAndTell(),
+                               parts_->options.deadline));
+  return restorer_.Load(rules, dry_run);
+}
+
+absl::Status CheckpointManager::Impl::Delete(int64_t step) {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable("Delete"));
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  saves_.FinishSave();  // it may be about to retire the same step
+  CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
+  history_.NoteKept(step, "removed: it was deleted by hand");
+  if (parts_->options.on_deleted) {
+    parts_->errors.NoteCallback(
+        internal::CallGuarded("ManagerOptions::on_deleted",
+                              [&] { parts_->options.on_deleted(step); }));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
+    int64_t step) const {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable("Explain"));
+  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  return internal::ExplainStep(*parts_->store, history_, retirement_, step);
+}
+
+absl::StatusOr<StepRecord> CheckpointManager::Impl::BestStep() const {
+  if (!read_only()) CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  return restorer_.BestStep();
+}
+
+absl::Status CheckpointManager::Impl::CheckOwner() const {
+  if (parts_->is_owner()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", parts_->ranks->rank(),
+                   " does not decide; ask the owner, rank ", kOwnerRank));
+}
+
+absl::Status CheckpointManager::Impl::CheckWritable(
+    absl::string_view what) const {
+  if (!read_only()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": the manager of store \"", parts_->options.path,
+                   "\" is read-only"));
+}
+
+absl::Status CheckpointManager::Impl::FinishSaveAndTell() {
+  saves_.FinishSave();
+  return parts_->errors.TakeError();
+}
+
+absl::Status CheckpointManager::Impl::CheckForErrors() {
+  CKPTDB_RETURN_IF_ERROR(
+      gate_.home().Check("CheckpointManager::CheckForErrors"));
+  if (gate_.calls().InCall()) return parts_->errors.PeekError();
+  const internal::CallGate::Call call(&gate_.calls());
+  if (!call.admitted()) return gate_.ClosedError("CheckForErrors");
+  return gate_.EnterIfTraining(
+      [this] {
+        return IsSavingInProgress() ? absl::OkStatus() : FinishSaveAndTell();
+      },
+      [this] { return parts_->errors.PeekError(); });
+}
+
+absl::Status CheckpointManager::Impl::WaitUntilFinished() {
+  CKPTDB_RETURN_IF_ERROR(
+      gate_.home().Check("CheckpointManager::WaitUntilFinished"));
+  if (gate_.calls().InCall()) return gate_.ReentryError("WaitUntilFinished");
+  const internal::CallGate::Call call(&gate_.calls());
+  if (!call.admitted()) return gate_.ClosedError("WaitUntilFinished");
+  return gate_.EnterIfTraining(
+      [this] { return FinishSaveAndTell(); },
+      [this] {
+        const std::shared_ptr<PendingSave::State> save = saves_.current();
+        if (save == nullptr || save->ended()) return parts_->errors.PeekError();
+        return save->WaitEnded(absl::InfiniteDuration());
+      });
+}
+
+// Nobody is waited for: each rank has only its own save to end.
+absl::Status CheckpointManager::Impl::Close() {
+  saves_.FinishSave();
+  saves_.Stop();
+  gate_.calls().Close();  // waits for who waits for that save
+  absl::Status closed;
+  if (parts_->store != nullptr) closed = parts_->store->Close();
+  if (absl::IsFailedPrecondition(closed)) {
+    gate_.calls().Open();  // the store is still open, for its readers
+    return closed;
+  }
+  evaluation_.Close();
+  parts_->feed.reset();
+  parts_->reader.reset();
+  absl::Status status = parts_->errors.TakeError();
+  status.Update(closed);
+  return status;
+}
+
+// A save of several ranks may wait for one that is gone.
+void CheckpointManager::Impl::WaitAtExit() {
+  const std::shared_ptr<PendingSave::State> save = saves_.current();
+  if (save == nullptr || gate_.calls().InCall()) return;
+  constexpr absl::Duration kPatience = absl::Minutes(1);
+  const bool alone = parts_->world_size() == 1;
+  save->WaitEnded(alone ? absl::InfiniteDuration() : kPatience).IgnoreError();
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,176 @@
+#include "ckptdb/manager/core/manager_parts.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/resolve_path.h"
+#include "ckptdb/manager/config/statistics.h"
+#include "ckptdb/manager/policy/policy_checks.h"
+#include "ckptdb/manager/policy/retention.h"
+#include "ckptdb/manager/policy/save_schedule.h"
+#include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr char kWhere[] = "ManagerOptions";
+
+absl::Status CheckDuration(absl::string_view name, absl::Duration value,
+                           bool may_be_zero) {
+  if (value > absl::ZeroDuration()) return absl::OkStatus();
+  if (may_be_zero && value == absl::ZeroDuration()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(kWhere, ": ", name, " is ", absl::FormatDuration(value),
+                   "; it must be ", may_be_zero ? "at least" : "above", " 0"));
+}
+
+absl::Status CheckNumbers(const ManagerOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast(kWhere, "base_every", options.base_every, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast(kWhere, "copy_threads", options.copy_threads, 1));
+  CKPTDB_RETURN_IF_ERROR(CheckAtLeast(kWhere, "tolerated_failures",
+                                      options.tolerated_failures, 0));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckAtLeast(kWhere, "retry_after_steps", options.retry_after_steps, 0));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("warn_waiting", options.warn_waiting,
+                                       /*may_be_zero=*/true));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckDuration("deadline", options.deadline, /*may_be_zero=*/false));
+  return CheckDuration("poll_every", options.poll_every, /*may_be_zero=*/false);
+}
+
+absl::Status CheckOptions(const ManagerOptions& options) {
+  if (options.path.empty()) {
+    return absl::InvalidArgumentError("ManagerOptions: path is empty");
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      Store::ResolvePath(options.path, options.store).status());
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckSchedule(options.schedule), kWhere));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckRetention(options.retention), kWhere));
+  if (options.best.has_value()) {
+    CKPTDB_RETURN_IF_ERROR(Annotate(CheckBest("best", *options.best), kWhere));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.bounds));
+  return CheckNumbers(options);
+}
+
+ManagerOptions Effective(ManagerOptions options) {
+  // A path that cannot be resolved is left for CheckOptions to reject.
+  options.path =
+      Store::ResolvePath(options.path, options.store).value_or(options.path);
+  if (!options.statistics_path.empty()) {
+    options.statistics_path =
+        ResolvePath(options.statistics_path).value_or(options.statistics_path);
+  }
+  if (options.read_only) options.saving = false;
+  if (!options.io_state_resize.has_value()) {
+    options.io_state_resize =
+        options.read_only ? IoStateResize::kReset : IoStateResize::kError;
+  }
+  if (!options.saving) {
+    options.deltas = false;  // nobody would take the marked rows
+    options.store_metadata.clear();
+  }
+  if (!options.read_only) return options;
+  options.store = {};
+  options.stage = {};
+  options.schedule = {};
+  options.retention = {};
+  options.on_saved = nullptr;
+  options.on_deleted = nullptr;
+  options.statistics_path.clear();
+  return options;
+}
+
+absl::Status OpenStore(ManagerParts* parts) {
+  const ManagerOptions& options = parts->options;
+  CKPTDB_ASSIGN_OR_RETURN(parts->store,
+                          Store::Open(options.path, options.store));
+  parts->warnings.WarnOfBadFiles(*parts->store);
+  const absl::StatusOr<StepRecord> latest = parts->store->Latest();
+  if (latest.ok()) parts->newest_at_open = latest->version.step;
+  const UserMetadata before = parts->store->user_metadata();
+  const UserMetadata& wanted = options.store_metadata;
+  if (wanted.empty() || wanted == before) return absl::OkStatus();
+  if (before.empty()) return parts->store->SetUserMetadata(wanted);
+  parts->warnings.WarnOfMetadata();
+  return absl::OkStatus();
+}
+
+// Opens what this rank has to open for itself.
+absl::Status OpenOwnParts(ManagerParts* parts) {
+  const ManagerOptions& options = parts->options;
+  if (options.read_only) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        parts->reader, Reader::Open(options.path, ReaderOptionsOf(options)));
+  } else if (parts->is_owner()) {
+    CKPTDB_RETURN_IF_ERROR(OpenStore(parts));
+  }
+  if (!options.deltas) return absl::OkStatus();
+  parts->feed = std::make_unique<ChangeFeed>(*parts->model);
+  return parts->feed->Join();
+}
+
+absl::Status CheckAndOpen(ManagerParts* parts) {
+  const ManagerOptions& options = parts->options;
+  CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
+  if (parts->model == nullptr) {
+    return absl::InvalidArgumentError("the model is null");
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      parts->shardings,
+      ResolveShardings(*parts->model, options.sharding, parts->world_size()));
+  if (parts->is_owner() && !options.statistics_path.empty()) {
+    CKPTDB_RETURN_IF_ERROR(CheckStatisticsPath(options.statistics_path));
+  }
+  return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
+}
+
+// InvalidArgument on all ranks when two declare different shardings: a row
+// would be restored by two ranks, or by none.
+absl::Status AgreeOnShardings(const ManagerParts& parts) {
+  if (parts.world_size() == 1) return absl::OkStatus();
+  Coordinator* const ranks = parts.ranks.get();
+  const std::string own = DescribeShardings(*parts.model, parts.shardings);
+  const absl::StatusOr<std::vector<std::string>> all =
+      ranks->Gather("shardings", own, parts.options.deadline);
+  absl::Status status = all.status();
+  for (size_t rank = 0; all.ok() && parts.is_owner() && rank < all->size();
+       ++rank) {
+    if ((*all)[rank] == own) continue;
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("ranks declare other shardings: rank 0 ", own, ", rank ",
+                     rank, " ", (*all)[rank])));
+  }
+  return Agree(ranks, "shardings", status, parts.options.deadline);
+}
+
+}  // namespace
+
+ManagerParts::ManagerParts(ManagerOptions given_options,
+                           const ModelState* given_model,
+                           std::unique_ptr<Coordinator> given_ranks)
+    : options(Effective(std::move(given_options))),
+      model(given_model),
+      ranks(std::move(given_ranks)),
+      warnings(options, &errors) {}
+
+absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
+    const ManagerOptions& options, const ModelState* model,
+    std::unique_ptr<Coordinator> ranks) {
+  auto parts = std::make_unique<ManagerParts>(options, model, std::move(ranks));
+  CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
+                               CheckAndOpen(parts.get()),
+                               parts->options.deadline));
+  CKPTDB_RETURN_IF_ERROR(AgreeOnShardings(*parts));
+  CKPTDB_ASSIGN_OR_RETURN(parts->background_ranks, parts->ranks->Duplicate());
+  return parts;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,32 @@
+#include "ckptdb/manager/core/reporter.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/config/statistics.h"
+
+namespace ckptdb::internal {
+
+void Reporter::ReportSave(const SaveReport& report) {
+  if (is_owner_ && !report.status.ok()) {
+    history_->NoteSaved(report.step,
+                        absl::StrCat("not saved, although ", report.why, ": ",
+                                     report.status.ToString()));
+  }
+  if (is_owner_) {
+    errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));
+  }
+  if (!options_.on_saved) return;
+  errors_->NoteCallback(CallGuarded("ManagerOptions::on_saved",
+                                    [&] { options_.on_saved(report); }));
+}
+
+void Reporter::ReportRestore(const RestoreReport& report) {
+  if (is_owner_) {
+    errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));
+  }
+  if (!options_.on_restored) return;
+  errors_->NoteCallback(CallGuarded("ManagerOptions::on_restored",
+                                    [&] { options_.on_restored(report); }));
+}
+
+}  // namespace ckptdb::internal

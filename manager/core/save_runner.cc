@@ -1,0 +1,159 @@
+#include "ckptdb/manager/core/save_runner.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/schema/annotate.h"
+
+namespace ckptdb::internal {
+
+SaveRunner::SaveRunner(ManagerParts* parts, const Listeners& listeners)
+    : parts_(parts),
+      listeners_(listeners),
+      arena_(parts->options.arena_bytes),
+      publisher_(parts->options, parts->store.get(), listeners.retirement,
+                 listeners.history),
+      environment_{parts->options,
+                   *parts->model,
+                   parts->shardings,
+                   parts->ranks.get(),
+                   parts->background_ranks.get(),
+                   parts->store.get(),
+                   parts->feed.get(),
+                   &arena_,
+                   &publisher_} {}
+
+SaveRunner::~SaveRunner() { FinishSave(); }
+
+std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
+  operation_ = std::make_unique<SaveOperation>(
+      environment_, *listeners_.lineage, std::move(start));
+  std::shared_ptr<PendingSave::State> pending = operation_->pending();
+  {
+    const MutexLock lock(&mutex_);
+    current_ = pending;
+  }
+  operation_->Capture(*listeners_.lineage);
+  beside_ = parts_->options.async && StartBeside();
+  if (beside_) {
+    pending->WaitStaged(absl::InfiniteDuration()).IgnoreError();
+  } else {
+    RunOperation();
+  }
+  return pending;
+}
+
+// False when the machine has no thread for it.
+bool SaveRunner::StartBeside() {
+  return CallGuarded("starting the thread of saves",
+                     [this] { thread_.Run([this] { RunOperation(); }); })
+      .ok();
+}
+
+std::shared_ptr<PendingSave::State> SaveRunner::current() const {
+  const MutexLock lock(&mutex_);
+  return current_;
+}
+
+bool SaveRunner::in_progress() const {
+  const std::shared_ptr<PendingSave::State> save = current();
+  return save != nullptr && !save->finished();
+}
+
+std::optional<StepInfo> SaveRunner::unfinished() const {
+  if (operation_ == nullptr) return std::nullopt;
+  return operation_->step_info();
+}
+
+// What it calls of the trainer's must not call the manager.
+void SaveRunner::RunOperation() {
+  const CallGate::Call call(listeners_.calls);
+  operation_->Run();
+  EndOperation();
+}
+
+// The error is there to be told before anybody can see that the save has ended.
+void SaveRunner::EndOperation() {
+  SaveReport& report = operation_->report();
+  failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
+  tolerated_ = failures_in_a_row_ <= parts_->options.tolerated_failures;
+  const absl::Status error = NoteError();
+  if (report.status.ok()) {
+    operation_->pending()->Finish(report.result);
+  } else {
+    operation_->pending()->Finish(report.status);
+  }
+  if (parts_->is_owner()) {
+    report.sweep_status = parts_->store->sweep_status();
+    report.unswept = parts_->store->unswept().size();
+  }
+  parts_->errors.NoteCallback(CallGuarded(
+      "reporting a save", [&] { listeners_.reporter->ReportSave(report); }));
+  operation_->pending()->End(error);
+}
+
+// Returns what the save leaves to be told. Who is told of it by a later call
+// must learn which save it was of.
+absl::Status SaveRunner::NoteError() {
+  absl::Status error = operation_->status();
+  if (tolerated_ || error.ok()) return absl::OkStatus();
+  if (parts_->options.async) {
+    error = Annotate(error, absl::StrCat("save of step ", operation_->step()));
+  }
+  parts_->errors.NoteSave(operation_->pending(), error);
+  return error;
+}
+
+std::optional<int64_t> SaveRunner::FinishSave() {
+  if (operation_ == nullptr) return std::nullopt;
+  std::optional<int64_t> waited_micros;
+  if (beside_) {
+    const auto begin = std::chrono::steady_clock::now();
+    thread_.Wait();
+    waited_micros = MicrosSince(begin);
+  }
+  const std::unique_ptr<SaveOperation> operation = std::move(operation_);
+  listeners_.decisions->OnSaveEnded(operation->report().finished_micros);
+  Warnings& warnings = parts_->warnings;
+  const std::string warning = listeners_.retirement->TakeWarning();
+  if (!warning.empty()) warnings.Warn(warning);
+  if (parts_->store != nullptr) warnings.WarnOfSweeps(*parts_->store);
+  warnings.WarnOfStatistics(parts_->errors.TakeStatisticsError());
+  if (parts_->store != nullptr) warnings.WarnOfPosts(*parts_->store);
+  if (operation->status().ok()) {
+    listeners_.lineage->OnCommitted(operation->result(),
+                                    operation->TakeColumns(),
+                                    parts_->options.abandoned);
+  } else {
+    NoteFailure(operation.get());
+  }
+  return waited_micros;
+}
+
+void SaveRunner::NoteFailure(SaveOperation* operation) {
+  const ManagerOptions& options = parts_->options;
+  if (operation->answers_preemption()) listeners_.preemption->Reopen();
+  absl::Status failure = operation->status();
+  if (parts_->feed != nullptr) {
+    failure.Update(CallGuarded("returning the changed rows", [&] {
+      return parts_->feed->Return(operation->TakeChanges());
+    }));
+  }
+  if (!tolerated_) return;
+  if (options.retry_after_steps > 0) {
+    listeners_.decisions->PutOff(
+        listeners_.progress->global_step() + options.retry_after_steps,
+        {operation->kind(), absl::StrCat("the save of step ", operation->step(),
+                                         " failed, and is tried again")});
+  }
+  parts_->warnings.Warn(absl::StrCat(
+      "the save of step ", operation->step(), " failed, ", failures_in_a_row_,
+      " in a row of ", options.tolerated_failures,
+      " that are tolerated; what it had to save is in the next one: ",
+      failure.ToString()));
+}
+
+}  // namespace ckptdb::internal

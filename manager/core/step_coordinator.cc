@@ -1,0 +1,244 @@
+#include "ckptdb/manager/core/step_coordinator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/policy/now_micros.h"
+#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/manager/state/model_sharding.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+absl::StatusOr<StepOutcome> StepCoordinator::BroadcastDecision(
+    std::optional<SaveDecision> wanted, const SaveRequest& request) {
+  ManagerParts& manager = *parts_.manager;
+  Coordinator* const ranks = manager.ranks.get();
+  times_ = Times();
+  times_.called_at = Clock::now();
+  if (!manager.is_owner() && manager.options.saving &&
+      !request.metrics.empty()) {
+    manager.warnings.WarnOfMetrics(ranks->rank());
+  }
+  Announcement own;
+  own.error = GatherNotices(!wanted.has_value(), &own.preempted);
+  if (own.error.ok() && manager.is_owner()) Announce(wanted, request, &own);
+  // Nobody else is to be told.
+  if (manager.world_size() == 1) {
+    return ApplyDecision(std::move(own), request);
+  }
+  const absl::StatusOr<std::string> bytes = ranks->Broadcast(
+      absl::StrCat("step ", parts_.progress->global_step()), Encode(own),
+      AfterGather(*ranks, manager.options.deadline));
+  if (!bytes.ok()) {
+    if (own.decision.kind != SaveKind::kNone) {
+      // What was begun for nothing is swept, whether or not this succeeds.
+      manager.store->Abandon(own.version).IgnoreError();
+    }
+    return bytes.status();
+  }
+  Announcement announced;
+  CKPTDB_RETURN_IF_ERROR(Decode(*bytes, &announced));
+  return ApplyDecision(std::move(announced), request);
+}
+
+absl::StatusOr<SaveDecision> StepCoordinator::Foresee(int64_t step,
+                                                      const Metrics& metrics) {
+  ManagerParts& manager = *parts_.manager;
+  Coordinator* const ranks = manager.ranks.get();
+  Announcement own;
+  own.error = GatherNotices(/*of_a_step=*/true, &own.preempted);
+  if (own.error.ok() && manager.is_owner()) {
+    own = AnnounceForeseen(step, metrics, std::move(own));
+  }
+  if (manager.world_size() > 1) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        ranks->Broadcast(absl::StrCat("whether step ", step, " is saved"),
+                         Encode(own),
+                         AfterGather(*ranks, manager.options.deadline)));
+    CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
+    if (own.finish_save) FinishSave();
+  }
+  CKPTDB_RETURN_IF_ERROR(own.error);
+  return own.decision;
+}
+
+Announcement StepCoordinator::AnnounceForeseen(int64_t step,
+                                               const Metrics& metrics,
+                                               Announcement announced) {
+  const bool busy = parts_.saves->in_progress();
+  announced.finish_save = !busy;
+  if (!busy) FinishSave();
+  absl::StatusOr<SaveDecision> decision =
+      CallGuarded("deciding on a save", [&] {
+        return parts_.decisions->Foresee(
+            {step, announced.preempted, metrics, parts_.saves->unfinished()});
+      });
+  announced.error = decision.status();
+  if (decision.ok()) announced.decision = *std::move(decision);
+  return announced;
+}
+
+// Gathers whether any rank is preempted, and what the callbacks of any have
+// thrown; the owner learns of it. Only a step tells its caller of a preemption,
+// so nothing else takes note of one.
+absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
+  ManagerParts& manager = *parts_.manager;
+  *preempted = of_a_step && parts_.preemption->pending();
+  const absl::Status own = manager.errors.TakeCallbackError();
+  if (manager.world_size() == 1) return own;
+  const auto notices = manager.ranks->Gather(
+      absl::StrCat("notices at step ", parts_.progress->global_step()),
+      absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
+      manager.options.deadline);
+  if (!notices.ok()) {
+    manager.errors.NoteCallback(own);  // nobody was told
+    return notices.status();
+  }
+  absl::Status thrown;
+  for (size_t rank = 0; rank < notices->size(); ++rank) {
+    const absl::string_view notice = (*notices)[rank];
+    if (!notice.empty() && notice[0] == '1') *preempted = true;
+    if (notice.size() < 2) continue;
+    thrown.Update(
+        Annotate(DecodeStatus(notice.substr(1)), absl::StrCat("rank ", rank)));
+  }
+  return thrown;
+}
+
+void StepCoordinator::FinishSave() {
+  const std::optional<int64_t> waited = parts_.saves->FinishSave();
+  if (!waited.has_value()) return;
+  times_.waited_micros = times_.waited_micros.value_or(0) + *waited;
+}
+
+void StepCoordinator::Announce(const std::optional<SaveDecision>& wanted,
+                               const SaveRequest& request,
+                               Announcement* announced) {
+  announced->step = parts_.progress->global_step();
+  announced->error.Update(CallGuarded("deciding on a save", [&] {
+    return DecideAndBegin(wanted, request, announced);
+  }));
+  NoteDecision(*announced);
+  if (announced->error.ok()) return;
+  announced->decision.kind = SaveKind::kNone;
+  if (announced->version.attempt != 0) {
+    parts_.manager->store->Abandon(announced->version).IgnoreError();
+  }
+}
+
+absl::Status StepCoordinator::DecideAndBegin(
+    const std::optional<SaveDecision>& wanted, const SaveRequest& request,
+    Announcement* announced) {
+  bool busy = parts_.saves->in_progress();
+  // A decision knows of the save that has ended.
+  if (!busy) FinishSave();
+  const Clock::time_point begin = Clock::now();
+  const DecisionMaker::Question question = {
+      announced->step, announced->preempted, request.metrics,
+      parts_.saves->unfinished()};
+  SaveDecision& decision = announced->decision;
+  decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
+  times_.planning_micros = MicrosSince(begin);
+  if (busy && decision.kind != SaveKind::kNone) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        decision, parts_.decisions->DecideWhenBusy(question, decision));
+    busy = decision.kind == SaveKind::kNone;
+  }
+  // What a save that is not finished has met is told when it is, on all ranks.
+  announced->finish_save = !busy;
+  if (!busy) {
+    FinishSave();
+    CKPTDB_RETURN_IF_ERROR(parts_.manager->errors.TakeSaveError());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      announced->promoted,
+      parts_.decisions->PromoteInstead(announced->preempted, &decision));
+  if (decision.kind == SaveKind::kNone) return absl::OkStatus();
+  return Begin(request, announced);
+}
+
+absl::Status StepCoordinator::Begin(const SaveRequest& request,
+                                    Announcement* announced) {
+  const ManagerParts& manager = *parts_.manager;
+  times_.begun_at_micros = NowMicros(manager.options);
+  SaveSpec spec =
+      parts_.lineage->NextSpec(*manager.store, announced->step,
+                               manager.options.abandoned, request.overwrite);
+  spec.world_size = manager.world_size();
+  spec.begun_at_micros = times_.begun_at_micros;
+  spec.slice_bounds = SliceBoundsOf(manager.shardings);
+  CKPTDB_ASSIGN_OR_RETURN(const SaveHandle save, manager.store->Begin(spec));
+  parts_.decisions->ForgetPutOff();
+  announced->version = save.version;
+  for (const Ticket& ticket : save.tickets) {
+    CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(),
+                            EncodeTicket(ticket));
+  }
+  announced->whole = !spec.parent.has_value();
+  announced->base_reason =
+      parts_.lineage->BaseReason(manager.options.base_every);
+  return absl::OkStatus();
+}
+
+void StepCoordinator::NoteDecision(const Announcement& announced) {
+  const bool saved = announced.decision.kind != SaveKind::kNone;
+  if (announced.error.ok()) {
+    parts_.history->NoteSaved(
+        announced.step,
+        absl::StrCat(saved ? "" : "not saved: ", announced.decision.why));
+  } else if (!parts_.history->Find(announced.step).has_value()) {
+    // Else it was saved before, or is known not to be.
+    parts_.history->NoteSaved(
+        announced.step,
+        absl::StrCat("not saved: ", announced.error.ToString()));
+  }
+}
+
+absl::StatusOr<StepOutcome> StepCoordinator::ApplyDecision(
+    Announcement announced, const SaveRequest& request) {
+  if (announced.finish_save) FinishSave();
+  if (!announced.error.ok()) {
+    // The error is also that of this rank's own save, and is told once.
+    if (announced.finish_save) {
+      parts_.manager->errors.TakeSaveError().IgnoreError();
+    }
+    return announced.error;
+  }
+  if (announced.preempted) parts_.preemption->OnAgreed();
+  if (announced.promoted) parts_.preemption->OnPromoted(announced.step);
+  StepOutcome outcome{announced.step, announced.decision, std::nullopt,
+                      announced.preempted};
+  if (announced.decision.kind != SaveKind::kNone) {
+    CKPTDB_RETURN_IF_ERROR(Save(std::move(announced), request, &outcome));
+  }
+  return outcome;
+}
+
+absl::Status StepCoordinator::Save(Announcement announced,
+                                   const SaveRequest& request,
+                                   StepOutcome* outcome) {
+  parts_.progress->OnSaved();
+  if (times_.waited_micros.has_value()) {
+    parts_.manager->warnings.WarnOfWaiting(
+        announced.step, absl::Microseconds(*times_.waited_micros));
+  }
+  SaveStart start;
+  start.announced = std::move(announced);
+  start.request = request;
+  start.answers_preemption = parts_.preemption->TakeUnanswered();
+  start.begun_at_micros = times_.begun_at_micros;
+  start.called_at = times_.called_at;
+  start.waited_micros = times_.waited_micros;
+  start.planning_micros = times_.planning_micros;
+  outcome->save = PendingSave(parts_.saves->Start(std::move(start)));
+  if (parts_.saves->beside()) return absl::OkStatus();
+  FinishSave();
+  return parts_.manager->errors.TakeSaveError();
+}
+
+}  // namespace ckptdb::internal

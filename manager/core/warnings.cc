@@ -1,0 +1,92 @@
+#include "ckptdb/manager/core/warnings.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/schema/printable.h"
+
+namespace ckptdb::internal {
+
+void Warnings::Warn(const std::string& warning) {
+  if (options_.on_warning) {
+    errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
+                                      [&] { options_.on_warning(warning); }));
+  } else {
+    std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());
+  }
+}
+
+std::string Warnings::StoreName() const {
+  return absl::StrCat("store \"", options_.path, "\"");
+}
+
+void Warnings::WarnOfSchedule() {
+  Warn(absl::StrCat(StoreName(),
+                    ": ManagerOptions::schedule is empty: Step saves "
+                    "nothing, only Save, StartTraining and FinishTraining do; "
+                    "set schedule.permanent, to SaveAtSteps({}) where no "
+                    "step is to be saved by itself"));
+}
+
+void Warnings::WarnOfMetrics(uint32_t rank) {
+  if (std::exchange(told_of_metrics_, true)) return;
+  Warn(absl::StrCat("metrics of rank ", rank, " are not saved, those of rank ",
+                    kOwnerRank,
+                    " are: bring them together before Step, and give them "
+                    "there"));
+}
+
+void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
+  if (waited < options_.warn_waiting) return;
+  Warn(absl::StrCat("the save of step ", step, " waited ",
+                    absl::FormatDuration(waited), " for the one before it"));
+}
+
+void Warnings::WarnOfBadFiles(const Store& store) {
+  for (const std::string& file : store.BadFiles()) {
+    Warn(absl::StrCat(StoreName(), " is without its file ", file,
+                      ", which is damaged or gone: steps that need it ",
+                      "cannot be restored"));
+  }
+}
+
+void Warnings::WarnOfMetadata() {
+  Warn(absl::StrCat(StoreName(),
+                    " has metadata other than store_metadata, and keeps it"));
+}
+
+bool Warnings::IsNew(const UnsweptEntry& entry, std::set<std::string>* told) {
+  return told->insert(entry.path + "\n" + entry.reason).second;
+}
+
+void Warnings::WarnOfSweeps(const Store& store) {
+  const absl::Status status = store.sweep_status();
+  if (!status.ok() && told_of_sweeps_.insert(status.ToString()).second) {
+    Warn(absl::StrCat(StoreName(), " gives no space back, as its sweep fails: ",
+                      status.ToString()));
+  }
+  for (const UnsweptEntry& entry : store.unswept()) {
+    if (!IsNew(entry, &told_of_sweeps_)) continue;
+    Warn(absl::StrCat(StoreName(), ": ", entry.path,
+                      entry.foreign ? " is not the store's, and stays: "
+                                    : " cannot be removed: ",
+                      entry.reason));
+  }
+}
+
+void Warnings::WarnOfPosts(const Store& store) {
+  for (const UnsweptEntry& post : store.posts_passed_over()) {
+    if (!IsNew(post, &told_of_posts_)) continue;
+    Warn(absl::StrCat(StoreName(), ": ", post.path,
+                      " was passed over: ", post.reason));
+  }
+}
+
+void Warnings::WarnOfStatistics(const absl::Status& error) {
+  if (error.ok() || std::exchange(told_of_statistics_, true)) return;
+  Warn(absl::StrCat(error.message(), "; so may be others that follow"));
+}
+
+}  // namespace ckptdb::internal

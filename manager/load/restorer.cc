@@ -1,0 +1,246 @@
+#include "ckptdb/manager/load/restorer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often AwaitNewer asks whether it is cancelled.
+constexpr std::chrono::milliseconds kNoticeEvery(100);
+
+std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
+  if (!latest.ok()) return std::string(latest.status().message());
+  return absl::StrCat("step ", latest->version.step, " is the one saved last");
+}
+
+// Waits until `end`. Cancelled when `cancelled` returns true before that; it
+// may not notify anybody.
+absl::Status WaitUntil(Clock::time_point end,
+                       const std::function<bool()>& cancelled) {
+  Mutex mutex;
+  ConditionVariable never;
+  const MutexLock lock(&mutex);
+  for (auto now = Clock::now(); now < end; now = Clock::now()) {
+    if (!cancelled())
+      never.WaitUntil(&mutex, std::min(end, now + kNoticeEvery));
+    if (cancelled()) {
+      return absl::CancelledError("preempted while waiting for a step");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Restorer::Restorer(const Parts& parts)
+    : parts_(parts),
+      opener_(parts.options, parts.ranks, parts.store, parts.reader) {}
+
+absl::Status Restorer::AgreeOn(absl::string_view tag,
+                               const absl::Status& status) {
+  return Agree(parts_.ranks, tag, status, parts_.options.deadline);
+}
+
+absl::StatusOr<RestoreReport> Restorer::Restore(const RestoreRequest& request) {
+  std::vector<int64_t> damaged;
+  while (true) {
+    absl::StatusOr<RestoreReport> report = RestoreOnce(request, std::nullopt);
+    if (report.ok()) {
+      report->damaged = std::move(damaged);
+      return report;
+    }
+    const std::optional<Version>& picked = opener_.picked();
+    const bool next = !parts_.options.read_only && request.fall_back &&
+                      !request.step.has_value() &&
+                      opener_.IsOwn(request.path) && picked.has_value() &&
+                      absl::IsDataLoss(report.status());
+    if (!next) return report;
+    damaged.push_back(picked->step);
+    absl::Status marked;
+    if (is_owner()) marked = parts_.store->Quarantine(picked->step);
+    CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
+  }
+}
+
+absl::StatusOr<RestoreReport> Restorer::RestoreNewest() {
+  const SaveLineage& lineage = *parts_.lineage;
+  const bool as_a_step = lineage.base_due().empty();
+  return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
+}
+
+absl::StatusOr<RestoreReport> Restorer::RestoreOnce(
+    const RestoreRequest& request, const std::optional<Version>& from) {
+  RestoreReport report;
+  Clock::time_point begin = Clock::now();
+  const auto lap = [&begin] {
+    return MicrosSince(std::exchange(begin, Clock::now()));
+  };
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request, from));
+  report.open_micros = lap();
+  const StepReader& step = opened.get();
+  LoadRule all;
+  all.hashtable_clear = request.mode == RestoreMode::kClear;
+  const absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
+  absl::Status status = plan.ok() ? plan->CheckAll() : plan.status();
+  if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
+    status = step.Verify(parts_.options.read);
+  }
+  // No model is touched when one rank cannot load the step.
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  report.check_micros = lap();
+  parts_.lineage->RequireBase("a restore has failed");
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
+  report.load_micros = lap();
+
+  report.version = step.record().version;
+  report.record = step.record();
+  report.path =
+      opener_.IsOwn(request.path) ? parts_.options.path : request.path;
+  report.by_changes = opened.changes != nullptr;
+  report.loaded = plan->Describe();
+  report.loaded.path = report.path;
+  report.bytes = report.loaded.bytes();
+  report.rows = report.loaded.rows();
+  CKPTDB_RETURN_IF_ERROR(
+      NoteRestored(step, report.path, /*merged=*/!all.hashtable_clear));
+  return report;
+}
+
+absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
+                                           const LoadRule& rule) const {
+  return CallGuarded("ModelState", [&] {
+    return LoadPlan::Make(opened.get(), opened.changes.get(), parts_.model,
+                          parts_.options, parts_.shardings,
+                          {parts_.ranks->rank(), parts_.ranks->world_size()},
+                          rule);
+  });
+}
+
+absl::Status Restorer::NoteRestored(const StepReader& step,
+                                    const std::string& path, bool merged) {
+  SaveLineage* const lineage = parts_.lineage;
+  if (path != parts_.options.path) {
+    lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
+    return absl::OkStatus();
+  }
+  CKPTDB_RETURN_IF_ERROR(lineage->SetParent(step, parts_.model, parts_.store));
+  if (parts_.feed != nullptr) {
+    // What was marked before is in the step.
+    CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
+  }
+  // Rows that were there besides are not in the step.
+  if (merged) lineage->RequireBase("a restore was merged into the model");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadSummary> Restorer::Load(const std::vector<LoadRule>& rules,
+                                           bool dry_run) {
+  LoadSummary summary;
+  for (const LoadRule& rule : rules) {
+    LoadedRule& loaded = summary.rules.emplace_back();
+    loaded.path = rule.path.empty() ? parts_.options.path : rule.path;
+    if (rule.skip) {
+      loaded.note = "skipped";
+      continue;
+    }
+    const absl::Status status = LoadByRule(rule, dry_run, &loaded);
+    if (status.ok()) continue;
+    if (!rule.ignore_error) return status;
+    loaded.note = absl::StrCat("error ignored: ", status.ToString());
+  }
+  return summary;
+}
+
+// The newest step of the manager's own store, or the error of finding it.
+absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
+  RestoreTarget own;
+  if (is_owner()) {
+    const absl::StatusOr<StepRecord> latest = opener_.LatestOwn();
+    own.error = latest.status();
+    if (latest.ok()) own.version = latest->version;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
+                          parts_.ranks->Broadcast("own step", Encode(own),
+                                                  parts_.options.deadline));
+  CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
+  return own;
+}
+
+absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
+                                  LoadedRule* loaded) {
+  if (!rule.is_dynamic) {
+    CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
+    if (own.error.ok()) {
+      loaded->note =
+          absl::StrCat("not loaded, as the store has step ", own.version.step);
+      return absl::OkStatus();
+    }
+  }
+  return LoadStep(rule, dry_run, loaded);
+}
+
+absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
+                                LoadedRule* loaded) {
+  RestoreRequest request;
+  request.path = rule.path;
+  request.step = rule.step;
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
+  absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
+  absl::Status status = plan.status();
+  if (plan.ok()) {
+    LoadedRule described = plan->Describe();
+    described.path = loaded->path;
+    *loaded = std::move(described);
+    if (rule.strict && !dry_run) status = plan->CheckAll();
+  }
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
+  if (dry_run) return absl::OkStatus();
+  // What it changes is not marked, and is of no step.
+  parts_.lineage->RequireBase(
+      absl::StrCat("the model was loaded from ", loaded->path));
+  return AgreeOn("load the step", plan->Run());
+}
+
+// By attempts, which only grow: training may have gone back to an older step.
+bool Restorer::HasNewer() const {
+  const absl::StatusOr<StepRecord> latest = parts_.reader->Latest();
+  return latest.ok() &&
+         (!parts_.lineage->parent().has_value() ||
+          StateOf(*latest).attempt > parts_.lineage->parent_attempt());
+}
+
+absl::Status Restorer::AwaitNewer(absl::Duration timeout,
+                                  const std::function<bool()>& cancelled) {
+  const absl::Duration longest = absl::Hours(24) * 365;  // for the clock
+  const Clock::time_point end =
+      Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, longest));
+  const auto poll_every =
+      absl::ToChronoNanoseconds(std::min(parts_.options.poll_every, longest));
+  while (true) {
+    const absl::Status refreshed = parts_.reader->Refresh();
+    // A trainer that saves all the time: the next look is soon.
+    if (!absl::IsUnavailable(refreshed)) CKPTDB_RETURN_IF_ERROR(refreshed);
+    if (HasNewer()) return absl::OkStatus();
+    const Clock::time_point now = Clock::now();
+    if (now >= end) break;
+    CKPTDB_RETURN_IF_ERROR(
+        WaitUntil(std::min(end, now + poll_every), cancelled));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(parts_.options.path, ": no newer step came in ",
+                   absl::FormatDuration(timeout), "; ",
+                   DescribeLatest(parts_.reader->Latest())));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,85 @@
+// Puts steps into the model; internal to manager/.
+#ifndef CKPTDB_MANAGER_LOAD_RESTORER_H_
+#define CKPTDB_MANAGER_LOAD_RESTORER_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/load/load_plan.h"
+#include "ckptdb/manager/load/step_opener.h"
+#include "ckptdb/manager/state/change_sets.h"
+#include "ckptdb/manager/state/save_lineage.h"
+
+namespace ckptdb::internal {
+
+// Restores and loads: the owner picks a step, and all ranks load their part of
+// it. What a restore means for the next save it tells the lineage. The training
+// thread uses it, any thread BestStep().
+class Restorer {
+ public:
+  // All of it outlives the restorer.
+  struct Parts {
+    const ManagerOptions& options;
+    const ModelState& model;
+    const std::vector<TableSharding>& shardings;
+    Coordinator* ranks;
+    Store* store;      // of the owner, unless it only reads
+    Reader* reader;    // of a manager that is read-only
+    ChangeFeed* feed;  // null without ManagerOptions::deltas
+    SaveLineage* lineage;
+  };
+
+  explicit Restorer(const Parts& parts);
+  Restorer(const Restorer&) = delete;
+  Restorer& operator=(const Restorer&) = delete;
+
+  // As CheckpointManager::Restore, without what is to be told of it.
+  absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request);
+  // As CheckpointManager::Load.
+  absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
+                                   bool dry_run);
+
+  // Of a manager that is read-only: waits until the store has a step that was
+  // saved after the one in the model. Cancelled when `cancelled` returns true;
+  // it is asked often, as a signal handler may be behind it.
+  absl::Status AwaitNewer(absl::Duration timeout,
+                          const std::function<bool()>& cancelled);
+  // Puts the newest step into the model: by what has changed since the one that
+  // it holds, where the model is as a step was.
+  absl::StatusOr<RestoreReport> RestoreNewest();
+
+  absl::StatusOr<StepRecord> BestStep() const { return opener_.BestStep(); }
+
+ private:
+  bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
+  absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
+  absl::StatusOr<RestoreReport> RestoreOnce(const RestoreRequest& request,
+                                            const std::optional<Version>& from);
+  absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
+                                   const LoadRule& rule) const;
+  absl::Status NoteRestored(const StepReader& step, const std::string& path,
+                            bool merged);
+  absl::StatusOr<RestoreTarget> FindOwnStep();
+  absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
+                          LoadedRule* loaded);
+  absl::Status LoadStep(const LoadRule& rule, bool dry_run, LoadedRule* loaded);
+  bool HasNewer() const;
+
+  const Parts parts_;
+  StepOpener opener_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_LOAD_RESTORER_H_

@@ -1,0 +1,140 @@
+#include "ckptdb/manager/load/step_opener.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+bool StepOpener::IsOwn(const std::string& path) const {
+  if (path.empty() || path == options_.path) return true;
+  // It may be spelled another way.
+  const absl::StatusOr<std::string> resolved =
+      Store::ResolvePath(path, options_.store);
+  return resolved.ok() && *resolved == options_.path;
+}
+
+absl::Status StepOpener::AgreeOn(absl::string_view tag,
+                                 const absl::Status& status) {
+  return Agree(ranks_, tag, status, options_.deadline);
+}
+
+absl::StatusOr<StepRecord> StepOpener::LatestOwn() const {
+  if (store_ != nullptr) return store_->Latest();
+  CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+  return reader_->Latest();
+}
+
+absl::StatusOr<StepRecord> StepOpener::BestStep() const {
+  if (store_ != nullptr) return BestOf(store_->Steps());
+  CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+  return BestOf(reader_->Steps());
+}
+
+absl::StatusOr<StepRecord> StepOpener::BestOf(
+    const std::vector<StepRecord>& steps) const {
+  if (options_.best.has_value()) {
+    return ckptdb::BestStep(steps, *options_.best);
+  }
+  return absl::FailedPreconditionError(
+      "which step is best was not said in ManagerOptions::best");
+}
+
+// On the owner. `other` is null for its own store.
+absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
+                                                Reader* other) const {
+  if (request.step.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
+                            other != nullptr ? other->FindStep(*request.step)
+                                             : store_->FindStep(*request.step));
+    if (!record.quarantined) return record;
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", *request.step, " of store ", options_.path,
+                     " is quarantined: no training can go on from it"));
+  }
+  if (!request.best) {
+    return other != nullptr ? other->Latest() : store_->Latest();
+  }
+  return BestOf(other != nullptr ? other->Steps() : store_->Steps());
+}
+
+// Who writes the store may retire the step that was picked, or write over it,
+// before it is open: then the owner picks again. A writer that keeps a single
+// step and saves all the time wins about one in four.
+absl::StatusOr<OpenedStep> StepOpener::Open(
+    const RestoreRequest& request, const std::optional<Version>& from) {
+  constexpr int kTries = 50;  // a number, so that all ranks end together
+  for (int i = 1;; ++i) {
+    picked_.reset();
+    absl::StatusOr<OpenedStep> opened = OpenOnce(request, from);
+    const bool gone =
+        picked_.has_value() && !request.step.has_value() &&
+        (absl::IsNotFound(opened.status()) || absl::IsAborted(opened.status()));
+    if (!gone || i == kTries) return opened;
+  }
+}
+
+// Returns the reader of the store, which *opened owns unless it is the
+// manager's own; null for the owner, which reads its own store by itself.
+absl::StatusOr<Reader*> StepOpener::OpenReader(const RestoreRequest& request,
+                                               OpenedStep* opened) const {
+  const bool own = IsOwn(request.path);
+  if (own && reader_ != nullptr) {
+    CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+    return reader_;
+  }
+  if (own && store_ != nullptr) return nullptr;
+  CKPTDB_ASSIGN_OR_RETURN(opened->reader,
+                          Reader::Open(own ? options_.path : request.path,
+                                       ReaderOptionsOf(options_)));
+  return opened->reader.get();
+}
+
+absl::StatusOr<OpenedStep> StepOpener::OpenOnce(
+    const RestoreRequest& request, const std::optional<Version>& from) {
+  OpenedStep opened;
+  const absl::StatusOr<Reader*> reader = OpenReader(request, &opened);
+  CKPTDB_RETURN_IF_ERROR(AgreeOn("open the store", reader.status()));
+
+  RestoreTarget target;
+  if (ranks_->rank() == kOwnerRank) {
+    const absl::StatusOr<StepRecord> picked = PickStep(request, *reader);
+    target.error = picked.status();
+    if (picked.ok()) target.version = StateOf(*picked);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      ranks_->Broadcast("step to restore", Encode(target), options_.deadline));
+  CKPTDB_RETURN_IF_ERROR(Decode(bytes, &target));
+  CKPTDB_RETURN_IF_ERROR(target.error);
+  picked_ = target.version;
+  CKPTDB_RETURN_IF_ERROR(
+      AgreeOn("open the step", OpenAt(target, *reader, from, &opened)));
+  return opened;
+}
+
+// Opens what the owner picked, and nothing that was written over it since.
+absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
+                                const std::optional<Version>& from,
+                                OpenedStep* opened) const {
+  const int64_t step = target.version.step;
+  if (from.has_value()) {
+    auto changes = reader->OpenChanges(*from, step);
+    // Else all of the step is read, and what is wrong with it is found there.
+    if (changes.ok()) opened->changes = *std::move(changes);
+  }
+  if (opened->changes == nullptr) {
+    CKPTDB_ASSIGN_OR_RETURN(opened->step, reader != nullptr
+                                              ? reader->OpenStep(step)
+                                              : store_->OpenStep(step));
+  }
+  if (StateOf(opened->get().record()) == target.version) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat("step ", step, " was written over while it was opened"));
+}
+
+}  // namespace ckptdb::internal

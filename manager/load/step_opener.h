@@ -1,0 +1,87 @@
+// How all ranks open the same step; internal to manager/.
+#ifndef CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
+#define CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/change_reader.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/messages.h"
+
+namespace ckptdb::internal {
+
+// A step, or the changes that lead to it, and the reader that has opened them
+// where that is not the manager's own.
+struct OpenedStep {
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<ChangeReader> changes;
+  std::unique_ptr<StepReader> step;
+
+  const StepReader& get() const {
+    return changes != nullptr ? changes->to() : *step;
+  }
+};
+
+// The owner picks a step, of the manager's own store or of another one, and
+// every rank opens it. What fails on one rank fails on all. It owns which step
+// was picked. The training thread uses it, any thread BestStep().
+class StepOpener {
+ public:
+  // All outlive it. `store` is null on ranks without one, `reader` unless the
+  // manager is read-only.
+  StepOpener(const ManagerOptions& options, Coordinator* ranks, Store* store,
+             Reader* reader)
+      : options_(options), ranks_(ranks), store_(store), reader_(reader) {}
+  StepOpener(const StepOpener&) = delete;
+  StepOpener& operator=(const StepOpener&) = delete;
+
+  // Opens the step of `request`. With `from`, which only a manager that is
+  // read-only has, the changes since that version are opened where the store
+  // knows them.
+  absl::StatusOr<OpenedStep> Open(
+      const RestoreRequest& request,
+      const std::optional<Version>& from = std::nullopt);
+  // The step that Open picked last; none when it came to none.
+  const std::optional<Version>& picked() const { return picked_; }
+
+  // Whether a path is that of the manager's own store; an empty one is.
+  bool IsOwn(const std::string& path) const;
+  // The newest step of the manager's own store. On the owner.
+  absl::StatusOr<StepRecord> LatestOwn() const;
+  // The best one by ManagerOptions::best. On the owner, or of a manager that is
+  // read-only.
+  absl::StatusOr<StepRecord> BestStep() const;
+
+ private:
+  absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
+  absl::StatusOr<OpenedStep> OpenOnce(const RestoreRequest& request,
+                                      const std::optional<Version>& from);
+  absl::StatusOr<Reader*> OpenReader(const RestoreRequest& request,
+                                     OpenedStep* opened) const;
+  absl::Status OpenAt(const RestoreTarget& target, Reader* reader,
+                      const std::optional<Version>& from,
+                      OpenedStep* opened) const;
+  absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
+                                      Reader* other) const;
+  absl::StatusOr<StepRecord> BestOf(const std::vector<StepRecord>& steps) const;
+
+  const ManagerOptions& options_;
+  Coordinator* const ranks_;
+  Store* const store_;
+  Reader* const reader_;
+  std::optional<Version> picked_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_LOAD_STEP_OPENER_H_

@@ -1,0 +1,64 @@
+#include "ckptdb/manager/save/base_reasons.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// The reasons of this rank.
+BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
+  BaseReasons bases = IncompleteTables(inputs.model, inputs.changes);
+  // Of a replicated table the owner's rows are saved, so only the owner's marks
+  // say whether they can be saved as changes.
+  for (size_t t = 0; t < inputs.shardings.size() && !is_owner; ++t) {
+    if (inputs.shardings[t].kind() != ShardingKind::kReplicated) continue;
+    bases.erase(inputs.model.tables()[t].name);
+  }
+  for (const ModelState::Table& table : inputs.model.tables()) {
+    if (!inputs.has_parent) {
+      bases.emplace(table.name, "the save goes on from no step");
+      continue;
+    }
+    const auto before = inputs.parent_columns.find(table.name);
+    if (before == inputs.parent_columns.end()) {
+      bases.emplace(table.name, "the parent has no such table");
+    } else if (!SameColumns(before->second, table.state->slots())) {
+      bases.emplace(table.name, "its slots are not those of the parent");
+    }
+    if (!inputs.reason.empty()) bases.emplace(table.name, inputs.reason);
+  }
+  return bases;
+}
+
+}  // namespace
+
+absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
+                                         Coordinator* ranks, uint32_t attempt,
+                                         absl::Duration deadline) {
+  absl::StatusOr<BaseReasons> own = CallGuarded("TableState", [&] {
+    return OwnBases(inputs, ranks->rank() == kOwnerRank);
+  });
+  // Without a parent all ranks have the same reason for each table.
+  if (ranks->world_size() == 1 || !inputs.has_parent) return own;
+  BaseReasons bases = own.value_or(BaseReasons());
+  const std::string tag = absl::StrCat("bases of attempt ", attempt);
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                          ranks->Gather(tag, Encode(bases), deadline));
+  for (const std::string& part : parts) {
+    BaseReasons other;
+    CKPTDB_RETURN_IF_ERROR(Decode(part, &other));
+    bases.merge(other);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string all,
+      ranks->Broadcast(tag, Encode(bases), AfterGather(*ranks, deadline)));
+  bases.clear();
+  CKPTDB_RETURN_IF_ERROR(Decode(all, &bases));
+  CKPTDB_RETURN_IF_ERROR(own.status());
+  return bases;
+}
+
+}  // namespace ckptdb::internal

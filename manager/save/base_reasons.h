@@ -1,0 +1,38 @@
+// Which tables a save writes in full; internal to manager/.
+#ifndef CKPTDB_MANAGER_SAVE_BASE_REASONS_H_
+#define CKPTDB_MANAGER_SAVE_BASE_REASONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/sharding.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/state/change_sets.h"
+#include "ckptdb/manager/state/save_lineage.h"
+
+namespace ckptdb::internal {
+
+// What decides whether a table can be saved as its changes.
+struct BaseInputs {
+  const ModelState& model;
+  const std::vector<TableSharding>& shardings;
+  const ChangeSets& changes;
+  const TableColumns& parent_columns;
+  bool has_parent = false;
+  const std::string& reason;  // for all tables; empty: there is none
+};
+
+// Brings all ranks to the same reasons: a table is saved in full when one rank
+// has a reason for that. Every rank calls it, also one that has no changes to
+// save because something failed. `attempt` is that of the save.
+absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
+                                         Coordinator* ranks, uint32_t attempt,
+                                         absl::Duration deadline);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_SAVE_BASE_REASONS_H_

@@ -1,0 +1,266 @@
+#include "ckptdb/manager/save/save_operation.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/stager.h"
+#include "ckptdb/manager/save/base_reasons.h"
+#include "ckptdb/manager/save/delta_audit.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/schema/annotate.h"
+#include "ckptdb/schema/staged.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+SaveRequest WithKind(SaveRequest request, SaveKind kind) {
+  request.kind = kind;
+  return request;
+}
+
+}  // namespace
+
+SaveOperation::SaveOperation(const SaveEnvironment& environment,
+                             const SaveLineage& lineage, SaveStart start)
+    : environment_(environment),
+      announced_(std::move(start.announced)),
+      request_(WithKind(std::move(start.request), announced_.decision.kind)),
+      answers_preemption_(start.answers_preemption),
+      begun_at_micros_(start.begun_at_micros),
+      called_at_(start.called_at),
+      begin_(start.called_at +
+             std::chrono::microseconds(start.waited_micros.value_or(0))),
+      abandoned_(lineage.abandoned()),
+      source_(lineage.source()),
+      pending_(std::make_shared<PendingSave::State>(announced_.step)) {
+  report_.step = announced_.step;
+  report_.kind = announced_.decision.kind;
+  report_.why = announced_.decision.why;
+  report_.waited_micros = start.waited_micros.value_or(0);
+  report_.planning_micros = start.planning_micros;
+}
+
+StepInfo SaveOperation::step_info() const {
+  return {announced_.step, begun_at_micros_,
+          request_.kind == SaveKind::kEphemeral, request_.metrics};
+}
+
+void SaveOperation::Capture(const SaveLineage& lineage) {
+  part_.status = CaptureModel(lineage);
+  if (copied_ || !part_.status.ok()) LetTrainingContinue();
+}
+
+absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
+  absl::Status taken;
+  if (environment_.feed != nullptr) {
+    absl::StatusOr<ChangeSets> sets = CallGuarded(
+        "taking the changed rows", [&] { return environment_.feed->Take(); });
+    taken = sets.status();
+    if (sets.ok()) changes_ = *std::move(sets);
+  }
+  // All ranks come to it, also those that have failed.
+  CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage));
+  CKPTDB_RETURN_IF_ERROR(taken);
+  CKPTDB_RETURN_IF_ERROR(CallGuarded(
+      "auditing the changes", [&] { return AuditDeltas(bases, lineage); }));
+  return CallGuarded("copying the model",
+                     [&] { return TakeSnapshot(std::move(bases)); });
+}
+
+absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
+    const SaveLineage& lineage) {
+  if (environment_.feed == nullptr) return BaseReasons();
+  const BaseInputs inputs = {environment_.model,
+                             environment_.shardings,
+                             changes_,
+                             lineage.parent_columns(),
+                             /*has_parent=*/!announced_.whole,
+                             announced_.base_reason};
+  return AgreeOnBases(inputs, environment_.ranks, announced_.version.attempt,
+                      environment_.options.deadline);
+}
+
+// Audits the tables that are saved as changes, each rank its own rows.
+absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
+                                        const SaveLineage& lineage) const {
+  const ManagerOptions& options = environment_.options;
+  if (!options.audit_deltas || environment_.feed == nullptr ||
+      announced_.whole) {
+    return absl::OkStatus();
+  }
+  const int64_t parent_step = lineage.parent()->step;
+  std::unique_ptr<Reader> reader;  // outlives what it has opened
+  std::unique_ptr<StepReader> parent;
+  if (environment_.is_owner()) {
+    CKPTDB_ASSIGN_OR_RETURN(parent, environment_.store->OpenStep(parent_step));
+  } else {
+    CKPTDB_ASSIGN_OR_RETURN(
+        reader, Reader::Open(options.path, ReaderOptionsOf(options)));
+    CKPTDB_ASSIGN_OR_RETURN(parent, reader->OpenStep(parent_step));
+  }
+  for (size_t t = 0; t < changes_.size(); ++t) {
+    const ModelState::Table& table = environment_.model.tables()[t];
+    const TableSharding& sharding = environment_.shardings[t];
+    if (!changes_[t].has_value() || bases.contains(table.name)) continue;
+    // Of a replicated table the owner's rows and marks are those that are
+    // saved.
+    const bool replicated = sharding.kind() == ShardingKind::kReplicated;
+    if (replicated && !environment_.is_owner()) continue;
+    CKPTDB_RETURN_IF_ERROR(AuditTable(
+        *parent, table, sharding, *changes_[t], environment_.ranks->rank(),
+        environment_.ranks->world_size(), options.read));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
+  SnapshotSpec spec;
+  spec.owner = environment_.is_owner();
+  spec.bases = std::move(bases);
+  spec.shardings = environment_.shardings;
+  if (environment_.feed != nullptr) spec.changes = &changes_;
+  CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
+  for (const ModelState::Table& table : environment_.model.tables()) {
+    columns_[table.name] = table.state->slots();
+  }
+  Arena* const arena = environment_.arena;
+  if (environment_.options.async && snapshot_->bytes() <= arena->max_bytes()) {
+    report_.copied_bytes = snapshot_->bytes();
+    copied_ = true;
+    return snapshot_->CopyTo(arena, environment_.options.copy_threads);
+  }
+  return absl::OkStatus();
+}
+
+// The first call wakes the training thread; later ones do nothing.
+void SaveOperation::LetTrainingContinue() {
+  if (std::exchange(model_read_, true)) return;
+  report_.blocking_micros = MicrosSince(called_at_);
+  pending_->SetStaged(part_.status);
+}
+
+void SaveOperation::Run() {
+  const absl::Status saved = CallGuarded("saving", [&] { StageAndCommit(); });
+  if (!saved.ok() && outcome_.status.ok()) outcome_.status = saved;
+  if (part_.status.ok()) part_.status = saved;
+  LetTrainingContinue();
+  CompleteReport();
+}
+
+void SaveOperation::StageAndCommit() {
+  StagePart();
+  LetTrainingContinue();
+  if (environment_.ranks->world_size() > 1) return CommitWithAll();
+  outcome_ = Publish({""});
+}
+
+void SaveOperation::StagePart() {
+  if (part_.status.ok() && !pending_->cancelled()) {
+    absl::StatusOr<StagedRank> staged =
+        CallGuarded("staging", [&] { return StageModel(); });
+    part_.status = staged.status();
+    if (staged.ok()) part_.staged = *std::move(staged);
+    report_.staged_micros = MicrosSince(begin_);
+  }
+  if (pending_->cancelled()) {
+    part_.status.Update(absl::CancelledError(
+        absl::StrCat("the save of step ", step(), " was cancelled")));
+  }
+}
+
+// What was not copied as a whole is copied as far as there is memory, and the
+// rest is read while the training waits.
+absl::StatusOr<StagedRank> SaveOperation::StageModel() {
+  const ManagerOptions& options = environment_.options;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const Ticket ticket,
+      DecodeTicket(announced_.tickets[environment_.ranks->rank()]));
+  StageCopies copies;
+  if (!copied_) {
+    if (options.async) {
+      const uint64_t bytes = environment_.arena->max_bytes();
+      copies.memory = environment_.arena->Reserve(bytes);
+      if (copies.memory != nullptr) copies.bytes = bytes;
+    }
+    copies.on_read = [this](uint64_t copied_bytes) {
+      report_.copied_bytes = copied_bytes;
+      LetTrainingContinue();
+    };
+  }
+  return StageWithCopies(options.path, ticket, snapshot_->state(),
+                         options.stage, copies);
+}
+
+void SaveOperation::CommitWithAll() {
+  Coordinator* const ranks = environment_.background_ranks;
+  const absl::Duration deadline = environment_.options.deadline;
+  const std::string tag = absl::StrCat("attempt ", announced_.version.attempt);
+  std::string own_part;  // the owner's own goes nowhere
+  if (!environment_.is_owner()) {
+    own_part = Encode(SavePart{part_.status, std::move(part_.staged)});
+  }
+  const auto parts = ranks->Gather(tag, std::move(own_part), deadline);
+  Outcome own;
+  own.status = parts.status();
+  if (environment_.is_owner()) {
+    if (parts.ok()) {
+      own = Publish(*parts);
+    } else {
+      environment_.publisher->Abandon(announced_.version);
+    }
+  }
+  const absl::StatusOr<std::string> all =
+      ranks->Broadcast(tag, Encode(own), AfterGather(*ranks, deadline));
+  outcome_ = std::move(own);
+  // What the owner has committed is committed, whoever heard of it.
+  if (environment_.is_owner()) return;
+  outcome_.status = all.status();
+  if (all.ok()) outcome_.status.Update(Decode(*all, &outcome_));
+}
+
+Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
+  SavePublisher::Publication publication = {announced_, request_, {}};
+  publication.commit.saved = step_info();
+  if (environment_.options.abandoned == AbandonedBranch::kRemove) {
+    publication.commit.abandoned = abandoned_;
+  }
+  publication.commit.source = source_;
+  return environment_.publisher->Publish(
+      std::move(publication), CollectParts(parts), &report_.planning_micros);
+}
+
+// Returns the owner's own part and those that the other ranks have sent, or the
+// error of the lowest rank that has one.
+absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
+    const std::vector<std::string>& parts) {
+  std::vector<StagedRank> staged;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    SavePart part;
+    if (rank == kOwnerRank) {
+      part = {part_.status, std::move(part_.staged)};
+    } else {
+      CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
+    }
+    if (!part.status.ok() && parts.size() > 1) {
+      return Annotate(part.status, absl::StrCat("rank ", rank));
+    }
+    CKPTDB_RETURN_IF_ERROR(part.status);
+    staged.push_back(std::move(part.staged));
+  }
+  return staged;
+}
+
+void SaveOperation::CompleteReport() {
+  report_.status = outcome_.status;
+  report_.result = outcome_.result;
+  report_.retired = outcome_.retired;
+  report_.finished_micros = MicrosSince(begin_);
+  if (!environment_.options.async) {
+    report_.blocking_micros = report_.waited_micros + report_.finished_micros;
+  }
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,137 @@
+// One save, from the decision to its outcome; internal to manager/.
+#ifndef CKPTDB_MANAGER_SAVE_SAVE_OPERATION_H_
+#define CKPTDB_MANAGER_SAVE_SAVE_OPERATION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/sharding.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/manager/save/arena.h"
+#include "ckptdb/manager/save/pending_save_state.h"
+#include "ckptdb/manager/save/save_publisher.h"
+#include "ckptdb/manager/save/snapshot.h"
+#include "ckptdb/manager/state/change_sets.h"
+#include "ckptdb/manager/state/save_lineage.h"
+
+namespace ckptdb::internal {
+
+// What all saves of a manager use. All of it outlives them.
+struct SaveEnvironment {
+  const ManagerOptions& options;
+  const ModelState& model;
+  const std::vector<TableSharding>& shardings;
+  Coordinator* ranks;             // of the training thread
+  Coordinator* background_ranks;  // of the thread that runs saves
+  Store* store;                   // null on ranks other than the owner
+  ChangeFeed* feed;               // null without ManagerOptions::deltas
+  Arena* arena;                   // of one save at a time
+  SavePublisher* publisher;       // used on the owner
+
+  bool is_owner() const { return ranks->rank() == kOwnerRank; }
+};
+
+// What the ranks have agreed to save, and when this call began.
+struct SaveStart {
+  Announcement announced;
+  SaveRequest request;
+  bool answers_preemption = false;
+  // By ManagerOptions::now_micros, of the owner.
+  int64_t begun_at_micros = 0;
+  // When the training thread called the manager; how long it waited since for
+  // the save before, none when there was none to wait for; and how long it took
+  // to decide.
+  std::chrono::steady_clock::time_point called_at;
+  std::optional<int64_t> waited_micros;
+  int64_t planning_micros = 0;
+};
+
+// It owns what is saved, what was staged and what came of it. Two threads use
+// it, one after the other: the training thread makes it and calls Capture; then
+// the thread that saves, or the same one, calls Run; when Run has returned the
+// training thread looks at the outcome. Only pending() is for all threads.
+class SaveOperation {
+ public:
+  SaveOperation(const SaveEnvironment& environment, const SaveLineage& lineage,
+                SaveStart start);
+  SaveOperation(const SaveOperation&) = delete;
+  SaveOperation& operator=(const SaveOperation&) = delete;
+
+  int64_t step() const { return announced_.step; }
+  SaveKind kind() const { return request_.kind; }
+  bool answers_preemption() const { return answers_preemption_; }
+  // What policies are told of it.
+  StepInfo step_info() const;
+  const std::shared_ptr<PendingSave::State>& pending() const {
+    return pending_;
+  }
+
+  // Takes the changed rows and the model as it is now: copied where the arena
+  // has room for all of it, or else the model is read by Run. What fails here
+  // fails the save. `lineage` is as the constructor was given it.
+  void Capture(const SaveLineage& lineage);
+  // Stages, and commits with all ranks. Says by PendingSave::State::SetStaged
+  // when the model may change. What fails, or throws, is in status().
+  void Run();
+
+  // After Run.
+  const absl::Status& status() const { return outcome_.status; }
+  const SaveResult& result() const { return outcome_.result; }
+  const SaveReport& report() const { return report_; }
+  SaveReport& report() { return report_; }
+  // These give away what they return.
+  ChangeSets TakeChanges() { return std::move(changes_); }
+  TableColumns TakeColumns() { return std::move(columns_); }
+
+ private:
+  absl::Status CaptureModel(const SaveLineage& lineage);
+  absl::StatusOr<BaseReasons> ChooseBases(const SaveLineage& lineage);
+  absl::Status AuditDeltas(const BaseReasons& bases,
+                           const SaveLineage& lineage) const;
+  absl::Status TakeSnapshot(BaseReasons bases);
+  void LetTrainingContinue();
+  void StageAndCommit();
+  void StagePart();
+  absl::StatusOr<StagedRank> StageModel();
+  void CommitWithAll();
+  Outcome Publish(const std::vector<std::string>& parts);
+  absl::StatusOr<std::vector<StagedRank>> CollectParts(
+      const std::vector<std::string>& parts);
+  void CompleteReport();
+
+  const SaveEnvironment& environment_;
+  const Announcement announced_;
+  const SaveRequest request_;
+  const bool answers_preemption_;
+  const int64_t begun_at_micros_;
+  const std::chrono::steady_clock::time_point called_at_;
+  // When the save before had ended.
+  const std::chrono::steady_clock::time_point begin_;
+  // Of the lineage: what retention is told.
+  const std::set<int64_t> abandoned_;
+  const std::optional<int64_t> source_;
+  const std::shared_ptr<PendingSave::State> pending_;
+
+  ChangeSets changes_;
+  TableColumns columns_;
+  std::unique_ptr<Snapshot> snapshot_;
+  bool copied_ = false;      // the snapshot points to the arena, not the model
+  bool model_read_ = false;  // the model may change
+  SavePart part_;            // of this rank
+  Outcome outcome_;
+  SaveReport report_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_SAVE_SAVE_OPERATION_H_

@@ -1,0 +1,88 @@
+#include "ckptdb/manager/save/save_publisher.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/policy/now_micros.h"
+#include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+Outcome SavePublisher::Publish(
+    Publication publication,
+    const absl::StatusOr<std::vector<StagedRank>>& staged,
+    int64_t* planning_micros) {
+  Outcome outcome;
+  outcome.status = staged.status();
+  if (staged.ok()) {
+    PublishSpec spec = SpecOf(publication);
+    // Another thread may pin or delete a step that was to leave meanwhile: then
+    // nothing was published, and what leaves is planned anew.
+    constexpr int kTries = 10;
+    for (int i = 0; i < kTries; ++i) {
+      outcome.status = PlanAndPublish(*staged, &publication, &spec,
+                                      &outcome.result, planning_micros);
+      const bool changed = absl::IsFailedPrecondition(outcome.status) ||
+                           absl::IsNotFound(outcome.status);
+      if (!changed || spec.retire.empty()) break;
+    }
+    if (outcome.status.ok()) outcome.retired = std::move(spec.retire);
+  }
+  if (!outcome.status.ok()) Abandon(publication.announced.version);
+  return outcome;
+}
+
+void SavePublisher::Abandon(const Version& version) {
+  store_->Abandon(version).IgnoreError();
+}
+
+PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
+  const SaveRequest& request = publication.request;
+  PublishSpec spec;
+  spec.metrics = request.metrics;
+  spec.user_metadata = options_.user_metadata;
+  for (const auto& [name, value] : request.user_metadata) {
+    spec.user_metadata[name] = value;
+  }
+  spec.user_metadata[kSavedBecause] = publication.announced.decision.why;
+  spec.ephemeral = request.kind == SaveKind::kEphemeral;
+  spec.bounds = options_.bounds;
+  return spec;
+}
+
+absl::Status SavePublisher::PlanAndPublish(
+    const std::vector<StagedRank>& staged, Publication* publication,
+    PublishSpec* spec, SaveResult* result, int64_t* planning_micros) {
+  spec->retire.clear();
+  const auto begin = std::chrono::steady_clock::now();
+  // Retention asks for metrics and pins. What goes wrong with a post is told by
+  // Warnings::WarnOfPosts, and does not end a save.
+  store_->TakePosts().IgnoreError();
+  absl::StatusOr<std::vector<int64_t>> retired =
+      CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
+        publication->commit.now_micros = NowMicros(options_);
+        spec->committed_at_micros = publication->commit.now_micros;
+        return StepsToRetire(publication->commit);
+      });
+  *planning_micros += MicrosSince(begin);
+  CKPTDB_RETURN_IF_ERROR(retired.status());
+  spec->retire = *std::move(retired);
+  CKPTDB_ASSIGN_OR_RETURN(
+      *result, store_->Publish(publication->announced.version, staged, *spec));
+  return absl::OkStatus();
+}
+
+std::vector<int64_t> SavePublisher::StepsToRetire(
+    const Retirement::Commit& commit) {
+  std::vector<int64_t> retired;
+  for (const RetentionDecision& decision : retirement_->Plan(*store_, commit)) {
+    retired.push_back(decision.step);
+    history_->NoteKept(decision.step, absl::StrCat("removed: ", decision.why));
+  }
+  return retired;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,66 @@
+// How the owner publishes what all ranks have staged; internal to manager/.
+#ifndef CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
+#define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/policy/history.h"
+#include "ckptdb/manager/policy/retirement.h"
+#include "ckptdb/manager/ranks/messages.h"
+
+namespace ckptdb::internal {
+
+// The entry of a step's user metadata that says why it was saved.
+inline constexpr char kSavedBecause[] = "ckptdb.saved_because";
+
+// Plans which steps leave with a save and publishes both at once, on the owner.
+// Used by the thread that runs the save. It owns nothing: what it notes is in
+// the retirement and the history, which are thread-safe.
+class SavePublisher {
+ public:
+  // All outlive it.
+  SavePublisher(const ManagerOptions& options, Store* store,
+                Retirement* retirement, History* history)
+      : options_(options),
+        store_(store),
+        retirement_(retirement),
+        history_(history) {}
+
+  // What is published.
+  struct Publication {
+    const Announcement& announced;
+    const SaveRequest& request;
+    // The step, and which others leave by themselves; see Retirement::Commit.
+    Retirement::Commit commit;
+  };
+
+  // Publishes the parts of all ranks. The attempt is abandoned when `staged` is
+  // an error, or publishing fails. Adds to *planning_micros what planning took.
+  Outcome Publish(Publication publication,
+                  const absl::StatusOr<std::vector<StagedRank>>& staged,
+                  int64_t* planning_micros);
+
+  // Gives up what was begun. What is left of it is swept, whether or not that
+  // succeeds.
+  void Abandon(const Version& version);
+
+ private:
+  PublishSpec SpecOf(const Publication& publication) const;
+  absl::Status PlanAndPublish(const std::vector<StagedRank>& staged,
+                              Publication* publication, PublishSpec* spec,
+                              SaveResult* result, int64_t* planning_micros);
+  std::vector<int64_t> StepsToRetire(const Retirement::Commit& commit);
+
+  const ManagerOptions& options_;
+  Store* const store_;
+  Retirement* const retirement_;
+  History* const history_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_

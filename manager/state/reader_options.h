@@ -1,0 +1,21 @@
+// How a manager reads stores; internal to manager/.
+#ifndef CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
+#define CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
+
+#include "ckptdb/db/reader.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+
+namespace ckptdb::internal {
+
+// The options of a Reader of the manager's own store, or of another one that is
+// restored from: as those of its Store.
+inline ReaderOptions ReaderOptionsOf(const ManagerOptions& options) {
+  ReaderOptions reader;
+  reader.direct_reads = options.store.direct_reads;
+  reader.environment = options.store.environment;
+  return reader;
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_STATE_READER_OPTIONS_H_

@@ -1,0 +1,85 @@
+#include "ckptdb/manager/state/save_lineage.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// Whether `other` is given up when the training goes back to `restored`.
+bool ComesAfter(const StepRecord& other, const StepRecord& restored) {
+  return other.version.step > restored.version.step ||
+         StateOf(other).attempt > StateOf(restored).attempt;
+}
+
+}  // namespace
+
+std::string SaveLineage::BaseReason(int64_t base_every) const {
+  if (!base_due_.empty()) return base_due_;
+  const auto every = static_cast<uint64_t>(base_every);
+  if (!parent_.has_value() || every == 0 || deltas_ + 1 < every) return "";
+  return absl::StrCat("every ", every, " saves one is whole");
+}
+
+SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
+                               AbandonedBranch abandoned,
+                               bool overwrite) const {
+  SaveSpec spec;
+  spec.step = step;
+  const auto ignore = [](const StepRecord&) {};
+  if (parent_.has_value() && store.VisitStep(parent_->step, ignore)) {
+    spec.parent = parent_;
+  }
+  const absl::StatusOr<StepRecord> existing = store.FindStep(step);
+  spec.overwrite =
+      overwrite ||
+      (existing.ok() && (existing->quarantined || abandoned_.contains(step)));
+  if (!abandoned_.empty()) spec.abandoned = abandoned;
+  return spec;
+}
+
+void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
+                              AbandonedBranch abandoned) {
+  parent_ = result.version;
+  parent_columns_ = std::move(columns);
+  deltas_ = result.deltas;
+  base_due_ = result.base_due;
+  if (abandoned == AbandonedBranch::kRemove) abandoned_.clear();
+  source_.reset();
+}
+
+absl::Status SaveLineage::SetParent(const StepReader& step,
+                                    const ModelState& model,
+                                    const Store* store) {
+  const StepRecord& record = step.record();
+  parent_ = record.version;
+  parent_attempt_ = StateOf(record).attempt;
+  deltas_ = record.chain.size() - 1;
+  base_due_.clear();
+  source_ = record.version.step;
+  abandoned_.clear();
+  if (store != nullptr) {
+    for (const StepRecord& other : store->Steps()) {
+      if (!other.quarantined && ComesAfter(other, record)) {
+        abandoned_.insert(other.version.step);
+      }
+    }
+  }
+  parent_columns_.clear();
+  for (const ModelState::Table& table : model.tables()) {
+    CKPTDB_ASSIGN_OR_RETURN(const TableSpec spec, step.FindTable(table.name));
+    parent_columns_[table.name] = spec.slots;
+  }
+  return absl::OkStatus();
+}
+
+void SaveLineage::ClearParent(std::string reason) {
+  parent_.reset();
+  source_.reset();
+  deltas_ = 0;
+  base_due_ = std::move(reason);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,85 @@
+// What the next save goes on from; internal to manager/.
+#ifndef CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
+#define CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/model_state.h"
+
+namespace ckptdb::internal {
+
+// The slots of tables, by the name of the table.
+using TableColumns = std::map<std::string, std::vector<Slot>>;
+
+// The version that was saved or restored last, and what follows from it for the
+// next save. Only the training thread uses it: a save takes copies of what it
+// needs when it begins.
+class SaveLineage {
+ public:
+  // `newest_at_open` is the step that was saved last by an earlier manager.
+  explicit SaveLineage(std::optional<int64_t> newest_at_open)
+      : newest_at_open_(newest_at_open) {}
+
+  const std::optional<Version>& parent() const { return parent_; }
+  // The attempt that made the parent's state: that of the step itself, or of
+  // the one that it was restored from.
+  uint32_t parent_attempt() const { return parent_attempt_; }
+  const TableColumns& parent_columns() const { return parent_columns_; }
+  bool IsParent(int64_t step) const {
+    return parent_.has_value() && parent_->step == step;
+  }
+  // The newest step that a schedule counts from.
+  std::optional<int64_t> newest_step() const {
+    return parent_.has_value() ? std::optional(parent_->step) : newest_at_open_;
+  }
+  // Steps after the restored one, while they are to be given up.
+  const std::set<int64_t>& abandoned() const { return abandoned_; }
+  // The restored step, until a step is saved after it.
+  const std::optional<int64_t>& source() const { return source_; }
+
+  // Why the next save writes every table in full; empty: it need not.
+  const std::string& base_due() const { return base_due_; }
+  // The same, with the limit of saves between two full ones; 0: no limit.
+  std::string BaseReason(int64_t base_every) const;
+  // Sets base_due().
+  void RequireBase(std::string reason) { base_due_ = std::move(reason); }
+
+  // The save of `step` as far as the lineage says: its parent, unless that was
+  // deleted, and whether it may take the place of a step that is there, which
+  // it may when that step is quarantined or given up.
+  SaveSpec NextSpec(const Store& store, int64_t step, AbandonedBranch abandoned,
+                    bool overwrite) const;
+
+  // A save was committed.
+  void OnCommitted(const SaveResult& result, TableColumns columns,
+                   AbandonedBranch abandoned);
+  // The model was restored from `step` of the manager's own store. `store` is
+  // null on ranks without one. Returns what a damaged step fails with; the next
+  // save goes on from the step all the same.
+  absl::Status SetParent(const StepReader& step, const ModelState& model,
+                         const Store* store);
+  // The model came from elsewhere: the next save has no parent.
+  void ClearParent(std::string reason);
+
+ private:
+  const std::optional<int64_t> newest_at_open_;
+  std::optional<Version> parent_;
+  uint32_t parent_attempt_ = 0;
+  TableColumns parent_columns_;
+  uint64_t deltas_ = 0;  // in the chain of the parent
+  std::string base_due_;
+  std::set<int64_t> abandoned_;
+  std::optional<int64_t> source_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_

@@ -1,0 +1,41 @@
+// The step that a training has come to; internal to manager/.
+#ifndef CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
+#define CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+
+namespace ckptdb::internal {
+
+// global_step() is thread-safe; everything else is the training thread's.
+class TrainingProgress {
+ public:
+  // The step that was counted or restored last.
+  int64_t global_step() const { return global_step_; }
+  // Whether there is a step to save when the training ends.
+  bool trained() const { return trained_ || global_step_ > 0; }
+  bool restored() const { return restored_; }
+
+  // Counts a step that was trained. InvalidArgument for one that is not after
+  // global_step(); the very first step may be 0.
+  absl::Status Count(int64_t step);
+  // A save has begun: the first step is no longer to come.
+  void OnSaved() { before_first_step_ = false; }
+  // A step was put into the model. `step` is none for a step of another store,
+  // whose number says nothing about this training.
+  void OnRestored(std::optional<int64_t> step);
+
+ private:
+  std::atomic<int64_t> global_step_ = 0;
+  // No step was counted, saved or restored: the first one may be step 0.
+  bool before_first_step_ = true;
+  bool trained_ = false;
+  bool restored_ = false;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_STATE_TRAINING_PROGRESS_H_
