@@ -68,7 +68,8 @@ absl::StatusOr<SaveDecision> DecisionMaker::ApplyBusyPolicy(
       return absl::FailedPreconditionError(
           absl::StrCat("step ", question.step, " cannot be saved: ", why));
   }
-  return absl::InternalError("no such busy policy");
+  return absl::InternalError(
+      absl::StrCat("invalid BusyPolicy ", static_cast<int>(options_.busy)));
 }
 
 void DecisionMaker::PutOff(int64_t from, SaveDecision decision) {
@@ -112,11 +113,11 @@ std::optional<SaveDecision> DecisionMaker::PromotionInstead(
   if (!newest.ok() || !newest->ephemeral) return std::nullopt;
   return SaveDecision{
       SaveKind::kNone,
-      absl::StrCat("preempted; step ", parent->step,
-                   " is permanent now instead, as the save before took ",
-                   absl::FormatDuration(last_save), ", and ",
-                   absl::FormatDuration(options_.preemption_grace),
-                   " are left")};
+      absl::StrCat("preempted: step ", parent->step,
+                   " becomes permanent instead, as the last save took ",
+                   absl::FormatDuration(last_save),
+                   " and ManagerOptions::preemption_grace is ",
+                   absl::FormatDuration(options_.preemption_grace))};
 }
 
 absl::StatusOr<bool> DecisionMaker::PromoteInstead(bool preempted,

@@ -13,7 +13,7 @@ namespace {
 std::string ExplainKept(const Retirement& retirement, int64_t step) {
   const std::optional<RetentionDecision> decision = retirement.DecisionOf(step);
   if (!decision.has_value()) {
-    return "kept: no step was saved since this manager was made";
+    return "kept: this manager has saved no step since it was opened";
   }
   return absl::StrCat(decision->stays ? "kept: " : "removed: ", decision->why);
 }
@@ -21,7 +21,8 @@ std::string ExplainKept(const Retirement& retirement, int64_t step) {
 std::string ExplainSaved(const StepRecord& record) {
   const auto why = record.user_metadata.find(kSavedBecause);
   return why == record.user_metadata.end()
-             ? "not by a manager, or by an older one"
+             ? "unknown: saved without a manager, or by one that did not "
+               "record it"
              : why->second;
 }
 
@@ -39,7 +40,7 @@ absl::StatusOr<StepExplanation> ExplainStep(const Store& store,
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
     explanation.kept = ExplainKept(retirement, step);
   }
-  if (explanation.kept.empty()) explanation.kept = "not there";
+  if (explanation.kept.empty()) explanation.kept = "not in the store";
   return explanation;
 }
 

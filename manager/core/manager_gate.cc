@@ -16,9 +16,8 @@ absl::Status ManagerGate::ClosedError(absl::string_view what) const {
 
 absl::Status ManagerGate::ReentryError(absl::string_view what) const {
   return absl::FailedPreconditionError(
-      absl::StrCat(what, ": the manager of store \"", path_,
-                   "\" cannot do so for code that it has called itself, such "
-                   "as on_saved"));
+      absl::StrCat(what, ": code that the manager of store \"", path_,
+                   "\" has called, such as on_saved, must not call it"));
 }
 
 }  // namespace ckptdb::internal

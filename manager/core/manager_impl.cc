@@ -70,8 +70,8 @@ absl::StatusOr<StepOutcome> CheckpointManager::Impl::CountStep(int64_t step) {
 absl::StatusOr<SaveDecision> CheckpointManager::Impl::ShouldSave(
     int64_t step, const Metrics& metrics) {
   if (step < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ShouldSave: step ", step, " is below 0"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ShouldSave: step ", step, " is negative; steps are at least 0"));
   }
   if (read_only()) return ReadOnlyDecision();
   return steps_.Foresee(step, metrics);
@@ -137,9 +137,10 @@ absl::StatusOr<RestoreReport> CheckpointManager::Impl::Restore(
 absl::StatusOr<RestoreReport> CheckpointManager::Impl::WaitForStep(
     absl::Duration timeout) {
   if (!read_only()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("WaitForStep: the manager of store \"",
-                     parts_->options.path, "\" is not read-only"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "WaitForStep: the manager of store \"", parts_->options.path,
+        "\" is not read-only; only one that follows the store of "
+        "another job can wait for its steps"));
   }
   const absl::Status status =
       parts_->is_owner()
@@ -172,7 +173,7 @@ absl::StatusOr<LoadSummary> CheckpointManager::Impl::Load(
 
 absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Delete"));
-  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  CKPTDB_RETURN_IF_ERROR(CheckOwner("Delete"));
   saves_.FinishSave();  // it may be about to retire the same step
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
@@ -187,20 +188,20 @@ absl::Status CheckpointManager::Impl::Delete(int64_t step) {
 absl::StatusOr<StepExplanation> CheckpointManager::Impl::Explain(
     int64_t step) const {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Explain"));
-  CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  CKPTDB_RETURN_IF_ERROR(CheckOwner("Explain"));
   return internal::ExplainStep(*parts_->store, history_, retirement_, step);
 }
 
 absl::StatusOr<StepRecord> CheckpointManager::Impl::BestStep() const {
-  if (!read_only()) CKPTDB_RETURN_IF_ERROR(CheckOwner());
+  if (!read_only()) CKPTDB_RETURN_IF_ERROR(CheckOwner("BestStep"));
   return restorer_.BestStep();
 }
 
-absl::Status CheckpointManager::Impl::CheckOwner() const {
+absl::Status CheckpointManager::Impl::CheckOwner(absl::string_view what) const {
   if (parts_->is_owner()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("rank ", parts_->ranks->rank(),
-                   " does not decide; ask the owner, rank ", kOwnerRank));
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ": must be called on rank ", kOwnerRank,
+      ", which owns the store; this is rank ", parts_->ranks->rank()));
 }
 
 absl::Status CheckpointManager::Impl::CheckWritable(

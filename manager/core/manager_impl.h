@@ -67,7 +67,8 @@ class CheckpointManager::Impl {
 
  private:
   bool read_only() const { return parts_->options.read_only; }
-  absl::Status CheckOwner() const;
+  // FailedPrecondition: `what` is only for the rank that owns the store.
+  absl::Status CheckOwner(absl::string_view what) const;
   // FailedPrecondition: `what` is not for a manager that is read-only.
   absl::Status CheckWritable(absl::string_view what) const;
   absl::StatusOr<StepOutcome> CountStep(int64_t step);

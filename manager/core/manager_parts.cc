@@ -47,7 +47,8 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
 
 absl::Status CheckOptions(const ManagerOptions& options) {
   if (options.path.empty()) {
-    return absl::InvalidArgumentError("ManagerOptions: path is empty");
+    return absl::InvalidArgumentError(
+        "ManagerOptions: path is empty; set it to the folder of the store");
   }
   CKPTDB_RETURN_IF_ERROR(
       Store::ResolvePath(options.path, options.store).status());
@@ -121,7 +122,8 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
   if (parts->model == nullptr) {
-    return absl::InvalidArgumentError("the model is null");
+    return absl::InvalidArgumentError(
+        "CheckpointManager::Open: the model is null; give it a ModelState");
   }
   CKPTDB_ASSIGN_OR_RETURN(
       parts->shardings,
@@ -144,9 +146,9 @@ absl::Status AgreeOnShardings(const ManagerParts& parts) {
   for (size_t rank = 0; all.ok() && parts.is_owner() && rank < all->size();
        ++rank) {
     if ((*all)[rank] == own) continue;
-    status.Update(absl::InvalidArgumentError(
-        absl::StrCat("ranks declare other shardings: rank 0 ", own, ", rank ",
-                     rank, " ", (*all)[rank])));
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "the ranks declare different shardings: rank 0 has ", own, ", rank ",
+        rank, " has ", (*all)[rank], "; all must declare the same")));
   }
   return Agree(ranks, "shardings", status, parts.options.deadline);
 }

@@ -147,13 +147,13 @@ void SaveRunner::NoteFailure(SaveOperation* operation) {
     listeners_.decisions->PutOff(
         listeners_.progress->global_step() + options.retry_after_steps,
         {operation->kind(), absl::StrCat("the save of step ", operation->step(),
-                                         " failed, and is tried again")});
+                                         " failed, and is retried")});
   }
   parts_->warnings.Warn(absl::StrCat(
-      "the save of step ", operation->step(), " failed, ", failures_in_a_row_,
-      " in a row of ", options.tolerated_failures,
-      " that are tolerated; what it had to save is in the next one: ",
-      failure.ToString()));
+      "the save of step ", operation->step(), " failed, failure ",
+      failures_in_a_row_, " in a row; ManagerOptions::tolerated_failures is ",
+      options.tolerated_failures,
+      ", and the next save has its changes: ", failure.ToString()));
 }
 
 }  // namespace ckptdb::internal

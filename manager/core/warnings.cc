@@ -32,29 +32,33 @@ void Warnings::WarnOfSchedule() {
 
 void Warnings::WarnOfMetrics(uint32_t rank) {
   if (std::exchange(told_of_metrics_, true)) return;
-  Warn(absl::StrCat("metrics of rank ", rank, " are not saved, those of rank ",
-                    kOwnerRank,
-                    " are: bring them together before Step, and give them "
-                    "there"));
+  Warn(absl::StrCat(
+      "the metrics of rank ", rank, " are not saved: those of rank ",
+      kOwnerRank,
+      " are the step's; reduce them before Step, and give the result there"));
 }
 
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
   if (waited < options_.warn_waiting) return;
   Warn(absl::StrCat("the save of step ", step, " waited ",
-                    absl::FormatDuration(waited), " for the one before it"));
+                    absl::FormatDuration(waited),
+                    " for the one before it; ManagerOptions::warn_waiting is ",
+                    absl::FormatDuration(options_.warn_waiting)));
 }
 
 void Warnings::WarnOfBadFiles(const Store& store) {
   for (const std::string& file : store.BadFiles()) {
-    Warn(absl::StrCat(StoreName(), " is without its file ", file,
-                      ", which is damaged or gone: steps that need it ",
+    Warn(absl::StrCat(StoreName(), " has lost its file ", file,
+                      ", which is corrupt or missing: steps that need it "
                       "cannot be restored"));
   }
 }
 
 void Warnings::WarnOfMetadata() {
   Warn(absl::StrCat(StoreName(),
-                    " has metadata other than store_metadata, and keeps it"));
+                    " has user metadata that differs from "
+                    "ManagerOptions::store_metadata, and keeps it; "
+                    "Store::SetUserMetadata replaces it"));
 }
 
 bool Warnings::IsNew(const UnsweptEntry& entry, std::set<std::string>* told) {
@@ -86,7 +90,9 @@ void Warnings::WarnOfPosts(const Store& store) {
 
 void Warnings::WarnOfStatistics(const absl::Status& error) {
   if (error.ok() || std::exchange(told_of_statistics_, true)) return;
-  Warn(absl::StrCat(error.message(), "; so may be others that follow"));
+  Warn(absl::StrCat(
+      error.message(),
+      "; later lines may be missing, too, without another warning"));
 }
 
 }  // namespace ckptdb::internal

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 
-// Where an element of this rank's part lies in the global tensor.
+// Returns where an element of this rank's part lies in the global tensor.
 Shape IndicesOf(uint64_t element, const TensorState& state) {
   Shape indices(state.shape.size());
   for (size_t i = indices.size(); i-- > 0;) {
@@ -25,7 +25,7 @@ Shape IndicesOf(uint64_t element, const TensorState& state) {
   return indices;
 }
 
-// What reads and casts the pieces of one tensor.
+// Reads and casts the pieces of one tensor.
 class TensorCast {
  public:
   TensorCast(const StepReader& step, const ReadOptions& read,
@@ -40,7 +40,7 @@ class TensorCast {
   absl::Status Run() {
     const int threads = std::max(read_.threads, 1);
     buffers_.resize(static_cast<size_t>(threads));
-    // One that is a few pieces is read by several threads a piece.
+    // Several threads read each piece of a tensor that has only a few.
     read_.threads = static_cast<int>(std::max<uint64_t>(
         1, static_cast<uint64_t>(threads) / pieces_.count()));
     return ParallelFor(threads, pieces_.count(), [&](int worker, uint64_t i) {

@@ -1,5 +1,5 @@
-// Loads of what has another dtype in the step than in the model; internal to
-// manager/.
+// Loads tensors and tables whose dtype in the step is not that of the model;
+// internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
 
@@ -18,24 +18,29 @@
 
 namespace ckptdb::internal {
 
-// A tensor cut into boxes, each contiguous in it, of at most so many elements.
+// A tensor that is cut into boxes, each of which is contiguous in it and has a
+// limited number of elements.
 class TensorPieces {
  public:
-  // No dimension is 0; `most_elements` is at least 1.
+  // `shape` has no dimension of 0; `most_elements` is at least 1.
   TensorPieces(const Shape& shape, uint64_t most_elements);
 
   uint64_t count() const { return outer_ * cuts_; }
-  uint64_t elements() const { return cut_ * inner_; }  // of a piece, at most
-  // `piece` is below count(). *first becomes the index of its first element.
+  // The most elements that a piece has.
+  uint64_t elements() const { return cut_ * inner_; }
+  // Returns a piece below count(), and sets *first to the index of its first
+  // element.
   Box At(uint64_t piece, uint64_t* first) const;
 
  private:
   const Shape shape_;
-  size_t dimension_ = 0;  // that which is cut; those before it have one index
-  uint64_t outer_ = 1;    // elements of those before it
-  uint64_t inner_ = 1;    // of those after it, which are whole
-  uint64_t cut_ = 1;      // indices of a piece, but of the last one of a row
-  uint64_t cuts_ = 1;     // of a row
+  // The dimension that is cut. A piece has one index of those before it, and
+  // all of those after it.
+  size_t dimension_ = 0;
+  uint64_t outer_ = 1;  // elements of the dimensions before
+  uint64_t inner_ = 1;  // elements of the dimensions after
+  uint64_t cut_ = 1;    // indices of a piece; the last one may have fewer
+  uint64_t cuts_ = 1;   // pieces of the dimension
 };
 
 // Reads the model's part of a tensor whose elements are of `from` in the step,
@@ -46,7 +51,7 @@ absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
                             const TensorState& state);
 
 // Hands rows on in the dtypes of the trainer's table. Each worker has memory of
-// its own, so it is as thread-safe as that table is.
+// its own, so the cast is as thread-safe as that table is.
 class CastTable : public LiveTable {
  public:
   // `from` and `to` have the same elements, slot by slot. A scan of at most

@@ -39,7 +39,7 @@ bool IsCategory(absl::string_view pattern) {
   return false;
 }
 
-// Whether a pattern is of the category, or of the name.
+// Whether a pattern is the name of the category, or matches the name.
 bool Matches(const std::vector<std::string>& patterns,
              absl::string_view category, absl::string_view name) {
   return std::any_of(patterns.begin(), patterns.end(),
@@ -65,7 +65,8 @@ std::string ColumnsOf(const std::vector<Slot>& slots) {
   return absl::StrCat("[", absl::StrJoin(slots, ", ", print), "]");
 }
 
-// `can_cast`: a rule that casts would take it.
+// Says that what the step has is not what the model expects. With `can_cast` a
+// rule that casts would load it.
 std::string Misfit(absl::string_view expected, absl::string_view got,
                    bool can_cast = false) {
   return absl::StrCat(
@@ -73,7 +74,7 @@ std::string Misfit(absl::string_view expected, absl::string_view got,
       can_cast ? "; a load rule with \"cast\" converts it" : "");
 }
 
-// Those of `slots` that the table of a step has, by name.
+// Returns those of `slots` that the table of a step has, by name.
 std::vector<Slot> SlotsThere(const TableSpec& table,
                              const std::vector<Slot>& slots) {
   std::vector<Slot> there;
@@ -95,8 +96,8 @@ std::vector<std::string> RegisteredNames(const ModelState& model) {
   return names;
 }
 
-// Patterns that choose nothing whatever the step has. A model may have nothing
-// of a category.
+// Returns the patterns that match nothing that is registered. A category never
+// is one of them: a model may have nothing of it.
 std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
                                             const ModelState& model) {
   const std::vector<std::string> names = RegisteredNames(model);
@@ -115,8 +116,8 @@ std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
   return unmatched;
 }
 
-// What makes the slots that are there those that are wanted; null when nothing
-// does.
+// Returns the casts that turn the slots that are there into those that are
+// wanted; none when no casts do.
 std::optional<std::vector<DTypeCast>> CastsOf(const std::vector<Slot>& there,
                                               const std::vector<Slot>& wanted) {
   if (there.size() != wanted.size()) return std::nullopt;
@@ -152,7 +153,7 @@ void NoteSize(uint64_t rows, const std::vector<Slot>& slots, LoadedItem* item) {
   for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
 }
 
-// Arguments of the restore of one table.
+// What the restore of one table takes.
 struct TableLoad {
   const StepReader* step;
   const ChangeReader* changes;  // null when there are none
@@ -164,11 +165,12 @@ struct TableLoad {
 };
 
 absl::Status LoadTable(const TableLoad& load) {
-  absl::Status status = absl::FailedPreconditionError("there are none");
+  absl::Status status =
+      absl::FailedPreconditionError("there are no changes to the step");
   if (load.changes != nullptr) {
     status = load.changes->ScanTable(load.source, load.scan, load.live.get());
   }
-  // There are no changes, or it was saved whole on the way.
+  // There are no changes, or the table was saved in full on the way.
   if (absl::IsFailedPrecondition(status)) {
     status = load.step->RestoreTable(load.source, load.mode, load.scan,
                                      load.live.get());
@@ -178,7 +180,7 @@ absl::Status LoadTable(const TableLoad& load) {
                   absl::StrCat("table \"", load.source, "\""));
 }
 
-// The blob of one rank of the step; null when there is none.
+// Returns the blob of one rank of the step; null when it has none.
 const Item* FindBlob(const StepReader& step, uint32_t rank,
                      absl::string_view name) {
   for (const Item& item : step.ranks()[rank].items) {
@@ -201,7 +203,7 @@ absl::Status LoadTensor(const StepReader& step, const ReadOptions& read,
 }  // namespace
 
 bool GlobMatches(absl::string_view pattern, absl::string_view name) {
-  // Where to go on when what "*" stands for must be longer.
+  // Where to resume when "*" must stand for one character more.
   size_t star = absl::string_view::npos;
   size_t star_name = 0;
   size_t p = 0;
@@ -225,7 +227,7 @@ bool GlobMatches(absl::string_view pattern, absl::string_view name) {
   return p == pattern.size();
 }
 
-// Adds what a rule chooses, one thing after the other.
+// Adds to a plan what a rule chooses, one item after the other.
 class LoadPlan::Maker {
  public:
   Maker(const StepReader& step, const ChangeReader* changes,
@@ -294,7 +296,7 @@ class LoadPlan::Maker {
     LiveTable* const own = table.state->Live(scan.slots);
     if (own == nullptr) {
       return DoesNotFit(
-          absl::StrCat("the table does not take ", ColumnsOf(slots), " alone"),
+          absl::StrCat("TableState::Live takes no rows of ", ColumnsOf(slots)),
           planned);
     }
     planned->item.casts = *casts;
@@ -336,8 +338,9 @@ class LoadPlan::Maker {
         options_.io_state_resize.value_or(IoStateResize::kError);
     if (!same_world && resize == IoStateResize::kError) {
       return DoesNotFit(
-          Misfit(absl::StrCat("that of ", place_.world_size, " ranks"),
-                 absl::StrCat("that of ", saved, " ranks")),
+          absl::StrCat(Misfit(absl::StrCat("world size ", place_.world_size),
+                              absl::StrCat("world size ", saved)),
+                       "; ManagerOptions::io_state_resize says what to do"),
           planned);
     }
     std::vector<uint32_t> ranks;
@@ -370,7 +373,7 @@ class LoadPlan::Maker {
     return absl::OkStatus();
   }
 
-  // What the step has that is not loaded, of this rank's place.
+  // Returns what the step has for this rank that the model does not.
   std::vector<std::string> Unexpected() const {
     std::set<std::string> taken;
     for (const PlannedItem& planned : items_) {
@@ -399,7 +402,7 @@ class LoadPlan::Maker {
     planned.item.source = other == rule_.oname.end() ? name : other->second;
     return &planned;
   }
-  // Null when the rule does not choose it.
+  // Returns a new item of the plan; null when the rule does not choose it.
   PlannedItem* Choose(absl::string_view category, const std::string& name) {
     const bool chosen = Matches(rule_.load, category, name) &&
                         !Matches(rule_.exclude, category, name);
@@ -424,7 +427,7 @@ class LoadPlan::Maker {
     return absl::NotFoundError(
         absl::StrCat("no blob \"", blob, "\" of rank ", rank));
   }
-  // Only what cannot be read at all is an error now.
+  // Only what cannot be read at all is an error already.
   static absl::Status Missing(const absl::Status& status,
                               PlannedItem* planned) {
     if (!absl::IsNotFound(status)) return status;
@@ -452,8 +455,8 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(
     const LoadRule& rule) {
   if (shardings.size() != model.tables().size()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the model has ", model.tables().size(), " tables, and had ",
-        shardings.size(), " when its manager was opened"));
+        "the model has ", model.tables().size(), " tables, expected the ",
+        shardings.size(), " that it had when its manager was opened"));
   }
   Maker maker(step, changes, options, place, rule);
   // Objects first: they may refuse the step of another trainer.

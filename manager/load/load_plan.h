@@ -1,4 +1,4 @@
-// What a rule takes from a step; internal to manager/.
+// What a load rule takes from a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 
@@ -18,13 +18,14 @@
 
 namespace ckptdb::internal {
 
-// One thing to load: loads this rank's part of it.
+// One item to load, of which each rank loads its part.
 struct PlannedItem {
   LoadedItem item;
-  std::function<absl::Status()> load;  // when it is there and fits
+  // Loads it; null when the step does not have it, or it does not fit.
+  std::function<absl::Status()> load;
 };
 
-// For the ranks that load it.
+// The rank that loads, and how many ranks there are.
 struct LoadPlace {
   uint32_t rank = 0;
   uint32_t world_size = 1;
@@ -32,20 +33,21 @@ struct LoadPlace {
 
 class LoadPlan {
  public:
-  // Of what `rule` chooses of `model`. The step, the model and the options
-  // outlive it. The model is not touched. `shardings` as ResolveShardings gave
-  // them. `changes` to the step from what the
-  // model holds, or null: tables are loaded by them alone where they can be.
+  // Plans what `rule` chooses of `model`, which is not touched. The step, the
+  // model and the options outlive the plan. `shardings` are those of
+  // ResolveShardings. `changes` lead to the step from what the model holds, or
+  // are null: tables are loaded by them alone where that is possible.
   static absl::StatusOr<LoadPlan> Make(
       const StepReader& step, const ChangeReader* changes,
       const ModelState& model, const ManagerOptions& options,
       absl::Span<const TableSharding> shardings, const LoadPlace& place,
       const LoadRule& rule);
 
-  // InvalidArgument for a pattern that matches nothing registered, NotFound
-  // naming all that is missing, FailedPrecondition for what does not fit.
+  // Returns InvalidArgument for a pattern that matches nothing registered,
+  // NotFound naming all that is missing, FailedPrecondition for what does not
+  // fit.
   absl::Status CheckAll() const;
-  // Loads what is there and fits.
+  // Loads what the step has and what fits.
   absl::Status Run() const;
 
   LoadedRule Describe() const;
@@ -59,8 +61,9 @@ class LoadPlan {
   std::vector<UnmatchedPattern> unmatched_;
 };
 
-// Whether "*" and "?" of the pattern can stand for something so that it is
-// `name`.
+// Whether `name` matches the pattern, in which "*" stands for any characters
+// and
+// "?" for any one.
 bool GlobMatches(absl::string_view pattern, absl::string_view name);
 
 }  // namespace ckptdb::internal

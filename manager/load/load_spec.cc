@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   if (!list.is_array()) {
     return text.Locate(
         internal::AboutValue(list, absl::InvalidArgumentError(absl::StrCat(
-                                       kPlace, ": it is no list of rules"))));
+                                       kPlace, ": expected a list of rules"))));
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < list.size(); ++i) {

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kNoticeEvery(100);
 
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   if (!latest.ok()) return std::string(latest.status().message());
-  return absl::StrCat("step ", latest->version.step, " is the one saved last");
+  return absl::StrCat("the newest is step ", latest->version.step);
 }
 
 // Waits until `end`. Cancelled when `cancelled` returns true before that; it
@@ -237,10 +237,10 @@ absl::Status Restorer::AwaitNewer(absl::Duration timeout,
     CKPTDB_RETURN_IF_ERROR(
         WaitUntil(std::min(end, now + poll_every), cancelled));
   }
-  return absl::DeadlineExceededError(
-      absl::StrCat(parts_.options.path, ": no newer step came in ",
-                   absl::FormatDuration(timeout), "; ",
-                   DescribeLatest(parts_.reader->Latest())));
+  return absl::DeadlineExceededError(absl::StrCat(
+      "store \"", parts_.options.path, "\": no newer step was saved within ",
+      absl::FormatDuration(timeout), "; ",
+      DescribeLatest(parts_.reader->Latest())));
 }
 
 }  // namespace ckptdb::internal

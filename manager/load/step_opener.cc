@@ -39,7 +39,8 @@ absl::StatusOr<StepRecord> StepOpener::BestOf(
     return ckptdb::BestStep(steps, *options_.best);
   }
   return absl::FailedPreconditionError(
-      "which step is best was not said in ManagerOptions::best");
+      "ManagerOptions::best is not set; it says by which metric a step is the "
+      "best");
 }
 
 // On the owner. `other` is null for its own store.
@@ -51,8 +52,9 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
                                              : store_->FindStep(*request.step));
     if (!record.quarantined) return record;
     return absl::FailedPreconditionError(
-        absl::StrCat("step ", *request.step, " of store ", options_.path,
-                     " is quarantined: no training can go on from it"));
+        absl::StrCat("step ", *request.step, " of store \"", options_.path,
+                     "\" is quarantined, as it was found damaged; restore "
+                     "another step"));
   }
   if (!request.best) {
     return other != nullptr ? other->Latest() : store_->Latest();
@@ -133,8 +135,8 @@ absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
   if (StateOf(opened->get().record()) == target.version) {
     return absl::OkStatus();
   }
-  return absl::AbortedError(
-      absl::StrCat("step ", step, " was written over while it was opened"));
+  return absl::AbortedError(absl::StrCat(
+      "step ", step, " was overwritten while it was being opened"));
 }
 
 }  // namespace ckptdb::internal

@@ -53,7 +53,7 @@ absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline) {
   if (ranks->world_size() == 1) return status;
   const auto parts = ranks->Gather(tag, EncodeStatus(status), deadline);
-  // A gathering that failed has failed on all ranks that took part; the others
+  // A Gather that failed has failed on all ranks that took part; the others
   // learn of it here.
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
   CKPTDB_ASSIGN_OR_RETURN(

@@ -31,7 +31,8 @@ class GuardedCoordinator : public Coordinator {
       return ranks_->Broadcast(tag, std::move(value), deadline);
     });
   }
-  // Fewer or more values than ranks would be taken for those of others.
+  // With fewer or more values than ranks, one rank's would be taken for
+  // another's.
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
@@ -43,7 +44,8 @@ class GuardedCoordinator : public Coordinator {
     }
     return absl::InternalError(
         absl::StrCat("Coordinator::Gather gave ", values->size(),
-                     " values, expected ", world_size_, " at \"", tag, "\""));
+                     " values, expected one of each of the ", world_size_,
+                     " ranks, at \"", tag, "\""));
   }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> other,
@@ -63,7 +65,10 @@ class GuardedCoordinator : public Coordinator {
 absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
     std::unique_ptr<Coordinator> ranks) {
   if (ranks == nullptr) {
-    return absl::InvalidArgumentError("the coordinator is null");
+    return absl::InvalidArgumentError(
+        "CheckpointManager::Open: the coordinator is null; SingleProcess() is "
+        "that "
+        "of a process alone");
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const uint32_t rank,
@@ -73,8 +78,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
                                       [&] { return ranks->world_size(); }));
   if (rank >= world_size) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the coordinator is of rank ", rank, " of ", world_size,
-                     " ranks; ranks are numbered from 0"));
+        absl::StrCat("the coordinator has rank ", rank,
+                     ", expected one below its world size, ", world_size));
   }
   return std::make_unique<GuardedCoordinator>(std::move(ranks), rank,
                                               world_size);

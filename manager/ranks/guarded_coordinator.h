@@ -1,4 +1,5 @@
-// A trainer's coordinator whose exceptions are errors; internal to manager/.
+// Turns exceptions of the caller's coordinator into errors; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_RANKS_GUARDED_COORDINATOR_H_
 #define CKPTDB_MANAGER_RANKS_GUARDED_COORDINATOR_H_
 
@@ -9,9 +10,9 @@
 
 namespace ckptdb::internal {
 
-// The same coordinator, of which a call that throws is Internal. Its rank and
-// world size are asked for now and never again. InvalidArgument for null, and
-// for a rank that is not below the world size.
+// Returns a coordinator that passes calls on to `ranks`; one that throws is
+// Internal. The rank and the world size are asked for now and never again.
+// InvalidArgument for null, and for a rank that is not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
     std::unique_ptr<Coordinator> ranks);
 

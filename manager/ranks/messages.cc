@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As CBOR, in which a string may have any bytes.
+// Encodes as CBOR, in which a string may have any bytes.
 std::string ToBytes(const Json& json) {
   const std::vector<uint8_t> bytes = Json::to_cbor(json);
   return std::string(bytes.begin(), bytes.end());
@@ -54,9 +54,9 @@ SaveResult ResultFrom(const Json& json) {
   return result;
 }
 
-absl::Status NoMessage(size_t bytes, absl::string_view why) {
-  return absl::InternalError(absl::StrCat(
-      "a message of ", bytes, " bytes from another rank is none: ", why));
+absl::Status CannotDecode(size_t bytes, absl::string_view why) {
+  return absl::InternalError(absl::StrCat("cannot decode a message of ", bytes,
+                                          " bytes from another rank: ", why));
 }
 
 // The json library throws; nothing of it leaves this file.
@@ -66,7 +66,7 @@ absl::Status Parse(absl::string_view bytes, Read read) {
     read(Json::from_cbor(bytes.begin(), bytes.end()));
     return absl::OkStatus();
   } catch (const Json::exception& error) {
-    return NoMessage(bytes.size(), error.what());
+    return CannotDecode(bytes.size(), error.what());
   }
 }
 
@@ -81,7 +81,8 @@ void AppendSized(absl::string_view part, std::string* bytes) {
   bytes->append(part.data(), part.size());
 }
 
-// These take what is at the beginning of *bytes; false when it is cut.
+// These take what is at the beginning of *bytes, and return false when it is
+// truncated.
 bool TakeSize(absl::string_view* bytes, uint64_t* size) {
   if (bytes->size() < sizeof(*size)) return false;
   std::memcpy(size, bytes->data(), sizeof(*size));
@@ -120,7 +121,8 @@ absl::Status TakeEntries(absl::string_view bytes, Entries* entries) {
     absl::string_view value;
     if (!TakeSized(&bytes, &key) || !TakeSized(&bytes, &value)) {
       return absl::InternalError(
-          "an entry of a staged rank for the write batch is cut");
+          "cannot decode the entries of a staged rank for the write batch: one "
+          "is truncated");
     }
     entries->emplace_back(key, value);
   }
@@ -171,7 +173,7 @@ absl::Status Decode(absl::string_view bytes, Outcome* message) {
   });
 }
 
-// The hash of the entries, the message proper, and the entries.
+// A SavePart is the hash of the entries, the message proper, and the entries.
 std::string Encode(SavePart message) {
   Entries entries = std::exchange(message.staged.inline_entries, {});
   std::string staged;
@@ -201,7 +203,7 @@ absl::Status Decode(absl::string_view bytes, SavePart* message) {
   uint64_t hash = 0;
   absl::string_view entries = bytes;
   if (!TakeSize(&entries, &hash) || !TakeSized(&entries, &proper)) {
-    return NoMessage(bytes.size(), "it is cut");
+    return CannotDecode(bytes.size(), "it is truncated");
   }
   std::string staged;
   CKPTDB_RETURN_IF_ERROR(Parse(proper, [&](const Json& json) {

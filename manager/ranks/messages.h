@@ -1,5 +1,5 @@
-// What ranks tell one another, as bytes; internal to manager/. They are of one
-// build of the library, and are not stored.
+// What ranks tell one another, as bytes; internal to manager/. All ranks run
+// the same build of the library, and the bytes are not stored.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGES_H_
 #define CKPTDB_MANAGER_RANKS_MESSAGES_H_
 
@@ -18,25 +18,26 @@
 
 namespace ckptdb::internal {
 
-// From the owner, at each step: what all ranks do now.
+// What all ranks do now: from the owner, at each step.
 struct Announcement {
-  // What every rank returns instead of all that follows.
+  // The error that every rank returns instead of doing what follows.
   absl::Status error;
-  // The save before this one is over, and each rank takes note of its end.
+  // The save before has ended, and each rank takes note of that.
   bool finish_save = false;
-  bool preempted = false;  // some rank's machine will be taken away
-  // Instead of a save the newest step became permanent.
+  bool preempted = false;  // the machine of some rank will be taken away
+  // The newest step became permanent instead of a save.
   bool promoted = false;
   int64_t step = 0;
   SaveDecision decision;
-  // When it is saved:
+  // Set only when the step is saved:
   Version version;
   std::vector<std::string> tickets;  // by rank
-  bool whole = true;                 // has no parent, or takes no changes
-  std::string base_reason;           // of all tables; empty: none
+  bool whole = true;                 // the save has no parent
+  // Why all tables are saved in full; empty: there is no such reason.
+  std::string base_reason;
 };
 
-// The end of a save: from the owner to all.
+// How a save has ended: from the owner to all ranks.
 struct Outcome {
   absl::Status status;
   SaveResult result;
@@ -63,8 +64,8 @@ struct RestoreTarget {
 
 std::string Encode(const Announcement& message);
 std::string Encode(const Outcome& message);
-// Entries for the write batch follow the message as they are, and are copied
-// once: what is staged is taken.
+// Entries for the write batch follow the message as they are. The argument is
+// taken by value as they can be large, and are copied once.
 std::string Encode(SavePart message);
 std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
@@ -72,8 +73,8 @@ std::string Encode(const BaseReasons& message);
 std::string Encode(const EvaluationPart& message);
 std::string Encode(const std::vector<EvaluationPart>& message);
 
-// Internal for what is no such message. DataLoss for a SavePart whose entries
-// are not those that were sent.
+// Internal for bytes that are not such a message. DataLoss for a SavePart whose
+// entries are not those that were sent.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);
 absl::Status Decode(absl::string_view bytes, SavePart* message);

@@ -17,7 +17,8 @@ absl::Status DecodeStatus(absl::string_view text) {
   int code = 0;
   if (space == absl::string_view::npos ||
       !absl::SimpleAtoi(text.substr(0, space), &code) || code <= 0) {
-    return absl::InternalError(absl::StrCat("no status: \"", text, "\""));
+    return absl::InternalError(
+        absl::StrCat("cannot decode a status of another rank: \"", text, "\""));
   }
   return absl::Status(static_cast<absl::StatusCode>(code),
                       text.substr(space + 1));

@@ -9,9 +9,9 @@
 
 namespace ckptdb::internal {
 
-// Empty for OK.
+// Returns an empty string for OK.
 std::string EncodeStatus(const absl::Status& status);
-// Internal for what is no status.
+// Internal for bytes that EncodeStatus did not make.
 absl::Status DecodeStatus(absl::string_view bytes);
 
 }  // namespace ckptdb::internal

@@ -22,7 +22,7 @@ class ThreadGroup::Meeting {
 
   uint32_t world_size() const { return world_size_; }
 
-  // The meeting of the duplicates with this number.
+  // Returns the meeting of the duplicates with this number.
   std::shared_ptr<Meeting> Duplicate(uint64_t number) {
     const internal::MutexLock lock(&mutex_);
     while (duplicates_.size() <= number) {
@@ -31,8 +31,8 @@ class ThreadGroup::Meeting {
     return duplicates_[number];
   }
 
-  // Which values a rank has of a call. All go to one rank at most, which takes
-  // them away.
+  // The values that a call returns to a rank. kAll goes to one rank at most,
+  // which takes them away.
   enum class Take { kNone, kOwners, kAll };
 
   // Brings a value to the next call of `rank`. Waits for all ranks when
@@ -107,7 +107,7 @@ class ThreadGroup::Meeting {
     } else if (status.ok() && take == Take::kAll) {
       for (auto& value : call->values) values.push_back(*std::move(value));
     }
-    // The last one of all clears the table.
+    // The last rank to leave removes the call.
     if (++call->left == world_size_) calls_.erase(number);
     if (!status.ok()) return status;
     return values;

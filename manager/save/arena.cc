@@ -7,7 +7,7 @@ namespace ckptdb::internal {
 char* Arena::Reserve(uint64_t bytes) {
   if (bytes <= bytes_) return memory_.get();
   memory_.reset();
-  // What grows grows on: by an eighth more than asked for.
+  // A model that grows goes on growing: an eighth more than was asked for.
   bytes_ = std::clamp(bytes + bytes / 8, bytes, std::max(bytes, max_bytes_));
   memory_ = AllocateArray<char>(bytes_);
   if (memory_ == nullptr) bytes_ = 0;

@@ -8,16 +8,16 @@
 
 namespace ckptdb::internal {
 
-// Kept from one save to the next: the first touch of memory costs more than the
-// copy.
+// The memory is kept from one save to the next, as its first touch costs more
+// than the copy. Used by one thread at a time.
 class Arena {
  public:
   explicit Arena(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   uint64_t max_bytes() const { return max_bytes_; }
 
-  // Begins anew, with room for `bytes`, at most max_bytes(); what was there is
-  // gone. Null when the machine has no such memory.
+  // Returns memory of `bytes`, at most max_bytes(), in place of what was
+  // returned before. Null when it cannot be allocated.
   char* Reserve(uint64_t bytes);
 
  private:

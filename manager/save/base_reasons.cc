@@ -19,14 +19,14 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
   }
   for (const ModelState::Table& table : inputs.model.tables()) {
     if (!inputs.has_parent) {
-      bases.emplace(table.name, "the save goes on from no step");
+      bases.emplace(table.name, "the save has no parent");
       continue;
     }
     const auto before = inputs.parent_columns.find(table.name);
     if (before == inputs.parent_columns.end()) {
-      bases.emplace(table.name, "the parent has no such table");
+      bases.emplace(table.name, "the parent has no table of this name");
     } else if (!SameColumns(before->second, table.state->slots())) {
-      bases.emplace(table.name, "its slots are not those of the parent");
+      bases.emplace(table.name, "its schema differs from the parent's");
     }
     if (!inputs.reason.empty()) bases.emplace(table.name, inputs.reason);
   }

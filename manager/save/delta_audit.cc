@@ -27,7 +27,7 @@ bool Has(const std::vector<int64_t>& sorted, int64_t id) {
   return std::binary_search(sorted.begin(), sorted.end(), id);
 }
 
-// Is handed the rows of the parent.
+// Compares the rows of the parent, which it is handed, with those of the table.
 class RowAudit : public RowSink {
  public:
   RowAudit(const RowChanges& changes, std::vector<Slot> slots, int64_t step)
@@ -36,7 +36,7 @@ class RowAudit : public RowSink {
         slots_(std::move(slots)),
         step_(step) {}
 
-  // The rows that the table has, which stay where they are.
+  // Adds the rows that the table has, which stay where they are.
   absl::Status AddRows(const RowSource& source) {
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(source));
     for (uint64_t b = 0; b < blocks; ++b) {
@@ -87,7 +87,7 @@ class RowAudit : public RowSink {
     }
   }
 
-  // Each id comes once, whichever worker has it.
+  // Called by several workers at a time, for each id once.
   void Compare(const RowBatch& batch, size_t r) {
     const int64_t id = batch.ids[r];
     if (Has(upserted_, id) || Has(erased_, id)) return;
@@ -132,7 +132,7 @@ class RowAudit : public RowSink {
   const std::vector<Slot> slots_;
   const int64_t step_;
   std::vector<RowBlock> blocks_;
-  std::vector<Row> rows_;  // not marked; by id
+  std::vector<Row> rows_;  // those without a mark, by id
   std::vector<uint8_t> in_parent_;
   Mutex mutex_;
   int64_t lowest_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,5 +1,5 @@
-// Whether a save of changes leaves out a row that has changed; internal to
-// manager/.
+// Finds rows that a save of changes leaves out although they have changed;
+// internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_
 #define CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_
 

@@ -23,7 +23,7 @@ std::string Describe(const EvaluationName& name) {
                       name.step);
 }
 
-// Ranks that mean another group do not match, either.
+// The group is part of the tag, so that ranks that mean different groups fail.
 std::string TagOf(absl::string_view call, const EvaluationName& name) {
   return absl::StrCat(call, " ", Describe(name), ", group \"", name.group,
                       "\"");
@@ -65,7 +65,7 @@ absl::Status EvaluationState::AddGroup(const std::string& group,
   }
   if (groups_.emplace(group, meters).second) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat("metrics group \"", group, "\" is there already"));
+      absl::StrCat("metrics group \"", group, "\" was added already"));
 }
 
 absl::StatusOr<SavedObject*> EvaluationState::FindGroup(
@@ -156,8 +156,8 @@ absl::StatusOr<std::optional<EvaluationRecord>> EvaluationState::Find(
   return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
 }
 
-// On the owner, the parts of all ranks; none when nothing was saved. Ranks that
-// looked for themselves could find different saves.
+// Returns the parts of all ranks, on the owner; none when nothing was saved.
+// Ranks that looked for themselves could find different saves.
 absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
     const EvaluationName& name) const {
   if (store_.reader != nullptr) {
@@ -169,8 +169,8 @@ absl::StatusOr<std::vector<EvaluationPart>> EvaluationState::FindParts(
                             Find(name, rank));
     if (!found.has_value()) {
       if (rank == 0) return parts;
-      return absl::DataLossError(
-          absl::StrCat(Describe(name), ": that of rank ", rank, " is missing"));
+      return absl::DataLossError(absl::StrCat(
+          Describe(name), ": the part of rank ", rank, " is missing"));
     }
     CKPTDB_RETURN_IF_ERROR(CheckFound(name, *found));
     parts.push_back(std::move(found->part));
@@ -187,8 +187,8 @@ absl::Status EvaluationState::CheckFound(const EvaluationName& name,
   }
   if (found.world_size == ranks_->world_size()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(Describe(name), ": expected that of ", ranks_->world_size(),
-                   " ranks, got that of ", found.world_size, " ranks"));
+      absl::StrCat(Describe(name), ": expected parts of ", ranks_->world_size(),
+                   " ranks, got parts of ", found.world_size, " ranks"));
 }
 
 absl::StatusOr<uint64_t> EvaluationState::Load(const EvaluationName& name,

@@ -23,9 +23,10 @@ class PendingSave::State {
 
   int64_t step() const { return step_; }
 
-  // Each at most once, Finish last.
+  // The save is staged, or could not be. Called at most once, before Finish.
   void SetStaged(const absl::Status& status);
-  // Of a save that failed before it was staged, that too.
+  // The save is committed or has failed. One that was not staged by then has
+  // failed to be.
   void Finish(const absl::StatusOr<SaveResult>& result);
 
   // The last thing of all: nothing of the save runs on this rank any more, no

@@ -14,7 +14,7 @@
 
 namespace ckptdb::internal {
 
-// One call at a time, all of them from one thread at a time.
+// Runs one piece of work at a time. Its calls come from one thread at a time.
 class SaveThread {
  public:
   SaveThread() = default;
@@ -29,7 +29,7 @@ class SaveThread {
   // Returns when what was run has ended. At once within that itself, which is
   // when it has called exit().
   void Wait();
-  // The same, and ends the thread; the next Run starts another one.
+  // Waits as well, and ends the thread; the next Run starts another one.
   void Stop();
 
  private:

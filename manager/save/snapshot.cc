@@ -17,10 +17,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Places of copies are multiples of it, so that none shares a line with
-// another.
+// Copies begin at multiples of it, so that no two share a cache line.
 constexpr uint64_t kAlignment = 64;
-// A worker copies so much of a tensor, or about so much of a table, at a time.
+// The bytes of a tensor, or about the bytes of a table, that one task copies.
 constexpr uint64_t kTaskBytes = uint64_t{4} << 20;
 
 uint64_t Align(uint64_t bytes) {
@@ -34,28 +33,29 @@ absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
   return static_cast<uint64_t>(elements) * element_bytes;
 }
 
-// Of a copy: the ids, then the slots, each aligned.
+// Returns the bytes of the copy of a table: the ids, then the slots, each
+// aligned.
 uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
   uint64_t bytes = Align(rows * sizeof(int64_t));
   for (const Slot& slot : slots) bytes += Align(rows * slot.row_bytes());
   return bytes;
 }
 
-// Of ids and slots.
+// Returns the bytes of one row: its id and its slots.
 uint64_t RowBytes(const std::vector<Slot>& slots) {
   uint64_t bytes = sizeof(int64_t);
   for (const Slot& slot : slots) bytes += slot.row_bytes();
   return bytes;
 }
 
-// Where the copy of a table goes.
+// The memory that the copy of a table goes to.
 struct TableCopy {
   int64_t* ids = nullptr;
   std::vector<char*> values;
   std::vector<uint64_t> row_bytes;
 };
 
-// Rows [first, first + rows) of a block, of one slot.
+// Copies one slot of the rows [first, first + rows) of a block.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
   const SlotRows& from = block.slots[slot];
@@ -72,7 +72,7 @@ void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
       to);
 }
 
-// The same of all slots, and the ids; to row `at` of the copy.
+// Copies the ids and all slots of these rows to row `at` of the copy.
 void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
                const TableCopy& to, uint64_t at) {
   std::copy_n(block.ids.begin() + static_cast<ptrdiff_t>(first), rows,
@@ -83,11 +83,11 @@ void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
   }
 }
 
-// Rows of small blocks lie anywhere: they are on their way from memory while
-// those before them are copied.
+// Asks for the rows of a small block ahead of their copy, as they may lie
+// anywhere in memory.
 void Prefetch(const RowBlock& block, const TableCopy& to) {
   constexpr uint64_t kLine = 64;
-  constexpr uint64_t kMost = 512;  // what follows is fetched by itself
+  constexpr uint64_t kMost = 512;  // the processor fetches what follows
   if (!block.rows.empty()) return;
   for (size_t s = 0; s < to.values.size(); ++s) {
     const char* const data = static_cast<const char*>(block.slots[s].data);
@@ -101,7 +101,7 @@ void Prefetch(const RowBlock& block, const TableCopy& to) {
 
 }  // namespace
 
-// What is copied where, in tasks of about the same size.
+// The tasks of a copy, of about the same size, and where the next part goes.
 struct Snapshot::Copy {
   std::vector<std::function<absl::Status()>> tasks;
   char* next = nullptr;
@@ -244,7 +244,7 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
       spec.owner || sharding.kind() != ShardingKind::kReplicated;
   const auto base = spec.bases.find(table.name);
   if (base != spec.bases.end()) added.item.base_reason = base->second;
-  // A rank that saves no rows does as the owner, whose reasons are in `bases`.
+  // A rank that saves no rows follows the owner, whose reasons are in `bases`.
   const bool has_changes =
       saves_rows ? changes != nullptr : spec.changes != nullptr;
   added.whole = base != spec.bases.end() || !has_changes;
@@ -292,7 +292,9 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
   copy.next = arena->Reserve(bytes_ + kAlignment);
   if (copy.next == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for a copy of ", bytes_, " bytes"));
+        absl::StrCat("cannot allocate ", bytes_,
+                     " bytes for a copy of the model; a lower "
+                     "ManagerOptions::arena_bytes copies less of it"));
   }
   copy.next += Align(reinterpret_cast<uintptr_t>(copy.next)) -
                reinterpret_cast<uintptr_t>(copy.next);
@@ -323,7 +325,7 @@ RankState Snapshot::state() const {
     TableItem item = table.item;
     if (table.whole) {
       item.rows = table.rows.get();
-      // A reason is kept of a table that could have been given as changes.
+      // The record keeps the reason why a table that has a tracker is full.
       if (!item.base_reason.empty()) item.changes.emplace();
     } else {
       item.changes = TableChanges{table.rows.get(), table.erased};

@@ -19,13 +19,15 @@
 namespace ckptdb::internal {
 
 struct SnapshotSpec {
-  bool owner = true;  // saves what all ranks have in common, too
-  // Tables that have none here are saved as their changes.
+  // The owner saves what all ranks have in common, too.
+  bool owner = true;
+  // Why tables are saved in full. A table without a reason is saved as its
+  // changes.
   BaseReasons bases;
-  // By table, in the order of the model's; empty: none is declared. Of a
-  // replicated table only the owner saves rows.
+  // Shardings by table, in the order of the model's; empty: none is declared.
+  // Of a replicated table only the owner saves rows.
   std::vector<TableSharding> shardings;
-  // Outlive the snapshot.
+  // The changes of the tables, which outlive the snapshot; null: none.
   const ChangeSets* changes = nullptr;
 };
 
@@ -36,18 +38,18 @@ class Snapshot {
   static absl::StatusOr<std::unique_ptr<Snapshot>> Of(const ModelState& model,
                                                       const SnapshotSpec& spec);
 
-  // That a copy takes.
+  // The bytes that CopyTo takes of the arena.
   uint64_t bytes() const { return bytes_; }
 
   // Copies everything, on several threads; nothing points to the model then,
   // but to the arena. ResourceExhausted when there is no such memory.
   absl::Status CopyTo(Arena* arena, int threads);
 
-  // As long as the snapshot is there.
+  // What is to be staged. It points to the snapshot.
   RankState state() const;
 
  private:
-  // Some rows of a table, which one worker copies: of some blocks, or a part of
+  // The rows of a table that one task copies: of some blocks, or of a part of
   // one block.
   struct Part {
     uint64_t block = 0;  // the first

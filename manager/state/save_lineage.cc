@@ -20,7 +20,8 @@ std::string SaveLineage::BaseReason(int64_t base_every) const {
   if (!base_due_.empty()) return base_due_;
   const auto every = static_cast<uint64_t>(base_every);
   if (!parent_.has_value() || every == 0 || deltas_ + 1 < every) return "";
-  return absl::StrCat("every ", every, " saves one is whole");
+  return absl::StrCat("ManagerOptions::base_every is ", every,
+                      ": one save in so many is full");
 }
 
 SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,

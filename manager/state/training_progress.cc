@@ -11,8 +11,9 @@ absl::Status TrainingProgress::Count(int64_t step) {
     trained_ = true;
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "step ", step, " is not after step ", global_step(), ", the last one"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("step ", step, " is not after step ", global_step(),
+                   ", which was trained or restored last"));
 }
 
 void TrainingProgress::OnRestored(std::optional<int64_t> step) {

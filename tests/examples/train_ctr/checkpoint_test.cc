@@ -137,7 +137,8 @@ TEST_F(CheckpointTest, EveryThirdStepIsABase) {
     const SaveReport report = Save(run, step);
     kinds.push_back(report.kind);
     if (step == 46) {
-      EXPECT_EQ(report.base_reason, "every 3 saves one is whole");
+      EXPECT_EQ(report.base_reason,
+                "ManagerOptions::base_every is 3: one save in so many is full");
     }
     EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
   }

@@ -184,7 +184,7 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
   EXPECT_THAT(Steps(), ElementsAre(6));
   ExpectStepHolds(6);
   ASSERT_OK_AND_ASSIGN(const StepExplanation story, manager_->Explain(6));
-  EXPECT_EQ(story.saved, "the save of step 5 failed, and is tried again");
+  EXPECT_EQ(story.saved, "the save of step 5 failed, and is retried");
   TrainTo(8);
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   ASSERT_OK(manager_->Close());
@@ -400,7 +400,8 @@ TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
   ASSERT_OK_AND_ASSIGN(const StepOutcome outcome,
                        PreemptAfterTwo(absl::ZeroDuration()));
   EXPECT_FALSE(outcome.save.has_value());
-  EXPECT_THAT(outcome.decision.why, HasSubstr("step 2 is permanent now"));
+  EXPECT_THAT(outcome.decision.why,
+              HasSubstr("step 2 becomes permanent instead"));
   EXPECT_THAT(Steps(), ElementsAre(2));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
   EXPECT_FALSE(saved.ephemeral);

@@ -90,7 +90,7 @@ TEST_F(ManagerTest, NamesTheBestWithoutRestoringIt) {
   Start();
   EXPECT_THAT(manager_->BestStep(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("was not said in ManagerOptions::best")));
+                       HasSubstr("ManagerOptions::best is not set")));
   options_.best = BestOptions{.metric = "auc"};
   Start();
   EXPECT_THAT(manager_->BestStep(),

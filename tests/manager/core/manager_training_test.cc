@@ -155,11 +155,12 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(2);
   ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_THAT(warnings_,
-              ElementsAre(HasSubstr(
-                  "the save of step 2 failed, 1 in a row of 1 that are "
-                  "tolerated; what it had to save is in the next one: "
-                  "UNAVAILABLE: table \"user\": no rows today")));
+  EXPECT_THAT(
+      warnings_,
+      ElementsAre(HasSubstr(
+          "the save of step 2 failed, failure 1 in a row; "
+          "ManagerOptions::tolerated_failures is 1, and the next save "
+          "has its changes: UNAVAILABLE: table \"user\": no rows today")));
   TrainTo(4);
   EXPECT_FALSE(manager_->Close().ok());
   EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
@@ -173,7 +174,9 @@ TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
   options_.store_metadata = {{"run", "b"}};
   Start();
   EXPECT_EQ(manager_->store()->user_metadata().at("run"), "a");
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("has metadata other than")));
+  EXPECT_THAT(warnings_,
+              ElementsAre(HasSubstr("has user metadata that differs from "
+                                    "ManagerOptions::store_metadata")));
   ASSERT_OK(manager_->store()->SetUserMetadata({}));
   options_.saving = false;
   Start();

@@ -219,8 +219,8 @@ TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
   EXPECT_THAT(
       follower_->WaitForStep(absl::Milliseconds(20)).status(),
       StatusIs(absl::StatusCode::kDeadlineExceeded,
-               HasSubstr("no newer step came in 20ms; step 4 is the one saved "
-                         "last")));
+               HasSubstr("no newer step was saved within 20ms; the newest is "
+                         "step 4")));
   ExpectHolds(4);
   Train(6);
   EXPECT_TRUE(WaitFor(6).by_changes) << "the model was as it was";
@@ -315,7 +315,7 @@ TEST_F(ReadOnlyTest, AFoldIsNoNewerStep) {
   ASSERT_TRUE(folded.folded);
   EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       HasSubstr("step 4 is the one saved last")));
+                       HasSubstr("the newest is step 4")));
   Train(6);
   EXPECT_TRUE(WaitFor(6).by_changes);
   ExpectHolds(6);

@@ -119,7 +119,7 @@ TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
   manager_->SetPreempted();
   const SaveDecision decision = Ask(3);
   EXPECT_EQ(decision.kind, SaveKind::kNone);
-  EXPECT_THAT(decision.why, HasSubstr("step 2 is permanent now instead"));
+  EXPECT_THAT(decision.why, HasSubstr("step 2 becomes permanent instead"));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
   EXPECT_TRUE(saved.ephemeral);
 }
@@ -128,7 +128,7 @@ TEST_F(ShouldSaveTest, IsNoWhereNothingIsSaved) {
   Start();
   EXPECT_THAT(manager_->ShouldSave(-1),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("ShouldSave: step -1 is below 0")));
+                       HasSubstr("ShouldSave: step -1 is negative")));
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(
       manager_->ShouldSave(2),

@@ -47,7 +47,7 @@ TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
       {"[{},\n {\"path\": \"p\",}]", "it is not JSON (line 2, column 15)"},
       {"[{},\n  3]", "rule 1: it is no object, but 3 (line 2, column 3)"},
       {"[{},\n {\"step\":\n   -1}]", "0 to 2^63 - 1 (line 3, column 4)"},
-      {"{}", "it is no list of rules"},
+      {"{}", "expected a list of rules"},
       {"[3]", "rule 0: it is no object"},
       {R"([{}, {"patch": "p"}])",
        R"(rule 1: no key "patch"; is "path" meant?)"},

@@ -170,8 +170,8 @@ TEST_F(ManagerRanksTest, AnotherNumberOfRanksGoesOn) {
   ASSERT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
               Each(IsOk()));
   const auto misfit = StatusIs(absl::StatusCode::kFailedPrecondition,
-                               HasSubstr("io_state \"reader\": expected that "
-                                         "of 2 ranks, got that of 3 ranks"));
+                               HasSubstr("io_state \"reader\": expected world "
+                                         "size 2, got world size 3; "));
   EXPECT_THAT(
       Run(2, [](Rank* rank) { return rank->manager->Restore().status(); }),
       Each(misfit));
@@ -278,14 +278,16 @@ TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
   EXPECT_THAT(best[0], StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("ManagerOptions::best")));
   EXPECT_THAT(best[1], StatusIs(absl::StatusCode::kFailedPrecondition,
-                                HasSubstr("rank 1 does not decide; ask the "
-                                          "owner, rank 0")));
+                                HasSubstr("BestStep: must be called on rank 0, "
+                                          "which owns the store; this is "
+                                          "rank 1")));
   const auto remove = [](Rank* rank) { return rank->manager->Delete(9); };
   const std::vector<absl::Status> removed = Run(2, remove);
   EXPECT_THAT(removed[0],
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("step 9")));
-  EXPECT_THAT(removed[1], StatusIs(absl::StatusCode::kFailedPrecondition,
-                                   HasSubstr("rank 1 does not decide")));
+  EXPECT_THAT(removed[1],
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("Delete: must be called on rank 0")));
 }
 
 TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {

@@ -306,8 +306,8 @@ TEST_F(EvaluationRanksTest, EachRankGetsItsOwn) {
   // In another world nobody takes what is another's.
   const auto misfit =
       StatusIs(absl::StatusCode::kFailedPrecondition,
-               HasSubstr("evaluation \"day_7\" of step 2: expected that of 2 "
-                         "ranks, got that of 3 ranks"));
+               HasSubstr("evaluation \"day_7\" of step 2: expected parts of 2 "
+                         "ranks, got parts of 3 ranks"));
   EXPECT_THAT(
       Run(2,
           [](uint32_t, CheckpointManager* manager, Evaluator* evaluator) {

@@ -195,11 +195,11 @@ TEST_F(ManagerShardingTest, RanksThatDeclareOthersDoNotOpen) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(
-        statuses,
-        Each(StatusIs(absl::StatusCode::kInvalidArgument,
-                      HasSubstr("rank 0 table \"user\" by slices [0, 32768, "
-                                "65536], rank 1 table \"user\" by modulo"))));
+    EXPECT_THAT(statuses,
+                Each(StatusIs(
+                    absl::StatusCode::kInvalidArgument,
+                    HasSubstr("rank 0 has table \"user\" by slices [0, 32768, "
+                              "65536], rank 1 has table \"user\" by modulo"))));
   }
 }
 
