@@ -4,8 +4,7 @@
 //   quickstart FOLDER
 //
 // [readme]
-#include <ckptdb/db/store.h>
-#include <ckptdb/schema/status.h>
+#include <ckptdb/ckptdb.h>
 
 #include <iostream>
 

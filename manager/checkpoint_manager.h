@@ -249,7 +249,7 @@ class EvaluationState {
 //
 // What has another dtype in the step than registered does not fit, unless the
 // rule says `cast`: then a tensor of the same shape, and a slot of the same
-// name and number of elements, is converted as schema/cast.h has it. Floats
+// name and number of elements, is converted as CastElements has it. Floats
 // become no integers; that does not fit. A number that an integer dtype does
 // not have is OutOfRange naming it and its place, found while it is loaded:
 // what was loaded before it stays, and as after any error of a load the model

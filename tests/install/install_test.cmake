@@ -23,3 +23,15 @@ run(${CMAKE_COMMAND}
     -D CKPTDB_VERSION=${CKPTDB_VERSION})
 run(${CMAKE_COMMAND} --build ${build})
 run(${build}/consumer ${CKPTDB_WORK}/store)
+
+# An older standard ends with an error that says which one is needed.
+file(WRITE ${CKPTDB_WORK}/older.cc "#include <ckptdb/ckptdb.h>\n")
+execute_process(
+  COMMAND ${CKPTDB_COMPILER} -std=c++17 -E -I ${prefix}/include
+          ${CKPTDB_WORK}/older.cc
+  RESULT_VARIABLE code
+  OUTPUT_QUIET
+  ERROR_VARIABLE text)
+if(code EQUAL 0 OR NOT text MATCHES "ckptdb needs C\\+\\+20")
+  message(FATAL_ERROR "C++17 is not refused: ${code}, ${text}")
+endif()

@@ -1,4 +1,4 @@
-// Every limit of schema/limits.h that a caller can reach: at, below, above.
+// Every limit that a caller can reach: at, below, above.
 #include "ckptdb/schema/bytes/limits.h"
 
 #include "ckptdb/schema/types.h"

@@ -100,9 +100,10 @@ TEST_F(CloseTest, WaitsForTheCallUnderWay) {
 TEST_F(CloseTest, StaysOpenWhileAReaderIsThere) {
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(auto step, store_->OpenStep(1));
-  EXPECT_THAT(store_->Close(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr(path()), HasSubstr(" 1 StepReader"))));
+  EXPECT_THAT(
+      store_->Close(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(path()), HasSubstr(" 1 open StepReader"))));
   ExpectHolds(*step, {SmallContent(1)});
   EXPECT_OK(Save(2, SmallContent(2)));
   step.reset();

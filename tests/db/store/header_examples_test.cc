@@ -52,7 +52,7 @@ TEST_F(HeaderExamplesTest, StoreOfOneRank) {
   EXPECT_EQ(opened, 1000);
 }
 
-// db/step_changes.h
+// db/store.h
 TEST_F(HeaderExamplesTest, ChangesOfSteps) {
   ASSERT_OK_AND_ASSIGN(auto store, Store::Open("checkpoints"));
   std::vector<int64_t> updated;
@@ -74,7 +74,7 @@ TEST_F(HeaderExamplesTest, ChangesOfSteps) {
   EXPECT_THAT(forgotten, ElementsAre(1, 1));
 }
 
-// db/stager.h
+// db/state.h
 absl::Status StageAndSend(
     const std::string& store_path, const std::string& bytes_from_owner,
     const RankState& state,
@@ -142,7 +142,7 @@ absl::Status SaveOfEverything(Store* store, absl::Span<const int64_t> ids,
   return store->Save({.step = 1000}, state).status();
 }
 
-// db/sharding.h
+// db/state.h
 TEST_F(HeaderExamplesTest, TableDividedAmongRanks) {
   const std::vector<Slot> slots = {{"embedding", DType::kF32, 16}};
   const RowSource::Arrays rows({}, {});
@@ -225,7 +225,7 @@ TEST_F(HeaderExamplesTest, ChangesOfRows) {
   EXPECT_EQ(base_saves, 1);
 }
 
-// schema/dtype.h
+// schema/types.h
 TEST_F(HeaderExamplesTest, DTypes) {
   EXPECT_EQ(DTypeBytes(DType::kF32), 4u);
   EXPECT_EQ(DTypeName(DType::kBf16), "bf16");
@@ -233,7 +233,7 @@ TEST_F(HeaderExamplesTest, DTypes) {
   EXPECT_EQ(u8, DType::kU8);
 }
 
-// schema/slice.h
+// schema/types.h
 TEST_F(HeaderExamplesTest, EvenBounds) {
   EXPECT_THAT(EvenSliceBounds(2), ElementsAre(0, 32768, 65536));
   EXPECT_THAT(EvenSliceBounds(3), SizeIs(4));

@@ -1,6 +1,5 @@
 // Uses the installed package as a program outside the tree would.
-#include <ckptdb/db/store.h>
-#include <ckptdb/schema/status.h>
+#include <ckptdb/ckptdb.h>
 
 #include <iostream>
 #include <string>
