@@ -6,9 +6,7 @@
 // Goes on from the newest step of STORE, on any number of ranks. SIGTERM ends
 // it with a save; to try that out, SIGNAL is raised after STEP. The same steps
 // end with the same digest, however often it was killed or preempted.
-#include <ckptdb/manager/checkpoint_manager.h>
-#include <ckptdb/manager/tables.h>
-#include <ckptdb/schema/status.h>
+#include <ckptdb/ckptdb.h>
 
 #include <array>
 #include <atomic>
@@ -105,6 +103,18 @@ double TrainStep(uint64_t step, uint32_t number, std::vector<Rank>* ranks,
   return loss;
 }
 
+// [checkpoints]
+ckptdb::ManagerOptions OptionsFor(const char* path) {
+  ckptdb::ManagerOptions options;
+  options.path = path;
+  options.sharding = ckptdb::TableSharding::ByModulo();
+  options.best = {.metric = "loss", .lower_is_better = true};
+  options.schedule.permanent = ckptdb::SaveEveryNSteps(20);
+  options.retention.keep = ckptdb::LatestN(2) | ckptdb::BestN(*options.best);
+  return options;
+}
+// [end]
+
 absl::Status TrainRank(char** arguments, uint32_t number,
                        std::unique_ptr<ckptdb::Coordinator> coordinator,
                        std::vector<Rank>* ranks, std::barrier<>* together) {
@@ -119,16 +129,11 @@ absl::Status TrainRank(char** arguments, uint32_t number,
   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
   CKPTDB_RETURN_IF_ERROR(model.AddTensor(
       "layer", ckptdb::TensorState::Of(own.layer.data(), {kDim})));
-  ckptdb::ManagerOptions options;
-  options.path = arguments[1];
-  options.sharding = ckptdb::TableSharding::ByModulo();
-  options.best = {.metric = "loss", .lower_is_better = true};
-  options.schedule.permanent = ckptdb::SaveEveryNSteps(20);
-  options.retention.keep = ckptdb::LatestN(2) | ckptdb::BestN(*options.best);
   CKPTDB_ASSIGN_OR_RETURN(
       const auto manager,
-      ckptdb::CheckpointManager::Open(options, &model, std::move(coordinator)));
-  const absl::Status restored = manager->Restore().status();
+      ckptdb::CheckpointManager::Open(OptionsFor(arguments[1]), &model,
+                                      std::move(coordinator)));
+  absl::Status restored = manager->Restore().status();
   if (!restored.ok() && !absl::IsNotFound(restored)) return restored;
   // [end]
   together->arrive_and_wait();

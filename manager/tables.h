@@ -197,9 +197,11 @@ AnyField NewField(std::string name, DType dtype, size_t type_elements,
 template <typename Row>
 class RowField {
  public:
+  // Not explicit, as MapTable takes a braced list of them.
   template <typename Owner, typename Member>
+  // NOLINTNEXTLINE(google-explicit-constructor)
   requires std::is_base_of_v<Owner, Row> RowField(
-      MemberField<Owner, Member> field)  // NOLINT: a braced list of them
+      MemberField<Owner, Member> field)
       : field_(Make<Member>(std::move(field.name), field.options,
                             field.member == nullptr,
                             [member = field.member](Row& row) -> Member& {

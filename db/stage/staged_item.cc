@@ -254,7 +254,7 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
   }
   if (SavesNoRows(ticket, item)) {
     source.rows = &none;
-    if (source.changes.has_value()) source.changes.emplace();
+    if (source.changes.has_value()) source.changes = RankState::Changes();
   }
   CKPTDB_ASSIGN_OR_RETURN(staged->order, RowOrder::Build(source, own, threads));
   item.rows = staged->order->rows();

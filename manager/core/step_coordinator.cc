@@ -14,8 +14,9 @@
 namespace ckptdb::internal {
 
 absl::StatusOr<CheckpointManager::StepOutcome>
-StepCoordinator::BroadcastDecision(std::optional<SavePolicy::Decision> wanted,
-                                   const SaveRequest& request) {
+StepCoordinator::BroadcastDecision(
+    const std::optional<SavePolicy::Decision>& wanted,
+    const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
   Coordinator* const ranks = manager.ranks.get();
   times_ = Times();
@@ -90,7 +91,7 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
 absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
   ManagerParts& manager = *parts_.manager;
   *preempted = of_a_step && parts_.preemption->pending();
-  const absl::Status own = manager.errors.TakeCallbackError();
+  absl::Status own = manager.errors.TakeCallbackError();
   if (manager.world_size() == 1) return own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),

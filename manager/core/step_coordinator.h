@@ -44,7 +44,8 @@ class StepCoordinator {
   // Decides on the step that was trained last, unless the caller has, whose
   // decision is `wanted` then; and saves it where that is the decision.
   absl::StatusOr<CheckpointManager::StepOutcome> BroadcastDecision(
-      std::optional<SavePolicy::Decision> wanted, const SaveRequest& request);
+      const std::optional<SavePolicy::Decision>& wanted,
+      const SaveRequest& request);
   // What BroadcastDecision would come to for `step`. All ranks take note of the
   // end of the save before, as at a step; else nothing changes.
   absl::StatusOr<SavePolicy::Decision> Foresee(int64_t step,

@@ -328,6 +328,18 @@ class LoadPlan::Maker {
     return absl::OkStatus();
   }
 
+  // Returns whose io states this rank loads of a step that `saved` ranks saved.
+  std::vector<uint32_t> RanksToRead(
+      uint32_t saved, ManagerOptions::IoStateResize resize) const {
+    if (saved == place_.world_size) return {place_.rank};
+    if (resize == ManagerOptions::IoStateResize::kOwners) return {kOwnerRank};
+    std::vector<uint32_t> ranks;
+    if (resize == ManagerOptions::IoStateResize::kRedistribute) {
+      for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
   absl::Status Add(const ModelState::Io& io) {
     PlannedItem* const planned = Choose(kIoState, io.name);
     if (planned == nullptr) return absl::OkStatus();
@@ -343,14 +355,7 @@ class LoadPlan::Maker {
                        "; ManagerOptions::io_state_resize says what to do"),
           planned);
     }
-    std::vector<uint32_t> ranks;
-    if (same_world) {
-      ranks = {place_.rank};
-    } else if (resize == ManagerOptions::IoStateResize::kOwners) {
-      ranks = {kOwnerRank};
-    } else if (resize == ManagerOptions::IoStateResize::kRedistribute) {
-      for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);
-    }
+    const std::vector<uint32_t> ranks = RanksToRead(saved, resize);
     const std::string blob = IoStateBlob(planned->item.source);
     for (const uint32_t rank : ranks) {
       const Item* const found = FindBlob(step_, rank, blob);

@@ -331,7 +331,7 @@ RankState Snapshot::state() const {
     if (table.whole) {
       item.rows = table.rows.get();
       // The record keeps the reason why a table that has a tracker is full.
-      if (!item.base_reason.empty()) item.changes.emplace();
+      if (!item.base_reason.empty()) item.changes = RankState::Changes();
     } else {
       item.changes = RankState::Changes{table.rows.get(), table.erased};
     }

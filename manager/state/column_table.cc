@@ -367,7 +367,7 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
                                  std::vector<Inserted>* rows) {
   constexpr size_t kAhead = 16;
   CKPTDB_RETURN_IF_ERROR(status());
-  const absl::Status inserted =
+  absl::Status inserted =
       internal::CallGuarded("ColumnTable::Insert", [&]() -> absl::Status {
         rows->clear();
         rows->reserve(ids.size());

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "ckptdb/schema/bytes/codec.h"
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/tests/fuzz/fuzz_input.h"
 

@@ -23,9 +23,9 @@ using Json = nlohmann::json;
 using Commands = std::vector<std::vector<std::string>>;
 
 const JsonDocs& Docs() {
-  static const JsonDocs* const docs =
+  static const JsonDocs* const kDocs =
       new JsonDocs(ReadJsonDocs(CKPTDB_SOURCE "/docs/json.md"));
-  return *docs;
+  return *kDocs;
 }
 
 void ExpectDocumented(const std::string& section,

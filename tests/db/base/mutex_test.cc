@@ -13,38 +13,38 @@ namespace {
 class Counter {
  public:
   void Add() {
-    const MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex);
     ++count_;
     changed_.NotifyAll();
   }
 
   void WaitFor(int count) {
-    const MutexLock lock(&mutex_);
-    while (count_ < count) changed_.Wait(&mutex_);
+    const MutexLock lock(&mutex);
+    while (count_ < count) changed_.Wait(&mutex);
   }
 
   // Returns false when the time is over.
   bool WaitFor(int count, std::chrono::milliseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
-    const MutexLock lock(&mutex_);
+    const MutexLock lock(&mutex);
     while (count_ < count) {
-      if (!changed_.WaitUntil(&mutex_, deadline)) return count_ >= count;
+      if (!changed_.WaitUntil(&mutex, deadline)) return count_ >= count;
     }
     return true;
   }
 
   bool AddIfFree() {
-    if (!mutex_.TryLock()) return false;
+    if (!mutex.TryLock()) return false;
     ++count_;
-    mutex_.Unlock();
+    mutex.Unlock();
     return true;
   }
 
-  Mutex mutex_;
+  Mutex mutex;
 
  private:
   ConditionVariable changed_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  int count_ ABSL_GUARDED_BY(mutex) = 0;
 };
 
 TEST(MutexTest, ThreadsWaitForEachOther) {
@@ -73,7 +73,7 @@ TEST(MutexTest, TryLockFailsWhileAnotherThreadHasIt) {
   Counter counter;
   EXPECT_TRUE(counter.AddIfFree());
   {
-    const MutexLock lock(&counter.mutex_);
+    const MutexLock lock(&counter.mutex);
     std::thread([&] { EXPECT_FALSE(counter.AddIfFree()); }).join();
   }
   EXPECT_TRUE(counter.AddIfFree());

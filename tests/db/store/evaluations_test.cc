@@ -189,7 +189,7 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
       ASSERT_OK_AND_ASSIGN(const auto database,
                            internal::Database::OpenOwner(
                                path(), *internal::Environment::Default(), {},
-                               /*direct_reads=*/false, /*bad=*/{}, lock));
+                               /*direct_reads=*/false, /*corrupt=*/{}, lock));
       rocksdb::WriteBatch batch;
       batch.Put(database->family(internal::Family::kMeta),
                 EvaluationKey(saved.version, kTest, 0), bytes);

@@ -311,10 +311,11 @@ TEST_F(ThrowingModelTest, ACallbackOfOneRankIsAnErrorOnAll) {
       model.owns = [=](int64_t id) { return id % 2 == rank; };
       ManagerOptions options = options_;
       options.sharding = TableSharding::ByModulo();
-      if (rank == 1)
+      if (rank == 1) {
         options.on_saved = [](const CheckpointManager::SaveReport&) {
           Throw();
         };
+      }
       ASSERT_OK_AND_ASSIGN(
           const auto manager,
           CheckpointManager::Open(options, &model.state, group.Join(rank)));

@@ -16,7 +16,6 @@
 namespace ckptdb::testing {
 namespace {
 
-using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
