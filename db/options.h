@@ -29,7 +29,7 @@ class Environment;
 }  // namespace internal
 
 // Where a store tells what happens below it, for people who look for the cause
-// of something.
+// of something, and a manager its warnings.
 //
 //   class ToMyLog : public ckptdb::Logger {
 //     void Log(Severity severity, absl::string_view message) override {

@@ -658,7 +658,8 @@ struct ManagerOptions {
   // Store::BadFiles, and, once each, of what the policy of retention warns of,
   // of sweeps that fail, and of each of Store::unswept and
   // Store::posts_passed_over, after the save during which that came up. By the
-  // thread that calls the manager. Default: a line on stderr.
+  // thread that calls the manager. Default: they go to `store.logger`; without
+  // one, a line on stderr, where the library writes nothing else.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
   // What StartTraining does.

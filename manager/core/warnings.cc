@@ -13,6 +13,11 @@ void Warnings::Warn(const std::string& warning) {
   if (options_.on_warning) {
     errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
                                       [&] { options_.on_warning(warning); }));
+  } else if (Logger* const logger = options_.store.logger.get()) {
+    // What a logger throws is dropped, as that of a store.
+    CallGuarded("Logger::Log", [&] {
+      logger->Log(Logger::Severity::kWarning, Printable(warning));
+    }).IgnoreError();
   } else {
     std::fprintf(stderr, "ckptdb: %s\n", Printable(warning).c_str());
   }

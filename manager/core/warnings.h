@@ -12,9 +12,10 @@
 
 namespace ckptdb::internal {
 
-// Hands warnings to ManagerOptions::on_warning, or to stderr, and knows which
-// of them were told already. Only the training thread uses it, so that the
-// callback comes from the thread that calls the manager.
+// Hands warnings to ManagerOptions::on_warning, else to the logger of the
+// store, else to stderr, and knows which of them were told already. Only the
+// training thread uses it, so that the callback comes from the thread that
+// calls the manager.
 class Warnings {
  public:
   // Both outlive it. What the callback throws is noted in `errors`.

@@ -1,6 +1,8 @@
 // What a manager tells a user who would not notice it otherwise.
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +45,31 @@ TEST_F(ManagerToldTest, AManagerWithoutAScheduleWarns) {
               ElementsAre(AllOf(HasSubstr(options_.path),
                                 HasSubstr("ManagerOptions::schedule is empty"),
                                 HasSubstr("Step saves nothing"))));
+}
+
+class WarningsOfALogger : public Logger {
+ public:
+  void Log(Severity severity, absl::string_view message) override {
+    if (severity == Severity::kWarning) warnings_.emplace_back(message);
+    throw std::runtime_error("the disk of the log is full");
+  }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(ManagerToldTest, WarningsGoToTheLoggerOfTheStore) {
+  const auto logger = std::make_shared<WarningsOfALogger>();
+  options_.on_warning = {};
+  options_.store.logger = logger;
+  options_.schedule = {};
+  ::testing::internal::CaptureStderr();
+  Start();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_THAT(
+      logger->warnings(),
+      ::testing::Contains(HasSubstr("ManagerOptions::schedule is empty")));
 }
 
 TEST_F(ManagerToldTest, StatisticsThatCannotBeWrittenAreToldOnce) {
