@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ckptdb/bench/raw_io.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 
 namespace ckptdb::bench {
 

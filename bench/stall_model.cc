@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/tables.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"

@@ -9,10 +9,11 @@ set(CKPTDB_PUBLIC_HEADERS
     db/reader.h
     db/row_tracker.h
     db/state.h
-    db/step_reader.h
     db/store.h
     manager/checkpoint_manager.h
     manager/coordinator.h
+    manager/evaluation_state.h
+    manager/map_table.h
     manager/model_state.h
     manager/policies.h
     manager/tables.h

@@ -12,11 +12,13 @@
 // | header | what |
 // |---|---|
 // | manager/checkpoint_manager.h | saves and restores of a training loop |
-// | manager/model_state.h, manager/tables.h | what a rank saves and restores |
+// | manager/model_state.h | what a rank saves and restores, and from where |
+// | manager/map_table.h, manager/tables.h | adapters of a trainer's tables |
+// | manager/evaluation_state.h | evaluations that go on after a crash |
 // | manager/policies.h | when to save, and what to keep |
 // | manager/coordinator.h | how ranks speak with one another |
-// | db/store.h, db/reader.h | the owner's and a follower's handle of a store |
-// | db/step_reader.h | reading a step, and what differs between two |
+// | db/store.h | the owner's handle of a store |
+// | db/reader.h | reading steps, what differs between two, following a store |
 // | db/state.h | a rank's part of a save, for who stages it by hand |
 // | db/row_tracker.h | which rows have changed |
 // | db/options.h | options of a store, and of its calls |
@@ -29,10 +31,11 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/evaluation_state.h"
+#include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/policies.h"
 #include "ckptdb/manager/tables.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {

@@ -18,7 +18,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {

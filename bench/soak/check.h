@@ -10,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "ckptdb/bench/soak/content.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/step_reader.h"
 
 namespace ckptdb::soak {
 

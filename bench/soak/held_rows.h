@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "ckptdb/bench/soak/content.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 
 namespace ckptdb::soak {
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/meta/lineage.h"
 #include "ckptdb/db/read/step_reader_impl.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 
 namespace ckptdb {
 

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "ckptdb/db/read/run_merge.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 
 namespace ckptdb::internal {
 

@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/read/run_cursor.h"
 #include "ckptdb/db/read/table_runs.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/schema/bytes/keys.h"
 
 namespace ckptdb::internal {

@@ -1,4 +1,4 @@
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 
 #include <utility>
 

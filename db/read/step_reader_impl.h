@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/base/home_process.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/rocks/database.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/schema/bytes/shape.h"
 
 namespace ckptdb {

@@ -3,7 +3,7 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_EVALUATOR_H_
 
-#include <ckptdb/manager/checkpoint_manager.h>
+#include <ckptdb/manager/evaluation_state.h>
 
 #include <cstdint>
 #include <memory>

@@ -9,7 +9,7 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_REPLICA_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_REPLICA_H_
 
-#include <ckptdb/db/step_reader.h>
+#include <ckptdb/db/reader.h>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
 
-#include <ckptdb/db/step_reader.h>
+#include <ckptdb/db/reader.h>
 #include <ckptdb/manager/model_state.h>
 
 #include "absl/status/status.h"

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/types.h"

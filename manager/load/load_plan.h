@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/model_state.h"
 

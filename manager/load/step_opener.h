@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/reader.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/row_tracker.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -1,4 +1,4 @@
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/evaluation_state.h"
 
 #include <memory>
 #include <utility>

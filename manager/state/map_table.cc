@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/parallel.h"
-#include "ckptdb/manager/tables.h"
+#include "ckptdb/manager/map_table.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/own_rows.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

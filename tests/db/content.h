@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/schema/records/staged.h"
 
 namespace ckptdb::testing {

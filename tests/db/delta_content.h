@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/reader.h"
 #include "ckptdb/db/state.h"
-#include "ckptdb/db/step_reader.h"
 #include "ckptdb/tests/db/content.h"
 
 namespace ckptdb::testing {

@@ -1,5 +1,4 @@
 // From one step to another: forwards, backwards and across branches.
-#include "ckptdb/db/step_reader.h"
 
 #include <gmock/gmock.h>
 

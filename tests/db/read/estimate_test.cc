@@ -1,7 +1,7 @@
 // What a scan would read, from the records alone.
 #include <gmock/gmock.h>
 
-#include "ckptdb/db/step_reader.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 
 namespace ckptdb::testing {

@@ -154,7 +154,7 @@ TEST_F(HeaderExamplesTest, TableDividedAmongRanks) {
   EXPECT_EQ(state.tables().at(0).sharding.kind(), Item::Sharding::kByModulo);
 }
 
-// db/step_reader.h
+// db/reader.h
 absl::Status ReadSome(Store* store, CountRows* counted) {
   CountRows& sink = *counted;
   CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(1000));

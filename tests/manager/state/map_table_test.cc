@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "ckptdb/manager/checkpoint_manager.h"
-#include "ckptdb/manager/tables.h"
+#include "ckptdb/manager/map_table.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"

@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/tables.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/support/seed.h"
