@@ -240,9 +240,9 @@ class WalkOf : public RowWalk {
 
  private:
   using Iterator = typename Map::const_iterator;
-  static constexpr size_t kRowsPerPiece = 4096;
-  static constexpr size_t kMaxPieces = 512;
-  static constexpr size_t kPiecesPerTask = 16;
+  static constexpr size_t kRowsPerPiece = 1024;
+  static constexpr size_t kMaxPieces = 2048;
+  static constexpr size_t kPiecesPerTask = 64;
 
   void Begin(Iterator at) {
     beginnings_.push_back(at);
