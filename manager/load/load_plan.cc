@@ -244,7 +244,7 @@ class LoadPlan::Maker {
     const std::string source = planned->item.source;
     const auto found = step_.FindTensor(source);
     if (!found.ok()) return Missing(found.status(), planned);
-    planned->item.bytes = found->bytes;
+    planned->item.bytes = found->raw_bytes;
     const Shape& shape = GlobalShape(tensor.state);
     const DType from = found->dtype;
     const DType to = tensor.state.dtype;
