@@ -135,7 +135,7 @@ absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
   commit.files = parts.Files();
   CKPTDB_RETURN_IF_ERROR(FillFolded(to, &commit));
   CKPTDB_RETURN_IF_ERROR(EncodeRecords(&commit));
-  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckDiskSpace(commit));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
   Store::FoldResult result;
   result.version = to;

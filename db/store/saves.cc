@@ -146,7 +146,7 @@ absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
       Commit commit,
       CommitBuilder(*folder_, *catalog_, summaries_, version, save)
           .Build(ranks, spec));
-  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckDiskSpace(commit));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
   SaveResult result = ResultOf(commit, spec.bounds);
   CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));

@@ -490,8 +490,8 @@ absl::Status LoadPlan::CheckAll() const {
   if (!unmatched_.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("load pattern \"", unmatched_[0].pattern,
-                     "\" matches nothing that is registered; is \"",
-                     unmatched_[0].nearest, "\" meant?"));
+                     "\" matches nothing that is registered; did you mean \"",
+                     unmatched_[0].nearest, "\"?"));
   }
   std::vector<std::string> missing;
   std::vector<std::string> misfits;
