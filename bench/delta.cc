@@ -71,7 +71,7 @@ class DeltaSaves {
   absl::Status Save(Outcome* outcome, const SaveFunction& save) {
     CKPTDB_ASSIGN_OR_RETURN(const SaveResult saved, save());
     outcome->samples.push_back(chain_->last_sample());
-    return saved.reused_bytes == 0
+    return saved.borrowed_bytes == 0
                ? absl::OkStatus()
                : absl::UnavailableError("a save wrote less than all");
   }

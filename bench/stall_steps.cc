@@ -152,9 +152,9 @@ absl::Status MeasurePlans(const BenchOptions& options, ManySteps* many,
   for (int i = 0; i < options.repetitions * kStepsPerRepetition; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::SaveReport saved,
                             many->SaveStep());
-    bytes = saved.result.stored_bytes;
+    bytes = saved.result.exclusive_bytes;
     ours.samples.push_back({Seconds(saved.planning_micros), 0});
-    whole.samples.push_back({Seconds(saved.finished_micros), 0});
+    whole.samples.push_back({Seconds(saved.total_micros), 0});
   }
   CaseResult result = Compare("stall/plan", bytes, {ours, whole});
   result.figures = {{"steps", static_cast<double>(options.steps)}};

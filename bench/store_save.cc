@@ -42,10 +42,11 @@ absl::Status StoreSave::Save() {
                           store_->Save(spec, *state_, {}, stage_));
   step_ = spec.step;
   saved_ = true;
-  stored_bytes_ = result.stored_bytes;
-  if (result.reused_bytes == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "a save wrote all but ", result.reused_bytes, " bytes: not comparable"));
+  stored_bytes_ = result.exclusive_bytes;
+  if (result.borrowed_bytes == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("a save wrote all but ",
+                                             result.borrowed_bytes,
+                                             " bytes: not comparable"));
 }
 
 Contestant StoreSave::AsContestant() {

@@ -216,7 +216,7 @@ struct PublishSpec {
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
   bool ephemeral = false;
 
-  // When SaveResult::base_due speaks.
+  // When SaveResult::base_due_reason speaks.
   StoreOptions::ChainBounds bounds = {};
 
   // Steps that stop to exist in the same write batch, because retention says

@@ -84,7 +84,7 @@ class StepReader {
   struct TensorSpec {
     DType dtype = DType::kF32;
     Shape shape;
-    uint64_t bytes = 0;
+    uint64_t raw_bytes = 0;
   };
 
   // A table as a whole, over all ranks.
@@ -110,9 +110,9 @@ class StepReader {
     uint64_t base_runs = 0;
     uint64_t delta_runs = 0;
     uint64_t rows = 0;          // about; one in several runs counts in each
-    uint64_t rows_at_most = 0;  // all rows of all runs that may have any
-    uint64_t erased = 0;        // ids in delta runs, about
-    uint64_t bytes = 0;         // about; as stored
+    uint64_t max_rows = 0;      // all rows of all runs that may have any
+    uint64_t erased_rows = 0;   // ids in delta runs, about
+    uint64_t stored_bytes = 0;  // about; as stored
   };
 
   // Values of one row, slot by slot in the table's order.
@@ -248,34 +248,34 @@ class ChangeReader {
 struct Usage {
   struct Step {
     Version version;
-    uint64_t own_bytes = 0;       // stored by this version itself
-    uint64_t borrowed_bytes = 0;  // of other versions whose data it uses
+    uint64_t exclusive_bytes = 0;  // stored by this version itself
+    uint64_t borrowed_bytes = 0;   // of other versions whose data it uses
   };
 
   // A version without a step record of its own.
   struct Held {
-    enum class Why {
+    enum class Reason {
       kReferenced,   // a step uses its data
       kLeased,       // a reader holds it
-      kBegun,        // of a save in progress, or of one that died
+      kInProgress,   // of a save in progress, or of one that died
       kQuarantined,  // once acknowledged, its record is lost
       kGarbage,      // the next sweep removes it
     };
     Version version;
-    Why why = Why::kGarbage;
-    uint64_t bytes = 0;
+    Reason reason = Reason::kGarbage;
+    uint64_t stored_bytes = 0;
   };
 
   // What all items of a name have of the store, over all steps, as stored:
   // without keys.
   struct Name {
     Item::Kind kind = Item::Kind::kRows;
-    std::string name;          // of a table; "" for all tensors, for all blobs
-    uint64_t steps = 0;        // that stored bytes of it themselves
-    uint64_t own_bytes = 0;    // stored by steps themselves
-    uint64_t delta_bytes = 0;  // of own_bytes, those of delta runs
+    std::string name;         // of a table; "" for all tensors, for all blobs
+    uint64_t step_count = 0;  // that stored bytes of it themselves
+    uint64_t exclusive_bytes = 0;  // stored by steps themselves
+    uint64_t delta_bytes = 0;      // of exclusive_bytes, those of delta runs
     // Of versions that are no steps any more, what a step needs.
-    uint64_t kept_bytes = 0;
+    uint64_t referenced_bytes = 0;
   };
 
   // Something in the store's folder that no sweep removes.
@@ -294,10 +294,10 @@ struct Usage {
     bool by_name = false;
   };
 
-  std::vector<Step> steps;   // by step
-  std::vector<Held> others;  // by version
+  std::vector<Step> steps;          // by step
+  std::vector<Held> held_versions;  // by version
   // When asked for: tensors, tables by name, blobs; those that are there. The
-  // own_bytes of all add up to those of the steps.
+  // exclusive_bytes of all add up to those of the steps.
   std::vector<Name> names;
   // Of all regular files below the store, those with several names once.
   uint64_t disk_bytes = 0;
@@ -306,7 +306,7 @@ struct Usage {
   // MANIFEST, indexes, headers, and space that it has not given back yet.
   uint64_t database_bytes = 0;  // db/
   uint64_t staging_bytes = 0;   // of saves and folds in progress or cut short
-  uint64_t note_bytes = 0;      // leases, LOCK, OWNER, WATERMARK
+  uint64_t control_bytes = 0;   // leases, LOCK, OWNER, WATERMARK
   uint64_t spare_bytes = 0;     // set aside: StoreOptions::spare_bytes
   uint64_t foreign_bytes = 0;   // under names that the store does not give
   // Nothing of the store's, or left by saves that are over, or not to be looked

@@ -56,14 +56,14 @@ namespace ckptdb {
 
 struct SaveResult {
   Version version;
-  uint64_t raw_bytes = 0;     // of all items
-  uint64_t stored_bytes = 0;  // written by this save
-  uint64_t reused_bytes = 0;  // referred to, not written
+  uint64_t raw_bytes = 0;        // of all items
+  uint64_t exclusive_bytes = 0;  // written by this save
+  uint64_t borrowed_bytes = 0;   // referred to, not written
   StepRecord::Kind kind = StepRecord::Kind::kFull;
   uint64_t deltas = 0;  // in the chain
   // Why the next save should be a base, or the step be folded; empty: it need
   // not. See ChainBounds.
-  std::string base_due;
+  std::string base_due_reason;
   int64_t stage_micros = 0;   // Save only
   int64_t commit_micros = 0;  // Publish
 };
@@ -99,24 +99,25 @@ class Store {
   struct FoldResult {
     Version version;      // of the step now
     bool folded = false;  // false: it had no chain, and is as it was
-    uint64_t rows = 0;
-    uint64_t stored_bytes = 0;
+    uint64_t written_rows = 0;
+    uint64_t written_bytes = 0;
     uint64_t parts = 0;
-    uint64_t parts_resumed = 0;  // of those, done by a fold that was cut short
+    uint64_t resumed_parts = 0;  // of those, done by a fold that was cut short
   };
 
   struct SweepResult {
-    std::vector<Version> removed;
-    uint64_t freed_bytes = 0;          // of data files
-    std::vector<Version> quarantined;  // acknowledged once, record lost
+    std::vector<Version> swept_versions;
+    uint64_t freed_bytes = 0;  // of data files
+    // Their saves were acknowledged, and their records are lost.
+    std::vector<Version> quarantined_versions;
     // Names the damaged file because of which no space of small saves comes
     // back; empty when there is none. What was removed is gone all the same.
-    std::string damage;
+    std::string inline_retained_reason;
     // Names the space that is needed and free when the disk is too full to
     // rewrite the small saves that stay, without which the space of those that
     // were removed does not come back; empty when it is not. A later sweep does
     // it.
-    std::string postponed;
+    std::string inline_postponed_reason;
     // What is left in the folders that are swept, by path: see Store::unswept.
     std::vector<Usage::Unswept> unswept;
   };

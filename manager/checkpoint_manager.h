@@ -134,7 +134,7 @@ struct SaveRequest {
   Metrics metrics = {};
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
-  std::string why = "it was asked for";
+  std::string reason = "it was asked for";
   // As SaveSpec. Steps of a branch that was given up, and quarantined ones, are
   // written over all the same.
   bool overwrite = false;
@@ -214,44 +214,44 @@ class CheckpointManager {
   // What a save was and cost. Also of one that failed.
   struct SaveReport {
     int64_t step = 0;
-    SavePolicy::Kind kind = SavePolicy::Kind::kNone;
-    std::string why;
+    SavePolicy::Kind save_kind = SavePolicy::Kind::kNone;
+    std::string reason;
     absl::Status status;
-    SaveResult result;             // when it was committed
-    std::vector<int64_t> retired;  // steps that left with it
-    uint64_t copied_bytes = 0;     // of this rank, before the training went on
-    int64_t waited_micros = 0;     // for the save before it
-    int64_t blocking_micros = 0;   // the training stood still, waiting included
-    int64_t planning_micros = 0;   // whether it is saved, and which steps leave
-    int64_t staged_micros = 0;     // from its begin to staged on this rank
-    int64_t finished_micros = 0;   // from its begin to the end
+    SaveResult result;                   // when it was committed
+    std::vector<int64_t> retired_steps;  // steps that left with it
+    uint64_t copied_bytes = 0;    // of this rank, before the training went on
+    int64_t wait_micros = 0;      // for the save before it
+    int64_t blocking_micros = 0;  // the training stood still, waiting included
+    int64_t planning_micros = 0;  // whether it is saved, and which steps leave
+    int64_t stage_micros = 0;     // from its begin to staged on this rank
+    int64_t total_micros = 0;     // from its begin to the end
     // On the owner, of the last sweep of the store when the save ended: whether
     // it failed, and the entries of the store's folder that it passed over. See
     // Store::sweep_status and Store::unswept.
     absl::Status sweep_status;
-    uint64_t unswept = 0;
+    uint64_t unswept_entries = 0;
   };
 
   // What a restore did.
   struct RestoreReport {
     Version version;
-    std::string path;  // of the store
+    std::string store;  // folder of the store
     StepRecord record;
     LoadedRule loaded;
     // Steps that were damaged, and were passed over and quarantined.
-    std::vector<int64_t> damaged;
+    std::vector<int64_t> damaged_steps;
     // The way from the step that the model held was known: tables that were
     // saved as changes on all of it came as these alone, the others whole.
-    bool by_changes = false;
+    bool incremental = false;
     // Of what was loaded, as the step holds it on all ranks: this rank's part,
     // and what came by changes, is less.
-    uint64_t bytes = 0;
-    uint64_t rows = 0;
+    uint64_t loaded_bytes = 0;
+    uint64_t loaded_rows = 0;
     // On this rank, waiting for the others included.
     int64_t open_micros = 0;   // the step was picked and opened
     int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
     int64_t load_micros = 0;   // read from the store into the model
-    int64_t finished_micros = 0;  // all, also of damaged steps before it
+    int64_t total_micros = 0;  // all, also of damaged steps before it
   };
 
   // What Step came to.

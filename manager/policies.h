@@ -80,7 +80,7 @@ class SavePolicy {
   // What a schedule says of a step, and why: "step 1100 is a multiple of 100".
   struct Decision {
     Kind kind = Kind::kNone;
-    std::string why;
+    std::string reason;
 
     bool operator==(const Decision&) const = default;
   };

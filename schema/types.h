@@ -185,7 +185,8 @@ struct Item {
 
   Kind kind = Kind::kBlob;
   std::string name;
-  Version data;  // the version whose bytes these are: its own, or an older one
+  // The version whose bytes these are: its own, or an older one.
+  Version data_version;
   Placement placement = Placement::kBulk;
   // Bytes before codecs; a table has rows x (8 + bytes of all slots) + erased x
   // 8.
@@ -207,7 +208,7 @@ struct Item {
   SliceHash slice_hash = SliceHash::kModulo;
   Run run = Run::kBase;
   uint64_t rows = 0;
-  uint64_t erased = 0;  // of delta runs
+  uint64_t erased_rows = 0;  // of delta runs
   // At least 1; a page of the widest of ids and slots has at most kPageBytes.
   uint32_t rows_per_page = 0;
   // Reason why a base run was saved although the caller gave changes.
@@ -295,15 +296,15 @@ struct StepRecord {
   // The parent of a delta step is the version before it in the chain. A full
   // step has a parent when it was saved on top of another step.
   bool has_parent = false;
-  Version parent;              // {} without one; so is `increment`
+  Version parent;              // {} without one; so is `folded_from`
   uint64_t parent_digest = 0;  // tells the parent from any other version
   // The versions that the step is restored from: the base first, `version`
   // last, steps never decreasing. A full step has `version` alone.
   std::vector<Version> chain;
   // A folded step has all its rows in a base run of its own. The version that
   // it was folded from has the delta runs that lead to it from its parent.
-  bool has_increment = false;
-  Version increment;
+  bool folded = false;
+  Version folded_from;
   // The branches that the step descends from, oldest first, at most the newest
   // kMaxBranches. The last one is its own and ends with it. A branch begins
   // with a save on top of a version that another save was made on top of
@@ -318,10 +319,10 @@ struct StepRecord {
   UserMetadata user_metadata;
   std::vector<uint64_t> rank_digests;  // of each rank's stored record
   std::string library_version;
-  uint32_t items = 0;         // of all ranks
-  uint64_t rows = 0;          // of all tables of all ranks
-  uint64_t raw_bytes = 0;     // of all items
-  uint64_t stored_bytes = 0;  // written by this version
+  uint32_t items = 0;            // of all ranks
+  uint64_t rows = 0;             // of all tables of all ranks
+  uint64_t raw_bytes = 0;        // of all items
+  uint64_t exclusive_bytes = 0;  // written by this version
   // Stored by all versions of the chain, of its tables: base and delta runs.
   uint64_t base_bytes = 0;
   uint64_t delta_bytes = 0;
@@ -335,7 +336,7 @@ absl::string_view StepKindName(StepRecord::Kind kind);
 // Returns the version that made the state of a step: its own, or the one it was
 // folded from.
 inline const Version& StateOf(const StepRecord& record) {
-  return record.has_increment ? record.increment : record.version;
+  return record.folded ? record.folded_from : record.version;
 }
 
 // Returns whether `from` can be cast to `to`; each dtype can be cast to itself.

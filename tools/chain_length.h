@@ -19,7 +19,7 @@ uint64_t DeltasOf(const StepRecord& record);
 double DeltaRatio(const StepRecord& record);
 
 // Describes which of `bounds` the chain exceeds, by the rule of
-// SaveResult::base_due; empty when it exceeds none.
+// SaveResult::base_due_reason; empty when it exceeds none.
 std::string BaseDue(const StepRecord& record,
                     const StoreOptions::ChainBounds& bounds);
 

@@ -27,7 +27,7 @@ void SetTensor(const Item& item, Json* json) {
 
 void SetTable(const Item& item, Json* json) {
   (*json)["rows"] = item.rows;
-  (*json)["erased_rows"] = item.erased;
+  (*json)["erased_rows"] = item.erased_rows;
   (*json)["run"] = item.run == Item::Run::kBase ? "base" : "delta";
   (*json)["base_reason"] = ReasonJson(item.base_reason);
   (*json)["slice_hash"] =
@@ -75,8 +75,8 @@ Json ToJson(const Item& item, const Version& version) {
       {"digest", FormatHash(item.digest)},
       {"placement",
        item.placement == Item::Placement::kBulk ? "bulk" : "inline"},
-      {"data_version", ToJson(item.data)},
-      {"borrowed", item.data != version},
+      {"data_version", ToJson(item.data_version)},
+      {"borrowed", item.data_version != version},
   };
   switch (item.kind) {
     case Item::Kind::kTensor:
@@ -112,8 +112,7 @@ Json ToJson(const StepRecord& record) {
   json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
   json["chain"] = VersionsJson(record.chain);
   SetChainLength(record, &json);
-  json["folded_from"] =
-      record.has_increment ? ToJson(record.increment) : Json();
+  json["folded_from"] = record.folded ? ToJson(record.folded_from) : Json();
   json["references"] = VersionsJson(record.references);
   json["library_version"] = record.library_version;
   json["metrics"] = Json::object();

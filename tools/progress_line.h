@@ -42,6 +42,9 @@ class ProgressLine {
   const std::string label_;
   const std::chrono::steady_clock::time_point start_;
   const std::chrono::milliseconds delay_;
+  // The tools include public headers alone, and so not the annotated mutex of
+  // db/base/mutex.h: see tests/layering_test.cc. This one guards `ended_`,
+  // `done_bytes_` and `all_bytes_`.
   std::mutex mutex_;
   std::condition_variable ended_cond_;
   bool ended_ = false;

@@ -17,9 +17,9 @@ void AddEstimate(const StepReader::ScanEstimate& more,
   sum->base_runs += more.base_runs;
   sum->delta_runs += more.delta_runs;
   sum->rows += more.rows;
-  sum->rows_at_most += more.rows_at_most;
-  sum->erased += more.erased;
-  sum->bytes += more.bytes;
+  sum->max_rows += more.max_rows;
+  sum->erased_rows += more.erased_rows;
+  sum->stored_bytes += more.stored_bytes;
 }
 
 // The parts of a tensor by their place; replicas are counted once.
@@ -179,7 +179,7 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
                               step.EstimateScan(name, slices));
       table.read.base_runs += all.base_runs;
       table.read.delta_runs += all.delta_runs;
-      table.read.bytes += all.bytes;
+      table.read.stored_bytes += all.stored_bytes;
       return table;
     }
     table.full_read_reason = Str(estimate.status().message());

@@ -77,8 +77,8 @@ StepChain LoadChain(Reader* reader, const StepReader& step) {
                               ? LinkOf(step)
                               : LoadLink(reader, version, number));
   }
-  if (record.has_increment) {
-    chain.increment = LoadKept(reader, record.increment, number);
+  if (record.folded) {
+    chain.increment = LoadKept(reader, record.folded_from, number);
   }
   return chain;
 }

@@ -7,10 +7,10 @@ namespace ckptdb::tool {
 void Totals::Add(const Item& item, const Version& version) {
   ++items;
   rows += item.rows;
-  erased += item.erased;
+  erased += item.erased_rows;
   raw_bytes += item.raw_bytes;
   stored_bytes += item.stored_bytes;
-  if (item.data != version) borrowed_bytes += item.stored_bytes;
+  if (item.data_version != version) borrowed_bytes += item.stored_bytes;
 }
 
 void Totals::Add(const Totals& other) {

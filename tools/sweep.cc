@@ -19,7 +19,7 @@ absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store) {
 
 void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out) {
-  for (const Version& version : swept.removed) {
+  for (const Version& version : swept.swept_versions) {
     *out << "swept " << ToString(version) << '\n';
   }
   *out << "freed " << FormatBytes(swept.freed_bytes) << " of data files";
@@ -27,17 +27,17 @@ void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
     *out << " and " << FormatBytes(inline_bytes) << " that was stored inline";
   }
   *out << '\n';
-  for (const Version& version : swept.quarantined) {
+  for (const Version& version : swept.quarantined_versions) {
     *out << "quarantined " << ToString(version)
          << ": its data is there, but its record is lost\n";
   }
-  if (!swept.damage.empty()) {
+  if (!swept.inline_retained_reason.empty()) {
     *out << "the space of small saves cannot be freed: "
-         << Printable(swept.damage) << '\n';
+         << Printable(swept.inline_retained_reason) << '\n';
   }
-  if (!swept.postponed.empty()) {
+  if (!swept.inline_postponed_reason.empty()) {
     *out << "the space of small saves is freed by a later sweep: "
-         << Printable(swept.postponed) << '\n';
+         << Printable(swept.inline_postponed_reason) << '\n';
   }
   PrintUnswept(swept.unswept, out);
 }
@@ -72,16 +72,17 @@ void SetUnswept(const std::vector<Usage::Unswept>& unswept, Json* json) {
 
 void SetSwept(const Store::SweepResult& swept, Json* json) {
   (*json)["swept_versions"] = Json::array();
-  for (const Version& version : swept.removed) {
+  for (const Version& version : swept.swept_versions) {
     (*json)["swept_versions"].push_back(ToJson(version));
   }
   (*json)["freed_bytes"] = swept.freed_bytes;
   (*json)["quarantined_versions"] = Json::array();
-  for (const Version& version : swept.quarantined) {
+  for (const Version& version : swept.quarantined_versions) {
     (*json)["quarantined_versions"].push_back(ToJson(version));
   }
-  (*json)["inline_retained_reason"] = ReasonJson(swept.damage);
-  (*json)["inline_postponed_reason"] = ReasonJson(swept.postponed);
+  (*json)["inline_retained_reason"] = ReasonJson(swept.inline_retained_reason);
+  (*json)["inline_postponed_reason"] =
+      ReasonJson(swept.inline_postponed_reason);
   SetUnswept(swept.unswept, json);
 }
 

@@ -237,10 +237,11 @@ absl::Status Driver::CheckStore() {
   CKPTDB_RETURN_IF_ERROR(ledger_.SettleEvaluations(evaluated));
   CKPTDB_ASSIGN_OR_RETURN(const Usage usage, reader->GetUsage());
   needed_bytes_ = 0;
-  for (const Usage::Step& step : usage.steps) needed_bytes_ += step.own_bytes;
-  for (const Usage::Held& held : usage.others) {
-    const bool needed = held.why == Usage::Held::Why::kReferenced;
-    if (needed) needed_bytes_ += held.bytes;
+  for (const Usage::Step& step : usage.steps)
+    needed_bytes_ += step.exclusive_bytes;
+  for (const Usage::Held& held : usage.held_versions) {
+    const bool needed = held.reason == Usage::Held::Reason::kReferenced;
+    if (needed) needed_bytes_ += held.stored_bytes;
   }
   return absl::OkStatus();
 }

@@ -185,8 +185,8 @@ absl::Status RankSession::SaveStep() {
   CKPTDB_RETURN_IF_ERROR(TellFailure(outcome.status(), began));
   if (!outcome.ok()) return absl::OkStatus();
   if (!outcome->save.has_value()) {
-    return absl::InternalError(
-        absl::StrCat("step ", step_, " is not saved: ", outcome->decision.why));
+    return absl::InternalError(absl::StrCat(
+        "step ", step_, " is not saved: ", outcome->decision.reason));
   }
   const auto saved = outcome->save->WaitCommitted();
   CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
@@ -197,9 +197,9 @@ absl::Status RankSession::SaveStep() {
     Tell({.kind = Event::Kind::kSaved,
           .step = step_,
           .began_micros = began,
-          .steps = report_.retired,
+          .steps = report_.retired_steps,
           .text = absl::StrCat(StepKindName(saved->kind), " ",
-                               SaveKindName(report_.kind))});
+                               SaveKindName(report_.save_kind))});
   }
   if (IsDue(DrawKind::kFold, kFoldedSteps)) StartFold();
   return IsDue(DrawKind::kEvaluate, kEvaluatedSteps) ? Evaluate()
@@ -233,7 +233,7 @@ void RankSession::StartFold() {
     Event event = {.step = step, .began_micros = began};
     if (folded.ok()) {
       event.kind = Event::Kind::kFolded;
-      event.count = folded->rows;
+      event.count = folded->written_rows;
     } else {
       event.kind = Event::Kind::kFailed;
       event.text = absl::StrCat("fold: ", folded.status().ToString());

@@ -149,10 +149,10 @@ absl::Status FoldParts::PlanTable(const Table& table) {
 // Returns the item of a base run that has no rows yet.
 Item FoldParts::TemplateOf(const Part& part) const {
   Item item = *part.table->runs[0].item;
-  item.data = target_.version;
+  item.data_version = target_.version;
   item.placement = Item::Placement::kBulk;
   item.run = Item::Run::kBase;
-  item.rows = item.erased = 0;
+  item.rows = item.erased_rows = 0;
   item.raw_bytes = item.stored_bytes = 0;
   item.chunk_hashes.clear();
   item.base_reason.clear();

@@ -11,10 +11,12 @@ namespace ckptdb::internal {
 namespace {
 
 BorrowedItem Borrow(const StepRecord::Rank& rank, const Item& item) {
-  return {
-      item.kind,      item.name,
-      item.data,      ItemPrefix(item.data, rank.rank, item.kind, item.name),
-      item.placement, item.stored_bytes};
+  return {item.kind,
+          item.name,
+          item.data_version,
+          ItemPrefix(item.data_version, rank.rank, item.kind, item.name),
+          item.placement,
+          item.stored_bytes};
 }
 
 std::set<std::string> DeltaTables(const std::vector<StepRecord::Rank>& ranks) {
@@ -51,7 +53,8 @@ void BorrowRuns(const std::vector<StepRecord::Rank>& ranks,
 std::vector<BorrowedItem> BorrowedItems(const StepRecord::Rank& rank) {
   std::vector<BorrowedItem> borrowed;
   for (const Item& item : rank.items) {
-    if (item.data != rank.version) borrowed.push_back(Borrow(rank, item));
+    if (item.data_version != rank.version)
+      borrowed.push_back(Borrow(rank, item));
   }
   return borrowed;
 }
@@ -61,8 +64,8 @@ absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
   Borrower borrower;
   borrower.step = step;
   CKPTDB_ASSIGN_OR_RETURN(borrower.chain, ChainOf(catalog, step));
-  if (step.has_increment) {
-    const StepRecord* const increment = catalog.FindVersion(step.increment);
+  if (step.folded) {
+    const StepRecord* const increment = catalog.FindVersion(step.folded_from);
     if (increment != nullptr) borrower.increment = *increment;
   }
   return borrower;

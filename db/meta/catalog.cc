@@ -178,7 +178,7 @@ std::vector<Version> VersionsOf(const StepRecord& step) {
   std::vector<Version> versions = step.chain;
   versions.insert(versions.end(), step.references.begin(),
                   step.references.end());
-  if (step.has_increment) versions.push_back(step.increment);
+  if (step.folded) versions.push_back(step.folded_from);
   // A folded step may refer to its increment, too.
   std::sort(versions.begin(), versions.end());
   versions.erase(std::unique(versions.begin(), versions.end()), versions.end());

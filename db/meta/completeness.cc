@@ -28,7 +28,7 @@ uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 uint64_t EntriesOf(const Item& item) {
   if (item.kind != Item::Kind::kRows) return item.chunk_hashes.size();
   return DivideUp(item.rows, item.rows_per_page) * (1 + item.slots.size()) +
-         DivideUp(item.erased, kErasedRowsPerPage);
+         DivideUp(item.erased_rows, kErasedRowsPerPage);
 }
 
 std::string NameOf(const Item& item) {
@@ -71,7 +71,7 @@ absl::Status CheckInline(const internal::StagedRecord& staged,
   std::sort(entries.begin(), entries.end(), KeyLess);
   size_t used = 0;
   for (const Item& item : record.items) {
-    if (item.data != record.version ||
+    if (item.data_version != record.version ||
         item.placement != Item::Placement::kInline) {
       continue;
     }
@@ -112,7 +112,7 @@ absl::Status CheckFiles(const internal::StagedRecord& staged,
   std::vector<const Item*> items;
   uint64_t expected = 0;
   for (const Item& item : record.items) {
-    if (item.data != record.version ||
+    if (item.data_version != record.version ||
         item.placement != Item::Placement::kBulk) {
       continue;
     }

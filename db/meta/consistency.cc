@@ -74,10 +74,10 @@ absl::Status CheckReplicated(const Held& held, bool is_first) {
         absl::StrCat(place, " is replicated, and rank ", held.rank,
                      " has it, but not rank 0, which saves its rows"));
   }
-  if (item.rows == 0 && item.erased == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(place, " is replicated, and rank ", held.rank, " has saved ",
-                   item.rows, " rows and ", item.erased, " erased ids of it"));
+  if (item.rows == 0 && item.erased_rows == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      place, " is replicated, and rank ", held.rank, " has saved ", item.rows,
+      " rows and ", item.erased_rows, " erased ids of it"));
 }
 
 // Every rank of a table sharded by modulo or by slices owns some ids. A rank

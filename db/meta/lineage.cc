@@ -90,8 +90,8 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   ancestry.states.push_back(StateOf(start));
   const StepRecord* record = &start;
   while (true) {
-    if (record->has_increment) {
-      const Version folded = record->increment;
+    if (record->folded) {
+      const Version folded = record->folded_from;
       record = catalog.FindVersion(folded);
       if (record == nullptr) return end_at(folded, "is gone");
     }
@@ -181,8 +181,7 @@ std::vector<StepRecord> First(const std::vector<StepRecord>& records,
 }  // namespace
 
 bool IsState(const StepRecord& step, const Version& parent) {
-  return step.version == parent ||
-         (step.has_increment && step.increment == parent);
+  return step.version == parent || (step.folded && step.folded_from == parent);
 }
 
 absl::StatusOr<StepRecord> FindParent(const Catalog& catalog,

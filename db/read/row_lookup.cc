@@ -74,7 +74,7 @@ absl::StatusOr<StepReader::Row> LookupIn(const StepReader::Impl& step,
 
 absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
                               const RowPosition& position) {
-  if (run.item->erased == 0) return false;
+  if (run.item->erased_rows == 0) return false;
   StreamCursor ids(step, run, kErasedSlot, SliceRange(), OneRead());
   size_t index = 0;
   return Find(run, position, &ids, &index);

@@ -42,7 +42,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
       rows_per_page_(slot == kErasedSlot ? kErasedRowsPerPage
                                          : part.item->rows_per_page),
       slices_(slices),
-      prefix_(ItemPrefix(part.item->data, part.rank, Item::Kind::kRows,
+      prefix_(ItemPrefix(part.item->data_version, part.rank, Item::Kind::kRows,
                          part.item->name)) {
   AppendStream(part.item->run, slot, &prefix_);
   end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})

@@ -54,7 +54,7 @@ RunMerge::RunMerge(const StepReader::Impl& step,
     // rank.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
                                                 each, kIdSlot, i));
-    if (run.item->erased == 0) continue;
+    if (run.item->erased_rows == 0) continue;
     sources_.push_back(
         std::make_unique<Source>(step, run, absl::Span<const size_t>(),
                                  group.slices, each, kErasedSlot, i));

@@ -99,7 +99,7 @@ absl::StatusOr<StepReader::TensorSpec> StepReader::FindTensor(
   spec.shape = shards[0].item->global_shape;
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
                           ElementCount(spec.shape, DTypeBytes(spec.dtype)));
-  spec.bytes = static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
+  spec.raw_bytes = static_cast<uint64_t>(elements) * DTypeBytes(spec.dtype);
   return spec;
 }
 

@@ -119,9 +119,9 @@ StepReader::ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
     const bool base = item.run == Item::Run::kBase;
     ++(base ? estimate.base_runs : estimate.delta_runs);
     estimate.rows += EstimateRows(run, slices);
-    estimate.rows_at_most += item.rows;
-    estimate.erased += ShareOf(item.erased, run, slices);
-    estimate.bytes += ShareOf(item.stored_bytes, run, slices);
+    estimate.max_rows += item.rows;
+    estimate.erased_rows += ShareOf(item.erased_rows, run, slices);
+    estimate.stored_bytes += ShareOf(item.stored_bytes, run, slices);
   }
   return estimate;
 }

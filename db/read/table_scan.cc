@@ -157,10 +157,10 @@ absl::Status MergeScan::CheckCounts(
           absl::StrCat(PlaceOf(runs_[i]), " has ", counts[i].rows,
                        " rows; its record has ", item.rows));
     }
-    if (counts[i].erased != item.erased) {
+    if (counts[i].erased != item.erased_rows) {
       return absl::DataLossError(
           absl::StrCat(PlaceOf(runs_[i]), " has ", counts[i].erased,
-                       " erased ids; its record has ", item.erased));
+                       " erased ids; its record has ", item.erased_rows));
     }
   }
   return absl::OkStatus();

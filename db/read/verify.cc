@@ -133,7 +133,7 @@ class Verifier {
   static absl::Status CheckRows(const Task& task, uint64_t rows) {
     const Item& item = *task.part.item;
     const bool erased = task.slot == kErasedSlot;
-    const uint64_t expected = erased ? item.erased : item.rows;
+    const uint64_t expected = erased ? item.erased_rows : item.rows;
     if (rows == expected) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(PlaceOf(task.part), " has ", rows,
                                             erased ? " erased ids" : " rows",

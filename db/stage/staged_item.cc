@@ -46,7 +46,7 @@ Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
   Item item;
   item.kind = kind;
   item.name = name;
-  item.data = ticket.version;
+  item.data_version = ticket.version;
   return item;
 }
 
@@ -260,7 +260,7 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
   item.rows = staged->order->rows();
   if (item.run == Item::Run::kBase) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(staged->erased, OrderErased(source, own, threads));
-  item.erased = staged->erased->rows();
+  item.erased_rows = staged->erased->rows();
   return CheckApart(source, staged->order.get(), staged->erased.get());
 }
 

@@ -38,8 +38,10 @@ void SumRanks(Commit* commit) {
       ++step.items;
       step.rows += item.rows;
       step.raw_bytes += item.raw_bytes;
-      if (item.data == step.version) step.stored_bytes += item.stored_bytes;
-      if (item.data != step.version) references.insert(item.data);
+      if (item.data_version == step.version)
+        step.exclusive_bytes += item.stored_bytes;
+      if (item.data_version != step.version)
+        references.insert(item.data_version);
     }
   }
   step.references.assign(references.begin(), references.end());

@@ -34,7 +34,7 @@ absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
   return folder_->database().Write(&batch, sync);
 }
 
-absl::Status Committer::CheckSpace(const Commit& commit) const {
+absl::Status Committer::CheckDiskSpace(const Commit& commit) const {
   // An entry goes to the log, to the memory table's file, and to a compaction.
   constexpr uint64_t kCopies = 3;
   return folder_->CheckSaveSpace(BatchBytes(commit) * kCopies + kBatchOverhead);

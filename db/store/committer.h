@@ -40,7 +40,7 @@ class Committer {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
 
   // Returns ResourceExhausted unless there is room for CommitStep().
-  absl::Status CheckSpace(const Commit& commit) const;
+  absl::Status CheckDiskSpace(const Commit& commit) const;
   // Steps 3b to 3d of a save, and what follows in memory. Before the commit
   // point an error leaves everything as it was. After it an error puts the
   // database out of use, as memory and disk differ.

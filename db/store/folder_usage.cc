@@ -73,9 +73,10 @@ class FolderMeasurer {
     }
     if ((top == "leases" || top == "posts") &&
         (name.empty() || IsLeaseName(name.substr(0, name.find('.'))))) {
-      return &usage_->note_bytes;
+      return &usage_->control_bytes;
     }
-    if (slash == std::string::npos && IsNote(top)) return &usage_->note_bytes;
+    if (slash == std::string::npos && IsNote(top))
+      return &usage_->control_bytes;
     if (slash == std::string::npos && top == kSpareName) {
       return &usage_->spare_bytes;
     }
@@ -111,8 +112,8 @@ namespace ckptdb {
 
 uint64_t Usage::overhead_bytes() const {
   uint64_t known = 0;
-  for (const Usage::Step& step : steps) known += step.own_bytes;
-  for (const Usage::Held& other : others) known += other.bytes;
+  for (const Usage::Step& step : steps) known += step.exclusive_bytes;
+  for (const Usage::Held& held : held_versions) known += held.stored_bytes;
   return database_bytes - std::min(known, database_bytes);
 }
 

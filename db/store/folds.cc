@@ -21,14 +21,14 @@ namespace {
 // `version`, with base runs for all its tables.
 absl::Status FillFolded(const Version& version, Commit* commit) {
   StepRecord& step = commit->step;
-  step.has_increment = true;
-  step.increment = step.version;
+  step.folded = true;
+  step.folded_from = step.version;
   step.version = version;
   step.kind = StepRecord::Kind::kFull;
   step.chain = {version};
   step.rank_digests.clear();
   step.items = 0;
-  step.rows = step.raw_bytes = step.stored_bytes = 0;
+  step.rows = step.raw_bytes = step.exclusive_bytes = 0;
   step.base_bytes = step.delta_bytes = 0;
   for (const StepRecord::Rank& rank : commit->ranks) {
     CKPTDB_ASSIGN_OR_RETURN(commit->rank_bytes.emplace_back(),
@@ -135,15 +135,15 @@ absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
   commit.files = parts.Files();
   CKPTDB_RETURN_IF_ERROR(FillFolded(to, &commit));
   CKPTDB_RETURN_IF_ERROR(EncodeRecords(&commit));
-  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckDiskSpace(commit));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
   Store::FoldResult result;
   result.version = to;
   result.folded = true;
-  result.rows = commit.step.rows;
-  result.stored_bytes = commit.step.stored_bytes;
+  result.written_rows = commit.step.rows;
+  result.written_bytes = commit.step.exclusive_bytes;
   result.parts = parts.count();
-  result.parts_resumed = parts.resumed();
+  result.resumed_parts = parts.resumed();
   CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));
   return result;
 }

@@ -15,7 +15,7 @@
 namespace ckptdb::internal {
 namespace {
 
-using Why = Usage::Held::Why;
+using Reason = Usage::Held::Reason;
 
 uint64_t InlineBytes(const Database& database, const Version& version) {
   const std::string begin = VersionPrefix(version);
@@ -40,21 +40,21 @@ class NameUsages {
     std::set<Usage::Name*> stored;
     for (const StepRecord::Rank& rank : ranks) {
       for (const Item& item : rank.items) {
-        if (item.data != rank.version) continue;
+        if (item.data_version != rank.version) continue;
         Usage::Name* const usage = Find(item.kind, item.name);
-        usage->own_bytes += item.stored_bytes;
+        usage->exclusive_bytes += item.stored_bytes;
         if (item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta) {
           usage->delta_bytes += item.stored_bytes;
         }
         if (item.stored_bytes > 0) stored.insert(usage);
       }
     }
-    for (Usage::Name* const usage : stored) ++usage->steps;
+    for (Usage::Name* const usage : stored) ++usage->step_count;
   }
   // Adds an item of a version that is not a step, once for all that borrow it.
   void AddKept(const BorrowedItem& item) {
     if (!kept_.insert(item.prefix).second) return;
-    Find(item.kind, item.name)->kept_bytes += item.stored_bytes;
+    Find(item.kind, item.name)->referenced_bytes += item.stored_bytes;
   }
   // Returns tensors first, then tables, then blobs.
   std::vector<Usage::Name> Take() {
@@ -123,7 +123,7 @@ class Measurer {
   absl::Status AddStep(const StepRecord& record) {
     Usage::Step& usage = usage_.steps.emplace_back();
     usage.version = record.version;
-    usage.own_bytes = record.stored_bytes;
+    usage.exclusive_bytes = record.exclusive_bytes;
     const std::vector<Version> needed = VersionsOf(record);
     referenced_.insert(needed.begin(), needed.end());
     if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
@@ -172,11 +172,11 @@ class Measurer {
       const uint64_t bytes = bulk[version];
       bulk.erase(version);
       if (own_.contains(version)) continue;
-      usage_.others.push_back(
-          {version, WhyOf(record), bytes + InlineBytes(database_, version)});
+      usage_.held_versions.push_back(
+          {version, ReasonOf(record), bytes + InlineBytes(database_, version)});
     }
     for (const auto& [version, bytes] : bulk) {
-      usage_.others.push_back({version, Why::kQuarantined, bytes});
+      usage_.held_versions.push_back({version, Reason::kQuarantined, bytes});
     }
   }
 
@@ -185,17 +185,17 @@ class Measurer {
     if (attempt >= catalog_.root.next_attempt) return true;
     const auto found = catalog_.attempts.find(attempt);
     return found != catalog_.attempts.end() &&
-           WhyOf(found->second) == Why::kBegun;
+           ReasonOf(found->second) == Reason::kInProgress;
   }
 
-  Why WhyOf(const AttemptRecord& record) const {
-    if (referenced_.contains(record.version)) return Why::kReferenced;
-    if (leased_.contains(record.version)) return Why::kLeased;
-    if (record.state == AttemptState::kCommitted) return Why::kQuarantined;
+  Reason ReasonOf(const AttemptRecord& record) const {
+    if (referenced_.contains(record.version)) return Reason::kReferenced;
+    if (leased_.contains(record.version)) return Reason::kLeased;
+    if (record.state == AttemptState::kCommitted) return Reason::kQuarantined;
     const bool begun = record.state == AttemptState::kBegun &&
                        (in_progress_ == nullptr ||
                         in_progress_->contains(record.version.attempt));
-    return begun ? Why::kBegun : Why::kGarbage;
+    return begun ? Reason::kInProgress : Reason::kGarbage;
   }
 
   const Database& database_;

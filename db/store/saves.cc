@@ -31,7 +31,7 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
       Item table;
       table.kind = item.kind;
       table.name = item.name;
-      table.data = item.data;
+      table.data_version = item.data_version;
       table.slots = item.slots;
       table.slice_hash = item.slice_hash;
       table.rows_per_page = item.rows_per_page;
@@ -49,11 +49,11 @@ SaveResult ResultOf(const Commit& commit,
   SaveResult result;
   result.version = commit.step.version;
   result.raw_bytes = commit.step.raw_bytes;
-  result.stored_bytes = commit.step.stored_bytes;
-  result.reused_bytes = ReusedBytes(commit);
+  result.exclusive_bytes = commit.step.exclusive_bytes;
+  result.borrowed_bytes = ReusedBytes(commit);
   result.kind = commit.step.kind;
   result.deltas = commit.step.chain.size() - 1;
-  result.base_due = BaseDue(commit.step, bounds);
+  result.base_due_reason = BaseDue(commit.step, bounds);
   return result;
 }
 
@@ -146,7 +146,7 @@ absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
       Commit commit,
       CommitBuilder(*folder_, *catalog_, summaries_, version, save)
           .Build(ranks, spec));
-  CKPTDB_RETURN_IF_ERROR(committer_->CheckSpace(commit));
+  CKPTDB_RETURN_IF_ERROR(committer_->CheckDiskSpace(commit));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kChecked));
   SaveResult result = ResultOf(commit, spec.bounds);
   CKPTDB_RETURN_IF_ERROR(committer_->CommitStep(std::move(commit)));

@@ -64,8 +64,8 @@ absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
     const MutexLock lock(&outcome_mutex_);
     unswept_ = garbage.unswept;
   }
-  result.removed = std::move(garbage.versions);
-  result.quarantined = std::move(garbage.quarantined);
+  result.swept_versions = std::move(garbage.versions);
+  result.quarantined_versions = std::move(garbage.quarantined);
   result.unswept = std::move(garbage.unswept);
   std::map<Version, uint64_t> after = BulkBytes(database);
   for (const auto& [version, bytes] : before) {
@@ -143,9 +143,9 @@ absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
                                  VersionEnd(*last));
   }
   if (absl::IsDataLoss(compacted)) {
-    result->damage = std::string(compacted.message());
+    result->inline_retained_reason = std::string(compacted.message());
   } else if (absl::IsResourceExhausted(compacted)) {
-    result->postponed = std::string(compacted.message());
+    result->inline_postponed_reason = std::string(compacted.message());
   } else {
     return compacted;
   }

@@ -15,7 +15,7 @@ TableSummaries SummarizeTables(const std::vector<StepRecord::Rank>& ranks) {
       TableSummary& table =
           summaries.emplace(item.name, TableSummary{item, 0, {}}).first->second;
       table.stored_bytes += item.stored_bytes;
-      table.data.insert(item.data);
+      table.data.insert(item.data_version);
     }
   }
   return summaries;

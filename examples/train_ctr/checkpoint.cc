@@ -151,10 +151,10 @@ void Checkpoints::OnSaved(const ckptdb::CheckpointManager::SaveReport& saved) {
   SaveReport report;
   report.step = saved.step;
   report.kind = std::string(ckptdb::StepKindName(saved.result.kind));
-  report.bytes = saved.result.stored_bytes;
+  report.bytes = saved.result.exclusive_bytes;
   report.blocking_ms =
       static_cast<double>(saved.blocking_micros) / kMicrosPerMilli;
-  report.save_ms = static_cast<double>(saved.finished_micros) / kMicrosPerMilli;
+  report.save_ms = static_cast<double>(saved.total_micros) / kMicrosPerMilli;
   report.commit_ms =
       static_cast<double>(saved.result.commit_micros) / kMicrosPerMilli;
   if (const absl::Status counted = CountRows(&report); !counted.ok()) {
@@ -171,7 +171,7 @@ absl::Status Checkpoints::CountRows(SaveReport* report) const {
   for (const ckptdb::Item& item : step->ranks()[0].items) {
     if (item.kind != ckptdb::Item::Kind::kRows) continue;
     report->rows_upserted += item.rows;
-    report->rows_erased += item.erased;
+    report->rows_erased += item.erased_rows;
     if (report->base_reason.empty()) report->base_reason = item.base_reason;
   }
   return absl::OkStatus();

@@ -21,7 +21,7 @@ double MillisecondsSince(Clock::time_point begin) {
 void Print(const FollowedStep& followed) {
   const std::string from =
       followed.from ? absl::StrCat("from ", *followed.from) : "from nothing";
-  const std::string how = followed.by_changes
+  const std::string how = followed.incremental
                               ? "by changes"
                               : absl::StrCat("whole, ", followed.whole_reason);
   std::fprintf(stderr,
@@ -133,7 +133,7 @@ absl::StatusOr<FollowedStep> Follower::ReachByChanges(
     const ckptdb::StepRecord& latest) {
   FollowedStep followed;
   followed.from = held_->step;
-  followed.by_changes = true;
+  followed.incremental = true;
   const auto changes = reader_->OpenChanges(*held_, latest.version.step);
   if (absl::IsFailedPrecondition(changes.status())) {
     return ReachWhole(latest, std::string(changes.status().message()));

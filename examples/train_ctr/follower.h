@@ -38,7 +38,7 @@ struct FollowOptions {
 struct FollowedStep {
   std::optional<int64_t> from;  // none: from nothing
   int64_t to = 0;
-  bool by_changes = false;
+  bool incremental = false;
   std::string whole_reason;  // why not by changes
   ReplicaChange change;
   double ms = 0;

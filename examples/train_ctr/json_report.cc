@@ -49,13 +49,13 @@ Json ToJson(const JobReport& report) {
 Json ToJson(const FollowedStep& followed) {
   Json json = {{"from", ToJson(followed.from)},
                {"to", followed.to},
-               {"kind", followed.by_changes ? "changes" : "full"},
+               {"kind", followed.incremental ? "changes" : "full"},
                {"rows_upserted", followed.change.rows_upserted},
                {"rows_erased", followed.change.rows_erased},
                {"whole_tables", followed.change.whole_tables},
                {"tensors", followed.change.tensors},
                {"ms", followed.ms}};
-  if (!followed.by_changes) json["reason"] = followed.whole_reason;
+  if (!followed.incremental) json["reason"] = followed.whole_reason;
   return json;
 }
 

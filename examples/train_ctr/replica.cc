@@ -141,7 +141,7 @@ absl::Status Replica::ReadTensor(const ckptdb::StepReader& step,
   Tensor& tensor = tensors_[name];
   CKPTDB_ASSIGN_OR_RETURN(tensor.type, TypeOf(spec.dtype, name));
   tensor.shape = spec.shape;
-  tensor.values.resize(spec.bytes);
+  tensor.values.resize(spec.raw_bytes);
   return step.ReadTensor(name, tensor.values.data(), tensor.values.size());
 }
 

@@ -10,10 +10,6 @@
 namespace ckptdb::internal {
 namespace {
 
-std::string Text(const Json& json) {
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
-}
-
 // Returns how many letters must be changed, added or left out.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -55,9 +51,9 @@ absl::string_view Nearest(absl::string_view name,
 ObjectReader::ObjectReader(std::string place, const Json& json)
     : place_(std::move(place)), json_(json) {
   if (json_.is_object()) return;
-  status_ =
-      AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
-                            place_, ": it is no object, but ", Text(json_))));
+  status_ = AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
+                                  place_, ": the value is ", JsonString(json_),
+                                  "; expected an object")));
 }
 
 void ObjectReader::Read(const char* key, std::string* value) {
@@ -76,7 +72,7 @@ void ObjectReader::Read(const char* key, int* value) {
   if (*count <= std::numeric_limits<int>::max()) {
     *value = static_cast<int>(*count);
   } else {
-    Fail(key, *Find(key), "0 to 2^31 - 1");
+    Fail(key, *Find(key), "a number, 0 to 2^31 - 1");
   }
 }
 
@@ -106,7 +102,7 @@ void ObjectReader::Read(const char* key, absl::Duration* value) {
   const Json* found = Find(key);
   if (found == nullptr) return;
   if (!found->is_number() || found->get<double>() < 0) {
-    return Fail(key, *found, "seconds, at least 0");
+    return Fail(key, *found, "a number of seconds, at least 0");
   }
   *value = absl::Seconds(found->get<double>());
 }
@@ -160,10 +156,10 @@ absl::Status ObjectReader::Finish() {
   if (!json_.is_object()) return status_;
   for (const auto& [key, value] : json_.items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    status_.Update(
-        AboutValue(value, absl::InvalidArgumentError(absl::StrCat(
-                              place_, ": no key \"", key, "\"; is \"",
-                              Nearest(key, known_), "\" meant?"))));
+    status_.Update(AboutValue(
+        value, absl::InvalidArgumentError(absl::StrCat(
+                   place_, ": unknown key \"", key, "\"; did you mean \"",
+                   Nearest(key, known_), "\"?"))));
   }
   return status_;
 }
@@ -184,8 +180,8 @@ std::optional<size_t> ObjectReader::FindName(
   const auto at = std::find(names.begin(), names.end(), name);
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
   Fail(key, *found,
-       absl::StrCat("one of ", absl::StrJoin(names, ", "), "; is \"",
-                    Nearest(name, names), "\" meant?"));
+       absl::StrCat("one of ", absl::StrJoin(names, ", "), "; did you mean \"",
+                    Nearest(name, names), "\"?"));
   return std::nullopt;
 }
 
@@ -199,9 +195,10 @@ std::optional<int64_t> ObjectReader::FindCount(const char* key) {
 
 void ObjectReader::Fail(const char* key, const Json& value,
                         absl::string_view what) {
-  status_.Update(AboutValue(
-      value, absl::InvalidArgumentError(absl::StrCat(
-                 place_, ": \"", key, "\" is ", Text(value), ", not ", what))));
+  status_.Update(
+      AboutValue(value, absl::InvalidArgumentError(absl::StrCat(
+                            place_, ": \"", key, "\" is ", JsonString(value),
+                            "; expected ", what))));
 }
 
 }  // namespace ckptdb::internal

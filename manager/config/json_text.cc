@@ -140,11 +140,16 @@ absl::Status AboutValue(const Json& value, absl::Status error) {
   return error;
 }
 
+std::string JsonString(const Json& value) {
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
 absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
                                          absl::string_view text) {
   if (IsTooDeep(text)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        place, ": its values are more than ", kMaxJsonDepth, " deep"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": values are nested more than ", kMaxJsonDepth,
+                     " deep, which is the limit"));
   }
   // The json library throws; nothing of it leaves this file.
   try {
@@ -153,10 +158,12 @@ absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
     // It counts the bytes up to the one that is wrong.
     const size_t at = std::max<size_t>(error.byte, 1) - 1;
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": it is not JSON", LineAndColumn(text, at)));
+        absl::StrCat(place, ": invalid JSON", LineAndColumn(text, at)));
   } catch (const Json::exception&) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": it is not JSON that can be read"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        place,
+        ": invalid JSON: a number is out of range; expected one that "
+        "fits a double"));
   }
 }
 

@@ -20,6 +20,9 @@ using Json = nlohmann::json;
 // The deepest nesting of values. The JSON library recurses when it prints one.
 inline constexpr int kMaxJsonDepth = 2000;
 
+// Returns the JSON of a value in one line, as ASCII: for messages.
+std::string JsonString(const Json& value);
+
 // Notes in an error which value of a JsonText it is about, unless a value is
 // noted already.
 absl::Status AboutValue(const Json& value, absl::Status error);

@@ -68,7 +68,9 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
                                     const std::string& place, const Json& json,
                                     int depth) {
   if (!json.is_array() || json.empty()) {
-    return Error(place, json, "it must be a list of at least one policy");
+    return Error(place, json,
+                 absl::StrCat("the value is ", internal::JsonString(json),
+                              "; expected a list of at least one policy"));
   }
   std::vector<Policy> policies;
   for (size_t i = 0; i < json.size(); ++i) {
@@ -97,13 +99,16 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                                   int depth) {
   if (depth > kMaxDepth) {
     return Error(place, json,
-                 absl::StrCat("policies are more than ", kMaxDepth, " deep"));
+                 absl::StrCat("policies are nested more than ", kMaxDepth,
+                              " deep, which is the limit"));
   }
   if (json.is_string()) return ReadNamed(kind, place, json);
   ObjectReader reader(place, json);
   if (json.is_object() && json.size() != 1) {
     return Error(place, json,
-                 absl::StrCat("a policy has one key, not ", json.size()));
+                 absl::StrCat("the policy has ", json.size(),
+                              " keys; expected one; \"any\" and \"all\" "
+                              "combine policies"));
   }
   for (const char* const composition : {"any", "all"}) {
     const Json* const found = reader.Find(composition);
@@ -172,7 +177,10 @@ absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
   reader.Read("count", &count);
   const Json* const policy = reader.Find("policy");
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  if (policy == nullptr) return Error(place, json, "\"policy\" is missing");
+  if (policy == nullptr) {
+    return Error(place, json,
+                 "the key \"policy\" is missing; expected a policy");
+  }
   CKPTDB_ASSIGN_OR_RETURN(
       const KeepPolicy kept,
       ReadPolicy(KeepPolicies(), reader.PlaceOf("policy"), *policy, depth));

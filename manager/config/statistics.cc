@@ -33,8 +33,8 @@ std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = {{"event", "save"},
                    {"step", report.step},
-                   {"save_kind", std::string(SaveKindName(report.kind))},
-                   {"reason", report.why},
+                   {"save_kind", std::string(SaveKindName(report.save_kind))},
+                   {"reason", report.reason},
                    {"status", absl::StatusCodeToString(report.status.code())}};
   if (!report.status.ok()) {
     line["error"] = std::string(report.status.message());
@@ -42,22 +42,22 @@ std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
     line["attempt"] = result.version.attempt;
     line["kind"] = std::string(StepKindName(result.kind));
     line["raw_bytes"] = result.raw_bytes;
-    line["exclusive_bytes"] = result.stored_bytes;
-    line["borrowed_bytes"] = result.reused_bytes;
+    line["exclusive_bytes"] = result.exclusive_bytes;
+    line["borrowed_bytes"] = result.borrowed_bytes;
     line["commit_micros"] = result.commit_micros;
-    line["retired_steps"] = report.retired;
+    line["retired_steps"] = report.retired_steps;
   }
   line["copied_bytes"] = report.copied_bytes;
-  line["wait_micros"] = report.waited_micros;
+  line["wait_micros"] = report.wait_micros;
   line["blocking_micros"] = report.blocking_micros;
   line["planning_micros"] = report.planning_micros;
-  line["stage_micros"] = report.staged_micros;
-  line["total_micros"] = report.finished_micros;
+  line["stage_micros"] = report.stage_micros;
+  line["total_micros"] = report.total_micros;
   line["sweep_status"] = absl::StatusCodeToString(report.sweep_status.code());
   if (!report.sweep_status.ok()) {
     line["sweep_error"] = std::string(report.sweep_status.message());
   }
-  line["unswept_entries"] = report.unswept;
+  line["unswept_entries"] = report.unswept_entries;
   return OneLine(line);
 }
 
@@ -65,15 +65,15 @@ std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
   return OneLine({{"event", "restore"},
                   {"step", report.version.step},
                   {"attempt", report.version.attempt},
-                  {"store", report.path},
-                  {"damaged_steps", report.damaged},
-                  {"incremental", report.by_changes},
-                  {"loaded_bytes", report.bytes},
-                  {"loaded_rows", report.rows},
+                  {"store", report.store},
+                  {"damaged_steps", report.damaged_steps},
+                  {"incremental", report.incremental},
+                  {"loaded_bytes", report.loaded_bytes},
+                  {"loaded_rows", report.loaded_rows},
                   {"open_micros", report.open_micros},
                   {"check_micros", report.check_micros},
                   {"load_micros", report.load_micros},
-                  {"total_micros", report.finished_micros}});
+                  {"total_micros", report.total_micros}});
 }
 
 absl::Status AppendLine(const std::string& path, std::string line) {

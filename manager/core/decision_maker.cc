@@ -45,7 +45,7 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
                           ApplyBusyPolicy(question, decision));
   if (now.kind == SavePolicy::Kind::kNone &&
       options_.busy == ManagerOptions::BusyPolicy::kCoalesce) {
-    PutOff(question.step, {decision.kind, now.why});
+    PutOff(question.step, {decision.kind, now.reason});
   }
   return now;
 }
@@ -59,12 +59,12 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
       return decision;
     case ManagerOptions::BusyPolicy::kSkip:
       return SavePolicy::Decision{SavePolicy::Kind::kNone,
-                                  absl::StrCat(decision.why, ", but ", why)};
+                                  absl::StrCat(decision.reason, ", but ", why)};
     case ManagerOptions::BusyPolicy::kCoalesce:
       return SavePolicy::Decision{
           SavePolicy::Kind::kNone,
           absl::StrCat("step ", question.step, " was not saved, as ", why,
-                       ", although ", decision.why)};
+                       ", although ", decision.reason)};
     case ManagerOptions::BusyPolicy::kFail:
       return absl::FailedPreconditionError(
           absl::StrCat("step ", question.step, " cannot be saved: ", why));

@@ -15,7 +15,8 @@ std::string ExplainKept(const Retirement& retirement, int64_t step) {
   if (!decision.has_value()) {
     return "kept: this manager has saved no step since it was opened";
   }
-  return absl::StrCat(decision->stays ? "kept: " : "removed: ", decision->why);
+  return absl::StrCat(decision->stays ? "kept: " : "removed: ",
+                      decision->reason);
 }
 
 std::string ExplainSaved(const StepRecord& record) {

@@ -89,11 +89,11 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const CheckpointManager::StepOutcome outcome,
-      steps_.BroadcastDecision(SavePolicy::Decision{request.kind, request.why},
-                               request));
+      steps_.BroadcastDecision(
+          SavePolicy::Decision{request.kind, request.reason}, request));
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
-      "step ", outcome.step, " is not saved: ", outcome.decision.why));
+      "step ", outcome.step, " is not saved: ", outcome.decision.reason));
 }
 
 absl::Status CheckpointManager::Impl::StartTraining() {
@@ -105,7 +105,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
        !progress_.restored());
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
   SaveRequest request;
-  request.why = "the training begins with it";
+  request.reason = "the training begins with it";
   return Save(request).status();
 }
 
@@ -116,7 +116,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   // There was no time for a save.
   if (preemption_.promoted_at() == global_step()) return status;
   SaveRequest request;
-  request.why = "the training ends with it";
+  request.reason = "the training ends with it";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
   // Here no failure is tolerated.
@@ -133,7 +133,7 @@ CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.Restore(request));
   NoteRestored(report);
-  report.finished_micros = internal::MicrosSince(begin);
+  report.total_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
 }
@@ -156,14 +156,14 @@ CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.RestoreNewest());
   NoteRestored(report);
-  report.finished_micros = internal::MicrosSince(begin);
+  report.total_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
 }
 
 void CheckpointManager::Impl::NoteRestored(
     const CheckpointManager::RestoreReport& report) {
-  if (report.path != parts_->options.path) {
+  if (report.store != parts_->options.path) {
     return progress_.OnRestored(std::nullopt);
   }
   progress_.OnRestored(report.version.step);

@@ -8,9 +8,9 @@ namespace ckptdb::internal {
 
 void Reporter::ReportSave(const CheckpointManager::SaveReport& report) {
   if (is_owner_ && !report.status.ok()) {
-    history_->NoteSaved(report.step,
-                        absl::StrCat("not saved, although ", report.why, ": ",
-                                     report.status.ToString()));
+    history_->NoteSaved(
+        report.step, absl::StrCat("not saved, although ", report.reason, ": ",
+                                  report.status.ToString()));
   }
   if (is_owner_) {
     errors_->NoteStatistics(AppendStatistics(options_.statistics_path, report));

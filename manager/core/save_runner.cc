@@ -88,7 +88,7 @@ void SaveRunner::EndOperation() {
   }
   if (parts_->is_owner()) {
     report.sweep_status = parts_->store->sweep_status();
-    report.unswept = parts_->store->unswept().size();
+    report.unswept_entries = parts_->store->unswept().size();
   }
   parts_->errors.NoteCallback(CallGuarded(
       "reporting a save", [&] { listeners_.reporter->ReportSave(report); }));
@@ -109,14 +109,14 @@ absl::Status SaveRunner::NoteError() {
 
 std::optional<int64_t> SaveRunner::FinishSave() {
   if (operation_ == nullptr) return std::nullopt;
-  std::optional<int64_t> waited_micros;
+  std::optional<int64_t> wait_micros;
   if (beside_) {
     const auto begin = std::chrono::steady_clock::now();
     thread_.Wait();
-    waited_micros = MicrosSince(begin);
+    wait_micros = MicrosSince(begin);
   }
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
-  listeners_.decisions->OnSaveEnded(operation->report().finished_micros);
+  listeners_.decisions->OnSaveEnded(operation->report().total_micros);
   Warnings& warnings = parts_->warnings;
   const std::string warning = listeners_.retirement->TakeWarning();
   if (!warning.empty()) warnings.Warn(warning);
@@ -130,7 +130,7 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   } else {
     NoteFailure(operation.get());
   }
-  return waited_micros;
+  return wait_micros;
 }
 
 void SaveRunner::NoteFailure(SaveOperation* operation) {

@@ -115,7 +115,7 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
 void StepCoordinator::FinishSave() {
   const std::optional<int64_t> waited = parts_.saves->FinishSave();
   if (!waited.has_value()) return;
-  times_.waited_micros = times_.waited_micros.value_or(0) + *waited;
+  times_.wait_micros = times_.wait_micros.value_or(0) + *waited;
 }
 
 void StepCoordinator::Announce(
@@ -192,7 +192,7 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
   if (announced.error.ok()) {
     parts_.history->NoteSaved(
         announced.step,
-        absl::StrCat(saved ? "" : "not saved: ", announced.decision.why));
+        absl::StrCat(saved ? "" : "not saved: ", announced.decision.reason));
   } else if (!parts_.history->Find(announced.step).has_value()) {
     // Else it was saved before, or is known not to be.
     parts_.history->NoteSaved(
@@ -225,9 +225,9 @@ absl::Status StepCoordinator::Save(Announcement announced,
                                    const SaveRequest& request,
                                    CheckpointManager::StepOutcome* outcome) {
   parts_.progress->OnSaved();
-  if (times_.waited_micros.has_value()) {
+  if (times_.wait_micros.has_value()) {
     parts_.manager->warnings.WarnOfWaiting(
-        announced.step, absl::Microseconds(*times_.waited_micros));
+        announced.step, absl::Microseconds(*times_.wait_micros));
   }
   SaveStart start;
   start.announced = std::move(announced);
@@ -235,7 +235,7 @@ absl::Status StepCoordinator::Save(Announcement announced,
   start.answers_preemption = parts_.preemption->TakeUnanswered();
   start.begun_at_micros = times_.begun_at_micros;
   start.called_at = times_.called_at;
-  start.waited_micros = times_.waited_micros;
+  start.wait_micros = times_.wait_micros;
   start.planning_micros = times_.planning_micros;
   outcome->save = PendingSave(parts_.saves->Start(std::move(start)));
   if (parts_.saves->beside()) return absl::OkStatus();

@@ -57,7 +57,7 @@ class StepCoordinator {
   // The call of BroadcastDecision that is under way.
   struct Times {
     Clock::time_point called_at;
-    std::optional<int64_t> waited_micros;
+    std::optional<int64_t> wait_micros;
     int64_t planning_micros = 0;
     int64_t begun_at_micros = 0;
   };

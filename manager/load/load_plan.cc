@@ -244,7 +244,7 @@ class LoadPlan::Maker {
     const std::string source = planned->item.source;
     const auto found = step_.FindTensor(source);
     if (!found.ok()) return Missing(found.status(), planned);
-    planned->item.bytes = found->bytes;
+    planned->item.bytes = found->raw_bytes;
     const Shape& shape = GlobalShape(tensor.state);
     const DType from = found->dtype;
     const DType to = tensor.state.dtype;
@@ -490,8 +490,8 @@ absl::Status LoadPlan::CheckAll() const {
   if (!unmatched_.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("load pattern \"", unmatched_[0].pattern,
-                     "\" matches nothing that is registered; is \"",
-                     unmatched_[0].nearest, "\" meant?"));
+                     "\" matches nothing that is registered; did you mean \"",
+                     unmatched_[0].nearest, "\"?"));
   }
   std::vector<std::string> missing;
   std::vector<std::string> misfits;

@@ -74,9 +74,10 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kPlace, json));
   const Json& list = text.json();
   if (!list.is_array()) {
-    return text.Locate(
-        internal::AboutValue(list, absl::InvalidArgumentError(absl::StrCat(
-                                       kPlace, ": expected a list of rules"))));
+    return text.Locate(internal::AboutValue(
+        list, absl::InvalidArgumentError(absl::StrCat(
+                  kPlace, ": the value is ", internal::JsonString(list),
+                  "; expected a list of rules"))));
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -123,7 +124,7 @@ std::string CheckpointManager::LoadSummary::ToString() const {
     }
     for (const CheckpointManager::UnmatchedPattern& each : rule.unmatched) {
       absl::StrAppend(&text, "  matches nothing: load pattern \"", each.pattern,
-                      "\"; is \"", each.nearest, "\" meant?\n");
+                      "\"; did you mean \"", each.nearest, "\"?\n");
     }
     for (const std::string& name : rule.unexpected) {
       absl::StrAppend(&text, "  unexpected: ", name, "\n");

@@ -59,7 +59,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
     absl::StatusOr<CheckpointManager::RestoreReport> report =
         RestoreOnce(request, std::nullopt);
     if (report.ok()) {
-      report->damaged = std::move(damaged);
+      report->damaged_steps = std::move(damaged);
       return report;
     }
     const std::optional<Version>& picked = opener_.picked();
@@ -77,7 +77,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
   const SaveLineage& lineage = *parts_.lineage;
-  const bool as_a_step = lineage.base_due().empty();
+  const bool as_a_step = lineage.base_due_reason().empty();
   return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
 }
 
@@ -107,15 +107,15 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
 
   report.version = step.record().version;
   report.record = step.record();
-  report.path =
+  report.store =
       opener_.IsOwn(request.path) ? parts_.options.path : request.path;
-  report.by_changes = opened.changes != nullptr;
+  report.incremental = opened.changes != nullptr;
   report.loaded = plan->Describe();
-  report.loaded.path = report.path;
-  report.bytes = report.loaded.bytes();
-  report.rows = report.loaded.rows();
+  report.loaded.path = report.store;
+  report.loaded_bytes = report.loaded.bytes();
+  report.loaded_rows = report.loaded.rows();
   CKPTDB_RETURN_IF_ERROR(
-      NoteRestored(step, report.path, /*merged=*/!all.hashtable_clear));
+      NoteRestored(step, report.store, /*merged=*/!all.hashtable_clear));
   return report;
 }
 

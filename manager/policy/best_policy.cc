@@ -100,7 +100,7 @@ KeepAnswer KeepBest(Steps steps, const KeepPolicy::BestOptions& options) {
     answer.keep[at] = options.keep_without_metric;
   }
   answer.warning = WarnOfNoMetric(*ranking, steps.size(), options);
-  answer.why = [ranking, steps, options, count](size_t at) {
+  answer.reason = [ranking, steps, options, count](size_t at) {
     if (!ranking->HasMetric(at)) {
       return absl::StrCat("it has no ", options.metric);
     }

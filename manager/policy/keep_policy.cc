@@ -34,7 +34,7 @@ KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
                     for (const StepInfo& step : steps) {
                       answer.keep.push_back(keeps(step, now));
                     }
-                    answer.why = [=](size_t at) {
+                    answer.reason = [=](size_t at) {
                       return why(steps[at], now, keeps(steps[at], now));
                     };
                     return answer;
@@ -52,7 +52,8 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
     answer.keep.push_back(yes);
     if (yes) kept = at;
   }
-  answer.why = [keep = answer.keep, steps, seconds](size_t at) -> std::string {
+  answer.reason = [keep = answer.keep, steps,
+                   seconds](size_t at) -> std::string {
     if (at == 0) return "the first of all";
     size_t before = at - 1;
     while (!keep[before]) --before;
@@ -81,7 +82,7 @@ KeepAnswer KeepNearest(Steps steps, int64_t interval) {
     };
     answer.keep[at] = nearest_above() || nearest_below();
   }
-  answer.why = [keep = answer.keep, interval](size_t at) {
+  answer.reason = [keep = answer.keep, interval](size_t at) {
     return absl::StrCat(keep[at] ? "the" : "not the",
                         " nearest to a multiple of ", interval);
   };
@@ -99,11 +100,11 @@ KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
     latest.keep[at] = true;
     --left;
   }
-  latest.why = [all = std::move(all), keep = latest.keep,
-                count](size_t at) -> std::string {
-    if (!all.keep[at]) return all.why(at);
+  latest.reason = [all = std::move(all), keep = latest.keep,
+                   count](size_t at) -> std::string {
+    if (!all.keep[at]) return all.reason(at);
     return absl::StrCat(keep[at] ? "one" : "none", " of the latest ", count,
-                        " of these: ", all.why(at));
+                        " of these: ", all.reason(at));
   };
   return latest;
 }
@@ -117,11 +118,11 @@ KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
                               : left.keep[at] && right.keep[at]);
   }
   answer.warning = left.warning.empty() ? right.warning : left.warning;
-  answer.why = [left = std::move(left), right = std::move(right),
-                any](size_t at) {
-    const Verdict one{left.keep[at], left.why(at)};
-    const Verdict other{right.keep[at], right.why(at)};
-    return (any ? AnyOf(one, other) : AllOf(one, other)).why;
+  answer.reason = [left = std::move(left), right = std::move(right),
+                   any](size_t at) {
+    const Verdict one{left.keep[at], left.reason(at)};
+    const Verdict other{right.keep[at], right.reason(at)};
+    return (any ? AnyOf(one, other) : AllOf(one, other)).reason;
   };
   return answer;
 }
@@ -147,7 +148,7 @@ KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
   }
   answer.keep = std::move(keep);
   answer.keep.resize(steps, true);
-  answer.why = [name, answered, keep = answer.keep](size_t at) {
+  answer.reason = [name, answered, keep = answer.keep](size_t at) {
     return at < answered ? Said(name, keep[at])
                          : absl::StrCat(name, " said nothing");
   };
@@ -157,7 +158,7 @@ KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
 KeepAnswer KeepEach(Steps steps, const std::string& why) {
   KeepAnswer answer;
   answer.keep.assign(steps.size(), true);
-  answer.why = [why](size_t) { return why; };
+  answer.reason = [why](size_t) { return why; };
   return answer;
 }
 
@@ -193,7 +194,7 @@ KeepPolicy LatestN(int64_t count) {
     KeepAnswer latest;
     latest.keep.assign(all, true);
     std::fill_n(latest.keep.begin(), old, false);
-    latest.why = [count, old](size_t at) {
+    latest.reason = [count, old](size_t at) {
       return absl::StrCat(at < old ? "none" : "one", " of the latest ", count);
     };
     return latest;

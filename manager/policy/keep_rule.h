@@ -21,7 +21,7 @@ struct KeepAnswer {
   std::vector<bool> keep;
   // Returns why the step at this place is kept or not. Valid as long as the
   // policy and the steps exist; not thread-safe.
-  std::function<std::string(size_t at)> why;
+  std::function<std::string(size_t at)> reason;
   // What is wrong with the steps rather than with one of them, for a log; empty
   // when nothing is.
   std::string warning = {};

@@ -73,7 +73,7 @@ class Plan {
     std::string held = HeldBy(options_, state_, step);
     if (!held.empty()) return {step.step, true, std::move(held)};
     const bool stays = Wanted(step, place);
-    if (!step.ephemeral) return {step.step, stays, answer_.why(place)};
+    if (!step.ephemeral) return {step.step, stays, answer_.reason(place)};
     return {step.step, stays,
             absl::StrCat("ephemeral, ", stays ? "one" : "none",
                          " of the newest ", options_.keep_ephemeral)};

@@ -35,7 +35,7 @@ struct RetentionState {
 struct RetentionDecision {
   int64_t step = 0;
   bool stays = false;
-  std::string why;
+  std::string reason;
 
   bool operator==(const RetentionDecision&) const = default;
 };

@@ -33,13 +33,14 @@ SavePolicy::Decision DecideEphemeral(const SaveSchedule& schedule,
   if (!wanted.yes) {
     return {SavePolicy::Kind::kNone,
             absl::StrCat("not permanent: ", not_permanent,
-                         "; not ephemeral: ", wanted.why)};
+                         "; not ephemeral: ", wanted.reason)};
   }
   const std::string prevented = Prevented(schedule, context);
   if (prevented.empty())
-    return {SavePolicy::Kind::kEphemeral, std::move(wanted.why)};
-  return {SavePolicy::Kind::kNone, absl::StrCat("not ephemeral, although ",
-                                                wanted.why, ": ", prevented)};
+    return {SavePolicy::Kind::kEphemeral, std::move(wanted.reason)};
+  return {
+      SavePolicy::Kind::kNone,
+      absl::StrCat("not ephemeral, although ", wanted.reason, ": ", prevented)};
 }
 
 }  // namespace
@@ -64,8 +65,8 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
   if (schedule.permanent.has_value()) {
     Verdict wanted = Decide(schedule.permanent, context);
     if (wanted.yes)
-      return {SavePolicy::Kind::kPermanent, std::move(wanted.why)};
-    not_permanent = std::move(wanted.why);
+      return {SavePolicy::Kind::kPermanent, std::move(wanted.reason)};
+    not_permanent = std::move(wanted.reason);
   }
   return DecideEphemeral(schedule, context, std::move(not_permanent));
 }

@@ -4,7 +4,7 @@
 //                         .ephemeral = SaveEveryNSteps(100)};
 //   SavePolicy::Decision decision = Decide(schedule, {.step = 1100});
 //   decision.kind;  // SavePolicy::Kind::kEphemeral
-//   decision.why;   // "step 1100 is a multiple of 100"
+//   decision.reason;   // "step 1100 is a multiple of 100"
 //
 // A pure function of its arguments, if the policies and the veto are.
 #ifndef CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_

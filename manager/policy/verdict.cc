@@ -10,7 +10,7 @@ namespace {
 // Two that agree give both reasons; else the `decisive` one gives its own.
 Verdict Combine(const Verdict& left, const Verdict& right, bool decisive) {
   if (left.yes == right.yes) {
-    return {left.yes, absl::StrCat(left.why, "; ", right.why)};
+    return {left.yes, absl::StrCat(left.reason, "; ", right.reason)};
   }
   return left.yes == decisive ? left : right;
 }
@@ -26,7 +26,7 @@ Verdict AllOf(const Verdict& left, const Verdict& right) {
 }
 
 Verdict Negate(Verdict verdict) {
-  return {!verdict.yes, std::move(verdict.why)};
+  return {!verdict.yes, std::move(verdict.reason)};
 }
 
 }  // namespace ckptdb::internal

@@ -3,7 +3,7 @@
 //   Verdict verdict = AnyOf({false, "step 7 is no multiple of 5"},
 //                           {true, "no step is saved yet"});
 //   verdict.yes;  // true
-//   verdict.why;  // "no step is saved yet"
+//   verdict.reason;  // "no step is saved yet"
 #ifndef CKPTDB_MANAGER_POLICY_VERDICT_H_
 #define CKPTDB_MANAGER_POLICY_VERDICT_H_
 
@@ -13,7 +13,7 @@ namespace ckptdb::internal {
 
 struct Verdict {
   bool yes = false;
-  std::string why;
+  std::string reason;
 
   bool operator==(const Verdict&) const = default;
 };

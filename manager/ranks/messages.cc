@@ -28,11 +28,11 @@ Json ToJson(const Version& version) {
 Json ToJson(const SaveResult& result) {
   return {{"version", ToJson(result.version)},
           {"raw", result.raw_bytes},
-          {"stored", result.stored_bytes},
-          {"reused", result.reused_bytes},
+          {"stored", result.exclusive_bytes},
+          {"reused", result.borrowed_bytes},
           {"kind", static_cast<int>(result.kind)},
           {"deltas", result.deltas},
-          {"base_due", result.base_due},
+          {"base_due_reason", result.base_due_reason},
           {"commit", result.commit_micros}};
 }
 
@@ -46,11 +46,11 @@ SaveResult ResultFrom(const Json& json) {
   SaveResult result;
   result.version = VersionFrom(json.at("version"));
   json.at("raw").get_to(result.raw_bytes);
-  json.at("stored").get_to(result.stored_bytes);
-  json.at("reused").get_to(result.reused_bytes);
+  json.at("stored").get_to(result.exclusive_bytes);
+  json.at("reused").get_to(result.borrowed_bytes);
   result.kind = static_cast<StepRecord::Kind>(json.at("kind").get<int>());
   json.at("deltas").get_to(result.deltas);
-  json.at("base_due").get_to(result.base_due);
+  json.at("base_due_reason").get_to(result.base_due_reason);
   json.at("commit").get_to(result.commit_micros);
   return result;
 }
@@ -139,7 +139,7 @@ std::string Encode(const Announcement& message) {
                   {"promoted", message.promoted},
                   {"step", message.step},
                   {"kind", static_cast<int>(message.decision.kind)},
-                  {"why", message.decision.why},
+                  {"reason", message.decision.reason},
                   {"version", ToJson(message.version)},
                   {"tickets", message.tickets},
                   {"whole", message.whole},
@@ -154,7 +154,7 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
     json.at("step").get_to(message->step);
     message->decision.kind =
         static_cast<SavePolicy::Kind>(json.at("kind").get<int>());
-    json.at("why").get_to(message->decision.why);
+    json.at("reason").get_to(message->decision.reason);
     message->version = VersionFrom(json.at("version"));
     json.at("tickets").get_to(message->tickets);
     json.at("whole").get_to(message->whole);

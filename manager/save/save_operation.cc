@@ -32,14 +32,14 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
       begun_at_micros_(start.begun_at_micros),
       called_at_(start.called_at),
       begin_(start.called_at +
-             std::chrono::microseconds(start.waited_micros.value_or(0))),
+             std::chrono::microseconds(start.wait_micros.value_or(0))),
       abandoned_(lineage.abandoned()),
       source_(lineage.source()),
       pending_(std::make_shared<PendingSave::State>(announced_.step)) {
   report_.step = announced_.step;
-  report_.kind = announced_.decision.kind;
-  report_.why = announced_.decision.why;
-  report_.waited_micros = start.waited_micros.value_or(0);
+  report_.save_kind = announced_.decision.kind;
+  report_.reason = announced_.decision.reason;
+  report_.wait_micros = start.wait_micros.value_or(0);
   report_.planning_micros = start.planning_micros;
 }
 
@@ -163,7 +163,7 @@ void SaveOperation::StagePart() {
         CallGuarded("staging", [&] { return StageModel(); });
     part_.status = staged.status();
     if (staged.ok()) part_.staged = *std::move(staged);
-    report_.staged_micros = MicrosSince(begin_);
+    report_.stage_micros = MicrosSince(begin_);
   }
   if (pending_->cancelled()) {
     part_.status.Update(absl::CancelledError(
@@ -256,10 +256,10 @@ absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
 void SaveOperation::CompleteReport() {
   report_.status = outcome_.status;
   report_.result = outcome_.result;
-  report_.retired = outcome_.retired;
-  report_.finished_micros = MicrosSince(begin_);
+  report_.retired_steps = outcome_.retired;
+  report_.total_micros = MicrosSince(begin_);
   if (!environment_.options.async) {
-    report_.blocking_micros = report_.waited_micros + report_.finished_micros;
+    report_.blocking_micros = report_.wait_micros + report_.total_micros;
   }
 }
 

@@ -52,7 +52,7 @@ struct SaveStart {
   // the save before, none when there was none to wait for; and how long it took
   // to decide.
   std::chrono::steady_clock::time_point called_at;
-  std::optional<int64_t> waited_micros;
+  std::optional<int64_t> wait_micros;
   int64_t planning_micros = 0;
 };
 

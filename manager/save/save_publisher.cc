@@ -47,7 +47,7 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
   for (const auto& [name, value] : request.user_metadata) {
     spec.user_metadata[name] = value;
   }
-  spec.user_metadata[kSavedBecause] = publication.announced.decision.why;
+  spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.bounds;
   return spec;
@@ -80,7 +80,8 @@ std::vector<int64_t> SavePublisher::StepsToRetire(
   std::vector<int64_t> retired;
   for (const RetentionDecision& decision : retirement_->Plan(*store_, commit)) {
     retired.push_back(decision.step);
-    history_->NoteKept(decision.step, absl::StrCat("removed: ", decision.why));
+    history_->NoteKept(decision.step,
+                       absl::StrCat("removed: ", decision.reason));
   }
   return retired;
 }

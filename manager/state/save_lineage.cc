@@ -17,7 +17,7 @@ bool ComesAfter(const StepRecord& other, const StepRecord& restored) {
 }  // namespace
 
 std::string SaveLineage::BaseReason(int64_t base_every) const {
-  if (!base_due_.empty()) return base_due_;
+  if (!base_due_reason_.empty()) return base_due_reason_;
   const auto every = static_cast<uint64_t>(base_every);
   if (!parent_.has_value() || every == 0 || deltas_ + 1 < every) return "";
   return absl::StrCat("ManagerOptions::base_every is ", every,
@@ -46,7 +46,7 @@ void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
   parent_ = result.version;
   parent_columns_ = std::move(columns);
   deltas_ = result.deltas;
-  base_due_ = result.base_due;
+  base_due_reason_ = result.base_due_reason;
   if (abandoned == SaveSpec::Abandoned::kRemove) abandoned_.clear();
   source_.reset();
 }
@@ -58,7 +58,7 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
   parent_ = record.version;
   parent_attempt_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
-  base_due_.clear();
+  base_due_reason_.clear();
   source_ = record.version.step;
   abandoned_.clear();
   if (store != nullptr) {
@@ -81,7 +81,7 @@ void SaveLineage::ClearParent(std::string reason) {
   parent_.reset();
   source_.reset();
   deltas_ = 0;
-  base_due_ = std::move(reason);
+  base_due_reason_ = std::move(reason);
 }
 
 }  // namespace ckptdb::internal

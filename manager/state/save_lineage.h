@@ -46,11 +46,11 @@ class SaveLineage {
   const std::optional<int64_t>& source() const { return source_; }
 
   // Why the next save writes every table in full; empty: it need not.
-  const std::string& base_due() const { return base_due_; }
+  const std::string& base_due_reason() const { return base_due_reason_; }
   // The same, with the limit of saves between two full ones; 0: no limit.
   std::string BaseReason(int64_t base_every) const;
-  // Sets base_due().
-  void RequireBase(std::string reason) { base_due_ = std::move(reason); }
+  // Sets base_due_reason().
+  void RequireBase(std::string reason) { base_due_reason_ = std::move(reason); }
 
   // The save of `step` as far as the lineage says: its parent, unless that was
   // deleted, and whether it may take the place of a step that is there, which
@@ -75,7 +75,7 @@ class SaveLineage {
   uint32_t parent_attempt_ = 0;
   TableColumns parent_columns_;
   uint64_t deltas_ = 0;  // in the chain of the parent
-  std::string base_due_;
+  std::string base_due_reason_;
   std::set<int64_t> abandoned_;
   std::optional<int64_t> source_;
 };

@@ -62,7 +62,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   if (!item.sharding_name.empty()) {
     sharding_name = AddString(item.sharding_name, builder);
   }
-  const fbs::Version data = ToFbs(item.data);
+  const fbs::Version data = ToFbs(item.data_version);
   fbs::ItemBuilder out(*builder);
   out.add_kind(static_cast<uint8_t>(item.kind));
   out.add_name(name);
@@ -81,7 +81,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_slice_hash(static_cast<uint8_t>(item.slice_hash));
   out.add_run(static_cast<uint8_t>(item.run));
   out.add_rows(item.rows);
-  out.add_erased(item.erased);
+  out.add_erased(item.erased_rows);
   out.add_rows_per_page(item.rows_per_page);
   out.add_base_reason(reason);
   out.add_sharding(static_cast<uint8_t>(item.sharding));
@@ -166,9 +166,9 @@ uint64_t WidestColumnBytes(const Item& item) {
 }
 
 absl::Status CheckRows(const Item& item) {
-  if (item.run == Item::Run::kBase && item.erased != 0) {
-    return BadItem(
-        item, absl::StrCat("has ", item.erased, " erased ids in a base run"));
+  if (item.run == Item::Run::kBase && item.erased_rows != 0) {
+    return BadItem(item, absl::StrCat("has ", item.erased_rows,
+                                      " erased ids in a base run"));
   }
   const uint64_t most = kPageBytes / WidestColumnBytes(item);
   if (item.rows_per_page == 0 || item.rows_per_page > most) {
@@ -179,7 +179,7 @@ absl::Status CheckRows(const Item& item) {
   uint64_t erased = 0;
   uint64_t bytes = 0;
   if (!__builtin_mul_overflow(item.rows, RowBytes(item), &rows) &&
-      !__builtin_mul_overflow(item.erased, sizeof(int64_t), &erased) &&
+      !__builtin_mul_overflow(item.erased_rows, sizeof(int64_t), &erased) &&
       !__builtin_add_overflow(rows, erased, &bytes) &&
       bytes == item.raw_bytes) {
     return absl::OkStatus();
@@ -187,7 +187,7 @@ absl::Status CheckRows(const Item& item) {
   return BadItem(
       item,
       absl::StrCat("has ", item.raw_bytes, " raw bytes; expected ", item.rows,
-                   " rows of ", RowBytes(item), " bytes and ", item.erased,
+                   " rows of ", RowBytes(item), " bytes and ", item.erased_rows,
                    " erased ids of ", sizeof(int64_t), " bytes"));
 }
 
@@ -261,7 +261,7 @@ absl::Status CheckItem(const Item& item) {
   CKPTDB_RETURN_IF_ERROR(CheckSharding(item));
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, item.slots.size()));
   CKPTDB_RETURN_IF_ERROR(
-      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data)));
+      InItem(item, CheckVersion(RecordKind::kRank, "data", item.data_version)));
   CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, item.dtype, item.codec));
   for (const Slot& slot : item.slots) {
     CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, slot.dtype, slot.codec));
@@ -325,7 +325,7 @@ void ReadTableFields(const fbs::Item& from, Item* item) {
   item->slice_hash = static_cast<SliceHash>(from.slice_hash());
   item->run = static_cast<Item::Run>(from.run());
   item->rows = from.rows();
-  item->erased = from.erased();
+  item->erased_rows = from.erased();
   item->rows_per_page = from.rows_per_page();
   item->base_reason = ToStd(from.base_reason());
   item->sharding = static_cast<Item::Sharding>(from.sharding());
@@ -337,7 +337,7 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   item.name = ToStd(from.name());
   item.kind = static_cast<Item::Kind>(from.kind());
   if (from.data() == nullptr) return BadItem(item, "has no data version");
-  item.data = FromFbs(*from.data());
+  item.data_version = FromFbs(*from.data());
   // The number of slots is checked before they are copied.
   CKPTDB_RETURN_IF_ERROR(CheckSlotCount(item, SizeOf(from.slots())));
   item.placement = static_cast<Item::Placement>(from.placement());

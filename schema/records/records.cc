@@ -187,18 +187,18 @@ absl::Status CheckChain(const StepRecord& record) {
 absl::Status CheckIncrement(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(
-      CheckOptional("increment", record.has_increment, record.increment));
-  if (!record.has_increment) return absl::OkStatus();
+      CheckOptional("increment", record.folded, record.folded_from));
+  if (!record.folded) return absl::OkStatus();
   if (record.kind != StepRecord::Kind::kFull) {
     return BadField(kKind, "increment",
                     "is set for a delta step; only a folded step has one");
   }
-  if (record.increment.step == record.version.step &&
-      record.increment.attempt < record.version.attempt) {
+  if (record.folded_from.step == record.version.step &&
+      record.folded_from.attempt < record.version.attempt) {
     return absl::OkStatus();
   }
   return BadField(kKind, "increment",
-                  absl::StrCat("is ", ToString(record.increment),
+                  absl::StrCat("is ", ToString(record.folded_from),
                                "; expected an older attempt of ",
                                ToString(record.version)));
 }
@@ -353,7 +353,7 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   const auto uuid = AddString(record.store_uuid, &builder);
   const auto branches = AddStructs(record.branches, &builder);
   const fbs::Version parent = ToFbs(record.parent);
-  const fbs::Version increment = ToFbs(record.increment);
+  const fbs::Version increment = ToFbs(record.folded_from);
   fbs::StepRecordBuilder out(builder);
   out.add_step(record.version.step);
   out.add_attempt(record.version.attempt);
@@ -373,10 +373,10 @@ std::string internal::EncodeUnchecked(const StepRecord& record) {
   out.add_items(record.items);
   out.add_rows(record.rows);
   out.add_raw_bytes(record.raw_bytes);
-  out.add_stored_bytes(record.stored_bytes);
+  out.add_stored_bytes(record.exclusive_bytes);
   out.add_store_uuid(uuid);
   out.add_parent_digest(record.parent_digest);
-  if (record.has_increment) out.add_increment(&increment);
+  if (record.folded) out.add_increment(&increment);
   out.add_base_bytes(record.base_bytes);
   out.add_delta_bytes(record.delta_bytes);
   out.add_branches(branches);
@@ -398,8 +398,8 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.has_parent = from->parent() != nullptr;
   if (record.has_parent) record.parent = FromFbs(*from->parent());
   record.parent_digest = from->parent_digest();
-  record.has_increment = from->increment() != nullptr;
-  if (record.has_increment) record.increment = FromFbs(*from->increment());
+  record.folded = from->increment() != nullptr;
+  if (record.folded) record.folded_from = FromFbs(*from->increment());
   record.store_uuid = ToStd(from->store_uuid());
   record.chain = ToStd(from->chain());
   record.references = ToStd(from->references());
@@ -418,7 +418,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.items = from->items();
   record.rows = from->rows();
   record.raw_bytes = from->raw_bytes();
-  record.stored_bytes = from->stored_bytes();
+  record.exclusive_bytes = from->stored_bytes();
   record.branches = ToStd(from->branches());
   record.base_bytes = from->base_bytes();
   record.delta_bytes = from->delta_bytes();

@@ -178,7 +178,7 @@ absl::StatusOr<std::string> ReadTensorBytes(const StepReader& step,
                                             const std::string& name) {
   const absl::StatusOr<StepReader::TensorSpec> spec = step.FindTensor(name);
   if (!spec.ok()) return spec.status();
-  std::string bytes(spec->bytes, '\xcc');
+  std::string bytes(spec->raw_bytes, '\xcc');
   const absl::Status status = step.ReadTensor(name, bytes.data(), bytes.size());
   if (!status.ok()) return status;
   return bytes;

@@ -457,19 +457,20 @@ absl::Status FoldAll(SimStore* sim) {
 
 void ExpectNoOrphans(SimStore* sim) {
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sim->store()->Sweep());
-  EXPECT_TRUE(swept.quarantined.empty()) << ToString(swept.quarantined.front());
+  EXPECT_TRUE(swept.quarantined_versions.empty())
+      << ToString(swept.quarantined_versions.front());
   ASSERT_OK_AND_ASSIGN(const Usage usage, sim->store()->GetUsage());
   uint64_t needed = kFixedBytes;
-  for (const Usage::Held& held : usage.others) {
-    EXPECT_EQ(held.why, Usage::Held::Why::kReferenced)
+  for (const Usage::Held& held : usage.held_versions) {
+    EXPECT_EQ(held.reason, Usage::Held::Reason::kReferenced)
         << ToString(held.version);
-    needed += held.bytes;
+    needed += held.stored_bytes;
   }
   std::set<Version> versions;
   for (const StepRecord& record : sim->store()->Steps()) {
     const std::vector<Version> step = internal::VersionsOf(record);
     versions.insert(step.begin(), step.end());
-    needed += record.stored_bytes;
+    needed += record.exclusive_bytes;
   }
   sim->Close();
   const Contents contents = ReadContents(*sim->environment());

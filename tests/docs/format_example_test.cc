@@ -71,7 +71,7 @@ absl::StatusOr<Entries> MakeExample() {
   step.items = 3;
   step.rows = 2;
   step.raw_bytes = 47;
-  step.stored_bytes = 175;
+  step.exclusive_bytes = 175;
   step.base_bytes = 111;
   entries.emplace_back(RankKey(step.version, 0), staged.record().rank_record);
   entries.emplace_back(StepKey(7), EncodeStepRecord(step).value());

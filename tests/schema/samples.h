@@ -56,7 +56,7 @@ inline Item SampleTensor() {
   Item item;
   item.kind = Item::Kind::kTensor;
   item.name = "mlp/weight";
-  item.data = {20, 5};
+  item.data_version = {20, 5};
   item.placement = Item::Placement::kInline;
   item.raw_bytes = 24;
   item.stored_bytes = 88;
@@ -74,7 +74,7 @@ inline Item SampleBlob() {
   Item item;
   item.kind = Item::Kind::kBlob;
   item.name = "reader";
-  item.data = {30, 9};
+  item.data_version = {30, 9};
   item.raw_bytes = kChunkBytes + 1;
   item.stored_bytes = 4096;
   item.digest = 77;
@@ -87,7 +87,7 @@ inline Item SampleTable() {
   Item item;
   item.kind = Item::Kind::kRows;
   item.name = "users";
-  item.data = {30, 9};
+  item.data_version = {30, 9};
   item.raw_bytes = 1000 * (8 + 256 + 8) + 7 * 8;
   item.stored_bytes = 123456;
   item.digest = 99;
@@ -96,7 +96,7 @@ inline Item SampleTable() {
   item.slice_hash = SliceHash::kMix;
   item.run = Item::Run::kDelta;
   item.rows = 1000;
-  item.erased = 7;
+  item.erased_rows = 7;
   item.rows_per_page = 1024;
   item.base_reason = "the parent has no such table";
   return item;

@@ -202,7 +202,7 @@ TEST(JsonDocsTest, EachCommandHasASection) {
 
 TEST(JsonDocsTest, StatisticsOfSaves) {
   CheckpointManager::SaveReport saved;
-  saved.retired = {1};
+  saved.retired_steps = {1};
   CheckpointManager::SaveReport failed;
   failed.status = absl::UnavailableError("no space");
   failed.sweep_status = absl::UnavailableError("no space");
@@ -212,7 +212,7 @@ TEST(JsonDocsTest, StatisticsOfSaves) {
 
 TEST(JsonDocsTest, StatisticsOfRestores) {
   CheckpointManager::RestoreReport report;
-  report.damaged = {1};
+  report.damaged_steps = {1};
   ExpectDocumented("restore", {Json::parse(internal::StatisticsLine(report))});
 }
 

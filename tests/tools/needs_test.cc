@@ -23,8 +23,8 @@ TEST(NeedsOf, SaysWhichStepsAndWhat) {
   StepRecord chained = Step({200, 2}, {old, {200, 2}});
   chained.references = {old};
   StepRecord folded = Step({100, 5}, {{100, 5}});
-  folded.has_increment = true;
-  folded.increment = old;
+  folded.folded = true;
+  folded.folded_from = old;
   const std::vector<StepRecord> steps = {folded, chained,
                                          Step({300, 3}, {{300, 3}})};
   const Needs needs = NeedsOf(old, steps);

@@ -37,7 +37,8 @@ void AddLink(const ChainLink& link, std::string state, TextTable* table) {
              : "-",
        tables ? FormatCount(tables->erased) : "-",
        tables ? FormatBytes(tables->stored_bytes) : "-",
-       known ? FormatBytes(link.record->stored_bytes) : "-", std::move(state)});
+       known ? FormatBytes(link.record->exclusive_bytes) : "-",
+       std::move(state)});
 }
 
 std::string LinksText(const StepChain& chain, const StepRecord& step) {
@@ -109,8 +110,8 @@ Json LinkJson(const ChainLink& link) {
       of_record([](const StepRecord& record) { return record.rows; });
   json["erased_rows"] = tables ? Json(tables->erased) : Json();
   json["table_bytes"] = tables ? Json(tables->stored_bytes) : Json();
-  json["exclusive_bytes"] =
-      of_record([](const StepRecord& record) { return record.stored_bytes; });
+  json["exclusive_bytes"] = of_record(
+      [](const StepRecord& record) { return record.exclusive_bytes; });
   return json;
 }
 

@@ -185,7 +185,7 @@ void PrintText(const StepDiff& diff, std::ostream* out) {
 Json SpecJson(const StepReader::TensorSpec& spec) {
   return {{"dtype", Str(DTypeName(spec.dtype))},
           {"shape", spec.shape},
-          {"raw_bytes", spec.bytes}};
+          {"raw_bytes", spec.raw_bytes}};
 }
 
 Json SlotTypeJson(const Slot& slot) {

@@ -18,17 +18,17 @@
 namespace ckptdb::tool {
 namespace {
 
-std::string HoldReasonText(Usage::Held::Why why) {
+std::string HoldReasonText(Usage::Held::Reason why) {
   switch (why) {
-    case Usage::Held::Why::kReferenced:
+    case Usage::Held::Reason::kReferenced:
       return "referenced";
-    case Usage::Held::Why::kLeased:
+    case Usage::Held::Reason::kLeased:
       return "leased";
-    case Usage::Held::Why::kBegun:
+    case Usage::Held::Reason::kInProgress:
       return "in_progress";
-    case Usage::Held::Why::kQuarantined:
+    case Usage::Held::Reason::kQuarantined:
       return "quarantined";
-    case Usage::Held::Why::kGarbage:
+    case Usage::Held::Reason::kGarbage:
       return "garbage";
   }
   return "unknown";
@@ -42,23 +42,23 @@ void PrintSteps(const Usage& usage, std::ostream* out) {
   for (const Usage::Step& step : usage.steps) {
     table.AddRow(
         {absl::StrCat(step.version.step), absl::StrCat(step.version.attempt),
-         FormatBytes(step.own_bytes), FormatBytes(step.borrowed_bytes)});
+         FormatBytes(step.exclusive_bytes), FormatBytes(step.borrowed_bytes)});
   }
   *out << table.ToString();
 }
 
 void PrintOthers(const Usage& usage, const std::vector<StepRecord>& steps,
                  std::ostream* out) {
-  if (usage.others.empty()) return;
+  if (usage.held_versions.empty()) return;
   TextTable table({{"STEP", TextTable::kRight},
                    {"ATTEMPT", TextTable::kRight},
                    {"BYTES", TextTable::kRight},
                    {"REASON"},
                    {"NEEDED BY"}});
-  for (const Usage::Held& other : usage.others) {
+  for (const Usage::Held& other : usage.held_versions) {
     table.AddRow({absl::StrCat(other.version.step),
-                  absl::StrCat(other.version.attempt), FormatBytes(other.bytes),
-                  HoldReasonText(other.why),
+                  absl::StrCat(other.version.attempt),
+                  FormatBytes(other.stored_bytes), HoldReasonText(other.reason),
                   NeedsText(NeedsOf(other.version, steps))});
   }
   *out << "\nversions without a step\n" << table.ToString();
@@ -86,30 +86,33 @@ void PrintNames(const Usage& usage, std::ostream* out) {
   for (const Usage::Name& name : usage.names) {
     const bool is_table = name.kind == Item::Kind::kRows;
     table.AddRow({NamesTitle(name.kind), is_table ? Printable(name.name) : "-",
-                  FormatCount(name.steps), FormatBytes(name.own_bytes),
+                  FormatCount(name.step_count),
+                  FormatBytes(name.exclusive_bytes),
                   is_table ? FormatBytes(name.delta_bytes) : "-",
-                  FormatBytes(name.kept_bytes)});
+                  FormatBytes(name.referenced_bytes)});
   }
   *out << '\n' << table.ToString();
 }
 
 uint64_t ExclusiveBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const Usage::Step& step : usage.steps) bytes += step.own_bytes;
+  for (const Usage::Step& step : usage.steps) bytes += step.exclusive_bytes;
   return bytes;
 }
 
 uint64_t HeldBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const Usage::Held& other : usage.others) bytes += other.bytes;
+  for (const Usage::Held& other : usage.held_versions)
+    bytes += other.stored_bytes;
   return bytes;
 }
 
 // Returns the bytes of versions that are kept because a step needs them.
 uint64_t ReferencedBytes(const Usage& usage) {
   uint64_t bytes = 0;
-  for (const Usage::Held& other : usage.others) {
-    if (other.why == Usage::Held::Why::kReferenced) bytes += other.bytes;
+  for (const Usage::Held& other : usage.held_versions) {
+    if (other.reason == Usage::Held::Reason::kReferenced)
+      bytes += other.stored_bytes;
   }
   return bytes;
 }
@@ -126,7 +129,7 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
   table.AddRow({"others", FormatBytes(HeldBytes(usage) - referenced)});
   table.AddRow({"RocksDB's own", FormatBytes(usage.overhead_bytes())});
   table.AddRow({"staging", FormatBytes(usage.staging_bytes)});
-  table.AddRow({"leases and notes", FormatBytes(usage.note_bytes)});
+  table.AddRow({"leases and notes", FormatBytes(usage.control_bytes)});
   table.AddRow({"set aside", FormatBytes(usage.spare_bytes)});
   table.AddRow({"not the store's", FormatBytes(usage.foreign_bytes)});
   table.AddRow({"on disk", FormatBytes(usage.disk_bytes)});
@@ -138,10 +141,10 @@ void PrintText(const Usage& usage, const std::vector<StepRecord>& steps,
 Json NameJson(const Usage::Name& name) {
   Json json = Json::object();
   if (name.kind == Item::Kind::kRows) json["name"] = name.name;
-  json["step_count"] = name.steps;
-  json["exclusive_bytes"] = name.own_bytes;
+  json["step_count"] = name.step_count;
+  json["exclusive_bytes"] = name.exclusive_bytes;
   if (name.kind == Item::Kind::kRows) json["delta_bytes"] = name.delta_bytes;
-  json["referenced_bytes"] = name.kept_bytes;
+  json["referenced_bytes"] = name.referenced_bytes;
   return json;
 }
 
@@ -170,7 +173,7 @@ Json UsageJson(const std::string& store, const Usage& usage,
                {"database_bytes", usage.database_bytes},
                {"overhead_bytes", usage.overhead_bytes()},
                {"staging_bytes", usage.staging_bytes},
-               {"control_bytes", usage.note_bytes},
+               {"control_bytes", usage.control_bytes},
                {"spare_bytes", usage.spare_bytes},
                {"foreign_bytes", usage.foreign_bytes},
                {"exclusive_bytes", ExclusiveBytes(usage)},
@@ -179,15 +182,15 @@ Json UsageJson(const std::string& store, const Usage& usage,
   json["steps"] = Json::array();
   for (const Usage::Step& step : usage.steps) {
     Json entry = ToJson(step.version);
-    entry["exclusive_bytes"] = step.own_bytes;
+    entry["exclusive_bytes"] = step.exclusive_bytes;
     entry["borrowed_bytes"] = step.borrowed_bytes;
     json["steps"].push_back(std::move(entry));
   }
   json["held_versions"] = Json::array();
-  for (const Usage::Held& other : usage.others) {
+  for (const Usage::Held& other : usage.held_versions) {
     Json entry = ToJson(other.version);
-    entry["stored_bytes"] = other.bytes;
-    entry["reason"] = HoldReasonText(other.why);
+    entry["stored_bytes"] = other.stored_bytes;
+    entry["reason"] = HoldReasonText(other.reason);
     SetNeeds(NeedsOf(other.version, steps), &entry);
     json["held_versions"].push_back(std::move(entry));
   }

@@ -72,11 +72,11 @@ void PrintBefore(const StepRecord& record, std::ostream* out) {
 void PrintAfter(const Outcome& outcome, std::ostream* out) {
   *out << "after: " << ToString(outcome.fold.version) << ", "
        << ChainText(outcome.after) << "; wrote "
-       << FormatCount(outcome.fold.rows) << " rows in "
-       << FormatBytes(outcome.fold.stored_bytes) << ", in "
+       << FormatCount(outcome.fold.written_rows) << " rows in "
+       << FormatBytes(outcome.fold.written_bytes) << ", in "
        << FormatDuration(outcome.micros) << '\n';
-  if (outcome.fold.parts_resumed == 0) return;
-  *out << "resumed an interrupted fold: " << outcome.fold.parts_resumed
+  if (outcome.fold.resumed_parts == 0) return;
+  *out << "resumed an interrupted fold: " << outcome.fold.resumed_parts
        << " of " << outcome.fold.parts << " parts were done\n";
 }
 
@@ -92,10 +92,10 @@ Json OutcomeJson(const std::string& store, const Outcome& outcome) {
           {"folded", outcome.fold.folded},
           {"before", StateJson(outcome.before)},
           {"after", StateJson(outcome.after)},
-          {"written_rows", outcome.fold.rows},
-          {"written_bytes", outcome.fold.stored_bytes},
+          {"written_rows", outcome.fold.written_rows},
+          {"written_bytes", outcome.fold.written_bytes},
           {"parts", outcome.fold.parts},
-          {"resumed_parts", outcome.fold.parts_resumed},
+          {"resumed_parts", outcome.fold.resumed_parts},
           {"fold_micros", outcome.micros}};
 }
 

@@ -85,7 +85,7 @@ std::string RowsText(const Item& item) {
 std::string ErasedText(const Item& item) {
   const bool delta =
       item.kind == Item::Kind::kRows && item.run == Item::Run::kDelta;
-  return delta ? FormatCount(item.erased) : "-";
+  return delta ? FormatCount(item.erased_rows) : "-";
 }
 
 std::string ShardingText(const Item& item) {
@@ -115,7 +115,7 @@ void PrintTable(const StepReader& step, const Filter& filter,
                     Printable(item.name), LayoutText(item), ShardingText(item),
                     RunText(item), RowsText(item), ErasedText(item),
                     FormatBytes(item.raw_bytes), FormatBytes(item.stored_bytes),
-                    CodecText(item), ToString(item.data),
+                    CodecText(item), ToString(item.data_version),
                     Printable(item.base_reason)});
     }
   }

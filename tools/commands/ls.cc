@@ -29,7 +29,7 @@ Json ListedJson(const StepRecord& record) {
   json["items"] = record.items;
   json["rows"] = record.rows;
   json["raw_bytes"] = record.raw_bytes;
-  json["exclusive_bytes"] = record.stored_bytes;
+  json["exclusive_bytes"] = record.exclusive_bytes;
   json["chain_length"] = record.chain.size();
   SetChainLength(record, &json);
   return json;
@@ -57,7 +57,8 @@ void PrintTable(const std::vector<StepRecord>& steps, const Context& context) {
     table.AddRow({absl::StrCat(step.version.step), Str(StepKindName(step.kind)),
                   absl::StrCat(step.chain.size()), FlagsText(step),
                   absl::StrCat(step.world_size), RowsText(step),
-                  FormatBytes(step.raw_bytes), FormatBytes(step.stored_bytes),
+                  FormatBytes(step.raw_bytes),
+                  FormatBytes(step.exclusive_bytes),
                   FormatUtc(step.committed_at_micros),
                   FormatAge(step.committed_at_micros, context.now_micros),
                   FormatDuration(step.save_micros)});

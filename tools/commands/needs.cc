@@ -23,7 +23,7 @@ Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
     const int64_t number = step.version.step;
     if (Has(step.chain, version)) needs.in_chain_of.push_back(number);
     if (Has(step.references, version)) needs.referenced_by.push_back(number);
-    if (step.has_increment && step.increment == version) {
+    if (step.folded && step.folded_from == version) {
       needs.folded_into.push_back(number);
     }
   }

@@ -106,8 +106,9 @@ std::string RanksText(const RestorePlan& plan) {
     const StepReader::ScanEstimate read = rank.all_tables();
     table.AddRow({absl::StrCat(rank.rank), SlicesText(rank.slices),
                   FormatCount(read.base_runs), FormatCount(read.delta_runs),
-                  FormatCount(read.rows), FormatCount(read.rows_at_most),
-                  FormatBytes(read.bytes), FormatBytes(rank.tensors.bytes),
+                  FormatCount(read.rows), FormatCount(read.max_rows),
+                  FormatBytes(read.stored_bytes),
+                  FormatBytes(rank.tensors.bytes),
                   FormatBytes(rank.blobs.bytes)});
   }
   return table.ToString();
@@ -131,8 +132,8 @@ std::string RankTablesText(const RestorePlan& plan) {
                     DescribeSharding(each.sharding, each.sharding_name),
                     SlicesText(each.slices), FormatCount(read.base_runs),
                     FormatCount(read.delta_runs), FormatCount(read.rows),
-                    FormatCount(read.rows_at_most), FormatCount(read.erased),
-                    FormatBytes(read.bytes)});
+                    FormatCount(read.max_rows), FormatCount(read.erased_rows),
+                    FormatBytes(read.stored_bytes)});
     }
   }
   return table.ToString();
@@ -151,10 +152,12 @@ std::string WholeTablesText(const RestorePlan& plan) {
 }
 
 Json EstimateJson(const StepReader::ScanEstimate& estimate) {
-  return {
-      {"base_runs", estimate.base_runs}, {"delta_runs", estimate.delta_runs},
-      {"rows", estimate.rows},           {"max_rows", estimate.rows_at_most},
-      {"erased_rows", estimate.erased},  {"stored_bytes", estimate.bytes}};
+  return {{"base_runs", estimate.base_runs},
+          {"delta_runs", estimate.delta_runs},
+          {"rows", estimate.rows},
+          {"max_rows", estimate.max_rows},
+          {"erased_rows", estimate.erased_rows},
+          {"stored_bytes", estimate.stored_bytes}};
 }
 
 Json PlannedItemsJson(const PlannedItems& planned) {

@@ -54,7 +54,7 @@ uint64_t InlineBytes(const Store& store, int64_t step) {
   uint64_t bytes = 0;
   for (const StepRecord::Rank& rank : (*reader)->ranks()) {
     for (const Item& item : rank.items) {
-      const bool own = item.data == rank.version;
+      const bool own = item.data_version == rank.version;
       if (own && item.placement == Item::Placement::kInline) {
         bytes += item.stored_bytes;
       }
@@ -86,9 +86,9 @@ uint64_t FreedInlineBytes(const std::vector<Removed>& removed,
                           const Store::SweepResult& swept) {
   uint64_t bytes = 0;
   for (const Removed& step : removed) {
-    const auto found =
-        std::find(swept.removed.begin(), swept.removed.end(), step.version);
-    if (found != swept.removed.end()) bytes += step.inline_bytes;
+    const auto found = std::find(swept.swept_versions.begin(),
+                                 swept.swept_versions.end(), step.version);
+    if (found != swept.swept_versions.end()) bytes += step.inline_bytes;
   }
   return bytes;
 }

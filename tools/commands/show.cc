@@ -53,7 +53,7 @@ std::string RecordText(const StepRecord& record, int64_t now_micros) {
   table.AddRow({"chain", VersionsText(record.chain)});
   table.AddRow({"deltas", DeltasText(record)});
   table.AddRow(
-      {"folded from", record.has_increment ? ToString(record.increment) : "-"});
+      {"folded from", record.folded ? ToString(record.folded_from) : "-"});
   table.AddRow({"references", VersionsText(record.references)});
   table.AddRow({"library", Printable(record.library_version)});
   return table.ToString();

@@ -123,7 +123,7 @@ TEST_F(FoldTest, RowsAreTheSame) {
   SaveChain(&table, 5);
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(3));
   EXPECT_TRUE(folded.folded);
-  EXPECT_EQ(folded.rows, states_[3].size());
+  EXPECT_EQ(folded.written_rows, states_[3].size());
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
   EXPECT_EQ(record.version, folded.version);
   EXPECT_EQ(record.kind, StepRecord::Kind::kFull);
@@ -183,7 +183,7 @@ TEST_F(FoldTest, TheOldChainGoesWithTheLastThatNeedsIt) {
   for (const int64_t step : {0, 1, 2}) ASSERT_OK(store_->Delete(step));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
   // The base and the first deltas; that of step 3 itself is its increment.
-  EXPECT_EQ(swept.removed.size(), 2u);
+  EXPECT_EQ(swept.swept_versions.size(), 2u);
   states_.erase(0);
   states_.erase(1);
   states_.erase(2);
@@ -218,7 +218,7 @@ TEST_F(FoldTest, KeepsFinishedParts) {
   fail = false;
   Reopen();
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_EQ(folded.parts_resumed, folded.parts);
+  EXPECT_EQ(folded.resumed_parts, folded.parts);
   ExpectStates();
 }
 
@@ -241,7 +241,7 @@ TEST_F(FoldTest, RepeatsADamagedPart) {
     }
   }
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_EQ(folded.parts_resumed, 0u);
+  EXPECT_EQ(folded.resumed_parts, 0u);
   ExpectStates();
 }
 
@@ -377,7 +377,7 @@ TEST_F(FoldTest, FlagsAndMetadataStay) {
   EXPECT_TRUE(after.pinned);
   EXPECT_EQ(after.committed_at_micros, before.committed_at_micros);
   EXPECT_EQ(after.parent, before.parent);
-  EXPECT_EQ(after.increment, before.version);
+  EXPECT_EQ(after.folded_from, before.version);
   EXPECT_THAT(after.references,
               UnorderedElementsAre(before.version, before.references[0]));
 }

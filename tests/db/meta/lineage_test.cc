@@ -60,8 +60,8 @@ class LineageTest : public ::testing::Test {
   }
   StepRecord Fold(int64_t step, uint32_t attempt) {
     StepRecord record = catalog_.steps.at(step);
-    record.has_increment = true;
-    record.increment = record.version;
+    record.folded = true;
+    record.folded_from = record.version;
     record.version.attempt = attempt;
     record.kind = StepRecord::Kind::kFull;
     record.chain = {record.version};

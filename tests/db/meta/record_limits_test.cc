@@ -86,13 +86,13 @@ TEST_F(RecordLimitsTest, LeaseOnAFoldedStepHoldsIt) {
   ASSERT_OK(store_->Sweep());
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.others, ::testing::Contains(::testing::Field(
-                                &Usage::Held::version, folded.version)));
+  EXPECT_THAT(usage.held_versions, ::testing::Contains(::testing::Field(
+                                       &Usage::Held::version, folded.version)));
   ExpectHolds(*step, {content_});
   step.reset();
   ASSERT_OK(store_->Sweep());
   ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
-  EXPECT_THAT(after.others, IsEmpty());
+  EXPECT_THAT(after.held_versions, IsEmpty());
 }
 
 }  // namespace

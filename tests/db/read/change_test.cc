@@ -456,11 +456,11 @@ TEST_F(FollowerTest, WhatItReadsStays) {
   ASSERT_OK_AND_ASSIGN(auto changes, reader->OpenChanges(versions_[4], 2));
   ASSERT_OK(Save(9, UserContent({9}), {.retire = {1, 2, 3, 4}}));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.removed, IsEmpty());
+  EXPECT_THAT(kept.swept_versions, IsEmpty());
   Follow(*changes, 4, 2);
   changes.reset();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed.size(), 4u);
+  EXPECT_EQ(swept.swept_versions.size(), 4u);
   EXPECT_THAT(reader->OpenChanges(versions_[4], 2),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 2")));
   EXPECT_THAT(reader->OpenChanges(versions_[4], 9),

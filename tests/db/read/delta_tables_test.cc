@@ -132,7 +132,7 @@ TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
   SaveMixed(2, {"user"});
   const Version before = *parent_;
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
-  EXPECT_EQ(FindItem(2, "item").data, before);
+  EXPECT_EQ(FindItem(2, "item").data_version, before);
   Touch("item", 1, 3);
   SaveMixed(3, {"item"});
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(3));
@@ -146,12 +146,12 @@ TEST_F(DeltaTablesTest, AWholeTableOfAFoldedStep) {
   ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(3));
   ASSERT_OK(store_->Delete(3));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.removed, IsEmpty());
+  EXPECT_THAT(held.swept_versions, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*reader, "item"));
   EXPECT_TRUE(rows == content_.tables["item"].rows);
   reader.reset();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed.size(), 3u);
+  EXPECT_EQ(swept.swept_versions.size(), 3u);
 }
 
 TEST_F(DeltaTablesTest, TensorsAndBlobsReferBack) {
@@ -160,16 +160,16 @@ TEST_F(DeltaTablesTest, TensorsAndBlobsReferBack) {
   const Version base = *parent_;
   content_.tables["user"].rows[-1] = RowOf(-1, 2);
   SaveMixed(2, {"user"});
-  EXPECT_EQ(FindItem(2, "bulk").data, base);
-  EXPECT_EQ(FindItem(2, "reader").data, base);
+  EXPECT_EQ(FindItem(2, "bulk").data_version, base);
+  EXPECT_EQ(FindItem(2, "reader").data_version, base);
   ASSERT_OK_AND_ASSIGN(const StepRecord second, store_->FindStep(2));
   EXPECT_THAT(second.references, ElementsAre(base));
-  EXPECT_LT(second.stored_bytes, 1000u);
+  EXPECT_LT(second.exclusive_bytes, 1000u);
   content_.blobs["reader"] = "position of step 3";
   content_.tables["user"].rows.erase(-1);
   SaveMixed(3, {"user"});
-  EXPECT_EQ(FindItem(3, "bulk").data, base);
-  EXPECT_EQ(FindItem(3, "reader").data, *parent_);
+  EXPECT_EQ(FindItem(3, "bulk").data_version, base);
+  EXPECT_EQ(FindItem(3, "reader").data_version, *parent_);
   for (const int64_t step : {1, 2}) {
     ASSERT_OK(store_->Delete(step));
   }

@@ -52,10 +52,10 @@ TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
     EXPECT_EQ(read.base_runs, 1u);
     EXPECT_EQ(read.delta_runs, 2u);
     EXPECT_EQ(read.rows, 4u + 1 + 1);
-    EXPECT_EQ(read.rows_at_most, 4u + 1 + 1);
-    EXPECT_EQ(read.erased, rank == 0 ? 2u : 0u);
-    EXPECT_EQ(read.bytes, StoredBytes(1, rank) + StoredBytes(2, rank) +
-                              StoredBytes(3, rank));
+    EXPECT_EQ(read.max_rows, 4u + 1 + 1);
+    EXPECT_EQ(read.erased_rows, rank == 0 ? 2u : 0u);
+    EXPECT_EQ(read.stored_bytes, StoredBytes(1, rank) + StoredBytes(2, rank) +
+                                     StoredBytes(3, rank));
   }
 }
 
@@ -66,16 +66,16 @@ TEST_F(EstimateTest, OfOtherSlicesHasAnEvenShare) {
                        step->EstimateScan("user", {0, 16384}));
   EXPECT_EQ(half.base_runs, 1u);
   EXPECT_EQ(half.rows, 2u);
-  EXPECT_EQ(half.rows_at_most, 4u);
-  EXPECT_EQ(half.bytes, StoredBytes(1, 0) / 2);
+  EXPECT_EQ(half.max_rows, 4u);
+  EXPECT_EQ(half.stored_bytes, StoredBytes(1, 0) / 2);
   ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate both,
                        step->EstimateScan("user", {16384, 49152}));
   EXPECT_EQ(both.base_runs, 2u);
-  EXPECT_EQ(both.rows_at_most, 8u);
+  EXPECT_EQ(both.max_rows, 8u);
   ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate none,
                        step->EstimateScan("user", {7, 7}));
   EXPECT_EQ(none.base_runs, 0u);
-  EXPECT_EQ(none.bytes, 0u);
+  EXPECT_EQ(none.stored_bytes, 0u);
 }
 
 TEST_F(EstimateTest, OfChangesHasTheDeltasBetween) {
@@ -87,8 +87,8 @@ TEST_F(EstimateTest, OfChangesHasTheDeltasBetween) {
   EXPECT_EQ(read.base_runs, 0u);
   EXPECT_EQ(read.delta_runs, 2u);
   EXPECT_EQ(read.rows, 2u);
-  EXPECT_EQ(read.erased, 1u);
-  EXPECT_EQ(read.bytes, StoredBytes(3, 0) + StoredBytes(3, 1));
+  EXPECT_EQ(read.erased_rows, 1u);
+  EXPECT_EQ(read.stored_bytes, StoredBytes(3, 0) + StoredBytes(3, 1));
 }
 
 TEST_F(EstimateTest, HasTheErrorsOfAScan) {

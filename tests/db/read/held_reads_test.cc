@@ -56,7 +56,7 @@ TEST_F(HeldReadsTest, UsageBesideADeletionIsThatOfBefore) {
   EXPECT_THAT(store_->Steps(), IsEmpty());
   // What was kept for it is not kept for ever.
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, SizeIs(2));
+  EXPECT_THAT(swept.swept_versions, SizeIs(2));
 }
 
 TEST_F(HeldReadsTest, UsageBesideFoldsAndDeletions) {
@@ -103,13 +103,13 @@ TEST_F(HeldReadsTest, WhatWasHeldIsSweptAfterwards) {
   ASSERT_OK_AND_ASSIGN(auto step, store_->OpenStep(1));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
   ExpectHolds(*step, {BulkContent(1)});
   step.reset();
   bool gone = false;
   for (int seen = 0; !gone;) {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    gone = usage.others.empty();
+    gone = usage.held_versions.empty();
     std::unique_lock<std::mutex> lock(mutex);
     ASSERT_TRUE(gone || swept_again.wait_for(lock, std::chrono::seconds(30),
                                              [&] { return sweeps > seen; }))

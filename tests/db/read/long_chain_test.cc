@@ -74,7 +74,7 @@ TEST_P(LongChainTest, FoldsIntoABase) {
   }
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded,
                        sim_.store()->Fold(Steps() / 4));
-  EXPECT_EQ(folded.rows, content_.tables["user"].rows.size());
+  EXPECT_EQ(folded.written_rows, content_.tables["user"].rows.size());
   ASSERT_OK(sim_.store()->Sweep());
   ASSERT_OK_AND_ASSIGN(const auto step, sim_.store()->OpenStep(Steps() / 4));
   ExpectHolds(*step, {content_});

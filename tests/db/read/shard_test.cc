@@ -134,7 +134,7 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
                        step->FindTensor("t"));
   EXPECT_EQ(spec.dtype, DType::kI16);
   EXPECT_EQ(spec.shape, (Shape{10, 4}));
-  EXPECT_EQ(spec.bytes, 80u);
+  EXPECT_EQ(spec.raw_bytes, 80u);
   ExpectHolds(*step, contents_);
 }
 

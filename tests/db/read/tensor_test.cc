@@ -65,7 +65,7 @@ TEST_F(TensorTest, ScalarAndEmptyTensors) {
   ASSERT_OK_AND_ASSIGN(const StepReader::TensorSpec spec,
                        step->FindTensor("empty3"));
   EXPECT_EQ(spec.shape, (Shape{4, 0, 1 << 30}));
-  EXPECT_EQ(spec.bytes, 0u);
+  EXPECT_EQ(spec.raw_bytes, 0u);
 }
 
 TEST_F(TensorTest, EmptyTensorMayHaveNoMemory) {
@@ -123,7 +123,7 @@ TEST_F(TensorTest, EveryCodecOnBytesThatCompressAndThatDoNot) {
     content.tensors[name + ".counts"] = counts;
   }
   ASSERT_OK_AND_ASSIGN(const SaveResult result, Save(1, content));
-  EXPECT_LT(result.stored_bytes, result.raw_bytes);
+  EXPECT_LT(result.exclusive_bytes, result.raw_bytes);
   Reopen();
   ExpectStep(1, {content});
 }

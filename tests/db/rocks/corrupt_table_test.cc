@@ -287,7 +287,7 @@ TEST_F(CorruptTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
   }
   ASSERT_OK(store_->Delete(kOld + kNew - 1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.damage, HasSubstr(lost));
+  EXPECT_THAT(swept.inline_retained_reason, HasSubstr(lost));
   ASSERT_OK(Save(kOld + kNew, content(kOld + kNew)));
 
   for (int again = 0; again < 2; ++again) {

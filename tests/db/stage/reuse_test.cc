@@ -18,7 +18,7 @@ class ReuseTest : public StoreFixture {
     EXPECT_OK(reader);
     if (!reader.ok()) return {};
     for (const Item& item : (*reader)->ranks().at(0).items) {
-      if (item.name == name) return item.data;
+      if (item.name == name) return item.data_version;
     }
     ADD_FAILURE() << "no item " << name;
     return {};
@@ -38,8 +38,8 @@ TEST_F(ReuseTest, UnchangedBulkItemsAreNotWrittenAgain) {
   ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
   EXPECT_EQ(second.raw_bytes, first.raw_bytes);
-  EXPECT_EQ(second.stored_bytes, 0u);
-  EXPECT_EQ(second.reused_bytes, first.stored_bytes);
+  EXPECT_EQ(second.exclusive_bytes, 0u);
+  EXPECT_EQ(second.borrowed_bytes, first.exclusive_bytes);
   EXPECT_EQ(DataOf(2, "bulk"), first.version);
   EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
@@ -52,7 +52,7 @@ TEST_F(ReuseTest, UnchangedInlineItemsAreNotWrittenAgain) {
   content.tensors.erase("bulk");
   ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
-  EXPECT_EQ(second.stored_bytes, 0u);
+  EXPECT_EQ(second.exclusive_bytes, 0u);
   EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
@@ -67,8 +67,8 @@ TEST_F(ReuseTest, OnlyChangedItemsAreWritten) {
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
   EXPECT_EQ(DataOf(2, "bulk"), second.version);
   EXPECT_EQ(DataOf(2, "vocabulary"), first.version);
-  EXPECT_GE(second.stored_bytes, content.tensors["bulk"].bytes.size());
-  EXPECT_GE(second.reused_bytes, content.blobs["vocabulary"].size());
+  EXPECT_GE(second.exclusive_bytes, content.tensors["bulk"].bytes.size());
+  EXPECT_GE(second.borrowed_bytes, content.blobs["vocabulary"].size());
   ExpectStep(2, {content});
 }
 
@@ -91,7 +91,7 @@ TEST_F(ReuseTest, SurvivesDeletionOfTheParent) {
   ASSERT_OK(Save(2, content));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
   ExpectStep(2, {content});
   Reopen();
   ASSERT_OK(store_->Sweep());
@@ -123,10 +123,10 @@ TEST_F(ReuseTest, BytesGoWithTheLastStepThatUsesThem) {
   ASSERT_OK(store_->Sweep());
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, Contains(first.version));
+  EXPECT_THAT(swept.swept_versions, Contains(first.version));
   EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.others, IsEmpty());
+  EXPECT_THAT(usage.held_versions, IsEmpty());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
 }
 
@@ -159,7 +159,7 @@ TEST_F(ReuseTest, RewriteUnchangedWritesAgain) {
   ASSERT_OK_AND_ASSIGN(
       const SaveResult second,
       store_->Save({.step = 2}, held.state(), {}, {.rewrite_unchanged = true}));
-  EXPECT_EQ(second.reused_bytes, 0u);
+  EXPECT_EQ(second.borrowed_bytes, 0u);
   EXPECT_EQ(DataOf(2, "bulk"), second.version);
   ASSERT_OK_AND_ASSIGN(const StepRecord record, store_->FindStep(2));
   EXPECT_THAT(record.references, IsEmpty());

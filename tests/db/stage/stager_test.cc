@@ -113,7 +113,7 @@ TEST_F(StagerTest, UnchangedTensorsOfEachRankAreReused) {
   ASSERT_OK_AND_ASSIGN(
       const SaveResult result,
       store_->Publish(second.version, StageAll(second, contents)));
-  EXPECT_GE(result.reused_bytes, uint64_t{18} << 20);
+  EXPECT_GE(result.borrowed_bytes, uint64_t{18} << 20);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Sweep());
   Reopen();

@@ -124,7 +124,7 @@ TEST_F(BranchTest, RemovedBranchGoesWithTheCommit) {
   ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
   ExpectSteps({10, 40});
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(versions_[20], versions_[30]));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(versions_[20], versions_[30]));
   Reopen();
   ExpectSteps({10, 40});
 }
@@ -280,7 +280,7 @@ TEST_F(InProgressTest, ParentIsRetiredWithThePublish) {
       store_->Publish(save_.version, {staged_}, {.retire = {10, 20, 30}}));
   EXPECT_EQ(saved.deltas, 3u);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
   Reopen();
   EXPECT_THAT(ListSteps(), ElementsAre(40));
   ExpectRows(40, content_, {0, 10, 20});

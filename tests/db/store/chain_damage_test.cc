@@ -117,9 +117,9 @@ class ChainDamageTest : public DeltaFixture {
     ExpectRows(50, history_[50]);
     ASSERT_OK_AND_ASSIGN(Store::SweepResult swept, store_->Sweep());
     // The save that failed.
-    std::erase_if(swept.removed,
+    std::erase_if(swept.swept_versions,
                   [](const Version& version) { return version.step == 60; });
-    EXPECT_EQ(swept.removed, gone);
+    EXPECT_EQ(swept.swept_versions, gone);
     EXPECT_EQ(swept.freed_bytes, 0u);
     EXPECT_THAT(ListSteps(), ElementsAre(4, 40, 50));
   }

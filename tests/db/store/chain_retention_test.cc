@@ -55,16 +55,16 @@ TEST_F(ChainTest, BaseIsDueByLength) {
     saved_ = content_;
     EXPECT_EQ(saved.deltas, static_cast<uint64_t>(step - 1));
     if (step < 4) {
-      EXPECT_EQ(saved.base_due, "");
+      EXPECT_EQ(saved.base_due_reason, "");
     } else {
-      EXPECT_THAT(saved.base_due,
+      EXPECT_THAT(saved.base_due_reason,
                   AllOf(HasSubstr(absl::StrCat(step - 1, " deltas")),
                         HasSubstr("the limit is 3")));
     }
   }
   ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(6, content_, publish));
   EXPECT_EQ(base.deltas, 0u);
-  EXPECT_EQ(base.base_due, "");
+  EXPECT_EQ(base.base_due_reason, "");
 }
 
 TEST_F(ChainTest, BaseIsDueByBytes) {
@@ -89,9 +89,9 @@ TEST_F(ChainTest, BaseIsDueByBytes) {
     EXPECT_EQ(record.delta_bytes, delta_bytes);
     if (static_cast<double>(delta_bytes) <=
         1.5 * static_cast<double>(base_bytes)) {
-      EXPECT_EQ(saved.base_due, "");
+      EXPECT_EQ(saved.base_due_reason, "");
     } else {
-      EXPECT_THAT(saved.base_due,
+      EXPECT_THAT(saved.base_due_reason,
                   AllOf(HasSubstr(absl::StrCat("deltas have ", delta_bytes)),
                         HasSubstr(absl::StrCat("base of ", base_bytes)),
                         HasSubstr("1.5")));
@@ -113,8 +113,8 @@ TEST_F(ChainTest, KeepLatestKeepsTheRunsAndFreesTheTensors) {
   EXPECT_THAT(ListSteps(), ElementsAre(2));
   const uint64_t before = TableBytes();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
-  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
+  EXPECT_THAT(swept.quarantined_versions, IsEmpty());
   EXPECT_GE(swept.freed_bytes, kBulk);
   EXPECT_LE(TableBytes() + kBulk, before);
   ExpectRows(2, content_);
@@ -124,10 +124,10 @@ TEST_F(ChainTest, KeepLatestKeepsTheRunsAndFreesTheTensors) {
     const auto record = store_->FindStep(2);
     return record.ok() ? record->base_bytes : 0;
   }());
-  ASSERT_EQ(usage.others.size(), 1u);
-  EXPECT_EQ(usage.others[0].version, base);
-  EXPECT_EQ(usage.others[0].why, Usage::Held::Why::kReferenced);
-  EXPECT_LT(usage.others[0].bytes, kBulk * 3);
+  ASSERT_EQ(usage.held_versions.size(), 1u);
+  EXPECT_EQ(usage.held_versions[0].version, base);
+  EXPECT_EQ(usage.held_versions[0].reason, Usage::Held::Reason::kReferenced);
+  EXPECT_LT(usage.held_versions[0].stored_bytes, kBulk * 3);
   Reopen();
   ASSERT_OK(store_->Sweep());
   ExpectRows(2, content_);
@@ -143,12 +143,12 @@ TEST_F(ChainTest, AllGoesWithTheLastDelta) {
     ExpectRows(step, content_);
   }
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_EQ(usage.others.size(), 3u);
+  EXPECT_EQ(usage.held_versions.size(), 3u);
   ASSERT_OK(store_->Delete(4));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed.size(), 4u);
+  EXPECT_EQ(swept.swept_versions.size(), 4u);
   ASSERT_OK_AND_ASSIGN(const Usage none, store_->GetUsage());
-  EXPECT_THAT(none.others, IsEmpty());
+  EXPECT_THAT(none.held_versions, IsEmpty());
   EXPECT_LT(none.disk_bytes, options_.spare_bytes + (uint64_t{4} << 20));
 }
 
@@ -163,7 +163,7 @@ TEST_F(ChainTest, TheOldChainGoesWithANewBase) {
   }
   ASSERT_OK(Save(5, content_, {.retire = {4}}));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed, old);
+  EXPECT_EQ(swept.swept_versions, old);
   ExpectRows(5, content_, {4});
 }
 
@@ -181,9 +181,9 @@ TEST_F(ChainTest, UsageOfAChain) {
     const Usage::Step& last = usage.steps.back();
     EXPECT_EQ(last.version, *parent_);
     EXPECT_EQ(last.borrowed_bytes, older);
-    EXPECT_EQ(last.own_bytes, FindItem(step, "user").stored_bytes +
-                                  FindItem(step, "item").stored_bytes);
-    older += last.own_bytes;
+    EXPECT_EQ(last.exclusive_bytes, FindItem(step, "user").stored_bytes +
+                                        FindItem(step, "item").stored_bytes);
+    older += last.exclusive_bytes;
   }
 }
 
@@ -197,13 +197,13 @@ TEST_F(ChainTest, AReaderHoldsTheChain) {
   ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(2));
   ASSERT_OK(Save(3, UserContent({9}), {.retire = {2}}));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.removed, IsEmpty());
+  EXPECT_THAT(held.swept_versions, IsEmpty());
   ASSERT_OK_AND_ASSIGN(const Rows read, Scan(*reader, "user"));
   EXPECT_TRUE(read == table.rows);
   EXPECT_OK(reader->Verify());
   reader.reset();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed.size(), 2u);
+  EXPECT_EQ(swept.swept_versions.size(), 2u);
 }
 
 // A save in progress keeps the chain that it goes on from.
@@ -216,10 +216,10 @@ TEST_F(ChainTest, ASaveInProgressHoldsTheChain) {
                        store_->Begin({.step = 3, .parent = parent_}));
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.removed, IsEmpty());
+  EXPECT_THAT(held.swept_versions, IsEmpty());
   ASSERT_OK(store_->Abandon(save.version));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_EQ(swept.removed.size(), 3u);
+  EXPECT_EQ(swept.swept_versions.size(), 3u);
 }
 
 TEST_F(ChainTest, QuarantinedStepsStayAndAreNoLatest) {

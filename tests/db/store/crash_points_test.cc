@@ -83,12 +83,13 @@ class CrashPointsTest
 
   void ExpectNoOrphans(Store* store) {
     ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store->Sweep());
-    EXPECT_TRUE(swept.quarantined.empty());
+    EXPECT_TRUE(swept.quarantined_versions.empty());
     ASSERT_OK_AND_ASSIGN(const Usage usage, store->GetUsage());
-    EXPECT_TRUE(usage.others.empty()) << ToString(usage.others[0].version);
+    EXPECT_TRUE(usage.held_versions.empty())
+        << ToString(usage.held_versions[0].version);
     EXPECT_TRUE(fs::is_empty(path() + "/staging"));
     uint64_t needed = uint64_t{1} << 20;
-    for (const Usage::Step& step : usage.steps) needed += step.own_bytes;
+    for (const Usage::Step& step : usage.steps) needed += step.exclusive_bytes;
     uint64_t tables = 0;
     for (const auto& file : fs::directory_iterator(path() + "/db")) {
       if (file.path().extension() == ".sst") tables += file.file_size();

@@ -146,13 +146,13 @@ class DeclaredStoreTest : public StoreFixture,
     }
     return chain;
   }
-  std::multimap<int64_t, Usage::Held::Why> Others() {
+  std::multimap<int64_t, Usage::Held::Reason> Others() {
     const auto usage = store_->GetUsage();
     EXPECT_OK(usage);
-    std::multimap<int64_t, Usage::Held::Why> others;
+    std::multimap<int64_t, Usage::Held::Reason> others;
     if (!usage.ok()) return others;
-    for (const Usage::Held& other : usage->others) {
-      others.emplace(other.version.step, other.why);
+    for (const Usage::Held& other : usage->held_versions) {
+      others.emplace(other.version.step, other.reason);
     }
     return others;
   }
@@ -228,7 +228,7 @@ TEST_P(DeclaredStoreTest, HasItsRecords) {
     if (record.ephemeral) ephemeral.insert(step);
     if (record.pinned) pinned.insert(step);
     if (record.quarantined) quarantined.insert(step);
-    if (record.has_increment) folded.insert(step);
+    if (record.folded) folded.insert(step);
     EXPECT_EQ(record.store_uuid, store_->uuid());
     EXPECT_GT(record.committed_at_micros, 0);
   }
@@ -253,11 +253,11 @@ TEST_P(DeclaredStoreTest, HasItsLineage) {
   EXPECT_EQ(Find(170).branches.size(), 2U);
   EXPECT_EQ(Find(180).branches.size(), 2U);
   EXPECT_EQ(Find(190).branches.size(), 3U);
-  using Why = Usage::Held::Why;
-  EXPECT_THAT(Others(), UnorderedElementsAre(Pair(110, Why::kReferenced),
-                                             Pair(140, Why::kReferenced),
-                                             Pair(160, Why::kBegun),
-                                             Pair(210, Why::kGarbage)));
+  using Reason = Usage::Held::Reason;
+  EXPECT_THAT(Others(), UnorderedElementsAre(Pair(110, Reason::kReferenced),
+                                             Pair(140, Reason::kReferenced),
+                                             Pair(160, Reason::kInProgress),
+                                             Pair(210, Reason::kGarbage)));
 }
 
 // Small parts and files, what codecs made smaller and what they did not, bytes
@@ -275,8 +275,8 @@ TEST_P(DeclaredStoreTest, HasItemsOfEveryKind) {
       for (const Item& item : rank.items) {
         placements.insert(item.placement);
         codecs.insert(item.codec);
-        borrowed |= item.data != reader->record().version;
-        erased |= item.erased > 0;
+        borrowed |= item.data_version != reader->record().version;
+        erased |= item.erased_rows > 0;
         if (item.kind == Item::Kind::kRows) runs.insert(item.run);
         for (const Slot& slot : item.slots) slot_dtypes.insert(slot.dtype);
         if (step == 180 && item.kind == Item::Kind::kRows) {
@@ -316,7 +316,7 @@ TEST_P(DeclaredStoreTest, HasItsEvaluations) {
   EXPECT_THAT(*store_->FindEvaluation(150, "test/day_7", 0), Optional(first));
   // The evaluation was saved with the version that the step was folded from.
   const StepRecord::Evaluation folded{
-      Find(140).increment,    "test/day_6", "eval/ctr", 0, 1,
+      Find(140).folded_from,  "test/day_6", "eval/ctr", 0, 1,
       {7, "meters", "line 7"}};
   EXPECT_THAT(*store_->FindEvaluation(140, "test/day_6", 0), Optional(folded));
 }
@@ -336,8 +336,8 @@ TEST_P(DeclaredStoreTest, HasItsLease) {
 TEST_P(DeclaredStoreTest, AFoldThatWasCutShortGoesOn) {
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult fold, store_->Fold(160));
   EXPECT_TRUE(fold.folded);
-  EXPECT_EQ(fold.parts_resumed, 1U);
-  EXPECT_GT(fold.parts, fold.parts_resumed);
+  EXPECT_EQ(fold.resumed_parts, 1U);
+  EXPECT_GT(fold.parts, fold.resumed_parts);
   EXPECT_THAT(ChainOf(160), ElementsAre(160));
   ExpectGolden(steps_);
   ExpectFollows(150, 160, /*forwards=*/true);
@@ -363,8 +363,8 @@ TEST_P(DeclaredStoreTest, IsGoneOnWith) {
   ExpectGolden(left);
   ExpectFollows(190, 200, /*forwards=*/true);
   // Nothing is left of the save that was in progress.
-  using Why = Usage::Held::Why;
-  EXPECT_THAT(Others(), Each(Pair(::testing::_, Why::kReferenced)));
+  using Reason = Usage::Held::Reason;
+  EXPECT_THAT(Others(), Each(Pair(::testing::_, Reason::kReferenced)));
   EXPECT_FALSE(Others().contains(210));
   EXPECT_FALSE(Others().contains(160));
 }

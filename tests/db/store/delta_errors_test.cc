@@ -177,7 +177,7 @@ TEST_F(BadChangesTest, AmongMany) {
   ExpectRefused({{"user", {{}, twice}}}, {"erased", "duplicate id -3 "});
   ExpectRefused({{"user", {{{-9, RowOf(-9, 1)}}, erased}}}, {"id -9 is both"});
   ASSERT_OK(SaveDelta(2, *parent_, content_, {{"user", {{}, erased}}}));
-  EXPECT_EQ(FindItem(2, "user").erased, erased.size());
+  EXPECT_EQ(FindItem(2, "user").erased_rows, erased.size());
   ExpectStep(2, {content_});
 }
 

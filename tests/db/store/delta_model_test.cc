@@ -122,8 +122,8 @@ class DeltaModelTest : public ::testing::Test {
   Version NameOf(uint32_t state) {
     const Version saved = model_.states.at(state).version;
     const auto record = store()->FindStep(saved.step);
-    if (!record.ok() || OneIn(2) || !record->has_increment) return saved;
-    return record->increment == saved ? record->version : saved;
+    if (!record.ok() || OneIn(2) || !record->folded) return saved;
+    return record->folded_from == saved ? record->version : saved;
   }
 
   // What a save may come to that begins, or is published, now.
@@ -290,7 +290,7 @@ class DeltaModelTest : public ::testing::Test {
   }
   void DoSweep() {
     ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store()->Sweep());
-    EXPECT_TRUE(swept.quarantined.empty());
+    EXPECT_TRUE(swept.quarantined_versions.empty());
     ASSERT_OK(store()->GetUsage());
   }
   // In good order, or as after a loss of power.
@@ -452,7 +452,8 @@ class DeltaModelTest : public ::testing::Test {
     }
     DoSweep();
     ASSERT_OK_AND_ASSIGN(const Usage usage, store()->GetUsage());
-    EXPECT_TRUE(usage.others.empty()) << ToString(usage.others[0].version);
+    EXPECT_TRUE(usage.held_versions.empty())
+        << ToString(usage.held_versions[0].version);
     EXPECT_LT(usage.disk_bytes, kFixedBytes);
   }
 

@@ -34,7 +34,7 @@ TEST_F(DeltaTest, UpsertsAndErasuresOverABase) {
   const Item item = FindItem(20, "user");
   EXPECT_EQ(item.run, Item::Run::kDelta);
   EXPECT_EQ(item.rows, 2u);
-  EXPECT_EQ(item.erased, 1u);
+  EXPECT_EQ(item.erased_rows, 1u);
   EXPECT_EQ(record.delta_bytes, item.stored_bytes);
   EXPECT_EQ(record.base_bytes, FindItem(10, "user").stored_bytes);
   ExpectHistory({4, 6});
@@ -113,7 +113,7 @@ TEST_F(DeltaTest, OnlyErasures) {
   rows().erase(-4);
   SaveNext(2);
   EXPECT_EQ(FindItem(2, "user").rows, 0u);
-  EXPECT_EQ(FindItem(2, "user").erased, 2u);
+  EXPECT_EQ(FindItem(2, "user").erased_rows, 2u);
   rows().clear();
   SaveNext(3);
   ExpectHistory({2, -4});

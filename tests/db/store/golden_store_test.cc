@@ -93,7 +93,7 @@ TEST_F(UndeclaredShardingTest, IsReadAsBefore) {
   EXPECT_TRUE(ten.pinned);
   EXPECT_THAT(ten.metrics, ElementsAre(Pair("auc", 0.75)));
   ASSERT_OK_AND_ASSIGN(const StepRecord twenty, store_->FindStep(20));
-  EXPECT_TRUE(twenty.has_increment);
+  EXPECT_TRUE(twenty.folded);
   ASSERT_OK_AND_ASSIGN(const StepRecord sixty, store_->FindStep(60));
   EXPECT_THAT(sixty.slice_bounds, ElementsAre(0, 21845, 43690, 65536));
   ExpectAll();

@@ -215,7 +215,7 @@ class ModelTest : public StoreFixture {
 
   void DoSweep() {
     ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-    EXPECT_TRUE(swept.quarantined.empty());
+    EXPECT_TRUE(swept.quarantined_versions.empty());
   }
 
   void DoReopen() {
@@ -274,8 +274,8 @@ class ModelTest : public StoreFixture {
     DoSweep();
     for (const auto& [step, model] : steps_) ExpectStep(step, model.ranks);
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    for (const Usage::Held& held : usage.others) {
-      EXPECT_EQ(held.why, Usage::Held::Why::kReferenced)
+    for (const Usage::Held& held : usage.held_versions) {
+      EXPECT_EQ(held.reason, Usage::Held::Reason::kReferenced)
           << ToString(held.version);
     }
     std::vector<int64_t> left;
@@ -286,7 +286,7 @@ class ModelTest : public StoreFixture {
     }
     DoSweep();
     ASSERT_OK_AND_ASSIGN(const Usage empty, store_->GetUsage());
-    EXPECT_TRUE(empty.others.empty());
+    EXPECT_TRUE(empty.held_versions.empty());
     EXPECT_LT(empty.disk_bytes,
               StoreOptions().spare_bytes + (uint64_t{4} << 20));
   }

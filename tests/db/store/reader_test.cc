@@ -180,15 +180,15 @@ TEST_F(ReaderTest, OverwrittenStepIsTheNewOneWhenOpenedAgain) {
 
 class LeaseTest : public ReaderTest {
  protected:
-  void ExpectHeld(const Version& version, Usage::Held::Why why) {
+  void ExpectHeld(const Version& version, Usage::Held::Reason why) {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    ASSERT_THAT(usage.others, SizeIs(1));
-    EXPECT_EQ(usage.others[0].version, version);
-    EXPECT_EQ(usage.others[0].why, why);
+    ASSERT_THAT(usage.held_versions, SizeIs(1));
+    EXPECT_EQ(usage.held_versions[0].version, version);
+    EXPECT_EQ(usage.held_versions[0].reason, why);
   }
   void ExpectFreed() {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    EXPECT_THAT(usage.others, IsEmpty());
+    EXPECT_THAT(usage.held_versions, IsEmpty());
     EXPECT_LT(usage.disk_bytes, kLargeBytes);
   }
 };
@@ -199,14 +199,14 @@ TEST_F(LeaseTest, RetiredStepStaysWholeWhileItIsOpen) {
   ASSERT_OK_AND_ASSIGN(auto step, reader->OpenStep(1));
   ASSERT_OK(Save(2, SmallContent(2), {.retire = {1}}));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.removed, IsEmpty());
-  ExpectHeld(saved.version, Usage::Held::Why::kLeased);
+  EXPECT_THAT(kept.swept_versions, IsEmpty());
+  ExpectHeld(saved.version, Usage::Held::Reason::kLeased);
   ExpectHolds(*step, {BulkContent(1)});
   EXPECT_OK(step->Verify());
   step.reset();
   EXPECT_EQ(LeaseFiles(), 0u);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
   ExpectFreed();
 }
 
@@ -220,7 +220,7 @@ TEST_F(LeaseTest, InlineStepStaysToo) {
   ExpectHolds(*step, {SmallContent(1)});
   step.reset();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
 }
 
 TEST_F(LeaseTest, HoldsWhatTheStepRefersTo) {
@@ -233,11 +233,11 @@ TEST_F(LeaseTest, HoldsWhatTheStepRefersTo) {
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(store_->Delete(2));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.removed, IsEmpty());
+  EXPECT_THAT(kept.swept_versions, IsEmpty());
   ExpectHolds(*step, {content});
   step.reset();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, SizeIs(2));
+  EXPECT_THAT(swept.swept_versions, SizeIs(2));
   ExpectFreed();
 }
 
@@ -277,7 +277,7 @@ TEST_F(LeaseTest, ReaderOfAnotherProcess) {
   ASSERT_EQ(child.ReadLine(), "ok");
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.removed, IsEmpty());
+  EXPECT_THAT(kept.swept_versions, IsEmpty());
   child.Write("verify\n");
   EXPECT_EQ(child.ReadLine(), "ok");
   child.CloseInput();
@@ -317,11 +317,11 @@ TEST_F(LeaseTest, LeaseOfADeadReaderExpires) {
   child.Kill();
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult kept, store_->Sweep());
-  EXPECT_THAT(kept.removed, IsEmpty());
+  EXPECT_THAT(kept.swept_versions, IsEmpty());
   EXPECT_EQ(LeaseFiles(), 1u);
   ahead_micros = 61'000'000;
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
   EXPECT_EQ(LeaseFiles(), 0u);
   ExpectFreed();
   store_.reset();
@@ -361,7 +361,7 @@ TEST_F(LeaseTest, SweepGoesOnBesideAFileThatIsNoLease) {
   std::filesystem::create_directory(path() + "/leases/folder");
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
 }
 
 // For the owner's user, whoever the reader's is.
@@ -471,7 +471,7 @@ TEST_F(ReaderTest, UsageIsTheOwners) {
   ASSERT_OK_AND_ASSIGN(const Usage usage, reader->GetUsage());
   ASSERT_THAT(usage.steps, SizeIs(1));
   EXPECT_EQ(usage.steps[0].version.step, 1);
-  EXPECT_GE(usage.steps[0].own_bytes, kLargeBytes);
+  EXPECT_GE(usage.steps[0].exclusive_bytes, kLargeBytes);
   EXPECT_GE(usage.disk_bytes, kLargeBytes);
 }
 
@@ -486,25 +486,27 @@ TEST_F(ReaderTest, UsageByNameAddsUpToTheSteps) {
   const Usage::Name& tensors = usage.names[0];
   EXPECT_EQ(tensors.kind, Item::Kind::kTensor);
   EXPECT_EQ(tensors.name, "");
-  EXPECT_EQ(tensors.steps, 1U);  // the second save uses those of the first
-  EXPECT_GE(tensors.own_bytes, kLargeBytes);
+  EXPECT_EQ(tensors.step_count, 1U);  // the second save uses those of the first
+  EXPECT_GE(tensors.exclusive_bytes, kLargeBytes);
   const Usage::Name& user = usage.names[1];
   EXPECT_EQ(user.kind, Item::Kind::kRows);
   EXPECT_EQ(user.name, "user");
-  EXPECT_EQ(user.steps, 2U);
+  EXPECT_EQ(user.step_count, 2U);
   EXPECT_EQ(user.delta_bytes, 0U);
   EXPECT_EQ(usage.names[2].kind, Item::Kind::kBlob);
-  EXPECT_EQ(tensors.own_bytes + user.own_bytes + usage.names[2].own_bytes,
-            usage.steps[0].own_bytes + usage.steps[1].own_bytes);
-  for (const Usage::Name& name : usage.names) EXPECT_EQ(name.kept_bytes, 0U);
+  EXPECT_EQ(tensors.exclusive_bytes + user.exclusive_bytes +
+                usage.names[2].exclusive_bytes,
+            usage.steps[0].exclusive_bytes + usage.steps[1].exclusive_bytes);
+  for (const Usage::Name& name : usage.names)
+    EXPECT_EQ(name.referenced_bytes, 0U);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK(reader->Refresh());
   ASSERT_OK_AND_ASSIGN(const Usage kept, reader->GetUsage(options));
   ASSERT_THAT(kept.names, SizeIs(3));
-  EXPECT_EQ(kept.names[0].kept_bytes, tensors.own_bytes);
-  EXPECT_EQ(kept.names[0].own_bytes, 0U);
-  EXPECT_EQ(kept.names[1].kept_bytes, 0U);
-  EXPECT_EQ(kept.names[1].own_bytes, user.own_bytes / 2);
+  EXPECT_EQ(kept.names[0].referenced_bytes, tensors.exclusive_bytes);
+  EXPECT_EQ(kept.names[0].exclusive_bytes, 0U);
+  EXPECT_EQ(kept.names[1].referenced_bytes, 0U);
+  EXPECT_EQ(kept.names[1].exclusive_bytes, user.exclusive_bytes / 2);
   ASSERT_OK_AND_ASSIGN(const Usage plain, reader->GetUsage());
   EXPECT_THAT(plain.names, SizeIs(0));
 }

@@ -178,7 +178,8 @@ TEST_F(SmallStoreTest, DamageInOneSaveStopsNoOther) {
     SCOPED_TRACE(removed);
     ASSERT_OK(store_->Delete(removed));
     ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-    EXPECT_THAT(swept.damage, ::testing::HasSubstr(files.back().filename()));
+    EXPECT_THAT(swept.inline_retained_reason,
+                ::testing::HasSubstr(files.back().filename()));
   }
   save_up_to(2 * kSteps + 1);
   for (int64_t each = 0; each < step; ++each) {

@@ -51,7 +51,7 @@ TEST_F(StoreChangesTest, OverwriteReplaces) {
   EXPECT_THAT(ListSteps(), ElementsAre(5));
   ExpectStep(5, {BulkContent(2)});
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(first.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(first.version));
   Reopen();
   ExpectStep(5, {BulkContent(2)});
 }
@@ -107,7 +107,7 @@ TEST_F(StoreChangesTest, FailedSaveLeavesNothing) {
   EXPECT_THAT(store_->Steps(), IsEmpty());
   ASSERT_OK(store_->Sweep());
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.others, IsEmpty());
+  EXPECT_THAT(usage.held_versions, IsEmpty());
   ASSERT_OK(Save(5, SmallContent(1)));
   ExpectStep(5, {SmallContent(1)});
 }
@@ -131,16 +131,16 @@ TEST_F(StoreChangesTest, SweepFreesTheBytesOfADeletedStep) {
   ASSERT_OK(Save(2, BulkContent(2)));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Usage before, store_->GetUsage());
-  ASSERT_THAT(before.others, SizeIs(1));
-  EXPECT_EQ(before.others[0].version, first.version);
-  EXPECT_EQ(before.others[0].why, Usage::Held::Why::kGarbage);
-  EXPECT_GE(before.others[0].bytes, uint64_t{9} << 20);
+  ASSERT_THAT(before.held_versions, SizeIs(1));
+  EXPECT_EQ(before.held_versions[0].version, first.version);
+  EXPECT_EQ(before.held_versions[0].reason, Usage::Held::Reason::kGarbage);
+  EXPECT_GE(before.held_versions[0].stored_bytes, uint64_t{9} << 20);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(first.version));
-  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, ElementsAre(first.version));
+  EXPECT_THAT(swept.quarantined_versions, IsEmpty());
   EXPECT_GE(swept.freed_bytes, uint64_t{9} << 20);
   ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
-  EXPECT_THAT(after.others, IsEmpty());
+  EXPECT_THAT(after.held_versions, IsEmpty());
   EXPECT_LE(after.disk_bytes + (uint64_t{9} << 20), before.disk_bytes);
   ExpectStep(2, {BulkContent(2)});
 }
@@ -148,8 +148,8 @@ TEST_F(StoreChangesTest, SweepFreesTheBytesOfADeletedStep) {
 TEST_F(StoreChangesTest, SweepOfACleanStoreDoesNothing) {
   ASSERT_OK(Save(1, BulkContent(1)));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
-  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
+  EXPECT_THAT(swept.quarantined_versions, IsEmpty());
   EXPECT_EQ(swept.freed_bytes, 0u);
   EXPECT_OK(store_->sweep_status());
 }
@@ -160,7 +160,7 @@ TEST_F(StoreChangesTest, SweepKeepsASaveInProgress) {
   ASSERT_OK_AND_ASSIGN(const StagedRank staged,
                        Stage(path(), save.tickets.at(0), held.state()));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, IsEmpty());
   ASSERT_OK(store_->Publish(save.version, {staged}));
   ExpectStep(1, {BulkContent(1)});
 }
@@ -175,7 +175,7 @@ TEST_F(StoreChangesTest, SaveThatWasNotPublishedIsSweptAfterReopen) {
       store_->Publish(save.version, {staged}),
       StatusIs(absl::StatusCode::kNotFound, HasSubstr(ToString(save.version))));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(save.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(save.version));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
 }
@@ -188,7 +188,7 @@ TEST_F(StoreChangesTest, BackgroundSweepComesToTheSame) {
   ASSERT_OK(store_->Sweep());
   EXPECT_OK(store_->sweep_status());
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-  EXPECT_THAT(usage.others, IsEmpty());
+  EXPECT_THAT(usage.held_versions, IsEmpty());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
 }
 
@@ -228,8 +228,8 @@ TEST_F(StoreChangesTest, ACommitIsSweptInTheBackground) {
   ASSERT_OK(Overwrite(1, BulkContent(2)));
   while (true) {
     ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
-    if (usage.others.empty()) break;
-    ASSERT_TRUE(sweeps.WaitFor(++count)) << usage.others.size();
+    if (usage.held_versions.empty()) break;
+    ASSERT_TRUE(sweeps.WaitFor(++count)) << usage.held_versions.size();
   }
   store_.reset();  // the hook goes with `sweeps`
 }
@@ -241,8 +241,8 @@ TEST_F(StoreChangesTest, WhatACommitRetiresIsSweptAfterReopen) {
   ASSERT_OK(Overwrite(2, BulkContent(3), {.retire = {1}}));
   Reopen();
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(first.version, second.version));
-  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, ElementsAre(first.version, second.version));
+  EXPECT_THAT(swept.quarantined_versions, IsEmpty());
   ExpectStep(2, {BulkContent(3)});
 }
 
@@ -262,7 +262,7 @@ TEST_F(StoreChangesTest, ABeginThatFailedIsNotInProgress) {
   EXPECT_THAT(store_->Abandon(failed), StatusIs(absl::StatusCode::kNotFound,
                                                 HasSubstr(ToString(failed))));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(failed));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(failed));
   store_.reset();  // the hook goes with `fail`
 }
 
@@ -275,19 +275,19 @@ TEST_F(StoreChangesTest, UsageOfAStepIsItsOwnAndItsParents) {
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   ASSERT_THAT(usage.steps, SizeIs(2));
   EXPECT_EQ(usage.steps[0].version, first.version);
-  EXPECT_GE(usage.steps[0].own_bytes, first.stored_bytes);
+  EXPECT_GE(usage.steps[0].exclusive_bytes, first.exclusive_bytes);
   EXPECT_EQ(usage.steps[0].borrowed_bytes, 0u);
   EXPECT_EQ(usage.steps[1].version, second.version);
-  EXPECT_GE(usage.steps[1].own_bytes, second.stored_bytes);
-  EXPECT_GE(usage.steps[1].borrowed_bytes, second.reused_bytes);
-  EXPECT_GT(second.reused_bytes, uint64_t{9} << 20);
-  EXPECT_GE(usage.disk_bytes, first.stored_bytes + second.stored_bytes);
+  EXPECT_GE(usage.steps[1].exclusive_bytes, second.exclusive_bytes);
+  EXPECT_GE(usage.steps[1].borrowed_bytes, second.borrowed_bytes);
+  EXPECT_GT(second.borrowed_bytes, uint64_t{9} << 20);
+  EXPECT_GE(usage.disk_bytes, first.exclusive_bytes + second.exclusive_bytes);
   EXPECT_GT(usage.available_bytes, 0u);
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Usage after, store_->GetUsage());
-  ASSERT_THAT(after.others, SizeIs(1));
-  EXPECT_EQ(after.others[0].version, first.version);
-  EXPECT_EQ(after.others[0].why, Usage::Held::Why::kReferenced);
+  ASSERT_THAT(after.held_versions, SizeIs(1));
+  EXPECT_EQ(after.held_versions[0].version, first.version);
+  EXPECT_EQ(after.held_versions[0].reason, Usage::Held::Reason::kReferenced);
 }
 
 TEST_F(StoreChangesTest, PinnedStepIsNotDeleted) {
@@ -431,8 +431,8 @@ TEST_F(StoreChangesTest, RetiresWithTheCommit) {
   ASSERT_OK(Save(4, SmallContent(4), {.retire = {1, 3}}));
   EXPECT_THAT(ListSteps(), ElementsAre(2, 4));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, SizeIs(2));
-  EXPECT_THAT(swept.quarantined, IsEmpty());
+  EXPECT_THAT(swept.swept_versions, SizeIs(2));
+  EXPECT_THAT(swept.quarantined_versions, IsEmpty());
   Reopen();
   EXPECT_THAT(ListSteps(), ElementsAre(2, 4));
   ExpectStep(2, {SmallContent(2)});
@@ -481,7 +481,7 @@ TEST_F(StoreChangesTest, AbandonedSaveGoesWithTheSweep) {
   EXPECT_THAT(store_->Abandon(save.version), not_found);
   EXPECT_THAT(store_->Publish(save.version, {staged}), not_found);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(save.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(save.version));
   ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
   EXPECT_LT(usage.disk_bytes, uint64_t{9} << 20);
 }

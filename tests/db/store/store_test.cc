@@ -69,7 +69,7 @@ TEST_F(StoreTest, PlacementFollowsTheSizeOfTheSave) {
 TEST_F(StoreTest, SaveOfNothingIsAStep) {
   ASSERT_OK_AND_ASSIGN(const SaveResult result, Save(3, RankContent()));
   EXPECT_EQ(result.raw_bytes, 0u);
-  EXPECT_EQ(result.stored_bytes, 0u);
+  EXPECT_EQ(result.exclusive_bytes, 0u);
   Reopen();
   ExpectStep(3, {RankContent()});
 }
@@ -212,8 +212,8 @@ TEST_F(StoreTest, ResultCountsBytes) {
   content.blobs["b"] = std::string(100, 'x');
   ASSERT_OK_AND_ASSIGN(const SaveResult result, Save(1, content));
   EXPECT_EQ(result.raw_bytes, 116u);
-  EXPECT_GE(result.stored_bytes, 116u);
-  EXPECT_EQ(result.reused_bytes, 0u);
+  EXPECT_GE(result.exclusive_bytes, 116u);
+  EXPECT_EQ(result.borrowed_bytes, 0u);
 }
 
 TEST_F(StoreTest, AttemptsAreNeverUsedTwice) {

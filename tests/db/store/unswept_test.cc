@@ -86,7 +86,7 @@ class UnsweptTest : public StoreFixture {
   }
   // Step 1 was saved and deleted.
   void ExpectGone(const Store::SweepResult& swept) const {
-    EXPECT_EQ(swept.removed.size(), 1u);
+    EXPECT_EQ(swept.swept_versions.size(), 1u);
     EXPECT_LT(DiskBytes(), options_.spare_bytes + (uint64_t{4} << 20));
     EXPECT_OK(store_->sweep_status());
   }
@@ -197,7 +197,7 @@ TEST_F(UnsweptTest, AFolderOfAnotherUserIsPassedOver) {
   ASSERT_EQ(seteuid(user), 0);
   ASSERT_OK(opened);
   ASSERT_OK(swept);
-  EXPECT_EQ(swept->removed.size(), 1u);
+  EXPECT_EQ(swept->swept_versions.size(), 1u);
   EXPECT_THAT(swept->unswept,
               ElementsAre(IsUnswept("staging/1", "Permission denied", false)));
   ASSERT_OK(usage);
@@ -257,11 +257,11 @@ TEST_F(UnsweptTest, ALeaseFromAClockFarAheadIsSwept) {
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
   ASSERT_OK(store_->Delete(1));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult held, store_->Sweep());
-  EXPECT_THAT(held.removed, IsEmpty());
+  EXPECT_THAT(held.swept_versions, IsEmpty());
   lease.expires_at_micros += 2 * kMinuteMicros;
   ASSERT_OK(internal::WriteLease(files.get(), path(), lease));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, store_->Sweep());
-  EXPECT_THAT(swept.removed, ElementsAre(saved.version));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(saved.version));
   EXPECT_TRUE(fs::is_empty(In("leases")));
 }
 
@@ -294,11 +294,11 @@ TEST_F(UnsweptTest, UsageAccountsForEachByte) {
   EXPECT_EQ(usage.disk_bytes, bytes);
   EXPECT_EQ(usage.staging_bytes, 1000u);
   EXPECT_EQ(usage.foreign_bytes, 100u);
-  EXPECT_EQ(usage.database_bytes + usage.staging_bytes + usage.note_bytes +
+  EXPECT_EQ(usage.database_bytes + usage.staging_bytes + usage.control_bytes +
                 usage.spare_bytes + usage.foreign_bytes,
             usage.disk_bytes);
   uint64_t known = 0;
-  for (const Usage::Step& step : usage.steps) known += step.own_bytes;
+  for (const Usage::Step& step : usage.steps) known += step.exclusive_bytes;
   EXPECT_GT(usage.overhead_bytes(), 0u);
   EXPECT_EQ(known + usage.overhead_bytes(), usage.database_bytes);
 }

@@ -127,12 +127,12 @@ TEST_F(ConfigTest, OneSwitchTurnsSavingOff) {
 TEST_F(ConfigTest, WrongOptionsAreErrors) {
   const std::pair<const char*, const char*> cases[] = {
       {"[", "no JSON object"},
-      {R"({"permanant": "save_initially"})", R"(is "permanent" meant?)"},
-      {R"({"busy": "wat"})", R"(is "wait" meant?)"},
+      {R"({"permanant": "save_initially"})", R"(did you mean "permanent"?)"},
+      {R"({"busy": "wat"})", R"(did you mean "wait"?)"},
       {"{\n  \"busy\": \"wat\"}", "(line 2, column 11)"},
       {R"({"path": "elsewhere"})", R"("elsewhere", but --store)"},
       {R"({"read_only": true})", "read_only"},
-      {R"({"load": [{"patch": "p"}]})", R"(is "path" meant?)"}};
+      {R"({"load": [{"patch": "p"}]})", R"(did you mean "path"?)"}};
   for (const auto& [config, says] : cases) {
     const ProgramResult result = TrainWith("store", 12, config);
     EXPECT_EQ(result.exit_code, 1) << config;

@@ -94,10 +94,10 @@ class KillResumeTest : public ::testing::TestWithParam<Workload> {
     EXPECT_THAT(steps, ElementsAre(kSteps - kSaveEvery, kSteps));
     ASSERT_OK(store->Sweep());
     ASSERT_OK_AND_ASSIGN(const ckptdb::Usage usage, store->GetUsage());
-    for (const ckptdb::Usage::Held& other : usage.others) {
+    for (const ckptdb::Usage::Held& other : usage.held_versions) {
       // The deltas that the two go on from.
       EXPECT_GT(GetParam().base_every, 0);
-      EXPECT_EQ(other.why, ckptdb::Usage::Held::Why::kReferenced)
+      EXPECT_EQ(other.reason, ckptdb::Usage::Held::Reason::kReferenced)
           << ToString(other.version);
     }
   }

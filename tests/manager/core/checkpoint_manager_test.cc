@@ -50,7 +50,7 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
   for (const CheckpointManager::SaveReport& report : reports_) {
     EXPECT_OK(report.status);
     EXPECT_EQ(report.copied_bytes > 0, GetParam().name == "copied");
-    EXPECT_GT(report.finished_micros, 0);
+    EXPECT_GT(report.total_micros, 0);
   }
 }
 
@@ -212,7 +212,7 @@ TEST_F(ManagerTest, RetiresWithTheCommit) {
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
-  EXPECT_THAT(reports_.back().retired, ElementsAre(4));
+  EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation gone,
                        manager_->Explain(4));
   EXPECT_EQ(gone.saved, "step 4 is a multiple of 2");
@@ -240,7 +240,7 @@ TEST_F(ManagerTest, MetricsThatComeLateCount) {
   TrainTo(8);
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(2, 6, 8));
-  EXPECT_THAT(reports_.back().retired, ElementsAre(4));
+  EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
   for (const int64_t step : {2, 6, 8}) ExpectStepHolds(step);
 }
 
@@ -402,7 +402,7 @@ class PreemptedTest : public ManagerTest {
 TEST_F(PreemptedTest, TheNextStepIsSaved) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::InfiniteDuration()));
-  EXPECT_EQ(outcome.decision.why, "preempted");
+  EXPECT_EQ(outcome.decision.reason, "preempted");
   EXPECT_THAT(Steps(), ElementsAre(2, 3));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(3));
   EXPECT_FALSE(saved.ephemeral);
@@ -412,7 +412,7 @@ TEST_F(PreemptedTest, TheNewestEphemeralStepIsPromotedWhenTimeIsShort) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        PreemptAfterTwo(absl::ZeroDuration()));
   EXPECT_FALSE(outcome.save.has_value());
-  EXPECT_THAT(outcome.decision.why,
+  EXPECT_THAT(outcome.decision.reason,
               HasSubstr("step 2 becomes permanent instead"));
   EXPECT_THAT(Steps(), ElementsAre(2));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));

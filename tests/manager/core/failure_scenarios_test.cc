@@ -176,8 +176,8 @@ class SignalTest : public PointTest {
                          TrainStep());
     EXPECT_TRUE(manager_->preempted());
     EXPECT_EQ(outcome.step, 3);
-    ASSERT_TRUE(outcome.save.has_value()) << outcome.decision.why;
-    EXPECT_EQ(outcome.decision.why, "preempted");
+    ASSERT_TRUE(outcome.save.has_value()) << outcome.decision.reason;
+    EXPECT_EQ(outcome.decision.reason, "preempted");
     ASSERT_OK(manager_->Close());
     EXPECT_THAT(Steps(), ElementsAre(2, 3));
     ExpectStepHolds(2);
@@ -190,7 +190,7 @@ TEST_F(SignalTest, BeforeASave) {
   manager_->SetPreempted();
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        TrainStep());
-  EXPECT_EQ(outcome.decision.why, "preempted");
+  EXPECT_EQ(outcome.decision.reason, "preempted");
   ASSERT_OK(manager_->Close());
   EXPECT_THAT(Steps(), ElementsAre(1));
   ExpectStepHolds(1);
@@ -283,10 +283,10 @@ TEST_F(SweepTest, SavesAndDeletionsPassASweepThatIsHeldUp) {
   EXPECT_OK(status);
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult swept, sweep.get());
   // What became garbage since is that of the next one.
-  EXPECT_THAT(swept.removed, ElementsAre(Field(&Version::step, 2)));
+  EXPECT_THAT(swept.swept_versions, ElementsAre(Field(&Version::step, 2)));
   ASSERT_OK_AND_ASSIGN(const Store::SweepResult next,
                        manager_->store()->Sweep());
-  EXPECT_THAT(next.removed, ElementsAre(Field(&Version::step, 4)))
+  EXPECT_THAT(next.swept_versions, ElementsAre(Field(&Version::step, 4)))
       << "step 8 shares a value with step 6";
   EXPECT_THAT(Steps(), ElementsAre(8, 10));
   ExpectStepHolds(8);
@@ -486,7 +486,8 @@ TEST_F(ManagerTest, AThousandSteps) {
   }
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_EQ(Steps(), kept);
-  EXPECT_EQ(reports_.front().retired.size(), steps + 1 - (kept.size() - 1));
+  EXPECT_EQ(reports_.front().retired_steps.size(),
+            steps + 1 - (kept.size() - 1));
   ASSERT_OK(manager_->store()->Sweep());
 
   manager_.reset();

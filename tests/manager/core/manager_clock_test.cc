@@ -73,10 +73,10 @@ TEST_F(ManagerClockTest, ASaveInProgressCountsFromItsBegin) {
   ASSERT_OK(TrainStep());
   now_micros_ = 12 * kClockSecond - 1;
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome early, TrainStep());
-  EXPECT_EQ(early.decision.why, "not yet 2 seconds after step 1");
+  EXPECT_EQ(early.decision.reason, "not yet 2 seconds after step 1");
   now_micros_ = 12 * kClockSecond;
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome due, TrainStep());
-  EXPECT_EQ(due.decision.why,
+  EXPECT_EQ(due.decision.reason,
             "2 seconds after step 1, but step 1 is being saved");
   gate_.Open();
   ASSERT_OK(manager_->Close());

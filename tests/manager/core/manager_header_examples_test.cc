@@ -30,7 +30,7 @@ TEST(HeaderExamples, Verdict) {
   Verdict verdict = AnyOf({false, "step 7 is no multiple of 5"},
                           {true, "no step is saved yet"});
   EXPECT_TRUE(verdict.yes);
-  EXPECT_EQ(verdict.why, "no step is saved yet");
+  EXPECT_EQ(verdict.reason, "no step is saved yet");
 }
 
 TEST(HeaderExamples, Policies) {
@@ -41,7 +41,7 @@ TEST(HeaderExamples, Policies) {
       .retention = {.keep = LatestN(3) | BestN("auc", 2)}};
   EXPECT_OK(internal::CheckSchedule(options.schedule));
   EXPECT_OK(internal::CheckRetention(options.retention));
-  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).why,
+  EXPECT_EQ(internal::Decide(options.schedule, {.step = 2000}).reason,
             "step 2000 is a multiple of 1000");
 }
 
@@ -72,7 +72,7 @@ TEST(HeaderExamples, SaveSchedule) {
                         .ephemeral = SaveEveryNSteps(100)};
   SavePolicy::Decision decision = Decide(schedule, {.step = 1100});
   EXPECT_EQ(decision.kind, SavePolicy::Kind::kEphemeral);
-  EXPECT_EQ(decision.why, "step 1100 is a multiple of 100");
+  EXPECT_EQ(decision.reason, "step 1100 is a multiple of 100");
 }
 
 TEST(HeaderExamples, Retention) {

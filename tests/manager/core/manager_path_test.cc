@@ -44,7 +44,7 @@ TEST_F(ManagerPathTest, SavesAndRestoresGoOnAfterAChdir) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        manager_->Restore(request));
   EXPECT_EQ(report.version.step, 4);
-  EXPECT_EQ(report.path, dir_.path() + "/a/store");
+  EXPECT_EQ(report.store, dir_.path() + "/a/store");
   TrainTo(6);
   ASSERT_OK(manager_->Close());
   manager_.reset();

@@ -146,7 +146,7 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        manager_->Restore(any));
   EXPECT_EQ(report.version.step, 2);
-  EXPECT_THAT(report.damaged, ElementsAre(4));
+  EXPECT_THAT(report.damaged_steps, ElementsAre(4));
   ASSERT_OK_AND_ASSIGN(const StepRecord damaged,
                        manager_->store()->FindStep(4));
   EXPECT_TRUE(damaged.quarantined);
@@ -207,7 +207,7 @@ TEST_F(ManagerTest, WarnsOfAFileThatIsGoneAndFallsBack) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        manager->Restore(any));
   EXPECT_EQ(report.version.step, 1);
-  EXPECT_THAT(report.damaged, ElementsAre(2));
+  EXPECT_THAT(report.damaged_steps, ElementsAre(2));
   EXPECT_THAT(weights, ::testing::Each(1));
 }
 
@@ -247,7 +247,7 @@ TEST_F(ManagerTest, TheOwnStoreByAnotherSpelling) {
     request.path = path;
     ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                          manager_->Restore(request));
-    EXPECT_EQ(report.path, options_.path);
+    EXPECT_EQ(report.store, options_.path);
     TrainTo(report.version.step + 2);
     ASSERT_OK(manager_->Close());
     EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
@@ -274,7 +274,7 @@ TEST_F(ManagerTest, RestoresAreReported) {
   ASSERT_EQ(restored.size(), 2U);
   EXPECT_EQ(restored[0].version.step, 2);
   EXPECT_EQ(restored[1].version.step, 4);
-  EXPECT_EQ(restored[1].path, options_.path);
+  EXPECT_EQ(restored[1].store, options_.path);
   EXPECT_EQ(restored[1].loaded.items.size(), 5U);
 }
 
@@ -287,15 +287,15 @@ TEST_F(ManagerTest, LogsWhatRestoresCost) {
   Start();
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        manager_->Restore());
-  EXPECT_EQ(report.rows, 11U);
-  EXPECT_EQ(report.rows, model_->users.rows().size());
+  EXPECT_EQ(report.loaded_rows, 11U);
+  EXPECT_EQ(report.loaded_rows, model_->users.rows().size());
   // Ids and slots of the rows, the tensor, and bytes of the others.
-  EXPECT_GE(report.bytes, report.rows * (8 + 8 + 4) + 6 * 4);
-  EXPECT_EQ(report.bytes, report.loaded.bytes());
+  EXPECT_GE(report.loaded_bytes, report.loaded_rows * (8 + 8 + 4) + 6 * 4);
+  EXPECT_EQ(report.loaded_bytes, report.loaded.bytes());
   EXPECT_GT(report.open_micros, 0);
   EXPECT_GT(report.check_micros, 0);
   EXPECT_GT(report.load_micros, 0);
-  EXPECT_GE(report.finished_micros,
+  EXPECT_GE(report.total_micros,
             report.open_micros + report.check_micros + report.load_micros);
   std::ifstream log(options_.statistics_path);
   std::string save;
@@ -307,10 +307,10 @@ TEST_F(ManagerTest, LogsWhatRestoresCost) {
       absl::StrCat(
           R"({"event":"restore","step":2,"attempt":1,"store":")", options_.path,
           R"(","damaged_steps":[],"incremental":false,"loaded_bytes":)",
-          report.bytes, R"(,"loaded_rows":11,"open_micros":)",
+          report.loaded_bytes, R"(,"loaded_rows":11,"open_micros":)",
           report.open_micros, R"(,"check_micros":)", report.check_micros,
           R"(,"load_micros":)", report.load_micros, R"(,"total_micros":)",
-          report.finished_micros, "}"));
+          report.total_micros, "}"));
 }
 
 class Sampler : public ModelState::Object {

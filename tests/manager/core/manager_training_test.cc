@@ -130,7 +130,7 @@ TEST_F(TrainingTest, OneSwitchTurnsSavingOff) {
                        TrainStep());
   EXPECT_EQ(outcome.step, 3);
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(outcome.decision.why, "ManagerOptions::saving is off");
+  EXPECT_EQ(outcome.decision.reason, "ManagerOptions::saving is off");
   EXPECT_FALSE(outcome.save.has_value());
   EXPECT_TRUE(manager_->preempted());
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,

@@ -115,7 +115,7 @@ TEST_F(ReadOnlyTest, SavesNothingWhateverTheOptionsSay) {
                        follower_->Step());
   EXPECT_EQ(outcome.step, 5);
   EXPECT_EQ(outcome.decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(outcome.decision.why, "not saved: the manager is read-only");
+  EXPECT_EQ(outcome.decision.reason, "not saved: the manager is read-only");
   EXPECT_FALSE(outcome.save.has_value());
   const auto refused =
       StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -171,12 +171,12 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
 
 TEST_F(ReadOnlyTest, FollowsByChanges) {
   Follow();
-  EXPECT_FALSE(WaitFor(4).by_changes) << "it held nothing";
+  EXPECT_FALSE(WaitFor(4).incremental) << "it held nothing";
   ExpectHolds(4);
   EXPECT_EQ(copy_->users.clears(), 1);
   for (const int64_t step : {6, 8, 12}) {
     Train(step);
-    EXPECT_TRUE(WaitFor(step).by_changes);
+    EXPECT_TRUE(WaitFor(step).incremental);
     ExpectHolds(step);
   }
   EXPECT_EQ(copy_->users.clears(), 1) << "only changes were read";
@@ -188,19 +188,19 @@ TEST_F(ReadOnlyTest, ReadsAllWhenTheModelIsNoStepsAnyMore) {
   copy_->Train(5);
   ASSERT_OK(follower_->Step());
   Train(6);
-  EXPECT_FALSE(WaitFor(6).by_changes);
+  EXPECT_FALSE(WaitFor(6).incremental);
   ExpectHolds(6);
   LoadRule rule;
   rule.step = 2;
   ASSERT_OK(follower_->Load({rule}));
   Train(8);
-  EXPECT_FALSE(WaitFor(8).by_changes);
+  EXPECT_FALSE(WaitFor(8).incremental);
   ExpectHolds(8);
   RestoreRequest merged;
   merged.step = 6;
   merged.mode = LiveTable::RestoreMode::kMerge;
   ASSERT_OK(follower_->Restore(merged));
-  EXPECT_FALSE(WaitFor(8).by_changes);
+  EXPECT_FALSE(WaitFor(8).incremental);
   ExpectHolds(8);
 }
 
@@ -226,7 +226,7 @@ TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
                          "step 4")));
   ExpectHolds(4);
   Train(6);
-  EXPECT_TRUE(WaitFor(6).by_changes) << "the model was as it was";
+  EXPECT_TRUE(WaitFor(6).incremental) << "the model was as it was";
   ExpectHolds(6);
 }
 
@@ -321,7 +321,7 @@ TEST_F(ReadOnlyTest, AFoldIsNoNewerStep) {
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        HasSubstr("the newest is step 4")));
   Train(6);
-  EXPECT_TRUE(WaitFor(6).by_changes);
+  EXPECT_TRUE(WaitFor(6).incremental);
   ExpectHolds(6);
 }
 

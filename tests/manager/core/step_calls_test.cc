@@ -57,9 +57,9 @@ TEST_F(ShouldSaveTest, KnowsMetricsAndTheSaveThatHasEnded) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome first,
                        TrainStep({{"auc", 0.6}}));
   ASSERT_OK(first.save->WaitCommitted().status());
-  EXPECT_EQ(Ask(2, {{"auc", 0.5}}).why, "better said no");
-  EXPECT_EQ(Ask(2, {{"auc", 0.7}}).why, "better said yes");
-  EXPECT_THAT(Ask(1, {{"auc", 0.7}}).why, HasSubstr("not after step 1"));
+  EXPECT_EQ(Ask(2, {{"auc", 0.5}}).reason, "better said no");
+  EXPECT_EQ(Ask(2, {{"auc", 0.7}}).reason, "better said yes");
+  EXPECT_THAT(Ask(1, {{"auc", 0.7}}).reason, HasSubstr("not after step 1"));
 }
 
 TEST_F(ShouldSaveTest, WaitsForTheSaveInProgressAsTheStepWould) {
@@ -78,7 +78,7 @@ TEST_F(ShouldSaveTest, PassesOverWhatTheStepWould) {
     BeginSave();
     const SavePolicy::Decision decision = Ask(4);
     EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
-    EXPECT_THAT(decision.why, HasSubstr("step 2 is being saved"));
+    EXPECT_THAT(decision.reason, HasSubstr("step 2 is being saved"));
     gate_.Open();
     ASSERT_OK(manager_->WaitUntilFinished());
     EXPECT_EQ(Ask(3).kind, SavePolicy::Kind::kNone) << "nothing is owed";
@@ -103,7 +103,7 @@ TEST_F(ShouldSaveTest, LeavesErrorsAndPreemptionsToTheStep) {
   model_->users.FailWith(absl::UnavailableError("no rows today"));
   TrainTo(2);
   manager_->SetPreempted();
-  EXPECT_EQ(Ask(3).why, "preempted");
+  EXPECT_EQ(Ask(3).reason, "preempted");
   EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kUnavailable,
                                     HasSubstr("no rows today")));
   model_->users.FailWith(absl::OkStatus());
@@ -124,7 +124,7 @@ TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
   manager_->SetPreempted();
   const SavePolicy::Decision decision = Ask(3);
   EXPECT_EQ(decision.kind, SavePolicy::Kind::kNone);
-  EXPECT_THAT(decision.why, HasSubstr("step 2 becomes permanent instead"));
+  EXPECT_THAT(decision.reason, HasSubstr("step 2 becomes permanent instead"));
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(2));
   EXPECT_TRUE(saved.ephemeral);
 }

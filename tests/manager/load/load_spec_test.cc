@@ -42,25 +42,28 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
 
 TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
-      {"[", "it is not JSON"},
-      {"[{},\n {\"path\": \"p\",}]", "it is not JSON (line 2, column 15)"},
-      {"[{},\n  3]", "rule 1: it is no object, but 3 (line 2, column 3)"},
+      {"[", "invalid JSON"},
+      {"[{},\n {\"path\": \"p\",}]", "invalid JSON (line 2, column 15)"},
+      {"[{},\n  3]",
+       "rule 1: the value is 3; expected an object (line 2, column 3)"},
       {"[{},\n {\"step\":\n   -1}]", "0 to 2^63 - 1 (line 3, column 4)"},
-      {"{}", "expected a list of rules"},
-      {"[3]", "rule 0: it is no object"},
+      {"{}", "the value is {}; expected a list of rules"},
+      {"[3]", "rule 0: the value is 3; expected an object"},
       {R"([{}, {"patch": "p"}])",
-       R"(rule 1: no key "patch"; is "path" meant?)"},
-      {R"([{"hashtable_clean": true}])", R"(is "hashtable_clear" meant?)"},
-      {R"([{"path": 3}])", R"("path" is 3, not a string)"},
-      {R"([{"strict": "yes"}])", R"("strict" is "yes", not a boolean)"},
-      {R"([{"cast": "bf16"}])", R"("cast" is "bf16", not a boolean)"},
-      {R"([{"casts": true}])", R"(no key "casts"; is "cast" meant?)"},
-      {R"([{"step": -1}])", R"("step" is -1, not a number, 0 to 2^63 - 1)"},
-      {R"([{"step": 9223372036854775808}])", R"(not a number)"},
-      {R"([{"step": 1.5}])", R"("step" is 1.5, not a number)"},
-      {R"([{"load": "sparse"}])", R"("load" is "sparse", not a list)"},
-      {R"([{"load": [1]}])", R"("load" is [1], not a list of strings)"},
-      {R"([{"oname": {"a": 1}}])", R"(not an object of strings)"},
+       R"(rule 1: unknown key "patch"; did you mean "path"?)"},
+      {R"([{"hashtable_clean": true}])", R"(did you mean "hashtable_clear"?)"},
+      {R"([{"path": 3}])", R"("path" is 3; expected a string)"},
+      {R"([{"strict": "yes"}])", R"("strict" is "yes"; expected a boolean)"},
+      {R"([{"cast": "bf16"}])", R"("cast" is "bf16"; expected a boolean)"},
+      {R"([{"casts": true}])", R"(unknown key "casts"; did you mean "cast"?)"},
+      {R"([{"step": -1}])",
+       R"("step" is -1; expected a number, 0 to 2^63 - 1)"},
+      {R"([{"step": 9223372036854775808}])",
+       R"("step" is 9223372036854775808; expected a number)"},
+      {R"([{"step": 1.5}])", R"("step" is 1.5; expected a number)"},
+      {R"([{"load": "sparse"}])", R"("load" is "sparse"; expected a list)"},
+      {R"([{"load": [1]}])", R"("load" is [1]; expected a list of strings)"},
+      {R"([{"oname": {"a": 1}}])", R"(expected an object of strings)"},
   };
   for (const auto& [json, what] : cases) {
     EXPECT_THAT(ParseLoadSpec(json).status(),
@@ -202,17 +205,18 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("load pattern \"wv\" matches nothing that is "
-                                 "registered; is \"w\" meant?")));
+                                 "registered; did you mean \"w\"?")));
   EXPECT_THAT(model_.users.rows(), IsEmpty());
   // A category with a letter too few is a name.
   rule.load = {"spars"};
   EXPECT_THAT(manager_->Load({rule}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("is \"sparse\" meant?")));
+                       HasSubstr("did you mean \"sparse\"?")));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
-  EXPECT_THAT(dry.ToString(), HasSubstr("  matches nothing: load pattern "
-                                        "\"spars\"; is \"sparse\" meant?\n"));
+  EXPECT_THAT(dry.ToString(),
+              HasSubstr("  matches nothing: load pattern "
+                        "\"spars\"; did you mean \"sparse\"?\n"));
   rule.load = {"user", "wv"};
   rule.strict = false;
   ASSERT_OK(manager_->Load({rule}));

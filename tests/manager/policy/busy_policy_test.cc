@@ -45,14 +45,14 @@ TEST_F(BusyTest, Skips) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome outcome,
                        FourSteps(ManagerOptions::BusyPolicy::kSkip));
   EXPECT_FALSE(outcome.save.has_value());
-  EXPECT_EQ(outcome.decision.why,
+  EXPECT_EQ(outcome.decision.reason,
             "step 4 is a multiple of 2, but step 2 is being saved");
   TrainTo(5);
   ASSERT_OK(manager_->WaitUntilFinished());
   EXPECT_THAT(Steps(), ElementsAre(2));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
                        manager_->Explain(4));
-  EXPECT_EQ(story.saved, "not saved: " + outcome.decision.why);
+  EXPECT_EQ(story.saved, "not saved: " + outcome.decision.reason);
 }
 
 TEST_F(BusyTest, Coalesces) {

@@ -54,7 +54,7 @@ std::vector<int64_t> Kept(const KeepPolicy& policy,
   EXPECT_EQ(answer.keep.size(), steps.size());
   std::vector<int64_t> kept;
   for (size_t i = 0; i < steps.size(); ++i) {
-    EXPECT_NE(answer.why(i), "") << steps[i].step;
+    EXPECT_NE(answer.reason(i), "") << steps[i].step;
     if (answer.keep[i]) kept.push_back(steps[i].step);
   }
   return kept;
@@ -63,7 +63,7 @@ std::vector<int64_t> Kept(const KeepPolicy& policy,
 std::string Why(const KeepPolicy& policy, const std::vector<StepInfo>& steps,
                 size_t at, int64_t now_micros = kStart) {
   EXPECT_OK(policy.status());
-  return Ask(policy, steps, now_micros).why(at);
+  return Ask(policy, steps, now_micros).reason(at);
 }
 
 // It has this error, which is also why it keeps all steps.
@@ -73,7 +73,7 @@ void ExpectInvalid(const KeepPolicy& policy, const std::string& words) {
   const std::vector<StepInfo> steps = Steps(3);
   const KeepAnswer answer = Ask(policy, steps, kStart);
   EXPECT_EQ(answer.keep, std::vector<bool>(3, true));
-  EXPECT_EQ(answer.why(1), policy.status().message());
+  EXPECT_EQ(answer.reason(1), policy.status().message());
 }
 
 TEST(KeepPolicy, KeepAll) {

@@ -48,7 +48,7 @@ std::vector<int64_t> Gone(const RetentionOptions& options,
   std::vector<int64_t> gone;
   std::vector<RetentionDecision> removed;
   for (const RetentionDecision& decision : PlanRetention(options, state)) {
-    EXPECT_NE(decision.why, "");
+    EXPECT_NE(decision.reason, "");
     EXPECT_EQ(PlanStep(options, state, decision.step), decision);
     if (decision.stays) continue;
     gone.push_back(decision.step);
@@ -242,7 +242,7 @@ TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
                           : kept_by_policy(step));
       ASSERT_EQ(decisions[i].stays, expected)
           << "round " << round << ", step " << step.step << ": "
-          << decisions[i].why;
+          << decisions[i].reason;
     }
   }
 }

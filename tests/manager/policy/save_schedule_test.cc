@@ -40,9 +40,9 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
   EXPECT_EQ(At(10).kind, SavePolicy::Kind::kEphemeral);
   EXPECT_EQ(At(110).kind, SavePolicy::Kind::kEphemeral);
   EXPECT_EQ(At(111).kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(At(10).why, "step 10 is a multiple of 10");
-  EXPECT_EQ(At(7).why, "step 7 is one of those that were asked for");
-  EXPECT_EQ(At(8).why,
+  EXPECT_EQ(At(10).reason, "step 10 is a multiple of 10");
+  EXPECT_EQ(At(7).reason, "step 7 is one of those that were asked for");
+  EXPECT_EQ(At(8).reason,
             "not permanent: step 8 is no multiple of 100; step 8 is none of "
             "those that were asked for; not ephemeral: step 8 is no multiple "
             "of 10");
@@ -68,7 +68,7 @@ TEST_F(SaveScheduleTest, NoStepTwiceAndNoneBefore) {
 TEST_F(SaveScheduleTest, CooldownIsOfEphemeralSavesAlone) {
   schedule_.ephemeral_cooldown_steps = 15;
   EXPECT_EQ(At(110, 100).kind, SavePolicy::Kind::kNone);
-  EXPECT_EQ(At(110, 100).why,
+  EXPECT_EQ(At(110, 100).reason,
             "not ephemeral, although step 110 is a multiple of 10: step 100 "
             "was saved less than 15 steps before");
   EXPECT_EQ(At(110, 96).kind, SavePolicy::Kind::kNone);

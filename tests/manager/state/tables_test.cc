@@ -387,7 +387,7 @@ TEST_F(TablesTest, FollowersOfEachKind) {
       CKPTDB_RETURN_IF_ERROR(rank->manager->WaitUntilFinished());
       CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                               follower.manager->WaitForStep(absl::Seconds(60)));
-      EXPECT_TRUE(report.by_changes);
+      EXPECT_TRUE(report.incremental);
       EXPECT_EQ(follower.table->rows(), Expected(seed, 2));
       return follower.manager->Close();
     });

@@ -142,9 +142,10 @@ TEST(Item, Names) {
 
 TEST(Item, DataVersion) {
   ExpectBad(
-      SampleBlob(), [](Item* i) { i->data.attempt = 0; }, "data has attempt 0");
+      SampleBlob(), [](Item* i) { i->data_version.attempt = 0; },
+      "data has attempt 0");
   ExpectBad(
-      SampleBlob(), [](Item* i) { i->data.step = -1; },
+      SampleBlob(), [](Item* i) { i->data_version.step = -1; },
       "data has negative step -1");
 }
 
@@ -275,7 +276,7 @@ Change Slots(size_t slots) {
     for (size_t n = 0; n < slots; ++n) {
       i->slots.push_back({std::to_string(n), DType::kU8, 1, Codec::kNone});
     }
-    i->raw_bytes = i->rows * (8 + slots) + i->erased * 8;
+    i->raw_bytes = i->rows * (8 + slots) + i->erased_rows * 8;
   };
 }
 
@@ -293,7 +294,8 @@ TEST(Table, SlotBytesAtAndOverTheLimits) {
     return [=](Item* i) {
       i->slots = {{"wide", dtype, elements, Codec::kNone}};
       i->rows_per_page = 1;
-      i->raw_bytes = i->rows * (8 + i->slots[0].row_bytes()) + i->erased * 8;
+      i->raw_bytes =
+          i->rows * (8 + i->slots[0].row_bytes()) + i->erased_rows * 8;
     };
   };
   ExpectBad(SampleTable(), width(DType::kU8, 0),
@@ -352,7 +354,7 @@ TEST(Table, RejectsRawBytesOfOtherRows) {
       SampleTable(), [](Item* i) { i->rows = ~uint64_t{0}; },
       "expected 18446744073709551615 rows of 272 bytes");
   ExpectBad(
-      SampleTable(), [](Item* i) { i->erased = uint64_t{1} << 61; },
+      SampleTable(), [](Item* i) { i->erased_rows = uint64_t{1} << 61; },
       "2305843009213693952 erased ids of 8 bytes");
 }
 
@@ -362,7 +364,7 @@ TEST(Table, RejectsErasedIdsInABaseRun) {
       "has 7 erased ids in a base run");
   ExpectGood(SampleTable(), [](Item* i) {
     i->run = Item::Run::kBase;
-    i->erased = 0;
+    i->erased_rows = 0;
     i->raw_bytes = 272000;
   });
 }
@@ -372,8 +374,8 @@ Item RandomItem(std::mt19937_64* random) {
   Item item =
       std::vector<Item>{SampleBlob(), SampleTable(), SampleTensor()}[draw(3)];
   item.name = std::to_string((*random)());
-  item.data = {static_cast<int64_t>((*random)() >> 1),
-               static_cast<uint32_t>(1 + draw(1000))};
+  item.data_version = {static_cast<int64_t>((*random)() >> 1),
+                       static_cast<uint32_t>(1 + draw(1000))};
   item.placement = static_cast<Item::Placement>(draw(2));
   item.stored_bytes = (*random)();
   item.digest = (*random)();
@@ -386,8 +388,8 @@ Item RandomItem(std::mt19937_64* random) {
   if (item.kind == Item::Kind::kRows) {
     for (Slot& slot : item.slots) slot.codec = static_cast<Codec>(draw(3));
     item.rows = draw(1000000000);
-    item.erased = draw(1000);
-    item.raw_bytes = item.rows * 272 + item.erased * 8;
+    item.erased_rows = draw(1000);
+    item.raw_bytes = item.rows * 272 + item.erased_rows * 8;
     item.rows_per_page = static_cast<uint32_t>(1 + draw(1024));
   }
   return item;

@@ -219,10 +219,10 @@ RuleChanges<StepRecord> StepChanges() {
   add("unknown kind", false,
       [](R r) { r->kind = static_cast<StepRecord::Kind>(2); });
   add("parent without one", false, [](R r) { r->has_parent = false; });
-  add("increment without one", false, [](R r) { r->increment = {30, 8}; });
+  add("increment without one", false, [](R r) { r->folded_from = {30, 8}; });
   add("increment of a delta", false, [](R r) {
-    r->has_increment = true;
-    r->increment = {30, 8};
+    r->folded = true;
+    r->folded_from = {30, 8};
   });
   add("a version twice", false, [](R r) {
     r->chain.insert(r->chain.begin(), 2, {1, 1});
@@ -286,7 +286,7 @@ RuleChanges<StepRecord::Rank> RankChanges() {
         for (uint64_t i = 0; i < slots; ++i) {
           item.slots.push_back({"s" + std::to_string(i), DType::kU8, 1});
         }
-        item.raw_bytes = item.rows * (8 + slots) + item.erased * 8;
+        item.raw_bytes = item.rows * (8 + slots) + item.erased_rows * 8;
       },
       &changes);
   AddAround<StepRecord::Rank>(
@@ -296,7 +296,7 @@ RuleChanges<StepRecord::Rank> RankChanges() {
         Item& item = LastItem(r);
         item.slots = {{"s", DType::kU8, static_cast<uint32_t>(bytes)}};
         item.rows_per_page = 1;
-        item.raw_bytes = item.rows * (8 + bytes) + item.erased * 8;
+        item.raw_bytes = item.rows * (8 + bytes) + item.erased_rows * 8;
       },
       &changes);
   AddAround<StepRecord::Rank>(
@@ -340,7 +340,8 @@ RuleChanges<StepRecord::Rank> RankChanges() {
   in_item("slot twice", SampleTable(), false,
           [](Item* i) { i->slots[1] = i->slots[0]; });
   in_item("no slots", SampleTable(), false, [](Item* i) { i->slots.clear(); });
-  in_item("data", SampleBlob(), false, [](Item* i) { i->data.attempt = 0; });
+  in_item("data", SampleBlob(), false,
+          [](Item* i) { i->data_version.attempt = 0; });
   in_item("rows per page", SampleTable(), false,
           [](Item* i) { i->rows_per_page = 0; });
   in_item("erased of a base", SampleTable(), false,

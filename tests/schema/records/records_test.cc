@@ -161,8 +161,8 @@ TEST(StepRecord, Increment) {
     return [from](StepRecord* r) {
       r->kind = StepRecord::Kind::kFull;
       r->chain = {r->version};
-      r->has_increment = true;
-      r->increment = from;
+      r->folded = true;
+      r->folded_from = from;
       r->branches = {{2, from.attempt}};
     };
   };
@@ -176,8 +176,8 @@ TEST(StepRecord, Increment) {
   ExpectBad(folded({30, 0}), "increment has attempt 0");
   ExpectBad(
       [](StepRecord* r) {
-        r->has_increment = true;
-        r->increment = {30, 8};
+        r->folded = true;
+        r->folded_from = {30, 8};
       },
       "increment is set for a delta step; only a folded step has one");
 }
@@ -200,8 +200,8 @@ TEST(StepRecord, Branches) {
       [](StepRecord* r) {
         r->kind = StepRecord::Kind::kFull;
         r->chain = {r->version};
-        r->has_increment = true;
-        r->increment = {30, 8};
+        r->folded = true;
+        r->folded_from = {30, 8};
       },
       "branches end with attempt 9; expected 8");
 }
