@@ -44,7 +44,8 @@ uint64_t BytesOnDisk(const struct stat& file) {
   return static_cast<uint64_t>(file.st_blocks) * kBlockBytes;
 }
 
-// Of files that this process has open and that have no name any more.
+// Returns the bytes of files that this process has open and that have no name
+// any more.
 uint64_t UnlinkedOpenBytes() {
   std::error_code error;
   std::set<ino_t> seen;

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMaxFullRatio = 1.1;
 constexpr double kMaxFullCpuSecondsPerGb = 0.6;
 
-// Of a save, beyond the memory of the caller.
+// Returns the memory limit of a save, beyond the memory of the caller.
 double MemoryLimitBytes(uint64_t rows) {
   constexpr uint64_t kFixedBytes = uint64_t{256} << 20;
   constexpr uint64_t kBytesPerRow = 16;

@@ -97,7 +97,8 @@ absl::Status MeasureOpen(const BenchOptions& options, ManySteps* many,
   return absl::OkStatus();
 }
 
-// Of one of many calls.
+// Divides each outcome by the number of steps, for the time of one of many
+// calls.
 void DivideBySteps(std::vector<Outcome>* outcomes) {
   for (Outcome& outcome : *outcomes) {
     for (Sample& sample : outcome.samples) {

@@ -1,4 +1,4 @@
-// Whether what a store holds is what was saved.
+// Checks of whether a store holds what was saved.
 #ifndef CKPTDB_BENCH_SOAK_CHECK_H_
 #define CKPTDB_BENCH_SOAK_CHECK_H_
 

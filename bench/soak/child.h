@@ -15,7 +15,7 @@
 
 namespace ckptdb::soak {
 
-// How a process ended: "exit 3", "signal 9".
+// The end of a process: "exit 3", "signal 9".
 struct Ending {
   bool by_signal = false;
   int code = 0;  // or the signal

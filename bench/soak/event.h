@@ -1,4 +1,4 @@
-// What the writer tells the driver, a line each, before it goes on.
+// Events that the writer reports to the driver, a line each, before it goes on.
 #ifndef CKPTDB_BENCH_SOAK_EVENT_H_
 #define CKPTDB_BENCH_SOAK_EVENT_H_
 

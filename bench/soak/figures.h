@@ -1,4 +1,4 @@
-// What a soak measures, and whether it stays within bounds.
+// The figures that a soak measures, and whether they stay within bounds.
 #ifndef CKPTDB_BENCH_SOAK_FIGURES_H_
 #define CKPTDB_BENCH_SOAK_FIGURES_H_
 

@@ -1,4 +1,4 @@
-// What one rank of the soak trains: its share of each step's content.
+// The model that one rank of the soak trains: its share of each step's content.
 #ifndef CKPTDB_BENCH_SOAK_RANK_MODEL_H_
 #define CKPTDB_BENCH_SOAK_RANK_MODEL_H_
 

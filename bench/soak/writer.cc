@@ -29,8 +29,9 @@ bool IsBusy(const absl::Status& status) {
          absl::StrContains(status.message(), "cannot be locked for writing");
 }
 
-// What ends a session and not the writer. FailedPrecondition is a store that is
-// out of use after an I/O error, until it is opened again.
+// Returns whether an error ends the session and not the writer.
+// FailedPrecondition means a store that is out of use after an I/O error, until
+// it is opened again.
 bool CanGoOn(const absl::Status& status) {
   return status.ok() || IsBusy(status) || absl::IsResourceExhausted(status) ||
          absl::IsFailedPrecondition(status);

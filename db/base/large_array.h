@@ -27,7 +27,7 @@ struct LargeMemory {
 LargeMemory TakeLarge(uint64_t bytes);
 void GiveLarge(const LargeMemory& memory);
 
-// Of the process.
+// The memory of large arrays in this process.
 struct LargeUsage {
   uint64_t used_bytes = 0;
   uint64_t kept_bytes = 0;

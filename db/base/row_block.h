@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// What a source answers. One that throws is Internal.
+// Returns what the source returns. An exception becomes Internal.
 inline absl::StatusOr<uint64_t> CountBlocks(const RowSource& rows) {
   return CallGuarded("RowSource::block_count",
                      [&] { return rows.block_count(); });
@@ -30,8 +30,8 @@ inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
 // InvalidArgument for a number that is none of the enum's.
 absl::Status CheckEnums(DType dtype, Codec codec);
 
-// Whether a table can have these slots. InvalidArgument naming the slot and the
-// limit.
+// Checks that a table can have these slots. Returns InvalidArgument naming the
+// slot and the limit.
 absl::Status CheckSlots(absl::Span<const Slot> slots);
 
 // InvalidArgument naming the block's number, unless it has rows of `slots`.

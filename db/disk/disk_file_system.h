@@ -34,7 +34,7 @@ enum class EntryKind {
   kOther,  // a FIFO, a socket, a device
 };
 
-// What is at a path.
+// The entry at a path.
 struct Entry {
   EntryKind kind = EntryKind::kFile;
   uint64_t bytes = 0;  // 0 for all but files

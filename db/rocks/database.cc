@@ -1,4 +1,4 @@
-// What is read from an open database, and changed in it.
+// Reads and changes of an open database.
 #include "ckptdb/db/rocks/database.h"
 
 #include <rocksdb/convenience.h>

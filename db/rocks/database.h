@@ -107,8 +107,8 @@ class Database {
   uint64_t ApproximateBytes(Family family, absl::string_view begin,
                             absl::string_view end) const;
 
-  // What follows changes the database of an owner. After one change has failed,
-  // all fail: see status().
+  // The following methods change the database of an owner. After one change has
+  // failed, all fail: see status().
   absl::Status Write(rocksdb::WriteBatch* batch, bool sync);
   // All that was written so far is durable on return.
   absl::Status SyncLog();

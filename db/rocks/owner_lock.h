@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// Held from Acquire to Release or destruction, and given up by the kernel when
-// the process dies.
+// A lock that is held from Acquire to Release or destruction, and released by
+// the kernel when the process dies.
 class OwnerLock {
  public:
   // Returns Unavailable naming the holder's pid and host, also as
