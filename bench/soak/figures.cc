@@ -17,7 +17,8 @@ constexpr uint64_t kFixedDiskBytes = 48 * kMiB;
 constexpr uint64_t kDiskFactor = 3;
 // The difference between halves that comes from what is drawn.
 constexpr uint64_t kMemorySlack = 32 * kMiB;
-// A shorter run has halves that differ by what was drawn for each.
+// The least number of saves of a run whose halves are compared: those of a
+// shorter one differ by what was drawn for each.
 constexpr uint64_t kGrowthSaves = 1000;
 constexpr double kHalvesFactor = 1.5;
 

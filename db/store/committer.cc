@@ -57,7 +57,7 @@ absl::Status Committer::WriteOut(const Commit& commit) {
   // 3c. The commit point: before it nothing of the step is visible, after it
   // all of it is.
   CKPTDB_RETURN_IF_ERROR(WriteCommit(commit));
-  // From here on memory and disk differ until the end.
+  // Memory and disk differ from here until the end.
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kCommitted)));
   // 3d. Flush: a byte that flips in the log must not take it back.

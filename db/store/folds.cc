@@ -80,8 +80,8 @@ absl::Status Folds::CheckStillStep(const Version& version) const {
 
 absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
     const StepReader::Impl& step, const FoldOptions& options) {
-  // What it writes is not swept before it has stopped writing, also when its
-  // step is deleted meanwhile.
+  // Its files are not swept before it has stopped writing, even if its step is
+  // deleted meanwhile.
   const std::shared_ptr<void> writing(nullptr,
                                       [this](void*) { catalog_->EndFold(); });
   CKPTDB_ASSIGN_OR_RETURN(const Version version, BeginFold(step.record()));

@@ -7,7 +7,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Whether what could not be read may be a post all the same.
+// Returns whether a file that could not be read may be a post all the same.
 bool MayPass(const absl::Status& error) {
   return !absl::IsDataLoss(error) && !absl::IsFailedPrecondition(error) &&
          !absl::IsPermissionDenied(error);
@@ -46,7 +46,7 @@ absl::Status PostTaker::TakeFound(const FoundPost& found) {
   const absl::Status removed =
       RemovePost(folder_->files(), folder_->path(), found.name);
   if (!removed.ok()) PassOver(path, removed.message());
-  // What was posted later must not be gone before it is.
+  // Later posts must not be removed before it is.
   return readable ? removed : absl::OkStatus();
 }
 

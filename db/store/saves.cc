@@ -134,7 +134,7 @@ absl::Status Saves::Abandon(const Version& version) {
 absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  // What goes wrong is told by posts_passed_over, and does not end a save.
+  // Errors are in posts_passed_over, and do not end a save.
   posts_->TakePosts().IgnoreError();
   const MutexLock turn(committer_->changes());
   const int64_t started = folder_->NowMicros();

@@ -28,7 +28,8 @@ void AppendGaps(const Version& version,
 }  // namespace
 
 absl::StatusOr<Garbage> SweepMarker::Mark() {
-  // Before the catalog: what is there by now has its attempt in it.
+  // The bytes are read before the catalog, which then has the attempts of all
+  // of them.
   const std::map<Version, uint64_t> bulk = BulkBytes(folder_->database());
   CatalogMarks marks = catalog_->Mark();
   KeptItems kept;
@@ -60,7 +61,8 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
     } else {
       absl::StatusOr<std::vector<BorrowedItem>> loaded = LoadBorrowed(step);
       if (!loaded.ok()) {
-        // Which items it needs is lost: all of those versions stay.
+        // The list of the items that it needs is lost: all of those versions
+        // stay.
         marks->whole.insert(needed.begin(), needed.end());
         continue;
       }

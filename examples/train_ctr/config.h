@@ -9,7 +9,7 @@
 
 namespace train_ctr {
 
-// As JSON each.
+// The parts of a configuration, each as JSON.
 struct Config {
   std::string manager = "{}";  // as ckptdb::ReadManagerConfig takes it
   std::string load = "[]";     // as ckptdb::ParseLoadSpec does: its key "load"

@@ -38,8 +38,9 @@ bool NotYet(const absl::Status& opened) {
   return absl::IsNotFound(opened) || absl::IsUnavailable(opened);
 }
 
-// Of a step that was retired since the reader looked, or that the trainer did
-// not let it open: Aborted, as there is a newer one to go to.
+// Maps the error of opening a step that was retired since the reader looked, or
+// that the trainer did not let it open, to Aborted, as there is a newer step to
+// go to.
 absl::Status OpenError(const absl::Status& status) {
   return NotYet(status) ? absl::AbortedError(status.message()) : status;
 }

@@ -53,7 +53,7 @@ class Job {
  public:
   explicit Job(const Options& options) : options_(options) {}
 
-  // To end after the step that it is at. Thread-safe.
+  // Makes the job end after the current step. Thread-safe.
   void Stop() { stopped_ = true; }
 
   absl::Status Open();

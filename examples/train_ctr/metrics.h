@@ -1,4 +1,4 @@
-// How good predictions of clicks are.
+// Metrics of predictions of clicks.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 

@@ -18,7 +18,8 @@ struct AdamOptions {
   float epsilon = 1e-8f;
 };
 
-// Not thread-safe. The same calls give the same bits.
+// A perceptron of several layers. The same calls give the same bits. Not
+// thread-safe.
 class Mlp {
  public:
   // Layers of inputs -> hidden[0] -> ... -> 1. First weights are uniform in
@@ -31,8 +32,8 @@ class Mlp {
   // inputs()), good until the next call. Keeps what Backward needs.
   const std::vector<float>& Forward(const float* input, size_t examples);
 
-  // From the gradient of the loss by each logit of the last Forward: sets the
-  // gradients of all weights, and `input_gradient` (examples x inputs()).
+  // Takes the gradient of the loss by each logit of the last Forward, and sets
+  // the gradients of all weights and `input_gradient` (examples x inputs()).
   void Backward(const float* input, const std::vector<float>& logit_gradient,
                 std::vector<float>* input_gradient);
 

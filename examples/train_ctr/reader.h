@@ -20,7 +20,8 @@ namespace train_ctr {
 
 inline constexpr size_t kMaxShuffleExamples = 1 << 20;
 
-// Not thread-safe. After an error the object must not be used further.
+// Reads batches of examples. After an error the object must not be used
+// further. Not thread-safe.
 class Reader {
  public:
   // Each example leaves a buffer of `shuffle_examples` (1 to

@@ -1,5 +1,5 @@
-// From a step of a store into tables and tensors: what a trainer that resumes
-// and a process that follows it share.
+// Restores a step of a store into tables and tensors, for a trainer that
+// resumes and a process that follows it.
 //
 // A step of train_ctr holds each embedding table as a table, each tensor of the
 // perceptron as a tensor, and the progress as a blob, all of rank 0.

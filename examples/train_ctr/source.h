@@ -1,5 +1,5 @@
-// Where examples come from: a log with a beginning, a held-out tail and an
-// end, read forward from any place in it that was noted before.
+// The source of examples: a log with a beginning, a held-out tail and an end,
+// read forward from any position that was saved before.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_SOURCE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_SOURCE_H_
 
@@ -20,7 +20,8 @@ struct LogPosition {
   bool operator==(const LogPosition&) const = default;
 };
 
-// Not thread-safe. Every error names the log and the place.
+// A source of examples. Every error names the log and the position. Not
+// thread-safe.
 class Source {
  public:
   virtual ~Source() = default;

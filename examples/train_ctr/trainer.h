@@ -47,7 +47,7 @@ struct EvaluationProgress {
   LogPosition position;
 };
 
-// Not thread-safe.
+// A trainer of a click model. Not thread-safe.
 class Trainer {
  public:
   // InvalidArgument for an option out of its range.
@@ -57,7 +57,8 @@ class Trainer {
   // One batch; returns its mean log loss before the update. After an error
   // the trainer must not be used further.
   absl::StatusOr<double> Step();
-  // Over the held-out tail; changes no state. Unseen ids count as zeros.
+  // Evaluates over the held-out tail without changing state. Unseen ids count
+  // as zeros.
   absl::StatusOr<Evaluation> Evaluate();
   // The same by batches: false when there is none left.
   EvaluationProgress BeginEvaluation() const;

@@ -1,4 +1,5 @@
-// Why a step was or was not saved, and is or is not kept; internal to manager/.
+// Explains why a step was or was not saved, and is or is not kept; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
 #define CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
 

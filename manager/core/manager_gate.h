@@ -1,4 +1,4 @@
-// Which calls of a manager are made; internal to manager/.
+// Controls which calls of a manager may be made; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
 

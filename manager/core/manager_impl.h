@@ -35,7 +35,7 @@ class CheckpointManager::Impl {
 
   internal::ManagerGate& gate() { return gate_; }
 
-  // Of the training thread.
+  // The following are called by the training thread.
   absl::StatusOr<CheckpointManager::StepOutcome> StepTo(
       int64_t step, const Metrics& metrics, const UserMetadata& user_metadata);
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
@@ -52,7 +52,7 @@ class CheckpointManager::Impl {
   absl::Status Delete(int64_t step);
   absl::Status Close();
 
-  // Of any thread.
+  // The following may be called by any thread.
   int64_t global_step() const { return progress_.global_step(); }
   bool IsSavingInProgress() const { return saves_.in_progress(); }
   void SetPreempted() { preemption_.Set(); }

@@ -1,4 +1,4 @@
-// Who is told of each save and restore; internal to manager/.
+// Reports each save and restore; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_REPORTER_H_
 #define CKPTDB_MANAGER_CORE_REPORTER_H_
 

@@ -68,7 +68,8 @@ std::optional<StepInfo> SaveRunner::unfinished() const {
   return operation_->step_info();
 }
 
-// What it calls of the trainer's must not call the manager.
+// Runs the operation. Code of the trainer that it calls must not call the
+// manager.
 void SaveRunner::RunOperation() {
   const CallGate::Call call(listeners_.calls);
   operation_->Run();

@@ -1,4 +1,4 @@
-// How all ranks open the same step; internal to manager/.
+// Opens the same step on all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
 #define CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
 
@@ -52,7 +52,8 @@ class StepOpener {
   // The step that Open picked last; none when it came to none.
   const std::optional<Version>& picked() const { return picked_; }
 
-  // Whether a path is that of the manager's own store; an empty one is.
+  // Returns whether a path is that of the manager's own store, as an empty one
+  // is.
   bool IsOwn(const std::string& path) const;
   // The newest step of the manager's own store. On the owner.
   absl::StatusOr<StepRecord> LatestOwn() const;

@@ -1,12 +1,13 @@
-// Which steps leave the store with the next commit; internal to manager/.
+// Decides which steps leave the store with the next commit; internal to
+// manager/.
 //
 //   RetentionOptions options{.keep = LatestN(3)};
 //   for (const RetentionDecision& decision : PlanRemoval(options, state)) {
 //     retire.push_back(decision.step);
 //   }
 //
-// A pure function of its arguments. What it says goes is retired by the write
-// batch that publishes the new step, so that no crash comes between.
+// It is a pure function of its arguments. The write batch that publishes the
+// new step retires the steps that it removes, so that no crash comes between.
 #ifndef CKPTDB_MANAGER_POLICY_RETENTION_H_
 #define CKPTDB_MANAGER_POLICY_RETENTION_H_
 
@@ -31,7 +32,7 @@ struct RetentionState {
   int64_t now_micros = 0;  // since 1970, UTC
 };
 
-// Whether a step stays, and why.
+// The decision whether a step stays, and why.
 struct RetentionDecision {
   int64_t step = 0;
   bool stays = false;

@@ -1,4 +1,4 @@
-// How the owner publishes what all ranks have staged; internal to manager/.
+// Publishes on the owner what all ranks have staged; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 
@@ -30,7 +30,7 @@ class SavePublisher {
         retirement_(retirement),
         history_(history) {}
 
-  // What is published.
+  // The step that is published.
   struct Publication {
     const Announcement& announced;
     const SaveRequest& request;

@@ -97,8 +97,8 @@ void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
     case Item::Sharding::kReplicated:
       return;
     case Item::Sharding::kBySlices:
-      // With another slice hash the slices of the step are not those of the
-      // model.
+      // The slices of the step are those of the model only if the slice hashes
+      // are equal.
       if (table.slice_hash == hash_) {
         scan->slices = {sharding_.bounds()[rank_],
                         sharding_.bounds()[rank_ + size_t{1}]};
