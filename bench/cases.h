@@ -37,7 +37,7 @@ struct BenchOptions {
 absl::Status RunFull(const BenchOptions& options, Report* report);
 // Tensors, saved.
 absl::Status RunDense(const BenchOptions& options, Report* report);
-// Both of the above, read back with nothing of them in the page cache.
+// Reads both of the above back with nothing of them in the page cache.
 absl::Status RunRestore(const BenchOptions& options, Report* report);
 // Deletion of a step until its space is back; opening a store of many steps.
 absl::Status RunRetention(const BenchOptions& options, Report* report);
@@ -52,7 +52,7 @@ absl::Status RunDelta(const BenchOptions& options, Report* report);
 absl::Status RunChain(const BenchOptions& options, Report* report);
 // Reads what 4 ranks saved on 3 and on 8 ranks.
 absl::Status RunReshard(const BenchOptions& options, Report* report);
-// One delta of 1 %, read by who holds the step before it.
+// Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Ten deltas folded into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);

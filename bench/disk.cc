@@ -61,7 +61,7 @@ uint64_t UnlinkedOpenBytes() {
   return bytes;
 }
 
-// False where this process may not.
+// Drops the page cache. Returns false if this process may not.
 bool DropWholeCache() {
   const int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;

@@ -40,7 +40,7 @@ class Workers {
     }
   }
   ~Workers() {
-    // Those that are awake spin, the others wait for their turn.
+    // Threads that are awake spin, the others wait for their turn.
     end_ = true;
     if (!awake_) turn_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();

@@ -52,7 +52,7 @@ class Table {
   static constexpr uint64_t kSlotBytes = kElements * sizeof(float);
   static constexpr uint64_t kRowBytes = sizeof(int64_t) + 2 * kSlotBytes;
 
-  // InvalidArgument for no rows.
+  // Returns InvalidArgument if there are no rows.
   static absl::StatusOr<std::unique_ptr<Table>> Make(uint64_t rows,
                                                      uint64_t seed);
 

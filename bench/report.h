@@ -64,7 +64,7 @@ class Report {
 
   // A table, then figures and goals line by line.
   std::string Text() const;
-  // One object a line.
+  // Returns the report with one object a line.
   std::string Json() const;
 
  private:

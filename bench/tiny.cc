@@ -81,7 +81,7 @@ class SmallSaves {
     syncs_.name = "its bytes, and all syncs";
   }
 
-  // One save, then some fsyncs.
+  // Runs one save, then some fsyncs.
   absl::Status Turn(uint64_t seed) {
     CKPTDB_ASSIGN_OR_RETURN(const auto small, MakeState(seed));
     SaveSpec spec;

@@ -34,7 +34,7 @@ struct Event {
 int64_t SteadyMicros();
 
 std::string EncodeEvent(const Event& event);  // with the end of the line
-// InvalidArgument naming the line.
+// Returns InvalidArgument naming the line.
 absl::StatusOr<Event> DecodeEvent(absl::string_view line);
 
 // "1,2,3"

@@ -59,9 +59,9 @@ class Figures {
   Range manifest() const;
   Range memory() const;
 
-  // ResourceExhausted naming a figure that is over its bound, its value and the
-  // bound: disk and memory by what the steps need, and each by its maximum in
-  // the first half of the saves, when they were at least 1,000.
+  // Returns ResourceExhausted naming a figure that is over its bound, its value
+  // and the bound: disk and memory by what the steps need, and each by its
+  // maximum in the first half of the saves, when they were at least 1,000.
   absl::Status CheckBounds() const;
 
  private:

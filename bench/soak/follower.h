@@ -38,7 +38,7 @@ class Follower {
 
  private:
   void Follow();
-  // False when it is stopped.
+  // Returns false if it is stopped.
   bool Pause();
   absl::Status CatchUp();
   absl::Status GoTo(const Version& latest);

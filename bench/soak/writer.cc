@@ -11,7 +11,8 @@
 namespace ckptdb::soak {
 namespace {
 
-// One write a line: a process that is killed has told all of it or nothing.
+// Each line is one write: a process that is killed has written all of it or
+// nothing.
 void TellDriver(const Event& event) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);

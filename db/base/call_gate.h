@@ -25,8 +25,8 @@ class CallGate {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // False when the gate was closed, or is another process's: the call must
-    // not be made.
+    // Returns false if the gate was closed or is another process's: the call
+    // must not be made.
     bool admitted() const { return gate_ != nullptr; }
 
    private:

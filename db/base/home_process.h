@@ -26,8 +26,8 @@ class HomeProcess {
   // Returns whether the calling process is another one.
   bool IsForked() const;
 
-  // FailedPrecondition naming both processes in a forked child. `what` is what
-  // was called.
+  // Returns FailedPrecondition naming both processes in a forked child. `what`
+  // is the name of the call.
   absl::Status Check(absl::string_view what) const;
 
   // Gives up what is not this process's to destroy.

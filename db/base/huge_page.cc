@@ -97,7 +97,7 @@ Pool& SharedPool() {
 }  // namespace
 
 char* MapHugePages(size_t bytes) {
-  // More than is asked for, without what is not aligned.
+  // More is mapped than is asked for, as its unaligned ends are cut off.
   const size_t mapped_bytes = bytes + kHugePageBytes;
   void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

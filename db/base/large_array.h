@@ -23,7 +23,7 @@ struct LargeMemory {
   size_t bytes = 0;      // what it has, or more than was asked for
 };
 
-// Memory with anything in it. Thread-safe.
+// Returns uninitialized memory. Thread-safe.
 LargeMemory TakeLarge(uint64_t bytes);
 void GiveLarge(const LargeMemory& memory);
 

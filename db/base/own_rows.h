@@ -16,7 +16,7 @@ namespace internal {
 // Tells which rows of a table one rank has. Thread-safe.
 class OwnRows {
  public:
-  // All.
+  // Makes a rank that has all rows.
   OwnRows() = default;
   // Uses a sharding that CheckSharding accepts, with bounds if it is by slices.
   OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,
@@ -44,7 +44,8 @@ class OwnRows {
   // "id 7 belongs to rank 1 of 3 by modulo, and rank 0 has it": of an id that
   // this rank should not have.
   std::string DescribeForeign(int64_t id) const;
-  // Empty unless the custom function names no rank for the id.
+  // Returns the error if the custom function names no rank for the id, and else
+  // an empty string.
   std::string DescribeNoRank(int64_t id) const;
 
  private:

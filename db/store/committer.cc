@@ -102,7 +102,8 @@ void Committer::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
   summaries_->Add(version, commit.ranks);
   catalog_->ApplyCommit(std::move(commit));
-  // Empty by now, as the files were moved; the sweep removes it otherwise.
+  // The folder is empty by now, as the files were moved; if this fails the
+  // sweep removes it.
   RemoveTree(folder_->files(), folder_->StagingFolder(version.attempt))
       .IgnoreError();
   folder_->SetSpareAside();

@@ -66,7 +66,7 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
   return still;
 }
 
-// Aborted when it is a step no more, which explains whatever failed.
+// Returns Aborted if it is no longer a step, which explains any other error.
 absl::Status Folds::CheckStillStep(const Version& version) const {
   const bool still = catalog_->Read([&](const Catalog& records) {
     const auto now = records.steps.find(version.step);

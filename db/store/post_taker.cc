@@ -50,8 +50,8 @@ absl::Status PostTaker::TakeFound(const FoundPost& found) {
   return readable ? removed : absl::OkStatus();
 }
 
-// NotFound and InvalidArgument for a post that will never be of use; other
-// errors are of the database.
+// Returns NotFound and InvalidArgument for a post that will never be of use;
+// other errors are of the database.
 absl::Status PostTaker::TakePost(const Post& post) {
   if (post.store_uuid != folder_->uuid()) {
     return absl::NotFoundError(absl::StrCat("the post belongs to store ",

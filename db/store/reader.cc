@@ -464,7 +464,7 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
 void Reader::Impl::Drop(const std::string& uuid) {
   const internal::MutexLock lock(&lease_mutex_);
   leases_.erase(uuid);
-  // One that cannot be removed expires.
+  // A lease that cannot be removed expires.
   internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
 }
 

@@ -185,7 +185,7 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
     result->stage_micros = stage_micros;
     return result;
   }
-  // NotFound would say that there is nothing to abandon, which is as well.
+  // NotFound would mean that there is nothing to abandon, which is fine.
   Abandon(handle.version).IgnoreError();
   return result;
 }

@@ -52,7 +52,8 @@ struct HeldChain {
   std::shared_ptr<void> hold;
 };
 
-// All records as of one moment, and what keeps all that the steps need.
+// All records as of one moment, and the hold that keeps all that the steps
+// need.
 struct HeldCatalog {
   Catalog records;
   std::set<uint32_t> in_progress;  // attempts of saves and folds

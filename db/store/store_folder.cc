@@ -100,8 +100,8 @@ absl::StatusOr<Catalog> StoreFolder::ReadRecords(CorruptTables* corrupt) const {
   return Annotate(LoadCatalog(*found), absl::StrCat("\"", path_, "\""));
 }
 
-// All records are read before anything is written: a store that cannot be used
-// stays as it is.
+// Opens the database, and reads all records before it writes anything: a store
+// that cannot be used stays as it is.
 absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
   CorruptTables corrupt;
   absl::StatusOr<Catalog> records = ReadRecords(&corrupt);

@@ -106,8 +106,8 @@ absl::Status SweepMarker::FlushRetirements() {
   return status;
 }
 
-// Read after the retirements were written: a reader writes its lease first, and
-// looks for the step then.
+// Leases are read after the retirements were written: a reader writes its lease
+// first, and looks for the step then.
 absl::StatusOr<std::set<Version>> SweepMarker::ReadLeased(
     Garbage* garbage) const {
   CKPTDB_ASSIGN_OR_RETURN(

@@ -39,7 +39,7 @@ class SweepMarker {
   SweepMarker(StoreFolder* folder, StepCatalog* catalog, VersionHolds* holds)
       : folder_(folder), catalog_(catalog), holds_(holds) {}
 
-  // Errors are of the database and of leases that cannot be read.
+  // Returns errors of the database and of leases that cannot be read.
   absl::StatusOr<Garbage> Mark();
 
  private:

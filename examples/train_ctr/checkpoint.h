@@ -47,7 +47,7 @@ struct CheckpointOptions {
   // Newest steps to keep; pinned ones stay besides.
   int64_t keep_steps = 3;
   bool delta = false;
-  // Every so many saves are whole with `delta`; 0: only those of which the
+  // One in so many saves is whole with `delta`. If 0, only those for which the
   // store says so. A restore reads what the saves since then have written, and
   // a follower has to read all of such a save.
   int64_t base_every = 10;
@@ -57,8 +57,8 @@ struct CheckpointOptions {
   bool async = true;
   // Options besides these; see train_ctr/config.h.
   Config config;
-  // It is kept how far an evaluation has come each time so many batches are
-  // done; 0: never.
+  // The number of batches after which the progress of an evaluation is saved.
+  // If 0, it never is.
   int64_t eval_save_every = 100;
   std::shared_ptr<CrashDrill> crash_drill;
 };
@@ -74,7 +74,7 @@ class Checkpoints {
   // The step saved last.
   absl::StatusOr<std::optional<int64_t>> Latest() const;
 
-  // NotFound when the step is not there.
+  // Returns NotFound if the step does not exist.
   absl::Status CheckSaved(int64_t step) const {
     return manager_->store()->FindStep(step).status();
   }

@@ -15,7 +15,8 @@ struct Config {
   std::string load = "[]";     // as ckptdb::ParseLoadSpec does: its key "load"
 };
 
-// InvalidArgument naming the file when it cannot be read or is no JSON object.
+// Returns InvalidArgument naming the file if it cannot be read or is no JSON
+// object.
 absl::StatusOr<Config> ReadConfig(const std::string& path);
 
 }  // namespace train_ctr

@@ -48,7 +48,8 @@ class CrashDrill {
   // `step` is trained. May not return.
   void Trained(int64_t step) const;
 
-  // It is kept how far an evaluation of `step` has come. May not return.
+  // Called when the progress of an evaluation of `step` is saved. It may not
+  // return.
   void Evaluating(int64_t step) const;
 
   // The save of `step` begins: Passed kills from here to Disarm, if the drill

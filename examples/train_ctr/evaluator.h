@@ -19,7 +19,8 @@ namespace train_ctr {
 // Evaluates a step over the held-out tail. Not thread-safe.
 class Evaluator {
  public:
-  // Both outlive it. It is kept each time `save_every` batches are done.
+  // Makes an evaluator that saves its progress each time `save_every` batches
+  // are done. Both objects outlive it.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(
       Trainer* trainer, ckptdb::EvaluationState* state, int64_t save_every,
       std::shared_ptr<CrashDrill> crash_drill);

@@ -33,7 +33,8 @@ void Print(const FollowedStep& followed) {
                followed.ms);
 }
 
-// Unavailable is a store that is being made.
+// Returns whether there is no store yet. Unavailable means a store that is
+// being created.
 bool NotYet(const absl::Status& opened) {
   return absl::IsNotFound(opened) || absl::IsUnavailable(opened);
 }
@@ -83,7 +84,7 @@ void Follower::WaitForPoll() {
                   [this] { return stopped_; });
 }
 
-// False when there is no store yet.
+// Returns false if there is no store yet.
 absl::StatusOr<bool> Follower::Refresh() {
   if (reader_ != nullptr) {
     const absl::Status refreshed = reader_->Refresh();

@@ -170,7 +170,7 @@ void Job::TakeReports() {
 absl::StatusOr<JobReport> Job::Finish() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
   TakeReports();
-  // There is no time for it then.
+  // A preempted job has no time for it.
   if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
   report_.step = trainer_->step();
   report_.digest = StateDigest(*trainer_);

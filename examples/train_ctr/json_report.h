@@ -11,7 +11,7 @@
 
 namespace train_ctr {
 
-// InvalidArgument when the file cannot be written.
+// Returns InvalidArgument if the file cannot be written.
 absl::Status CheckJsonPath(const std::string& path);
 
 absl::Status WriteJson(const JobReport& report, const std::string& path);

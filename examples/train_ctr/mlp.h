@@ -28,8 +28,8 @@ class Mlp {
 
   size_t inputs() const { return layers_.front().inputs; }
 
-  // One logit for each of the `examples` rows of `input` (examples x
-  // inputs()), good until the next call. Keeps what Backward needs.
+  // Returns one logit for each of the `examples` rows of `input` (examples x
+  // inputs()), valid until the next call. Keeps what Backward needs.
   const std::vector<float>& Forward(const float* input, size_t examples);
 
   // Takes the gradient of the loss by each logit of the last Forward, and sets
@@ -37,10 +37,10 @@ class Mlp {
   void Backward(const float* input, const std::vector<float>& logit_gradient,
                 std::vector<float>* input_gradient);
 
-  // One step of Adam with the gradients of the last Backward.
+  // Makes one step of Adam with the gradients of the last Backward.
   void ApplyAdam(const AdamOptions& options);
 
-  // All state: weights, biases, Adam's moments and its step count.
+  // Returns all state: weights, biases, Adam's moments and its step count.
   std::vector<TensorView> State();
   // Gradients of the last Backward, in the order of the weights in State().
   std::vector<TensorView> Gradients();

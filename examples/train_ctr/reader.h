@@ -45,8 +45,8 @@ class Reader {
 
   // Everything a new Reader of the same log needs to go on from here.
   std::string SavePosition() const;
-  // FailedPrecondition when the position is of another log or shuffle size,
-  // DataLoss when it is not a position.
+  // Returns FailedPrecondition if the position is of another log or shuffle
+  // size, and DataLoss if it is not a position.
   absl::Status RestorePosition(absl::string_view position);
 
  private:

@@ -39,7 +39,7 @@ class Source {
   // `position` is one of the above, or was returned by position().
   virtual absl::Status Seek(LogPosition position) = 0;
   virtual LogPosition position() const = 0;
-  // False at `stop`, true with the example otherwise.
+  // Returns false at `stop`, and true with the example otherwise.
   virtual absl::StatusOr<bool> Next(LogPosition stop, Example* example) = 0;
 };
 

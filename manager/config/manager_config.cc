@@ -83,7 +83,8 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
 template <typename Policy>
 absl::StatusOr<Policy> ReadNamed(const PolicyKind<Policy>& kind,
                                  const std::string& place, const Json& json) {
-  // Read as one of several names, which says what is wrong with another.
+  // The value is read as one of several names, whose error says what is wrong
+  // with another.
   const Json wrapped = {{"policy", json}};
   ObjectReader reader(place, wrapped);
   Policy policy;

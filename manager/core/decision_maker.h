@@ -29,7 +29,7 @@ class DecisionMaker {
     std::optional<StepInfo> saving;
   };
 
-  // All outlive it; `store` is null on ranks that do not decide.
+  // All arguments outlive it; `store` is null on ranks that do not decide.
   DecisionMaker(const ManagerOptions& options, Store* store,
                 const SaveLineage* lineage)
       : options_(options), store_(store), lineage_(lineage) {}

@@ -1,4 +1,4 @@
-// Errors that somebody has yet to be told; internal to manager/.
+// Keeps the errors that are yet to be reported; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 #define CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 
@@ -31,7 +31,7 @@ class ErrorLedger {
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeStatisticsError();
-  // Both of the first two, the one of a save first.
+  // Takes the first two kinds of errors, that of a save first.
   absl::Status TakeError();
 
   // Returns what TakeError would return.

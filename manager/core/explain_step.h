@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// NotFound for a step that neither the store nor the history knows. Any thread
-// may call it.
+// Returns NotFound for a step that neither the store nor the history knows. Any
+// thread may call it.
 absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
     const Store& store, const History& history, const Retirement& retirement,
     int64_t step);

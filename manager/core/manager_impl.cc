@@ -251,7 +251,7 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
       });
 }
 
-// Nobody is waited for: each rank has only its own save to end.
+// Waits for no other rank, as each has only its own save to end.
 absl::Status CheckpointManager::Impl::Close() {
   saves_.FinishSave();
   saves_.Stop();

@@ -71,9 +71,11 @@ class CheckpointManager::Impl {
 
  private:
   bool read_only() const { return parts_->options.read_only; }
-  // FailedPrecondition: `what` is only for the rank that owns the store.
+  // Returns FailedPrecondition unless this rank owns the store: `what` is only
+  // for the owner.
   absl::Status CheckOwner(absl::string_view what) const;
-  // FailedPrecondition: `what` is not for a manager that is read-only.
+  // Returns FailedPrecondition if the manager is read-only: `what` is not for
+  // such a manager.
   absl::Status CheckWritable(absl::string_view what) const;
   absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
   // Takes note of the end of the save before, and returns what is to be told.

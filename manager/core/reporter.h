@@ -14,7 +14,7 @@ namespace ckptdb::internal {
 // reported by the thread that runs them, restores by the training thread.
 class Reporter {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Reporter(const ManagerOptions& options, bool is_owner, History* history,
            ErrorLedger* errors)
       : options_(options),

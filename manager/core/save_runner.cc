@@ -46,7 +46,7 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
   return pending;
 }
 
-// False when the machine has no thread for it.
+// Returns false if the machine has no thread for it.
 bool SaveRunner::StartBeside() {
   return CallGuarded("starting the thread of saves",
                      [this] { thread_.Run([this] { RunOperation(); }); })

@@ -28,7 +28,7 @@ StepCoordinator::BroadcastDecision(
   Announcement own;
   own.error = GatherNotices(!wanted.has_value(), &own.preempted);
   if (own.error.ok() && manager.is_owner()) Announce(wanted, request, &own);
-  // Nobody else is to be told.
+  // There is no other rank to broadcast to.
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
   }

@@ -26,7 +26,7 @@ namespace ckptdb::internal {
 // times of the call that is under way. Only the training thread uses it.
 class StepCoordinator {
  public:
-  // All of it outlives the coordinator.
+  // All parts outlive the coordinator.
   struct Parts {
     ManagerParts* manager;
     TrainingProgress* progress;

@@ -18,7 +18,8 @@ namespace ckptdb::internal {
 // calls the manager.
 class Warnings {
  public:
-  // Both outlive it. What the callback throws is noted in `errors`.
+  // Both arguments outlive it. An exception of the callback is added to
+  // `errors`.
   Warnings(const ManagerOptions& options, ErrorLedger* errors)
       : options_(options), errors_(errors) {}
   Warnings(const Warnings&) = delete;

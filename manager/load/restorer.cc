@@ -98,7 +98,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
   }
-  // No model is touched when one rank cannot load the step.
+  // No model is changed if one rank cannot load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   report.check_micros = lap();
   parts_.lineage->RequireBase("a restore has failed");

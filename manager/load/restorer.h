@@ -28,7 +28,7 @@ namespace ckptdb::internal {
 // thread uses it, any thread BestStep().
 class Restorer {
  public:
-  // All of it outlives the restorer.
+  // All parts outlive the restorer.
   struct Parts {
     const ManagerOptions& options;
     const ModelState& model;

@@ -124,7 +124,7 @@ absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
   const int64_t step = target.version.step;
   if (from.has_value()) {
     auto changes = reader->OpenChanges(*from, step);
-    // Else all of the step is read, and what is wrong with it is found there.
+    // After an error all of the step is read, and its damage is found there.
     if (changes.ok()) opened->changes = *std::move(changes);
   }
   if (opened->changes == nullptr) {

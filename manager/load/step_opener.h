@@ -35,8 +35,8 @@ struct OpenedStep {
 // was picked. The training thread uses it, any thread BestStep().
 class StepOpener {
  public:
-  // All outlive it. `store` is null on ranks without one, `reader` unless the
-  // manager is read-only.
+  // All arguments outlive it. `store` is null on ranks without one, `reader`
+  // unless the manager is read-only.
   StepOpener(const ManagerOptions& options, Coordinator* ranks, Store* store,
              Reader* reader)
       : options_(options), ranks_(ranks), store_(store), reader_(reader) {}

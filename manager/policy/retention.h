@@ -41,11 +41,12 @@ struct RetentionDecision {
   bool operator==(const RetentionDecision&) const = default;
 };
 
-// InvalidArgument with the error of the policy, or a number below its bound.
+// Returns InvalidArgument with the error of the policy, or for a number below
+// its bound.
 absl::Status CheckRetention(const RetentionOptions& options);
 
-// One decision for each step, in their order. The newest and the held ones stay
-// whatever the options say.
+// Returns one decision for each step, in their order. The newest and the held
+// ones stay whatever the options say.
 std::vector<RetentionDecision> PlanRetention(const RetentionOptions& options,
                                              const RetentionState& state);
 // The decisions of PlanRetention about the steps that go. Reasons take longer

@@ -15,7 +15,8 @@
 
 namespace ckptdb::internal {
 
-// InvalidArgument with the error of a policy, or a number below its bound.
+// Returns InvalidArgument with the error of a policy, or for a number below its
+// bound.
 absl::Status CheckSchedule(const SaveSchedule& schedule);
 
 // Never saves a step that is not after the newest one: the trainer was set

@@ -73,8 +73,8 @@ std::string Encode(const BaseReasons& message);
 std::string Encode(const StepRecord::Evaluation::Part& message);
 std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message);
 
-// Internal for bytes that are not such a message. DataLoss for a SavePart whose
-// entries are not those that were sent.
+// Returns Internal for bytes that are not such a message, and DataLoss for a
+// SavePart whose entries are not those that were sent.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);
 absl::Status Decode(absl::string_view bytes, SavePart* message);

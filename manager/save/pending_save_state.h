@@ -39,7 +39,8 @@ class PendingSave::State {
   // Returns whether the training thread has got the error of WaitFinished.
   bool told() const { return told_; }
   bool finished();
-  // DeadlineExceeded when it has not ended by then; else the error of End.
+  // Returns DeadlineExceeded if it has not ended by then, and else the error of
+  // End.
   absl::Status WaitEnded(absl::Duration timeout);
   bool ended();
 

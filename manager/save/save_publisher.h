@@ -22,7 +22,7 @@ inline constexpr char kSavedBecause[] = "ckptdb.saved_because";
 // the retirement and the history, which are thread-safe.
 class SavePublisher {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   SavePublisher(const ManagerOptions& options, Store* store,
                 Retirement* retirement, History* history)
       : options_(options),

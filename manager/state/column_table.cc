@@ -109,7 +109,7 @@ absl::Status ColumnTable::Columns::MakeRoom() {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", kRows, " more rows"));
   }
-  // First what may throw.
+  // All that may throw comes first.
   for (std::vector<char*>& values : values_) {
     values.reserve(std::max(values.capacity(), 2 * (values.size() + 1)));
   }

@@ -118,7 +118,7 @@ bool RowFilter::Wants(int64_t id) {
   }
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank >= world_size_) {
-    // No rank would have the row.
+    // The function names no rank of this world, so no rank would have the row.
     const MutexLock lock(&mutex_);
     if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
   }

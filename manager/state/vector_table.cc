@@ -201,7 +201,7 @@ absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   if (!holds_) return marks_->MarkUpserted(ids);
   std::vector<int64_t> held;
   for (const int64_t id : ids) {
-    // One that is no row is an error, whoever holds it.
+    // An id that is no row is an error, whichever rank holds it.
     if (static_cast<uint64_t>(id) >= rows_ || holds_(id)) held.push_back(id);
   }
   return marks_->MarkUpserted(held);
