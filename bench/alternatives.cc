@@ -24,8 +24,8 @@ absl::Status FromRocks(const rocksdb::Status& status) {
                      : absl::UnavailableError(status.ToString());
 }
 
-// As a user would open it for random bytes: the library's defaults, with
-// threads enough for flushes and compactions.
+// Opens a database as a user would for random bytes: with the library's
+// defaults and enough threads for flushes and compactions.
 absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenPlainDb(
     const std::string& path) {
   rocksdb::Options options;

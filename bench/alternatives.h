@@ -1,4 +1,5 @@
-// What a user would pick instead of a store, measured in turns with it.
+// Alternatives that a user would pick instead of a store, measured in turns
+// with it.
 #ifndef CKPTDB_BENCH_ALTERNATIVES_H_
 #define CKPTDB_BENCH_ALTERNATIVES_H_
 

@@ -16,16 +16,16 @@ struct BenchOptions {
   // Everything is below a new folder in this one, which goes at the end.
   std::string dir = ".";
   int repetitions = 5;
-  // Of the alternatives, which are slow. 0 leaves them out.
+  // Repetitions of the alternatives, which are slow. 0 leaves them out.
   int alternative_repetitions = 1;
   // Workers of a save or a restore of ours. 0: the library's defaults.
   int threads = 0;
-  // Of the table of `full`, `restore`, `stall` and `marks`.
+  // The rows of the table of `full`, `restore`, `stall` and `marks`.
   uint64_t rows = 8'000'000;
-  // Of the tensors of `dense` and `restore`.
+  // The bytes of the tensors of `dense` and `restore`.
   uint64_t dense_bytes = uint64_t{2} << 30;
-  // Of the step that `retention` deletes, and how many steps its store and that
-  // of `stall` have when they are opened.
+  // The bytes of the step that `retention` deletes, and the number of steps
+  // that its store and that of `stall` have when they are opened.
   uint64_t retention_bytes = uint64_t{1} << 30;
   uint64_t steps = 10'000;
   // Number of consecutive saves that the case `small` makes.
@@ -37,7 +37,7 @@ struct BenchOptions {
 absl::Status RunFull(const BenchOptions& options, Report* report);
 // Tensors, saved.
 absl::Status RunDense(const BenchOptions& options, Report* report);
-// Both of the above, read back with nothing of them in the page cache.
+// Reads both of the above back with nothing of them in the page cache.
 absl::Status RunRestore(const BenchOptions& options, Report* report);
 // Deletion of a step until its space is back; opening a store of many steps.
 absl::Status RunRetention(const BenchOptions& options, Report* report);
@@ -50,14 +50,14 @@ absl::Status RunSmall(const BenchOptions& options, Report* report);
 absl::Status RunDelta(const BenchOptions& options, Report* report);
 // Restores of a base with ten and with a hundred deltas, against the base.
 absl::Status RunChain(const BenchOptions& options, Report* report);
-// What 4 ranks saved, read by 3 and by 8.
+// Reads what 4 ranks saved on 3 and on 8 ranks.
 absl::Status RunReshard(const BenchOptions& options, Report* report);
-// One delta of 1 %, read by who holds the step before it.
+// Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Ten deltas folded into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);
-// How long a training stands still for its manager: for saves beside it, for
-// steps without a save, and with a store of many steps.
+// Measures how long a training stands still for its manager: for saves beside
+// it, for steps without a save, and with a store of many steps.
 absl::Status RunStall(const BenchOptions& options, Report* report);
 
 // Marking rows as changed, of a table of `rows`. Needs no folder.

@@ -67,7 +67,7 @@ class ChangedRows : public LiveTable {
   std::atomic<uint64_t> next_ = 0;
 };
 
-// From the step before the last to the last.
+// Follows the chain from the step before the last to the last.
 Contestant FollowLast(ChainStore* chain, const ReadOptions& read,
                       ChangedRows* rows) {
   Contestant follow;

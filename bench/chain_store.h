@@ -41,7 +41,7 @@ class ChainStore {
   int64_t last_step() const { return step_; }
   // The time of the last save itself.
   const Sample& last_sample() const { return last_sample_; }
-  // Of the table's rows after a step was saved.
+  // Returns the digest of the table's rows after a step was saved.
   uint64_t digest(int64_t step) const { return digests_.at(step); }
   uint64_t rows_changed() const;
   uint64_t bytes_changed() const { return rows_changed() * Table::kRowBytes; }

@@ -44,7 +44,8 @@ uint64_t BytesOnDisk(const struct stat& file) {
   return static_cast<uint64_t>(file.st_blocks) * kBlockBytes;
 }
 
-// Of files that this process has open and that have no name any more.
+// Returns the bytes of files that this process has open and that have no name
+// any more.
 uint64_t UnlinkedOpenBytes() {
   std::error_code error;
   std::set<ino_t> seen;
@@ -60,7 +61,7 @@ uint64_t UnlinkedOpenBytes() {
   return bytes;
 }
 
-// False where this process may not.
+// Drops the page cache. Returns false if this process may not.
 bool DropWholeCache() {
   const int fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;

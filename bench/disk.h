@@ -45,8 +45,9 @@ absl::Status SyncFileSystem(const std::string& path);
 absl::Status MakeCold(const std::string& folder);
 
 absl::StatusOr<uint64_t> FreeBytes(const std::string& path);
-// What the files below `folder` take on the disk, hard links once, and files
-// without a name that this process still has open.
+// Returns the bytes that the files below `folder` take on the disk, with hard
+// links counted once, and with files without a name that this process still has
+// open.
 uint64_t AllocatedBytes(const std::string& folder);
 // The sizes of all files below `folder`.
 uint64_t FileBytes(const std::string& folder);

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMaxFullRatio = 1.1;
 constexpr double kMaxFullCpuSecondsPerGb = 0.6;
 
-// Of a save, beyond the memory of the caller.
+// Returns the memory limit of a save, beyond the memory of the caller.
 double MemoryLimitBytes(uint64_t rows) {
   constexpr uint64_t kFixedBytes = uint64_t{256} << 20;
   constexpr uint64_t kBytesPerRow = 16;
@@ -33,7 +33,7 @@ Contestant GatherOf(const Table* table) {
 
 CaseResult ToResult(const Table& table, const StoreSave& save,
                     std::vector<Outcome> outcomes) {
-  // No save: not among those that ours is compared with.
+  // This is no save, and not one of those that ours is compared with.
   const Outcome gather = std::move(outcomes.back());
   outcomes.pop_back();
   CaseResult result = Compare("full", table.bytes(), outcomes);

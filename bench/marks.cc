@@ -40,7 +40,7 @@ class Workers {
     }
   }
   ~Workers() {
-    // Those that are awake spin, the others wait for their turn.
+    // Threads that are awake spin, the others wait for their turn.
     end_ = true;
     if (!awake_) turn_.arrive_and_wait();
     for (std::thread& thread : threads_) thread.join();
@@ -57,7 +57,7 @@ class Workers {
     turn_.arrive_and_wait();
   }
 
-  // On each thread, of which the caller is the first.
+  // Runs the work on each thread, of which the caller is the first.
   void Run(std::function<void(int)> work) {
     Wake();
     work_ = std::move(work);
@@ -89,7 +89,7 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-// What can be told of changed rows.
+// An interface that changed rows are marked with.
 class Marked {
  public:
   virtual ~Marked() = default;
@@ -152,7 +152,7 @@ class Copied : public Marked {
   std::vector<Copy> copies_;
 };
 
-// What a user would write.
+// The marks that a user would write.
 class Mapped : public Marked {
  public:
   absl::Status Mark(int, Batch ids) override {
@@ -181,7 +181,8 @@ struct Load {
 
 int64_t IdOf(uint64_t row) { return static_cast<int64_t>(MixId(row)); }
 
-// Of exponent 1: row k as often as the integral of 1 / x from k to k + 1.
+// Returns a Zipf load of exponent 1: row k is drawn as often as the integral of
+// 1 / x from k to k + 1.
 Load ZipfLoad(uint64_t rows, uint64_t seed) {
   constexpr uint64_t kRepetitions = 4;
   std::mt19937_64 random(seed);
@@ -246,7 +247,7 @@ class MarkCase {
  private:
   double count() const { return workers_.count(); }
 
-  // Of the time of one thread.
+  // Returns the time of one thread for each row.
   double NsPerRow(double seconds) const {
     return seconds * kNsPerSecond * count() /
            static_cast<double>(load_.ids.size());

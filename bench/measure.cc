@@ -105,7 +105,8 @@ Summary CpuSecondsOf(const Outcome& outcome) {
 uint64_t ResidentBytes() { return StatusLineBytes("VmRSS:"); }
 
 void PeakMemory::Start() {
-  // What the allocator kept from work before would hide what is asked for now.
+  // Memory that the allocator kept from earlier work would hide what is
+  // allocated now.
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
   resident_bytes_ = ResidentBytes();

@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Outcome>> TakeTurns(
     const std::string& title, absl::Span<const Contestant> contestants,
     int repetitions);
 
-// Of a set that is not empty.
+// Summarizes a set that is not empty.
 Summary Summarize(std::vector<double> values);
 Summary SecondsOf(const Outcome& outcome);
 Summary CpuSecondsOf(const Outcome& outcome);

@@ -1,4 +1,4 @@
-// What the benchmarks save: random bytes, which no codec makes smaller, in
+// The payload of the benchmarks: random bytes, which no codec makes smaller, in
 // memory of the trainer.
 #ifndef CKPTDB_BENCH_PAYLOAD_H_
 #define CKPTDB_BENCH_PAYLOAD_H_
@@ -52,7 +52,7 @@ class Table {
   static constexpr uint64_t kSlotBytes = kElements * sizeof(float);
   static constexpr uint64_t kRowBytes = sizeof(int64_t) + 2 * kSlotBytes;
 
-  // InvalidArgument for no rows.
+  // Returns InvalidArgument if there are no rows.
   static absl::StatusOr<std::unique_ptr<Table>> Make(uint64_t rows,
                                                      uint64_t seed);
 
@@ -60,7 +60,7 @@ class Table {
   uint64_t bytes() const { return rows_ * kRowBytes; }
   // Ids, embeddings, optimizer state.
   std::vector<Memory> payload() const;
-  // Under the name "table"; refers to this object.
+  // Adds the table under the name "table". The state refers to this object.
   void AddTo(RankState* state) const;
 
   // Changes every `stride`th row from `first` on, and says which.
@@ -82,7 +82,7 @@ class Table {
   // where the page before was.
   absl::Status Gather(absl::Span<const uint32_t> rows, int threads) const;
   void Clear();
-  // Of all rows, whatever their order.
+  // Returns the digest of all rows, whatever their order.
   uint64_t Digest() const;
 
  private:

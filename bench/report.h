@@ -19,7 +19,7 @@ struct Figure {
   double value = 0;
 };
 
-// What is promised of a figure: at most, or at least, so much.
+// The goal of a figure: an upper or a lower bound.
 struct Goal {
   std::string name;
   double value = 0;
@@ -44,7 +44,7 @@ struct CaseResult {
   std::vector<Figure> figures;
   std::vector<Goal> goals;
 
-  // Of the medians, ours / raw.
+  // Returns the ratio of the medians, ours / raw.
   double ratio() const { return seconds.median / raw_seconds.median; }
   double cpu_seconds_per_gb() const;
   double raw_cpu_seconds_per_gb() const;
@@ -64,7 +64,7 @@ class Report {
 
   // A table, then figures and goals line by line.
   std::string Text() const;
-  // One object a line.
+  // Returns the report with one object a line.
   std::string Json() const;
 
  private:

@@ -17,7 +17,8 @@ namespace {
 constexpr uint32_t kSavedRanks = 4;
 constexpr double kMaxReshardRatio = 1.05;
 
-// What this process has read by system calls, from the page cache or not.
+// Returns the bytes that this process has read by system calls, from the page
+// cache or not.
 uint64_t BytesRead() {
   std::ifstream lines("/proc/self/io");
   std::string word;

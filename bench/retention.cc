@@ -32,8 +32,9 @@ class SpaceWatch {
     return SpaceWatch(std::move(folder), bytes, allocated_bytes, free_bytes);
   }
 
-  // First for the files, then for the file system to say so. Others may write
-  // to it meanwhile, so it is given only so long, all of which then counts.
+  // Waits for the files to be gone, then for the file system to report the
+  // space. Other processes may write to it meanwhile, so the time for that is
+  // limited, and all of it counts.
   absl::Status WaitUntilBack() const {
     const bool released = WaitFor(kDeadline, [&]() -> absl::StatusOr<bool> {
       return AllocatedBytes(folder_) + most() <= allocated_bytes_;
@@ -62,7 +63,7 @@ class SpaceWatch {
         allocated_bytes_(allocated_bytes),
         free_bytes_(free_bytes) {}
 
-  // False when it did not become true in time.
+  // Returns false if it did not become true in time.
   static bool WaitFor(std::chrono::milliseconds time,
                       const std::function<absl::StatusOr<bool>()>& condition) {
     const auto deadline = std::chrono::steady_clock::now() + time;

@@ -1,4 +1,4 @@
-// What a training has and does while its manager saves it.
+// The model of a training, and its work while its manager saves it.
 #ifndef CKPTDB_BENCH_STALL_MODEL_H_
 #define CKPTDB_BENCH_STALL_MODEL_H_
 
@@ -17,8 +17,8 @@
 
 namespace ckptdb::bench {
 
-// How a training holds its rows: in arrays by their numbers (VectorTable), in a
-// ColumnTable, or each in a node of a std::unordered_map (MapTable).
+// The container of the rows of a training: arrays by row number (VectorTable),
+// a ColumnTable, or a std::unordered_map with a node for each row (MapTable).
 enum class StallRows { kArrays, kColumns, kMap };
 
 // 64 f32 of an embedding and 64 f32 of its optimizer a row.
@@ -34,9 +34,9 @@ class StallTable {
   static constexpr uint64_t kRowsPerChange = 32;
   absl::Status Change(uint64_t seed);
   uint64_t changed_bytes() const;
-  // Of the changed rows, in the order in which the table was made: `count` of
-  // them from `first` on, to `to`.
   uint64_t changed_rows() const { return changed_.size(); }
+  // Copies `count` of the changed rows from `first` on to `to`. They are in the
+  // order in which the table was made.
   void CopyChanged(uint64_t first, uint64_t count, char* to) const;
 
  protected:
@@ -44,10 +44,10 @@ class StallTable {
 
   explicit StallTable(uint64_t rows) : rows_(rows) {}
   uint64_t rows() const { return rows_; }
-  // Where the rows have their values, which are about to change.
+  // Finds the values of the rows, which are about to change.
   virtual absl::Status Touch(absl::Span<const int64_t> ids,
                              std::vector<RowValues>* values) = 0;
-  // Of the row that was made at this place.
+  // Returns the id of the row that was made at this place.
   virtual int64_t IdAt(uint64_t place) const = 0;
 
  private:

@@ -54,7 +54,7 @@ class ManySteps {
   CheckpointManager& manager() { return *manager_; }
   const std::string& path() const { return options_.path; }
 
-  // One that is saved; what it cost.
+  // Trains a step that is saved, and returns the report of the save.
   absl::StatusOr<CheckpointManager::SaveReport> SaveStep() {
     ++tensor_[0];
     CKPTDB_RETURN_IF_ERROR(manager_->Step().status());
@@ -97,7 +97,8 @@ absl::Status MeasureOpen(const BenchOptions& options, ManySteps* many,
   return absl::OkStatus();
 }
 
-// Of one of many calls.
+// Divides each outcome by the number of steps, for the time of one of many
+// calls.
 void DivideBySteps(std::vector<Outcome>* outcomes) {
   for (Outcome& outcome : *outcomes) {
     for (Sample& sample : outcome.samples) {

@@ -1,4 +1,5 @@
-// What a manager takes of the training's time besides its saves.
+// Benchmarks of the time that a manager takes from the training besides its
+// saves.
 #ifndef CKPTDB_BENCH_STALL_STEPS_H_
 #define CKPTDB_BENCH_STALL_STEPS_H_
 
@@ -8,8 +9,8 @@
 
 namespace ckptdb::bench {
 
-// With a store of many steps: opening, steps that are not saved, and what is
-// to be thought of for a save.
+// Measures a store of many steps: opening it, steps that are not saved, and the
+// planning of a save.
 absl::Status RunStallSteps(const BenchOptions& options, Report* report);
 
 }  // namespace ckptdb::bench

@@ -81,7 +81,7 @@ class SmallSaves {
     syncs_.name = "its bytes, and all syncs";
   }
 
-  // One save, then some fsyncs.
+  // Runs one save, then some fsyncs.
   absl::Status Turn(uint64_t seed) {
     CKPTDB_ASSIGN_OR_RETURN(const auto small, MakeState(seed));
     SaveSpec spec;
@@ -101,7 +101,7 @@ class SmallSaves {
   std::vector<Outcome> outcomes() const { return {ours_, fsync_}; }
   // A write and sync of as many bytes as a save has.
   Outcome of_its_bytes() const { return bytes_; }
-  // What a save asks of the disk, and nothing but that.
+  // Returns the outcome of the syncs that a save needs, and of nothing else.
   Outcome of_its_syncs() const { return syncs_; }
 
  private:

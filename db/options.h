@@ -1,10 +1,10 @@
-// What callers may choose. Every field says what it trades.
+// Options of a store and of its calls. Every field says what it trades.
 //
-// Functions and objects of the caller's that the library calls should throw
+// Functions and objects of the caller that the library calls should throw
 // nothing. Where one throws, on whatever thread, the call that it was part of
-// ends with Internal, which says what threw and the exception's own words;
-// std::bad_alloc is ResourceExhausted, as memory of the library's own is that
-// cannot be had. No exception leaves a call that returns a status.
+// returns Internal with what threw and the exception's own words.
+// std::bad_alloc becomes ResourceExhausted, as it does where the library itself
+// cannot allocate memory. No exception leaves a call that returns a status.
 #ifndef CKPTDB_DB_OPTIONS_H_
 #define CKPTDB_DB_OPTIONS_H_
 
@@ -23,13 +23,13 @@
 
 namespace ckptdb {
 namespace internal {
-// The file system and the clock under a store: for tests of the library. Null
-// stands for the machine's own.
+// The file system and the clock under a store, which tests of the library
+// replace. Null stands for the machine's own.
 class Environment;
 }  // namespace internal
 
-// Where a store tells what happens below it, for people who look for the cause
-// of something, and a manager its warnings.
+// Receives the messages of a store about what happens below it, for people who
+// look for a cause, and the warnings of a manager.
 //
 //   class ToMyLog : public ckptdb::Logger {
 //     void Log(Severity severity, absl::string_view message) override {
@@ -44,72 +44,74 @@ class Logger {
 
   virtual ~Logger() = default;
 
-  // A line without its end. Called from any thread, several at once, also while
-  // locks of the store are held: it may not call the store, and should return
-  // soon. What it throws is dropped, as a message is no reason to fail a save.
+  // Receives one message, a line without its end. Any thread may call it,
+  // several at once, also while locks of the store are held: it may not call
+  // the store, and should return soon. An exception from it is dropped, as a
+  // message is no reason to fail a save.
   virtual void Log(Severity severity, absl::string_view message) = 0;
 };
 
 // The payload of the error of Store::Open when somebody has the store open for
-// writing: the holder's pid and host. I/O errors, Unavailable as well, have
-// none.
+// writing: the holder's pid and host. An I/O error, which is Unavailable as
+// well, has no such payload.
 inline constexpr char kHolderPayload[] = "ckptdb/holder";
 
 struct StoreOptions {
-  // How far deltas may go before a new base is due. The store says so in
-  // SaveResult and refuses nothing.
+  // Bounds on the deltas after which a new base is due. The store reports that
+  // in SaveResult and refuses nothing.
   struct ChainBounds {
-    // Delta versions after the base: each costs a restore some seeks.
-    // Default: 50.
+    // The maximum number of delta versions after the base; each costs a restore
+    // some seeks. Default: 50.
     uint64_t max_deltas = 50;
 
-    // Stored bytes of delta runs relative to those of the base runs: a restore
-    // reads both. Default: 1.0.
+    // The maximum of the stored bytes of delta runs relative to those of the
+    // base runs; a restore reads both. Default: 1.0.
     double max_delta_ratio = 1.0;  // at least 0
   };
 
-  // Make the store when the folder holds none. Default: true.
+  // Creates the store if the folder holds none. Default: true.
   bool create_if_missing = true;
 
-  // Modes of the folders and files that the store makes. Model weights are
-  // nobody else's business. Default: 0700 and 0600.
+  // Modes of the folders and files that the store creates. By default other
+  // users cannot read the model's weights. Default: 0700 and 0600.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
 
-  // Free space that no save may eat: room for the commit itself and for what
-  // else lives on the disk. A save that would is refused before it starts.
-  // Default: 64 MiB.
+  // Free space that no save may use: it is left for the commit itself and for
+  // other users of the disk. A save that would use it is refused before it
+  // starts. Default: 64 MiB.
   uint64_t reserve_bytes = uint64_t{64} << 20;
 
-  // Space that the store sets aside while there is enough of it, in its file
-  // SPARE, and uses on a disk that is full: to be opened, to remove steps and
-  // to sweep. What the removal of one step writes is mostly under 100 KiB, and
-  // at most 8 MiB. 0: none. Default: 8 MiB.
+  // Space that the store sets aside in its file SPARE while there is enough,
+  // and uses on a full disk to open, to remove steps and to sweep. The removal
+  // of one step mostly writes less than 100 KiB, and at most 8 MiB. 0 sets
+  // nothing aside. Default: 8 MiB.
   uint64_t spare_bytes = uint64_t{8} << 20;
 
-  // Read tables around the page cache where the file system can: a third of
-  // the CPU time, and the trainer's page cache stays its own. Off, several
-  // processes of one machine that read the same step share what the page cache
-  // has of it. Default: true.
+  // Reads tables around the page cache where the file system can. That takes a
+  // third of the CPU time, and leaves the page cache to the trainer. If false,
+  // several processes of one machine that read the same step share its pages in
+  // the cache. Default: true.
   bool direct_reads = true;
 
-  // Fold the newest step in the background when its chain is over `bounds`.
-  // Default: false.
+  // Folds the newest step in the background when its chain is over
+  // `fold_bounds`. Default: false.
   bool background_fold = false;
   ChainBounds fold_bounds = {};
 
-  // Remove what nothing refers to in a background thread, at open and after
-  // every commit and deletion. Off, only Sweep() does it. Default: true.
+  // Removes what nothing refers to in a background thread, at open and after
+  // every commit and deletion. If false, only Sweep() does so. Default: true.
   bool background_sweep = true;
 
-  // Told of what RocksDB warns of. Null: it is in db/LOG and db/LOG.old, of at
-  // most 1 MiB each, as far as it fits on the disk. Default: null.
+  // Receives the warnings of RocksDB. If null, they are only in db/LOG and
+  // db/LOG.old, of at most 1 MiB each, as far as they fit on the disk. Default:
+  // null.
   std::shared_ptr<Logger> logger = {};
 
   // Called with the name of each point of kCrashPoints that a call passes, by
-  // the thread that passes it: for tests and drills. One that throws ends the
-  // call with Internal; after the commit of a step the store is out of use
-  // then, as after an I/O error, and has the step when it is opened again.
+  // the thread that passes it, for tests and drills. If it throws, the call
+  // returns Internal; after the commit of a step the store is then out of use,
+  // as after an I/O error, and has the step when it is opened again.
   std::function<void(absl::string_view point)> on_point = {};
   std::shared_ptr<internal::Environment> environment = {};
 };
@@ -119,14 +121,14 @@ namespace internal {
 absl::Status CheckChainBounds(const StoreOptions::ChainBounds& bounds);
 }  // namespace internal
 
-// A week: the longest lease. A sweep takes one that ends more than
-// kMaxClockSkewMs after that for one of a clock that is wrong, and removes it.
+// The longest lease is a week. If a lease ends more than kMaxClockSkewMs after
+// that, a sweep assumes that it was written by a wrong clock, and removes it.
 inline constexpr int64_t kMaxLeaseMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int64_t kMaxClockSkewMs = int64_t{24} * 3600 * 1000;
 
 struct ReaderOptions {
-  // Whether a reader asks the owner to keep what it reads, by a file in the
-  // store's leases folder.
+  // Says whether a reader asks the owner to keep what it reads, by a file in
+  // the store's leases folder.
   enum class LeaseMode {
     kRequired,       // a step that cannot be leased is not opened
     kWherePossible,  // without one where none can be written: see below
@@ -135,35 +137,36 @@ struct ReaderOptions {
 
   // A reader of a read-only mount or snapshot, of another user's store or of a
   // full disk can write no lease. Without one the owner may remove a step while
-  // it is read: what is read then is Aborted, never wrong. Default:
+  // it is read: the read then returns Aborted, never wrong data. Default:
   // kWherePossible.
   LeaseMode leases = LeaseMode::kWherePossible;
 
-  // How long a lease lasts when it is not renewed: how long the steps of a
-  // reader that died stay. At most kMaxLeaseMs. Default: 60 s.
+  // The time that a lease lasts unless it is renewed, which is how long the
+  // steps of a reader that died stay. It is at most kMaxLeaseMs. Default: 60 s.
   int64_t lease_ms = 60'000;
 
-  // As in StoreOptions.
+  // The same as in StoreOptions.
   bool direct_reads = true;
 
   std::shared_ptr<internal::Environment> environment = {};
 };
 
 struct StageOptions {
-  // Workers that write files. A worker waits for the disk half of its time,
-  // so more of them than cores are worth having; each takes about 6 MiB of
+  // The number of workers that write files. A worker waits for the disk half of
+  // its time, so more of them than cores are useful; each takes about 6 MiB of
   // memory, and its file some milliseconds of the commit. Default: 8.
   int threads = 8;
 
-  // Write around the page cache where the file system can: less than half of
-  // the CPU time, and the trainer's page cache stays its own. Default: true.
+  // Writes around the page cache where the file system can. That takes less
+  // than half of the CPU time, and leaves the page cache to the trainer.
+  // Default: true.
   bool direct_writes = true;
 
-  // Store a tensor again although the parent has the same bytes: costs the
-  // bytes, frees the parent's. Default: false.
+  // Stores a tensor again although the parent has the same bytes. That costs
+  // the bytes, and lets the parent's be freed. Default: false.
   bool rewrite_unchanged = false;
 
-  // As in StoreOptions.
+  // The same as in StoreOptions.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;
@@ -171,10 +174,10 @@ struct StageOptions {
   std::shared_ptr<internal::Environment> environment = {};
 };
 
-// What is saved: fixed at Begin.
+// The description of a save that is fixed at Begin.
 struct SaveSpec {
-  // What becomes of the steps that were saved after the one a save goes on
-  // from: of a run that was given up when an older step was restored.
+  // Says what happens to the steps that were saved after the parent of a save:
+  // they belong to a run that was given up when an older step was restored.
   enum class Abandoned {
     kRefuse,  // FailedPrecondition: two runs write to one store, unless told
     kKeep,    // they stay
@@ -183,75 +186,78 @@ struct SaveSpec {
 
   int64_t step = 0;
 
-  // Replace the step if it exists; the old one stays until the new one is
-  // committed. Off, an existing step is AlreadyExists. Default: false.
+  // Replaces the step if it exists; the old one stays until the new one is
+  // committed. If false, an existing step is AlreadyExists. Default: false.
   bool overwrite = false;
 
-  // How many ranks stage. Default: 1.
+  // The number of ranks that stage. Default: 1.
   uint32_t world_size = 1;
 
-  // Of tables by slices: rank r has the rows of slices [slice_bounds[r],
-  // slice_bounds[r + 1]) only, and staging checks it: see EvenSliceBounds.
-  // Tables that declare no sharding are by slices when it is not empty. Those
-  // that declare another are not concerned: see TableSharding. Default: empty.
+  // The bounds of tables that are sharded by slices: rank r has only the rows
+  // of slices [slice_bounds[r], slice_bounds[r + 1]), and staging checks that.
+  // See EvenSliceBounds. If it is not empty, tables that declare no sharding
+  // are sharded by slices. It does not apply to tables that declare another
+  // sharding: see TableSharding. Default: empty.
   std::vector<uint32_t> slice_bounds = {};
 
-  // The step that the state goes on from: the one this trainer saved or
-  // restored last, as SaveResult::version or StepRecord::version had it.
-  // Tables that are given with their changes are saved as delta runs over it.
-  // It must be committed, not be quarantined, not be after `step`, and be the
-  // newest, unless `abandoned` says what becomes of those after it. Unset: all
-  // tables are saved whole. Default: unset.
+  // The parent of this save: the step that this trainer saved or restored last,
+  // as in SaveResult::version or StepRecord::version. Tables that are given
+  // with their changes are saved as delta runs on top of it. It must be
+  // committed, not quarantined, not after `step`, and the newest, unless
+  // `abandoned` says what happens to those after it. If unset, all tables are
+  // saved whole. Default: unset.
   std::optional<Version> parent = std::nullopt;
   Abandoned abandoned = Abandoned::kRefuse;
 
-  // When the save began, since 1970, UTC, at least 0: the record's save_micros
-  // count from then. Default: the clock of the store, at Begin.
+  // The time at which the save began, since 1970, UTC, at least 0; the record's
+  // save_micros count from it. Default: the clock of the store, at Begin.
   std::optional<int64_t> begun_at_micros = std::nullopt;
 };
 
-// What is known when all ranks have staged.
+// The description of a save that is known once all ranks have staged.
 struct PublishSpec {
   Metrics metrics = {};             // at most kMaxMetrics
   UserMetadata user_metadata = {};  // at most kMaxMetadataBytes in all
   bool ephemeral = false;
 
-  // When SaveResult::base_due_reason speaks.
+  // Bounds over which SaveResult::base_due_reason is set.
   StoreOptions::ChainBounds bounds = {};
 
-  // Steps that stop to exist in the same write batch, because retention says
-  // so. Unknown ones are NotFound, pinned ones FailedPrecondition, and then
-  // nothing is published.
+  // Steps that are removed in the same write batch, because retention says so.
+  // Publish returns NotFound for an unknown one and FailedPrecondition for a
+  // pinned one, and then publishes nothing.
   std::vector<int64_t> retire = {};
 
-  // What the record has as its committed_at_micros, since 1970, UTC, at least
+  // The committed_at_micros of the record, since 1970, UTC, at least
   // 0. Default: the clock of the store, at Publish.
   std::optional<int64_t> committed_at_micros = std::nullopt;
 };
 
 struct ReadOptions {
-  // Called with what is done so far and in all, in bytes; from any thread, one
+  // Called with the bytes that are done so far and in all, from any thread, one
   // call at a time.
   using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
 
-  // Threads of one call. More than cores keep the disk busy: each reads, and
-  // then checks and hands on what it read. Default: 16.
+  // The number of threads of one call. More than there are cores keep the disk
+  // busy: each reads, and then checks and hands on what it read. Default: 16.
   int threads = 16;
 
-  // Read at a time of each stream, as far as it goes: at most 2 MiB, and at
+  // The bytes that are read at a time of each stream: at most 2 MiB, and at
   // least a page, however little is asked for. Default: 2 MiB.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 };
 
 struct FoldOptions {
-  // Workers that merge and write, each a range of slices. Default: 4.
+  // The number of workers that merge and write, each a range of slices.
+  // Default: 4.
   int threads = 4;
 
-  // As in ReadOptions.
+  // The same as in ReadOptions.
   uint64_t readahead_bytes = uint64_t{2} << 20;
 
-  // Asked often, from all workers: true ends the fold with Cancelled. What is
-  // done so far is kept, and the next Fold of the step goes on from there.
+  // Called often, from all workers; if it returns true, the fold ends with
+  // Cancelled. What is done so far is kept, and the next Fold of the step goes
+  // on from there.
   std::function<bool()> cancelled = {};
 
   ReadOptions::Progress progress = {};

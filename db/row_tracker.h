@@ -1,6 +1,6 @@
-// Which rows of a table changed since the last committed save, so that a delta
-// save writes only those: RowTracker for sparse tables, RowBitmap for tables
-// whose rows are 0 to n - 1.
+// Trackers of the rows of a table that changed since the last committed save,
+// so that a delta save writes only those: RowTracker for sparse tables,
+// RowBitmap for tables whose rows are 0 to n - 1.
 //
 //   RowTracker tracker;
 //   CKPTDB_ASSIGN_OR_RETURN(const ChangeTracker::Consumer saves,
@@ -14,8 +14,9 @@
 //     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
 //   }
 //
-// A consumer is whoever needs the changes: the checkpoints, a serving feed.
-// Each has its own place in what was marked; none takes anything from another.
+// A consumer is a user of the changes, such as the checkpoints or a serving
+// feed. Each has its own position in the marks, and none takes anything from
+// another.
 //
 // Guarantees, for each consumer
 // 1. A mark is in the set of the Take that follows it, or that set says that
@@ -58,7 +59,7 @@ namespace internal {
 struct TakenSet;
 }  // namespace internal
 
-// Whatever knows which rows of a table changed.
+// The interface of a tracker of the changed rows of a table.
 class ChangeTracker {
  public:
   // A consumer of one tracker.
@@ -67,71 +68,72 @@ class ChangeTracker {
     bool operator==(const Consumer&) const = default;
   };
 
-  // What changed for one consumer between two Takes. Moves only: there is one
-  // of it, which is saved or returned.
+  // The rows that changed for one consumer between two Takes. It can be moved
+  // but not copied, as it is either saved or returned.
   class Changes {
    public:
     Changes() = default;
     Changes(Changes&&) = default;
     Changes& operator=(Changes&&) = default;
 
-    // In no order; no id is in both, none twice. Both are empty when the set is
-    // not complete.
+    // The ids are in no order, none is in both lists and none is twice in one.
+    // Both are empty if the set is not complete.
     std::vector<int64_t> upserted;
     std::vector<int64_t> erased;
-    // False: more changed than is known. Save all rows, as a base.
+    // False if more changed than is known: save all rows, as a base.
     bool complete = true;
-    // Why it is not complete.
+    // The reason why it is not complete.
     std::string reason;
 
    private:
     friend class RowTracker;
     friend class RowBitmap;
 
-    // What the tracker knows this set by.
+    // Identifies this set to the tracker.
     std::shared_ptr<const internal::TakenSet> taken_;
   };
 
   virtual ~ChangeTracker() = default;
 
-  // InvalidArgument for an empty name, AlreadyExists for one that is there.
+  // Adds a consumer. Returns InvalidArgument for an empty name and
+  // AlreadyExists for one that is taken.
   virtual absl::StatusOr<Consumer> AddConsumer(absl::string_view name) = 0;
-  // A consumer that takes no more should go: what it has not taken is kept for
-  // it. NotFound for an unknown one.
+  // Removes a consumer that takes no more: until then the marks that it has not
+  // taken are kept for it. Returns NotFound for an unknown one.
   virtual absl::Status RemoveConsumer(Consumer consumer) = 0;
 
-  // All marks since the consumer's last Take, and what was returned. NotFound
-  // for an unknown consumer.
+  // Returns all marks since the consumer's last Take, and those that were
+  // returned. Returns NotFound for an unknown consumer.
   [[nodiscard]] virtual absl::StatusOr<Changes> Take(Consumer consumer) = 0;
 
-  // Takes a set back whose save failed. Its lists must be as they were.
-  // NotFound for an unknown consumer, InvalidArgument for a set that Take did
-  // not give to this consumer; `changes` stays what it was then.
+  // Takes back a set whose save failed. Its lists must be as they were. Returns
+  // NotFound for an unknown consumer and InvalidArgument for a set that Take
+  // did not give to this consumer; `changes` then stays as it was.
   virtual absl::Status Return(Consumer consumer, Changes&& changes) = 0;
 };
 
-// Marks of any int64 ids.
+// A tracker of marks of any int64 ids.
 //
 // A mark is written to a log, unless the thread has marked the same id lately.
 // Take cuts the log, and sorts out what it cut off while trainers mark on. The
 // memory of the log is used again for the next interval.
 //
-// Costs, measured by `ckptdb_bench marks`: a mark a few nanoseconds, in
-// batches of some thousand ids, beside other threads that mark; a Take, some
-// 10 to 20 nanoseconds a mark since the last one, and for as long as it runs 8
-// bytes a mark beyond the set and the bound. Now and then a mark that finds
+// `ckptdb_bench marks` measures the costs. A mark takes a few nanoseconds, in
+// batches of some thousand ids, beside other threads that mark. A Take takes 10
+// to 20 nanoseconds for each mark since the last one, and while it runs 8 bytes
+// for each mark beyond the set and the bound. Now and then a mark that finds
 // the log full of repetitions merges them first, at the price of a Take.
 class RowTracker : public ChangeTracker {
  public:
   struct Options {
-    // What the tracker may hold. A mark takes 8 bytes, and so does a row of a
-    // set that was returned. Marks of the same id are merged at the latest when
-    // the bound is reached: max_bytes / 16 different ids always fit, max_bytes
-    // / 8 never do; 67 and 134 million for the default. Beyond that all marks
-    // are dropped, the next set of each consumer says so, and the tracker
-    // starts again. More costs memory, less costs base saves where deltas would
-    // do. Below 1 MiB what does not grow with the marks takes too much of it.
-    // Default: 1 GiB.
+    // The maximum memory of the marks. A mark takes 8 bytes, and so does a row
+    // of a set that was returned. Marks of the same id are merged at the latest
+    // when the bound is reached: max_bytes / 16 different ids always fit,
+    // max_bytes / 8 never do; 67 and 134 million for the default. Beyond that
+    // all marks are dropped, the next set of each consumer says so, and the
+    // tracker starts again. A larger bound costs memory, a smaller one costs
+    // base saves where deltas would have been enough. Below 1 MiB the fixed
+    // part of the tracker takes too much of it. Default: 1 GiB.
     uint64_t max_bytes = uint64_t{1} << 30;
   };
 
@@ -144,16 +146,17 @@ class RowTracker : public ChangeTracker {
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
 
-  // Of the same id in one batch, or in two that one thread makes, the later
-  // mark is the newer one. While all next sets are incomplete anyway, a mark
-  // is not even written.
+  // Marks ids. The later of two marks of the same id in one batch, or in two
+  // batches of one thread, is the newer one. While the next sets of all
+  // consumers are incomplete anyway, marks are not written.
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
 
   [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
   absl::Status Return(Consumer consumer, Changes&& changes) override;
 
-  // Log, filters, returned sets, and memory kept for the next interval.
+  // Returns the memory of the log, the filters, returned sets, and what is kept
+  // for the next interval.
   uint64_t memory_bytes() const;
 
  private:
@@ -163,12 +166,12 @@ class RowTracker : public ChangeTracker {
 
 inline constexpr uint64_t kMaxBitmapRows = uint64_t{1} << 36;
 
-// Marks of rows 0 to rows - 1, which are never erased. Takes one bit a row for
-// each consumer, and one for each thread that marks, up to eight; Take reads
-// all of them. There is no bound to go over.
+// A tracker of marks of rows 0 to rows - 1, which are never erased. It takes
+// one bit a row for each consumer, and one for each thread that marks, up to
+// eight; Take reads all of them. It has no bound to go over.
 class RowBitmap : public ChangeTracker {
  public:
-  // InvalidArgument for more than kMaxBitmapRows.
+  // Returns InvalidArgument for more than kMaxBitmapRows.
   static absl::StatusOr<std::unique_ptr<RowBitmap>> Make(uint64_t rows);
   ~RowBitmap() override;
   RowBitmap(const RowBitmap&) = delete;
@@ -177,13 +180,14 @@ class RowBitmap : public ChangeTracker {
   absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
   absl::Status RemoveConsumer(Consumer consumer) override;
 
-  // OutOfRange naming the first id that is no row; then nothing is marked.
+  // Returns OutOfRange naming the first id that is no row; then nothing is
+  // marked.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
 
   // `upserted` is in ascending order, `erased` empty.
   [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
-  // Also OutOfRange for an id that is no row, which was not there when the set
-  // was taken.
+  // Also returns OutOfRange for an id that is no row, which was not in the set
+  // when it was taken.
   absl::Status Return(Consumer consumer, Changes&& changes) override;
 
   uint64_t memory_bytes() const;

@@ -1,5 +1,5 @@
-// What a rank saves: tensors, tables and blobs under names, in the caller's
-// own memory.
+// The state that a rank saves: tensors, tables and blobs under names, in the
+// caller's own memory.
 //
 //   std::vector<float> weights(12);
 //   RankState state;
@@ -82,13 +82,13 @@ struct DTypeOf<bool> {
 }  // namespace internal
 
 // A dense tensor, row-major and contiguous, in host memory. `data` may be null
-// when it has no elements.
+// if it has no elements.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const void* data = nullptr;
-  // The tensor of which this is a shard, and where the shard begins in it;
-  // empty: the tensor is whole.
+  // The shape of the tensor of which this is a shard, and the position of the
+  // shard in it. Both are empty if the tensor is whole.
   Shape global_shape;
   Shape offset;
 
@@ -101,19 +101,19 @@ struct TensorView {
 // Some rows of a table: ids.size() of them, at most kMaxBlockRows, and one
 // Column for each slot.
 struct RowBlock {
-  // The values of one slot for the rows of a block: one is at data, each next
-  // one stride_bytes on.
+  // The values of one slot for the rows of a block: the first is at data, each
+  // next one stride_bytes after it.
   struct Column {
     const void* data = nullptr;
     uint64_t stride_bytes = 0;
-    // For rows that lie anywhere, such as the nodes of a hash map: the values
-    // of ids[i] are at places[i] + offset_bytes, and `data` and `stride_bytes`
-    // are not read. Has a place for each id of the block, none of them null.
-    // Empty: `data` counts.
+    // Addresses of rows that are not in one array, such as the nodes of a hash
+    // map: the values of ids[i] are at places[i] + offset_bytes, and `data` and
+    // `stride_bytes` are not read. There is one for each id of the block, and
+    // none is null. If it is empty, `data` is used.
     absl::Span<const void* const> places = {};
     uint64_t offset_bytes = 0;
 
-    // The values of the row at `row`, as RowBlock::RowAt has it.
+    // Returns the values of the row at `row`, which RowBlock::RowAt returns.
     const char* At(uint64_t row) const {
       return places.empty()
                  ? static_cast<const char*>(data) + row * stride_bytes
@@ -123,10 +123,10 @@ struct RowBlock {
 
   absl::Span<const int64_t> ids;
   absl::Span<const Column> slots;
-  // Where they lie: the values of ids[i] are at data + rows[i] * stride_bytes.
-  // Empty: one after the other, at data + i * stride_bytes. Some rows of a
-  // large array are one block like this, and copied faster than as a block
-  // each. Empty, too, where a slot has places.
+  // Row numbers: the values of ids[i] are at data + rows[i] * stride_bytes. If
+  // it is empty, they are one after the other, at data + i * stride_bytes. Some
+  // rows of a large array can so be one block, which is copied faster than a
+  // block for each. It is also empty if a slot has places.
   absl::Span<const uint32_t> rows = {};
 
   uint64_t RowAt(uint64_t i) const { return rows.empty() ? i : rows[i]; }
@@ -134,8 +134,8 @@ struct RowBlock {
 inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;
 inline constexpr uint64_t kMaxBlocks = uint64_t{1} << 32;
 
-// The rows of a table as the trainer holds them: in blocks, in any order, no
-// id twice in all. Staging never copies the values as a whole: it keeps 16
+// The rows of a table as the trainer holds them: in blocks, in any order, each
+// id at most once. Staging never copies the values as a whole: it keeps 16
 // bytes a row, and gathers from the blocks page by page.
 class RowSource {
  public:
@@ -143,14 +143,14 @@ class RowSource {
 
   virtual ~RowSource() = default;
   virtual uint64_t block_count() const = 0;
-  // `block` is below block_count(). Asked for several times and from several
-  // threads; what the answer points to stays, unchanged, until staging
-  // returns.
+  // Returns a block; `block` is below block_count(). It is called several times
+  // and by several threads. What the block points to stays unchanged until
+  // staging returns.
   virtual absl::StatusOr<RowBlock> Block(uint64_t block) const = 0;
 };
 
-// Rows in one array of ids and one of values for each slot; `rows` as in
-// RowBlock. The arrays of ids and rows stay the caller's.
+// A source of rows in one array of ids and one of values for each slot; `rows`
+// is that of RowBlock. The arrays of ids and rows stay the caller's.
 class RowSource::Arrays : public RowSource {
  public:
   Arrays(absl::Span<const int64_t> ids, std::vector<RowBlock::Column> slots,
@@ -167,9 +167,9 @@ class RowSource::Arrays : public RowSource {
   absl::Span<const uint32_t> rows_;
 };
 
-// How the rows of a table are divided among the ranks of a training: declared
-// where the table is added, checked for every row when it is staged, recorded
-// in the step, and used by restores.
+// The rule by which the rows of a table are divided among the ranks of a
+// training. It is declared where the table is added, checked for every row when
+// it is staged, recorded in the step, and used by restores.
 //
 //   state.AddTable({.name = "user", .slots = slots, .rows = &rows,
 //                   .sharding = TableSharding::ByModulo()});
@@ -179,13 +179,13 @@ class RowSource::Arrays : public RowSource {
 // rows, and the pages that have any of its own.
 class TableSharding {
  public:
-  // The rank that has an id in a world of so many: below `world_size`, and the
-  // same in every process. Called from several threads at once.
+  // Returns the rank that has an id, below `world_size` and the same in every
+  // process. Several threads call it at once.
   using RankOf = std::function<uint32_t(int64_t id, uint32_t world_size)>;
 
-  // Nothing is declared. A save of one rank needs nothing; of several ranks
-  // SaveSpec::slice_bounds declare slices, and without them staging refuses
-  // the table.
+  // Declares nothing. A save of one rank needs nothing. In a save of several
+  // ranks SaveSpec::slice_bounds declare slices, and without them staging
+  // refuses the table.
   TableSharding() = default;
 
   // Rank r has the ids of slices [bounds[r], bounds[r + 1]): see SliceOf, with
@@ -194,8 +194,8 @@ class TableSharding {
   // ranks has to have. The tables of one step have the same bounds.
   static TableSharding BySlices(std::vector<uint32_t> bounds = {});
 
-  // Rank uint64(id) % world_size has an id. That is also so for negative ids:
-  // of 3 ranks, rank 0 has -1, as 2^64 - 1 is a multiple of 3, where the
+  // Rank uint64(id) % world_size has an id. That also holds for negative ids:
+  // with 3 ranks, rank 0 has -1, as 2^64 - 1 is a multiple of 3, while the
   // remainder of the signed number would be -1.
   static TableSharding ByModulo();
 
@@ -210,11 +210,11 @@ class TableSharding {
 
   // An id is on any one rank, and may move: its new rank upserts it in the save
   // in which its old rank erases it. Nothing is checked when it is saved, and
-  // an id that two ranks upsert is found by StepReader::Verify alone. Recorded
+  // only StepReader::Verify finds an id that two ranks upsert. It is recorded
   // as undeclared. Managers refuse it, as they could not restore it.
   static TableSharding Unchecked();
 
-  // False of what the default constructor makes.
+  // Returns false for a value of the default constructor.
   bool declared() const { return declared_; }
   Item::Sharding kind() const { return kind_; }
   const std::string& name() const { return name_; }
@@ -233,16 +233,16 @@ class TableSharding {
   RankOf rank_of_;
 };
 
-// What to declare, for messages about a table that declares nothing.
+// The choices that messages about a table without a declaration name.
 inline constexpr char kShardingChoices[] =
     "TableSharding::BySlices(), ByModulo(), ByFunction(name, rank_of) or "
     "Replicated()";
 
 namespace internal {
 
-// InvalidArgument: a function without a name or a name that cannot be stored, a
-// function that is null, bounds that do not rise from 0 to kSlices in
-// `world_size` ranges.
+// Returns InvalidArgument for a function without a name or with one that cannot
+// be stored, for a function that is null, and for bounds that do not rise from
+// 0 to kSlices in `world_size` ranges.
 absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size);
 
 }  // namespace internal
@@ -255,9 +255,9 @@ class RankState {
     Codec codec = Codec::kNone;
   };
 
-  // What became of a table since the step that a save goes on from: the rows
-  // that are new or have changed, each whole, and the ids that are gone. No id
-  // is in both. An id that the parent does not have may be erased all the same.
+  // The changes of a table since the parent of a save: the rows that are new or
+  // have changed, each whole, and the ids that are gone. No id is in both. An
+  // id that the parent does not have may be erased all the same.
   struct Changes {
     const RowSource* upserted = nullptr;  // null: no rows
     absl::Span<const int64_t> erased = {};
@@ -266,15 +266,16 @@ class RankState {
   struct Table {
     std::string name;
     std::vector<Slot> slots;
-    // All rows; may be null when `changes` are given.
+    // All rows. It may be null if `changes` are given.
     const RowSource* rows = nullptr;
     SliceHash slice_hash = SliceHash::kModulo;
     std::optional<Changes> changes = std::nullopt;
-    // Why `changes` will not do although they are given, such as a tracker that
-    // ran over its bound; empty: they do.
+    // The reason to write a full table although `changes` are given, such as a
+    // tracker that went over its bound. Empty if there is none.
     std::string base_reason = {};
-    // How its rows are divided among ranks, which staging checks row by row. To
-    // be declared in a save of several ranks, unless SaveSpec::slice_bounds do.
+    // The rule by which its rows are divided among ranks, which staging checks
+    // row by row. A save of several ranks requires it, unless
+    // SaveSpec::slice_bounds is set.
     TableSharding sharding = {};
   };
   struct Blob {
@@ -287,7 +288,8 @@ class RankState {
                  Codec codec = Codec::kNone) {
     tensors_.push_back({std::move(name), std::move(view), codec});
   }
-  // A slot's codec counts for its pages; ids are stored under kAuto.
+  // Adds a table. The codec of a slot is used for its pages; ids are stored
+  // under kAuto.
   void AddTable(std::string name, std::vector<Slot> slots,
                 const RowSource* rows,
                 SliceHash slice_hash = SliceHash::kModulo,
@@ -296,11 +298,12 @@ class RankState {
     table.sharding = std::move(sharding);
     tables_.push_back(std::move(table));
   }
-  // Of a table with the changes since SaveSpec::parent, only those are written:
-  // a delta run. Where they do not do, because the save has no parent, or the
-  // parent has no such table or other slots, or `base_reason` says so, all of
-  // `rows` are, and the reason is kept in the item. FailedPrecondition then
-  // when `rows` is null. All ranks must come to the same.
+  // Adds a table. If it has the changes since SaveSpec::parent, only those are
+  // written, as a delta run. If the save has no parent, if the parent has no
+  // such table or has it with other slots, or if `base_reason` is set, all of
+  // `rows` are written, and the reason is kept in the item; staging then
+  // returns FailedPrecondition if `rows` is null. All ranks must make the same
+  // choice.
   void AddTable(Table table) { tables_.push_back(std::move(table)); }
   void AddBlob(std::string name, absl::string_view bytes,
                Codec codec = Codec::kNone) {
@@ -322,25 +325,27 @@ struct TicketRecord;
 struct StagedRecord;
 }  // namespace internal
 
-// The right of one rank to stage its part of one attempt: from Store::Begin, as
-// an object within the process, or as bytes to another one.
+// The right of one rank to stage its part of one attempt. Store::Begin returns
+// it; it is passed on as an object within the process, or as bytes to another
+// one.
 class Ticket {
  public:
-  // A ticket of no store, which Stage refuses.
+  // Makes an invalid ticket, which Stage refuses.
   Ticket();
   explicit Ticket(internal::TicketRecord record);
 
-  // DataLoss for bytes that are no ticket, or a damaged one;
-  // FailedPrecondition for one of a newer format.
+  // Returns DataLoss for bytes that are not a ticket or are damaged, and
+  // FailedPrecondition for a ticket of a newer format.
   static absl::StatusOr<Ticket> Decode(absl::string_view bytes);
   absl::StatusOr<std::string> Encode() const;
 
   const Version& version() const;
   uint32_t rank() const;
   uint32_t world_size() const;
-  // The slices of this rank; none when any rank may have any row.
+  // Returns the slices of this rank, or nothing if any rank may have any row.
   std::optional<SliceRange> slices() const;
-  // For the library alone. To change a record that copies share copies it.
+  // These are for the library alone. Changing a record that copies share copies
+  // it first.
   const internal::TicketRecord& record() const { return *record_; }
   internal::TicketRecord& record();
 
@@ -348,23 +353,24 @@ class Ticket {
   std::shared_ptr<internal::TicketRecord> record_;
 };
 
-// All that one rank contributes to a save, as Stage returns it: its files, or
-// the entries of a small save, and their record. Goes to Store::Publish, as an
-// object within the process, or as bytes from another one. Copies are cheap.
+// The part of one rank in a save, as Stage returns it: its files, or the
+// entries of a small save, and their record. It is passed to Store::Publish, as
+// an object within the process, or as bytes from another one. Copies are cheap.
 class StagedRank {
  public:
-  // A part of no save, which Publish refuses.
+  // Makes an invalid part, which Publish refuses.
   StagedRank();
   explicit StagedRank(internal::StagedRecord record);
 
-  // As those of Ticket.
+  // These return the errors of Ticket.
   static absl::StatusOr<StagedRank> Decode(absl::string_view bytes);
   absl::StatusOr<std::string> Encode() const;
 
   const Version& version() const;
   uint32_t rank() const;
   bool operator==(const StagedRank& other) const;
-  // For the library alone. To change a record that copies share copies it.
+  // These are for the library alone. Changing a record that copies share copies
+  // it first.
   const internal::StagedRecord& record() const { return *record_; }
   internal::StagedRecord& record();
 
@@ -372,7 +378,7 @@ class StagedRank {
   std::shared_ptr<internal::StagedRecord> record_;
 };
 
-// Staging: a rank writes its part of a save, from any thread of any process
+// Stages a part of a save: a rank writes it, from any thread of any process
 // that sees the store's folder.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(Ticket ticket, Ticket::Decode(bytes_from_owner));
@@ -388,15 +394,15 @@ class StagedRank {
 // come back in the StagedRank. A tensor or blob that the parent has with the
 // same bytes comes back as a reference to the parent's.
 //
-// Memory beyond the caller's: 16 bytes a row of all tables, plus about 6 MiB
-// a worker, plus at most InlineShareBytes.
+// Beyond the caller's memory it takes 16 bytes for each row of all tables,
+// about 6 MiB for each worker, and at most InlineShareBytes.
 //
-// Errors: InvalidArgument for anything wrong with `state` (a name, a shape, a
-// limit, an id that is there twice, a table of several ranks that declares no
-// sharding, an id that belongs to another rank by the declared one);
-// ResourceExhausted, with bytes needed and free, when the disk has no room;
-// Unavailable for other I/O errors. After an error the files of this rank are
-// gone or will be with the attempt: see Store::Abandon.
+// Returns InvalidArgument for an invalid `state` (a name, a shape, a limit, a
+// duplicate id, a table of several ranks without a declared sharding, an id
+// that belongs to another rank); ResourceExhausted, with the bytes needed and
+// free, if the disk has no room; and Unavailable for other I/O errors. After an
+// error the files of this rank are gone or will be with the attempt: see
+// Store::Abandon.
 absl::StatusOr<StagedRank> Stage(absl::string_view store_path,
                                  const Ticket& ticket, const RankState& state,
                                  const StageOptions& options = {});
@@ -408,14 +414,14 @@ namespace internal {
 struct StageCopies {
   char* memory = nullptr;
   uint64_t bytes = 0;
-  // Called once, by some thread, when the values of tensors, rows and blobs
-  // that were not copied have been read for the last time; not when staging
-  // fails before that.
+  // Called once, by some thread, after the last read of values of tensors, rows
+  // and blobs that were not copied. It is not called if staging fails before
+  // that.
   std::function<void(uint64_t copied_bytes)> on_read = {};
 };
 
-// As Stage: the last entries in the order of writing are copied first, as many
-// as there is memory for.
+// Does what Stage does, but copies the last entries in the order of writing
+// first, as many as there is memory for.
 absl::StatusOr<StagedRank> StageWithCopies(absl::string_view store_path,
                                            const Ticket& ticket,
                                            const RankState& state,

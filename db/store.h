@@ -1,4 +1,4 @@
-// The owner's handle of a store: save, list, read, retire.
+// The owner's handle of a store, which saves, lists, reads and retires steps.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto store, Store::Open("checkpoints"));
 //   RankState state;
@@ -8,8 +8,8 @@
 //   CKPTDB_ASSIGN_OR_RETURN(StepRecord latest, store->Latest());
 //   CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(latest.version.step));
 //
-// Several ranks: the owner begins, every rank stages (Stage of db/state.h), the
-// owner publishes.
+// With several ranks the owner begins, every rank stages (Stage of db/state.h),
+// and the owner publishes.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto save, store->Begin({.step = 1000,
 //                                                    .world_size = 2}));
@@ -28,11 +28,11 @@
 //
 // Thread-safe; changes are made one at a time.
 //
-// In a child that was forked while the store was open every call is
+// If a child is forked while the store is open, every call in it is
 // FailedPrecondition, lists are empty, and the destructor does nothing: the
-// store is the parent's, whose threads the child does not have. That goes for
-// readers, and for opening any store or staging, in a child of a process that
-// has opened one: call exec() first, or fork before.
+// store is the parent's, whose threads the child does not have. The same holds
+// for readers, and for opening any store or staging, in a child of a process
+// that has opened one: call exec() first, or fork before.
 #ifndef CKPTDB_DB_STORE_H_
 #define CKPTDB_DB_STORE_H_
 
@@ -61,8 +61,8 @@ struct SaveResult {
   uint64_t borrowed_bytes = 0;   // referred to, not written
   StepRecord::Kind kind = StepRecord::Kind::kFull;
   uint64_t deltas = 0;  // in the chain
-  // Why the next save should be a base, or the step be folded; empty: it need
-  // not. See ChainBounds.
+  // The reason why the next save should be a base, or the step be folded. Empty
+  // if there is none. See ChainBounds.
   std::string base_due_reason;
   int64_t stage_micros = 0;   // Save only
   int64_t commit_micros = 0;  // Publish
@@ -80,13 +80,14 @@ class Store {
   //     if (!there) forget(step);
   //   }
   struct Changes {
-    // Saved, removed, or with another record; the oldest change first, a step
-    // as often as it changed.
+    // Steps that were saved or removed, or whose record changed; the oldest
+    // change first, a step as often as it changed.
     std::vector<int64_t> steps;
-    // Any step may have changed, and `steps` is empty: the first look, or the
-    // last one is hundreds of changes ago.
+    // True if any step may have changed and `steps` is empty: at the first
+    // look, or when the last one was hundreds of changes ago.
     bool all = false;
-    // Where the next look goes on. Of this handle of the store only.
+    // The position from which the next look goes on. It is valid for this
+    // handle of the store only.
     uint64_t until = 0;
   };
 
@@ -108,17 +109,17 @@ class Store {
   struct SweepResult {
     std::vector<Version> swept_versions;
     uint64_t freed_bytes = 0;  // of data files
-    // Their saves were acknowledged, and their records are lost.
+    // Versions whose saves were acknowledged, and whose records are lost.
     std::vector<Version> quarantined_versions;
-    // Names the damaged file because of which no space of small saves comes
-    // back; empty when there is none. What was removed is gone all the same.
+    // Names the damaged file that keeps the space of small saves from being
+    // freed; empty if there is none. What was removed is gone all the same.
     std::string inline_retained_reason;
-    // Names the space that is needed and free when the disk is too full to
-    // rewrite the small saves that stay, without which the space of those that
-    // were removed does not come back; empty when it is not. A later sweep does
-    // it.
+    // Names the space that is needed and free if the disk is too full to
+    // rewrite the small saves that stay, which frees the space of those that
+    // were removed. Empty if the disk is not too full. A later sweep does it.
     std::string inline_postponed_reason;
-    // What is left in the folders that are swept, by path: see Store::unswept.
+    // Entries that are left in the folders that are swept, by path: see
+    // Store::unswept.
     std::vector<Usage::Unswept> unswept;
   };
 
@@ -129,31 +130,31 @@ class Store {
   static absl::StatusOr<std::string> ResolvePath(
       absl::string_view path, const StoreOptions& options = {});
 
-  // Opens the store at `path` for writing, or makes it. The path is resolved
-  // once: a chdir, or a link on the way that is changed, does not move the
-  // store. One owner at a time: a second one, of this process or another, by
-  // this path or another, gets Unavailable with the holder's pid and host, also
-  // as kHolderPayload. DataLoss when files of records or small saves are
-  // damaged or missing, FailedPrecondition for a newer format, NotFound without
-  // create_if_missing. See BadFiles.
+  // Opens the store at `path` for writing, or creates it. The path is resolved
+  // once: a later chdir, or a changed link in the path, does not move the
+  // store. A store has one owner at a time: a second one, in this process or
+  // another, by this path or another, gets Unavailable with the holder's pid
+  // and host, also as kHolderPayload. Returns DataLoss if files of records or
+  // small saves are damaged or missing, FailedPrecondition for a newer format,
+  // and NotFound without create_if_missing. See BadFiles.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 
-  // As Close; what fails is lost. No call may be under way, and no reader be
-  // left.
+  // Closes the store as Close does, and drops the error. No call may be under
+  // way, and no reader may be left.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Waits for the calls and the sweep in progress, and lets go of the store:
-  // when it returns another owner, of this process too, can open it. Saves that
-  // were not published are swept when the store is opened next. Returns what
-  // closing met; all that was acknowledged is durable whatever that is.
-  // FailedPrecondition, and nothing is closed, while a StepReader or
-  // ChangeReader of this store is there, or from within a hook that the store
-  // has called. OK when it is closed already.
+  // Waits for the calls and the sweep in progress, and releases the store: when
+  // it returns another owner, also in this process, can open it. Saves that
+  // were not published are swept when the store is opened next. Returns the
+  // error of closing; all that was acknowledged is durable whatever that is.
+  // Returns FailedPrecondition, and closes nothing, while a StepReader or
+  // ChangeReader of this store exists, or from within a hook that the store has
+  // called. Returns OK if the store is closed already.
   //
-  // Of a closed store every call is FailedPrecondition, lists are empty, and
+  // After Close every call returns FailedPrecondition, lists are empty, and
   // path(), uuid() and sweep_status() are what they were. A store that is open
   // when exit() is called is closed then, so that one in a global variable, or
   // one that is never destroyed, ends in order; a store with readers left stops
@@ -161,75 +162,79 @@ class Store {
   // that is never destroyed.
   absl::Status Close();
 
-  // Absolute, and without links.
+  // Returns the path of the store, absolute and without links.
   const std::string& path() const;
   const std::string& uuid() const;
-  // The files of saves not whole in the write batch, by name, that opening the
-  // store found to be damaged, cut or gone: it goes on without them.
-  // There may be more, as it stops looking at the first. Reading a step that
-  // needs a bad file is DataLoss; StepReader::Verify tells. The file goes when
-  // those steps are deleted and swept.
+  // Returns the names of damaged, truncated or missing files of saves that are
+  // not whole in the write batch, as found when the store was opened, which
+  // goes on without them. There may be more, as it stops looking at the first.
+  // Reading a step that needs a bad file returns DataLoss; StepReader::Verify
+  // finds such steps. The file is removed when those steps are deleted and
+  // swept.
   std::vector<std::string> BadFiles() const;
 
-  // Starts an attempt. AlreadyExists for a committed step without overwrite.
+  // Starts an attempt. Returns AlreadyExists for a committed step without
+  // overwrite.
   absl::StatusOr<Attempt> Begin(const SaveSpec& spec);
 
-  // Makes the step exist. `ranks` are those of all ranks, in any order.
-  // DataLoss naming an item of a part that lost files or entries on its way. On
-  // any error but guarantee 4 nothing has changed, and the attempt may be
-  // published again or abandoned.
+  // Makes the step exist. `ranks` has the parts of all ranks, in any order.
+  // Returns DataLoss naming an item of a part that lost files or entries on its
+  // way. After any error but that of guarantee 4 nothing has changed, and the
+  // attempt may be published again or abandoned.
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,
                                      const PublishSpec& spec = {});
 
-  // Gives an attempt up; its bytes go with the next sweep. NotFound when no
-  // such attempt is in progress.
+  // Gives an attempt up; its bytes go with the next sweep. Returns NotFound if
+  // no such attempt is in progress.
   absl::Status Abandon(const Version& version);
 
-  // Begin, Stage and Publish of a single rank; Abandon when one fails.
+  // Calls Begin, Stage and Publish for a single rank, and Abandon if one fails.
   absl::StatusOr<SaveResult> Save(const SaveSpec& spec, const RankState& state,
                                   const PublishSpec& publish = {},
                                   const StageOptions& stage = {});
 
-  // Committed steps, by step.
+  // Returns the committed steps, by step.
   std::vector<StepRecord> Steps() const;
-  // NotFound, naming the steps next to it.
+  // Returns NotFound, naming the steps next to it, if there is no such step.
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
-  // The same without copies of the records. `visit` may not call the store.
+  // Calls `visit` for each committed step, without copies of the records.
+  // `visit` may not call the store.
   void VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const;
-  // False when there is no such step.
+  // Calls `visit` for this step. Returns false if there is no such step.
   bool VisitStep(int64_t step,
                  absl::FunctionRef<void(const StepRecord&)> visit) const;
-  // The steps that changed since a look that ended at `since`; 0 before the
-  // first one.
+  // Returns the steps that changed since a look that ended at `since`, which is
+  // 0 before the first one.
   Changes ChangedSteps(uint64_t since) const;
-  // The step saved last that is not quarantined; NotFound when there is none.
-  // It is not the highest where training went on from an older step and those
-  // after it were kept.
+  // Returns the step saved last that is not quarantined, or NotFound if there
+  // is none. It is not the highest where training went on from an older step
+  // and those after it were kept.
   absl::StatusOr<StepRecord> Latest() const;
 
-  // The step stays whole until the reader is destroyed, which must be before
-  // the store is.
+  // Opens a step for reading. The step stays whole until the reader is
+  // destroyed, which must be before the store is.
   absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(int64_t step) const;
 
-  // From the state of version `from`, of a step that was saved or restored, to
-  // step `to`. FailedPrecondition naming the step at which the way ends: one
-  // that was saved whole, or is gone.
+  // Opens the changes from the state of version `from`, of a step that was
+  // saved or restored, to step `to`. Returns FailedPrecondition naming the step
+  // at which the chain of changes ends, as it was saved whole or is gone.
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to) const;
 
   // Merges the chain of a step into base runs of the same step, under a new
-  // attempt. The step can be read all the time, its rows are the same before
-  // and after, and tensors and blobs are not copied. Its delta runs stay as
-  // long as the step does, for followers that hold its parent. Saves go on
-  // meanwhile; one over the step as it was counts as one over the folded step.
-  // Aborted when the step was deleted or overwritten meanwhile. An interrupted
-  // fold goes on where it was, also after a crash.
+  // attempt. The step can be read meanwhile, its rows are the same before and
+  // after, and tensors and blobs are not copied. Its delta runs stay as long as
+  // the step does, for followers that hold its parent. Saves go on meanwhile;
+  // one on top of the step as it was counts as one on top of the folded step.
+  // Returns Aborted if the step was deleted or overwritten meanwhile. An
+  // interrupted fold is resumed where it was, also after a crash.
   absl::StatusOr<FoldResult> Fold(int64_t step,
                                   const FoldOptions& options = {});
 
-  // The step is gone on return; its space soon after. FailedPrecondition when
-  // it is pinned. Works on a full disk: see StoreOptions::spare_bytes.
+  // Deletes a step. The step is gone on return, its space soon after. Returns
+  // FailedPrecondition if it is pinned. Works on a full disk: see
+  // StoreOptions::spare_bytes.
   absl::Status Delete(int64_t step);
 
   // A pinned step is never retired or deleted. A quarantined one is never the
@@ -238,66 +243,68 @@ class Store {
   absl::Status Unpin(int64_t step);
   absl::Status Quarantine(int64_t step);
 
-  // Makes a step ephemeral or permanent: for retention, see
+  // Makes a step ephemeral or permanent, which retention tells apart: see
   // manager/policies.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);
-  // Metrics that were not known when the step was saved: beside those that it
-  // has, or instead of those of the same name. InvalidArgument when these would
-  // be more than kMaxMetrics.
+  // Adds metrics that were not known when the step was saved, and replaces
+  // those of the same name. Returns InvalidArgument if the step would have more
+  // than kMaxMetrics.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
   // Takes in what readers have posted since: see Reader::PostMetrics. Opening
-  // the store and each Publish do so, too, where an error does not matter. A
-  // post is noted durably before its file goes, and those of a reader in the
-  // order in which it made them. One that cannot be used is passed over and
-  // removed: a damaged one, one of another store, of a step that is gone or was
-  // written over, or one that would make more than kMaxMetrics. An error is of
-  // the database or of the folder; posts that were not taken stay.
+  // the store and each Publish do so, too, and ignore an error. A post is
+  // recorded durably before its file is removed, and the posts of a reader are
+  // taken in the order in which it made them. A post that cannot be used is
+  // passed over and removed: it is damaged, it is for another store or for a
+  // step that is gone or was written over, or the step would have more than
+  // kMaxMetrics. Returns errors of the database and of the folder; posts that
+  // were not taken stay.
   absl::Status TakePosts();
-  // What was passed over since the store was opened, and why: the path below
-  // the store, "posts/UUID". The last 100.
+  // Returns the last 100 posts that were passed over since the store was
+  // opened, and why: the path below the store, "posts/UUID".
   std::vector<Usage::Unswept> posts_passed_over() const;
 
-  // Metadata of the store, whatever its steps: the run that it is of, say. It
-  // may be set again, and then all of it is replaced. Empty at first. At most
-  // kMaxMetadataBytes, InvalidArgument naming both numbers; it is written with
-  // the begin of each save, so keep it small.
+  // Sets the metadata of the store itself, such as the run that it belongs to,
+  // and replaces all that was set before. It is empty at first. Returns
+  // InvalidArgument naming both numbers if it has more than kMaxMetadataBytes.
+  // It is written with the begin of each save, so keep it small.
   absl::Status SetUserMetadata(const UserMetadata& metadata);
   UserMetadata user_metadata() const;
 
-  // How far an evaluation of a step has come, so that it goes on after a crash:
-  // the parts of all its ranks in one write batch, instead of all that was
-  // there of this evaluation. It lives as long as the step: one that is
-  // deleted, retired or written over takes it along, a fold does not.
-  // InvalidArgument for a name that cannot be stored, no part or too many, and
-  // a part of more than kMaxEvaluationBytes.
+  // Saves the progress of an evaluation of a step, so that it goes on after a
+  // crash: the parts of all its ranks in one write batch, which replaces all
+  // that was saved of this evaluation. It lives as long as the step: it goes
+  // when the step is deleted, retired or written over, and survives a fold.
+  // Returns InvalidArgument for a name that cannot be stored, for no part or
+  // too many, and for a part of more than kMaxEvaluationBytes.
   absl::Status SaveEvaluation(
       int64_t step, absl::string_view evaluation, absl::string_view group,
       absl::Span<const StepRecord::Evaluation::Part> ranks);
-  // Nothing when none was saved of that rank. NotFound without the step.
+  // Returns nothing if none was saved of that rank, and NotFound if there is no
+  // such step.
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
-  // All of a step, by name and rank.
+  // Lists all evaluations of a step, by name and rank.
   absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> ListEvaluations(
       int64_t step) const;
-  // All of these steps. A step that has none, or that is not there, is no
-  // error.
+  // Deletes all evaluations of these steps. It is no error if a step has none
+  // or does not exist.
   absl::Status DeleteEvaluations(absl::Span<const int64_t> steps);
 
-  // Removes what nothing refers to, now; waits for the background sweep.
-  // Works on a full disk as Delete does.
+  // Waits for the background sweep, then removes what nothing refers to. Works
+  // on a full disk as Delete does.
   absl::StatusOr<SweepResult> Sweep();
-  // The outcome of the last background sweep: an error stays until one
+  // Returns the status of the last background sweep: an error stays until one
   // succeeds.
   absl::Status sweep_status() const;
-  // What the last sweep has passed over, in the background or not: entries of
-  // staging/, leases/ and posts/ that are nothing of the store's, which stay,
-  // and those that could not be removed, which the next sweep tries again.
-  // Neither keeps a sweep from removing all else, and neither is in
-  // sweep_status.
+  // Returns what the last sweep, in the background or not, has left: entries of
+  // staging/, leases/ and posts/ that are not the store's, which stay, and
+  // those that could not be removed, which the next sweep tries again. Neither
+  // keeps a sweep from removing all else, and neither is in sweep_status.
   std::vector<Usage::Unswept> unswept() const;
 
-  // As of the moment of the call: steps that are deleted meanwhile are in it.
+  // Returns the usage at the moment of the call: steps that are deleted
+  // meanwhile are in it.
   absl::StatusOr<Usage> GetUsage() const;
 
  private:

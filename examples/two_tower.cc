@@ -28,7 +28,7 @@ constexpr uint64_t kUsers = 4000, kItems = 1000, kExamples = 256;
 constexpr float kRate = 0.1f;
 using Vector = std::array<float, kDim>;
 
-// What a step of a rank changes, and its part of what other ranks change.
+// The gradients of a step of a rank, and its part of those of other ranks.
 struct Gradients {
   std::vector<int64_t> user_ids, item_ids;
   std::map<int64_t, Vector> items;

@@ -1,5 +1,5 @@
-// What a training loop talks to: saves when it is time to, beside the training,
-// on all ranks; restores; keeps what is worth keeping.
+// The interface of a training loop: it saves when it is time to, beside the
+// training, on all ranks, restores, and keeps the steps that retention says.
 //
 //   ManagerOptions options{.path = "checkpoints",
 //                          .schedule = {.permanent = SaveEveryNSteps(1000)},
@@ -48,20 +48,20 @@
 // so is thread-safe, and may be called beside them, as may the Store and the
 // Reader. Destroy the manager when no call is under way.
 //
-// In a child that was forked while a manager is there (a data loader's, say)
-// every call is FailedPrecondition, and its destructor does nothing.
+// If a child is forked while a manager exists (a data loader, say), every call
+// in it is FailedPrecondition, and the destructor does nothing.
 //
 // Callbacks come from a thread of the manager's, or from the training thread.
 // Code that the manager calls, callbacks, policies and the model's alike, must
-// not make a call of the training thread's or wait for the end of a save:
-// that is FailedPrecondition. What such code throws is an error, Internal with
-// its words: of a save the one that fails for it, of a restore its own. What a
-// callback (on_saved, on_restored, on_deleted, on_warning) throws changes
-// nothing of what was done, and is told by the next call of the training
-// thread, on all ranks.
+// not make a call of the training thread's or wait for the end of a save: that
+// is FailedPrecondition. An exception from such code becomes Internal with its
+// words: a save fails with it, a restore returns it. An exception from a
+// callback (on_saved, on_restored, on_deleted, on_warning) changes nothing of
+// what was done, and is returned by the next call of the training thread, on
+// all ranks.
 //
-// Who is told of a save that fails in the background, beyond what is tolerated,
-// as "save of step 4000: ...":
+// A save that fails in the background, beyond what is tolerated, is reported as
+// "save of step 4000: ..." to:
 // 1. The training thread, once, by the first of its calls that takes note of
 //    it: Step, StepTo, Save, StartTraining, FinishTraining, Restore, Load and
 //    Close, and WaitUntilFinished and CheckForErrors when it makes them. When
@@ -99,7 +99,7 @@ namespace ckptdb {
 //   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
 //   CKPTDB_ASSIGN_OR_RETURN(SaveResult result, save.WaitCommitted());
 //
-// Copies are of the same save. Thread-safe.
+// Copies stand for the same save. Thread-safe.
 class PendingSave {
  public:
   class State;
@@ -108,22 +108,23 @@ class PendingSave {
 
   int64_t step() const;
 
-  // Until nothing reads the model any more; OK also when the save fails later.
-  // DeadlineExceeded when that takes longer than `timeout`.
+  // Blocks until nothing reads the model any more, and returns OK even if the
+  // save fails later. Returns DeadlineExceeded if that takes longer than
+  // `timeout`.
   absl::Status WaitStaged(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
-  // Until the step is durable on all ranks' behalf, or has failed, which is the
-  // same error on all ranks. The result is that of the owner, on all ranks. On
-  // the thread that began the save the error counts as told: no call of the
-  // manager says it again on this rank, unless another rank was not told.
+  // Blocks until the step is durable for all ranks, or has failed with the same
+  // error on all ranks. All ranks get the result of the owner. On the thread
+  // that began the save the error counts as reported: no call of the manager
+  // returns it again on this rank, unless another rank has not had it.
   absl::StatusOr<SaveResult> WaitCommitted(
       absl::Duration timeout = absl::InfiniteDuration()) const;
 
   bool committed_or_failed() const;
 
-  // Asks for the end: if it is not too late the save fails with Cancelled, on
-  // all ranks, and the store is as it was.
+  // Asks the save to end: if it is not too late it fails with Cancelled, on all
+  // ranks, and the store is as it was.
   void Cancel();
 
  private:
@@ -135,25 +136,25 @@ struct SaveRequest {
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
   std::string reason = "it was asked for";
-  // As SaveSpec. Steps of a branch that was given up, and quarantined ones, are
-  // written over all the same.
+  // The same as in SaveSpec. Steps of a branch that was given up, and
+  // quarantined ones, are written over all the same.
   bool overwrite = false;
 };
 
 struct RestoreRequest {
-  // Unset: the step saved last, or the best. One that is named never becomes
-  // another.
+  // The step to restore. If unset, it is the step saved last, or the best. If
+  // set, no other step is restored instead.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;
-  // Another store, whose step is only a beginning: the next save to this
-  // manager's own store is whole, and goes on from none of its steps. Empty:
-  // the manager's own.
+  // The path of another store, whose step is only a starting point: the next
+  // save to this manager's own store is whole, and has no parent. If empty, the
+  // step is one of the manager's own store.
   std::string path = {};
   LiveTable::RestoreMode mode = LiveTable::RestoreMode::kClear;
-  // Read and check all of it before anything is touched. Default: false.
+  // Reads and checks all of it before anything is changed. Default: false.
   bool verify = false;
-  // A damaged step, if it was not named, is quarantined, and the next older one
-  // taken. It is verified first. Default: false.
+  // Quarantines a damaged step, unless `step` names it, and restores the next
+  // older one. Each is verified first. Default: false.
   bool fall_back = false;
 };
 
@@ -161,14 +162,14 @@ struct ManagerOptions;
 
 class CheckpointManager {
  public:
-  // What has another dtype in the step than it gets.
+  // A slot or tensor that is cast, as its dtype in the step is another.
   struct DTypeCast {
     std::string slot = {};  // of a table; of a tensor empty
     DType from = DType::kF32;
     DType to = DType::kF32;
   };
 
-  // One thing that a rule loads, or would.
+  // An item that a rule loads, or would load.
   struct LoadedItem {
     enum class Outcome { kLoaded, kMissing, kMisfit };
     std::string category;
@@ -181,23 +182,24 @@ class CheckpointManager {
     std::vector<DTypeCast> casts = {};
   };
 
-  // A pattern of LoadRule::load that chooses nothing of what is registered.
+  // A pattern of LoadRule::load that matches nothing that is registered.
   struct UnmatchedPattern {
     std::string pattern;
     std::string nearest;  // what may have been meant: a name or a category
   };
 
-  // What became of a rule.
+  // The result of a rule.
   struct LoadedRule {
     std::string path;
     std::optional<int64_t> step;  // none: skipped, or not there
     std::vector<LoadedItem> items;
     std::vector<std::string> unexpected;  // in the step, and nobody's
     std::vector<UnmatchedPattern> unmatched;
-    // Why nothing was loaded, or the error that was ignored; empty: neither.
+    // The reason why nothing was loaded, or the error that was ignored. Empty
+    // if there is neither.
     std::string note;
 
-    // Of what is loaded.
+    // Return the sums over the items that are loaded.
     uint64_t bytes() const;
     uint64_t rows() const;
   };
@@ -207,11 +209,11 @@ class CheckpointManager {
 
     uint64_t bytes() const;
     uint64_t rows() const;
-    // For people, a line for each thing.
+    // Returns a text for people, a line for each item.
     std::string ToString() const;
   };
 
-  // What a save was and cost. Also of one that failed.
+  // The report of a save, also of one that failed.
   struct SaveReport {
     int64_t step = 0;
     SavePolicy::Kind save_kind = SavePolicy::Kind::kNone;
@@ -225,14 +227,14 @@ class CheckpointManager {
     int64_t planning_micros = 0;  // whether it is saved, and which steps leave
     int64_t stage_micros = 0;     // from its begin to staged on this rank
     int64_t total_micros = 0;     // from its begin to the end
-    // On the owner, of the last sweep of the store when the save ended: whether
-    // it failed, and the entries of the store's folder that it passed over. See
+    // On the owner, the status of the last sweep of the store when the save
+    // ended, and the number of entries of the store's folder that it left. See
     // Store::sweep_status and Store::unswept.
     absl::Status sweep_status;
     uint64_t unswept_entries = 0;
   };
 
-  // What a restore did.
+  // The report of a restore.
   struct RestoreReport {
     Version version;
     std::string store;  // folder of the store
@@ -240,173 +242,179 @@ class CheckpointManager {
     LoadedRule loaded;
     // Steps that were damaged, and were passed over and quarantined.
     std::vector<int64_t> damaged_steps;
-    // The way from the step that the model held was known: tables that were
-    // saved as changes on all of it came as these alone, the others whole.
+    // True if the store knew the changes from the step that the model held:
+    // tables that were saved as changes on all the way were read as changes
+    // alone, the others whole.
     bool incremental = false;
-    // Of what was loaded, as the step holds it on all ranks: this rank's part,
-    // and what came by changes, is less.
+    // The size of what was loaded, as the step holds it on all ranks: this
+    // rank's part, and what was read as changes, is less.
     uint64_t loaded_bytes = 0;
     uint64_t loaded_rows = 0;
-    // On this rank, waiting for the others included.
+    // Times on this rank, waiting for the others included.
     int64_t open_micros = 0;   // the step was picked and opened
     int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
     int64_t load_micros = 0;   // read from the store into the model
     int64_t total_micros = 0;  // all, also of damaged steps before it
   };
 
-  // What Step came to.
+  // The outcome of Step.
   struct StepOutcome {
     int64_t step = 0;
     SavePolicy::Decision decision;
     std::optional<PendingSave> save;  // when it is saved
     // SetPreempted was called on some rank: the training should end with this
-    // step. The same on all ranks, so that all leave their loops at the same
-    // step. Each step says so until one of them is saved, or the newest step
-    // became permanent instead; then the preemption is over, and another can
-    // come. When that save fails, it is not over. A manager that is read-only
-    // asks no other rank: there it is preempted().
+    // step. It is the same on all ranks, so that all leave their loops at the
+    // same step. It is true of each step until one of them is saved, or the
+    // newest step became permanent instead; then the preemption is over, and
+    // another can come. If that save fails, it is not over. A manager that is
+    // read-only asks no other rank: there it is preempted().
     bool preempted = false;
   };
 
-  // Why a step was or was not saved, and why it is or is not kept.
+  // The reasons why a step was or was not saved, and why it is or is not kept.
   struct StepExplanation {
     std::string saved;
     std::string kept;
   };
 
-  // `model` outlives the manager, and all of it is registered. InvalidArgument
-  // for options that cannot be, on all ranks, and for a null model or
-  // coordinator.
+  // Opens a manager. `model` outlives the manager, and all of it is registered.
+  // Returns InvalidArgument for invalid options, on all ranks, and for a null
+  // model or coordinator.
   static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(
       const ManagerOptions& options, ModelState* model,
       std::unique_ptr<Coordinator> ranks = SingleProcess());
 
-  // As Close; what fails is lost. A save in progress when exit() is called is
-  // waited for, one of several ranks for a minute at most, so that a manager in
-  // a global variable, or one that is never destroyed, ends in order.
+  // Closes the manager as Close does, and drops the error. exit() waits for a
+  // save in progress, with several ranks for a minute at most, so that a
+  // manager in a global variable, or one that is never destroyed, ends in
+  // order.
   ~CheckpointManager();
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  // Waits for the save in progress, and lets go of the store, which can be
-  // opened again at once, and of the trackers of the tables. Returns the error
-  // of that save, or else what closing met. Each rank closes for itself, and
-  // waits for none but in its own save. FailedPrecondition, and the manager
-  // stays open, while a StepReader or ChangeReader of store() is there.
+  // Waits for the save in progress, and releases the store, which can be opened
+  // again at once, and the trackers of the tables. Returns the error of that
+  // save, or else that of closing. Each rank closes for itself, and waits for
+  // others only in its own save. Returns FailedPrecondition, and the manager
+  // stays open, while a StepReader or ChangeReader of store() exists.
   //
-  // Then calls are FailedPrecondition, those of evaluation() too, no save is in
-  // progress, store() and reader() are null, and Close is OK. A Store that
-  // store() gave before is a closed one for as long as the manager is there; a
-  // Reader that reader() gave is gone.
+  // After Close calls return FailedPrecondition, those of evaluation() too, no
+  // save is in progress, store() and reader() are null, and Close returns OK. A
+  // Store that store() returned before is closed and stays valid for as long as
+  // the manager does; a Reader that reader() returned is gone.
   absl::Status Close();
 
-  // To be called before the first step, and after restores: saves the step that
-  // the training begins with, if `first_save` says so.
+  // Saves the step that the training begins with, if `first_save` says so. Call
+  // it before the first step, and after restores.
   absl::Status StartTraining();
-  // To be called after the last step: saves it unless it is saved, and waits
-  // until it is durable. An error of an earlier save does not prevent that, and
-  // is returned. Does nothing where no step was trained, or where the last one
-  // found no time for a save: see ManagerOptions::preemption_grace.
+  // Saves the last step unless it is saved, and waits until it is durable. Call
+  // it after the last step. An error of an earlier save does not prevent that,
+  // and is returned. Does nothing if no step was trained, or if there was no
+  // time to save the last one: see ManagerOptions::preemption_grace.
   absl::Status FinishTraining();
 
-  // The step that was trained last: 0, or the step restored, and one more for
-  // each Step. Thread-safe.
+  // Returns the step that was trained last: 0, or the step restored, and one
+  // more for each Step. Thread-safe.
   int64_t global_step() const;
 
-  // A step was trained: decides whether it is saved, and begins the save. An
-  // error is of an earlier save, which is raised once, or of this one's begin.
-  // The metrics of the owner are those of the step; those of other ranks do not
-  // count, which is warned of once. `user_metadata` is kept in that step, on
-  // top of that of the options; the owner's counts.
+  // Counts a step that was trained, decides whether it is saved, and begins the
+  // save. Returns the error of an earlier save, once, or that of beginning this
+  // one. The metrics of the owner are those of the step; those of other ranks
+  // are ignored, with one warning. `user_metadata` is kept in that step, on top
+  // of that of the options; the owner's counts.
   absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {},
                                    const UserMetadata& user_metadata = {});
-  // The same for a trainer that counts by itself: `step` was trained last.
-  // InvalidArgument unless it is after global_step(). A trainer whose first
-  // step is 0 says so once, before all others: after a restore or a save of
-  // step 0 that is InvalidArgument, too.
+  // Does the same for a trainer that counts by itself: `step` was trained last.
+  // Returns InvalidArgument unless it is after global_step(). A trainer whose
+  // first step is 0 passes it once, before all others: after a restore or a
+  // save of step 0 that is InvalidArgument, too.
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {},
                                      const UserMetadata& user_metadata = {});
-  // Whether StepTo would save that step if it was called now, and why. Nothing
-  // is counted or saved, Explain does not hear of it, and no error of an
-  // earlier save is told. All ranks call it, and get the same answer. A policy
-  // that goes by the time may answer otherwise a moment later.
-  // FailedPrecondition when BusyPolicy::kFail would fail the step,
-  // InvalidArgument for one below 0.
+  // Returns whether StepTo would save that step if it was called now, and why.
+  // It counts and saves nothing, does not change what Explain returns, and
+  // returns no error of an earlier save. All ranks call it, and get the same
+  // answer. A policy that goes by the time may answer otherwise a moment later.
+  // Returns FailedPrecondition if BusyPolicy::kFail would fail the step, and
+  // InvalidArgument for a step below 0.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
-  // Saves the step that was trained last, whatever the schedule says.
-  // AlreadyExists when it is there; FailedPrecondition with
-  // ManagerOptions::saving off, as what was asked for is not done.
+  // Saves the step that was trained last, whatever the schedule says. Returns
+  // AlreadyExists if the step exists, and FailedPrecondition if
+  // ManagerOptions::saving is false.
   absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
 
-  // Puts a step into the model; the training goes on from it. NotFound when
-  // there is none. After another error the model must not be used before a
+  // Loads a step into the model; the training goes on from it. Returns NotFound
+  // if there is none. After another error the model must not be used before a
   // restore has succeeded.
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
 
-  // Of a read-only manager: waits until the store has a step that was saved
-  // after the one held, whatever its number, and puts the newest into the
-  // model. Any step will do when none is held. The model must be as the last
-  // call left it: where the store can tell how the two steps differ, only what
-  // changed is read of the tables, else all. DeadlineExceeded when none came in
-  // time, Cancelled after SetPreempted; the model is as it was then. Else as
-  // Restore. FailedPrecondition for a manager that is not read-only.
+  // Blocks until the store has a step that was saved after the one held,
+  // whatever its number, and loads the newest into the model. If none is held,
+  // it takes any step. It is for read-only managers. The model must be as the
+  // last call left it: only the changes of tables are read if the store knows
+  // how the two steps differ, else all rows. Returns DeadlineExceeded if no
+  // step came in time and Cancelled after SetPreempted; the model is then as it
+  // was. Other errors are those of Restore. Returns FailedPrecondition for a
+  // manager that is not read-only.
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
 
   // Loads by rules, one after the other; global_step() and the lineage of the
   // saves stay as they are, and the next save of each table is whole. With
-  // `dry_run` the model is not touched, and what is missing or does not fit is
-  // in the summary alone. A rule that fails, and is not to be ignored, ends it.
+  // `dry_run` the model is not changed, and what is missing or does not fit is
+  // in the summary alone. It ends at the first rule that fails, unless its
+  // error is ignored.
   absl::StatusOr<LoadSummary> Load(const std::vector<LoadRule>& rules,
                                    bool dry_run = false);
 
-  // Thread-safe, and of this rank alone: no other rank need call it. This
-  // machine will soon be taken away: with the next step the policies and all
-  // ranks hear of it, by StepOutcome::preempted. May be called by a signal
-  // handler, and again for the next preemption.
+  // Tells the manager that this machine will soon be taken away. With the next
+  // step the policies and all ranks learn of it, by StepOutcome::preempted.
+  // Thread-safe, and of this rank alone: no other rank need call it. A signal
+  // handler may call it. It may be called again for the next preemption.
   void SetPreempted();
-  // Whether this rank was told since its last step, or that step said so. Ranks
-  // turn true at different steps: with more than one, a loop that ends by this
-  // and not by the outcome of a step loses its last save.
+  // Returns whether SetPreempted was called on this rank since its last step,
+  // or that step's outcome was preempted. Ranks turn true at different steps:
+  // with more than one, a loop that ends by this and not by the outcome of a
+  // step loses its last save.
   bool preempted() const;
 
-  // Of this rank alone, and thread-safe, too.
+  // The following are of this rank alone, and thread-safe.
   //
-  // Whether a save has begun that is neither committed nor failed.
+  // Returns whether a save has begun that is neither committed nor failed.
   bool IsSavingInProgress() const;
-  // The error that is to be told, if there is one: see above.
+  // Returns the error that is to be reported, if there is one: see above.
   absl::Status CheckForErrors();
-  // The same after the end of the save that is in progress now, if one is, its
-  // callbacks included. Other threads than the training's are told of that
-  // save alone.
+  // Waits for the save that is in progress, if there is one, its callbacks
+  // included, and returns the same. Other threads than the training thread get
+  // the error of that save alone.
   absl::Status WaitUntilFinished();
 
-  // On the owner, and thread-safe. NotFound for a step that this manager knows
-  // nothing of; FailedPrecondition for a manager that is read-only and decides
-  // nothing.
+  // Returns why a step was saved and why it is kept, on the owner. Thread-safe.
+  // Returns NotFound for a step that this manager does not know, and
+  // FailedPrecondition if the manager is read-only, as it decides nothing.
   absl::StatusOr<StepExplanation> Explain(int64_t step) const;
 
-  // The step that is best by ManagerOptions::best, of those in the store now;
-  // nothing is restored. On the owner, and on any rank of a manager that is
-  // read-only. Thread-safe. NotFound when no step has the metric,
-  // FailedPrecondition when it was not said which is best.
+  // Returns the step that is best by ManagerOptions::best, of those in the
+  // store now, without restoring it. Call it on the owner, or on any rank of a
+  // manager that is read-only. Thread-safe. Returns NotFound if no step has the
+  // metric, and FailedPrecondition if ManagerOptions::best is not set.
   absl::StatusOr<StepRecord> BestStep();
 
-  // Removes a step by hand, for good, and tells on_deleted and Explain: a step
-  // that goes by Store::Delete is told to nobody. On the owner, by itself;
-  // waits for the save in progress, and the next one is whole when it would
-  // have gone on from that step. NotFound when there is no such step,
-  // FailedPrecondition when it is pinned or the manager is read-only.
+  // Removes a step by hand, for good, and reports that to on_deleted and
+  // Explain, which Store::Delete does not. The owner calls it alone. It waits
+  // for the save in progress, and the next save is whole if that step would
+  // have been its parent. Returns NotFound if there is no such step, and
+  // FailedPrecondition if it is pinned or the manager is read-only.
   absl::Status Delete(int64_t step);
 
-  // How far evaluations of this store's steps have come. Its calls are made by
-  // all ranks, and never beside one of the manager's.
+  // Returns the progress of evaluations of this store's steps. All ranks make
+  // its calls, and never beside a call of the manager.
   EvaluationState* evaluation();
 
-  // The owner's; null on other ranks, when the manager is read-only, and after
-  // Close.
+  // Returns the store on the owner. Returns null on other ranks, if the manager
+  // is read-only, and after Close.
   Store* store();
-  // Of a read-only manager, on all ranks, until Close; else null.
+  // Returns the reader of a read-only manager, on all ranks, until Close; else
+  // null.
   Reader* reader();
 
  private:
@@ -416,7 +424,8 @@ class CheckpointManager {
 };
 
 struct ManagerOptions {
-  // What becomes of a step that is to be saved while a save is in progress.
+  // Says what happens to a step that is to be saved while a save is in
+  // progress.
   enum class BusyPolicy {
     kWait,      // the training waits for the end of that save
     kSkip,      // it is not saved
@@ -424,7 +433,7 @@ struct ManagerOptions {
     kFail,      // FailedPrecondition
   };
 
-  // What becomes of io states when the world has another size.
+  // Says what happens to io states if the world has another size.
   enum class IoStateResize {
     kError,         // FailedPrecondition with both sizes
     kRedistribute,  // IoState::Redistribute with the parts of all old ranks
@@ -432,30 +441,31 @@ struct ManagerOptions {
     kReset,         // they stay as they are
   };
 
-  // Whether the step that a training begins with is saved before its first one.
+  // Says whether the step that a training begins with is saved before its first
+  // one.
   enum class FirstSave {
     kUnlessRestored,  // not when a restore has put it there
     kAlways,          // unless the manager's own store has it by a restore
     kNever,
   };
 
-  // Of the store, which is made when it is not there. Resolved by Open, as
-  // Store::Open does: a chdir later moves nothing.
+  // The path of the store, which is created if it does not exist. Open resolves
+  // it, as Store::Open does: a chdir later moves nothing.
   std::string path = {};
-  // The store is another's, and only read: restores and loads work, Save is
-  // FailedPrecondition, Step counts and says that nothing is saved, a damaged
-  // step is an error and not quarantined. All that is about saving is off:
-  // store, stage, schedule, retention, deltas, store_metadata, on_saved,
-  // on_deleted, statistics_path.
-  // NotFound when there is no store. Default: false.
+  // True if another job owns the store, which is only read: restores and loads
+  // work, Save is FailedPrecondition, Step counts and says that nothing is
+  // saved, and a damaged step is an error and not quarantined. The options of
+  // saving are ignored: store, stage, schedule, retention, deltas,
+  // store_metadata, on_saved, on_deleted, statistics_path. Open returns
+  // NotFound if there is no store. Default: false.
   bool read_only = false;
-  // Off, no step is saved: Step and StepTo count and say so, StartTraining and
-  // FinishTraining do nothing, Save is FailedPrecondition, and changed rows are
-  // not followed. A preemption is told to all ranks as ever. Restores and loads
-  // work, evaluations are kept, and the store is this manager's for writing:
-  // one that another job writes takes read_only. Default: true.
+  // If false, no step is saved: Step and StepTo count and say so, StartTraining
+  // and FinishTraining do nothing, Save is FailedPrecondition, and changed rows
+  // are not tracked. All ranks still learn of a preemption. Restores and loads
+  // work, evaluations are kept, and this manager is the owner of the store: set
+  // read_only for a store that another job writes. Default: true.
   bool saving = true;
-  // How often WaitForStep looks. Above 0. Default: 1 second.
+  // The interval at which WaitForStep looks. Above 0. Default: 1 second.
   absl::Duration poll_every = absl::Seconds(1);
   StoreOptions store = {};
   StageOptions stage = {};
@@ -463,96 +473,96 @@ struct ManagerOptions {
 
   SaveSchedule schedule = {};
   RetentionOptions retention = {};
-  // Which step is best, for RestoreRequest::best and BestStep. Default: none
-  // can be.
+  // Defines the best step for RestoreRequest::best and BestStep. Default:
+  // unset, so that no step is the best.
   std::optional<KeepPolicy::BestOptions> best = std::nullopt;
 
-  // Tables with a tracker are saved as their changes. Default: true.
+  // Saves tables that have a tracker as their changes. Default: true.
   bool deltas = true;
-  // Looks for missed marks, while a training is tried out: each row that a save
-  // of changes leaves out is compared with the step that it goes on from, and
-  // one that differs fails the save with FailedPrecondition, naming the table,
-  // the lowest such id, the slot and the mark that was missed. The training
-  // waits while all tables of that step are read, and it takes 24 bytes a row.
-  // Default: false.
+  // Looks for missed marks, while a training is tried out: each row that a
+  // delta save leaves out is compared with the parent, and a row that differs
+  // fails the save with FailedPrecondition, naming the table, the lowest such
+  // id, the slot and the mark that was missed. The training waits while all
+  // tables of that step are read, and it takes 24 bytes a row. Default: false.
   bool audit_deltas = false;
-  // Every so many saves are whole all the same; 0: only those of which
+  // One in so many saves is whole all the same. If 0, only those for which
   // `bounds` says so. Default: 0.
   int64_t base_every = 0;
   StoreOptions::ChainBounds bounds = {};
-  // What becomes of the steps after one that was restored. Default: they go
-  // with the next save.
+  // Says what happens to the steps after one that was restored. Default: they
+  // are removed with the next save.
   SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
-  // Kept in each step, on top of what the manager keeps there.
+  // Metadata of each step, besides what the manager keeps there.
   UserMetadata user_metadata = {};
-  // Of the store itself, set by the first manager that has any; one that finds
-  // others there leaves them, and warns. Store::SetUserMetadata replaces them.
-  // Default: none.
+  // Metadata of the store itself. The first manager that has any sets it; one
+  // that finds other metadata there leaves it, and warns.
+  // Store::SetUserMetadata replaces it. Default: none.
   UserMetadata store_metadata = {};
 
-  // Saves go on beside the training. Off, Step and Save return when the step
-  // is durable. Default: true.
+  // Runs saves beside the training. If false, Step and Save return when the
+  // step is durable. Default: true.
   bool async = true;
-  // Copies of a rank take at most so much. Default: 1 GiB.
+  // The maximum memory of the copies of a rank. Default: 1 GiB.
   uint64_t arena_bytes = uint64_t{1} << 30;
   int copy_threads = 4;  // at least 1
   BusyPolicy busy = BusyPolicy::kWait;
-  // So many saves in a row may fail before the training is told. Each of them
-  // is in a report. At least 0. Default: 0.
+  // The number of saves in a row that may fail before a call returns the error.
+  // Each of them is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
-  // A save that failed and was tolerated is tried again so many steps later,
-  // of the state of that step. Otherwise the next save is the one that is due
-  // by the schedule. At least 0; 0: no retry. Default: 0.
+  // The number of steps after which a save that failed and was tolerated is
+  // tried again, of the state of that later step. At least 0. If 0, there is no
+  // retry: the next save is the one that is due by the schedule. Default: 0.
   int64_t retry_after_steps = 0;
-  // Told of a save that waited `warn_waiting` or longer for the one before
-  // it, and of one that failed and was tolerated, on each rank; once on each
-  // other rank that gives metrics, as those of the owner are the step's; on the
-  // owner of a schedule that has no policy, by Open, of each of
-  // Store::BadFiles, and, once each, of what the policy of retention warns of,
-  // of sweeps that fail, and of each of Store::unswept and
-  // Store::posts_passed_over, after the save during which that came up. By the
-  // thread that calls the manager. Default: they go to `store.logger`; without
-  // one, a line on stderr, where the library writes nothing else.
+  // Called with each warning, by the thread that calls the manager. Each rank
+  // warns of a save that waited `warn_waiting` or longer for the one before it,
+  // and of one that failed and was tolerated. Each rank but the owner warns
+  // once if it gives metrics, as those of the owner are the step's. On the
+  // owner Open warns of a schedule that has no policy, and of each of
+  // Store::BadFiles. The owner also warns, once each, of what the policy of
+  // retention warns of, of sweeps that fail, and of each of Store::unswept and
+  // Store::posts_passed_over, after the save during which that came up.
+  // Default: warnings go to `store.logger`; without one, each is a line on
+  // stderr, where the library writes nothing else.
   std::function<void(const std::string& warning)> on_warning = {};
   absl::Duration warn_waiting = absl::Seconds(1);
-  // What StartTraining does.
+  // Says what StartTraining saves.
   FirstSave first_save = FirstSave::kUnlessRestored;
-  // What is left of a machine once it is preempted. When the last save took
-  // longer, and the newest step is ephemeral, that one becomes permanent
+  // The time that is left to a machine once it is preempted. If the last save
+  // took longer and the newest step is ephemeral, that step becomes permanent
   // instead of another save, and FinishTraining saves none either. Default:
-  // without end.
+  // infinite.
   absl::Duration preemption_grace = absl::InfiniteDuration();
-  // For ranks to come together. Default: 30 minutes.
+  // The time that ranks wait for one another. Default: 30 minutes.
   absl::Duration deadline = absl::Minutes(30);
 
-  // How the rows of tables are divided among ranks, of those that declare
-  // nothing by themselves: see ModelState::AddTable. A save refuses an id that
-  // is on another rank, and a restore reads the rows of this rank. With more
-  // than one rank each table needs one, and the tables by slices have the same
-  // bounds; all ranks declare the same. Else Open is InvalidArgument. Default:
-  // none is declared.
+  // The sharding of tables that declare none by themselves: see
+  // ModelState::AddTable. A save refuses an id that belongs to another rank,
+  // and a restore reads the rows of this rank. Open returns InvalidArgument
+  // unless, with more than one rank, each table has a sharding, the tables by
+  // slices have the same bounds, and all ranks declare the same. Default:
+  // undeclared.
   TableSharding sharding = {};
-  // Default: kError; of a read-only manager kReset, as it trains nothing that
-  // would go on from them, and restores with any number of ranks.
+  // Default: kError. The default of a read-only manager is kReset, as it trains
+  // nothing that would go on from them, and restores with any number of ranks.
   std::optional<IoStateResize> io_state_resize = std::nullopt;
 
-  // Since 1970, UTC, at least 0: what policies are told, and what records have.
-  // The owner's counts. Called by the training thread and by that of a save.
-  // Default: the machine's clock.
+  // Returns the time that policies and records get, in microseconds since 1970,
+  // UTC, at least 0. The owner's is used. The training thread and that of a
+  // save call it. Default: the machine's clock.
   std::function<int64_t()> now_micros = {};
   std::function<void(const CheckpointManager::SaveReport& report)> on_saved =
       {};
-  // A file to which the owner appends each report, of saves and of restores, a
-  // line of JSON. Resolved by Open. Empty: none.
+  // A file to which the owner appends each report, of saves and of restores, as
+  // a line of JSON. Open resolves the path. If empty, there is no file.
   std::string statistics_path = {};
   std::function<void(const CheckpointManager::RestoreReport& report)>
       on_restored = {};
-  // Told of each step that Delete has removed, by the thread that calls it.
-  // Steps that leave with a save are in its report.
+  // Called with each step that Delete has removed, by the thread that calls
+  // Delete. Steps that a save retires are in its report.
   std::function<void(int64_t step)> on_deleted = {};
 };
 
-// Options of a manager from JSON, for configuration files.
+// Reads options of a manager from JSON, for configuration files.
 //
 //   ManagerOptions options{.path = "checkpoints"};
 //   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
@@ -567,9 +577,10 @@ struct ManagerOptions {
 // lower case. docs/manager.md has a table of all of them, with types, defaults
 // and bounds.
 //
-// Sets the options that `json` names, and leaves the others. InvalidArgument
-// with the place, the value, line and column for what cannot be, and with the
-// nearest key for one that there is not; the options are as they were then.
+// Sets the options that `json` names, and leaves the others. Returns
+// InvalidArgument with the place, the value, line and column for what is
+// invalid, and with the nearest key for an unknown one; the options are then as
+// they were.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

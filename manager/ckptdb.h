@@ -1,4 +1,4 @@
-// All of ckptdb:
+// All headers of ckptdb:
 //
 //   #include <ckptdb/ckptdb.h>
 //
@@ -16,10 +16,10 @@
 // | manager/map_table.h, manager/tables.h | adapters of a trainer's tables |
 // | manager/evaluation_state.h | evaluations that go on after a crash |
 // | manager/policies.h | when to save, and what to keep |
-// | manager/coordinator.h | how ranks speak with one another |
+// | manager/coordinator.h | the communication between ranks |
 // | db/store.h | the owner's handle of a store |
 // | db/reader.h | reading steps, what differs between two, following a store |
-// | db/state.h | a rank's part of a save, for who stages it by hand |
+// | db/state.h | the part of a rank in a save, for callers that stage it |
 // | db/row_tracker.h | which rows have changed |
 // | db/options.h | options of a store, and of its calls |
 // | schema/types.h, schema/status.h | values, records; statuses |

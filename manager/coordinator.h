@@ -1,9 +1,9 @@
-// How the ranks of a training job speak with one another.
+// The communication between the ranks of a training job.
 //
-// A manager decides once, on its owner's rank, and tells the others; it
-// gathers what they staged, and all come to the same end. What carries that is
-// the trainer's: MPI, its own collectives. Here are two: one process alone, and
-// threads of one process.
+// A manager decides once, on its owner's rank, and broadcasts the decision; it
+// gathers what the others staged, and all ranks come to the same result. The
+// trainer implements the transport by MPI or its own collectives. This file has
+// two implementations: one process alone, and threads of one process.
 //
 //   ThreadGroup group(/*world_size=*/4);
 //   std::thread worker([&] {
@@ -11,11 +11,11 @@
 //     auto parts = ranks->Gather("staged", part, absl::Seconds(60));
 //   });
 //
-// Every rank makes the same calls in the same order, each with the same tag:
-// one that does not match is Aborted on all ranks, naming the tags. Each call
-// has a deadline: when it passes, all ranks get the same DeadlineExceeded that
-// names the ranks that are missing, also those that come later. A call that
-// failed leaves the ranks where the next one can begin.
+// Every rank makes the same calls in the same order, each with the same tag: if
+// a tag does not match, all ranks get Aborted, naming the tags. Each call has a
+// deadline: when it passes, all ranks get the same DeadlineExceeded that names
+// the ranks that are missing, also those that come later. A call that failed
+// leaves the ranks where the next one can begin.
 //
 // Thread-safety: one thread a rank at a time.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
@@ -47,23 +47,24 @@ class Coordinator {
   virtual absl::Status Barrier(absl::string_view tag,
                                absl::Duration deadline) = 0;
 
-  // The owner's `value`, on all ranks; those of the others do not count.
+  // Returns the owner's `value` on all ranks; those of the others are ignored.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                                 std::string value,
                                                 absl::Duration deadline) = 0;
 
-  // The values of all ranks, by rank, on the owner; none on the others, who
-  // need not wait for it.
+  // Returns the values of all ranks, by rank, on the owner, and none on the
+  // others, which need not wait for it.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
 
-  // Another coordinator of the same ranks, whose calls never meet those of this
-  // one: for another thread. All ranks make as many, in the same order.
+  // Returns another coordinator of the same ranks, for another thread: its
+  // calls never meet those of this one. All ranks make as many duplicates, in
+  // the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 };
 
-// For a broadcast after a gathering: the owner has waited for the ranks to
-// bring what was gathered before it comes to it, for `deadline` at the most.
+// Returns the deadline of a broadcast after a gathering: before it the owner
+// has waited for what the ranks gather, for `deadline` at the most.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Brings all ranks to one status: OK when all of `status` are, else the error
@@ -72,10 +73,10 @@ absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline);
 
-// A process alone: rank 0 of 1.
+// Returns the coordinator of a process alone: rank 0 of 1.
 std::unique_ptr<Coordinator> SingleProcess();
 
-// Ranks that are threads of this process.
+// The ranks of a group of threads of this process.
 class ThreadGroup {
  public:
   // `world_size` is at least 1.
@@ -84,8 +85,8 @@ class ThreadGroup {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
 
-  // The coordinator of one rank, below the world size, for its thread; each is
-  // asked for once. It may outlive the group.
+  // Returns the coordinator of one rank, below the world size, for its thread.
+  // It is called once for each rank. The coordinator may outlive the group.
   std::unique_ptr<Coordinator> Join(uint32_t rank);
 
  private:

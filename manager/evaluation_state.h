@@ -1,5 +1,5 @@
-// EvaluationState keeps how far an evaluation of a step has come, with the
-// step: after a crash the evaluation goes on where it was.
+// EvaluationState keeps the progress of an evaluation of a step with the step:
+// after a crash the evaluation goes on where it was.
 //
 //   EvaluationState& evaluation = *manager->evaluation();
 //   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));
@@ -17,11 +17,11 @@
 //
 // All ranks make the same calls in the same order, each with its own meters and
 // loader, and what fails on one fails on all. The states of all ranks are in
-// one write batch, durable when Save returns. They go with their step: when it
-// is retired, deleted or written over.
+// one write batch, durable when Save returns. They are removed with their step,
+// when it is retired, deleted or written over.
 //
-// A manager that is read-only loads what its trainer has saved; whatever would
-// write is FailedPrecondition there.
+// A manager that is read-only loads what its trainer has saved; calls that
+// would write return FailedPrecondition there.
 //
 // Not thread-safe.
 #ifndef CKPTDB_MANAGER_EVALUATION_STATE_H_
@@ -53,41 +53,43 @@ class EvaluationState {
     std::string group;       // of metrics: one that was added
   };
 
-  // Where they are kept: with a store for the owner's rank, and none for
-  // others; with a reader for all ranks of a manager that is read-only.
+  // The store in which evaluations are kept: `store` is set on the owner's rank
+  // alone, `reader` on all ranks of a manager that is read-only.
   struct Place {
     std::string path;
     Store* store = nullptr;
     Reader* reader = nullptr;
   };
 
-  // CheckpointManager::evaluation() has one. What the arguments point to
+  // CheckpointManager::evaluation() returns one. What the arguments point to
   // outlives it.
   EvaluationState(Place store, Coordinator* ranks, absl::Duration deadline);
 
-  // Meters of a group of metrics, which stay where they are. AlreadyExists for
-  // a group that is there, InvalidArgument for a name that cannot be stored.
+  // Adds the meters of a group of metrics, which stay where they are. Returns
+  // AlreadyExists for a group that was added before and InvalidArgument for a
+  // name that cannot be stored.
   absl::Status AddGroup(const std::string& group, ModelState::Object* meters);
 
-  // Instead of what was saved of this evaluation before. NotFound for an
-  // unknown step or group; InvalidArgument when a rank's meters and loader are
-  // over kMaxEvaluationBytes together.
+  // Saves the progress, and replaces what was saved of this evaluation before.
+  // Returns NotFound for an unknown step or group, and InvalidArgument if the
+  // meters and the loader of a rank have more than kMaxEvaluationBytes
+  // together.
   absl::Status Save(const Name& name, IoState* loader, uint64_t processed);
 
-  // First the meters, then the loader; returns what was processed by then. 0,
-  // and nothing is touched, when none was saved. FailedPrecondition, with what
-  // was expected and what is there, when it was saved of another group or by
-  // another number of ranks. NotFound for an unknown step or group. After
-  // another error meters and loader must not be used.
+  // Loads the meters, then the loader, and returns `processed` as it was saved.
+  // Returns 0 and loads nothing if none was saved. Returns FailedPrecondition,
+  // with what was expected and what is there, if it was saved of another group
+  // or by another number of ranks, and NotFound for an unknown step or group.
+  // After another error meters and loader must not be used.
   absl::StatusOr<uint64_t> Load(const Name& name, IoState* loader);
 
-  // Removes those of one step, or of all but one. It is no error when there are
-  // none.
+  // Remove the evaluations of one step, or of all steps but one. It is no error
+  // if there are none.
   absl::Status Cleanup(int64_t step);
   absl::Status CleanupAll(std::optional<int64_t> except = std::nullopt);
 
-  // Lets go of the store: calls that need it are FailedPrecondition from then
-  // on. CheckpointManager::Close does it.
+  // Releases the store: from then on calls that need it return
+  // FailedPrecondition. CheckpointManager::Close calls it.
   void Close();
 
  private:

@@ -26,7 +26,7 @@
 namespace ckptdb {
 namespace internal {
 
-// How a field of type T has its values.
+// The values of a field of type T.
 template <typename T>
 struct FieldType;
 template <Element T>
@@ -70,15 +70,15 @@ struct WholeRowField {
   TableOptions::Field options;
 };
 
-// A field of a row, whatever the types of both.
+// A field of a row with the types of both erased.
 struct AnyField {
   Slot slot;
   absl::Status status;  // what is wrong with it
-  // Lies in the row itself, at the same place in each.
+  // True if the field is in the row itself, at the same place in each.
   bool in_row = true;
-  // The values of a row; null when a vector has another size.
+  // Returns the values of a row, or null if a vector has another size.
   std::function<const void*(const void* row)> find;
-  // The same to be written; a vector gets its size.
+  // Returns the values to be written, and gives a vector its size.
   std::function<void*(void* row)> make;
 };
 
@@ -89,7 +89,7 @@ AnyField NewField(std::string name, DType dtype, size_t type_elements,
 template <typename Row>
 class RowField {
  public:
-  // Not explicit, as MapTable takes a braced list of them.
+  // It is not explicit, as MapTable takes a braced list of them.
   template <typename Owner, typename Member>
   // NOLINTNEXTLINE(google-explicit-constructor)
   requires std::is_base_of_v<Owner, Row> RowField(
@@ -157,24 +157,24 @@ class RowWalk {
   virtual void Run(uint64_t task, FoundRows* found) const = 0;
 };
 
-// A map of the trainer's, whatever its type.
+// A map of the trainer's with its type erased.
 class RowMap {
  public:
   virtual ~RowMap() = default;
   virtual std::unique_ptr<RowWalk> Walk() const = 0;
-  // The row of ids[i] to rows[i]; null: there is none.
+  // Sets rows[i] to the row of ids[i], or to null if there is none.
   virtual void Find(absl::Span<const int64_t> ids, const void** rows) const = 0;
-  // The row of the id, made when there is none.
+  // Returns the row of the id, which is made if there is none.
   virtual void* Insert(int64_t id) = 0;
   virtual void Erase(int64_t id) = 0;
   virtual void Clear() = 0;
 };
 
-// Where a walk is cut: addresses that are found again fast.
+// The addresses at which a walk is cut, which are found again fast.
 class Cuts {
  public:
   void Add(const void* address);
-  // After the last Add.
+  // Sorts the addresses. It is called after the last Add.
   void Sort();
   bool Has(const void* address) const {
     return filter_[Bit(address) / kWordBits] >> Bit(address) % kWordBits & 1 &&
@@ -320,10 +320,12 @@ class AnyMapTable : public AdaptedTable {
  public:
   ~AnyMapTable() override;
 
-  // Thread-safe, beside anything. Of the same id the later mark counts.
+  // Mark ids. They may run beside any call. The later of two marks of the same
+  // id counts.
   void MarkUpserted(absl::Span<const int64_t> ids);
   void MarkErased(absl::Span<const int64_t> ids);
-  // Has the marks, for consumers other than the manager, too.
+  // Returns the tracker that has the marks, which consumers other than the
+  // manager may use, too.
   RowTracker* tracker() final;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const final;
@@ -346,8 +348,8 @@ class AnyMapTable : public AdaptedTable {
 
 }  // namespace internal
 
-// A member of a map's rows, as a slot of that name: a number or a bool, a
-// std::array or an array of such, or a std::vector whose
+// Declares a member of a map's rows as a slot of that name. It is a number or a
+// bool, a std::array or an array of such, or a std::vector whose
 // TableOptions::Field::dim is set. Its elements are of a type that
 // internal::DTypeOf has.
 template <typename Row, typename Member>
@@ -356,16 +358,17 @@ internal::MemberField<Row, Member> Field(absl::string_view name,
                                          TableOptions::Field options = {}) {
   return {std::string(name), member, options};
 }
-// The row as a whole, of a map whose rows are such a number, array or vector.
+// Declares the row as a whole, in a map whose rows are such a number, array or
+// vector.
 inline internal::WholeRowField Field(absl::string_view name,
                                      TableOptions::Field options = {}) {
   return {std::string(name), options};
 }
 
-// Rows in a map of the trainer's, such as std::unordered_map<int64_t, Row>,
-// absl::flat_hash_map<uint64_t, Row> or std::map<int64_t, Row>: any that has
-// find, try_emplace, erase and clear, and keys of 64 bits; a negative id is a
-// large unsigned key.
+// A table of rows in a map of the trainer's, such as
+// std::unordered_map<int64_t, Row>, absl::flat_hash_map<uint64_t, Row> or
+// std::map<int64_t, Row>: any map that has find, try_emplace, erase and clear,
+// and keys of 64 bits; a negative id is a large unsigned key.
 //
 //   std::unordered_map<int64_t, std::array<float, 16>> items;
 //   MapTable item_table(&items, {Field("embedding")});

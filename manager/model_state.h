@@ -1,4 +1,4 @@
-// What a rank saves and restores, registered once.
+// The state that a rank saves and restores, registered once.
 //
 //   ModelState model;
 //   CKPTDB_RETURN_IF_ERROR(
@@ -8,8 +8,8 @@
 //   CKPTDB_RETURN_IF_ERROR(model.AddIoState("reader", &reader));
 //   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
 //
-// All ranks register the same names. Errors of registration: AlreadyExists for
-// a name that is there, InvalidArgument for one that is reserved or cannot be
+// All ranks register the same names. Registration returns AlreadyExists for a
+// name that is taken, and InvalidArgument for one that is reserved or cannot be
 // stored. What is registered stays where it is as long as the manager lives.
 //
 // Not thread-safe.
@@ -41,8 +41,9 @@ struct TensorState {
   DType dtype = DType::kF32;
   Shape shape;
   void* data = nullptr;
-  // The tensor of which this is this rank's shard, and where it begins; empty:
-  // the tensor is whole, the same on all ranks, and the owner saves it.
+  // The shape of the tensor of which this is this rank's shard, and the
+  // position of the shard in it. If empty, the tensor is whole, the same on all
+  // ranks, and the owner saves it.
   Shape global_shape = {};
   Shape offset = {};
   Codec codec = Codec::kNone;
@@ -60,7 +61,7 @@ struct TensorState {
 };
 
 // A sparse table of the trainer: see manager/tables.h for ready ones, in maps
-// and arrays. Called from the thread that calls the manager.
+// and arrays. The thread that calls the manager calls it.
 class TableState {
  public:
   virtual ~TableState() = default;
@@ -68,47 +69,49 @@ class TableState {
   virtual std::vector<Slot> slots() const = 0;
   virtual SliceHash slice_hash() const { return SliceHash::kModulo; }
 
-  // All rows of this rank, or those of `ids`, where the table has them. The
-  // source is used until the table may change again, and `ids` stay as long.
-  // Rows of one array are best given as one block that says where they lie, in
-  // the order of memory. Internal when a row of `ids` is not there: somebody
-  // marked it without making it.
+  // Return a source of all rows of this rank, or of those of `ids`, at their
+  // places in the table. The source is used until the table may change again,
+  // and `ids` stay as long. Rows of one array are best given as one block with
+  // their row numbers, in the order of memory. RowsOf returns Internal if a row
+  // of `ids` does not exist: it was marked without being made.
   virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;
 
-  // Those of slots() that are the optimizer's: a model that is only used can do
-  // without them.
+  // Returns those of slots() that are the optimizer's, which a model does not
+  // need for inference.
   virtual std::vector<std::string> optimizer_slots() const { return {}; }
 
-  // Takes the rows of a restore, with these of the slots, in this order; values
-  // of the others stay, and are the trainer's to choose in new rows. Null when
-  // the table cannot take them so.
+  // Returns what takes the rows of a restore, with these of the slots, in this
+  // order. Values of the other slots stay, and the trainer chooses them in new
+  // rows. Returns null if the table cannot take such rows.
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
-  // Where changed rows are marked; null: every save of it is whole.
+  // Returns the tracker in which changed rows are marked. If it is null, every
+  // save of the table is whole.
   virtual ChangeTracker* tracker() { return nullptr; }
 
-  // What is wrong with how the table was made; ModelState::AddTable returns it.
+  // Returns the error of making the table, if there is one, which
+  // ModelState::AddTable returns.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
-// The position of a rank in its input, or the like.
+// The position of a rank in its input, or similar state.
 class IoState {
  public:
   virtual ~IoState() = default;
   virtual absl::StatusOr<std::string> Dump() = 0;
-  // What this rank dumped, in a world of the same size.
+  // Loads what this rank dumped, in a world of the same size.
   virtual absl::Status Load(absl::string_view bytes) = 0;
-  // What all ranks of a world of another size dumped, by rank. Default:
-  // Unimplemented.
+  // Loads what all ranks of a world of another size dumped, by rank. By default
+  // it returns Unimplemented.
   virtual absl::Status Redistribute(absl::Span<const std::string> parts);
 };
 
 class ModelState {
  public:
-  // Anything that turns into bytes; the owner's is saved, and all ranks load
-  // it.
+  // Any state that can be saved as bytes. The owner's is saved, and all ranks
+  // load it.
   class Object {
    public:
     virtual ~Object() = default;
@@ -117,14 +120,14 @@ class ModelState {
   };
 
   absl::Status AddTensor(std::string name, TensorState tensor);
-  // `sharding` says which rank has which rows: in a world of several ranks it,
-  // or ManagerOptions::sharding for all tables, has to be declared.
+  // Adds a table. `sharding` says which rank has which rows: a world of several
+  // ranks requires it, or ManagerOptions::sharding for all tables.
   absl::Status AddTable(std::string name, TableState* table,
                         TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);
   absl::Status AddObject(std::string name, Object* object);
-  // The owner's is saved, and all ranks load it. NaN and all bytes of a string
-  // come back as they were.
+  // Add a value. The owner's is saved, and all ranks load it. NaN and all bytes
+  // of a string come back as they were.
   absl::Status AddValue(std::string name, int64_t* value);
   absl::Status AddValue(std::string name, double* value);
   absl::Status AddValue(std::string name, std::string* value);
@@ -166,11 +169,12 @@ class ModelState {
   std::vector<Extra> extras_;
 };
 
-// The blobs in which a step holds them.
+// Return the names of the blobs in which a step holds them.
 std::string IoStateBlob(absl::string_view name);
 std::string ExtraBlob(absl::string_view name);
 
-// What to load from where: several stores laid over one another.
+// A rule of a load, which says what to load from which step. A load can take
+// parts of several stores.
 //
 //   [{"path": "base", "load": ["sparse", "dense"], "exclude": ["head.*"]},
 //    {"path": "tuned", "step": 7000, "load": ["user"],
@@ -180,7 +184,7 @@ std::string ExtraBlob(absl::string_view name);
 //   CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
 //                                                          /*dry_run=*/true));
 //
-// A rule takes from one step what its patterns choose of what is registered;
+// A rule loads from one step the registered items that its patterns match;
 // later rules load over earlier ones. A pattern is a category, or a glob over
 // names in which "*" stands for any characters and "?" for one.
 //
@@ -193,26 +197,26 @@ std::string ExtraBlob(absl::string_view name);
 // | io_state | io states |
 // | * | everything |
 //
-// A name chooses a table with all its slots.
+// A pattern of names matches a table with all its slots.
 //
-// What has another dtype in the step than registered does not fit, unless the
-// rule says `cast`: then a tensor of the same shape, and a slot of the same
-// name and number of elements, is converted as CastElements has it. Floats
-// become no integers; that does not fit. A number that an integer dtype does
-// not have is OutOfRange naming it and its place, found while it is loaded:
-// what was loaded before it stays, and as after any error of a load the model
-// must not be used before one has succeeded. A cast takes memory besides the
-// model's: of a tensor up to 8 MiB, and of a table the rows of a batch in the
-// new dtype, for each of ReadOptions::threads.
+// An item with another dtype in the step than registered does not fit, unless
+// the rule sets `cast`: then a tensor of the same shape, and a slot of the same
+// name and number of elements, is converted as by CastElements. Floats are not
+// cast to integers. A number out of the range of an integer dtype is OutOfRange
+// naming it and its place, found while it is loaded: what was loaded before it
+// stays, and as after any error of a load the model must not be used before one
+// has succeeded. A cast takes memory besides the model's: up to 8 MiB for a
+// tensor, and the rows of a batch in the new dtype for a table, for each of
+// ReadOptions::threads.
 struct LoadRule {
   std::string path = {};                       // empty: the manager's own store
   std::optional<int64_t> step = std::nullopt;  // none: the one saved last
   std::vector<std::string> load = {"*"};
   std::vector<std::string> exclude = {};  // of what `load` chooses
-  // By registered name, the name in the step.
+  // Maps the registered name to the name in the step.
   std::map<std::string, std::string> oname = {};
-  // What is missing or does not fit is an error, and so is a pattern of `load`
-  // that is no category, and matches nothing registered.
+  // Makes it an error if an item is missing or does not fit, or if a pattern of
+  // `load` is no category and matches nothing registered.
   bool strict = true;
   bool hashtable_clear = true;  // else rows are merged into the tables
   bool cast = false;            // another dtype is converted, where it can be
@@ -221,8 +225,8 @@ struct LoadRule {
   bool skip = false;            // the rule does nothing
 };
 
-// InvalidArgument naming the rule, the key, what is wrong with it, line and
-// column; for an unknown key, with the one that may have been meant.
+// Returns InvalidArgument naming the rule, the key, what is wrong with it, line
+// and column, and for an unknown key the one that may have been meant.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 }  // namespace ckptdb

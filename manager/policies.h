@@ -1,5 +1,4 @@
-// When a step is saved and which steps are kept: policies and what they are
-// told.
+// Policies that say when a step is saved and which steps are kept.
 //
 //   ManagerOptions options{
 //       .path = "checkpoints",
@@ -48,7 +47,7 @@ struct KeepRule;
 struct SaveRule;
 }  // namespace internal
 
-// What policies know of a step.
+// The properties of a step that policies know.
 struct StepInfo {
   int64_t step = 0;
   int64_t time_micros = 0;  // when its save began, since 1970, UTC
@@ -59,7 +58,7 @@ struct StepInfo {
 // Says whether a step is saved.
 class SavePolicy {
  public:
-  // What policies that save know before a step.
+  // The properties of a training that policies that save know before a step.
   struct Context {
     int64_t step = 0;        // the step that may be saved
     int64_t now_micros = 0;  // since 1970, UTC
@@ -77,7 +76,8 @@ class SavePolicy {
   };
 
   enum class Kind { kNone, kPermanent, kEphemeral };
-  // What a schedule says of a step, and why: "step 1100 is a multiple of 100".
+  // The decision of a schedule about a step, and the reason: "step 1100 is a
+  // multiple of 100".
   struct Decision {
     Kind kind = Kind::kNone;
     std::string reason;
@@ -85,14 +85,15 @@ class SavePolicy {
     bool operator==(const Decision&) const = default;
   };
 
-  // No policy, which saves no step.
+  // Makes no policy, which saves no step.
   SavePolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
-  // InvalidArgument when the policy was made from a value out of its bounds.
+  // Returns InvalidArgument if the policy was made from a value out of its
+  // bounds.
   absl::Status status() const;
 
-  // For the library, which alone knows what a rule is.
+  // These are for the library, which alone knows what a rule is.
   explicit SavePolicy(std::shared_ptr<const internal::SaveRule> rule)
       : rule_(std::move(rule)) {}
   const internal::SaveRule* rule() const { return rule_.get(); }
@@ -134,9 +135,9 @@ SavePolicy operator|(const SavePolicy& left, const SavePolicy& right);
 SavePolicy operator&(const SavePolicy& left, const SavePolicy& right);
 SavePolicy operator!(const SavePolicy& policy);
 
-// Whether a step is saved, and as what: permanent steps by one policy,
-// ephemeral ones between them by another. A step that is not after the newest
-// one is never saved by a schedule: the trainer was set back.
+// Says whether a step is saved, and as what: permanent steps by one policy,
+// ephemeral ones between them by another. A schedule never saves a step that is
+// not after the newest one, as the trainer was set back.
 struct SaveSchedule {
   // Default: none, so that no step is saved as permanent.
   SavePolicy permanent = {};
@@ -150,7 +151,7 @@ struct SaveSchedule {
   // that ended. At least 0. Default: 0.
   int64_t ephemeral_cooldown_steps = 0;
 
-  // Asked before an ephemeral save; returns why there must be none now, or an
+  // Called before an ephemeral save; returns why there must be none now, or an
   // empty string. Default: none.
   std::function<std::string(int64_t step)> veto_ephemeral = {};
 };
@@ -162,7 +163,7 @@ class KeepPolicy {
   // metric is worse than NaN, and of equal steps the later is the better.
   struct BestOptions {
     std::string metric = {};  // not empty
-    // How many steps BestN keeps. At least 0. Default: 1.
+    // The number of steps that BestN keeps. At least 0. Default: 1.
     int64_t count = 1;
     // The lowest value is the best, as of a loss. Default: false.
     bool lower_is_better = false;
@@ -172,14 +173,15 @@ class KeepPolicy {
     bool keep_without_metric = true;
   };
 
-  // No policy, which keeps all steps.
+  // Makes no policy, which keeps all steps.
   KeepPolicy() = default;
   bool has_value() const { return rule_ != nullptr; }
 
-  // InvalidArgument when the policy was made from a value out of its bounds.
+  // Returns InvalidArgument if the policy was made from a value out of its
+  // bounds.
   absl::Status status() const;
 
-  // For the library, which alone knows what a rule is.
+  // These are for the library, which alone knows what a rule is.
   explicit KeepPolicy(std::shared_ptr<const internal::KeepRule> rule)
       : rule_(std::move(rule)) {}
   const internal::KeepRule* rule() const { return rule_.get(); }
@@ -231,12 +233,12 @@ KeepPolicy operator|(const KeepPolicy& left, const KeepPolicy& right);
 KeepPolicy operator&(const KeepPolicy& left, const KeepPolicy& right);
 KeepPolicy operator!(const KeepPolicy& policy);
 
-// The best by that order of steps as Store::Steps and Reader::Steps list them,
-// quarantined ones left out. NotFound when no step has the metric.
+// Returns the best of the steps as Store::Steps and Reader::Steps list them,
+// except quarantined ones. Returns NotFound if no step has the metric.
 absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
                                     const KeepPolicy::BestOptions& options);
 
-// Which steps leave the store with the next commit: the write batch that
+// Says which steps are removed with the next commit: the write batch that
 // publishes the new step retires them, so that no crash comes between. The
 // newest step, pinned ones and the one that the training began from stay
 // whatever the options say.
@@ -247,11 +249,11 @@ struct RetentionOptions {
     kAllNonPermanent,  // what the policy does not keep goes as well
   };
 
-  // Asked about permanent steps alone. Default: none, so that all stay.
+  // The policy of permanent steps alone. Default: none, so that all stay.
   KeepPolicy keep = {};
 
-  // How many of the newest ephemeral steps stay: they are there for a crash,
-  // which a newer one serves better. At least 0. Default: 1.
+  // The number of the newest ephemeral steps that stay: they are there for a
+  // crash, which a newer one serves better. At least 0. Default: 1.
   int64_t keep_ephemeral = 1;
 
   Removal removal = Removal::kAllNonPermanent;

@@ -23,14 +23,14 @@
 // | ColumnTable | in the adapter: an index, and an array for each slot | it |
 // | VectorTable | in arrays of the trainer's, by row number | the trainer |
 //
-// What they have in common
+// Rules of all adapters
 // 1. An adapter is registered by ModelState::AddTable, which returns
 //    InvalidArgument for what is wrong with how it was made: a null pointer, no
 //    field or more than kMaxSlots, a name that is empty or there twice, a
 //    dimension that is not that of the type. Until then nothing is checked, and
 //    nothing crashes.
 // 2. An adapter, and the container that it points to, outlive the manager: the
-//    manager lets go of the tracker when it is closed or destroyed. Neither
+//    manager releases the tracker when it is closed or destroyed. Neither
 //    moves.
 // 3. A save reads the rows while the call of the manager that begins it runs
 //    (Step, StepTo, Save, StartTraining, FinishTraining), and nothing may
@@ -75,34 +75,34 @@ namespace ckptdb {
 struct TableOptions {
   // Options of a field of a MapTable.
   struct Field {
-    // Elements of a std::vector, which has to have as many in each row: else
-    // the save is FailedPrecondition naming the row. 0: those of the type.
+    // The number of elements of a std::vector, which is the same in each row:
+    // else the save is FailedPrecondition naming the row. If 0, it is that of
+    // the type.
     uint32_t dim = 0;
     Codec codec = Codec::kNone;
   };
 
   // Options of an array of a VectorTable.
   struct Array {
-    // From one row to the next. 0: the rows lie side by side.
+    // The bytes from one row to the next. If 0, the rows are adjacent.
     uint64_t stride_bytes = 0;
     Codec codec = Codec::kNone;
   };
 
   // See TableSharding::BySlices. Default: kModulo.
   SliceHash slice_hash = SliceHash::kModulo;
-  // Names of the slots that a model which is only used can do without. Default:
-  // none.
+  // Names of the slots that a model does not need for inference. Default: none.
   std::vector<std::string> optimizer_slots = {};
-  // Of a VectorTable, which has a RowBitmap, it does not count.
+  // Options of the tracker. A VectorTable, which has a RowBitmap, ignores them.
   RowTracker::Options tracker = {};
-  // Threads that look for the rows of a save. At least 1. Default: 4, as
-  // ManagerOptions::copy_threads.
+  // The number of threads that look for the rows of a save. At least 1.
+  // Default: 4, as ManagerOptions::copy_threads.
   int threads = 4;
 };
 
 namespace internal {
 
-// What the adapters have in common.
+// The base class of the adapters.
 class AdaptedTable : public TableState {
  public:
   std::vector<Slot> slots() const final { return slots_; }
@@ -113,13 +113,14 @@ class AdaptedTable : public TableState {
   absl::Status status() const final { return status_; }
 
  protected:
-  // `made` is what is wrong with it besides slots and options, and comes first.
+  // `made` is the error of making it other than those of slots and options, and
+  // is reported first.
   AdaptedTable(absl::Status made, std::vector<Slot> slots,
                TableOptions options);
 
   const TableOptions& options() const { return options_; }
-  // The numbers of the slots of these names; none where one is unknown, or
-  // the table is not one.
+  // Returns the numbers of the slots of these names, or nothing if one is
+  // unknown or the table is invalid.
   std::optional<std::vector<size_t>> FindSlots(
       absl::Span<const std::string> names) const;
 
@@ -150,31 +151,32 @@ concept Element = requires {
 //   embedding[user.row][0] = 0.5f;
 //   users.Erase(18);
 //
-// Marks by itself: a row that Insert returns is to be changed before the next
-// save, so insert what a batch will change, whether or not it is there, and
-// Find what is only read. A row of another origin that changes has to be marked
-// (MarkUpserted).
+// The table marks rows by itself. A row that Insert returns is assumed to
+// change before the next save, so Insert what a batch will change, whether or
+// not it exists, and Find what is only read. Mark a row that was found in
+// another way and changes (MarkUpserted).
 //
-// The row of an id is the same until it is erased; a later Insert then gets
-// that number first. The same calls give the same numbers. After a restore they
-// are in the order in which the rows came, so nothing that a trainer computes
-// may depend on them. Memory: the values, 8 bytes and a bit for the id, about
-// 19 to 38 bytes for the index; it is used again, and given back by Clear.
+// The row number of an id is the same until it is erased; a later Insert then
+// gets that number first. The same calls give the same numbers. After a restore
+// they are in the order in which the rows arrived, so nothing that a trainer
+// computes may depend on them. A row takes the memory of its values, 8 bytes
+// and a bit for the id, and about 19 to 38 bytes for the index. Memory of
+// erased rows is used again, and Clear frees all of it.
 //
-// Calls that change the table go alone. Find, IdOf, ForEach and the values of
-// different rows may be used by several threads meanwhile, marks at any time.
-// Nothing throws.
+// Calls that change the table must not run beside other calls. Find, IdOf,
+// ForEach and the values of different rows may be used by several threads at
+// once, and marks may be made at any time. Nothing throws.
 class ColumnTable : public internal::AdaptedTable {
  public:
   // The values of one slot. Thread-safe as an array is.
   template <typename T>
   class Column {
    public:
-    // Of no table.
+    // Makes a column of no table.
     Column() = default;
 
-    // The elements() values of a row of the table. They stay where they are
-    // until the row is erased.
+    // Returns the elements() values of a row of the table. They stay where they
+    // are until the row is erased.
     T* operator[](uint64_t row) const;
     uint32_t elements() const { return elements_; }
 
@@ -199,8 +201,9 @@ class ColumnTable : public internal::AdaptedTable {
   explicit ColumnTable(std::vector<Slot> slots, TableOptions options = {});
   ~ColumnTable() override;
 
-  // NotFound for no such slot, InvalidArgument for one of another type. As long
-  // as the table lives.
+  // Returns the column of a slot, which is valid as long as the table lives.
+  // Returns NotFound if there is no such slot, and InvalidArgument if it has
+  // another type.
   template <typename T>
   absl::StatusOr<Column<T>> column(absl::string_view slot) const {
     CKPTDB_ASSIGN_OR_RETURN(const size_t number,
@@ -209,27 +212,30 @@ class ColumnTable : public internal::AdaptedTable {
   }
 
   uint64_t size() const;
-  // None when there is no row of the id.
+  // Returns the row of the id, or nothing if there is none.
   std::optional<Row> Find(int64_t id) const;
-  // Of a row that is there.
+  // Returns the id of a row that exists.
   int64_t IdOf(Row row) const;
-  // In the order of rows.
+  // Visits all rows in the order of their numbers.
   void ForEach(const std::function<void(int64_t id, Row row)>& visit) const;
 
-  // The row of the id, made when there is none; marks it as upserted. Many at
-  // once take less time. ResourceExhausted without memory; the ids before the
-  // one that has no room are then in *rows and in the table.
+  // Returns the row of the id, which is made if there is none, and marks it as
+  // upserted. Inserting many at once takes less time. Returns ResourceExhausted
+  // if there is no memory; the ids before the one that has no room are then in
+  // *rows and in the table.
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);
-  // How many of the ids were there; marks all of them as erased.
+  // Erases rows and marks all of the ids as erased. Returns how many of the ids
+  // had a row.
   uint64_t Erase(absl::Span<const int64_t> ids);
   bool Erase(int64_t id) { return Erase(absl::MakeConstSpan(&id, 1)) == 1; }
   // Erases all rows.
   void Clear();
-  // Thread-safe, beside anything.
+  // Marks ids. It may run beside any call.
   void MarkUpserted(absl::Span<const int64_t> ids);
-  // Has the marks, for consumers other than the manager, too.
+  // Returns the tracker that has the marks, which consumers other than the
+  // manager may use, too.
   RowTracker* tracker() override;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
@@ -266,8 +272,8 @@ struct AnyArray {
 
 }  // namespace internal
 
-// An array of the trainer's, row-major, as a slot of that name: `dim` elements
-// a row.
+// Declares an array of the trainer's, row-major, as a slot of that name with
+// `dim` elements a row.
 template <typename T>
 internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
                          TableOptions::Array options = {}) {
@@ -279,8 +285,8 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
                                 : options.stride_bytes};
 }
 
-// A table of fixed size in arrays of the trainer's: ids are the row numbers, 0
-// to rows - 1.
+// A table of fixed size in arrays of the trainer's. Its ids are the row
+// numbers, 0 to rows - 1.
 //
 //   std::vector<float> embedding(1000 * 16);
 //   std::vector<float> adagrad_sum(1000 * 16);
@@ -289,17 +295,17 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 //   CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
 //   CKPTDB_RETURN_IF_ERROR(items.MarkUpserted({17, 900}));
 //
-// The arrays stay where they are. All rows are there at all times, with zeros
-// where nothing else was put: LiveTable::RestoreMode::kClear, and an id that a
+// The arrays stay where they are. All rows exist at all times, with zeros where
+// nothing else was written: LiveTable::RestoreMode::kClear, and an id that a
 // restore erases, set them to zero. A restore of a row beyond the arrays is
-// OutOfRange. After one of a step that has not all rows, such as that of a
-// MapTable, ManagerOptions::audit_deltas would find the others. Rows are
-// restored by several threads at once.
+// OutOfRange. After a restore of a step that does not have all rows, such as
+// that of a MapTable, ManagerOptions::audit_deltas would report the others.
+// Rows are restored by several threads at once.
 //
 // `holds` says which rows are this rank's, the same as the sharding of
-// AddTable, and is called from several threads; empty: all, as on one rank and
-// by TableSharding::Replicated. Rows of other ranks are not saved, and their
-// marks do not count.
+// AddTable, and is called from several threads. If it is empty, all are, as on
+// one rank and by TableSharding::Replicated. Rows of other ranks are not saved,
+// and their marks are ignored.
 class VectorTable : public internal::AdaptedTable {
  public:
   VectorTable(uint64_t rows, std::vector<internal::AnyArray> arrays,
@@ -307,10 +313,10 @@ class VectorTable : public internal::AdaptedTable {
               std::function<bool(int64_t id)> holds = {});
   ~VectorTable() override;
 
-  // Thread-safe, beside anything. OutOfRange naming the first id that is no
-  // row; then nothing is marked.
+  // Marks ids. It may run beside any call. Returns OutOfRange naming the first
+  // id that is no row; then nothing is marked.
   absl::Status MarkUpserted(absl::Span<const int64_t> ids);
-  // Null for more rows than kMaxBitmapRows.
+  // Returns null for more rows than kMaxBitmapRows.
   RowBitmap* tracker() override;
 
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;

@@ -1,5 +1,5 @@
-// What a checkpoint is made of: tensors, tables and blobs, the versions that
-// hold them, and the records that describe them.
+// The types of a checkpoint: tensors, tables and blobs, the versions that hold
+// them, and the records that describe them.
 //
 //   const Version version = {.step = 7, .attempt = 3};
 //   ToString(version)                  == "step 7 attempt 3"
@@ -101,8 +101,9 @@ std::string ToString(absl::Span<const int64_t> shape);
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape,
                                      uint32_t element_bytes);
 
-// How a table maps an id to its slice. kModulo is for ids that are hashes
-// already, kMix for consecutive ids and for ids whose low bits vary little.
+// The hash by which a table maps an id to its slice. kModulo is for ids that
+// are hashes already, kMix for consecutive ids and for ids whose low bits vary
+// little.
 enum class SliceHash : uint8_t { kModulo = 0, kMix = 1 };
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable
@@ -169,7 +170,8 @@ struct Slot {
 // same order, so that rows of the one are rows of the other. Codecs may differ.
 bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b);
 
-// What a rank saved under a name. The kind decides which fields are used.
+// An item that a rank saved under a name. The kind decides which fields are
+// used.
 struct Item {
   enum class Kind : char { kBlob = 'B', kRows = 'R', kTensor = 'T' };
   enum class Run : char { kBase = 'B', kDelta = 'D' };
@@ -213,7 +215,8 @@ struct Item {
   uint32_t rows_per_page = 0;
   // Reason why a base run was saved although the caller gave changes.
   std::string base_reason;
-  // How the trainer's ranks divided the table's rows; the same on all ranks.
+  // The rule by which the trainer's ranks divided the table's rows; the same on
+  // all ranks.
   Sharding sharding = Sharding::kUndeclared;
   std::string sharding_name;  // of kCustom, and of it alone
 
@@ -245,7 +248,7 @@ struct StepRecord {
     bool operator==(const Branch&) const = default;
   };
 
-  // What one rank saved.
+  // The items that one rank saved.
   struct Rank {
     Version version;
     uint32_t rank = 0;
@@ -254,7 +257,7 @@ struct StepRecord {
     bool operator==(const Rank&) const = default;
   };
 
-  // How far one evaluation of a step has come on one rank.
+  // The progress of one evaluation of a step on one rank.
   struct Evaluation {
     // The part of one rank. Meters and loader are opaque, and together have at
     // most kMaxEvaluationBytes.

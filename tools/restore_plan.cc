@@ -31,7 +31,7 @@ struct TensorParts {
 // Adds up the tensors and blobs that are read.
 class DenseItems {
  public:
-  // Only items in `changed` are read, or all when it is null.
+  // Reads only the items in `changed`, or all if it is null.
   DenseItems(const StepReader& step,
              const std::vector<ChangeReader::ItemName>* changed) {
     std::set<std::string> tensors;

@@ -52,7 +52,7 @@ struct PlannedRank {
   StepReader::ScanEstimate all_tables() const;
 };
 
-// Which slices each rank reads of the tables that are divided by slices.
+// Says which slices each rank reads of the tables that are divided by slices.
 enum class SliceAssignment {
   kAsSaved,
   kEven,

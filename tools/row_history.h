@@ -39,7 +39,8 @@ struct RowEvent {
   StepRecord step;
   RowChange change = RowChange::kChanged;
   Row row;  // for kAppeared and kChanged
-  // For kChanged: slots that are new, have other values, or were removed.
+  // Set for kChanged: the slots that are new, have other values, or were
+  // removed.
   std::vector<std::string> changed_slots;
 };
 
@@ -60,7 +61,7 @@ class RowHistory {
   bool found_table() const { return found_table_; }
 
  private:
-  // What a step has; `row` is not set when it has no such row.
+  // The row in a step; `row` is not set if the step has no such row.
   struct State {
     bool has_table = false;
     std::optional<Row> row;

@@ -21,7 +21,7 @@ class TextTable {
     Alignment alignment = kLeft;
   };
 
-  // Without titles there is no line of titles. Every line starts with
+  // A table without titles has no line of titles. Every line starts with
   // `indent` spaces.
   explicit TextTable(std::vector<Column> columns, size_t indent = 0);
 

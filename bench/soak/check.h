@@ -1,4 +1,4 @@
-// Whether what a store holds is what was saved.
+// Checks of whether a store holds what was saved.
 #ifndef CKPTDB_BENCH_SOAK_CHECK_H_
 #define CKPTDB_BENCH_SOAK_CHECK_H_
 
@@ -25,8 +25,8 @@ absl::Status CheckTensor(const StepReader& step, const Content& content,
 absl::StatusOr<uint64_t> CheckEvaluation(const Reader& reader, int64_t step,
                                          const Content& content);
 
-// All steps of a store, with their evaluations: by step what CheckEvaluation
-// says.
+// Checks all steps of a store with their evaluations. Returns what
+// CheckEvaluation returns by step.
 absl::StatusOr<std::map<int64_t, uint64_t>> CheckAllSteps(
     Reader* reader, const Content& content);
 

@@ -15,7 +15,7 @@
 
 namespace ckptdb::soak {
 
-// How a process ended: "exit 3", "signal 9".
+// The end of a process: "exit 3", "signal 9".
 struct Ending {
   bool by_signal = false;
   int code = 0;  // or the signal
@@ -40,7 +40,7 @@ class Child {
   // output is closed, DeadlineExceeded when none came in time. A line that was
   // cut off is none.
   absl::StatusOr<std::string> ReadLine(int64_t timeout_ms);
-  // All of the output, until it is closed.
+  // Returns all of the output, until it is closed.
   std::string ReadAll();
 
   // Sends SIGKILL; the lines that it wrote can still be read.

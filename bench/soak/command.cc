@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kBusyCode = 4;
 constexpr int kOtherCode = 5;
-// How a reader says that it gave up looking at a store that is written to.
+// The text by which a reader says that it gave up looking at a store that is
+// written to.
 constexpr char kEachTime[] = "times that it was opened";
 
 using Words = std::vector<std::string>;

@@ -40,7 +40,7 @@ class Commands {
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
 
-  // What ended it; OK while it goes on.
+  // Returns the error that ended it, or OK while it goes on.
   absl::Status status() const;
   uint64_t run() const { return run_; }
   uint64_t busy() const { return busy_; }

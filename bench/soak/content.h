@@ -1,5 +1,6 @@
-// What each step of a soak holds, as a function of a seed and the step alone:
-// so any process can tell what it has to find, however training came there.
+// The content of each step of a soak, as a function of a seed and the step
+// alone: so any process can tell what it has to find, however training came
+// there.
 //
 //   const Content content(/*seed=*/7);
 //   Rows expected = content.RowsAt(/*step=*/1200);

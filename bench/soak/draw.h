@@ -9,7 +9,7 @@
 
 namespace ckptdb::soak {
 
-// What is drawn, so that no two draws are alike.
+// The kinds of draws, so that no two draws are alike.
 enum class DrawKind : uint64_t {
   // Drawn by Content.
   kPlace,

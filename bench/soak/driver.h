@@ -43,7 +43,7 @@ class Driver {
   absl::Status Run();
 
   Counts counts() const;
-  // What the writer told last, for an error.
+  // Returns the last lines of the writer, for an error.
   std::string LastLines() const;
   const Figures& figures() const { return figures_; }
 
@@ -56,13 +56,13 @@ class Driver {
   absl::Status Note(const Event& event);
   absl::Status NoteFailure(const Event& event);
   void NoteSave(const Event& event);
-  // Whether what began then may have failed because the disk was full.
+  // Returns whether what began then may have failed because the disk was full.
   bool MayFail(int64_t began_micros) const;
   absl::Status FillOrFree();
   void TakeSample(int64_t writer);
   // Compares the store that a killed writer has left with the content.
   absl::Status CheckStore();
-  // What a person does between two lives: pins, folds, sweeps.
+  // Does what a person does between two lives: pins, folds, sweeps.
   absl::Status RunCommands();
   absl::Status Pin();
   absl::Status Unpin();

@@ -1,4 +1,4 @@
-// What the writer tells the driver, a line each, before it goes on.
+// Events that the writer reports to the driver, a line each, before it goes on.
 #ifndef CKPTDB_BENCH_SOAK_EVENT_H_
 #define CKPTDB_BENCH_SOAK_EVENT_H_
 
@@ -34,7 +34,7 @@ struct Event {
 int64_t SteadyMicros();
 
 std::string EncodeEvent(const Event& event);  // with the end of the line
-// InvalidArgument naming the line.
+// Returns InvalidArgument naming the line.
 absl::StatusOr<Event> DecodeEvent(absl::string_view line);
 
 // "1,2,3"

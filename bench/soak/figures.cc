@@ -15,9 +15,10 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 // progress: what it has on the disk whatever its steps are.
 constexpr uint64_t kFixedDiskBytes = 48 * kMiB;
 constexpr uint64_t kDiskFactor = 3;
-// What differs between halves by what is drawn.
+// The difference between halves that comes from what is drawn.
 constexpr uint64_t kMemorySlack = 32 * kMiB;
-// In a shorter run the halves differ by what was drawn for each.
+// The least number of saves of a run whose halves are compared: those of a
+// shorter one differ by what was drawn for each.
 constexpr uint64_t kGrowthSaves = 1000;
 constexpr double kHalvesFactor = 1.5;
 

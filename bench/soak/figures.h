@@ -1,4 +1,4 @@
-// What a soak measures, and whether it stays within bounds.
+// The figures that a soak measures, and whether they stay within bounds.
 #ifndef CKPTDB_BENCH_SOAK_FIGURES_H_
 #define CKPTDB_BENCH_SOAK_FIGURES_H_
 
@@ -59,9 +59,9 @@ class Figures {
   Range manifest() const;
   Range memory() const;
 
-  // ResourceExhausted naming a figure that is over its bound, its value and the
-  // bound: disk and memory by what the steps need, and each by its maximum in
-  // the first half of the saves, when they were at least 1,000.
+  // Returns ResourceExhausted naming a figure that is over its bound, its value
+  // and the bound: disk and memory by what the steps need, and each by its
+  // maximum in the first half of the saves, when they were at least 1,000.
   absl::Status CheckBounds() const;
 
  private:

@@ -28,17 +28,17 @@ class Follower {
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // What ended it; OK while it goes on.
+  // Returns the error that ended it, or OK while it goes on.
   absl::Status status() const;
   uint64_t by_changes() const { return by_changes_; }
   uint64_t whole() const { return whole_; }
-  // How often the step was gone before it was read, or the writer left no
-  // moment to look at the store.
+  // Returns how often the step was gone before it was read, or the writer left
+  // no time to look at the store.
   uint64_t overtaken() const { return overtaken_; }
 
  private:
   void Follow();
-  // False when it is stopped.
+  // Returns false if it is stopped.
   bool Pause();
   absl::Status CatchUp();
   absl::Status GoTo(const Version& latest);

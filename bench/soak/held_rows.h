@@ -35,7 +35,7 @@ class HeldRows : public LiveTable {
   Rows rows_;
 };
 
-// DataLoss that says `where` and names the first id at which they differ.
+// Returns DataLoss with `where` and the first id at which they differ.
 absl::Status CompareRows(const Rows& found, const Rows& expected,
                          absl::string_view where);
 

@@ -1,4 +1,4 @@
-// What a store has acknowledged, and so what it must hold.
+// A ledger of what a store has acknowledged, and so must hold.
 //
 //   ledger.Began(7);
 //   ledger.Saved(7, /*retired=*/{3});

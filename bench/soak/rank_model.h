@@ -1,4 +1,4 @@
-// What one rank of the soak trains: its share of each step's content.
+// The model that one rank of the soak trains: its share of each step's content.
 #ifndef CKPTDB_BENCH_SOAK_RANK_MODEL_H_
 #define CKPTDB_BENCH_SOAK_RANK_MODEL_H_
 
@@ -55,14 +55,14 @@ class RankModel {
  public:
   RankModel(const Content& content, uint32_t rank, uint32_t world_size);
 
-  // All of it, to be saved and restored. Once.
+  // Registers all of it, to be saved and restored. It is called once.
   absl::Status Register();
   ModelState* state() { return &state_; }
 
   // Goes from `step - 1` to `step`.
   void Train(int64_t step);
-  // DataLoss when it is not what this rank has of a step. `resized`: the step
-  // was saved by a world of another size.
+  // Returns DataLoss if it is not what this rank has of a step. `resized`: the
+  // step was saved by a world of another size.
   absl::Status Check(int64_t step, bool resized) const;
 
  private:

@@ -28,7 +28,7 @@ constexpr uint64_t kEvaluatedSteps = 16;  // one step in so many is evaluated
 constexpr uint64_t kEvaluatedBatches = 2;
 constexpr uint64_t kFoldedSteps = 60;
 
-// What all ranks of a session do alike.
+// The part of a session that is the same on all ranks.
 struct Plan {
   uint32_t world_size = 2;
   uint64_t steps = 0;
@@ -179,7 +179,7 @@ absl::Status RankSession::SaveStep() {
   Tell({.kind = Event::Kind::kBegan, .step = step_, .began_micros = began});
   const auto outcome =
       manager_->StepTo(step_, {{kMetric, content_.Metric(step_)}});
-  // What was copied may change while it is saved.
+  // The copied state may change while it is saved.
   model_.Train(step_ + 1);
   poll(nullptr, 0, plan_.step_ms);
   CKPTDB_RETURN_IF_ERROR(TellFailure(outcome.status(), began));

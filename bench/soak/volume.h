@@ -31,7 +31,8 @@ class Volume {
   // Takes all space but `room` bytes. Only of a volume that is mounted.
   absl::Status Fill(uint64_t room);
   absl::Status Free();
-  // Whether it was filled at any time since then, by SteadyMicros. Thread-safe.
+  // Returns whether it was full at any time since then, by SteadyMicros.
+  // Thread-safe.
   bool WasFull(int64_t since_micros) const;
 
  private:
@@ -43,7 +44,7 @@ class Volume {
   std::atomic<int64_t> freed_at_micros_ = 0;
 };
 
-// What is below a folder, of files that stay while it is looked at.
+// The size of the files below a folder that stay while it is looked at.
 struct FolderSize {
   uint64_t disk_bytes = 0;  // as allocated, of names of one file once
   uint64_t files = 0;

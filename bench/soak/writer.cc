@@ -11,7 +11,8 @@
 namespace ckptdb::soak {
 namespace {
 
-// One write a line: a process that is killed has told all of it or nothing.
+// Each line is one write: a process that is killed has written all of it or
+// nothing.
 void TellDriver(const Event& event) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -29,8 +30,9 @@ bool IsBusy(const absl::Status& status) {
          absl::StrContains(status.message(), "cannot be locked for writing");
 }
 
-// What ends a session and not the writer. FailedPrecondition is a store that is
-// out of use after an I/O error, until it is opened again.
+// Returns whether an error ends the session and not the writer.
+// FailedPrecondition means a store that is out of use after an I/O error, until
+// it is opened again.
 bool CanGoOn(const absl::Status& status) {
   return status.ok() || IsBusy(status) || absl::IsResourceExhausted(status) ||
          absl::IsFailedPrecondition(status);

@@ -5,7 +5,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Of this thread; the others are reached through it.
+// The innermost call of this thread; the others are reached through it.
 thread_local const CallGate::Call* innermost_call = nullptr;
 
 }  // namespace

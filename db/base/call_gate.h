@@ -1,5 +1,5 @@
-// Which calls of an object are under way, and on which threads; internal to the
-// library.
+// Tracks which calls of an object are under way, and on which threads; internal
+// to the library.
 #ifndef CKPTDB_DB_BASE_CALL_GATE_H_
 #define CKPTDB_DB_BASE_CALL_GATE_H_
 
@@ -25,8 +25,8 @@ class CallGate {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // False when the gate was closed, or is another process's: the call must
-    // not be made.
+    // Returns false if the gate was closed or is another process's: the call
+    // must not be made.
     bool admitted() const { return gate_ != nullptr; }
 
    private:
@@ -44,13 +44,14 @@ class CallGate {
   // object: "the store \"/a\"".
   absl::Status Refusal(absl::string_view what, absl::string_view name) const;
 
-  // Whether this thread is in a call, as code of the caller's is that a call
-  // has called.
+  // Returns whether this thread is in a call, as is a hook of the caller that a
+  // call runs.
   bool InCall() const;
   bool closed() const;
 
-  // Lets no further call in, and returns when those under way have ended. False
-  // when it was closed already. The calling thread must not be in a call.
+  // Lets no further call in, and returns once those under way have ended.
+  // Returns false if it was closed already. The calling thread must not be in a
+  // call.
   bool Close();
   void Open();
 

@@ -47,9 +47,9 @@ struct GuardedResultOf<absl::StatusOr<T>> {
   using Type = absl::StatusOr<T>;
 };
 
-// What `function` returns, or the status of what it throws. A function without
-// a result gives a Status, one with another result a StatusOr of it. `what`
-// names what is called.
+// Returns what `function` returns, or the status of what it throws: a Status
+// for a function without a result, a StatusOr for one with a result. `what`
+// names the function.
 template <typename Function>
 auto CallGuarded(absl::string_view what, Function&& function) ->
     typename GuardedResultOf<std::invoke_result_t<Function>>::Type {

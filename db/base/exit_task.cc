@@ -29,7 +29,7 @@ void EndChild() {
 
 }  // namespace
 
-// Those of the process.
+// The exit tasks of the process.
 class ExitTasks {
  public:
   void Add(ExitTask* task) {

@@ -1,5 +1,5 @@
-// What must be done before a process takes its static objects apart; internal
-// to the library.
+// Tasks that run before a process destroys its static objects; internal to the
+// library.
 //
 // RocksDB keeps static objects of its own, made when the first database is
 // opened. exit() destroys them before any object of the program's that was
@@ -20,7 +20,7 @@ namespace ckptdb::internal {
 // streams, and without its older exit handlers and static objects.
 class ExitTask {
  public:
-  // After the first database of the process was opened.
+  // Must be called after the first database of the process was opened.
   explicit ExitTask(std::function<void()> task);
   // Waits for the task when another thread runs it.
   ~ExitTask();
@@ -32,8 +32,8 @@ class ExitTask {
   const std::function<void()> task_;
 };
 
-// Whether exit() has begun: no database can be closed from then on but by a
-// task.
+// Returns whether exit() has begun: from then on only a task can close a
+// database.
 bool IsExiting();
 
 }  // namespace ckptdb::internal

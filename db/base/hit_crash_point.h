@@ -1,4 +1,4 @@
-// Where the points of db/options.h are reached; internal to db/.
+// Reports that a point of db/options.h is reached; internal to db/.
 #ifndef CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
 #define CKPTDB_DB_BASE_HIT_CRASH_POINT_H_
 

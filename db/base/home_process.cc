@@ -10,8 +10,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// How often this process, or one that it comes from, was forked off since the
-// first object was made. Asked for in each call, so without the system's help.
+// The number of forks that lead to this process since the first object was
+// made. Each call reads it, so it takes no system call.
 std::atomic<uint64_t> forks = 0;
 
 uint64_t WatchForks() {

@@ -23,11 +23,11 @@ class HomeProcess {
  public:
   HomeProcess();
 
-  // Whether the calling process is another one.
+  // Returns whether the calling process is another one.
   bool IsForked() const;
 
-  // FailedPrecondition naming both processes in a forked child. `what` is what
-  // was called.
+  // Returns FailedPrecondition naming both processes in a forked child. `what`
+  // is the name of the call.
   absl::Status Check(absl::string_view what) const;
 
   // Gives up what is not this process's to destroy.
@@ -41,9 +41,9 @@ class HomeProcess {
   const uint64_t forks_;
 };
 
-// To be called before a store is opened or staged into. FailedPrecondition in a
-// process that was forked from one that has done so: the threads and locks of
-// RocksDB are the whole process's.
+// Must be called before a store is opened or staged into. Returns
+// FailedPrecondition in a process that was forked from one that has done so, as
+// the threads and locks of RocksDB belong to that process.
 absl::Status EnterLibrary(absl::string_view what);
 
 }  // namespace ckptdb::internal

@@ -69,8 +69,8 @@ class Pool {
     free_.pop_back();
     return page;
   }
-  // What is given back last is taken first. Memory that the system may not
-  // take back is not kept beyond kKept.
+  // Gives a page back. The page given back last is taken first. Memory that the
+  // system may not take back is not kept beyond kKept.
   void GivePage(char* page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (free_.size() < kKept ||
         (free_.size() < kMostFree &&
@@ -83,7 +83,7 @@ class Pool {
 
   Mutex mutex_;
   std::vector<char*> free_ ABSL_GUARDED_BY(mutex_);
-  // Of each page that is cut into parts a bit for each part in use.
+  // For each page that is cut into parts, a bit for each part in use.
   std::map<char*, uint32_t> used_parts_ ABSL_GUARDED_BY(mutex_);
   std::set<char*> with_room_ ABSL_GUARDED_BY(mutex_);
 };
@@ -97,7 +97,7 @@ Pool& SharedPool() {
 }  // namespace
 
 char* MapHugePages(size_t bytes) {
-  // More than is asked for, without what is not aligned.
+  // More is mapped than is asked for, as its unaligned ends are cut off.
   const size_t mapped_bytes = bytes + kHugePageBytes;
   void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -108,7 +108,7 @@ char* MapHugePages(size_t bytes) {
   char* const pages = begin + before;
   if (before > 0) munmap(begin, before);
   munmap(pages + bytes, mapped_bytes - bytes - before);
-  // Without huge pages it is memory all the same.
+  // An error is ignored, as the memory can be used without huge pages.
   madvise(pages, bytes, MADV_HUGEPAGE);
   return pages;
 }

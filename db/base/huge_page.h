@@ -16,7 +16,7 @@
 namespace ckptdb::internal {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
-// What a disk reads and writes: a direct request is of whole blocks.
+// The block size of a disk: a direct request is of whole blocks.
 inline constexpr size_t kDiskBlockBytes = 4096;
 // A seventh of a huge page, for what is too small for one: 292 KiB, the longest
 // page of a table with the rest of the blocks that it lies in.
@@ -37,8 +37,8 @@ class HugePage {
  public:
   // Holds no memory, as one does that was moved from.
   HugePage() = default;
-  // Of at least `bytes`, of which there may be kHugePageBytes. Holds none
-  // either when the system has no more.
+  // Takes a page of at least `bytes`, which is at most kHugePageBytes. It is
+  // empty if the system has no more memory.
   static HugePage Take(size_t bytes = kHugePageBytes);
   ~HugePage();
   HugePage(HugePage&& other) noexcept

@@ -70,7 +70,7 @@ class KeptArrays {
     return memory;
   }
 
-  // Those that were kept first go first.
+  // Frees kept arrays, those that were kept first before the others.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = kept_.begin();
     while (usage_.used_bytes + usage_.kept_bytes > usage_.most_used_bytes) {

@@ -23,11 +23,11 @@ struct LargeMemory {
   size_t bytes = 0;      // what it has, or more than was asked for
 };
 
-// Memory with anything in it. Thread-safe.
+// Returns uninitialized memory. Thread-safe.
 LargeMemory TakeLarge(uint64_t bytes);
 void GiveLarge(const LargeMemory& memory);
 
-// Of the process.
+// The memory of large arrays in this process.
 struct LargeUsage {
   uint64_t used_bytes = 0;
   uint64_t kept_bytes = 0;

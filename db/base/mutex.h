@@ -69,7 +69,7 @@ class ConditionVariable {
   void NotifyOne() { condition_.notify_one(); }
   void NotifyAll() { condition_.notify_all(); }
 
-  // Lets go of the mutex while it waits, and holds it again on return.
+  // Releases the mutex while it waits, and holds it again on return.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     condition_.wait(lock);

@@ -1,4 +1,4 @@
-// Which rows of a table one rank has, by the declared sharding.
+// Tells which rows of a table one rank has, by the declared sharding.
 #ifndef CKPTDB_DB_BASE_OWN_ROWS_H_
 #define CKPTDB_DB_BASE_OWN_ROWS_H_
 
@@ -13,13 +13,12 @@
 namespace ckptdb {
 namespace internal {
 
-// Which rows of a table one rank has. Thread-safe.
+// Tells which rows of a table one rank has. Thread-safe.
 class OwnRows {
  public:
-  // All.
+  // Makes a rank that has all rows.
   OwnRows() = default;
-  // By a sharding that CheckSharding takes, whose bounds are there if it is by
-  // slices.
+  // Uses a sharding that CheckSharding accepts, with bounds if it is by slices.
   OwnRows(TableSharding sharding, SliceHash hash, uint32_t rank,
           uint32_t world_size);
   // The slices of this rank, where those of others are not known.
@@ -45,11 +44,12 @@ class OwnRows {
   // "id 7 belongs to rank 1 of 3 by modulo, and rank 0 has it": of an id that
   // this rank should not have.
   std::string DescribeForeign(int64_t id) const;
-  // Empty unless the custom function names no rank for the id.
+  // Returns the error if the custom function names no rank for the id, and else
+  // an empty string.
   std::string DescribeNoRank(int64_t id) const;
 
  private:
-  // Not known of slices whose bounds are not there.
+  // Returns the rank of an id, or nothing if slices have no bounds.
   std::optional<uint32_t> RankOfId(int64_t id) const;
 
   Item::Sharding kind_ = Item::Sharding::kUndeclared;

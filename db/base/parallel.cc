@@ -63,7 +63,7 @@ absl::Status ParallelFor(
   std::vector<std::thread> others;
   others.reserve(static_cast<size_t>(std::max(workers, 1)));
   for (int worker = 1; worker < workers; ++worker) {
-    // With fewer threads than asked for the work is done all the same.
+    // Fewer threads than asked for do the work all the same.
     try {
       others.emplace_back([&queue, worker] { queue.Work(worker); });
     } catch (const std::system_error&) {

@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// What a source answers. One that throws is Internal.
+// Returns what the source returns. An exception becomes Internal.
 inline absl::StatusOr<uint64_t> CountBlocks(const RowSource& rows) {
   return CallGuarded("RowSource::block_count",
                      [&] { return rows.block_count(); });
@@ -27,14 +27,15 @@ inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
   return CallGuarded("RowSource::Block", [&] { return rows.Block(block); });
 }
 
-// InvalidArgument for a number that is none of the enum's.
+// Returns InvalidArgument for enum values out of range.
 absl::Status CheckEnums(DType dtype, Codec codec);
 
-// Whether a table can have these slots. InvalidArgument naming the slot and the
-// limit.
+// Checks that a table can have these slots. Returns InvalidArgument naming the
+// slot and the limit.
 absl::Status CheckSlots(absl::Span<const Slot> slots);
 
-// InvalidArgument naming the block's number, unless it has rows of `slots`.
+// Returns InvalidArgument naming the block's number, unless it has rows of
+// `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                            absl::Span<const Slot> slots);
 

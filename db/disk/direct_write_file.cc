@@ -49,7 +49,7 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
                   IODebugContext* debug) override {
     return Append(bytes, options, debug);
   }
-  // Nothing is on disk before a sync in any case.
+  // Does nothing, as nothing is on disk before a sync in any case.
   IOStatus Flush(const IOOptions&, IODebugContext*) override {
     return IOStatus::OK();
   }

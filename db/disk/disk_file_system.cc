@@ -71,7 +71,8 @@ IOStatus CheckFile(const std::string& path) {
   return NotOfAStore(path, EntryKindName(entry.kind));
 }
 
-// There may be a file or nothing, and neither a folder nor anything else.
+// Checks that there is a file or nothing, and neither a folder nor anything
+// else.
 IOStatus CheckNoOther(const std::string& path) {
   IOStatus status = CheckFile(path);
   return status.IsPathNotFound() ? IOStatus::OK() : status;

@@ -34,7 +34,7 @@ enum class EntryKind {
   kOther,  // a FIFO, a socket, a device
 };
 
-// What is at a path.
+// The entry at a path.
 struct Entry {
   EntryKind kind = EntryKind::kFile;
   uint64_t bytes = 0;  // 0 for all but files
@@ -63,7 +63,8 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   static const char* kClassName() { return "ckptdb.DiskFileSystem"; }
   const char* Name() const override { return kClassName(); }
 
-  // Sets `entry` to what is at the path. PathNotFound when there is nothing.
+  // Sets `entry` to what is at the path. Returns PathNotFound if there is
+  // nothing.
   static IOStatus LookAt(const std::string& path, Entry* entry);
 
   IOStatus NewSequentialFile(const std::string& path,
@@ -99,10 +100,10 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
                      std::shared_ptr<rocksdb::Logger>* result,
                      IODebugContext* debug) override;
 
-  // OK for a link too, wherever it leads.
+  // Returns OK for a link too, wherever it leads.
   IOStatus FileExists(const std::string& path, const IOOptions& options,
                       IODebugContext* debug) override;
-  // False for a link, wherever it leads.
+  // Sets false for a link, wherever it leads.
   IOStatus IsDirectory(const std::string& path, const IOOptions& options,
                        bool* is_folder, IODebugContext* debug) override;
   IOStatus GetChildren(const std::string& path, const IOOptions& options,

@@ -12,9 +12,9 @@
 
 namespace ckptdb::internal {
 
-// Ends the text of each error about something that a store has not: a link, a
-// FIFO, a file where a folder must be. FromRocks makes FailedPrecondition of
-// it.
+// The end of the text of each error about an entry that a store cannot have: a
+// link, a FIFO, a file where a folder must be. FromRocks makes
+// FailedPrecondition of it.
 inline constexpr char kNotOfAStore[] =
     "a store has regular files and folders only";
 

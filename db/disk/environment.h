@@ -1,5 +1,5 @@
-// What is under a store: a file system, a clock. Internal to db/ and to tests,
-// which put a simulated file system there.
+// The environment of a store: a file system, a clock. Internal to db/ and to
+// tests, which use a simulated file system.
 #ifndef CKPTDB_DB_DISK_ENVIRONMENT_H_
 #define CKPTDB_DB_DISK_ENVIRONMENT_H_
 

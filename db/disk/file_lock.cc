@@ -60,8 +60,8 @@ class HeldLocks {
     pthread_atfork([] { Get().BeforeFork(); }, [] { Get().AfterFork(); },
                    [] { Get().CloseInChild(); });
   }
-  // Held across a fork, from one handler to the next, which the analysis does
-  // not follow.
+  // The mutex is held across a fork, from one handler to the next, which the
+  // analysis does not follow.
   void BeforeFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Lock(); }
   void AfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex_.Unlock(); }
   void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -109,7 +109,7 @@ absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                        absl::StrCat("renaming to \"", path, "\""));
   }
   if (!status.ok()) {
-    // What cannot be removed here is left for a sweep.
+    // A file that cannot be removed here is left to a sweep.
     files->DeleteFile(temporary, IOOptions(), nullptr).PermitUncheckedError();
     return status;
   }

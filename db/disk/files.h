@@ -89,8 +89,8 @@ void VisitTree(rocksdb::FileSystem* files, const std::string& path,
 absl::StatusOr<uint64_t> FreeBytes(rocksdb::FileSystem* files,
                                    const std::string& path);
 
-// ResourceExhausted with both numbers when fewer than `needed` + `reserve`
-// bytes are free at `path`.
+// Returns ResourceExhausted with both numbers if fewer than `needed` +
+// `reserve` bytes are free at `path`.
 absl::Status CheckDiskSpace(rocksdb::FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve);
 

@@ -1,4 +1,4 @@
-// From RocksDB's statuses to absl::Status; internal to db/.
+// Converts RocksDB's statuses to absl::Status; internal to db/.
 #ifndef CKPTDB_DB_DISK_ROCKS_STATUS_H_
 #define CKPTDB_DB_DISK_ROCKS_STATUS_H_
 

@@ -17,7 +17,7 @@ inline constexpr char kSpareName[] = "SPARE";
 // A file of the machine that is there to be removed. Thread-safe.
 class SpareSpace {
  public:
-  // With `bytes` 0 nothing is set aside, and a file that is there stays.
+  // If `bytes` is 0 nothing is set aside, and an existing file stays.
   SpareSpace(std::string path, uint64_t bytes, uint32_t mode)
       : path_(std::move(path)), bytes_(bytes), mode_(mode) {}
 

@@ -1,5 +1,6 @@
-// What a step needs of other versions: tensors and blobs that it refers to,
-// the runs of its chain, the increment of a folded step. Internal to db/.
+// The data that a step needs of other versions: tensors and blobs that it
+// refers to, the runs of its chain, the increment of a folded step. Internal to
+// db/.
 #ifndef CKPTDB_DB_META_BORROWED_H_
 #define CKPTDB_DB_META_BORROWED_H_
 

@@ -1,4 +1,4 @@
-// What the ranks of one save must agree on; internal to db/.
+// Checks that the ranks of one save are consistent; internal to db/.
 #ifndef CKPTDB_DB_META_CONSISTENCY_H_
 #define CKPTDB_DB_META_CONSISTENCY_H_
 

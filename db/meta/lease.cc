@@ -21,7 +21,7 @@ std::string LeasePath(const std::string& store, const std::string& uuid) {
   return absl::StrCat(LeasesPath(store), "/", uuid);
 }
 
-// What an entry of the folder is good for.
+// The use of an entry of the folder.
 enum class Use {
   kHolds,    // it is a lease that lasts
   kNothing,  // it stays, and is not reported

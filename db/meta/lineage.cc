@@ -128,8 +128,9 @@ bool IsWhole(const Catalog& catalog, const Version& version) {
   return step != catalog.steps.end() && IsState(step->second, version);
 }
 
-// Of versions that are neither steps nor increments the sweep keeps what some
-// chain needs, which may be other tables. `head` is the step that they lead to.
+// Of versions that are neither steps nor increments the sweep keeps only what
+// some chain needs, which may be other tables: this checks what it kept. `head`
+// is the step that the versions lead to.
 absl::Status CheckKept(const Catalog& catalog, const StepRecord& head,
                        const std::vector<StepRecord>& members) {
   const bool is_step = IsStep(catalog, head.version);

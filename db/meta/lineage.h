@@ -1,5 +1,5 @@
-// How versions come from one another: chains, branches, and the way from one
-// step to another; over the records in memory. Internal to db/.
+// The lineage of versions: chains, branches, and the way from one step to
+// another, over the records in memory. Internal to db/.
 #ifndef CKPTDB_DB_META_LINEAGE_H_
 #define CKPTDB_DB_META_LINEAGE_H_
 

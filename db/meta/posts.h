@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// How many posts one listing of the folder reads at most. Others wait for the
-// next one.
+// The maximum number of posts that one listing of the folder reads. Others wait
+// for the next one.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 
 // Writes a post, which is durable on return, with its name. Returns

@@ -1,4 +1,4 @@
-// Which steps of a store changed lately; internal to db/.
+// A journal of the steps of a store that changed lately; internal to db/.
 #ifndef CKPTDB_DB_META_STEP_JOURNAL_H_
 #define CKPTDB_DB_META_STEP_JOURNAL_H_
 

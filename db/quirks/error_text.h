@@ -1,4 +1,4 @@
-// What only the texts of RocksDB's errors tell; internal to db/.
+// Facts that only the texts of RocksDB's errors tell; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_ERROR_TEXT_H_
 #define CKPTDB_DB_QUIRKS_ERROR_TEXT_H_
 

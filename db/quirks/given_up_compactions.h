@@ -1,5 +1,5 @@
-// Which errors of RocksDB's background work are those of compactions that were
-// given up; internal to db/.
+// Tells which errors of RocksDB's background work are those of compactions that
+// were given up; internal to db/.
 #ifndef CKPTDB_DB_QUIRKS_GIVEN_UP_COMPACTIONS_H_
 #define CKPTDB_DB_QUIRKS_GIVEN_UP_COMPACTIONS_H_
 

@@ -18,7 +18,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-// What was read of a file, by offset. Thread-safe.
+// The parts of a file that were read, by offset. Thread-safe.
 class KeptReads {
  public:
   void Keep(uint64_t offset, const rocksdb::Slice& bytes) {

@@ -20,8 +20,8 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt) {
   return corrupt->size() > known;
 }
 
-// With the database RocksDB opens a quarter of the tables that it may keep
-// open. That number is ten less than this option, of which 20 is the least: so
+// RocksDB opens a quarter of the tables that it may keep open together with the
+// database. That number is ten less than this option, whose minimum is 20: so
 // it opens two, which are those of the records and not of the data.
 void OpenTablesLazily(rocksdb::DBOptions* options) {
   constexpr int kFewestOpenFiles = 20;

@@ -98,7 +98,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (direct != nullptr || !open_direct_) return direct;
     direct = open_direct_();
     direct_ = direct;
-    // Asked once more it would say the same.
+    // Asking once more would give the same answer.
     if (direct == nullptr) open_direct_ = nullptr;
     return direct;
   }
@@ -182,7 +182,7 @@ void ReadWindow::HandedOn(uint64_t offset, size_t bytes) {
 
 bool ReturnBlock(void* memory) { return Lent().Return(memory); }
 
-// What is far smaller than a part of a huge page is not worth one.
+// A window that is far smaller than a part of a huge page is not worth one.
 char* ReadWindow::Memory(size_t bytes) {
   constexpr size_t kSmall = size_t{32} << 10;
   if (bytes <= page_->bytes() && lent_end_ == 0) return page_->data();

@@ -39,7 +39,7 @@ class ReadWindow {
   // The window of reads that this thread makes while a Use lives.
   class Use {
    public:
-    // Without `ahead` it holds what is asked for and no more.
+    // If `ahead` is false it holds what is asked for and no more.
     Use(ReadWindow* window, bool ahead);
     ~Use();
     Use(const Use&) = delete;
@@ -79,7 +79,7 @@ class ReadWindow {
   // Starts anew with the next Move; what is lent stays.
   void Forget();
 
-  // What the window reads from is open as long as this lives in it.
+  // Holds the file that the window reads from open as long as the window does.
   void Hold(std::shared_ptr<void> open) { open_ = std::move(open); }
 
  private:

@@ -50,8 +50,8 @@ RunMerge::RunMerge(const StepReader::Impl& step,
   for (size_t i = 0; i < group.runs.size(); ++i) {
     const RankItem& run = runs[group.runs[i]];
     each.readahead_bytes = ReadaheadOf(*run.item, group.runs.size(), options);
-    // Of one version an upsert goes before an erasure, which is by another
-    // rank.
+    // An upsert precedes an erasure of the same version, which comes from
+    // another rank.
     sources_.push_back(std::make_unique<Source>(step, run, slots, group.slices,
                                                 each, kIdSlot, i));
     if (run.item->erased_rows == 0) continue;

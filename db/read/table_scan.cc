@@ -18,8 +18,8 @@ namespace {
 // long as those of the round before, so that workers finish at about the same
 // time.
 constexpr uint64_t kRounds = 4;
-// How many rows are read once for each row that a division reads twice: at
-// least, and for more than one round.
+// The least numbers of rows that are read once for each row that a division
+// reads twice: for one round, and for more than one.
 constexpr uint64_t kRowsPerRowCut = 4;
 constexpr uint64_t kRowsPerRowCutMore = 48;
 

@@ -1,4 +1,4 @@
-// What is read from an open database, and changed in it.
+// Reads and changes of an open database.
 #include "ckptdb/db/rocks/database.h"
 
 #include <rocksdb/convenience.h>
@@ -188,7 +188,8 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
   if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
     return FromRocksRead(status, "compacting");
   }
-  // All is as it was, unless the MANIFEST was hit, which the listener knows.
+  // The database is as it was, unless the write of the MANIFEST failed, which
+  // the listener knows.
   if (status.IsNoSpace()) return FromRocks(status, "compacting");
   return Changed(status, "compacting");
 }

@@ -92,7 +92,7 @@ class Database {
   // The tables that it was opened around.
   const CorruptTables& corrupt_tables() const { return corrupt_tables_; }
 
-  // NotFound when there is no such entry.
+  // Returns NotFound if there is no such entry.
   absl::StatusOr<std::string> Get(Family family, absl::string_view key) const;
 
   // Calls `visit` for every entry of a family whose key starts with `prefix`,
@@ -107,10 +107,10 @@ class Database {
   uint64_t ApproximateBytes(Family family, absl::string_view begin,
                             absl::string_view end) const;
 
-  // What follows changes the database of an owner. After one change has failed,
-  // all fail: see status().
+  // The following methods change the database of an owner. After one change has
+  // failed, all fail: see status().
   absl::Status Write(rocksdb::WriteBatch* batch, bool sync);
-  // All that was written so far is durable on return.
+  // Makes all that was written so far durable.
   absl::Status SyncLog();
   absl::Status Flush(const std::vector<Family>& families);
   absl::Status Ingest(const std::vector<std::string>& files);

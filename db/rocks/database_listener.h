@@ -1,4 +1,4 @@
-// What RocksDB tells of its background work; internal to db/.
+// A listener to the background work of RocksDB; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_
 #define CKPTDB_DB_ROCKS_DATABASE_LISTENER_H_
 

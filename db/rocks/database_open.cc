@@ -1,4 +1,4 @@
-// How a database is opened and closed, and what is checked then.
+// Opens, checks and closes a database.
 #include "ckptdb/db/rocks/database.h"
 
 #include <rocksdb/system_clock.h>
@@ -34,9 +34,10 @@ std::string WatermarkPath(absl::string_view store) {
   return absl::StrCat(store, "/WATERMARK");
 }
 
-// What is missing or unreadable is damage while a database is opened. RocksDB
-// blames its options, which no one gave, when the first file does not open. A
-// database without all families is one whose making was interrupted.
+// Maps the error of opening a database: files that are missing or unreadable
+// are damage. RocksDB blames its options, which no one gave, if the first file
+// does not open. A database without all families is one whose creation was
+// interrupted.
 absl::Status OpenError(const rocksdb::Status& status, const std::string& path) {
   absl::Status error =
       FromRocksRead(status, absl::StrCat("opening \"", path, "\""));
@@ -364,7 +365,8 @@ absl::StatusOr<uint64_t> Database::BytesToOpen(rocksdb::FileSystem* files,
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
   uint64_t bytes = kFixed;
   for (const std::string& name : names) {
-    // What is in a log goes to a table, and the MANIFEST is written anew.
+    // The content of a log is written to a table, and the MANIFEST is written
+    // anew.
     if (!IsLog(name) && !ManifestNumber(name).has_value()) {
       continue;
     }

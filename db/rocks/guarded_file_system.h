@@ -44,7 +44,7 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
     corrupt_folder_ = std::move(folder);
     corrupt_tables_ = std::move(names);
   }
-  // What is durable of the MANIFEST.
+  // Returns the part of the MANIFEST that is durable.
   ManifestState manifest() const { return manifest_->Synced(); }
 
   const char* Name() const override { return "ckptdb.GuardedFileSystem"; }

@@ -1,5 +1,5 @@
-// What is noted beside the database of its MANIFEST, so that damage to it is
-// found before RocksDB opens it; internal to db/.
+// A note of the MANIFEST beside the database, so that damage to it is found
+// before RocksDB opens it; internal to db/.
 #ifndef CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
 #define CKPTDB_DB_ROCKS_MANIFEST_NOTE_H_
 
@@ -15,10 +15,10 @@
 
 namespace ckptdb::internal {
 
-// What stays true of a database from the moment of the note on.
+// The facts that stay true of a database from the moment of the note on.
 struct ManifestNote {
   uint64_t sequence = 0;  // of the last write
-  // What the MANIFEST of this number begins with. It, or a newer one, is the
+  // The beginning of the MANIFEST of this number. It, or a newer one, is the
   // current one.
   ManifestState manifest;
 };

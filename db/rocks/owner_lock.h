@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// Held from Acquire to Release or destruction, and given up by the kernel when
-// the process dies.
+// A lock that is held from Acquire to Release or destruction, and released by
+// the kernel when the process dies.
 class OwnerLock {
  public:
   // Returns Unavailable naming the holder's pid and host, also as
@@ -46,7 +46,7 @@ class OwnerLock {
   const std::string note_;   // the bytes of OWNER while this is the owner
   rocksdb::FileLock* lock_;  // null when it was released
   mutable Mutex mutex_;
-  // OK until another owner was seen.
+  // The status is OK until another owner was seen.
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -95,7 +95,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.max_background_compactions = 1;
   options.max_file_opening_threads = 4;
   options.track_and_verify_wals_in_manifest = false;
-  // What was acknowledged is flushed or in a synced log: closing writes
+  // All that was acknowledged is flushed or in a synced log: closing writes
   // nothing, so that it cannot fail.
   options.avoid_flush_during_shutdown = true;
   options.stats_dump_period_sec = 0;

@@ -1,4 +1,4 @@
-// How RocksDB is set up; internal to db/. docs/rocksdb.md says why.
+// The options of RocksDB; internal to db/. docs/rocksdb.md gives the reasons.
 #ifndef CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_
 #define CKPTDB_DB_ROCKS_ROCKS_OPTIONS_H_
 

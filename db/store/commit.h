@@ -1,4 +1,4 @@
-// What a publish or a fold is about to make true; internal to db/.
+// The records that a publish or a fold is about to commit; internal to db/.
 #ifndef CKPTDB_DB_STORE_COMMIT_H_
 #define CKPTDB_DB_STORE_COMMIT_H_
 

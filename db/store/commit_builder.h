@@ -23,7 +23,7 @@ namespace ckptdb::internal {
 // written.
 class CommitBuilder {
  public:
-  // All but `version` must outlive this object.
+  // All arguments but `version` must outlive this object.
   CommitBuilder(const StoreFolder& folder, const StepCatalog& catalog,
                 TableSummaryCache* summaries, const Version& version,
                 const SaveInProgress& save)

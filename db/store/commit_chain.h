@@ -30,7 +30,7 @@ class ChainBuilder {
         names_parent_(names_parent),
         commit_(commit) {}
 
-  // Sets kind, chain and bytes of the step, and adds what it refers to.
+  // Sets kind, chain and bytes of the step, and adds what it refers to. Returns
   // FailedPrecondition naming a table whose changes do not fit the parent's.
   absl::Status Build();
 

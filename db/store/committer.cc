@@ -57,7 +57,7 @@ absl::Status Committer::WriteOut(const Commit& commit) {
   // 3c. The commit point: before it nothing of the step is visible, after it
   // all of it is.
   CKPTDB_RETURN_IF_ERROR(WriteCommit(commit));
-  // From here on memory and disk differ until the end.
+  // Memory and disk differ from here until the end.
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kCommitted)));
   // 3d. Flush: a byte that flips in the log must not take it back.
@@ -102,7 +102,8 @@ void Committer::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
   summaries_->Add(version, commit.ranks);
   catalog_->ApplyCommit(std::move(commit));
-  // Empty by now, as the files were moved; the sweep removes it otherwise.
+  // The folder is empty by now, as the files were moved; if this fails the
+  // sweep removes it.
   RemoveTree(folder_->files(), folder_->StagingFolder(version.attempt))
       .IgnoreError();
   folder_->SetSpareAside();

@@ -1,5 +1,5 @@
-// How records of an open store change: on disk first, in memory then; internal
-// to db/.
+// Changes the records of an open store, first on disk and then in memory;
+// internal to db/.
 #ifndef CKPTDB_DB_STORE_COMMITTER_H_
 #define CKPTDB_DB_STORE_COMMITTER_H_
 

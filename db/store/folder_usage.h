@@ -1,4 +1,4 @@
-// What the files of a store's folder are for; internal to db/.
+// Divides the files of a store's folder by their use; internal to db/.
 #ifndef CKPTDB_DB_STORE_FOLDER_USAGE_H_
 #define CKPTDB_DB_STORE_FOLDER_USAGE_H_
 

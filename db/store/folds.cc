@@ -66,7 +66,7 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
   return still;
 }
 
-// Aborted when it is a step no more, which explains whatever failed.
+// Returns Aborted if it is no longer a step, which explains any other error.
 absl::Status Folds::CheckStillStep(const Version& version) const {
   const bool still = catalog_->Read([&](const Catalog& records) {
     const auto now = records.steps.find(version.step);
@@ -80,8 +80,8 @@ absl::Status Folds::CheckStillStep(const Version& version) const {
 
 absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
     const StepReader::Impl& step, const FoldOptions& options) {
-  // What it writes is not swept before it has stopped writing, also when its
-  // step is deleted meanwhile.
+  // Its files are not swept before it has stopped writing, even if its step is
+  // deleted meanwhile.
   const std::shared_ptr<void> writing(nullptr,
                                       [this](void*) { catalog_->EndFold(); });
   CKPTDB_ASSIGN_OR_RETURN(const Version version, BeginFold(step.record()));

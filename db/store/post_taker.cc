@@ -7,7 +7,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Whether what could not be read may be a post all the same.
+// Returns whether a file that could not be read may be a post all the same.
 bool MayPass(const absl::Status& error) {
   return !absl::IsDataLoss(error) && !absl::IsFailedPrecondition(error) &&
          !absl::IsPermissionDenied(error);
@@ -46,12 +46,12 @@ absl::Status PostTaker::TakeFound(const FoundPost& found) {
   const absl::Status removed =
       RemovePost(folder_->files(), folder_->path(), found.name);
   if (!removed.ok()) PassOver(path, removed.message());
-  // What was posted later must not be gone before it is.
+  // Later posts must not be removed before it is.
   return readable ? removed : absl::OkStatus();
 }
 
-// NotFound and InvalidArgument for a post that will never be of use; other
-// errors are of the database.
+// Returns NotFound and InvalidArgument for a post that will never be of use;
+// other errors are of the database.
 absl::Status PostTaker::TakePost(const Post& post) {
   if (post.store_uuid != folder_->uuid()) {
     return absl::NotFoundError(absl::StrCat("the post belongs to store ",

@@ -1,4 +1,4 @@
-// What an owner makes of the posts of its readers: see "Posts" in
+// Takes the posts of readers into the owner's store: see "Posts" in
 // docs/design.md. Internal to db/.
 #ifndef CKPTDB_DB_STORE_POST_TAKER_H_
 #define CKPTDB_DB_STORE_POST_TAKER_H_

@@ -37,7 +37,7 @@ namespace {
 
 using internal::Annotate;
 
-// How often a step is tried that the owner overwrites while it is opened.
+// The number of tries to open a step that the owner overwrites meanwhile.
 constexpr int kSecureTries = 5;
 
 // An owner of another user must be able to read them, whatever the umask.
@@ -162,7 +162,7 @@ class Reader::Impl {
   const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
-  // Held while the next database is opened; taken before `mutex_`.
+  // This is held while the next database is opened, and taken before `mutex_`.
   internal::Mutex refresh_mutex_;
   mutable internal::Mutex mutex_;
   std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
@@ -257,7 +257,7 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage(
                                 environment_->NowMicros(), nullptr, options);
 }
 
-// What a reader is about to read, as of one moment.
+// The plan of what a reader is about to read, as of one moment.
 template <typename Plan>
 struct Reader::Impl::Planned {
   Version version;  // of the step, which tells whether it is still the same
@@ -272,7 +272,7 @@ struct Reader::Impl::TakenLease {
   absl::Status no_lease;
 };
 
-// What is to be read, and what keeps it from the sweep.
+// The plan of what is to be read, and the lease that keeps it from the sweep.
 template <typename Plan>
 struct Reader::Impl::Secured {
   Plan plan;
@@ -298,7 +298,7 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
   if (!planned.ok()) {
-    // As of the last refresh; it may be right by now.
+    // The error is as of the last refresh; the next one may not have it.
     CKPTDB_RETURN_IF_ERROR(Refresh());
     planned = PlanNow(make_plan);
   }
@@ -464,7 +464,7 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
 void Reader::Impl::Drop(const std::string& uuid) {
   const internal::MutexLock lock(&lease_mutex_);
   leases_.erase(uuid);
-  // One that cannot be removed expires.
+  // A lease that cannot be removed expires.
   internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
 }
 

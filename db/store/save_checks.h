@@ -12,7 +12,7 @@ namespace ckptdb::internal {
 absl::Status CheckMetrics(const Metrics& metrics);
 absl::Status CheckUserMetadata(const UserMetadata& metadata);
 
-// What can be told without looking at the store.
+// Checks what can be checked without looking at the store.
 absl::Status CheckSaveSpec(const SaveSpec& spec);
 absl::Status CheckPublishSpec(const PublishSpec& spec);
 

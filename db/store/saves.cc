@@ -134,7 +134,7 @@ absl::Status Saves::Abandon(const Version& version) {
 absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  // What goes wrong is told by posts_passed_over, and does not end a save.
+  // Errors are in posts_passed_over, and do not end a save.
   posts_->TakePosts().IgnoreError();
   const MutexLock turn(committer_->changes());
   const int64_t started = folder_->NowMicros();
@@ -185,7 +185,7 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
     result->stage_micros = stage_micros;
     return result;
   }
-  // NotFound would say that there is nothing to abandon, which is as well.
+  // NotFound would mean that there is nothing to abandon, which is fine.
   Abandon(handle.version).IgnoreError();
   return result;
 }

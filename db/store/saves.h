@@ -36,7 +36,8 @@ class Saves {
         posts_(posts),
         requests_(requests) {}
 
-  // With `sync` the record of the attempt is durable on return.
+  // Begins a save. If `sync` is true the record of the attempt is durable on
+  // return.
   absl::StatusOr<Store::Attempt> Begin(const SaveSpec& spec, bool sync);
   absl::StatusOr<SaveResult> Publish(const Version& version,
                                      absl::Span<const StagedRank> ranks,

@@ -52,14 +52,15 @@ struct HeldChain {
   std::shared_ptr<void> hold;
 };
 
-// All records as of one moment, and what keeps all that the steps need.
+// All records as of one moment, and the hold that keeps all that the steps
+// need.
 struct HeldCatalog {
   Catalog records;
   std::set<uint32_t> in_progress;  // attempts of saves and folds
   std::shared_ptr<void> hold;
 };
 
-// What a sweep has to know, as of one moment.
+// The state of the catalog that a sweep has to know, as of one moment.
 struct CatalogMarks {
   std::map<uint32_t, AttemptRecord> attempts;  // all
   // Versions that are needed as a whole: steps, saves and folds in progress,
@@ -131,13 +132,13 @@ class StepCatalog {
   void ApplyDeletion(const StepRecord& record);
   void ApplyUserMetadata(const UserMetadata& metadata);
 
-  // Whether a deletion is in the write-ahead log alone. Returns it once: who
-  // takes it flushes, or gives it back.
+  // Returns whether a deletion is in the write-ahead log alone. Returns true
+  // once: the caller flushes, or gives it back.
   bool TakeUnflushed();
   void GiveBackUnflushed();
   CatalogMarks Mark() const;
-  // Whether a save or a fold in progress, or one that can go on, has its files
-  // in the staging folder of this attempt.
+  // Returns whether a save or a fold in progress, or one that can go on, has
+  // its files in the staging folder of this attempt.
   bool MayStage(uint32_t attempt) const;
   // Removes the records of versions that a sweep has removed.
   void Forget(const std::vector<Version>& versions);
@@ -147,7 +148,8 @@ class StepCatalog {
   AttemptRecord TakeAttempt(int64_t step, int64_t begun_at_micros,
                             uint32_t folds)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether the attempt is of a fold that can go on: of a step as it is now.
+  // Returns whether the attempt is a fold that can go on, as its step is the
+  // same.
   bool CanFold(const AttemptRecord& attempt) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotInProgress(const Version& version) const;

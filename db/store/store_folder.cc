@@ -23,7 +23,7 @@ StoreFolder::StoreFolder(absl::string_view path, const StoreOptions& options)
       environment_(options.environment != nullptr
                        ? options.environment
                        : internal::Environment::Default()),
-      // Not on file systems that are not the machine's.
+      // A file system that is not the machine's has no spare space.
       spare_(absl::StrCat(path_, "/", kSpareName),
              environment_->on_disk() ? options.spare_bytes : 0,
              options.file_mode) {}
@@ -100,8 +100,8 @@ absl::StatusOr<Catalog> StoreFolder::ReadRecords(CorruptTables* corrupt) const {
   return Annotate(LoadCatalog(*found), absl::StrCat("\"", path_, "\""));
 }
 
-// All records are read before anything is written: a store that cannot be used
-// stays as it is.
+// Opens the database, and reads all records before it writes anything: a store
+// that cannot be used stays as it is.
 absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
   CorruptTables corrupt;
   absl::StatusOr<Catalog> records = ReadRecords(&corrupt);
@@ -164,7 +164,7 @@ absl::Status StoreFolder::CheckDiskSpace(uint64_t needed, Spare spare) const {
   if (spare == Spare::kKeep || !absl::IsResourceExhausted(status)) {
     return status;
   }
-  // What another owner has set aside is not this one's to give.
+  // Space that another owner has set aside is not this one's to use.
   CKPTDB_RETURN_IF_ERROR(lock_->Check());
   if (!spare_.Release(needed)) return status;
   return internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);

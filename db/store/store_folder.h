@@ -28,8 +28,8 @@ inline constexpr uint64_t kRecordOverhead = uint64_t{256} << 10;
 // Disk space that a save takes besides its files and the entries of its batch.
 inline constexpr uint64_t kBatchOverhead = uint64_t{1} << 20;
 
-// Whether a change may use the disk space that is set aside for changes that
-// free some.
+// Says whether a change may use the disk space that is set aside for changes
+// that free some.
 enum class Spare { kKeep, kUse };
 
 // Owns the lock of the owner, the database and the space that is set aside,
@@ -49,7 +49,7 @@ class StoreFolder {
   static absl::StatusOr<Opened> Open(absl::string_view path,
                                      const StoreOptions& options);
 
-  // As Close; what fails is lost.
+  // Closes the folder as Close does, and drops the error.
   ~StoreFolder() = default;
   StoreFolder(const StoreFolder&) = delete;
   StoreFolder& operator=(const StoreFolder&) = delete;

@@ -60,7 +60,7 @@ class Store::Impl {
  private:
   explicit Impl(internal::StoreFolder::Opened opened);
 
-  // With the gate closed. Nothing but the destructor may follow.
+  // Shuts down with the gate closed. Only the destructor may follow.
   absl::Status ShutDown();
   void CloseAtExit();
 

@@ -13,7 +13,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// What ReplaceFile leaves of OWNER and WATERMARK when the process dies in it.
+// Returns whether ReplaceFile left this file of OWNER or WATERMARK when the
+// process died in it.
 bool IsTemporaryNote(absl::string_view name) {
   return IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
                                    absl::StartsWith(name, "WATERMARK."));

@@ -1,4 +1,4 @@
-// What a sweep removes beside the database; internal to db/.
+// Removes what a sweep removes beside the database; internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_FOLDER_H_
 #define CKPTDB_DB_STORE_SWEEP_FOLDER_H_
 
@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// What cannot be removed stays, and what is not the store's: `unswept` gets
-// both, with the reason.
+// Entries that cannot be removed and those that are not the store's stay:
+// `unswept` gets both, with the reason.
 
 // Removes the folders of attempts for which `may_stage` is false, and links.
 void CleanStaging(rocksdb::FileSystem* files, const std::string& store,

@@ -28,7 +28,8 @@ void AppendGaps(const Version& version,
 }  // namespace
 
 absl::StatusOr<Garbage> SweepMarker::Mark() {
-  // Before the catalog: what is there by now has its attempt in it.
+  // The bytes are read before the catalog, which then has the attempts of all
+  // of them.
   const std::map<Version, uint64_t> bulk = BulkBytes(folder_->database());
   CatalogMarks marks = catalog_->Mark();
   KeptItems kept;
@@ -60,7 +61,8 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
     } else {
       absl::StatusOr<std::vector<BorrowedItem>> loaded = LoadBorrowed(step);
       if (!loaded.ok()) {
-        // Which items it needs is lost: all of those versions stay.
+        // The list of the items that it needs is lost: all of those versions
+        // stay.
         marks->whole.insert(needed.begin(), needed.end());
         continue;
       }
@@ -104,8 +106,8 @@ absl::Status SweepMarker::FlushRetirements() {
   return status;
 }
 
-// Read after the retirements were written: a reader writes its lease first, and
-// looks for the step then.
+// Leases are read after the retirements were written: a reader writes its lease
+// first, and looks for the step then.
 absl::StatusOr<std::set<Version>> SweepMarker::ReadLeased(
     Garbage* garbage) const {
   CKPTDB_ASSIGN_OR_RETURN(

@@ -1,5 +1,5 @@
-// What a sweep may remove: step 1 of "Sweep" in docs/design.md. Internal to
-// db/.
+// Finds what a sweep may remove: step 1 of "Sweep" in docs/design.md. Internal
+// to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_MARKER_H_
 #define CKPTDB_DB_STORE_SWEEP_MARKER_H_
 
@@ -20,7 +20,7 @@
 
 namespace ckptdb::internal {
 
-// What nothing needs.
+// The data that nothing needs.
 struct Garbage {
   std::vector<Version> versions;
   // Versions that were committed, and whose records are lost: they stay for a
@@ -39,7 +39,7 @@ class SweepMarker {
   SweepMarker(StoreFolder* folder, StepCatalog* catalog, VersionHolds* holds)
       : folder_(folder), catalog_(catalog), holds_(holds) {}
 
-  // Errors are of the database and of leases that cannot be read.
+  // Returns errors of the database and of leases that cannot be read.
   absl::StatusOr<Garbage> Mark();
 
  private:
@@ -58,8 +58,8 @@ class SweepMarker {
   StoreFolder* const folder_;
   StepCatalog* const catalog_;
   VersionHolds* const holds_;
-  // What the steps borrow that were borrowers in the last sweep: it stays the
-  // same as long as a version is a step.
+  // The items that the borrowers of the last sweep borrow, which stay the same
+  // as long as a version is a step.
   std::map<Version, std::vector<BorrowedItem>> borrowed_;
 };
 

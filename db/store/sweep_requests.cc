@@ -5,7 +5,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// How long garbage that a lease keeps waits for the next sweep.
+// The time for which garbage that a lease keeps waits for the next sweep.
 constexpr std::chrono::seconds kLeasePause(5);
 
 }  // namespace

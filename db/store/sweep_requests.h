@@ -1,4 +1,5 @@
-// How calls of a store ask its background thread for a sweep; internal to db/.
+// Requests of a sweep that calls of a store make to its background thread;
+// internal to db/.
 #ifndef CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 #define CKPTDB_DB_STORE_SWEEP_REQUESTS_H_
 
@@ -14,8 +15,9 @@ class SweepRequests {
   // Asks for a sweep; whether one is under way or not, another one follows.
   void Request();
 
-  // Whether a sweep has left garbage for leases alone. As nobody tells when a
-  // lease ends, Wait() then returns after five seconds at the latest.
+  // Sets whether a sweep has left garbage for leases alone. As the end of a
+  // lease is not signalled, Wait() then returns after five seconds at the
+  // latest.
   void SetLeasedGarbage(bool leased);
 
   // Waits until a sweep is due, and returns true, or until Stop() was called,

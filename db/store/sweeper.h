@@ -43,9 +43,10 @@ class Sweeper {
 
   absl::StatusOr<Store::SweepResult> Sweep(Depth depth);
 
-  // What the last sweep has passed over.
+  // Returns the entries that the last sweep has left.
   std::vector<Usage::Unswept> unswept() const;
-  // How the last sweep ended, and the work that followed it in the background.
+  // Returns the status of the last sweep, and of the work that followed it in
+  // the background.
   absl::Status status() const;
   void SetStatus(const absl::Status& status);
 

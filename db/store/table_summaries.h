@@ -1,4 +1,4 @@
-// What versions hold of their tables; internal to db/.
+// Summaries of the tables of versions; internal to db/.
 #ifndef CKPTDB_DB_STORE_TABLE_SUMMARIES_H_
 #define CKPTDB_DB_STORE_TABLE_SUMMARIES_H_
 
@@ -17,7 +17,7 @@
 
 namespace ckptdb::internal {
 
-// What a version holds of a table, over all its ranks.
+// The part of a table that a version holds, over all its ranks.
 struct TableSummary {
   Item item;  // as one of the ranks has it
   uint64_t stored_bytes = 0;

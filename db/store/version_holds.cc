@@ -42,7 +42,7 @@ void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
 }
 
 void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
-  // Under the lock to the end: when the last reader is gone the store may be.
+  // The lock is held to the end: once the last reader is gone the store may be.
   const MutexLock lock(&mutex_);
   if (by == HeldBy::kReader) --readers_;
   if (RemoveHolds(versions)) requests_->Request();

@@ -75,8 +75,8 @@ class MarkFilter {
   static constexpr uint64_t kTags = uint64_t{1} << kTagBits;
   static_assert(kMinSlots >= kTags);
 
-  // When fewer than one in kWorthwhile of so many lookups finds its id, so many
-  // ids pass without a lookup.
+  // If fewer than one in kWorthwhile of kProbe lookups finds its id, the next
+  // kPass ids pass without a lookup.
   static constexpr size_t kProbe = 2048;
   static constexpr size_t kWorthwhile = 16;
   static constexpr size_t kPass = 8 * kProbe;

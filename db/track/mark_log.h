@@ -72,7 +72,7 @@ class MarkSample {
   static constexpr uint64_t kSampled = 1024;
   // These bits are lower than those that filters and parts are ordered by.
   static constexpr int kShift = 30;
-  // So many bits distinguish some hundred million ids from more.
+  // This number of bits distinguishes some hundred million ids from more.
   static constexpr size_t kBits = size_t{1} << 16;
 
   std::vector<uint64_t> bits_;  // empty before the first Add

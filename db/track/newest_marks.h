@@ -58,7 +58,8 @@ class NewestMarks {
   size_t rows_ = 0;
   // Hashes without the bits that the part implies, and with the kind.
   std::unique_ptr<uint64_t[]> marks_;
-  // Where the marks of a group begin in each part, and how many are kept.
+  // The position at which the marks of a group begin in each part, and the
+  // number that is kept.
   std::vector<PartSizes> begin_;
   std::vector<PartSizes> size_;
   std::vector<std::array<size_t, 2>> counts_;

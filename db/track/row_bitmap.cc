@@ -75,7 +75,7 @@ class RowBitmap::Impl {
   };
   struct Consumer {
     std::string name;
-    // Whether the next set is complete, and the reason when it is not.
+    // Says whether the next set is complete, and the reason if it is not.
     bool complete = false;
     std::string reason;
     Words rows;

@@ -48,7 +48,7 @@ struct ReturnedSet {
   }
 };
 
-// By epoch.
+// The returned sets by epoch.
 using ReturnedSets = std::map<uint64_t, ReturnedSet>;
 
 // Returns groups from the newest to the oldest. A set has the newest marks up
@@ -134,7 +134,7 @@ class RowTracker::Impl {
 
   struct Consumer {
     std::string name;
-    // Whether the next set is complete, and the reason when it is not.
+    // Says whether the next set is complete, and the reason if it is not.
     bool complete = false;
     std::string reason;
     // Marks up to here were taken, or are in a returned set.
@@ -145,7 +145,7 @@ class RowTracker::Impl {
     ReturnedSets returned;
   };
 
-  // What a Take reads after it has released the locks.
+  // The state that a Take reads after it has released the locks.
   struct Snapshot {
     std::vector<MarkRun> runs;
     ReturnedSets returned;
@@ -189,12 +189,12 @@ class RowTracker::Impl {
   const RowTracker::Options options_;
   Lanes lanes_;  // are locked in this order
   std::atomic<uint64_t> filter_bytes_{0};
-  // Whether a consumer wants marks.
+  // True if a consumer wants marks.
   std::atomic<bool> tracking_{false};
 
   mutable internal::Mutex mutex_;  // after those of the lanes
   MarkLog log_ ABSL_GUARDED_BY(mutex_);
-  // Of the marks made now; a Take ends it.
+  // The epoch of the marks made now; a Take ends it.
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;
   ConsumerTable<Consumer> consumers_ ABSL_GUARDED_BY(mutex_);
   uint64_t returned_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -28,7 +28,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// After bytes that are too short every read gives zero, and ok() is false.
+// Reads values from bytes. If the bytes are too short every read gives zero,
+// and ok() is false.
 class ByteReader {
  public:
   explicit ByteReader(absl::string_view bytes) : bytes_(bytes) {}

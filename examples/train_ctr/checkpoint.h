@@ -25,11 +25,11 @@
 
 namespace train_ctr {
 
-// What a save was and cost.
+// The report of a save.
 struct SaveReport {
   int64_t step = 0;
   std::string kind;
-  // Why it was saved whole with `delta`; empty otherwise.
+  // The reason why it was saved whole with `delta`; empty otherwise.
   std::string base_reason;
   uint64_t bytes = 0;          // written by this save
   uint64_t rows_upserted = 0;  // written; a full save writes all
@@ -47,33 +47,34 @@ struct CheckpointOptions {
   // Newest steps to keep; pinned ones stay besides.
   int64_t keep_steps = 3;
   bool delta = false;
-  // Every so many saves are whole with `delta`; 0: only those of which the
+  // One in so many saves is whole with `delta`. If 0, only those for which the
   // store says so. A restore reads what the saves since then have written, and
   // a follower has to read all of such a save.
   int64_t base_every = 10;
-  // What becomes of the steps after one that was restored.
+  // Says what happens to the steps after one that was restored.
   ckptdb::SaveSpec::Abandoned abandoned = ckptdb::SaveSpec::Abandoned::kRemove;
   // The training goes on while a save is written.
   bool async = true;
-  // On top of these; see train_ctr/config.h.
+  // Options besides these; see train_ctr/config.h.
   Config config;
-  // It is kept how far an evaluation has come each time so many batches are
-  // done; 0: never.
+  // The number of batches after which the progress of an evaluation is saved.
+  // If 0, it never is.
   int64_t eval_save_every = 100;
   std::shared_ptr<CrashDrill> crash_drill;
 };
 
-// Not thread-safe. Owns the store as long as it lives.
+// The checkpoints of a trainer. It owns the store as long as it lives. Not
+// thread-safe.
 class Checkpoints {
  public:
-  // Of `trainer`, which is new and outlives this.
+  // Opens the checkpoints of `trainer`, which is new and outlives this.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const CheckpointOptions& options, Trainer* trainer);
 
   // The step saved last.
   absl::StatusOr<std::optional<int64_t>> Latest() const;
 
-  // NotFound when the step is not there.
+  // Returns NotFound if the step does not exist.
   absl::Status CheckSaved(int64_t step) const {
     return manager_->store()->FindStep(step).status();
   }
@@ -83,7 +84,7 @@ class Checkpoints {
   // step. After an error the trainer must not be used.
   absl::Status Restore(int64_t step);
 
-  // What the configuration says of loading, and the save of the first step.
+  // Loads what the configuration says, and saves the first step.
   absl::Status StartTraining();
 
   // The trainer has done a step: saves it if it is time to, and says whether
@@ -98,16 +99,16 @@ class Checkpoints {
   // returns the error of the save in progress.
   absl::Status Finish();
 
-  // Over the held-out tail. Of a step that is saved it is kept how far it has
-  // come.
+  // Evaluates over the held-out tail. If the step is saved, its progress is
+  // kept.
   absl::StatusOr<Evaluation> Evaluate();
-  // Whether an evaluation of the trainer's step was cut off.
+  // Returns whether an evaluation of the trainer's step was interrupted.
   absl::StatusOr<bool> EvaluationUnderWay() const;
 
   // This process will soon be ended. Thread-safe.
   void SetPreempted() { manager_->SetPreempted(); }
 
-  // Of the saves that were committed since it was called last.
+  // Returns the reports of the saves that were committed since the last call.
   std::vector<SaveReport> TakeReports();
 
  private:

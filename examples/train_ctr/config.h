@@ -9,13 +9,14 @@
 
 namespace train_ctr {
 
-// As JSON each.
+// The parts of a configuration, each as JSON.
 struct Config {
   std::string manager = "{}";  // as ckptdb::ReadManagerConfig takes it
   std::string load = "[]";     // as ckptdb::ParseLoadSpec does: its key "load"
 };
 
-// InvalidArgument naming the file when it cannot be read or is no JSON object.
+// Returns InvalidArgument naming the file if it cannot be read or is no JSON
+// object.
 absl::StatusOr<Config> ReadConfig(const std::string& path);
 
 }  // namespace train_ctr

@@ -14,17 +14,17 @@
 
 namespace train_ctr {
 
-// After training `step` and before anything of it is saved, or at the named
-// point of its save or of the sweep after it.
+// The place of a crash: after training `step` and before anything of it is
+// saved, or at the named point of its save or of the sweep after it.
 struct CrashAt {
   int64_t step = 0;
   std::string point;  // empty: before the save
 };
 
-// Of an evaluation, once it is kept how far it has come.
+// The point of an evaluation once its progress is kept.
 inline constexpr absl::string_view kEvaluationPoint = "evaluation";
 
-// Of --crash-at, for people.
+// Returns the values of --crash-at, for people.
 std::string ListCrashPoints();
 
 // "STEP" or "STEP:POINT", POINT one of ckptdb::kCrashPoints or
@@ -38,9 +38,9 @@ class CrashDrill {
   CrashDrill(const CrashDrill&) = delete;
   CrashDrill& operator=(const CrashDrill&) = delete;
 
-  // Whether it is at a point of a save. The sweeps of a store that is drilled
-  // so belong to its saves: they must not run in the background, where they
-  // would pass their points at any time.
+  // Returns whether it is at a point of a save. The sweeps of a store under
+  // such a drill belong to its saves: they must not run in the background,
+  // where they would pass their points at any time.
   bool at_point() const {
     return at_ && !at_->point.empty() && at_->point != kEvaluationPoint;
   }
@@ -48,7 +48,8 @@ class CrashDrill {
   // `step` is trained. May not return.
   void Trained(int64_t step) const;
 
-  // It is kept how far an evaluation of `step` has come. May not return.
+  // Called when the progress of an evaluation of `step` is saved. It may not
+  // return.
   void Evaluating(int64_t step) const;
 
   // The save of `step` begins: Passed kills from here to Disarm, if the drill

@@ -19,11 +19,11 @@ struct StateView {
   std::string progress;
 };
 
-// Over every row's id and slots, whatever the order of the rows.
+// Returns a digest of every row's id and slots, whatever the order of the rows.
 uint64_t TableDigest(const EmbeddingTable& table);
 
-// Over all tables, tensors and the progress, as 16 hex digits, whatever the
-// order of tables and tensors.
+// Returns a digest of all tables, tensors and the progress, as 16 hex digits,
+// whatever the order of tables and tensors.
 std::string StateDigest(const StateView& state);
 std::string StateDigest(Trainer& trainer);
 

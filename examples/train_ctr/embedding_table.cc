@@ -22,7 +22,8 @@ std::vector<ckptdb::Slot> SlotsOf(size_t dim) {
           {"last_step", DType::kI64, 1, Codec::kAuto}};
 }
 
-// None of a table that is too wide to be one, which nobody uses.
+// Returns the column of a slot, or an empty one if the table is too wide, which
+// nobody uses.
 template <typename T>
 ckptdb::ColumnTable::Column<T> ColumnOf(const ckptdb::ColumnTable& table,
                                         absl::string_view slot) {

@@ -49,8 +49,8 @@ class EmbeddingTable {
   const std::string& name() const { return options_.name; }
   size_t dim() const { return options_.dim; }
   size_t rows() const { return columns_->size(); }
-  // What a checkpoint has of it: the slots embedding, adagrad_sum, freq and
-  // last_step.
+  // Returns what a checkpoint holds of it: the slots embedding, adagrad_sum,
+  // freq and last_step.
   ckptdb::ColumnTable* state() const { return columns_.get(); }
 
   // The row of `id`, created when there is none; counts the sight of it, and

@@ -16,16 +16,17 @@
 
 namespace train_ctr {
 
-// Not thread-safe.
+// Evaluates a step over the held-out tail. Not thread-safe.
 class Evaluator {
  public:
-  // Both outlive it. It is kept each time `save_every` batches are done.
+  // Makes an evaluator that saves its progress each time `save_every` batches
+  // are done. Both objects outlive it.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(
       Trainer* trainer, ckptdb::EvaluationState* state, int64_t save_every,
       std::shared_ptr<CrashDrill> crash_drill);
 
-  // Of the trainer's step, which is committed and is what the trainer holds.
-  // What was done of it before is not done again.
+  // Evaluates the trainer's step, which is committed and is what the trainer
+  // holds. An interrupted evaluation goes on where it was.
   absl::StatusOr<Evaluation> Run();
 
  private:

@@ -33,13 +33,15 @@ void Print(const FollowedStep& followed) {
                followed.ms);
 }
 
-// Unavailable is a store that is being made.
+// Returns whether there is no store yet. Unavailable means a store that is
+// being created.
 bool NotYet(const absl::Status& opened) {
   return absl::IsNotFound(opened) || absl::IsUnavailable(opened);
 }
 
-// Of a step that was retired since the reader looked, or that the trainer did
-// not let it open: Aborted, as there is a newer one to go to.
+// Maps the error of opening a step that was retired since the reader looked, or
+// that the trainer did not let it open, to Aborted, as there is a newer step to
+// go to.
 absl::Status OpenError(const absl::Status& status) {
   return NotYet(status) ? absl::AbortedError(status.message()) : status;
 }
@@ -82,7 +84,7 @@ void Follower::WaitForPoll() {
                   [this] { return stopped_; });
 }
 
-// False when there is no store yet.
+// Returns false if there is no store yet.
 absl::StatusOr<bool> Follower::Refresh() {
   if (reader_ != nullptr) {
     const absl::Status refreshed = reader_->Refresh();

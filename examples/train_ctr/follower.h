@@ -26,11 +26,11 @@
 namespace train_ctr {
 
 struct FollowOptions {
-  // Done when the replica is at this step or a later one. Default: only Stop
-  // ends it.
+  // Ends the follower once the replica is at this step or a later one. Default:
+  // only Stop ends it.
   std::optional<int64_t> until_step;
-  // How long to wait before it looks for a newer step again. Less follows
-  // sooner and asks the disk more often. Default: 100 ms.
+  // The time to wait before it looks for a newer step again. A shorter one
+  // follows sooner and reads the disk more often. Default: 100 ms.
   int64_t poll_ms = 100;
 };
 

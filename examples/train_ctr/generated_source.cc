@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kDevices = 8;
 constexpr uint64_t kHours = 24;
 constexpr double kBias = -0.7;
-// How far the planted weights of user, item, device and hour reach.
+// The range of the planted weights of user, item, device and hour.
 constexpr std::array<double, 4> kWeightRange = {2.5, 2.5, 1.0, 0.5};
 
 absl::Status CheckIds(absl::string_view what, uint64_t ids) {

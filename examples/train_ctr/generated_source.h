@@ -47,7 +47,7 @@ class ZipfDistribution {
 
 class GeneratedSource : public Source {
  public:
-  // InvalidArgument for an option out of its range.
+  // Returns InvalidArgument for an option out of its range.
   static absl::StatusOr<std::unique_ptr<GeneratedSource>> Create(
       const GeneratedLogOptions& options);
 

@@ -53,7 +53,7 @@ class Job {
  public:
   explicit Job(const Options& options) : options_(options) {}
 
-  // To end after the step that it is at. Thread-safe.
+  // Makes the job end after the current step. Thread-safe.
   void Stop() { stopped_ = true; }
 
   absl::Status Open();
@@ -170,7 +170,7 @@ void Job::TakeReports() {
 absl::StatusOr<JobReport> Job::Finish() {
   CKPTDB_RETURN_IF_ERROR(checkpoints_->Finish());
   TakeReports();
-  // There is no time for it then.
+  // A preempted job has no time for it.
   if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
   report_.step = trainer_->step();
   report_.digest = StateDigest(*trainer_);

@@ -1,4 +1,5 @@
-// What a run reports, as a JSON object in a file that replaces one of its name.
+// Writes the report of a run as a JSON object to a file, which replaces one of
+// its name.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_JSON_REPORT_H_
 
@@ -10,7 +11,7 @@
 
 namespace train_ctr {
 
-// InvalidArgument when the file cannot be written.
+// Returns InvalidArgument if the file cannot be written.
 absl::Status CheckJsonPath(const std::string& path);
 
 absl::Status WriteJson(const JobReport& report, const std::string& path);

@@ -19,7 +19,7 @@ inline constexpr size_t kMaxLineBytes = 64 << 10;
 // without. Not thread-safe.
 class LineReader {
  public:
-  // NotFound when the file cannot be opened.
+  // Returns NotFound if the file cannot be opened.
   static absl::StatusOr<LineReader> Open(const std::string& path);
 
   absl::Status Seek(LogPosition position);

@@ -1,4 +1,4 @@
-// How good predictions of clicks are.
+// Metrics of predictions of clicks.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_METRICS_H_
 
@@ -37,7 +37,8 @@ class ClickMetrics {
   double auc() const;
   Evaluation Result() const { return {log_loss(), auc(), examples()}; }
 
-  // All of it as bytes, and back; false for bytes that are not of it.
+  // Save returns all of it as bytes. Load takes them back, and returns false
+  // for invalid bytes.
   std::string Save() const;
   bool Load(absl::string_view bytes);
 

@@ -18,7 +18,8 @@ struct AdamOptions {
   float epsilon = 1e-8f;
 };
 
-// Not thread-safe. The same calls give the same bits.
+// A perceptron of several layers. The same calls give the same bits. Not
+// thread-safe.
 class Mlp {
  public:
   // Layers of inputs -> hidden[0] -> ... -> 1. First weights are uniform in
@@ -27,19 +28,19 @@ class Mlp {
 
   size_t inputs() const { return layers_.front().inputs; }
 
-  // One logit for each of the `examples` rows of `input` (examples x
-  // inputs()), good until the next call. Keeps what Backward needs.
+  // Returns one logit for each of the `examples` rows of `input` (examples x
+  // inputs()), valid until the next call. Keeps what Backward needs.
   const std::vector<float>& Forward(const float* input, size_t examples);
 
-  // From the gradient of the loss by each logit of the last Forward: sets the
-  // gradients of all weights, and `input_gradient` (examples x inputs()).
+  // Takes the gradient of the loss by each logit of the last Forward, and sets
+  // the gradients of all weights and `input_gradient` (examples x inputs()).
   void Backward(const float* input, const std::vector<float>& logit_gradient,
                 std::vector<float>* input_gradient);
 
-  // One step of Adam with the gradients of the last Backward.
+  // Makes one step of Adam with the gradients of the last Backward.
   void ApplyAdam(const AdamOptions& options);
 
-  // All state: weights, biases, Adam's moments and its step count.
+  // Returns all state: weights, biases, Adam's moments and its step count.
   std::vector<TensorView> State();
   // Gradients of the last Backward, in the order of the weights in State().
   std::vector<TensorView> Gradients();

@@ -53,7 +53,7 @@ struct Options {
 // Adds every flag to `app`; they are stored in `options` when it parses.
 void AddOptions(CLI::App* app, Options* options);
 
-// What flags on their own do not check.
+// Checks what flags on their own do not check.
 absl::Status CheckOptions(const Options& options);
 
 // The log the options ask for.

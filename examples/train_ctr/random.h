@@ -19,7 +19,7 @@ inline uint64_t Mix(uint64_t a, uint64_t b) {
   return Mix(Mix(a + 0x9e3779b97f4a7c15u) ^ b);
 }
 
-// In [0, 1), from the upper 53 bits.
+// Returns a number in [0, 1), from the upper 53 bits.
 inline double ToUnit(uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
@@ -31,7 +31,7 @@ class Random {
 
   uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
   double NextUnit() { return ToUnit(Next()); }
-  // In [0, bound), for bound > 0.
+  // Returns a number in [0, bound), for bound > 0.
   uint64_t NextBelow(uint64_t bound) {
     return static_cast<uint64_t>(NextUnit() * static_cast<double>(bound));
   }

@@ -20,7 +20,8 @@ namespace train_ctr {
 
 inline constexpr size_t kMaxShuffleExamples = 1 << 20;
 
-// Not thread-safe. After an error the object must not be used further.
+// Reads batches of examples. After an error the object must not be used
+// further. Not thread-safe.
 class Reader {
  public:
   // Each example leaves a buffer of `shuffle_examples` (1 to
@@ -44,8 +45,8 @@ class Reader {
 
   // Everything a new Reader of the same log needs to go on from here.
   std::string SavePosition() const;
-  // FailedPrecondition when the position is of another log or shuffle size,
-  // DataLoss when it is not a position.
+  // Returns FailedPrecondition if the position is of another log or shuffle
+  // size, and DataLoss if it is not a position.
   absl::Status RestorePosition(absl::string_view position);
 
  private:

@@ -25,7 +25,7 @@
 
 namespace train_ctr {
 
-// What a replica was given to be that of another step.
+// The changes that a replica took to hold another step.
 struct ReplicaChange {
   uint64_t rows_upserted = 0;
   uint64_t rows_erased = 0;
@@ -34,14 +34,15 @@ struct ReplicaChange {
   size_t tensors = 0;
 };
 
-// Not thread-safe. After an error only Restore makes it good again.
+// A replica of a trainer's state. After an error it must be restored. Not
+// thread-safe.
 class Replica {
  public:
-  // From nothing, or from whatever it is. DataLoss when the step is not what a
-  // trainer saves.
+  // Loads a step, whatever the replica holds. Returns DataLoss if the step is
+  // not one that a trainer saves.
   absl::StatusOr<ReplicaChange> Restore(const ckptdb::StepReader& step);
 
-  // From the step that `changes` lead away from. A table that was saved whole
+  // Goes on from the step that `changes` begin at. A table that was saved whole
   // on the way is read as a whole.
   absl::StatusOr<ReplicaChange> Follow(const ckptdb::ChangeReader& changes);
 

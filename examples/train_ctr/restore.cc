@@ -38,7 +38,7 @@ absl::Status RestoreTable(const ckptdb::StepReader& step,
       table.name(), ckptdb::LiveTable::RestoreMode::kClear, {}, rows));
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,
                           step.FindTable(table.name()));
-  // Of a delta step it is known only how many there are at most.
+  // For a delta step only the maximum number of rows is known.
   if (spec.exact ? table.rows() == spec.rows : table.rows() <= spec.rows) {
     return absl::OkStatus();
   }

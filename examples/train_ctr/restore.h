@@ -1,5 +1,5 @@
-// From a step of a store into tables and tensors: what a trainer that resumes
-// and a process that follows it share.
+// Restores a step of a store into tables and tensors, for a trainer that
+// resumes and a process that follows it.
 //
 // A step of train_ctr holds each embedding table as a table, each tensor of the
 // perceptron as a tensor, and the progress as a blob, all of rank 0.
@@ -21,7 +21,7 @@ inline const std::string kProgressBlob = ckptdb::ExtraBlob(kProgress);
 
 ckptdb::DType DTypeOf(ElementType type);
 
-// DataLoss when the step's table has not the columns of this one.
+// Returns DataLoss if the step's table does not have the columns of this one.
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table);
 
@@ -31,7 +31,8 @@ absl::Status CheckColumns(const ckptdb::StepReader& step,
 absl::Status RestoreTable(const ckptdb::StepReader& step,
                           const EmbeddingTable& table, ckptdb::LiveTable* rows);
 
-// DataLoss when the step's tensor has not the type and shape of this one.
+// Returns DataLoss if the step's tensor does not have the type and shape of
+// this one.
 absl::Status RestoreTensor(const ckptdb::StepReader& step,
                            const TensorView& tensor);
 

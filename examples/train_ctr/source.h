@@ -1,5 +1,5 @@
-// Where examples come from: a log with a beginning, a held-out tail and an
-// end, read forward from any place in it that was noted before.
+// The source of examples: a log with a beginning, a held-out tail and an end,
+// read forward from any position that was saved before.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_SOURCE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_SOURCE_H_
 
@@ -20,7 +20,8 @@ struct LogPosition {
   bool operator==(const LogPosition&) const = default;
 };
 
-// Not thread-safe. Every error names the log and the place.
+// A source of examples. Every error names the log and the position. Not
+// thread-safe.
 class Source {
  public:
   virtual ~Source() = default;
@@ -38,7 +39,7 @@ class Source {
   // `position` is one of the above, or was returned by position().
   virtual absl::Status Seek(LogPosition position) = 0;
   virtual LogPosition position() const = 0;
-  // False at `stop`, true with the example otherwise.
+  // Returns false at `stop`, and true with the example otherwise.
   virtual absl::StatusOr<bool> Next(LogPosition stop, Example* example) = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace train_ctr {
 
 // As long as it lives, SIGINT and SIGTERM call `stop`, in a thread of their
-// own, instead of killing the process. To be made before other threads are:
-// these leave the signals to it.
+// own, instead of killing the process. Make it before other threads, which then
+// leave the signals to it.
 class StopSignals {
  public:
   explicit StopSignals(std::function<void()> stop);

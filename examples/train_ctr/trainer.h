@@ -47,17 +47,18 @@ struct EvaluationProgress {
   LogPosition position;
 };
 
-// Not thread-safe.
+// A trainer of a click model. Not thread-safe.
 class Trainer {
  public:
-  // InvalidArgument for an option out of its range.
+  // Returns InvalidArgument for an option out of its range.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       const TrainerOptions& options, std::unique_ptr<Reader> reader);
 
-  // One batch; returns its mean log loss before the update. After an error
-  // the trainer must not be used further.
+  // Trains one batch, and returns its mean log loss before the update. After an
+  // error the trainer must not be used further.
   absl::StatusOr<double> Step();
-  // Over the held-out tail; changes no state. Unseen ids count as zeros.
+  // Evaluates over the held-out tail without changing state. Unseen ids count
+  // as zeros.
   absl::StatusOr<Evaluation> Evaluate();
   // The same by batches: false when there is none left.
   EvaluationProgress BeginEvaluation() const;
@@ -74,8 +75,8 @@ class Trainer {
   std::vector<TensorView> tensors() { return mlp_.State(); }
   // The options, the step counter and the reader's position, as bytes.
   std::string progress() const;
-  // FailedPrecondition when the progress is of other options or another log,
-  // DataLoss when it is not one; the trainer is then as it was.
+  // Returns FailedPrecondition if the progress is of other options or another
+  // log, and DataLoss if it is no progress; the trainer is then as it was.
   absl::Status RestoreProgress(absl::string_view progress);
 
  private:

@@ -12,7 +12,7 @@
 
 namespace train_ctr {
 
-// Of a trainer that outlives it.
+// The state of a trainer that outlives it.
 class TrainerState {
  public:
   explicit TrainerState(Trainer* trainer) : progress_(trainer) {}

@@ -31,8 +31,8 @@ absl::Status AboutValue(const Json& value, absl::Status error);
 // located.
 class JsonText {
  public:
-  // InvalidArgument at `place`, with line and column, when it is not JSON, and
-  // when it is more than kMaxJsonDepth deep.
+  // Returns InvalidArgument at `place`, with line and column, if it is not JSON
+  // or is more than kMaxJsonDepth deep.
   static absl::StatusOr<JsonText> Parse(absl::string_view place,
                                         absl::string_view text);
 

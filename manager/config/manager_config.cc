@@ -39,7 +39,7 @@ absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
   return AboutValue(json, internal::Annotate(policy.status(), place));
 }
 
-// How policies of one kind are read.
+// The functions that read policies of one kind.
 template <typename Policy>
 struct PolicyKind {
   // Policies without a value, by their names.
@@ -53,7 +53,8 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                                   const std::string& place, const Json& json,
                                   int depth = 0);
 
-// In halves, so that a long list does not become a deep nesting.
+// Composes the list in halves, so that a long list does not become a deep
+// nesting.
 template <typename Policy>
 Policy Compose(absl::Span<const Policy> policies, bool any) {
   if (policies.size() == 1) return policies.front();
@@ -84,7 +85,8 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
 template <typename Policy>
 absl::StatusOr<Policy> ReadNamed(const PolicyKind<Policy>& kind,
                                  const std::string& place, const Json& json) {
-  // Read as one of several names, which says what is wrong with another.
+  // The value is read as one of several names, whose error says what is wrong
+  // with another.
   const Json wrapped = {{"policy", json}};
   ObjectReader reader(place, wrapped);
   Policy policy;

@@ -9,8 +9,8 @@
 
 namespace ckptdb::internal {
 
-// One line of JSON about a save or a restore, without the newline. docs/json.md
-// names the fields, and a test compares them with it.
+// Returns one line of JSON about a save or a restore, without the newline.
+// docs/json.md names the fields, and a test compares them with it.
 std::string StatisticsLine(const CheckpointManager::SaveReport& report);
 std::string StatisticsLine(const CheckpointManager::RestoreReport& report);
 

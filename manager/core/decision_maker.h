@@ -1,4 +1,4 @@
-// Whether a step is saved; internal to manager/.
+// Decides whether a step is saved; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_DECISION_MAKER_H_
 #define CKPTDB_MANAGER_CORE_DECISION_MAKER_H_
 
@@ -29,22 +29,22 @@ class DecisionMaker {
     std::optional<StepInfo> saving;
   };
 
-  // All outlive it; `store` is null on ranks that do not decide.
+  // All arguments outlive it; `store` is null on ranks that do not decide.
   DecisionMaker(const ManagerOptions& options, Store* store,
                 const SaveLineage* lineage)
       : options_(options), store_(store), lineage_(lineage) {}
   DecisionMaker(const DecisionMaker&) = delete;
   DecisionMaker& operator=(const DecisionMaker&) = delete;
 
-  // By the schedule, or by what was put off.
+  // Decides by the schedule, or by a decision that was put off.
   SavePolicy::Decision Decide(const Question& question) const;
-  // What Decide, DecideWhenBusy and PromoteInstead would come to together.
-  // Changes nothing.
+  // Returns what Decide, DecideWhenBusy and PromoteInstead would return
+  // together, and changes nothing.
   absl::StatusOr<SavePolicy::Decision> Foresee(const Question& question) const;
 
-  // What becomes of a decision to save while a save is in progress: with
-  // ManagerOptions::BusyPolicy::kCoalesce it is put off until the end of that
-  // save.
+  // Returns what happens to a decision to save while a save is in progress.
+  // With ManagerOptions::BusyPolicy::kCoalesce it is put off until the end of
+  // that save.
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
       const Question& question, const SavePolicy::Decision& decision);
   // Makes the newest step permanent instead of another save, and changes
@@ -67,7 +67,7 @@ class DecisionMaker {
 
   absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
       const Question& question, const SavePolicy::Decision& decision) const;
-  // None where a save is to be made.
+  // Returns nothing if a save is to be made.
   std::optional<SavePolicy::Decision> PromotionInstead(
       bool preempted, const SavePolicy::Decision& decision) const;
   std::optional<StepInfo> Newest() const;

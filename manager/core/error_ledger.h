@@ -1,4 +1,4 @@
-// Errors that somebody has yet to be told; internal to manager/.
+// Keeps the errors that are yet to be reported; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 #define CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 
@@ -11,18 +11,19 @@
 
 namespace ckptdb::internal {
 
-// What went wrong where no caller was there to get it: in a save beside the
-// training, and in callbacks. Of each kind the first error is kept until it is
-// taken. Thread-safe: the thread of saves notes, the training thread takes, any
-// thread may peek.
+// Keeps errors that no caller was there to get: of a save beside the training,
+// and of callbacks. The first error of each kind is kept until it is taken.
+// Thread-safe: the thread of saves adds errors, the training thread takes them,
+// any thread may peek.
 class ErrorLedger {
  public:
   // The error of a save that is not tolerated.
   void NoteSave(std::shared_ptr<PendingSave::State> save, absl::Status error);
-  // What a callback has thrown; OK is ignored. It changes nothing of what was
-  // done.
+  // Adds the exception of a callback; OK is ignored. It changes nothing of what
+  // was done.
   void NoteCallback(const absl::Status& status);
-  // Why a line of the log of statistics is missing; OK is ignored.
+  // Adds the reason why a line of the log of statistics is missing; OK is
+  // ignored.
   void NoteStatistics(const absl::Status& status);
 
   // These forget what they return. An error of a save that
@@ -30,10 +31,10 @@ class ErrorLedger {
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeStatisticsError();
-  // Both of the first two, the one of a save first.
+  // Takes the first two kinds of errors, that of a save first.
   absl::Status TakeError();
 
-  // What TakeError would return.
+  // Returns what TakeError would return.
   absl::Status PeekError() const;
 
  private:

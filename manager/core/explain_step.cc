@@ -9,7 +9,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Of a step that the store has.
+// Explains why a step that the store has is kept.
 std::string ExplainKept(const Retirement& retirement, int64_t step) {
   const std::optional<RetentionDecision> decision = retirement.DecisionOf(step);
   if (!decision.has_value()) {

@@ -1,4 +1,5 @@
-// Why a step was or was not saved, and is or is not kept; internal to manager/.
+// Explains why a step was or was not saved, and is or is not kept; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
 #define CKPTDB_MANAGER_CORE_EXPLAIN_STEP_H_
 
@@ -12,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// NotFound for a step that neither the store nor the history knows. Any thread
-// may call it.
+// Returns NotFound for a step that neither the store nor the history knows. Any
+// thread may call it.
 absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
     const Store& store, const History& history, const Retirement& retirement,
     int64_t step);

@@ -1,4 +1,4 @@
-// Which calls of a manager are made; internal to manager/.
+// Controls which calls of a manager may be made; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_GATE_H_
 
@@ -81,9 +81,9 @@ class ManagerGate {
   // The calling thread is the training thread.
   void NoteTrainingThread() { training_thread_ = std::this_thread::get_id(); }
 
-  // FailedPrecondition: the manager is closed, or another process's.
+  // Returns FailedPrecondition: the manager is closed, or another process's.
   absl::Status ClosedError(absl::string_view what) const;
-  // FailedPrecondition: the manager has called the caller.
+  // Returns FailedPrecondition: the manager has called the caller.
   absl::Status ReentryError(absl::string_view what) const;
 
  private:

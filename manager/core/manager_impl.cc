@@ -37,7 +37,7 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
       steps_({parts_.get(), &progress_, &preemption_, &lineage_, &decisions_,
               &saves_, &history_}) {
   const ManagerOptions& options = parts_->options;
-  // After the store's own task, which is done after it.
+  // This task is made after the store's own, and so runs before it.
   if (!read_only()) exit_task_.emplace([this] { WaitAtExit(); });
   gate_.NoteTrainingThread();
   if (parts_->is_owner() && options.saving &&
@@ -251,7 +251,7 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
       });
 }
 
-// Nobody is waited for: each rank has only its own save to end.
+// Waits for no other rank, as each has only its own save to end.
 absl::Status CheckpointManager::Impl::Close() {
   saves_.FinishSave();
   saves_.Stop();

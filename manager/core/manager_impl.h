@@ -35,7 +35,7 @@ class CheckpointManager::Impl {
 
   internal::ManagerGate& gate() { return gate_; }
 
-  // Of the training thread.
+  // The following are called by the training thread.
   absl::StatusOr<CheckpointManager::StepOutcome> StepTo(
       int64_t step, const Metrics& metrics, const UserMetadata& user_metadata);
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
@@ -52,7 +52,7 @@ class CheckpointManager::Impl {
   absl::Status Delete(int64_t step);
   absl::Status Close();
 
-  // Of any thread.
+  // The following may be called by any thread.
   int64_t global_step() const { return progress_.global_step(); }
   bool IsSavingInProgress() const { return saves_.in_progress(); }
   void SetPreempted() { preemption_.Set(); }
@@ -71,9 +71,11 @@ class CheckpointManager::Impl {
 
  private:
   bool read_only() const { return parts_->options.read_only; }
-  // FailedPrecondition: `what` is only for the rank that owns the store.
+  // Returns FailedPrecondition unless this rank owns the store: `what` is only
+  // for the owner.
   absl::Status CheckOwner(absl::string_view what) const;
-  // FailedPrecondition: `what` is not for a manager that is read-only.
+  // Returns FailedPrecondition if the manager is read-only: `what` is not for
+  // such a manager.
   absl::Status CheckWritable(absl::string_view what) const;
   absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
   // Takes note of the end of the save before, and returns what is to be told.

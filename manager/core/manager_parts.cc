@@ -135,8 +135,8 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
   return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
 }
 
-// InvalidArgument on all ranks when two declare different shardings: a row
-// would be restored by two ranks, or by none.
+// Returns InvalidArgument on all ranks if two declare different shardings: a
+// row would be restored by two ranks, or by none.
 absl::Status AgreeOnShardings(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
   Coordinator* const ranks = parts.ranks.get();

@@ -1,4 +1,4 @@
-// What a manager opens; internal to manager/.
+// The parts that a manager opens; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_PARTS_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_PARTS_H_
 
@@ -32,7 +32,7 @@ struct ManagerParts {
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks->world_size(); }
 
-  // As given, with paths resolved, and without what is about saving where
+  // The options as given, with paths resolved, and without those of saving if
   // nothing is to be saved.
   const ManagerOptions options;
   const ModelState* const model;

@@ -1,4 +1,5 @@
-// Whether the machine of a rank will soon be taken away; internal to manager/.
+// Tracks whether the machine of a rank will soon be taken away; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_CORE_PREEMPTION_H_
 #define CKPTDB_MANAGER_CORE_PREEMPTION_H_
 
@@ -21,7 +22,7 @@ class Preemption {
   void Set() { told_ = true; }
   bool preempted() const { return told_ || last_step_preempted_; }
 
-  // Whether the next step has to say so.
+  // Returns whether the next step has to report the preemption.
   bool pending() const { return told_ || unanswered_; }
   // All ranks have agreed that the step is preempted. The order keeps
   // preempted() true all the time.
@@ -30,7 +31,7 @@ class Preemption {
     last_step_preempted_ = true;
     told_ = false;
   }
-  // What the step that was trained last has said.
+  // Sets the outcome of the step that was trained last.
   void SetLastStep(bool preempted) { last_step_preempted_ = preempted; }
   // The newest step became permanent instead of a save of `step`.
   void OnPromoted(int64_t step) {
@@ -41,7 +42,7 @@ class Preemption {
 
   // A save begins: returns whether it answers a preemption.
   bool TakeUnanswered() { return std::exchange(unanswered_, false); }
-  // That save has failed.
+  // Goes on with the preemption, as that save has failed.
   void Reopen() { unanswered_ = true; }
 
  private:

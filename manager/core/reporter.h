@@ -1,4 +1,4 @@
-// Who is told of each save and restore; internal to manager/.
+// Reports each save and restore; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_REPORTER_H_
 #define CKPTDB_MANAGER_CORE_REPORTER_H_
 
@@ -14,7 +14,7 @@ namespace ckptdb::internal {
 // reported by the thread that runs them, restores by the training thread.
 class Reporter {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Reporter(const ManagerOptions& options, bool is_owner, History* history,
            ErrorLedger* errors)
       : options_(options),

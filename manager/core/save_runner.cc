@@ -46,7 +46,7 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
   return pending;
 }
 
-// False when the machine has no thread for it.
+// Returns false if the machine has no thread for it.
 bool SaveRunner::StartBeside() {
   return CallGuarded("starting the thread of saves",
                      [this] { thread_.Run([this] { RunOperation(); }); })
@@ -68,7 +68,8 @@ std::optional<StepInfo> SaveRunner::unfinished() const {
   return operation_->step_info();
 }
 
-// What it calls of the trainer's must not call the manager.
+// Runs the operation. Code of the trainer that it calls must not call the
+// manager.
 void SaveRunner::RunOperation() {
   const CallGate::Call call(listeners_.calls);
   operation_->Run();

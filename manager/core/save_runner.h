@@ -35,7 +35,7 @@ namespace ckptdb::internal {
 // thread's.
 class SaveRunner {
  public:
-  // What it tells of saves. All of it outlives the runner.
+  // The listeners to saves. All of them outlive the runner.
   struct Listeners {
     CallGate* calls;  // the thread of a save is in a call of the manager
     const TrainingProgress* progress;
@@ -57,12 +57,12 @@ class SaveRunner {
   // or else on the calling thread, and returns when the save has ended. The one
   // before must have been finished.
   std::shared_ptr<PendingSave::State> Start(SaveStart start);
-  // Whether the save that was started last runs beside the training.
+  // Returns whether the save that was started last runs beside the training.
   bool beside() const { return beside_; }
 
   // The save that was begun last; null when there was none.
   std::shared_ptr<PendingSave::State> current() const;
-  // Whether it is neither committed nor failed.
+  // Returns whether it is neither committed nor failed.
   bool in_progress() const;
   // The step of the save that is not finished; none: there is no such save.
   std::optional<StepInfo> unfinished() const;
@@ -78,10 +78,10 @@ class SaveRunner {
  private:
   bool StartBeside();
   void RunOperation();
-  // On the thread that has run it.
+  // Ends the operation, on the thread that has run it.
   void EndOperation();
   absl::Status NoteError();
-  // On the training thread.
+  // Counts a failure, on the training thread.
   void NoteFailure(SaveOperation* operation);
 
   ManagerParts* const parts_;

@@ -28,7 +28,7 @@ StepCoordinator::BroadcastDecision(
   Announcement own;
   own.error = GatherNotices(!wanted.has_value(), &own.preempted);
   if (own.error.ok() && manager.is_owner()) Announce(wanted, request, &own);
-  // Nobody else is to be told.
+  // There is no other rank to broadcast to.
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
   }
@@ -37,7 +37,7 @@ StepCoordinator::BroadcastDecision(
       AfterGather(*ranks, manager.options.deadline));
   if (!bytes.ok()) {
     if (own.decision.kind != SavePolicy::Kind::kNone) {
-      // What was begun for nothing is swept, whether or not this succeeds.
+      // The attempt is swept, whether or not this succeeds.
       manager.store->Abandon(own.version).IgnoreError();
     }
     return bytes.status();
@@ -151,7 +151,8 @@ absl::Status StepCoordinator::DecideAndBegin(
         decision, parts_.decisions->DecideWhenBusy(question, decision));
     busy = decision.kind == SavePolicy::Kind::kNone;
   }
-  // What a save that is not finished has met is told when it is, on all ranks.
+  // The error of a save that is in progress is reported once it has ended, on
+  // all ranks.
   announced->finish_save = !busy;
   if (!busy) {
     FinishSave();

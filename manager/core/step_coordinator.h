@@ -1,4 +1,4 @@
-// What all ranks do at a step; internal to manager/.
+// Coordinates all ranks at a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_STEP_COORDINATOR_H_
 #define CKPTDB_MANAGER_CORE_STEP_COORDINATOR_H_
 
@@ -26,7 +26,7 @@ namespace ckptdb::internal {
 // times of the call that is under way. Only the training thread uses it.
 class StepCoordinator {
  public:
-  // All of it outlives the coordinator.
+  // All parts outlive the coordinator.
   struct Parts {
     ManagerParts* manager;
     TrainingProgress* progress;
@@ -46,8 +46,8 @@ class StepCoordinator {
   absl::StatusOr<CheckpointManager::StepOutcome> BroadcastDecision(
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
-  // What BroadcastDecision would come to for `step`. All ranks take note of the
-  // end of the save before, as at a step; else nothing changes.
+  // Returns what BroadcastDecision would decide for `step`. All ranks take note
+  // of the end of the save before, as at a step; nothing else changes.
   absl::StatusOr<SavePolicy::Decision> Foresee(int64_t step,
                                                const Metrics& metrics);
 
@@ -64,7 +64,7 @@ class StepCoordinator {
 
   absl::Status GatherNotices(bool of_a_step, bool* preempted);
   void FinishSave();
-  // On the owner.
+  // The following run on the owner.
   void Announce(const std::optional<SavePolicy::Decision>& wanted,
                 const SaveRequest& request, Announcement* announced);
   absl::Status DecideAndBegin(const std::optional<SavePolicy::Decision>& wanted,
@@ -74,7 +74,7 @@ class StepCoordinator {
   void NoteDecision(const Announcement& announced);
   Announcement AnnounceForeseen(int64_t step, const Metrics& metrics,
                                 Announcement announced);
-  // On all ranks.
+  // The following run on all ranks.
   absl::StatusOr<CheckpointManager::StepOutcome> ApplyDecision(
       Announcement announced, const SaveRequest& request);
   absl::Status Save(Announcement announced, const SaveRequest& request,

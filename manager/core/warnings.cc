@@ -14,7 +14,7 @@ void Warnings::Warn(const std::string& warning) {
     errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
                                       [&] { options_.on_warning(warning); }));
   } else if (Logger* const logger = options_.store.logger.get()) {
-    // What a logger throws is dropped, as that of a store.
+    // An exception of a logger is dropped, as a store does.
     CallGuarded("Logger::Log", [&] {
       logger->Log(Logger::Severity::kWarning, Printable(warning));
     }).IgnoreError();

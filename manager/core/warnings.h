@@ -1,4 +1,4 @@
-// What a manager warns of; internal to manager/.
+// The warnings of a manager; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_WARNINGS_H_
 #define CKPTDB_MANAGER_CORE_WARNINGS_H_
 
@@ -18,7 +18,8 @@ namespace ckptdb::internal {
 // calls the manager.
 class Warnings {
  public:
-  // Both outlive it. What the callback throws is noted in `errors`.
+  // Both arguments outlive it. An exception of the callback is added to
+  // `errors`.
   Warnings(const ManagerOptions& options, ErrorLedger* errors)
       : options_(options), errors_(errors) {}
   Warnings(const Warnings&) = delete;
@@ -36,7 +37,7 @@ class Warnings {
   void WarnOfBadFiles(const Store& store);
   // The store has metadata other than ManagerOptions::store_metadata.
   void WarnOfMetadata();
-  // Why the store cannot give space back; each reason once.
+  // Warns of each reason why the store cannot free space, once.
   void WarnOfSweeps(const Store& store);
   // Posted metrics that could not be used; each post once.
   void WarnOfPosts(const Store& store);
@@ -45,7 +46,7 @@ class Warnings {
   void WarnOfStatistics(const absl::Status& error);
 
  private:
-  // Whether `told` did not have `entry`.
+  // Returns whether `told` did not have `entry`.
   static bool IsNew(const Usage::Unswept& entry, std::set<std::string>* told);
   // "store \"/a\"", of the manager.
   std::string StoreName() const;

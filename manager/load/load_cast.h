@@ -59,8 +59,8 @@ class CastTable : public LiveTable {
             int threads, LiveTable* live);
 
   absl::Status Clear() override { return live_->Clear(); }
-  // OutOfRange naming the table, the row, the slot and the number; then nothing
-  // of the batch is handed on.
+  // Returns OutOfRange naming the table, the row, the slot and the number; then
+  // nothing of the batch is handed on.
   absl::Status Consume(int worker, const RowSink::Batch& batch) override;
   absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
     return live_->Erase(worker, ids);

@@ -37,7 +37,7 @@ bool IsCategory(absl::string_view pattern) {
   return false;
 }
 
-// Whether a pattern is the name of the category, or matches the name.
+// Returns whether a pattern is the name of the category, or matches the name.
 bool Matches(const std::vector<std::string>& patterns,
              absl::string_view category, absl::string_view name) {
   return std::any_of(patterns.begin(), patterns.end(),
@@ -152,7 +152,7 @@ void NoteSize(uint64_t rows, const std::vector<Slot>& slots,
   for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
 }
 
-// What the restore of one table takes.
+// The plan of the restore of one table.
 struct TableLoad {
   const StepReader* step;
   const ChangeReader* changes;  // null when there are none
@@ -202,7 +202,7 @@ absl::Status LoadTensor(const StepReader& step, const ReadOptions& read,
 }  // namespace
 
 bool GlobMatches(absl::string_view pattern, absl::string_view name) {
-  // Where to resume when "*" must stand for one character more.
+  // The position to resume at when "*" must stand for one more character.
   size_t star = absl::string_view::npos;
   size_t star_name = 0;
   size_t p = 0;
@@ -433,7 +433,7 @@ class LoadPlan::Maker {
     return absl::NotFoundError(
         absl::StrCat("no blob \"", blob, "\" of rank ", rank));
   }
-  // Only what cannot be read at all is an error already.
+  // Only an item that cannot be read at all is an error here.
   static absl::Status Missing(const absl::Status& status,
                               PlannedItem* planned) {
     if (!absl::IsNotFound(status)) return status;

@@ -1,4 +1,4 @@
-// What a load rule takes from a step; internal to manager/.
+// Plans what a load rule takes from a step; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 
@@ -59,9 +59,8 @@ class LoadPlan {
   std::vector<CheckpointManager::UnmatchedPattern> unmatched_;
 };
 
-// Whether `name` matches the pattern, in which "*" stands for any characters
-// and
-// "?" for any one.
+// Returns whether `name` matches the pattern, in which "*" stands for any
+// characters and "?" for any one.
 bool GlobMatches(absl::string_view pattern, absl::string_view name);
 
 }  // namespace ckptdb::internal

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often AwaitNewer asks whether it is cancelled.
+// The interval at which AwaitNewer checks whether it is cancelled.
 constexpr std::chrono::milliseconds kNoticeEvery(100);
 
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
@@ -98,7 +98,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
   }
-  // No model is touched when one rank cannot load the step.
+  // No model is changed if one rank cannot load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   report.check_micros = lap();
   parts_.lineage->RequireBase("a restore has failed");
@@ -138,7 +138,7 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
   }
   CKPTDB_RETURN_IF_ERROR(lineage->SetParent(step, parts_.model, parts_.store));
   if (parts_.feed != nullptr) {
-    // What was marked before is in the step.
+    // Earlier marks are in the step.
     CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
   }
   // Rows that were there besides are not in the step.
@@ -208,13 +208,14 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   if (dry_run) return absl::OkStatus();
-  // What it changes is not marked, and is of no step.
+  // Its changes are not marked, and are in no step.
   parts_.lineage->RequireBase(
       absl::StrCat("the model was loaded from ", loaded->path));
   return AgreeOn("load the step", plan->Run());
 }
 
-// By attempts, which only grow: training may have gone back to an older step.
+// Compares attempts, which only grow, as training may have gone back to an
+// older step.
 bool Restorer::HasNewer() const {
   const absl::StatusOr<StepRecord> latest = parts_.reader->Latest();
   return latest.ok() &&

@@ -28,7 +28,7 @@ namespace ckptdb::internal {
 // thread uses it, any thread BestStep().
 class Restorer {
  public:
-  // All of it outlives the restorer.
+  // All parts outlive the restorer.
   struct Parts {
     const ManagerOptions& options;
     const ModelState& model;
@@ -44,16 +44,16 @@ class Restorer {
   Restorer(const Restorer&) = delete;
   Restorer& operator=(const Restorer&) = delete;
 
-  // As CheckpointManager::Restore, without what is to be told of it.
+  // Does what CheckpointManager::Restore does, but reports nothing.
   absl::StatusOr<CheckpointManager::RestoreReport> Restore(
       const RestoreRequest& request);
-  // As CheckpointManager::Load.
+  // Does what CheckpointManager::Load does.
   absl::StatusOr<CheckpointManager::LoadSummary> Load(
       const std::vector<LoadRule>& rules, bool dry_run);
 
-  // Of a manager that is read-only: waits until the store has a step that was
-  // saved after the one in the model. Cancelled when `cancelled` returns true;
-  // it is asked often, as a signal handler may be behind it.
+  // Blocks, in a read-only manager, until the store has a step that was saved
+  // after the one in the model. Returns Cancelled if `cancelled` returns true;
+  // it is called often, as a signal handler may set it.
   absl::Status AwaitNewer(absl::Duration timeout,
                           const std::function<bool()>& cancelled);
   // Puts the newest step into the model: by what has changed since the one that

@@ -43,7 +43,7 @@ absl::StatusOr<StepRecord> StepOpener::BestOf(
       "best");
 }
 
-// On the owner. `other` is null for its own store.
+// Picks a step, on the owner. `other` is null for its own store.
 absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
                                                 Reader* other) const {
   if (request.step.has_value()) {
@@ -62,9 +62,9 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
   return BestOf(other != nullptr ? other->Steps() : store_->Steps());
 }
 
-// Who writes the store may retire the step that was picked, or write over it,
-// before it is open: then the owner picks again. A writer that keeps a single
-// step and saves all the time wins about one in four.
+// The writer of the store may retire the step that was picked, or write over
+// it, before it is open: then the owner picks again. A writer that keeps a
+// single step and saves all the time wins about one in four.
 absl::StatusOr<OpenedStep> StepOpener::Open(
     const RestoreRequest& request, const std::optional<Version>& from) {
   constexpr int kTries = 50;  // a number, so that all ranks end together
@@ -124,7 +124,7 @@ absl::Status StepOpener::OpenAt(const RestoreTarget& target, Reader* reader,
   const int64_t step = target.version.step;
   if (from.has_value()) {
     auto changes = reader->OpenChanges(*from, step);
-    // Else all of the step is read, and what is wrong with it is found there.
+    // After an error all of the step is read, and its damage is found there.
     if (changes.ok()) opened->changes = *std::move(changes);
   }
   if (opened->changes == nullptr) {

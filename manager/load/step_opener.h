@@ -1,4 +1,4 @@
-// How all ranks open the same step; internal to manager/.
+// Opens the same step on all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
 #define CKPTDB_MANAGER_LOAD_STEP_OPENER_H_
 
@@ -35,8 +35,8 @@ struct OpenedStep {
 // was picked. The training thread uses it, any thread BestStep().
 class StepOpener {
  public:
-  // All outlive it. `store` is null on ranks without one, `reader` unless the
-  // manager is read-only.
+  // All arguments outlive it. `store` is null on ranks without one, `reader`
+  // unless the manager is read-only.
   StepOpener(const ManagerOptions& options, Coordinator* ranks, Store* store,
              Reader* reader)
       : options_(options), ranks_(ranks), store_(store), reader_(reader) {}
@@ -52,7 +52,8 @@ class StepOpener {
   // The step that Open picked last; none when it came to none.
   const std::optional<Version>& picked() const { return picked_; }
 
-  // Whether a path is that of the manager's own store; an empty one is.
+  // Returns whether a path is that of the manager's own store, as an empty one
+  // is.
   bool IsOwn(const std::string& path) const;
   // The newest step of the manager's own store. On the owner.
   absl::StatusOr<StepRecord> LatestOwn() const;

@@ -15,8 +15,8 @@ namespace {
 using internal::KeepAnswer;
 using Steps = absl::Span<const StepInfo>;
 
-// How good a step is, higher is better: 0 without the metric, 1 with NaN, 2
-// with a number, and then its value.
+// The score of a step, of which the highest is the best: 0 without the metric,
+// 1 with NaN, 2 with a number, and then its value.
 using Score = std::pair<int, double>;
 
 Score ScoreOf(const Metrics& metrics, const KeepPolicy::BestOptions& options) {

@@ -1,4 +1,5 @@
-// Why steps were saved, skipped, kept and removed; internal to manager/.
+// A history of why steps were saved, skipped, kept and removed; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_POLICY_HISTORY_H_
 #define CKPTDB_MANAGER_POLICY_HISTORY_H_
 

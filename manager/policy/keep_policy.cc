@@ -63,8 +63,8 @@ KeepAnswer KeepSpaced(Steps steps, double seconds) {
   return answer;
 }
 
-// Only the first multiple at or after a step, and the last at or before it, can
-// have it as the nearest.
+// A step can only be the nearest to the first multiple at or after it, and to
+// the last at or before it.
 KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   KeepAnswer answer;
   answer.keep.assign(steps.size(), false);

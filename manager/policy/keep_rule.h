@@ -1,4 +1,4 @@
-// What a KeepPolicy is made of; internal to manager/.
+// The rule of a KeepPolicy; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_KEEP_RULE_H_
 #define CKPTDB_MANAGER_POLICY_KEEP_RULE_H_
 
@@ -17,13 +17,13 @@ namespace ckptdb::internal {
 // Reasons are written when they are asked for: with ten thousand steps they
 // take longer than everything else.
 struct KeepAnswer {
-  // Whether each step is kept, as many as there are steps.
+  // Says of each step whether it is kept; there are as many as steps.
   std::vector<bool> keep;
   // Returns why the step at this place is kept or not. Valid as long as the
   // policy and the steps exist; not thread-safe.
   std::function<std::string(size_t at)> reason;
-  // What is wrong with the steps rather than with one of them, for a log; empty
-  // when nothing is.
+  // A warning about the steps rather than about one of them, for a log; empty
+  // if there is none.
   std::string warning = {};
 };
 
@@ -32,7 +32,7 @@ struct KeepRule {
                                           int64_t now_micros)>;
 
   absl::Status status;
-  // Asked only while the status is OK.
+  // Called only while the status is OK.
   Answer answer;
 };
 

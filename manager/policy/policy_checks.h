@@ -89,8 +89,8 @@ absl::Status CheckOperands(absl::string_view policy, const Policy& left,
   return status;
 }
 
-// Whether so many seconds lie between; a clock that went back tells nothing,
-// and counts as yes.
+// Returns whether so many seconds have passed between the two; a clock that
+// went back counts as yes.
 inline bool HavePassed(int64_t from_micros, int64_t to_micros, double seconds) {
   const double passed =
       static_cast<double>(to_micros) - static_cast<double>(from_micros);

@@ -1,12 +1,13 @@
-// Which steps leave the store with the next commit; internal to manager/.
+// Decides which steps leave the store with the next commit; internal to
+// manager/.
 //
 //   RetentionOptions options{.keep = LatestN(3)};
 //   for (const RetentionDecision& decision : PlanRemoval(options, state)) {
 //     retire.push_back(decision.step);
 //   }
 //
-// A pure function of its arguments. What it says goes is retired by the write
-// batch that publishes the new step, so that no crash comes between.
+// It is a pure function of its arguments. The write batch that publishes the
+// new step retires the steps that it removes, so that no crash comes between.
 #ifndef CKPTDB_MANAGER_POLICY_RETENTION_H_
 #define CKPTDB_MANAGER_POLICY_RETENTION_H_
 
@@ -31,7 +32,7 @@ struct RetentionState {
   int64_t now_micros = 0;  // since 1970, UTC
 };
 
-// Whether a step stays, and why.
+// The decision whether a step stays, and why.
 struct RetentionDecision {
   int64_t step = 0;
   bool stays = false;
@@ -40,11 +41,12 @@ struct RetentionDecision {
   bool operator==(const RetentionDecision&) const = default;
 };
 
-// InvalidArgument with the error of the policy, or a number below its bound.
+// Returns InvalidArgument with the error of the policy, or for a number below
+// its bound.
 absl::Status CheckRetention(const RetentionOptions& options);
 
-// One decision for each step, in their order. The newest and the held ones stay
-// whatever the options say.
+// Returns one decision for each step, in their order. The newest and the held
+// ones stay whatever the options say.
 std::vector<RetentionDecision> PlanRetention(const RetentionOptions& options,
                                              const RetentionState& state);
 // The decisions of PlanRetention about the steps that go. Reasons take longer

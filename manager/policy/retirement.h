@@ -1,5 +1,5 @@
-// Which steps of a store leave with a save, and why others stay; internal to
-// manager/.
+// Decides which steps of a store leave with a save, and why others stay;
+// internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_RETIREMENT_H_
 #define CKPTDB_MANAGER_POLICY_RETIREMENT_H_
 
@@ -54,7 +54,7 @@ class Retirement {
   mutable Mutex mutex_;
   RetentionState state_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
-  // Up to which of the store's changes the state is.
+  // The position in the store's changes up to which the state is current.
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;
   // Steps of which the plan before knew more than the store.
   std::set<int64_t> assumed_ ABSL_GUARDED_BY(mutex_);

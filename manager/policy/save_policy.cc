@@ -21,7 +21,8 @@ SavePolicy MakeSave(absl::Status status,
       SaveRule{std::move(status), std::move(decide)}));
 }
 
-// Whether `seconds` have passed since the save of the newest step began.
+// Returns whether `seconds` have passed since the save of the newest step
+// began.
 Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
   if (!context.last.has_value()) return {true, "no step is saved yet"};
   const bool passed = internal::HavePassed(context.last->time_micros,

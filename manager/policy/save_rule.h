@@ -1,4 +1,4 @@
-// What a SavePolicy is made of; internal to manager/.
+// The rule of a SavePolicy; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_SAVE_RULE_H_
 #define CKPTDB_MANAGER_POLICY_SAVE_RULE_H_
 
@@ -12,7 +12,7 @@ namespace ckptdb::internal {
 
 struct SaveRule {
   absl::Status status;
-  // Asked only while the status is OK.
+  // Called only while the status is OK.
   std::function<Verdict(const SavePolicy::Context& context)> decide;
 };
 

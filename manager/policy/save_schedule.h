@@ -1,4 +1,4 @@
-// What a schedule says of a step; internal to manager/.
+// Evaluates a schedule for a step; internal to manager/.
 //
 //   SaveSchedule schedule{.permanent = SaveEveryNSteps(1000),
 //                         .ephemeral = SaveEveryNSteps(100)};
@@ -6,7 +6,7 @@
 //   decision.kind;  // SavePolicy::Kind::kEphemeral
 //   decision.reason;   // "step 1100 is a multiple of 100"
 //
-// A pure function of its arguments, if the policies and the veto are.
+// It is a pure function of its arguments, if the policies and the veto are.
 #ifndef CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
 #define CKPTDB_MANAGER_POLICY_SAVE_SCHEDULE_H_
 
@@ -15,7 +15,8 @@
 
 namespace ckptdb::internal {
 
-// InvalidArgument with the error of a policy, or a number below its bound.
+// Returns InvalidArgument with the error of a policy, or for a number below its
+// bound.
 absl::Status CheckSchedule(const SaveSchedule& schedule);
 
 // Never saves a step that is not after the newest one: the trainer was set

@@ -1,4 +1,4 @@
-// What policies know of a step of a store; internal to manager/.
+// Tells policies about a step of a store; internal to manager/.
 #ifndef CKPTDB_MANAGER_POLICY_STEP_INFO_H_
 #define CKPTDB_MANAGER_POLICY_STEP_INFO_H_
 

@@ -7,7 +7,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Two that agree give both reasons; else the `decisive` one gives its own.
+// Combines two verdicts. If they agree, the result has both reasons; else it
+// has that of the `decisive` one.
 Verdict Combine(const Verdict& left, const Verdict& right, bool decisive) {
   if (left.yes == right.yes) {
     return {left.yes, absl::StrCat(left.reason, "; ", right.reason)};

@@ -21,8 +21,8 @@ struct Verdict {
 // Yes when one says yes, for the reasons of those that do; no, for both
 // reasons, when neither does.
 Verdict AnyOf(const Verdict& left, const Verdict& right);
-// No when one says no, for the reasons of those that do; yes, for both reasons,
-// when neither does.
+// Returns no if one says no, with the reasons of those that do, and yes with
+// both reasons if neither does.
 Verdict AllOf(const Verdict& left, const Verdict& right);
 // The opposite, for the same reason.
 Verdict Negate(Verdict verdict);

@@ -31,8 +31,8 @@ class GuardedCoordinator : public Coordinator {
       return ranks_->Broadcast(tag, std::move(value), deadline);
     });
   }
-  // With fewer or more values than ranks, one rank's would be taken for
-  // another's.
+  // The number of values must be that of the ranks, or the value of one rank
+  // would be taken for another's.
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {

@@ -1,5 +1,5 @@
-// What ranks tell one another, as bytes; internal to manager/. All ranks run
-// the same build of the library, and the bytes are not stored.
+// The messages between ranks, as bytes; internal to manager/. All ranks run the
+// same build of the library, and the bytes are not stored.
 #ifndef CKPTDB_MANAGER_RANKS_MESSAGES_H_
 #define CKPTDB_MANAGER_RANKS_MESSAGES_H_
 
@@ -18,7 +18,7 @@
 
 namespace ckptdb::internal {
 
-// What all ranks do now: from the owner, at each step.
+// The announcement of the owner at each step of what all ranks do.
 struct Announcement {
   // The error that every rank returns instead of doing what follows.
   absl::Status error;
@@ -29,22 +29,22 @@ struct Announcement {
   bool promoted = false;
   int64_t step = 0;
   SavePolicy::Decision decision;
-  // Set only when the step is saved:
+  // The following are set only if the step is saved.
   Version version;
   std::vector<std::string> tickets;  // by rank
   bool whole = true;                 // the save has no parent
-  // Why all tables are saved in full; empty: there is no such reason.
+  // The reason why all tables are saved in full; empty if there is none.
   std::string base_reason;
 };
 
-// How a save has ended: from the owner to all ranks.
+// The outcome of a save, from the owner to all ranks.
 struct Outcome {
   absl::Status status;
   SaveResult result;
   std::vector<int64_t> retired;
 };
 
-// What a rank has staged of a save, or why it has not.
+// The part of a save that a rank has staged, or the error of staging it.
 struct SavePart {
   absl::Status status;
   StagedRank staged;
@@ -73,8 +73,8 @@ std::string Encode(const BaseReasons& message);
 std::string Encode(const StepRecord::Evaluation::Part& message);
 std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message);
 
-// Internal for bytes that are not such a message. DataLoss for a SavePart whose
-// entries are not those that were sent.
+// Returns Internal for bytes that are not such a message, and DataLoss for a
+// SavePart whose entries are not those that were sent.
 absl::Status Decode(absl::string_view bytes, Announcement* message);
 absl::Status Decode(absl::string_view bytes, Outcome* message);
 absl::Status Decode(absl::string_view bytes, SavePart* message);

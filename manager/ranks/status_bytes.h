@@ -11,7 +11,7 @@ namespace ckptdb::internal {
 
 // Returns an empty string for OK.
 std::string EncodeStatus(const absl::Status& status);
-// Internal for bytes that EncodeStatus did not make.
+// Returns Internal for bytes that EncodeStatus did not make.
 absl::Status DecodeStatus(absl::string_view bytes);
 
 }  // namespace ckptdb::internal

@@ -116,7 +116,7 @@ class ThreadGroup::Meeting {
   const uint32_t world_size_;
   internal::Mutex mutex_;
   internal::ConditionVariable changed_;
-  // How many calls each rank has begun.
+  // The number of calls that each rank has begun.
   std::vector<uint64_t> calls_of_ ABSL_GUARDED_BY(mutex_);
   // The calls that some rank has begun and some rank has not left, by number.
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);

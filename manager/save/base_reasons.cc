@@ -11,7 +11,7 @@ namespace {
 // The reasons of this rank.
 BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
   BaseReasons bases = IncompleteTables(inputs.model, inputs.changes);
-  // Of a replicated table the owner's rows are saved, so only the owner's marks
+  // The owner's rows of a replicated table are saved, so only the owner's marks
   // say whether they can be saved as changes.
   for (size_t t = 0; t < inputs.shardings.size() && !is_owner; ++t) {
     if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
@@ -41,7 +41,7 @@ absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
   absl::StatusOr<BaseReasons> own = CallGuarded("TableState", [&] {
     return OwnBases(inputs, ranks->rank() == kOwnerRank);
   });
-  // Without a parent all ranks have the same reason for each table.
+  // All ranks have the same reason for each table if there is no parent.
   if (ranks->world_size() == 1 || !inputs.has_parent) return own;
   BaseReasons bases = own.value_or(BaseReasons());
   const std::string tag = absl::StrCat("bases of attempt ", attempt);

@@ -1,4 +1,4 @@
-// Which tables a save writes in full; internal to manager/.
+// Decides which tables a save writes in full; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_BASE_REASONS_H_
 #define CKPTDB_MANAGER_SAVE_BASE_REASONS_H_
 
@@ -16,7 +16,7 @@
 
 namespace ckptdb::internal {
 
-// What decides whether a table can be saved as its changes.
+// The inputs that decide whether a table can be saved as its changes.
 struct BaseInputs {
   const ModelState& model;
   const std::vector<TableSharding>& shardings;

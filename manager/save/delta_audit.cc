@@ -88,7 +88,8 @@ class RowAudit : public RowSink {
     }
   }
 
-  // Called by several workers at a time, for each id once.
+  // Compares a row of a batch. Several workers call it at a time, for each id
+  // once.
   void Compare(const RowSink::Batch& batch, size_t r) {
     const int64_t id = batch.ids[r];
     if (Has(upserted_, id) || Has(erased_, id)) return;
@@ -135,7 +136,7 @@ class RowAudit : public RowSink {
   std::vector<uint8_t> in_parent_;
   Mutex mutex_;
   int64_t lowest_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What is wrong with the row of the lowest id; empty: nothing.
+  // The error of the row with the lowest id; empty if there is none.
   std::string found_ ABSL_GUARDED_BY(mutex_);
 };
 

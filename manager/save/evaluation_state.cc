@@ -138,7 +138,7 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   return internal::DecodeStatus(all);
 }
 
-// On the owner.
+// Saves the parts of all ranks, on the owner.
 absl::Status EvaluationState::SaveParts(
     const EvaluationState::Name& name,
     const absl::StatusOr<std::vector<std::string>>& parts) {

@@ -17,7 +17,7 @@ namespace ckptdb {
 // Thread-safe.
 class PendingSave::State {
  public:
-  // Called on the training thread.
+  // It is made on the training thread.
   explicit State(int64_t step)
       : step_(step), trainer_(std::this_thread::get_id()) {}
 
@@ -36,10 +36,11 @@ class PendingSave::State {
 
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
-  // Whether the thread that trains has got the error of WaitFinished.
+  // Returns whether the training thread has got the error of WaitFinished.
   bool told() const { return told_; }
   bool finished();
-  // DeadlineExceeded when it has not ended by then; else the error of End.
+  // Returns DeadlineExceeded if it has not ended by then, and else the error of
+  // End.
   absl::Status WaitEnded(absl::Duration timeout);
   bool ended();
 

@@ -105,7 +105,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     const ModelState::Table& table = environment_.model.tables()[t];
     const TableSharding& sharding = environment_.shardings[t];
     if (!changes_[t].has_value() || bases.contains(table.name)) continue;
-    // Of a replicated table the owner's rows and marks are those that are
+    // The owner's rows and marks of a replicated table are those that are
     // saved.
     const bool replicated = sharding.kind() == Item::Sharding::kReplicated;
     if (replicated && !environment_.is_owner()) continue;
@@ -171,8 +171,8 @@ void SaveOperation::StagePart() {
   }
 }
 
-// What was not copied as a whole is copied as far as there is memory, and the
-// rest is read while the training waits.
+// Stages the model. What was not copied as a whole is copied as far as there is
+// memory, and the rest is read while the training waits.
 absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
   CKPTDB_ASSIGN_OR_RETURN(
@@ -215,7 +215,7 @@ void SaveOperation::CommitWithAll() {
   const absl::StatusOr<std::string> all =
       ranks->Broadcast(tag, Encode(own), AfterGather(*ranks, deadline));
   outcome_ = std::move(own);
-  // What the owner has committed is committed, whoever heard of it.
+  // The owner's commit counts, whichever ranks learned of it.
   if (environment_.is_owner()) return;
   outcome_.status = all.status();
   if (all.ok()) outcome_.status.Update(Decode(*all, &outcome_));

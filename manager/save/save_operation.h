@@ -26,7 +26,7 @@
 
 namespace ckptdb::internal {
 
-// What all saves of a manager use. All of it outlives them.
+// The objects that all saves of a manager use. All of them outlive the saves.
 struct SaveEnvironment {
   const ManagerOptions& options;
   const ModelState& model;
@@ -41,16 +41,17 @@ struct SaveEnvironment {
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
 };
 
-// What the ranks have agreed to save, and when this call began.
+// The save that the ranks have agreed on, and the time at which this call
+// began.
 struct SaveStart {
   Announcement announced;
   SaveRequest request;
   bool answers_preemption = false;
-  // By ManagerOptions::now_micros, of the owner.
+  // The time by ManagerOptions::now_micros of the owner.
   int64_t begun_at_micros = 0;
-  // When the training thread called the manager; how long it waited since for
-  // the save before, none when there was none to wait for; and how long it took
-  // to decide.
+  // The time at which the training thread called the manager, the time that it
+  // then waited for the save before, if there was one to wait for, and the time
+  // that it took to decide.
   std::chrono::steady_clock::time_point called_at;
   std::optional<int64_t> wait_micros;
   int64_t planning_micros = 0;
@@ -70,7 +71,7 @@ class SaveOperation {
   int64_t step() const { return announced_.step; }
   SavePolicy::Kind kind() const { return request_.kind; }
   bool answers_preemption() const { return answers_preemption_; }
-  // What policies are told of it.
+  // Returns what policies know of the step.
   StepInfo step_info() const;
   const std::shared_ptr<PendingSave::State>& pending() const {
     return pending_;
@@ -84,7 +85,7 @@ class SaveOperation {
   // when the model may change. What fails, or throws, is in status().
   void Run();
 
-  // After Run.
+  // Returns the status after Run.
   const absl::Status& status() const { return outcome_.status; }
   const SaveResult& result() const { return outcome_.result; }
   const CheckpointManager::SaveReport& report() const { return report_; }
@@ -115,9 +116,9 @@ class SaveOperation {
   const bool answers_preemption_;
   const int64_t begun_at_micros_;
   const std::chrono::steady_clock::time_point called_at_;
-  // When the save before had ended.
+  // The time at which the save before had ended.
   const std::chrono::steady_clock::time_point begin_;
-  // Of the lineage: what retention is told.
+  // The steps of abandoned branches in the lineage, for retention.
   const std::set<int64_t> abandoned_;
   const std::optional<int64_t> source_;
   const std::shared_ptr<PendingSave::State> pending_;

@@ -1,4 +1,4 @@
-// How the owner publishes what all ranks have staged; internal to manager/.
+// Publishes on the owner what all ranks have staged; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 
@@ -22,7 +22,7 @@ inline constexpr char kSavedBecause[] = "ckptdb.saved_because";
 // the retirement and the history, which are thread-safe.
 class SavePublisher {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   SavePublisher(const ManagerOptions& options, Store* store,
                 Retirement* retirement, History* history)
       : options_(options),
@@ -30,7 +30,7 @@ class SavePublisher {
         retirement_(retirement),
         history_(history) {}
 
-  // What is published.
+  // The step that is published.
   struct Publication {
     const Announcement& announced;
     const SaveRequest& request;

@@ -40,7 +40,7 @@ class SaveThread {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  // What is to be run, or is run now; null: nothing.
+  // The work that is to be run, or is run now; null if there is none.
   std::function<void()> work_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

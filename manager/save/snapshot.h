@@ -1,4 +1,4 @@
-// What a rank saves of its model, at one moment; internal to manager/.
+// A snapshot of what a rank saves of its model; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SNAPSHOT_H_
 #define CKPTDB_MANAGER_SAVE_SNAPSHOT_H_
 
@@ -21,8 +21,8 @@ namespace ckptdb::internal {
 struct SnapshotSpec {
   // The owner saves what all ranks have in common, too.
   bool owner = true;
-  // Why tables are saved in full. A table without a reason is saved as its
-  // changes.
+  // The reasons why tables are saved in full. A table without a reason is saved
+  // as its changes.
   BaseReasons bases;
   // Shardings by table, in the order of the model's; empty: none is declared.
   // Of a replicated table only the owner saves rows.
@@ -45,7 +45,7 @@ class Snapshot {
   // but to the arena. ResourceExhausted when there is no such memory.
   absl::Status CopyTo(Arena* arena, int threads);
 
-  // What is to be staged. It points to the snapshot.
+  // Returns the state to stage, which points to the snapshot.
   RankState state() const;
 
  private:

@@ -30,8 +30,8 @@ absl::Status ChangeFeed::Join() {
 ChangeFeed::~ChangeFeed() {
   for (size_t t = 0; t < consumers_.size(); ++t) {
     if (!consumers_[t].has_value()) continue;
-    // Only an unknown consumer fails, and these are known. A table that throws
-    // keeps it.
+    // RemoveConsumer only fails for an unknown consumer, and these are known. A
+    // table that throws keeps the consumer.
     CallGuarded("TableState::tracker", [&] {
       return model_.tables()[t].state->tracker()->RemoveConsumer(
           *consumers_[t]);

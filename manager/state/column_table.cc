@@ -109,7 +109,7 @@ absl::Status ColumnTable::Columns::MakeRoom() {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", kRows, " more rows"));
   }
-  // First what may throw.
+  // All that may throw comes first.
   for (std::vector<char*>& values : values_) {
     values.reserve(std::max(values.capacity(), 2 * (values.size() + 1)));
   }
@@ -227,7 +227,7 @@ class ColumnRows : public RowSource {
                                  });
   }
 
-  // Whether the bits of the first `rows` rows are all set.
+  // Returns whether the bits of the first `rows` rows are all set.
   static bool StartsWith(const RowBits& bits, uint64_t rows) {
     for (uint64_t word = 0; word < rows / kWordBits; ++word) {
       if (bits[word] != ~uint64_t{0}) return false;

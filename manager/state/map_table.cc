@@ -121,7 +121,7 @@ class AnyMapTable::Rows : public RowSource {
         [&](int, uint64_t task) { return find(task, &parts_[task]); });
   }
 
-  // Where the values of each field are.
+  // Finds the addresses of the values of each field.
   absl::Status Locate(Part* part) const {
     const std::vector<const void*>& rows = part->found.rows;
     if (rows.empty()) return absl::OkStatus();

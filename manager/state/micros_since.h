@@ -1,4 +1,4 @@
-// How long something took, for reports; internal to manager/.
+// Measures how long something took, for reports; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MICROS_SINCE_H_
 #define CKPTDB_MANAGER_STATE_MICROS_SINCE_H_
 

@@ -97,8 +97,8 @@ void RowFilter::Apply(const StepReader::TableSpec& table, ScanOptions* scan) {
     case Item::Sharding::kReplicated:
       return;
     case Item::Sharding::kBySlices:
-      // With another slice hash the slices of the step are not those of the
-      // model.
+      // The slices of the step are those of the model only if the slice hashes
+      // are equal.
       if (table.slice_hash == hash_) {
         scan->slices = {sharding_.bounds()[rank_],
                         sharding_.bounds()[rank_ + size_t{1}]};
@@ -118,7 +118,7 @@ bool RowFilter::Wants(int64_t id) {
   }
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank >= world_size_) {
-    // No rank would have the row.
+    // The function names no rank of this world, so no rank would have the row.
     const MutexLock lock(&mutex_);
     if (no_rank_.empty()) no_rank_ = own_.DescribeNoRank(id);
   }

@@ -1,5 +1,4 @@
-// What the tables of a model declare of how their rows are divided among ranks;
-// internal to manager/.
+// The declared sharding of the tables of a model; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_
 #define CKPTDB_MANAGER_STATE_MODEL_SHARDING_H_
 

@@ -1,4 +1,4 @@
-// How a manager reads stores; internal to manager/.
+// The options with which a manager reads stores; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 #define CKPTDB_MANAGER_STATE_READER_OPTIONS_H_
 

@@ -8,7 +8,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Whether `other` is given up when the training goes back to `restored`.
+// Returns whether `other` is abandoned when the training goes back to
+// `restored`.
 bool ComesAfter(const StepRecord& other, const StepRecord& restored) {
   return other.version.step > restored.version.step ||
          StateOf(other).attempt > StateOf(restored).attempt;

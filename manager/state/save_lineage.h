@@ -1,4 +1,4 @@
-// What the next save goes on from; internal to manager/.
+// The lineage of saves: the parent of the next one; internal to manager/.
 #ifndef CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
 #define CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
 
@@ -45,7 +45,8 @@ class SaveLineage {
   // The restored step, until a step is saved after it.
   const std::optional<int64_t>& source() const { return source_; }
 
-  // Why the next save writes every table in full; empty: it need not.
+  // Returns the reason why the next save writes every table in full; empty if
+  // there is none.
   const std::string& base_due_reason() const { return base_due_reason_; }
   // The same, with the limit of saves between two full ones; 0: no limit.
   std::string BaseReason(int64_t base_every) const;

@@ -15,7 +15,7 @@ class TrainingProgress {
  public:
   // The step that was counted or restored last.
   int64_t global_step() const { return global_step_; }
-  // Whether there is a step to save when the training ends.
+  // Returns whether there is a step to save when the training ends.
   bool trained() const { return trained_ || global_step_ > 0; }
   bool restored() const { return restored_; }
 

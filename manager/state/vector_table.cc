@@ -13,7 +13,7 @@ namespace {
 
 using internal::AnyArray;
 
-// So many rows of the arrays are a block.
+// The number of rows of the arrays in a block.
 constexpr uint64_t kArrayRows = uint64_t{1} << 20;
 
 absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
@@ -189,7 +189,7 @@ VectorTable::VectorTable(uint64_t rows, std::vector<AnyArray> arrays,
       rows_(rows),
       arrays_(std::move(arrays)),
       holds_(std::move(holds)) {
-  // Only too many rows fail, which CheckArrays has told.
+  // Make fails only for too many rows, which CheckArrays has reported.
   absl::StatusOr<std::unique_ptr<RowBitmap>> marks = RowBitmap::Make(rows);
   if (marks.ok()) marks_ = *std::move(marks);
 }
@@ -201,7 +201,7 @@ absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   if (!holds_) return marks_->MarkUpserted(ids);
   std::vector<int64_t> held;
   for (const int64_t id : ids) {
-    // One that is no row is an error, whoever holds it.
+    // An id that is no row is an error, whichever rank holds it.
     if (static_cast<uint64_t>(id) >= rows_ || holds_(id)) held.push_back(id);
   }
   return marks_->MarkUpserted(held);

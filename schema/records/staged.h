@@ -1,6 +1,6 @@
-// What the owner and the stagers of a save exchange as bytes: the ticket that
-// Begin returns, and the staged rank that comes back. Both have the envelope of
-// records.h and are checked in the same way.
+// The messages that the owner and the stagers of a save exchange as bytes: the
+// ticket that Begin returns, and the staged rank that comes back. Both have the
+// envelope of records.h and are checked in the same way.
 #ifndef CKPTDB_SCHEMA_RECORDS_STAGED_H_
 #define CKPTDB_SCHEMA_RECORDS_STAGED_H_
 
@@ -37,7 +37,8 @@ struct StagedFile {
   std::string path;  // below the store
   uint64_t bytes = 0;
   uint64_t entries = 0;
-  // How many of the rank's entries, in key order, are in the files before it.
+  // The number of the rank's entries, in key order, that are in the files
+  // before it.
   uint64_t first_entry = 0;
 
   bool operator==(const StagedFile&) const = default;

@@ -98,7 +98,7 @@ std::string KindsText(absl::Span<const StepRecord::Rank> ranks) {
   return table.ToString();
 }
 
-// By name, one run of each: that of the lowest rank.
+// Returns one run of each table by name: that of the lowest rank.
 std::map<std::string, const Item*> ShownTables(const StepReader& step) {
   std::map<std::string, const Item*> tables;
   for (const StepRecord::Rank& rank : step.ranks()) {
