@@ -17,7 +17,7 @@
 // the ranks that are missing, also those that come later. A call that failed
 // leaves the ranks where the next one can begin.
 //
-// Thread-safety: one thread a rank at a time.
+// One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
 #define CKPTDB_MANAGER_COORDINATOR_H_
 

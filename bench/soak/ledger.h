@@ -38,7 +38,7 @@ class Ledger {
   absl::Status Settle(const std::set<int64_t>& found,
                       std::optional<int64_t> latest);
   // `found` has, for each step, how many batches of its evaluation the store
-  // has. DataLoss when there are less than were acknowledged.
+  // has. Returns DataLoss if there are less than were acknowledged.
   absl::Status SettleEvaluations(const std::map<int64_t, uint64_t>& found);
 
   const std::set<int64_t>& steps() const { return steps_; }

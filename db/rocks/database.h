@@ -28,7 +28,7 @@
 
 namespace ckptdb::internal {
 
-// [begin, end) each.
+// Each range is [begin, end).
 using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 
 class DatabaseListener;

@@ -60,7 +60,7 @@ class Follower {
   // to stderr. To be called once.
   absl::StatusOr<FollowReport> Run();
 
-  // Run returns what it has, soon. From any thread.
+  // Makes Run return soon with what it has. Any thread may call it.
   void Stop();
 
  private:

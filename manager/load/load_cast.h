@@ -53,8 +53,8 @@ absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
 // its own, so the cast is as thread-safe as that table is.
 class CastTable : public LiveTable {
  public:
-  // `from` and `to` have the same elements, slot by slot. A scan of at most
-  // `threads` workers.
+  // `from` and `to` have the same elements, slot by slot. It serves a scan of
+  // at most `threads` workers.
   CastTable(std::string name, std::vector<Slot> from, std::vector<Slot> to,
             int threads, LiveTable* live);
 
