@@ -31,8 +31,8 @@ class Ledger {
   void Unpinned(int64_t step) { pinned_.erase(step); }
 
   // Compares with the steps that a store lists, and knows from then on what
-  // became of saves in doubt. DataLoss naming the step that is missing or
-  // should not be there: without a save in doubt that happened there are
+  // became of saves in doubt. Returns DataLoss naming the step that is missing
+  // or should not be there: without a save in doubt that happened there are
   // exactly those that were acknowledged and not retired; with one, those that
   // it retired may be gone, but none that is pinned.
   absl::Status Settle(const std::set<int64_t>& found,

@@ -57,7 +57,7 @@ class Follower {
       : store_(std::move(store)), options_(options) {}
 
   // Waits for the store, its first step, and each one after it. Writes progress
-  // to stderr. To be called once.
+  // to stderr. It is called once.
   absl::StatusOr<FollowReport> Run();
 
   // Makes Run return soon with what it has. Any thread may call it.
