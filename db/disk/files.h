@@ -22,7 +22,7 @@ inline std::string ParentFolder(const std::string& path) {
 }
 
 // Returns what is at the path. A link is not followed where `files` is the
-// machine's file system. NotFound, or another error naming the path.
+// machine's file system. Returns NotFound, or another error naming the path.
 absl::StatusOr<Entry> LookAt(rocksdb::FileSystem* files,
                              const std::string& path);
 
