@@ -39,7 +39,8 @@ absl::Status RunFull(const BenchOptions& options, Report* report);
 absl::Status RunDense(const BenchOptions& options, Report* report);
 // Reads both of the above back with nothing of them in the page cache.
 absl::Status RunRestore(const BenchOptions& options, Report* report);
-// Deletion of a step until its space is back; opening a store of many steps.
+// Measures the deletion of a step until its space is back, and the opening of a
+// store of many steps.
 absl::Status RunRetention(const BenchOptions& options, Report* report);
 // A small save, in units of one fsync.
 absl::Status RunTiny(const BenchOptions& options, Report* report);
@@ -54,13 +55,13 @@ absl::Status RunChain(const BenchOptions& options, Report* report);
 absl::Status RunReshard(const BenchOptions& options, Report* report);
 // Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
-// Ten deltas folded into a base.
+// Folds ten deltas into a base.
 absl::Status RunFold(const BenchOptions& options, Report* report);
 // Measures how long a training stands still for its manager: for saves beside
 // it, for steps without a save, and with a store of many steps.
 absl::Status RunStall(const BenchOptions& options, Report* report);
 
-// Marking rows as changed, of a table of `rows`. Needs no folder.
+// Marks rows of a table of `rows` as changed. Needs no folder.
 absl::Status RunMarks(const BenchOptions& options, Report* report);
 
 }  // namespace ckptdb::bench

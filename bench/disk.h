@@ -18,8 +18,8 @@ absl::Status ErrnoError(absl::string_view call, const std::string& path);
 // A new folder, removed with all that is in it by the destructor.
 class Workspace {
  public:
-  // Below `dir`, which is made if missing. ResourceExhausted when its file
-  // system has less than `needed_bytes` free.
+  // Makes a workspace below `dir`, which is created if missing. Returns
+  // ResourceExhausted if its file system has less than `needed_bytes` free.
   static absl::StatusOr<std::unique_ptr<Workspace>> Make(const std::string& dir,
                                                          uint64_t needed_bytes);
   ~Workspace();

@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint64_t kTensorStep = uint64_t{1} << 20;
 
-// Different numbers for different seeds, and for the parts of one payload.
+// Returns different numbers for different seeds, and for the parts of one
+// payload.
 uint64_t PartSeed(uint64_t seed, uint64_t part) {
   return MixId(MixId(seed) + part);
 }
@@ -62,7 +63,7 @@ class TableFiller : public RowSink {
   std::atomic<uint64_t> next_{0};
 };
 
-// Half of the bytes, a quarter and so on, in steps of kTensorStep.
+// Cuts off half of the bytes, a quarter and so on, in steps of kTensorStep.
 std::vector<Memory> CutIntoTensors(const Memory& memory) {
   std::vector<Memory> tensors;
   for (size_t at = 0; at < memory.bytes;) {

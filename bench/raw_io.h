@@ -31,8 +31,8 @@ struct RawVariant {
   std::string Name() const;
 };
 
-// Buffered and direct, with 2 and with 4 threads; buffered ones only when the
-// file system of `folder` has no direct I/O.
+// Returns buffered and direct variants, with 2 and with 4 threads, and only
+// buffered ones if the file system of `folder` has no direct I/O.
 std::vector<RawVariant> RawVariants(const std::string& folder);
 
 // Writes `payload` to new files in `folder`, one a thread; syncs each, then

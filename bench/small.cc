@@ -19,7 +19,8 @@
 namespace ckptdb::bench {
 namespace {
 
-// Just small enough for the write batch, and just too large; and more.
+// The margin of sizes just small enough for the write batch, and just too
+// large.
 constexpr uint64_t kMargin = kInlineBytes / 32;
 constexpr uint64_t kBatchBytes = kInlineBytes - kMargin;
 constexpr uint64_t kFileBytes = kInlineBytes + kMargin;

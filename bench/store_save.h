@@ -34,7 +34,8 @@ class StoreSave {
 
   // Removes the step that is there, and waits until its space is back.
   absl::Status Clear();
-  // Saves the next step. Unavailable when a save has written less than all.
+  // Saves the next step. Returns Unavailable if a save has written less than
+  // all.
   absl::Status Save();
 
   Store& store() { return *store_; }

@@ -42,11 +42,11 @@
 //     evaluate(report.version.step);
 //   }
 //
-// Threads. One thread at a time makes the calls that train: the training
-// thread is the one that made the last of Open, StartTraining, FinishTraining,
-// Step, StepTo, Save, Restore, WaitForStep, Load, Delete and Close. What says
-// so is thread-safe, and may be called beside them, as may the Store and the
-// Reader. Destroy the manager when no call is under way.
+// Threads. One thread at a time makes the calls that train: the training thread
+// is the one that made the last of Open, StartTraining, FinishTraining, Step,
+// StepTo, Save, Restore, WaitForStep, Load, Delete and Close. Methods that are
+// documented as thread-safe may be called beside them, as may those of the
+// Store and the Reader. Destroy the manager when no call is under way.
 //
 // If a child is forked while a manager exists (a data loader, say), every call
 // in it is FailedPrecondition, and the destructor does nothing.

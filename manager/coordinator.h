@@ -17,7 +17,7 @@
 // the ranks that are missing, also those that come later. A call that failed
 // leaves the ranks where the next one can begin.
 //
-// Thread-safety: one thread a rank at a time.
+// One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
 #define CKPTDB_MANAGER_COORDINATOR_H_
 
@@ -67,9 +67,9 @@ class Coordinator {
 // has waited for what the ranks gather, for `deadline` at the most.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
-// Brings all ranks to one status: OK when all of `status` are, else the error
-// of the lowest rank that has one, with "rank R: " before it where there is
-// more than one rank.
+// Brings all ranks to one status. Returns OK if all of `status` are, else the
+// error of the lowest rank that has one, with "rank R: " before it where there
+// is more than one rank.
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,
                    const absl::Status& status, absl::Duration deadline);
 

@@ -1,4 +1,4 @@
-// Propagation of absl::Status: two macros and nothing else.
+// Two macros that propagate absl::Status.
 //
 //   CKPTDB_RETURN_IF_ERROR(writer.Sync());
 //   CKPTDB_ASSIGN_OR_RETURN(Page page, DecodePage(bytes));

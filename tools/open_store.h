@@ -44,9 +44,9 @@ absl::Status RetryLatest(bool latest, absl::FunctionRef<absl::Status()> read);
 // already.
 absl::Status WithPlace(const absl::Status& status, absl::string_view place);
 
-// Store::Open says Unavailable for a busy store and for I/O errors alike. Only
-// the first stays Unavailable, the rest become Internal, so that exit codes
-// tell them apart.
+// Store::Open returns Unavailable for a busy store and for I/O errors alike.
+// Only the first stays Unavailable, the rest become Internal, so that exit
+// codes tell them apart.
 absl::Status ReadingStatus(const absl::Status& status);
 
 // Returns "step 1000".

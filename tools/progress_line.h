@@ -32,7 +32,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // May be called on any thread.
+  // Updates the line. Any thread may call it.
   void Update(uint64_t done_bytes, uint64_t all_bytes);
 
  private:

@@ -18,7 +18,7 @@ struct RowArgument {
   int64_t id() const;
 };
 
-// TABLE and ID, both required.
+// Adds TABLE and ID, both required.
 void AddRow(CLI::App* app, RowArgument* row);
 
 }  // namespace ckptdb::tool

@@ -36,9 +36,9 @@ class Child {
 
   pid_t pid() const { return pid_; }
 
-  // The next line without its end. NotFound when there is no more of it and the
-  // output is closed, DeadlineExceeded when none came in time. A line that was
-  // cut off is none.
+  // The next line without its end. Returns NotFound if there is no more of it
+  // and the output is closed, and DeadlineExceeded if none came in time. A line
+  // that was cut off is none.
   absl::StatusOr<std::string> ReadLine(int64_t timeout_ms);
   // Returns all of the output, until it is closed.
   std::string ReadAll();

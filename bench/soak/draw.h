@@ -46,8 +46,8 @@ inline uint64_t Draw(uint64_t seed, DrawKind kind, uint64_t a, uint64_t b = 0) {
   return MixId(drawn + (b + 1) * kStep);
 }
 
-// `least` times 2 to the power of a number drawn from 0 to `doublings`: short
-// and long spans are as likely.
+// Returns `least` times 2 to the power of a number drawn from 0 to `doublings`:
+// short and long spans are as likely.
 inline uint64_t DrawSpan(uint64_t drawn, uint64_t least, uint64_t doublings) {
   const uint64_t low = least << drawn % doublings;
   return low + (drawn >> 32) % low;

@@ -31,14 +31,14 @@ class Ledger {
   void Unpinned(int64_t step) { pinned_.erase(step); }
 
   // Compares with the steps that a store lists, and knows from then on what
-  // became of saves in doubt. DataLoss naming the step that is missing or
-  // should not be there: without a save in doubt that happened there are
+  // became of saves in doubt. Returns DataLoss naming the step that is missing
+  // or should not be there: without a save in doubt that happened there are
   // exactly those that were acknowledged and not retired; with one, those that
   // it retired may be gone, but none that is pinned.
   absl::Status Settle(const std::set<int64_t>& found,
                       std::optional<int64_t> latest);
   // `found` has, for each step, how many batches of its evaluation the store
-  // has. DataLoss when there are less than were acknowledged.
+  // has. Returns DataLoss if there are less than were acknowledged.
   absl::Status SettleEvaluations(const std::map<int64_t, uint64_t>& found);
 
   const std::set<int64_t>& steps() const { return steps_; }

@@ -38,7 +38,7 @@ class TrainedTable : public TableState {
   RowTracker tracker_;
 };
 
-// Text that is what Content says of a step, or was loaded.
+// A text of the content of a step, made by Content or loaded.
 class Text : public IoState, public ModelState::Object {
  public:
   std::string text;

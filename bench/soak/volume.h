@@ -52,7 +52,7 @@ struct FolderSize {
 };
 FolderSize MeasureFolder(const std::string& folder);
 
-// VmRSS of a process; 0 when there is none.
+// Returns the VmRSS of a process, or 0 if there is none.
 uint64_t ResidentBytes(int64_t pid);
 
 }  // namespace ckptdb::soak

@@ -27,7 +27,7 @@ namespace ckptdb::internal {
 
 // The exception that is being handled, as a status that begins with `what`:
 // ResourceExhausted where memory or threads ran out, else Internal with the
-// exception's own words. To be called in a catch block.
+// exception's own words. It must be called in a catch block.
 absl::Status StatusOfException(absl::string_view what);
 
 template <typename Result>

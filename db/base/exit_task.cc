@@ -79,13 +79,13 @@ class ExitTasks {
 
 namespace {
 
-// Never destroyed, as objects that go later look at it.
+// It is never destroyed, as objects that go later use it.
 ExitTasks& AllTasks() {
   static auto* const kTasks = new ExitTasks();
   return *kTasks;
 }
 
-// Destroyed before RocksDB's static objects, as it is made after them.
+// It is destroyed before RocksDB's static objects, as it is made after them.
 struct Hook {
   Hook() {
     pthread_atfork(nullptr, nullptr, [] {

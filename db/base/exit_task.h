@@ -20,7 +20,8 @@ namespace ckptdb::internal {
 // streams, and without its older exit handlers and static objects.
 class ExitTask {
  public:
-  // Must be called after the first database of the process was opened.
+  // Makes a task. It must be made after the first database of the process was
+  // opened.
   explicit ExitTask(std::function<void()> task);
   // Waits for the task when another thread runs it.
   ~ExitTask();

@@ -88,7 +88,8 @@ class Pool {
   std::set<char*> with_room_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: pages may come back from other objects that are not.
+// The pool is never destroyed: pages may come back from other objects that are
+// not.
 Pool& SharedPool() {
   static Pool* const kPool = new Pool();
   return *kPool;

@@ -23,9 +23,9 @@ inline constexpr size_t kDiskBlockBytes = 4096;
 inline constexpr size_t kHugePartBytes =
     kHugePageBytes / 7 / kDiskBlockBytes * kDiskBlockBytes;
 
-// New memory of so many huge pages, aligned to them, to be given back by
-// munmap; in ordinary pages where the system has no huge ones. Null when there
-// is none.
+// Maps memory of so many huge pages, aligned to them, which munmap gives back.
+// Takes ordinary pages if the system has no huge ones. Returns null if there is
+// none.
 char* MapHugePages(size_t bytes);
 
 // A huge page or a part of one, aligned to blocks, with whatever is in it; in

@@ -14,9 +14,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Huge pages, and up to an eighth more than asked for, so that what grows a
-// little from save to save still finds room in what is kept. Pages that nobody
-// touches take no memory.
+// Rounds up to huge pages, and up to an eighth more than asked for, so that
+// what grows a little from save to save still finds room in what is kept. Pages
+// that nobody touches take no memory.
 size_t RoundUp(uint64_t bytes) {
   const uint64_t step =
       std::max<uint64_t>(kHugePageBytes, std::bit_floor(bytes) / 8);
@@ -86,7 +86,7 @@ class KeptArrays {
   LargeUsage usage_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: arrays may come back from other objects that are not.
+// It is never destroyed: arrays may come back from other objects that are not.
 KeptArrays& Kept() {
   static KeptArrays* const kKept = new KeptArrays();
   return *kKept;

@@ -42,7 +42,7 @@ struct FreeLarge {
 template <typename T>
 using LargeArray = std::unique_ptr<T[], FreeLarge>;
 
-// Room for `count` values that are not set. Null when there is no memory.
+// Allocates `count` values that are not set. It is null if there is no memory.
 template <typename T>
 LargeArray<T> AllocateArray(uint64_t count) {
   static_assert(std::is_trivially_copyable_v<T>);

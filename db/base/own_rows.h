@@ -25,7 +25,7 @@ class OwnRows {
   OwnRows(const SliceRange& slices, SliceHash hash, uint32_t rank,
           uint32_t world_size);
 
-  // `slice` as SliceOf the id.
+  // Returns whether the rank has the row; `slice` is SliceOf the id.
   bool Has(int64_t id, uint16_t slice) const {
     switch (kind_) {
       case Item::Sharding::kBySlices:

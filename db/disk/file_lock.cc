@@ -35,7 +35,7 @@ class MachineFileLock : public rocksdb::FileLock {
 // would keep the locks of a parent that died: it closes its descriptors.
 class HeldLocks {
  public:
-  // Never destroyed: stores may be closed while the process exits.
+  // It is never destroyed: stores may be closed while the process exits.
   static HeldLocks& Get() {
     static auto* const kHeld = new HeldLocks();
     return *kHeld;

@@ -22,7 +22,7 @@ inline std::string ParentFolder(const std::string& path) {
 }
 
 // Returns what is at the path. A link is not followed where `files` is the
-// machine's file system. NotFound, or another error naming the path.
+// machine's file system. Returns NotFound, or another error naming the path.
 absl::StatusOr<Entry> LookAt(rocksdb::FileSystem* files,
                              const std::string& path);
 
@@ -30,9 +30,9 @@ absl::StatusOr<Entry> LookAt(rocksdb::FileSystem* files,
 // smaller.
 inline constexpr uint64_t kMaxSmallFileBytes = uint64_t{1} << 20;
 
-// Returns the bytes of a file. FailedPrecondition for what is no regular file,
-// and for a file of more than `max_bytes`; NotFound, or another error naming
-// the path.
+// Returns the bytes of a file. Returns FailedPrecondition for what is no
+// regular file, and for a file of more than `max_bytes`; NotFound, or another
+// error naming the path.
 absl::StatusOr<std::string> ReadFile(rocksdb::FileSystem* files,
                                      const std::string& path,
                                      uint64_t max_bytes = kMaxSmallFileBytes);
@@ -72,8 +72,8 @@ absl::Status RemoveFile(rocksdb::FileSystem* files, const std::string& path);
 // Removes what is at the path, of a folder all that is below it; it is no error
 // when there is nothing. Links are removed, and not followed, and a mount point
 // stays with all that is in it. What can be removed goes, whatever cannot: the
-// error is of the first that stays. Unavailable when somebody goes on writing
-// there.
+// error is of the first that stays. Returns Unavailable if somebody goes on
+// writing there.
 absl::Status RemoveTree(rocksdb::FileSystem* files, const std::string& path);
 
 // Calls `visit` with all that is below a folder, folders before what they hold,

@@ -66,7 +66,7 @@ class Threads {
   size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Never destroyed, as its threads are detached.
+// The pool is never destroyed, as its threads are detached.
 Threads& SharedThreads() {
   static auto* const kThreads = new Threads();
   return *kThreads;

@@ -37,7 +37,7 @@ struct Catalog {
   // Returns the step that was saved last and is not quarantined; null when
   // there is none.
   const StepRecord* Newest() const;
-  // Returns the same; NotFound when there is none.
+  // Returns the same; Returns NotFound if there is none.
   absl::StatusOr<StepRecord> Latest() const;
   // Returns the record of a version that is a step or was one; null when there
   // is none.

@@ -35,9 +35,9 @@ bool IsLeaseName(absl::string_view name);
 // may hold anything: the error names it, unless it was written longer ago than
 // any lease lasts.
 //
-// With `remove_expired` leases that hold nothing are removed, and so are links
-// and temporary files that were abandoned. `unswept`, if not null, gets what
-// could not be removed and what else is in the folder.
+// If `remove_expired` is set, leases that hold nothing are removed, and so are
+// links and temporary files that were abandoned. `unswept`, if not null, gets
+// what could not be removed and what else is in the folder.
 absl::StatusOr<std::vector<Lease>> ReadLeases(
     rocksdb::FileSystem* files, const std::string& store, int64_t now_micros,
     bool remove_expired, std::vector<Usage::Unswept>* unswept = nullptr);

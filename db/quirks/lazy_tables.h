@@ -1,5 +1,5 @@
-// Opening a database some of whose SST files are damaged or missing; internal
-// to db/.
+// Opens a database some of whose SST files are damaged or missing; internal to
+// db/.
 //
 // RocksDB opens every table with the database, and does not open the database
 // when one of them is damaged, cut or missing: one corrupt file of one old step

@@ -40,7 +40,8 @@ class LentBlocks {
       ABSL_GUARDED_BY(mutex_);
 };
 
-// Never destroyed: blocks may come back from other objects that are not.
+// They are never destroyed: blocks may come back from other objects that are
+// not.
 LentBlocks& Lent() {
   static LentBlocks* const kLent = new LentBlocks();
   return *kLent;

@@ -1,4 +1,4 @@
-// Reading ahead, for one pass over a table at a time; internal to db/.
+// Reads ahead for one pass over a table at a time; internal to db/.
 //
 // RocksDB can read ahead by itself, but copies what it has read once more for
 // each block, and reads into memory that is not fit for direct I/O: see

@@ -90,7 +90,8 @@ class StepReader::Impl {
   const internal::HomeProcess& home() const { return home_; }
   const ReadHold& hold() const { return hold_; }
 
-  // Returns the item of each rank that has it, by rank; NotFound when none has.
+  // Returns the item of each rank that has it, by rank; Returns NotFound if
+  // none has.
   absl::StatusOr<std::vector<RankItem>> Find(Item::Kind kind,
                                              absl::string_view name) const;
 

@@ -28,7 +28,7 @@
 
 namespace ckptdb::internal {
 
-// [begin, end) each.
+// Each range is [begin, end).
 using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 
 class DatabaseListener;
@@ -37,11 +37,11 @@ class DatabaseListener;
 class Database {
  public:
   // Opens it for reading, as of one moment, beside an owner or without one.
-  // Nothing is written. NotFound when there is no store. DataLoss naming what
-  // is damaged or missing; not for files of bulk, whose damage reading tells.
-  // Tries again, for seconds, beside an owner that writes all the time and on a
-  // file system that shows old files; then Unavailable with the number of
-  // tries.
+  // Nothing is written. Returns NotFound if there is no store, and DataLoss
+  // naming what is damaged or missing, except files of bulk, whose damage is
+  // found by reading. Tries again, for seconds, beside an owner that writes all
+  // the time and on a file system that shows old files; then returns
+  // Unavailable with the number of tries.
   static absl::StatusOr<std::unique_ptr<Database>> OpenFollower(
       absl::string_view store, const internal::Environment& environment,
       bool direct_reads);
@@ -119,9 +119,9 @@ class Database {
   // Deletes and compacts away the entries that are left in each range of bulk.
   // Only a failure leaves any, as a version shares no file with another.
   absl::Status DeleteLeftovers(const KeyRanges& ranges);
-  // Rewrites a range of a family without what was deleted in it. DataLoss when
-  // a file of data is damaged: all is as it was then, and that family is not
-  // compacted until the database is opened again.
+  // Rewrites a range of a family without what was deleted in it. Returns
+  // DataLoss if a file of data is damaged: all is then as it was, and that
+  // family is not compacted until the database is opened again.
   absl::Status Compact(Family family, absl::string_view begin,
                        absl::string_view end);
   // Compactions of records and of small saves stop when one finds the disk

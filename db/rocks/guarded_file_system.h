@@ -32,14 +32,14 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base, FileModes modes);
 
   // Tables below this folder are opened to be ingested: see
-  // db/quirks/ingest_file.h. To be called before the database is opened.
+  // db/quirks/ingest_file.h. It must be called before the database is opened.
   // Default: there is none.
   void set_staging(std::string folder) { staging_ = std::move(folder) + "/"; }
-  // Has passes over tables be read around the page cache. To be called before
-  // the database is opened. Default: off.
+  // Has passes over tables be read around the page cache. It must be called
+  // before the database is opened. Default: off.
   void set_direct_reads(bool direct) { direct_reads_ = direct; }
   // Has a listing of `folder` show these tables although they may be missing.
-  // To be called before the database is opened. Default: none.
+  // It must be called before the database is opened. Default: none.
   void set_corrupt_tables(std::string folder, CorruptTables names) {
     corrupt_folder_ = std::move(folder);
     corrupt_tables_ = std::move(names);

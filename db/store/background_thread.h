@@ -24,8 +24,8 @@ class BackgroundThread {
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
 
-  // Starts the thread, with a sweep. ResourceExhausted when the machine gives
-  // none.
+  // Starts the thread, with a sweep. Returns ResourceExhausted if the machine
+  // has none.
   absl::Status Start();
   // Waits for the sweep or the fold in progress, which is cancelled. Any
   // thread but this one may call it, and again.

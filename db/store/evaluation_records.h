@@ -18,8 +18,8 @@
 
 namespace ckptdb::internal {
 
-// Returns nothing when there is no such record. DataLoss for a record that is
-// damaged or does not match its key.
+// Returns nothing when there is no such record. Returns DataLoss for a record
+// that is damaged or does not match its key.
 absl::StatusOr<std::optional<StepRecord::Evaluation>> LoadEvaluation(
     const Database& database, const StepRecord& step,
     absl::string_view evaluation, uint32_t rank);

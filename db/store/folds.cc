@@ -160,7 +160,8 @@ absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
   FoldOptions options;
   options.cancelled = cancelled;
   absl::Status status = Fold(*due, options).status();
-  // Deleted meanwhile, or the store is closing: the next one goes on.
+  // The step was deleted meanwhile, or the store is closing: the next fold goes
+  // on.
   if (absl::IsAborted(status) || absl::IsCancelled(status) ||
       absl::IsNotFound(status)) {
     return absl::OkStatus();

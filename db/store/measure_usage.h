@@ -1,4 +1,5 @@
-// Usage of a store, for its owner and for readers; internal to db/.
+// Measures the usage of a store, for its owner and for readers; internal to
+// db/.
 #ifndef CKPTDB_DB_STORE_MEASURE_USAGE_H_
 #define CKPTDB_DB_STORE_MEASURE_USAGE_H_
 

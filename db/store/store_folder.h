@@ -95,9 +95,9 @@ class StoreFolder {
 
   absl::Status OpenFolder();
   absl::Status CheckSpaceToOpen(rocksdb::FileSystem* files) const;
-  // Reads the records as the last owner left them, without writing; NotFound
-  // when there are none. `corrupt` is set to the tables that the database is to
-  // be opened without.
+  // Reads the records as the last owner left them, without writing; Returns
+  // NotFound if there are none. `corrupt` is set to the tables that the
+  // database is to be opened without.
   absl::StatusOr<Catalog> ReadRecords(CorruptTables* corrupt) const;
   absl::StatusOr<Catalog> OpenDatabase();
   absl::StatusOr<Catalog> MakeRecords();

@@ -68,7 +68,7 @@ absl::Status Store::Impl::Close() {
   return ShutDown();
 }
 
-// Exit does not wait for calls that it is itself part of, nor takes away what
+// Exit does not wait for calls that it is itself part of, nor closes what
 // readers use.
 void Store::Impl::CloseAtExit() {
   if (gate_.InCall()) return;

@@ -45,7 +45,7 @@ class ByteReader {
   std::string GetString() { return std::string(GetBytes(Get<uint64_t>())); }
 
   bool ok() const { return ok_; }
-  // Everything was read, and nothing was missing.
+  // Returns whether everything was read, and nothing was missing.
   bool complete() const { return ok_ && bytes_.empty(); }
   size_t left() const { return bytes_.size(); }
 

@@ -79,8 +79,8 @@ class Checkpoints {
     return manager_->store()->FindStep(step).status();
   }
 
-  // Puts the state of `step` into the trainer; saves go on from it.
-  // FailedPrecondition when the trainer's options or log are not those of the
+  // Puts the state of `step` into the trainer; saves go on from it. Returns
+  // FailedPrecondition if the trainer's options or log are not those of the
   // step. After an error the trainer must not be used.
   absl::Status Restore(int64_t step);
 

@@ -45,7 +45,7 @@ class CrashDrill {
     return at_ && !at_->point.empty() && at_->point != kEvaluationPoint;
   }
 
-  // `step` is trained. May not return.
+  // Called when `step` is trained. It may not return.
   void Trained(int64_t step) const;
 
   // Called when the progress of an evaluation of `step` is saved. It may not

@@ -57,10 +57,10 @@ class Follower {
       : store_(std::move(store)), options_(options) {}
 
   // Waits for the store, its first step, and each one after it. Writes progress
-  // to stderr. To be called once.
+  // to stderr. It is called once.
   absl::StatusOr<FollowReport> Run();
 
-  // Run returns what it has, soon. From any thread.
+  // Makes Run return soon with what it has. Any thread may call it.
   void Stop();
 
  private:

@@ -30,7 +30,7 @@ class ClickMetrics {
   void Add(float logit, float label);
 
   size_t examples() const { return predictions_.size(); }
-  // 0 without examples.
+  // Returns 0 if there are no examples.
   double log_loss() const;
   // The probability that a click has a higher logit than a non-click, equal
   // logits counting half; 0.5 when either is missing.

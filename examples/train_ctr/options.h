@@ -45,7 +45,7 @@ struct Options {
   TrainerOptions trainer;
   GeneratedLogOptions generated;
 
-  // Follow a trainer instead of being one.
+  // Follows a trainer instead of being one.
   bool follow = false;
   FollowOptions follow_options;
 };

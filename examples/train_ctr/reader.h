@@ -43,7 +43,8 @@ class Reader {
                            Batch* batch);
   LogPosition held_out_begin() const { return source_->tail(); }
 
-  // Everything a new Reader of the same log needs to go on from here.
+  // Returns everything that a new Reader of the same log needs to go on from
+  // here.
   std::string SavePosition() const;
   // Returns FailedPrecondition if the position is of another log or shuffle
   // size, and DataLoss if it is not a position.

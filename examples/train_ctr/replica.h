@@ -47,7 +47,7 @@ class Replica {
   absl::StatusOr<ReplicaChange> Follow(const ckptdb::ChangeReader& changes);
 
   size_t rows() const;
-  // Good until the next change.
+  // Returns the state, which is valid until the next change.
   StateView state();
 
  private:

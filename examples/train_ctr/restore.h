@@ -25,9 +25,9 @@ ckptdb::DType DTypeOf(ElementType type);
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table);
 
-// The table is the step's then. `rows` puts all its slots into it. DataLoss
-// when the step's table has not the columns of this one, or not the rows it
-// says.
+// The table is the step's then. `rows` puts all its slots into it. Returns
+// DataLoss if the step's table does not have the columns of this one, or the
+// rows that it says.
 absl::Status RestoreTable(const ckptdb::StepReader& step,
                           const EmbeddingTable& table, ckptdb::LiveTable* rows);
 

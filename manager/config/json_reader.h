@@ -6,9 +6,9 @@
 //   reader.Read("name", &name);
 //   CKPTDB_RETURN_IF_ERROR(reader.Finish());
 //
-// A key that is not there leaves its value as it is. The first error stays:
-// InvalidArgument with the place, the key and the value, which JsonText::Locate
-// finds.
+// A key that is not there leaves its value as it is. The first error stays: it
+// is InvalidArgument with the place, the key and the value, which
+// JsonText::Locate finds.
 #ifndef CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 #define CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 

@@ -39,7 +39,7 @@ class Warnings {
   void WarnOfMetadata();
   // Warns of each reason why the store cannot free space, once.
   void WarnOfSweeps(const Store& store);
-  // Posted metrics that could not be used; each post once.
+  // Warns of each post that could not be used, once.
   void WarnOfPosts(const Store& store);
   // The log of statistics lacks a line. Once: a disk that is full stays so for
   // a while.

@@ -43,8 +43,8 @@ class TensorPieces {
 };
 
 // Reads the model's part of a tensor whose elements are of `from` in the step,
-// in pieces of 8 MiB there, one for each thread. OutOfRange naming the tensor,
-// the element by its indices in the global tensor, and its number.
+// in pieces of 8 MiB there, one for each thread. Returns OutOfRange naming the
+// tensor, the element by its indices in the global tensor, and its number.
 absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
                             const std::string& name, DType from,
                             const TensorState& state);
@@ -53,8 +53,8 @@ absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
 // its own, so the cast is as thread-safe as that table is.
 class CastTable : public LiveTable {
  public:
-  // `from` and `to` have the same elements, slot by slot. A scan of at most
-  // `threads` workers.
+  // `from` and `to` have the same elements, slot by slot. It serves a scan of
+  // at most `threads` workers.
   CastTable(std::string name, std::vector<Slot> from, std::vector<Slot> to,
             int threads, LiveTable* live);
 

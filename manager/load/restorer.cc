@@ -24,8 +24,8 @@ std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   return absl::StrCat("the newest is step ", latest->version.step);
 }
 
-// Waits until `end`. Cancelled when `cancelled` returns true before that; it
-// may not notify anybody.
+// Waits until `end`. Returns Cancelled if `cancelled` returns true before that;
+// it may not notify anybody.
 absl::Status WaitUntil(Clock::time_point end,
                        const std::function<bool()>& cancelled) {
   Mutex mutex;

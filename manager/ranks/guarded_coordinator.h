@@ -12,7 +12,8 @@ namespace ckptdb::internal {
 
 // Returns a coordinator that passes calls on to `ranks`; one that throws is
 // Internal. The rank and the world size are asked for now and never again.
-// InvalidArgument for null, and for a rank that is not below the world size.
+// Returns InvalidArgument for null, and for a rank that is not below the world
+// size.
 absl::StatusOr<std::unique_ptr<Coordinator>> GuardCoordinator(
     std::unique_ptr<Coordinator> ranks);
 

@@ -17,7 +17,7 @@ class Arena {
   uint64_t max_bytes() const { return max_bytes_; }
 
   // Returns memory of `bytes`, at most max_bytes(), in place of what was
-  // returned before. Null when it cannot be allocated.
+  // returned before. Returns null if it cannot be allocated.
   char* Reserve(uint64_t bytes);
 
  private:

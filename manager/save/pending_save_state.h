@@ -29,8 +29,8 @@ class PendingSave::State {
   // failed to be.
   void Finish(const absl::StatusOr<SaveResult>& result);
 
-  // The last thing of all: nothing of the save runs on this rank any more, no
-  // callback either. `error` is what the save leaves to be told: OK for one
+  // Ends the save: nothing of it runs on this rank any more, no callback
+  // either. `error` is the error that is to be reported: it is OK for a save
   // that succeeded, or whose failure is tolerated.
   void End(const absl::Status& error);
 

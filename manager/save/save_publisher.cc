@@ -58,7 +58,7 @@ absl::Status SavePublisher::PlanAndPublish(
     PublishSpec* spec, SaveResult* result, int64_t* planning_micros) {
   spec->retire.clear();
   const auto begin = std::chrono::steady_clock::now();
-  // Retention asks for metrics and pins. What goes wrong with a post is told by
+  // Retention asks for metrics and pins. An error of a post is reported by
   // Warnings::WarnOfPosts, and does not end a save.
   store_->TakePosts().IgnoreError();
   absl::StatusOr<std::vector<int64_t>> retired =

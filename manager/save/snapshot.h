@@ -42,7 +42,7 @@ class Snapshot {
   uint64_t bytes() const { return bytes_; }
 
   // Copies everything, on several threads; nothing points to the model then,
-  // but to the arena. ResourceExhausted when there is no such memory.
+  // but to the arena. Returns ResourceExhausted if there is no such memory.
   absl::Status CopyTo(Arena* arena, int threads);
 
   // Returns the state to stage, which points to the snapshot.

@@ -30,7 +30,7 @@ class ChangeFeed {
   ChangeFeed(const ChangeFeed&) = delete;
   ChangeFeed& operator=(const ChangeFeed&) = delete;
 
-  // Joins all trackers. AlreadyExists when another manager saves the same
+  // Joins all trackers. Returns AlreadyExists if another manager saves the same
   // tables.
   absl::Status Join();
 

@@ -19,8 +19,8 @@ class TrainingProgress {
   bool trained() const { return trained_ || global_step_ > 0; }
   bool restored() const { return restored_; }
 
-  // Counts a step that was trained. InvalidArgument for one that is not after
-  // global_step(); the very first step may be 0.
+  // Counts a step that was trained. Returns InvalidArgument for one that is not
+  // after global_step(); the very first step may be 0.
   absl::Status Count(int64_t step);
   // A save has begun: the first step is no longer to come.
   void OnSaved() { before_first_step_ = false; }
