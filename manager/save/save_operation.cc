@@ -213,7 +213,7 @@ void SaveOperation::CommitWithAll() {
     }
   }
   const absl::StatusOr<std::string> all =
-      ranks->Broadcast(tag, Encode(own), AfterGather(*ranks, deadline));
+      ranks->Tell(tag, Encode(own), AfterGather(*ranks, deadline));
   outcome_ = std::move(own);
   // What the owner has committed is committed, whoever heard of it.
   if (environment_.is_owner()) return;
