@@ -19,7 +19,7 @@ if(IS_SYMLINK ${CKPTDB_INCLUDE}) # of an earlier version
   file(REMOVE ${CKPTDB_INCLUDE})
 endif()
 file(MAKE_DIRECTORY ${CKPTDB_INCLUDE})
-foreach(folder bench db examples manager schema tests tools)
+foreach(folder bench db examples manager mpi schema tests tools)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${CKPTDB_INCLUDE}/${folder}
        SYMBOLIC)
 endforeach()

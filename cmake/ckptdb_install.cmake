@@ -40,6 +40,25 @@ if(TARGET ckptdb_tool)
   install(TARGETS ckptdb_tool)
 endif()
 
+# The coordinator over MPI is found by find_package(ckptdb COMPONENTS mpi).
+set(CKPTDB_MPI_HEADERS mpi/mpi_coordinator.h)
+set(CKPTDB_HAS_MPI FALSE)
+if(TARGET ckptdb_mpi)
+  set(CKPTDB_HAS_MPI TRUE)
+  set_target_properties(
+    ckptdb_mpi PROPERTIES EXPORT_NAME mpi VERSION ${PROJECT_VERSION}
+                          SOVERSION ${PROJECT_VERSION_MAJOR})
+  install(TARGETS ckptdb_mpi EXPORT ckptdb_mpi_targets)
+  foreach(header IN LISTS CKPTDB_MPI_HEADERS)
+    install(FILES ${PROJECT_SOURCE_DIR}/${header}
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/mpi)
+  endforeach()
+  install(EXPORT ckptdb_mpi_targets
+          FILE ckptdbMpiTargets.cmake
+          NAMESPACE ckptdb::
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
+endif()
+
 set(CKPTDB_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
 install(EXPORT ckptdb_targets
         FILE ckptdbTargets.cmake

@@ -1,9 +1,16 @@
 // The communication between the ranks of a training job.
 //
 // A manager decides once, on its owner's rank, and broadcasts the decision; it
-// gathers what the others staged, and all ranks come to the same result. The
-// trainer implements the transport by MPI or its own collectives. This file has
-// two implementations: one process alone, and threads of one process.
+// gathers what the others staged, and all ranks come to the same result. These
+// carry it:
+//
+// | coordinator | ranks |
+// |---|---|
+// | SingleProcess | one process alone |
+// | ThreadGroup | threads of one process |
+// | MpiCoordinator (mpi/mpi_coordinator.h) | processes under mpirun |
+// | CollectiveCoordinator | those of torch.distributed, Gloo or NCCL |
+// | MessageCoordinator | those of anything else that carries messages |
 //
 //   ThreadGroup group(/*world_size=*/4);
 //   std::thread worker([&] {
@@ -22,8 +29,10 @@
 #define CKPTDB_MANAGER_COORDINATOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +47,9 @@ inline constexpr uint32_t kOwnerRank = 0;
 
 class Coordinator {
  public:
+  class Transport;
+  struct Collectives;
+
   virtual ~Coordinator() = default;
 
   virtual uint32_t rank() const = 0;
@@ -51,6 +63,15 @@ class Coordinator {
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view tag,
                                                 std::string value,
                                                 absl::Duration deadline) = 0;
+
+  // Returns the owner's `value` on each rank that comes. A rank that does not
+  // come costs the others nothing, and the owner waits for none: it is for what
+  // is so already, such as a step that is committed. The default is Broadcast.
+  virtual absl::StatusOr<std::string> Tell(absl::string_view tag,
+                                           std::string value,
+                                           absl::Duration deadline) {
+    return Broadcast(tag, std::move(value), deadline);
+  }
 
   // Returns the values of all ranks, by rank, on the owner, and none on the
   // others, which need not wait for it.
@@ -94,6 +115,84 @@ class ThreadGroup {
   class Member;
   std::shared_ptr<Meeting> meeting_;
 };
+
+// Carries messages from rank to rank, for a MessageCoordinator: a send and a
+// receive queue over MPI, sockets, shared memory. A message may be late, lost,
+// duplicated or overtaken by another one, but not changed.
+//
+// Thread-safety: one thread at a time, but not always the same.
+class Coordinator::Transport {
+ public:
+  struct Message {
+    uint32_t rank = 0;  // where it goes to, or comes from
+    // The same for all messages that go to several ranks.
+    std::shared_ptr<const std::string> bytes;
+  };
+
+  virtual ~Transport() = default;
+
+  virtual uint32_t rank() const = 0;
+  virtual uint32_t world_size() const = 0;
+
+  // Takes `outgoing`, and returns what has come. It need not wait for either to
+  // be complete; one that waits does so until `give_up` at the most. After an
+  // error it is not called any more.
+  virtual absl::StatusOr<std::vector<Message>> Exchange(
+      std::vector<Message> outgoing, absl::Time give_up) = 0;
+
+  // How many messages that it took have not left the memory of this rank. They
+  // need another Exchange.
+  virtual size_t unsent() const = 0;
+};
+
+// A coordinator over `transport`. A rank that has waited for as long as its
+// deadline asks the owner for the outcome for a quarter of that longer, at
+// least a second and at most ten; so does one whose message was lost, earlier.
+// The owner answers in any of its calls, of whatever thread.
+std::unique_ptr<Coordinator> MessageCoordinator(
+    std::unique_ptr<Coordinator::Transport> transport);
+
+// Collectives of bytes, of a process group that nothing else uses: with
+// torch.distributed a new_group(backend="gloo"). All ranks call the same ones
+// in the same order; the threads of a rank take turns. Values have any length,
+// which may differ from rank to rank.
+//
+//   Coordinator::Collectives group;
+//   group.rank = torch_rank;
+//   group.world_size = torch_world_size;
+//   group.all_gather = [&](std::string own) { return AllGather(pg, own); };
+//   group.broadcast = [&](std::string value) { return FromZero(pg, value); };
+//   group.all_to_all = [&](std::vector<std::string> to) {
+//     return AllToAll(pg, to);
+//   };
+//   group.abort = [&](const absl::Status& why) { Abort(pg, why); };
+//   auto ranks = CollectiveCoordinator(std::move(group));
+struct Coordinator::Collectives {
+  uint32_t rank = 0;
+  uint32_t world_size = 1;
+
+  // Returns the values of all ranks, by rank.
+  std::function<absl::StatusOr<std::vector<std::string>>(std::string own)>
+      all_gather;
+  // Returns the value of rank 0; that of another rank is empty.
+  std::function<absl::StatusOr<std::string>(std::string value)> broadcast;
+  // values[r] goes to rank r. Returns what each rank has for this one, by rank.
+  std::function<absl::StatusOr<std::vector<std::string>>(
+      std::vector<std::string> values)>
+      all_to_all;
+  // Makes the function under way on this rank return an error, and those of the
+  // other ranks where it can. It is called from another thread when a deadline
+  // passes, and once a function has failed; no function is called after it.
+  std::function<void(const absl::Status& why)> abort;
+};
+
+// A coordinator over collectives. It cannot go on after a deadline has passed
+// within one of the functions, or one has failed: all later calls return that
+// error at once, with the words of the function, which should name the ranks
+// that are missing where it knows them. InvalidArgument for a function that is
+// null, and for a rank that is not below the world size.
+absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
+    Coordinator::Collectives collectives);
 
 }  // namespace ckptdb
 

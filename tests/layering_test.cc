@@ -37,6 +37,7 @@ const Allowed& Layers() {
       {"schema", {"schema"}},
       {"db", {"schema", "db"}},
       {"manager", {"schema", "db", "manager"}},
+      {"mpi", {"schema", "db", "manager", "mpi"}},
       {"tools", {"schema", "db", "manager", "tools"}},
       {"examples", {"schema", "db", "manager", "examples"}}};
   return kLayers;
@@ -188,7 +189,7 @@ void CheckFile(const fs::path& root, const fs::path& path,
 std::vector<std::string> Violations(const fs::path& root, int* files) {
   std::vector<std::string> wrong;
   for (const std::string folder : {"bench", "cuda", "db", "examples", "manager",
-                                   "schema", "tests", "tools"}) {
+                                   "mpi", "schema", "tests", "tools"}) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       if (!entry.is_regular_file() || !IsSource(entry.path())) continue;

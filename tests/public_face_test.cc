@@ -118,5 +118,20 @@ TEST(PublicFace, WhatIsInstalledIsPublic) {
   }
 }
 
+// The library over MPI has one header, which the others do not include.
+TEST(PublicFace, TheLibraryOverMpiHasOneHeader) {
+  std::vector<std::string> headers;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(CKPTDB_SOURCE) / "mpi")) {
+    if (entry.path().extension() != ".h") continue;
+    headers.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(headers, ElementsAre("mpi_coordinator.h"));
+  for (const std::string& header : PublicHeaders()) {
+    const std::string text = Read(fs::path(CKPTDB_SOURCE) / header);
+    EXPECT_FALSE(absl::StrContains(text, "#include <mpi.h>")) << header;
+  }
+}
+
 }  // namespace
 }  // namespace ckptdb

@@ -31,6 +31,12 @@ class GuardedCoordinator : public Coordinator {
       return ranks_->Broadcast(tag, std::move(value), deadline);
     });
   }
+  absl::StatusOr<std::string> Tell(absl::string_view tag, std::string value,
+                                   absl::Duration deadline) override {
+    return CallGuarded("Coordinator::Tell", [&] {
+      return ranks_->Tell(tag, std::move(value), deadline);
+    });
+  }
   // The number of values must be that of the ranks, or the value of one rank
   // would be taken for another's.
   absl::StatusOr<std::vector<std::string>> Gather(

@@ -35,23 +35,25 @@ class ThreadGroup::Meeting {
   // which takes them away.
   enum class Take { kNone, kOwners, kAll };
 
-  // Brings a value to the next call of `rank`. Waits for all ranks when
-  // `wait`, else for none.
+  // Which ranks a call waits for.
+  enum class Wait { kNone, kOwner, kAll };
+
+  // Brings a value to the next call of `rank`.
   absl::StatusOr<std::vector<std::string>> Bring(uint32_t rank,
                                                  const std::string& tag,
                                                  std::string value,
                                                  absl::Duration deadline,
-                                                 bool wait, Take take) {
+                                                 Wait wait, Take take) {
     const absl::Time end = absl::Now() + deadline;
     const internal::MutexLock lock(&mutex_);
     const uint64_t number = calls_of_[rank]++;
     Call& call = calls_[number];
     if (call.values.empty()) call.values.resize(calls_of_.size());
     Enter(rank, tag, std::move(value), &call);
-    while (wait && !IsOver(call)) {
+    while (!IsOver(call, wait)) {
       if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
-          !IsOver(call)) {
-        call.status = Missing(call);
+          !IsOver(call, wait)) {
+        call.status = Missing(call, wait);
         changed_.NotifyAll();
       }
     }
@@ -68,8 +70,10 @@ class ThreadGroup::Meeting {
     absl::Status status;
   };
 
-  bool IsOver(const Call& call) const {
-    return !call.status.ok() || call.here == world_size_;
+  bool IsOver(const Call& call, Wait wait) const {
+    return wait == Wait::kNone || !call.status.ok() ||
+           call.here == world_size_ ||
+           (wait == Wait::kOwner && call.values[kOwnerRank].has_value());
   }
 
   void Enter(uint32_t rank, const std::string& tag, std::string value,
@@ -87,9 +91,10 @@ class ThreadGroup::Meeting {
     changed_.NotifyAll();
   }
 
-  static absl::Status Missing(const Call& call) {
+  static absl::Status Missing(const Call& call, Wait wait) {
     std::vector<size_t> missing;
-    for (size_t rank = 0; rank < call.values.size(); ++rank) {
+    const size_t end = wait == Wait::kOwner ? 1 : call.values.size();
+    for (size_t rank = 0; rank < end; ++rank) {
       if (!call.values[rank].has_value()) missing.push_back(rank);
     }
     return absl::DeadlineExceededError(absl::StrCat(
@@ -125,6 +130,7 @@ class ThreadGroup::Meeting {
 
 class ThreadGroup::Member : public Coordinator {
   using Take = Meeting::Take;
+  using Wait = Meeting::Wait;
 
  public:
   Member(std::shared_ptr<Meeting> meeting, uint32_t rank)
@@ -135,7 +141,7 @@ class ThreadGroup::Member : public Coordinator {
 
   absl::Status Barrier(absl::string_view tag,
                        absl::Duration deadline) override {
-    return Bring("barrier ", tag, "", deadline, /*wait=*/true, Take::kNone)
+    return Bring("barrier ", tag, "", deadline, Wait::kAll, Take::kNone)
         .status();
   }
 
@@ -144,7 +150,15 @@ class ThreadGroup::Member : public Coordinator {
                                         absl::Duration deadline) override {
     CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
                             Bring("broadcast ", tag, std::move(value), deadline,
-                                  /*wait=*/true, Take::kOwners));
+                                  Wait::kAll, Take::kOwners));
+    return std::move(values.front());
+  }
+
+  absl::StatusOr<std::string> Tell(absl::string_view tag, std::string value,
+                                   absl::Duration deadline) override {
+    CKPTDB_ASSIGN_OR_RETURN(std::vector<std::string> values,
+                            Bring("tell ", tag, std::move(value), deadline,
+                                  Wait::kOwner, Take::kOwners));
     return std::move(values.front());
   }
 
@@ -152,7 +166,8 @@ class ThreadGroup::Member : public Coordinator {
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
     const bool owner = rank_ == kOwnerRank;
-    return Bring("gather ", tag, std::move(value), deadline, /*wait=*/owner,
+    return Bring("gather ", tag, std::move(value), deadline,
+                 owner ? Wait::kAll : Wait::kNone,
                  owner ? Take::kAll : Take::kNone);
   }
 
@@ -165,7 +180,7 @@ class ThreadGroup::Member : public Coordinator {
                                                  absl::string_view tag,
                                                  std::string value,
                                                  absl::Duration deadline,
-                                                 bool wait, Take take) {
+                                                 Wait wait, Take take) {
     return meeting_->Bring(rank_, absl::StrCat(call, tag), std::move(value),
                            deadline, wait, take);
   }

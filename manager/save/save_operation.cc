@@ -213,7 +213,7 @@ void SaveOperation::CommitWithAll() {
     }
   }
   const absl::StatusOr<std::string> all =
-      ranks->Broadcast(tag, Encode(own), AfterGather(*ranks, deadline));
+      ranks->Tell(tag, Encode(own), AfterGather(*ranks, deadline));
   outcome_ = std::move(own);
   // The owner's commit counts, whichever ranks learned of it.
   if (environment_.is_owner()) return;

@@ -293,7 +293,7 @@ TEST_F(ThrowingModelTest, ACoordinatorBesideTheTraining) {
       ASSERT_OK(manager->Save());
       EXPECT_THAT(manager->WaitUntilFinished(),
                   Threw(rank == kOwnerRank ? "Coordinator::Gather"
-                                           : "Coordinator::Broadcast"));
+                                           : "Coordinator::Tell"));
     });
   }
   for (std::thread& rank : ranks) rank.join();

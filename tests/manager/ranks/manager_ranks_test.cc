@@ -6,7 +6,7 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
-#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/manager/rank_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -15,38 +15,6 @@ namespace {
 using ::testing::Each;
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kElements = 12;  // of the tensor that ranks share out
-
-// The model of one rank of many.
-struct RankModel : TestModel {
-  RankModel(uint32_t rank, uint32_t world_size)
-      : bounds(EvenSliceBounds(world_size)),
-        first(kElements * rank / world_size),
-        shard(
-            static_cast<size_t>(kElements * (rank + 1) / world_size - first)) {
-    owns = [this, rank](int64_t id) {
-      const uint16_t slice = SliceOf(id, SliceHash::kMix);
-      return slice >= bounds[rank] && slice < bounds[rank + 1];
-    };
-    TensorState tensor =
-        TensorState::Of(shard.data(), {static_cast<int64_t>(shard.size())});
-    tensor.global_shape = {kElements};
-    tensor.offset = {first};
-    EXPECT_OK(state.AddTensor("shard", tensor));
-  }
-  void Train(int64_t step, uint32_t rank) {
-    TestModel::Train(step);
-    reader.position = absl::StrCat(step, "/", rank);
-    for (size_t i = 0; i < shard.size(); ++i) {
-      shard[i] = static_cast<float>(step * 100 + first + int64_t(i));
-    }
-  }
-
-  std::vector<uint32_t> bounds;
-  int64_t first;
-  std::vector<float> shard;
-};
 
 // As one whose group of processes was never made.
 class CannotBeDuplicated : public Coordinator {
@@ -128,16 +96,9 @@ class ManagerRanksTest : public ::testing::Test {
     return rank->manager->WaitUntilFinished();
   }
 
-  // Of a model that was trained so far by `world_size` ranks.
   static void ExpectTrained(const RankModel& model, int64_t step, uint32_t rank,
                             uint32_t world_size) {
-    RankModel expected(rank, world_size);
-    for (int64_t s = 1; s <= step; ++s) expected.Train(s, rank);
-    EXPECT_EQ(model.weights, expected.weights);
-    EXPECT_EQ(model.shard, expected.shard);
-    EXPECT_TRUE(model.users.rows() == expected.users.rows());
-    EXPECT_EQ(model.epoch, expected.epoch);
-    EXPECT_EQ(model.note, expected.note);
+    EXPECT_TRUE(model.IsTrained(step, rank, world_size));
   }
 
   TempDir dir_;

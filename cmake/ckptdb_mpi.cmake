@@ -1,0 +1,15 @@
+# Whether ckptdb::mpi is built: where MPI is found, always, or never.
+set(CKPTDB_MPI AUTO CACHE STRING "Build the coordinator over MPI")
+set_property(CACHE CKPTDB_MPI PROPERTY STRINGS AUTO ON OFF)
+if(NOT CKPTDB_MPI MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "CKPTDB_MPI is \"${CKPTDB_MPI}\"; expected AUTO, ON or OFF")
+endif()
+if(CKPTDB_MPI STREQUAL "ON")
+  find_package(MPI REQUIRED COMPONENTS CXX)
+elseif(CKPTDB_MPI STREQUAL "AUTO")
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()
+if(NOT CKPTDB_MPI STREQUAL "OFF" AND NOT MPI_CXX_FOUND)
+  message(STATUS "MPI is not found, so ckptdb::mpi is not built; on Debian it "
+                 "needs libopenmpi-dev and openmpi-bin")
+endif()

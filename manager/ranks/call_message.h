@@ -1,0 +1,42 @@
+// What the ranks of a MessageCoordinator send each other, as bytes; internal to
+// manager/. All ranks run the same build, and the bytes are not stored.
+#ifndef CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
+#define CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+enum class CallKind : uint8_t { kBarrier, kBroadcast, kGather, kTell };
+
+// A call as ranks name it to each other and in errors: "gather staged".
+std::string DescribeCall(CallKind kind, absl::string_view tag);
+
+struct CallMessage {
+  enum class Type : uint8_t {
+    kBring,    // to the owner: this rank is at the call, with `value`
+    kOutcome,  // how the call has ended: `status`, and `value` when it is OK
+    kExpired,  // to the owner: the deadline of this rank has passed
+    kAsk,      // to any rank: what has the outcome been?
+    kResend,   // from the owner: what was brought has not arrived
+  };
+  Type type = Type::kBring;
+  CallKind kind = CallKind::kBarrier;
+  std::string channel;  // of the coordinator: each duplicate has its own
+  uint64_t number = 0;  // of the call, from 0 in each channel
+  std::string call;     // by DescribeCall
+  absl::Status status;
+  std::string value;
+};
+
+std::string Encode(const CallMessage& message);
+// Internal for bytes that are not such a message.
+absl::Status Decode(absl::string_view bytes, CallMessage* message);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_CALL_MESSAGE_H_

@@ -1,0 +1,244 @@
+// Messages over collectives of the trainer's.
+//
+// The ranks take turns together. A turn begins with an all-gather of what each
+// rank has to send: then rank 0 broadcasts what goes to all, and an all-to-all
+// carries the rest, where there is any. A rank comes to a turn while one of its
+// threads waits for something; so a turn waits for the slowest rank.
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/watchdog.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::CallGuarded;
+
+// What a rank says at the beginning of a turn.
+struct Turn {
+  uint64_t number = 0;  // counts the turns of a rank
+  uint8_t to_all = 0;   // rank 0 has something to broadcast
+  uint8_t to_some = 0;
+};
+constexpr size_t kTurnBytes = sizeof(uint64_t) + 2;
+
+std::string Encode(const Turn& turn) {
+  std::string bytes(reinterpret_cast<const char*>(&turn.number),
+                    sizeof(turn.number));
+  bytes.push_back(static_cast<char>(turn.to_all));
+  bytes.push_back(static_cast<char>(turn.to_some));
+  return bytes;
+}
+
+Turn DecodeTurn(absl::string_view bytes) {
+  Turn turn;
+  std::memcpy(&turn.number, bytes.data(), sizeof(turn.number));
+  turn.to_all = static_cast<uint8_t>(bytes[sizeof(turn.number)]);
+  turn.to_some = static_cast<uint8_t>(bytes[sizeof(turn.number) + 1]);
+  return turn;
+}
+
+void Pack(const std::string& message, std::string* packed) {
+  const uint64_t size = message.size();
+  packed->append(reinterpret_cast<const char*>(&size), sizeof(size));
+  packed->append(message);
+}
+
+absl::Status Unpack(uint32_t rank, absl::string_view packed,
+                    std::vector<Coordinator::Transport::Message>* messages) {
+  while (!packed.empty()) {
+    uint64_t size = 0;
+    if (packed.size() >= sizeof(size)) {
+      std::memcpy(&size, packed.data(), sizeof(size));
+      packed.remove_prefix(sizeof(size));
+    }
+    if (size == 0 || size > packed.size()) {
+      return absl::InternalError(absl::StrCat(
+          "the collectives gave bytes of rank ", rank,
+          " that it has not sent; they must return what was given to them"));
+    }
+    messages->push_back(
+        {rank, std::make_shared<const std::string>(packed.substr(0, size))});
+    packed.remove_prefix(size);
+  }
+  return absl::OkStatus();
+}
+
+class CollectiveTransport : public Coordinator::Transport {
+ public:
+  explicit CollectiveTransport(Coordinator::Collectives collectives)
+      : group_(std::move(collectives)),
+        watchdog_([this] { group_.abort(NameRank(kLate)); }) {}
+
+  uint32_t rank() const override { return group_.rank; }
+  uint32_t world_size() const override { return group_.world_size; }
+  size_t unsent() const override { return 0; }
+
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override {
+    if (group_.world_size == 1) return std::vector<Message>();
+    CKPTDB_RETURN_IF_ERROR(watchdog_.Arm(give_up));
+    absl::StatusOr<std::vector<Message>> incoming =
+        TakeTurn(std::move(outgoing));
+    const bool late = watchdog_.Disarm();
+    if (late) return Late(incoming.status());
+    if (incoming.ok()) return incoming;
+    const absl::Status why = NameRank(incoming.status());
+    // The other ranks must not wait for this one.
+    CallGuarded("Coordinator::Collectives::abort", [&] {
+      group_.abort(why);
+    }).IgnoreError();
+    return why;
+  }
+
+ private:
+  // Says which rank it was, unless a function has said so.
+  absl::Status NameRank(const absl::Status& status) const {
+    if (absl::StartsWith(status.message(), "rank ")) return status;
+    return internal::Annotate(status, absl::StrCat("rank ", rank()));
+  }
+
+  // The error of a turn that the watchdog has ended.
+  absl::Status Late(const absl::Status& status) const {
+    if (status.ok()) return NameRank(kLate);
+    return NameRank(absl::DeadlineExceededError(status.message()));
+  }
+
+  absl::StatusOr<std::vector<Message>> TakeTurn(std::vector<Message> outgoing) {
+    std::string to_all;
+    std::vector<std::string> to_some(world_size());
+    Turn own;
+    own.number = turns_++;
+    PackAll(outgoing, &to_all, &to_some);
+    own.to_all = to_all.empty() ? 0 : 1;
+    for (const std::string& packed : to_some) {
+      if (!packed.empty()) own.to_some = 1;
+    }
+    CKPTDB_ASSIGN_OR_RETURN(const Turn all, BeginTurn(own));
+    std::vector<Message> incoming;
+    if (all.to_all != 0) {
+      CKPTDB_ASSIGN_OR_RETURN(
+          const std::string packed,
+          CallGuarded("Coordinator::Collectives::broadcast",
+                      [&] { return group_.broadcast(std::move(to_all)); }));
+      if (packed.empty()) {
+        return absl::InternalError(
+            "Coordinator::Collectives::broadcast gave nothing, expected what "
+            "rank 0 has sent");
+      }
+      if (rank() != kOwnerRank) {
+        CKPTDB_RETURN_IF_ERROR(Unpack(kOwnerRank, packed, &incoming));
+      }
+    }
+    if (all.to_some != 0) {
+      CKPTDB_RETURN_IF_ERROR(SendToSome(std::move(to_some), &incoming));
+    }
+    return incoming;
+  }
+
+  // What goes from rank 0 to all others is packed once.
+  void PackAll(const std::vector<Message>& outgoing, std::string* to_all,
+               std::vector<std::string>* to_some) const {
+    std::map<const std::string*, uint32_t> receivers;
+    for (const Message& message : outgoing) ++receivers[message.bytes.get()];
+    std::set<const std::string*> packed;
+    for (const Message& message : outgoing) {
+      const std::string* const bytes = message.bytes.get();
+      if (rank() != kOwnerRank || receivers[bytes] + 1 < world_size()) {
+        Pack(*bytes, &(*to_some)[message.rank]);
+      } else if (packed.insert(bytes).second) {
+        Pack(*bytes, to_all);
+      }
+    }
+  }
+
+  // Returns what any rank has to send.
+  absl::StatusOr<Turn> BeginTurn(const Turn& own) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::vector<std::string> turns,
+        CallGuarded("Coordinator::Collectives::all_gather",
+                    [&] { return group_.all_gather(Encode(own)); }));
+    CKPTDB_RETURN_IF_ERROR(CheckCount("all_gather", turns.size()));
+    Turn all = own;
+    for (uint32_t r = 0; r < turns.size(); ++r) {
+      if (turns[r].size() != kTurnBytes) {
+        return absl::InternalError(absl::StrCat(
+            "the all-gather gave ", turns[r].size(), " bytes of rank ", r,
+            ", expected ", kTurnBytes, "; no other call may use the group"));
+      }
+      const Turn turn = DecodeTurn(turns[r]);
+      if (turn.number != own.number) {
+        return absl::AbortedError(
+            absl::StrCat("the collectives of the ranks are out of step: rank ",
+                         rank(), " is at turn ", own.number, ", rank ", r,
+                         " at turn ", turn.number));
+      }
+      all.to_all |= turn.to_all;
+      all.to_some |= turn.to_some;
+    }
+    return all;
+  }
+
+  absl::Status SendToSome(std::vector<std::string> to_some,
+                          std::vector<Message>* incoming) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::vector<std::string> packed,
+        CallGuarded("Coordinator::Collectives::all_to_all",
+                    [&] { return group_.all_to_all(std::move(to_some)); }));
+    CKPTDB_RETURN_IF_ERROR(CheckCount("all_to_all", packed.size()));
+    for (uint32_t r = 0; r < packed.size(); ++r) {
+      CKPTDB_RETURN_IF_ERROR(Unpack(r, packed[r], incoming));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckCount(absl::string_view function, size_t count) const {
+    if (count == world_size()) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(
+        "Coordinator::Collectives::", function, " gave ", count,
+        " values, expected one of each of the ", world_size(), " ranks"));
+  }
+
+  inline static const absl::Status kLate = absl::DeadlineExceededError(
+      "the other ranks did not all come to a collective in time, and it was "
+      "aborted");
+
+  const Coordinator::Collectives group_;
+  internal::Watchdog watchdog_;
+  uint64_t turns_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
+    Coordinator::Collectives collectives) {
+  if (collectives.rank >= collectives.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "CollectiveCoordinator: the rank is ", collectives.rank,
+        ", expected one below the world size, ", collectives.world_size));
+  }
+  const std::pair<absl::string_view, bool> given[] = {
+      {"all_gather", collectives.all_gather != nullptr},
+      {"broadcast", collectives.broadcast != nullptr},
+      {"all_to_all", collectives.all_to_all != nullptr},
+      {"abort", collectives.abort != nullptr}};
+  for (const auto& [name, is_set] : given) {
+    if (is_set) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("CollectiveCoordinator: ", name,
+                     " is null; set all four functions of "
+                     "Coordinator::Collectives"));
+  }
+  return MessageCoordinator(
+      std::make_unique<CollectiveTransport>(std::move(collectives)));
+}
+
+}  // namespace ckptdb

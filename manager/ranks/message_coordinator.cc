@@ -1,0 +1,88 @@
+// A coordinator over messages: one channel of a hub.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/message_hub.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::CallKind;
+using internal::CallResult;
+using internal::MessageHub;
+
+class OverMessages : public Coordinator {
+ public:
+  OverMessages(std::shared_ptr<MessageHub> hub, std::string channel)
+      : hub_(std::move(hub)), channel_(std::move(channel)) {}
+
+  uint32_t rank() const override { return hub_->rank(); }
+  uint32_t world_size() const override { return hub_->world_size(); }
+
+  absl::Status Barrier(absl::string_view tag,
+                       absl::Duration deadline) override {
+    return Call(CallKind::kBarrier, tag, "", deadline).status;
+  }
+
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration deadline) override {
+    return OwnersValue(CallKind::kBroadcast, tag, std::move(value), deadline);
+  }
+
+  absl::StatusOr<std::string> Tell(absl::string_view tag, std::string value,
+                                   absl::Duration deadline) override {
+    return OwnersValue(CallKind::kTell, tag, std::move(value), deadline);
+  }
+
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value,
+      absl::Duration deadline) override {
+    CallResult result =
+        Call(CallKind::kGather, tag, std::move(value), deadline);
+    CKPTDB_RETURN_IF_ERROR(result.status);
+    return std::move(result.values);
+  }
+
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return std::make_unique<OverMessages>(
+        hub_, absl::StrCat(channel_, "/", duplicates_++));
+  }
+
+ private:
+  CallResult Call(CallKind kind, absl::string_view tag, std::string value,
+                  absl::Duration deadline) {
+    internal::CallRequest request;
+    request.kind = kind;
+    request.call = internal::DescribeCall(kind, tag);
+    request.value = std::move(value);
+    request.deadline = deadline;
+    return hub_->Call(channel_, std::move(request));
+  }
+
+  // What the other ranks bring is not sent.
+  absl::StatusOr<std::string> OwnersValue(CallKind kind, absl::string_view tag,
+                                          std::string value,
+                                          absl::Duration deadline) {
+    if (rank() != kOwnerRank) value.clear();
+    CallResult result = Call(kind, tag, std::move(value), deadline);
+    CKPTDB_RETURN_IF_ERROR(result.status);
+    return std::move(result.value);
+  }
+
+  const std::shared_ptr<MessageHub> hub_;
+  const std::string channel_;
+  uint64_t duplicates_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Coordinator> MessageCoordinator(
+    std::unique_ptr<Coordinator::Transport> transport) {
+  return std::make_unique<OverMessages>(
+      std::make_shared<MessageHub>(std::move(transport)), "");
+}
+
+}  // namespace ckptdb

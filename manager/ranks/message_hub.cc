@@ -1,0 +1,150 @@
+#include "ckptdb/manager/ranks/message_hub.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Microseconds(20);
+constexpr absl::Duration kMaxPause = absl::Milliseconds(2);
+// A waiting rank looks at its deadlines at least as often.
+constexpr absl::Duration kMaxWait = absl::Milliseconds(50);
+
+}  // namespace
+
+MessageHub::MessageHub(std::unique_ptr<Coordinator::Transport> transport)
+    : transport_(std::move(transport)),
+      rank_(transport_->rank()),
+      world_size_(transport_->world_size()),
+      pause_(kFirstPause) {}
+
+CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
+  const MutexLock lock(&mutex_);
+  CallResult result;
+  result.status = broken_;
+  if (!broken_.ok()) return result;
+  request.now = absl::Now();
+  const absl::Duration grace = GraceOf(request.deadline);
+  const absl::Time give_up = request.now + request.deadline + grace;
+  const bool sends_only =
+      request.kind == CallKind::kGather && rank_ != kOwnerRank;
+  const std::string call = request.call;
+  RankCalls& calls = CallsOf(channel);
+  calls.Begin(std::move(request));
+  pause_ = kFirstPause;
+  while (!calls.is_over() && broken_.ok()) Progress(give_up);
+  if (!calls.is_over()) {
+    result.status = broken_;
+    return result;
+  }
+  result = calls.Take();
+  if (!result.status.ok()) {
+    // Some rank is missing, and may take nothing any more.
+    Flush(absl::Now() + GraceOf(absl::ZeroDuration()));
+    return result;
+  }
+  if (!Flush(give_up) && sends_only) {
+    result.status =
+        broken_.ok() ? MissingRanks({kOwnerRank}, world_size_, call) : broken_;
+  }
+  return result;
+}
+
+RankCalls& MessageHub::CallsOf(const std::string& channel) {
+  std::unique_ptr<RankCalls>& calls = channels_[channel];
+  if (calls != nullptr) return *calls;
+  // It is called by the state machine, whose callers hold the mutex.
+  const auto send = [this, channel](uint32_t to, CallMessage message) {
+    mutex_.AssertHeld();
+    message.channel = channel;
+    Send(to, message);
+  };
+  calls = rank_ == kOwnerRank ? NewOwnerCalls(world_size_, send)
+                              : NewFollowerCalls(rank_, world_size_, send);
+  return *calls;
+}
+
+void MessageHub::Send(uint32_t to, const CallMessage& message) {
+  const auto bytes = std::make_shared<const std::string>(Encode(message));
+  for (uint32_t rank = 0; rank < world_size_; ++rank) {
+    const bool receives = to == kAllOthers ? rank != rank_ : rank == to;
+    if (receives) outgoing_.push_back({rank, bytes});
+  }
+  ++sent_;
+  changed_.NotifyAll();
+}
+
+// Lets messages and time go on once, by this thread or by the one that
+// exchanges messages now.
+void MessageHub::Progress(absl::Time give_up) {
+  if (exchanging_) {
+    changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + kMaxWait));
+  } else {
+    Exchange(give_up);
+  }
+  // What broke the transport is the outcome of all calls, not a deadline.
+  if (!broken_.ok()) return;
+  const absl::Time now = absl::Now();
+  for (const auto& [name, calls] : channels_) calls->Advance(now);
+}
+
+void MessageHub::Exchange(absl::Time give_up) {
+  std::vector<Message> outgoing = std::exchange(outgoing_, {});
+  const uint64_t taken = sent_;
+  const bool sends = !outgoing.empty();
+  exchanging_ = true;
+  mutex_.Unlock();
+  size_t unsent = 0;
+  absl::StatusOr<std::vector<Message>> incoming =
+      CallGuarded("Coordinator::Transport", [&] {
+        auto messages = transport_->Exchange(std::move(outgoing), give_up);
+        unsent = transport_->unsent();
+        return messages;
+      });
+  mutex_.Lock();
+  exchanging_ = false;
+  unsent_ = unsent;
+  taken_ = taken;
+  broken_.Update(incoming.status());
+  if (incoming.ok()) Dispatch(*incoming);
+  changed_.NotifyAll();
+  if (!broken_.ok() || sends || !incoming->empty() || !outgoing_.empty()) {
+    pause_ = kFirstPause;
+    return;
+  }
+  changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + pause_));
+  pause_ = std::min(2 * pause_, kMaxPause);
+}
+
+void MessageHub::Dispatch(const std::vector<Message>& incoming) {
+  for (const Message& message : incoming) {
+    CallMessage decoded;
+    const absl::Status status =
+        Annotate(Decode(*message.bytes, &decoded),
+                 absl::StrCat("from rank ", message.rank));
+    broken_.Update(status);
+    if (!status.ok()) return;
+    const std::string channel = decoded.channel;
+    CallsOf(channel).OnMessage(message.rank, std::move(decoded));
+  }
+}
+
+bool MessageHub::Flush(absl::Time give_up) {
+  const uint64_t sent = sent_;
+  const auto is_flushed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return taken_ >= sent && unsent_ == 0;
+  };
+  while (!is_flushed() && broken_.ok() && absl::Now() < give_up) {
+    Progress(give_up);
+  }
+  return is_flushed();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,86 @@
+// The calls of one rank in one channel, as a state machine; internal to
+// manager/.
+//
+// It knows no thread, no clock and no transport: who uses it says what time it
+// is, hands it the messages that came, and sends those that it gives to `send`.
+// So a test can play any order of messages through it.
+//
+// The owner settles each call: by the values of all ranks, by two ranks that
+// are at different calls, or by the first deadline that passes on any rank.
+// The others do what it says. One that hears nothing asks again and again, and
+// ends by itself only when the owner does not answer: the owner is the rank
+// that is missing then.
+//
+// Numbered guarantees, for ranks whose messages arrive at last:
+//   1. All ranks return the same status from a call, late ones too.
+//   2. An error of a deadline names the ranks that had not come.
+//   3. No rank waits longer than its deadline and GraceOf(it).
+#ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
+#define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "ckptdb/manager/ranks/call_message.h"
+
+namespace ckptdb::internal {
+
+// How long a rank asks for the outcome after its deadline.
+absl::Duration GraceOf(absl::Duration deadline);
+
+// The error of a call at which `missing` of `world_size` ranks are missing.
+absl::Status MissingRanks(const std::vector<uint32_t>& missing,
+                          uint32_t world_size, absl::string_view call);
+// The error of ranks that are at different calls.
+absl::Status RanksDisagree(uint32_t rank, absl::string_view call,
+                           uint32_t other_rank, absl::string_view other_call);
+
+struct CallRequest {
+  CallKind kind = CallKind::kBarrier;
+  std::string call;  // by DescribeCall
+  std::string value;
+  absl::Time now;
+  absl::Duration deadline;
+};
+
+struct CallResult {
+  absl::Status status;
+  std::string value;                // of kBroadcast and kTell
+  std::vector<std::string> values;  // of kGather, on the owner
+};
+
+// Stands for all ranks but the own one, as the receivers of a message.
+inline constexpr uint32_t kAllOthers = UINT32_MAX;
+
+class RankCalls {
+ public:
+  // Fills in the channel, and passes the message on.
+  using Send = std::function<void(uint32_t to, CallMessage message)>;
+
+  virtual ~RankCalls() = default;
+
+  // Begins the next call of this rank; the one before is over.
+  virtual void Begin(CallRequest request) = 0;
+  // Takes note of a message. What follows from it is done by Advance, so that
+  // it does not depend on the order of messages that came together.
+  virtual void OnMessage(uint32_t from, CallMessage message) = 0;
+  virtual void Advance(absl::Time now) = 0;
+  // Whether the call that was begun is over; its result is taken once.
+  virtual bool is_over() const = 0;
+  virtual CallResult Take() = 0;
+};
+
+// Rank 0 settles the calls, all others follow.
+std::unique_ptr<RankCalls> NewOwnerCalls(uint32_t world_size,
+                                         RankCalls::Send send);
+std::unique_ptr<RankCalls> NewFollowerCalls(uint32_t rank, uint32_t world_size,
+                                            RankCalls::Send send);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_RANK_CALLS_H_

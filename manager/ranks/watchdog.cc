@@ -1,0 +1,59 @@
+#include "ckptdb/manager/ranks/watchdog.h"
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+Watchdog::~Watchdog() {
+  {
+    const MutexLock lock(&mutex_);
+    closed_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Watchdog::Arm(absl::Time end) {
+  if (!thread_.joinable()) {
+    CKPTDB_RETURN_IF_ERROR(
+        CallGuarded("starting the thread that watches over deadlines",
+                    [this] { thread_ = std::thread([this] { Run(); }); }));
+  }
+  const MutexLock lock(&mutex_);
+  end_ = end;
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+bool Watchdog::Disarm() {
+  const MutexLock lock(&mutex_);
+  end_ = absl::InfiniteFuture();
+  while (biting_) changed_.Wait(&mutex_);
+  return bitten_;
+}
+
+void Watchdog::Run() {
+  const MutexLock lock(&mutex_);
+  while (!closed_ && !bitten_) {
+    const absl::Time now = absl::Now();
+    if (now < end_) {
+      // The clock of the standard library has no infinite future.
+      const absl::Time wake = std::min(end_, now + absl::Hours(1));
+      changed_.WaitUntil(&mutex_, absl::ToChronoTime(wake));
+      continue;
+    }
+    biting_ = true;
+    mutex_.Unlock();
+    CallGuarded("Coordinator::Collectives::abort", bite_).IgnoreError();
+    mutex_.Lock();
+    biting_ = false;
+    bitten_ = true;
+    changed_.NotifyAll();
+  }
+}
+
+}  // namespace ckptdb::internal

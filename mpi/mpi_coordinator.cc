@@ -1,0 +1,304 @@
+#include "ckptdb/mpi/mpi_coordinator.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <limits>
+#include <list>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using Message = Coordinator::Transport::Message;
+
+constexpr int kTag = 0;
+// MPI counts the bytes of a message in an int.
+constexpr size_t kMaxMessageBytes = std::numeric_limits<int>::max();
+// How long ranks that wait for others look for each other, to name the others.
+constexpr absl::Duration kRollCall = absl::Seconds(1);
+
+// `call` names the function of MPI: "MPI_Isend".
+absl::Status StatusOf(int code, absl::string_view call) {
+  if (code == MPI_SUCCESS) return absl::OkStatus();
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return absl::UnavailableError(
+      absl::StrCat(call, " failed: ", absl::string_view(text, length)));
+}
+
+const char* NameOf(int thread_level) {
+  switch (thread_level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "an unknown thread level";
+  }
+}
+
+absl::Status CheckInitialized() {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized == 0 || finalized != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("MpiCoordinator: MPI is ",
+                     finalized != 0 ? "finalized already" : "not initialized",
+                     "; call it between MPI_Init_thread and MPI_Finalize"));
+  }
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&provided);
+  if (provided >= MPI_THREAD_MULTIPLE) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "MpiCoordinator: MPI provides ", NameOf(provided),
+      ", and a save beside the training needs MPI_THREAD_MULTIPLE; call "
+      "MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided) instead "
+      "of MPI_Init, with an MPI that was built for it"));
+}
+
+absl::Status CheckCommunicator(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL) {
+    return absl::InvalidArgumentError(
+        "MpiCoordinator: the communicator is MPI_COMM_NULL; give it "
+        "MPI_COMM_WORLD or one of the ranks that train");
+  }
+  int is_inter = 0;
+  CKPTDB_RETURN_IF_ERROR(
+      StatusOf(MPI_Comm_test_inter(comm, &is_inter), "MPI_Comm_test_inter"));
+  if (is_inter == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "MpiCoordinator: the communicator joins two groups; merge them with "
+      "MPI_Intercomm_merge first");
+}
+
+// Lets other processes of a busy machine go on.
+void Pause() {
+  std::mutex mutex;
+  std::condition_variable never;
+  std::unique_lock<std::mutex> lock(mutex);
+  never.wait_for(lock, std::chrono::microseconds(200));
+}
+
+// Returns whether `request` is complete before `end`.
+absl::StatusOr<bool> WaitFor(MPI_Request* request, absl::Time end) {
+  while (true) {
+    int done = 0;
+    CKPTDB_RETURN_IF_ERROR(
+        StatusOf(MPI_Test(request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (done != 0) return true;
+    if (absl::Now() >= end) return false;
+    Pause();
+  }
+}
+
+// Sends and receives on a communicator of its own.
+class MpiTransport : public Coordinator::Transport {
+ public:
+  // Takes the communicator over.
+  explicit MpiTransport(MPI_Comm comm) : comm_(comm) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  ~MpiTransport() override;
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+
+  uint32_t rank() const override { return static_cast<uint32_t>(rank_); }
+  uint32_t world_size() const override { return static_cast<uint32_t>(size_); }
+  size_t unsent() const override { return sends_.size(); }
+
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override;
+
+ private:
+  struct Transfer {
+    uint32_t rank = 0;
+    std::shared_ptr<const std::string> sent;
+    std::string received;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  absl::Status Send(Message message);
+  absl::Status BeginReceives();
+  // Removes what is complete from `transfers`, and returns it.
+  static absl::StatusOr<std::list<Transfer>> TakeComplete(
+      std::list<Transfer>* transfers);
+
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::list<Transfer> sends_;
+  std::list<Transfer> receives_;
+};
+
+// A send to a rank that is gone never completes, and MPI may look at its bytes
+// as long as the process lives; so they stay.
+MpiTransport::~MpiTransport() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  const bool clean = sends_.empty() && receives_.empty();
+  if (!clean) {
+    new std::list<Transfer>(std::move(sends_));
+    new std::list<Transfer>(std::move(receives_));
+  }
+  if (clean && finalized == 0) MPI_Comm_free(&comm_);
+}
+
+absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
+    std::vector<Message> outgoing, absl::Time /*give_up*/) {
+  for (Message& message : outgoing) {
+    CKPTDB_RETURN_IF_ERROR(Send(std::move(message)));
+  }
+  CKPTDB_RETURN_IF_ERROR(TakeComplete(&sends_).status());
+  CKPTDB_RETURN_IF_ERROR(BeginReceives());
+  CKPTDB_ASSIGN_OR_RETURN(std::list<Transfer> received,
+                          TakeComplete(&receives_));
+  std::vector<Message> incoming;
+  for (Transfer& transfer : received) {
+    incoming.push_back({transfer.rank, std::make_shared<const std::string>(
+                                           std::move(transfer.received))});
+  }
+  return incoming;
+}
+
+absl::Status MpiTransport::Send(Message message) {
+  if (message.bytes->size() > kMaxMessageBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message for rank ", message.rank, " has ",
+                     message.bytes->size(), " bytes; MPI carries at most ",
+                     kMaxMessageBytes, " in one, so give ranks less to bring"));
+  }
+  Transfer& transfer = sends_.emplace_back();
+  transfer.rank = message.rank;
+  transfer.sent = std::move(message.bytes);
+  return StatusOf(
+      MPI_Isend(transfer.sent->data(), static_cast<int>(transfer.sent->size()),
+                MPI_BYTE, static_cast<int>(transfer.rank), kTag, comm_,
+                &transfer.request),
+      "MPI_Isend");
+}
+
+absl::Status MpiTransport::BeginReceives() {
+  while (true) {
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status from = {};
+    CKPTDB_RETURN_IF_ERROR(StatusOf(
+        MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &found, &message, &from),
+        "MPI_Improbe"));
+    if (found == 0) return absl::OkStatus();
+    int bytes = 0;
+    MPI_Get_count(&from, MPI_BYTE, &bytes);
+    Transfer& transfer = receives_.emplace_back();
+    transfer.rank = static_cast<uint32_t>(from.MPI_SOURCE);
+    transfer.received.resize(static_cast<size_t>(bytes));
+    CKPTDB_RETURN_IF_ERROR(
+        StatusOf(MPI_Imrecv(transfer.received.data(), bytes, MPI_BYTE, &message,
+                            &transfer.request),
+                 "MPI_Imrecv"));
+  }
+}
+
+absl::StatusOr<std::list<MpiTransport::Transfer>> MpiTransport::TakeComplete(
+    std::list<Transfer>* transfers) {
+  std::list<Transfer> complete;
+  for (auto next = transfers->begin(); next != transfers->end();) {
+    const auto transfer = next++;
+    int done = 0;
+    CKPTDB_RETURN_IF_ERROR(StatusOf(
+        MPI_Test(&transfer->request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (done != 0) complete.splice(complete.end(), *transfers, transfer);
+  }
+  return complete;
+}
+
+// Returns a tag that a trainer hardly uses.
+int HighestTag(MPI_Comm comm) {
+  int* highest = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&highest), &found);
+  return found != 0 ? *highest : std::numeric_limits<int16_t>::max();
+}
+
+// Notes which ranks have sent an empty message, until `end`.
+absl::Status HearRanks(MPI_Comm comm, int tag, absl::Time end,
+                       std::vector<bool>* here) {
+  while (absl::Now() < end) {
+    int found = 0;
+    MPI_Status from = {};
+    CKPTDB_RETURN_IF_ERROR(StatusOf(
+        MPI_Iprobe(MPI_ANY_SOURCE, tag, comm, &found, &from), "MPI_Iprobe"));
+    if (found == 0) {
+      Pause();
+      continue;
+    }
+    MPI_Recv(nullptr, 0, MPI_BYTE, from.MPI_SOURCE, tag, comm,
+             MPI_STATUS_IGNORE);
+    (*here)[static_cast<size_t>(from.MPI_SOURCE)] = true;
+  }
+  return absl::OkStatus();
+}
+
+// The error of a communicator that not all ranks have come to make: those that
+// have tell each other so, on `comm`, and name the rest. The job is about to
+// end, so messages that nobody takes do no harm.
+absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const int tag = HighestTag(comm);
+  for (int to = 0; to < size; ++to) {
+    if (to == rank) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    CKPTDB_RETURN_IF_ERROR(StatusOf(
+        MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, comm, &request), "MPI_Isend"));
+    MPI_Request_free(&request);
+  }
+  std::vector<bool> here(static_cast<size_t>(size), false);
+  here[static_cast<size_t>(rank)] = true;
+  CKPTDB_RETURN_IF_ERROR(HearRanks(comm, tag, absl::Now() + kRollCall, &here));
+  std::vector<int> missing;
+  for (int r = 0; r < size; ++r) {
+    if (!here[static_cast<size_t>(r)]) missing.push_back(r);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("ranks ", absl::StrJoin(missing, ", "), " of ", size,
+                   " did not come to MpiCoordinator within ",
+                   absl::FormatDuration(deadline)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
+    MPI_Comm comm, absl::Duration deadline) {
+  CKPTDB_RETURN_IF_ERROR(CheckInitialized());
+  CKPTDB_RETURN_IF_ERROR(CheckCommunicator(comm));
+  // MPI writes to it when it is complete, also after the deadline.
+  auto own = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  CKPTDB_RETURN_IF_ERROR(
+      StatusOf(MPI_Comm_idup(comm, own.get(), &request), "MPI_Comm_idup"));
+  const absl::StatusOr<bool> done = WaitFor(&request, absl::Now() + deadline);
+  if (!done.ok() || !*done) {
+    own.release();  // NOLINT(bugprone-unused-return-value)
+    CKPTDB_RETURN_IF_ERROR(done.status());
+    return NameMissing(comm, deadline);
+  }
+  return MessageCoordinator(std::make_unique<MpiTransport>(*own));
+}
+
+}  // namespace ckptdb

@@ -1,0 +1,60 @@
+// The model of one rank of many, for tests of the manager on several ranks.
+#ifndef CKPTDB_TESTS_MANAGER_RANK_MODEL_H_
+#define CKPTDB_TESTS_MANAGER_RANK_MODEL_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/state.h"
+#include "ckptdb/tests/manager/test_model.h"
+
+namespace ckptdb::testing {
+
+// A TestModel whose table is divided by slices, and a tensor that ranks share
+// out.
+struct RankModel : TestModel {
+  static constexpr int64_t kElements = 12;  // of the tensor
+
+  RankModel(uint32_t rank, uint32_t world_size)
+      : bounds(EvenSliceBounds(world_size)),
+        first(kElements * rank / world_size),
+        shard(
+            static_cast<size_t>(kElements * (rank + 1) / world_size - first)) {
+    owns = [this, rank](int64_t id) {
+      const uint16_t slice = SliceOf(id, SliceHash::kMix);
+      return slice >= bounds[rank] && slice < bounds[rank + 1];
+    };
+    TensorState tensor =
+        TensorState::Of(shard.data(), {static_cast<int64_t>(shard.size())});
+    tensor.global_shape = {kElements};
+    tensor.offset = {first};
+    EXPECT_OK(state.AddTensor("shard", tensor));
+  }
+  void Train(int64_t step, uint32_t rank) {
+    TestModel::Train(step);
+    reader.position = absl::StrCat(step, "/", rank);
+    for (size_t i = 0; i < shard.size(); ++i) {
+      shard[i] = static_cast<float>(step * 100 + first + int64_t(i));
+    }
+  }
+  // Whether it is what `world_size` ranks have trained so far. The io state is
+  // left out, which is another one on another number of ranks.
+  bool IsTrained(int64_t step, uint32_t rank, uint32_t world_size) const {
+    RankModel expected(rank, world_size);
+    for (int64_t s = 1; s <= step; ++s) expected.Train(s, rank);
+    return weights == expected.weights && shard == expected.shard &&
+           users.rows() == expected.users.rows() && epoch == expected.epoch &&
+           note == expected.note;
+  }
+
+  std::vector<uint32_t> bounds;
+  int64_t first;
+  std::vector<float> shard;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_RANK_MODEL_H_

@@ -1,0 +1,296 @@
+// The calls of ranks whose messages are late, lost, duplicated and overtaken,
+// some of which stop for a while or die: played in a time of its own, by seed.
+#include "ckptdb/manager/ranks/rank_calls.h"
+
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::CallKind;
+using internal::CallMessage;
+using internal::CallResult;
+using internal::RankCalls;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kTick = absl::Milliseconds(5);
+constexpr absl::Duration kDeadline = absl::Seconds(4);
+constexpr int kCalls = 12;
+
+// How a world is disturbed.
+struct Faults {
+  uint32_t world_size = 1;
+  double lost = 0;
+  double duplicated = 0;
+  int max_delay_ms = 0;
+  // The rank that stops before a call for longer than the deadline, or dies
+  // after so many messages.
+  std::optional<uint32_t> stopped;
+  std::optional<uint32_t> killed;
+  int at_call = 0;
+  int after_messages = 0;
+};
+
+class World {
+ public:
+  World(const Faults& faults, uint64_t seed) : faults_(faults), random_(seed) {
+    for (int i = 0; i < kCalls; ++i) {
+      kinds_.push_back(static_cast<CallKind>(Draw(4)));
+    }
+    ranks_.resize(faults.world_size);
+    for (uint32_t r = 0; r < faults.world_size; ++r) {
+      const auto send = [this, r](uint32_t to, const CallMessage& message) {
+        Post(r, to, message);
+      };
+      ranks_[r].calls =
+          r == kOwnerRank
+              ? internal::NewOwnerCalls(faults.world_size, send)
+              : internal::NewFollowerCalls(r, faults.world_size, send);
+    }
+  }
+
+  void Run() {
+    const absl::Time end = now_ + kCalls * kCalls * kDeadline;
+    while (now_ < end && !AllDone()) {
+      now_ += kTick;
+      for (uint32_t r = 0; r < ranks_.size(); ++r) RunRank(r);
+    }
+    EXPECT_TRUE(AllDone()) << "a rank hangs";
+    if (AllDone()) CheckOutcomes();
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<RankCalls> calls;
+    bool dead = false;
+    bool in_call = false;
+    absl::Time begun;
+    absl::Time begins;  // the next call
+    int sent = 0;
+    std::vector<CallResult> results;
+    std::multimap<absl::Time, std::pair<uint32_t, std::string>> mailbox;
+  };
+
+  int Draw(int below) {
+    return std::uniform_int_distribution<int>(0, below - 1)(random_);
+  }
+  bool Happens(double probability) {
+    return std::bernoulli_distribution(probability)(random_);
+  }
+
+  void Post(uint32_t from, uint32_t to, const CallMessage& message) {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (r != from && (to == internal::kAllOthers || to == r)) {
+        PostTo(from, r, message);
+      }
+    }
+  }
+  void PostTo(uint32_t from, uint32_t to, const CallMessage& message) {
+    if (ranks_[from].dead) return;
+    if (faults_.killed == from &&
+        ++ranks_[from].sent > faults_.after_messages) {
+      ranks_[from].dead = true;
+      return;
+    }
+    const int copies =
+        (Happens(faults_.lost) ? 0 : 1) + (Happens(faults_.duplicated) ? 1 : 0);
+    for (int i = 0; i < copies; ++i) {
+      const auto delay = absl::Milliseconds(Draw(faults_.max_delay_ms + 1));
+      ranks_[to].mailbox.emplace(now_ + delay,
+                                 std::make_pair(from, Encode(message)));
+    }
+  }
+
+  // A rank that is in no call takes no messages, but one that is done does, as
+  // it would in its next call.
+  void RunRank(uint32_t r) {
+    Rank& rank = ranks_[r];
+    if (rank.dead) return;
+    const bool done = rank.results.size() == kCalls;
+    if (!rank.in_call && !done && now_ >= rank.begins) Begin(r, &rank);
+    if (!rank.in_call && !done) return;
+    Receive(&rank);
+    rank.calls->Advance(now_);
+    if (rank.dead || !rank.in_call || !rank.calls->is_over()) return;
+    const absl::Duration deadline = DeadlineOf(r, rank.results.size());
+    EXPECT_LE(now_ - rank.begun,
+              deadline + internal::GraceOf(deadline) + 2 * kTick);
+    rank.results.push_back(rank.calls->Take());
+    rank.in_call = false;
+    rank.begins = now_ + absl::Milliseconds(Draw(50));
+    if (faults_.stopped == r &&
+        rank.results.size() == static_cast<size_t>(faults_.at_call)) {
+      rank.begins = now_ + 2 * kDeadline;
+    }
+  }
+
+  // As AfterGather: the owner may wait in the gatherings just before.
+  absl::Duration DeadlineOf(uint32_t r, size_t number) const {
+    absl::Duration deadline = kDeadline;
+    for (size_t i = number; r != kOwnerRank && i > 0; --i) {
+      if (kinds_[i - 1] != CallKind::kGather) break;
+      deadline += kDeadline;
+    }
+    return deadline;
+  }
+
+  void Begin(uint32_t r, Rank* rank) {
+    const size_t number = rank->results.size();
+    internal::CallRequest request;
+    request.kind = kinds_[number];
+    request.call =
+        internal::DescribeCall(request.kind, absl::StrCat("call ", number));
+    request.value = absl::StrCat(r, ".", number);
+    request.now = now_;
+    request.deadline = DeadlineOf(r, number);
+    rank->in_call = true;
+    rank->begun = now_;
+    rank->calls->Begin(std::move(request));
+  }
+
+  void Receive(Rank* rank) {
+    while (!rank->mailbox.empty() && rank->mailbox.begin()->first <= now_) {
+      const auto [from, bytes] = rank->mailbox.begin()->second;
+      rank->mailbox.erase(rank->mailbox.begin());
+      CallMessage message;
+      ASSERT_OK(Decode(bytes, &message));
+      rank->calls->OnMessage(from, std::move(message));
+    }
+  }
+
+  bool AllDone() const {
+    for (const Rank& rank : ranks_) {
+      if (!rank.dead && rank.results.size() < kCalls) return false;
+    }
+    return true;
+  }
+
+  void CheckOutcomes() const {
+    for (size_t number = 0; number < kCalls; ++number) {
+      SCOPED_TRACE(absl::StrCat("call ", number, ", kind ",
+                                static_cast<int>(kinds_[number])));
+      std::optional<absl::Status> all;
+      for (uint32_t r = 0; r < ranks_.size(); ++r) {
+        if (ranks_[r].dead) continue;
+        // Ranks other than the owner do not wait for a gathering.
+        if (kinds_[number] == CallKind::kGather && r != kOwnerRank) continue;
+        SCOPED_TRACE(absl::StrCat("rank ", r));
+        const CallResult& result = ranks_[r].results[number];
+        if (!all.has_value()) all = result.status;
+        EXPECT_EQ(result.status, *all);
+        CheckResult(r, number, result);
+      }
+    }
+  }
+
+  void CheckResult(uint32_t r, size_t number, const CallResult& result) const {
+    if (!result.status.ok()) {
+      EXPECT_EQ(result.status.code(), absl::StatusCode::kDeadlineExceeded);
+      const std::optional<uint32_t> gone =
+          faults_.killed.has_value() ? faults_.killed : faults_.stopped;
+      ASSERT_TRUE(gone.has_value()) << result.status;
+      EXPECT_THAT(std::string(result.status.message()),
+                  HasSubstr(absl::StrCat("ranks ", *gone, " of ",
+                                         faults_.world_size, " did not come")));
+      return;
+    }
+    const CallKind kind = kinds_[number];
+    if (kind == CallKind::kBroadcast || kind == CallKind::kTell) {
+      EXPECT_EQ(result.value, absl::StrCat("0.", number));
+    }
+    if (kind != CallKind::kGather || r != kOwnerRank) return;
+    ASSERT_EQ(result.values.size(), faults_.world_size);
+    for (size_t from = 0; from < result.values.size(); ++from) {
+      EXPECT_EQ(result.values[from], absl::StrCat(from, ".", number));
+    }
+  }
+
+  const Faults faults_;
+  std::mt19937_64 random_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::vector<CallKind> kinds_;
+  std::vector<Rank> ranks_;
+};
+
+Faults DrawFaults(uint32_t world_size, std::mt19937_64* random) {
+  const auto draw = [&](int below) {
+    return std::uniform_int_distribution<int>(0, below - 1)(*random);
+  };
+  Faults faults;
+  faults.world_size = world_size;
+  faults.lost = std::vector<double>{0, 0.05, 0.15}[size_t(draw(3))];
+  faults.duplicated = std::vector<double>{0, 0.3}[size_t(draw(2))];
+  faults.max_delay_ms = std::vector<int>{0, 20, 200}[size_t(draw(3))];
+  const auto rank = static_cast<uint32_t>(draw(static_cast<int>(world_size)));
+  const int what = draw(3);
+  if (what == 1) faults.stopped = rank;
+  if (what == 2) faults.killed = rank;
+  // An outcome that is lost leaves nobody to ask when the owner has gone on and
+  // stopped, or has died: no two processes can agree then.
+  if (what != 0 && rank == kOwnerRank) faults.lost = 0;
+  faults.at_call = draw(kCalls);
+  faults.after_messages = draw(40);
+  return faults;
+}
+
+void PlayWorlds(uint32_t world_size, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const uint64_t seed =
+        TestSeed() + uint64_t(world_size) * 1'000'003 + uint64_t(round);
+    std::mt19937_64 random(seed);
+    const Faults faults = DrawFaults(world_size, &random);
+    SCOPED_TRACE(absl::StrCat(
+        "world size ", world_size, ", round ", round, ", lost ", faults.lost,
+        ", duplicated ", faults.duplicated, ", delay ", faults.max_delay_ms,
+        " ms, stopped ",
+        faults.stopped.has_value() ? absl::StrCat(*faults.stopped) : "none",
+        " at call ", faults.at_call, ", killed ",
+        faults.killed.has_value() ? absl::StrCat(*faults.killed) : "none",
+        " after ", faults.after_messages));
+    World(faults, random()).Run();
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+class RankCallsTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(RankCallsTest, AllLivingRanksComeToTheSameOutcome) {
+  PlayWorlds(GetParam(), 60);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
+                         ::testing::Range(uint32_t{1}, uint32_t{17}));
+
+TEST(CallMessage, EveryCutIsAnError) {
+  CallMessage message;
+  message.channel = "/0";
+  message.call = "gather part";
+  message.status = absl::NotFoundError("gone");
+  message.value = std::string("\0value", 6);
+  const std::string bytes = Encode(message);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    CallMessage decoded;
+    EXPECT_THAT(
+        internal::Decode(absl::string_view(bytes).substr(0, length), &decoded),
+        StatusIs(absl::StatusCode::kInternal,
+                 HasSubstr(absl::StrCat(length, " bytes"))));
+  }
+  CallMessage decoded;
+  ASSERT_OK(internal::Decode(bytes, &decoded));
+  EXPECT_EQ(decoded.status, message.status);
+  EXPECT_EQ(decoded.value, message.value);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

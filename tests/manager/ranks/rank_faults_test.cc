@@ -1,0 +1,416 @@
+// Coordinators over messages and over collectives, and managers on them, while
+// messages and ranks are lost.
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/rank_model.h"
+#include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Minutes(5);
+constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+using Statuses = std::vector<absl::Status>;
+using Rank = std::function<absl::Status(Coordinator*)>;
+using Join = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
+
+// What each rank, on a thread of its own, comes to.
+Statuses RunRanks(uint32_t world_size, const Join& join, const Rank& rank) {
+  Statuses statuses(world_size);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < world_size; ++r) {
+    threads.emplace_back([&, r] {
+      const std::unique_ptr<Coordinator> ranks = join(r);
+      statuses[r] = rank(ranks.get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+Join Over(RankNetwork* network) {
+  return [=](uint32_t rank) { return MessageCoordinator(network->Join(rank)); };
+}
+Join Over(CollectiveGroup* group) {
+  return
+      [=](uint32_t rank) { return *CollectiveCoordinator(group->Join(rank)); };
+}
+
+// All calls, in the coordinator and, on another thread, in a duplicate.
+absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
+  const auto speak = [](Coordinator* own) -> absl::Status {
+    for (int round = 0; round < 10; ++round) {
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto values,
+          own->Gather("part", absl::StrCat(own->rank(), ".", round), kLong));
+      EXPECT_EQ(values.size(),
+                own->rank() == kOwnerRank ? own->world_size() : 0);
+      for (size_t r = 0; r < values.size(); ++r) {
+        EXPECT_EQ(values[r], absl::StrCat(r, ".", round));
+      }
+      const std::string mine = absl::StrCat("of ", own->rank());
+      CKPTDB_ASSIGN_OR_RETURN(const std::string one,
+                              own->Broadcast("one", mine, kLong));
+      EXPECT_EQ(one, "of 0");
+      CKPTDB_ASSIGN_OR_RETURN(const std::string told,
+                              own->Tell("told", mine, kLong));
+      EXPECT_EQ(told, "of 0");
+      const absl::Status bad =
+          own->rank() == 1 ? absl::DataLossError("x") : absl::OkStatus();
+      const absl::Status agreed = Agree(own, "agree", bad, kLong);
+      EXPECT_EQ(agreed.ok(), own->world_size() == 1) << agreed;
+      CKPTDB_RETURN_IF_ERROR(own->Barrier("all", kLong));
+    }
+    return absl::OkStatus();
+  };
+  CKPTDB_ASSIGN_OR_RETURN(const auto other, ranks->Duplicate());
+  absl::Status second;
+  std::thread beside([&] { second = speak(other.get()); });
+  absl::Status first = speak(ranks);
+  beside.join();
+  first.Update(second);
+  return first;
+}
+
+TEST(MessageCoordinator, CarriesAllCallsOfTwoThreads) {
+  for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
+    RankNetwork network(world_size, {});
+    EXPECT_THAT(RunRanks(world_size, Over(&network), SpeakOnTwoThreads),
+                Each(IsOk()));
+  }
+}
+
+TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {
+  NetworkFaults faults;
+  faults.seed = TestSeed();
+  faults.lost = 0.1;
+  faults.duplicated = 0.2;
+  faults.max_delay = absl::Milliseconds(5);
+  RankNetwork network(3, faults);
+  EXPECT_THAT(RunRanks(3, Over(&network),
+                       [](Coordinator* ranks) {
+                         const absl::Status status = SpeakOnTwoThreads(ranks);
+                         // The owner answers those that have not heard.
+                         ranks->Barrier("end", absl::Seconds(3)).IgnoreError();
+                         return status;
+                       }),
+              Each(IsOk()));
+}
+
+TEST(CollectiveCoordinator, CarriesAllCallsOfTwoThreads) {
+  for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
+    CollectiveGroup group(world_size);
+    EXPECT_THAT(RunRanks(world_size, Over(&group), SpeakOnTwoThreads),
+                Each(IsOk()));
+  }
+}
+
+TEST(CollectiveCoordinator, NeedsAllFunctionsAndARank) {
+  CollectiveGroup group(2);
+  Coordinator::Collectives collectives = group.Join(1);
+  collectives.all_to_all = nullptr;
+  EXPECT_THAT(CollectiveCoordinator(collectives).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("all_to_all is null")));
+  collectives = group.Join(1);
+  collectives.rank = 2;
+  EXPECT_THAT(CollectiveCoordinator(collectives).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the rank is 2, expected one below the world "
+                                 "size, 2")));
+}
+
+// Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
+TEST(MessageCoordinator, ALateRankIsNamedToAllAndFindsTheOthersAgain) {
+  RankNetwork network(3, {});
+  std::vector<std::unique_ptr<Coordinator>> ranks;
+  for (uint32_t r = 0; r < 3; ++r) {
+    ranks.push_back(MessageCoordinator(network.Join(r)));
+  }
+  Statuses statuses(3);
+  std::thread two([&] { statuses[2] = ranks[2]->Barrier("all", kLong); });
+  statuses[0] = ranks[0]->Barrier("all", kShort);
+  two.join();
+  statuses[1] = ranks[1]->Barrier("all", kLong);
+  EXPECT_THAT(
+      statuses,
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    AllOf(HasSubstr("ranks 1"),
+                          HasSubstr("of 3 did not come to \"barrier all\"")))));
+  std::vector<std::thread> threads;
+  for (const auto& rank : ranks) {
+    threads.emplace_back([&] { EXPECT_OK(rank->Barrier("next", kLong)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(MessageCoordinator, AnAbsentOwnerIsNamedToAll) {
+  RankNetwork network(3, {});
+  EXPECT_THAT(
+      RunRanks(3, Over(&network),
+               [](Coordinator* ranks) -> absl::Status {
+                 const bool owner = ranks->rank() == kOwnerRank;
+                 if (owner) return absl::DeadlineExceededError("ranks 0 of 3");
+                 return ranks->Broadcast("decision", "", kShort).status();
+               }),
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    HasSubstr("ranks 0 of 3"))));
+}
+
+TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
+  RankNetwork network(3, {});
+  const Statuses statuses = RunRanks(3, Over(&network), [](Coordinator* ranks) {
+    const bool owner = ranks->rank() == kOwnerRank;
+    const absl::Status status = ranks->Barrier(owner ? "save" : "load", kLong);
+    EXPECT_OK(ranks->Barrier("after", kLong));
+    return status;
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kAborted,
+                                      AllOf(HasSubstr("\"barrier save\""),
+                                            HasSubstr("\"barrier load\"")))));
+}
+
+TEST(CollectiveCoordinator, ARankThatDoesNotComeIsNamedByTheGroup) {
+  CollectiveGroup group(3);
+  EXPECT_THAT(
+      RunRanks(3, Over(&group),
+               [](Coordinator* ranks) -> absl::Status {
+                 if (ranks->rank() == 2) {
+                   return absl::DeadlineExceededError("not there were ranks 2");
+                 }
+                 const absl::Status status = ranks->Barrier("all", kShort);
+                 // There is no going on with such a group.
+                 EXPECT_EQ(ranks->Barrier("next", kLong), status);
+                 return status;
+               }),
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    HasSubstr("not there were ranks 2"))));
+}
+
+TEST(CollectiveCoordinator, WhatFailsOnOneRankEndsAll) {
+  using Kind = CollectiveFaults::Kind;
+  for (const Kind kind :
+       {Kind::kFailBefore, Kind::kFailAfter, Kind::kWrongCount, Kind::kThrow}) {
+    for (uint64_t at_call = 0; at_call < 6; ++at_call) {
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(kind), " at ", at_call));
+      CollectiveGroup group(3);
+      CollectiveFaults faults;
+      faults.kind = kind;
+      faults.at_call = at_call;
+      const auto join = [&](uint32_t rank) {
+        Coordinator::Collectives own = group.Join(rank);
+        return *CollectiveCoordinator(rank == 1 ? Disturb(own, faults) : own);
+      };
+      const Statuses statuses = RunRanks(3, join, [](Coordinator* ranks) {
+        absl::Status status;
+        for (int i = 0; i < 4 && status.ok(); ++i) {
+          status = ranks->Barrier("all", kLong);
+        }
+        return status;
+      });
+      for (const absl::Status& status : statuses) {
+        EXPECT_FALSE(status.ok());
+        EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: "));
+      }
+    }
+  }
+}
+
+// What the example of the header knows of its trainer.
+using ProcessGroup = Coordinator::Collectives;
+absl::StatusOr<std::vector<std::string>> AllGather(const ProcessGroup& pg,
+                                                   std::string own) {
+  return pg.all_gather(std::move(own));
+}
+absl::StatusOr<std::string> FromZero(const ProcessGroup& pg,
+                                     std::string value) {
+  return pg.broadcast(std::move(value));
+}
+absl::StatusOr<std::vector<std::string>> AllToAll(
+    const ProcessGroup& pg, std::vector<std::string> values) {
+  return pg.all_to_all(std::move(values));
+}
+void Abort(const ProcessGroup& pg, const absl::Status& why) { pg.abort(why); }
+
+TEST(HeaderExamples, Collectives) {
+  CollectiveGroup trainer(2);
+  std::vector<std::thread> threads;
+  for (uint32_t torch_rank = 0; torch_rank < 2; ++torch_rank) {
+    threads.emplace_back([&trainer, torch_rank] {
+      constexpr uint32_t torch_world_size = 2;
+      const ProcessGroup pg = trainer.Join(torch_rank);
+      Coordinator::Collectives group;
+      group.rank = torch_rank;
+      group.world_size = torch_world_size;
+      group.all_gather = [&](std::string own) { return AllGather(pg, own); };
+      group.broadcast = [&](std::string value) { return FromZero(pg, value); };
+      group.all_to_all = [&](std::vector<std::string> to) {
+        return AllToAll(pg, to);
+      };
+      group.abort = [&](const absl::Status& why) { Abort(pg, why); };
+      auto ranks = CollectiveCoordinator(std::move(group));
+      ASSERT_OK(ranks.status());
+      EXPECT_OK((*ranks)->Barrier("all", kLong));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Managers of so many ranks that save every second step.
+class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  void SetUp() override {
+    options_.path = dir_.path() + "/store";
+    options_.store.background_sweep = false;
+    options_.bounds.max_delta_ratio = 100;
+    options_.deadline = absl::Seconds(3);
+    options_.schedule.permanent = SaveEveryNSteps(2);
+    options_.sharding = TableSharding::BySlices();
+    options_.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
+  }
+
+  uint32_t world_size() const { return GetParam(); }
+
+  // Answers ranks that have not heard of the end until all are at it.
+  absl::Status Train(std::unique_ptr<Coordinator> ranks) const {
+    CKPTDB_ASSIGN_OR_RETURN(const auto end, ranks->Duplicate());
+    absl::Status status = TrainOn(std::move(ranks));
+    if (status.ok()) end->Barrier("end", options_.deadline).IgnoreError();
+    return status;
+  }
+
+  absl::Status TrainOn(std::unique_ptr<Coordinator> ranks) const {
+    const uint32_t rank = ranks->rank();
+    RankModel model(rank, world_size());
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(options_, &model.state, std::move(ranks)));
+    while (manager->global_step() < kSteps) {
+      model.Train(manager->global_step() + 1, rank);
+      CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+      // Saves are told at the step that they are of.
+      CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
+    }
+    return absl::OkStatus();
+  }
+
+  Statuses TrainAll(const Join& join) const {
+    Statuses statuses(world_size());
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < world_size(); ++r) {
+      threads.emplace_back([&, r] { statuses[r] = Train(join(r)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
+  // The store has whole steps, whatever happened: another job restores the
+  // newest of them.
+  void ExpectWholeStore() const {
+    RankModel model(0, 1);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options_, &model.state));
+    const auto report = manager->Restore();
+    if (absl::IsNotFound(report.status())) return;
+    ASSERT_OK(report.status());
+    EXPECT_TRUE(model.IsTrained(report->version.step, 0, 1));
+  }
+
+  static constexpr int64_t kSteps = 6;
+
+  TempDir dir_;
+  ManagerOptions options_;
+};
+
+TEST_P(RankFaultsTest, MessagesThatAreLateLostOrTwiceChangeNothing) {
+  NetworkFaults faults;
+  faults.seed = TestSeed() + world_size();
+  faults.lost = 0.02;
+  faults.duplicated = 0.1;
+  faults.max_delay = absl::Milliseconds(3);
+  options_.deadline = absl::Minutes(1);
+  RankNetwork network(world_size(), faults);
+  EXPECT_THAT(TrainAll(Over(&network)), Each(IsOk()));
+  ExpectWholeStore();
+}
+
+TEST_P(RankFaultsTest, ARankThatDiesAtAnyMessageIsNamedToAllOthers) {
+  if (world_size() == 1) return;
+  std::mt19937_64 random(TestSeed() + world_size());
+  NetworkFaults faults;
+  faults.seed = random();
+  faults.max_delay = absl::Milliseconds(1);
+  const auto killed = static_cast<uint32_t>(random() % world_size());
+  faults.killed = killed;
+  faults.after_messages = random() % 40;
+  SCOPED_TRACE(absl::StrCat("rank ", killed, " of ", world_size(), " after ",
+                            faults.after_messages, " messages"));
+  RankNetwork network(world_size(), faults);
+  const Statuses statuses = TrainAll(Over(&network));
+  if (network.IsDead(killed)) {
+    for (uint32_t r = 0; r < world_size(); ++r) {
+      if (r == killed) continue;
+      EXPECT_THAT(statuses[r],
+                  StatusIs(absl::StatusCode::kDeadlineExceeded,
+                           HasSubstr(absl::StrCat("ranks ", killed, " of "))));
+    }
+  } else {
+    EXPECT_THAT(statuses, Each(IsOk()));
+  }
+  ExpectWholeStore();
+}
+
+TEST_P(RankFaultsTest, ACollectiveThatFailsOnOneRankEndsAllWithItsWords) {
+  if (world_size() == 1) return;
+  std::mt19937_64 random(TestSeed() + world_size());
+  CollectiveGroup group(world_size());
+  CollectiveFaults faults;
+  const auto failing = static_cast<uint32_t>(random() % world_size());
+  faults.kind = static_cast<CollectiveFaults::Kind>(random() % 4);
+  faults.at_call = random() % 60;
+  faults.seed = random();
+  faults.max_delay = absl::Milliseconds(1);
+  SCOPED_TRACE(absl::StrCat("rank ", failing, " of ", world_size(), ", kind ",
+                            static_cast<int>(faults.kind), " at ",
+                            faults.at_call));
+  const Statuses statuses = TrainAll([&](uint32_t rank) {
+    Coordinator::Collectives own = group.Join(rank);
+    return *CollectiveCoordinator(rank == failing ? Disturb(own, faults) : own);
+  });
+  const bool all_ok = statuses[failing].ok();
+  for (const absl::Status& status : statuses) {
+    if (all_ok) {
+      EXPECT_OK(status);
+    } else {
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(absl::StrCat("rank ", failing, ": ")));
+    }
+  }
+  ExpectWholeStore();
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, RankFaultsTest,
+                         ::testing::Values(1, 2, 3, 5, 8, 16));
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,109 @@
+// A network between the ranks of a test, in memory, that disturbs messages by
+// seed; and a process group of collectives that does so.
+#ifndef CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_
+#define CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/manager/coordinator.h"
+
+namespace ckptdb::testing {
+
+// What happens to a message is drawn from the seed, its sender, its receiver
+// and how many went before it, so that it does not depend on threads.
+struct NetworkFaults {
+  uint64_t seed = 0;
+  double lost = 0;
+  double duplicated = 0;
+  absl::Duration max_delay;  // other messages may overtake meanwhile
+  // The rank that is cut off when it has sent so many messages.
+  std::optional<uint32_t> killed;
+  uint64_t after_messages = 0;
+};
+
+class RankNetwork {
+ public:
+  RankNetwork(uint32_t world_size, NetworkFaults faults);
+
+  // The transport of a rank, for a MessageCoordinator. The network outlives it.
+  std::unique_ptr<Coordinator::Transport> Join(uint32_t rank);
+  // Whether the rank was cut off.
+  bool IsDead(uint32_t rank);
+
+ private:
+  class Member;
+  using Message = Coordinator::Transport::Message;
+  struct Rank {
+    bool dead = false;
+    uint64_t sent = 0;
+    std::map<uint32_t, uint64_t> sent_to;
+    std::multimap<absl::Time, Message> mailbox;
+  };
+
+  absl::StatusOr<std::vector<Message>> Exchange(uint32_t rank,
+                                                std::vector<Message> outgoing);
+  void Post(uint32_t from, Message message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const NetworkFaults faults_;
+  internal::Mutex mutex_;
+  std::vector<Rank> ranks_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A process group of threads, as Gloo's or NCCL's: a collective returns when
+// all ranks have come to it, or when one has aborted the group; then its error
+// names the ranks that had not come.
+class CollectiveGroup {
+ public:
+  explicit CollectiveGroup(uint32_t world_size);
+
+  // The functions of a rank, for a CollectiveCoordinator. The group outlives
+  // them.
+  Coordinator::Collectives Join(uint32_t rank);
+
+ private:
+  struct Round {
+    std::string function;
+    std::map<uint32_t, std::vector<std::string>> values;
+  };
+
+  absl::StatusOr<std::vector<std::string>> Meet(
+      uint32_t rank, const std::string& function,
+      std::vector<std::string> values);
+  void Abort(const absl::Status& why);
+
+  const uint32_t world_size_;
+  internal::Mutex mutex_;
+  internal::ConditionVariable changed_;
+  std::vector<uint64_t> rounds_of_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Round> rounds_ ABSL_GUARDED_BY(mutex_);
+  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What happens to a rank at its n-th call of a function.
+struct CollectiveFaults {
+  enum class Kind { kFailBefore, kFailAfter, kWrongCount, kThrow, kDie };
+  Kind kind = Kind::kFailBefore;
+  uint64_t at_call = 0;
+  uint64_t seed = 0;
+  absl::Duration max_delay;  // of every call
+  // Called once when the rank dies. It is in no collective any more then.
+  std::function<void()> on_death;
+};
+
+Coordinator::Collectives Disturb(Coordinator::Collectives collectives,
+                                 const CollectiveFaults& faults);
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_RANKS_RANK_NETWORK_H_

@@ -1,0 +1,177 @@
+// Ranks that are processes, under mpirun on this host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/mpi/mpi_coordinator.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr char kOk[] = "OK\n";
+
+std::string Read(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file),
+          std::istreambuf_iterator<char>()};
+}
+
+class MpiTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Mpirun(2, "", "true") != 0) {
+      GTEST_SKIP() << "mpirun does not start processes here: "
+                   << Read(dir_.path() + "/log");
+    }
+  }
+
+  int Mpirun(int ranks, const std::string& flags, const std::string& program) {
+    // Ranks of one host speak by shared memory, and let each other go on.
+    const std::string command =
+        absl::StrCat("timeout -k 5 120 " CKPTDB_MPIRUN
+                     " --oversubscribe "
+                     "--allow-run-as-root --mca btl vader,self "
+                     "--mca btl_vader_single_copy_mechanism none "
+                     "--mca mpi_yield_when_idle 1 ",
+                     flags, " -np ", ranks, " ", program, " > ", dir_.path(),
+                     "/log 2>&1 < /dev/null");
+    return std::system(command.c_str());
+  }
+
+  // What each rank came to, empty for one that did not come to anything.
+  std::vector<std::string> Run(int ranks,
+                               const std::vector<std::string>& arguments,
+                               const std::string& flags = "") {
+    const std::string out = absl::StrCat(dir_.path(), "/out", runs_++);
+    fs::create_directories(out);
+    Mpirun(ranks, flags,
+           absl::StrCat(CKPTDB_MPI_RANKS " ", out, " ",
+                        absl::StrJoin(arguments, " ")));
+    std::vector<std::string> came_to;
+    for (int rank = 0; rank < ranks; ++rank) {
+      came_to.push_back(Read(absl::StrCat(out, "/", rank)));
+    }
+    return came_to;
+  }
+
+  std::string store() const { return dir_.path() + "/store"; }
+  std::string log() const { return Read(dir_.path() + "/log"); }
+
+  TempDir dir_;
+  int runs_ = 0;
+};
+
+TEST_F(MpiTest, SavesOnFourRanksAndRestoresOnOthers) {
+  EXPECT_THAT(Run(4, {"save", store(), "5"}), Each(kOk)) << log();
+  {
+    ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(store()));
+    ASSERT_OK_AND_ASSIGN(const StepRecord latest, opened->Latest());
+    EXPECT_EQ(latest.version.step, 4);
+    EXPECT_EQ(latest.world_size, 4U);
+  }
+  EXPECT_THAT(Run(3, {"restore", store(), "4"}), Each(kOk)) << log();
+  EXPECT_THAT(Run(8, {"restore", store(), "4"}), Each(kOk)) << log();
+  // And another number of ranks goes on.
+  EXPECT_THAT(Run(2, {"save", store(), "8"}), Each(kOk)) << log();
+  EXPECT_THAT(Run(1, {"restore", store(), "8"}), Each(kOk)) << log();
+}
+
+TEST_F(MpiTest, CarriesLargeValuesAndNone) {
+  EXPECT_THAT(Run(4, {"exchange"}), Each(kOk)) << log();
+}
+
+TEST_F(MpiTest, ALateRankIsNamedToAll) {
+  EXPECT_THAT(Run(4, {"late"}),
+              Each(AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                         HasSubstr("ranks 3 of 4 did not come to \"barrier "
+                                   "all\" in time"))))
+      << log();
+}
+
+TEST_F(MpiTest, RanksThatDisagreeAllHearOfIt) {
+  EXPECT_THAT(Run(3, {"disagree"}),
+              Each(AllOf(HasSubstr("ABORTED"), HasSubstr("\"barrier save\""),
+                         HasSubstr("rank 2 "))))
+      << log();
+}
+
+TEST_F(MpiTest, ARankThatMakesNoCoordinatorIsNamed) {
+  const std::vector<std::string> came_to = Run(4, {"never"});
+  for (const size_t rank : {0U, 1U, 2U}) {
+    EXPECT_THAT(came_to[rank],
+                AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                      HasSubstr("ranks 3 of 4 did not come to MpiCoordinator "
+                                "within 2s")))
+        << log();
+  }
+}
+
+TEST_F(MpiTest, AKilledRankIsNamedToTheOthers) {
+  for (const int killed : {2, 0}) {
+    SCOPED_TRACE(killed);
+    const std::string path = absl::StrCat(store(), killed);
+    const std::vector<std::string> came_to =
+        Run(4, {"die", path, std::to_string(killed)},
+            "--mca orte_enable_recovery 1");
+    const std::string expected =
+        absl::StrCat("ranks ", killed, " of 4 did not come");
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == killed) continue;
+      EXPECT_THAT(came_to[size_t(rank)],
+                  AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr(expected)))
+          << rank << log();
+    }
+    // The store has the step before, and not the other one.
+    ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(path));
+    ASSERT_OK_AND_ASSIGN(const StepRecord latest, opened->Latest());
+    EXPECT_EQ(latest.version.step, 2);
+  }
+}
+
+TEST_F(MpiTest, FewerThreadsThanNeededAreRefused) {
+  EXPECT_THAT(Run(2, {"refused"}),
+              Each(AllOf(HasSubstr("FAILED_PRECONDITION"),
+                         HasSubstr("MPI provides MPI_THREAD_FUNNELED"),
+                         HasSubstr("call MPI_Init_thread"))))
+      << log();
+}
+
+TEST(MpiCoordinator, WithoutInitializationIsRefused) {
+  EXPECT_THAT(MpiCoordinator(MPI_COMM_WORLD, absl::Seconds(1)).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("MPI is not initialized")));
+}
+
+// The example of the header.
+[[maybe_unused]] absl::Status Train(int argc, char** argv,
+                                    const ManagerOptions& options,
+                                    ModelState& model) {
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
+                          MpiCoordinator(MPI_COMM_WORLD, absl::Minutes(5)));
+  CKPTDB_ASSIGN_OR_RETURN(
+      auto manager, CheckpointManager::Open(options, &model, std::move(ranks)));
+  return manager->Close();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
