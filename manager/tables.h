@@ -222,7 +222,7 @@ class ColumnTable : public internal::AdaptedTable {
   // Returns the row of the id, which is made if there is none, and marks it as
   // upserted. Inserting many at once takes less time. Returns ResourceExhausted
   // if there is no memory; the ids before the one that has no room are then in
-  // *rows and in the table.
+  // *rows and in the table. Returns InvalidArgument if rows is null.
   absl::StatusOr<Inserted> Insert(int64_t id);
   absl::Status Insert(absl::Span<const int64_t> ids,
                       std::vector<Inserted>* rows);

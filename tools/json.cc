@@ -98,7 +98,7 @@ Json MetadataJson(const UserMetadata& metadata) {
   return json;
 }
 
-Json ToJson(const StepRecord& record) {
+Json SummaryJson(const StepRecord& record) {
   Json json = ToJson(record.version);
   json["kind"] = Str(StepKindName(record.kind));
   json["pinned"] = record.pinned;
@@ -108,10 +108,15 @@ Json ToJson(const StepRecord& record) {
   json["committed_at_micros"] = record.committed_at_micros;
   json["save_micros"] = record.save_micros;
   json["world_size"] = record.world_size;
+  SetChainLength(record, &json);
+  return json;
+}
+
+Json ToJson(const StepRecord& record) {
+  Json json = SummaryJson(record);
   json["slice_bounds"] = record.slice_bounds;
   json["parent"] = record.has_parent ? ToJson(record.parent) : Json();
   json["chain"] = VersionsJson(record.chain);
-  SetChainLength(record, &json);
   json["folded_from"] = record.folded ? ToJson(record.folded_from) : Json();
   json["references"] = VersionsJson(record.references);
   json["library_version"] = record.library_version;

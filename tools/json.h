@@ -23,6 +23,8 @@ Json ToJson(const Item& item, const Version& version);
 void SetSharding(Item::Sharding kind, const std::string& name, Json* json);
 // Returns an object of strings.
 Json MetadataJson(const UserMetadata& metadata);
+// Returns what every list of steps tells of each.
+Json SummaryJson(const StepRecord& record);
 // Returns all of a step record but its rank digests.
 Json ToJson(const StepRecord& record);
 

@@ -13,6 +13,7 @@
 #include "ckptdb/db/base/large_array.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/parallel.h"
+#include "ckptdb/manager/state/row_parts.h"
 #include "ckptdb/manager/tables.h"
 
 namespace ckptdb {
@@ -167,10 +168,12 @@ namespace {
 
 // Rows where the columns have them, a block for each chunk.
 template <typename Columns>
-class ColumnRows : public RowSource {
+class ColumnRows : public internal::RowParts {
  public:
   ColumnRows(const Columns& columns, int threads)
-      : columns_(columns), threads_(threads), parts_(columns.chunk_count()) {}
+      : columns_(columns), threads_(threads) {
+    parts_.resize(columns.chunk_count());
+  }
 
   absl::Status FindAll() {
     return ForChunks([&](size_t chunk) {
@@ -203,20 +206,7 @@ class ColumnRows : public RowSource {
     });
   }
 
-  uint64_t block_count() const override { return parts_.size(); }
-  absl::StatusOr<RowBlock> Block(uint64_t block) const override {
-    const Part& part = parts_[block];
-    return RowBlock{part.ids, part.slots, part.rows};
-  }
-
  private:
-  struct Part {
-    absl::Span<const int64_t> ids;
-    std::vector<RowBlock::Column> slots;
-    std::vector<uint32_t> rows;  // of the chunk; empty: the first ones
-    std::vector<int64_t> chosen_ids;
-  };
-
   template <typename Task>
   absl::Status ForChunks(const Task& task) {
     return internal::ParallelFor(threads_, parts_.size(),
@@ -258,14 +248,13 @@ class ColumnRows : public RowSource {
     const int64_t* const ids = columns_.ids(chunk);
     ForBits(bits, [&](uint64_t row) {
       part.rows.push_back(static_cast<uint32_t>(row));
-      part.chosen_ids.push_back(ids[row]);
+      part.own_ids.push_back(ids[row]);
     });
-    part.ids = part.chosen_ids;
+    part.ids = part.own_ids;
   }
 
   const Columns& columns_;
   const int threads_;
-  std::vector<Part> parts_;  // by chunk
 };
 
 }  // namespace
@@ -367,6 +356,10 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
                                  std::vector<Inserted>* rows) {
   constexpr size_t kAhead = 16;
   CKPTDB_RETURN_IF_ERROR(status());
+  if (rows == nullptr) {
+    return absl::InvalidArgumentError(
+        "ColumnTable::Insert got no vector for the rows of the ids");
+  }
   absl::Status inserted =
       internal::CallGuarded("ColumnTable::Insert", [&]() -> absl::Status {
         rows->clear();

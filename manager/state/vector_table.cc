@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/parallel.h"
+#include "ckptdb/manager/state/row_parts.h"
 #include "ckptdb/manager/tables.h"
 
 namespace ckptdb {
@@ -44,7 +45,7 @@ std::vector<Slot> SlotsOfArrays(const std::vector<AnyArray>& arrays) {
 
 }  // namespace
 
-class VectorTable::Rows : public RowSource {
+class VectorTable::Rows : public internal::RowParts {
  public:
   explicit Rows(const VectorTable& table) : table_(table) {}
 
@@ -89,20 +90,7 @@ class VectorTable::Rows : public RowSource {
     return absl::OkStatus();
   }
 
-  uint64_t block_count() const override { return parts_.size(); }
-  absl::StatusOr<RowBlock> Block(uint64_t block) const override {
-    const Part& part = parts_[block];
-    return RowBlock{part.ids, part.slots, part.rows};
-  }
-
  private:
-  struct Part {
-    absl::Span<const int64_t> ids;
-    std::vector<RowBlock::Column> slots;
-    std::vector<uint32_t> rows;
-    std::vector<int64_t> own_ids;
-  };
-
   // Leaves the rows that the rank holds.
   void Choose(uint64_t first, Part* part) const {
     std::erase_if(part->own_ids,
@@ -123,7 +111,6 @@ class VectorTable::Rows : public RowSource {
   }
 
   const VectorTable& table_;
-  std::vector<Part> parts_;
 };
 
 // Writes the rows of a restore to their places, on all threads at once.

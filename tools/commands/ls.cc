@@ -17,21 +17,12 @@ namespace ckptdb::tool {
 namespace {
 
 Json ListedJson(const StepRecord& record) {
-  Json json = ToJson(record.version);
-  json["kind"] = Str(StepKindName(record.kind));
-  json["pinned"] = record.pinned;
-  json["ephemeral"] = record.ephemeral;
-  json["quarantined"] = record.quarantined;
-  json["committed_at"] = FormatIsoUtc(record.committed_at_micros);
-  json["committed_at_micros"] = record.committed_at_micros;
-  json["save_micros"] = record.save_micros;
-  json["world_size"] = record.world_size;
+  Json json = SummaryJson(record);
+  json["chain_length"] = record.chain.size();
   json["items"] = record.items;
   json["rows"] = record.rows;
   json["raw_bytes"] = record.raw_bytes;
   json["exclusive_bytes"] = record.exclusive_bytes;
-  json["chain_length"] = record.chain.size();
-  SetChainLength(record, &json);
   return json;
 }
 

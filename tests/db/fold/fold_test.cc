@@ -112,6 +112,22 @@ class FoldTest : public StoreFixture {
     }
   }
 
+  // Saves a chain of two deltas, and stops its folding when all parts are
+  // staged and nothing is published.
+  void StopAFoldWithItsPartsStaged() {
+    TestTable table;
+    SaveChain(&table, 2, 3000);
+    bool fail = true;
+    options_.on_point = [&](absl::string_view at) {
+      if (fail && at == point::kStaged) throw std::runtime_error("stopped");
+    };
+    Reopen();
+    EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
+                                          HasSubstr("threw: stopped")));
+    options_.on_point = nullptr;
+    Reopen();
+  }
+
   static constexpr std::array<float, 3> kSame = {1, 2, 3};
   std::mt19937_64 random_;
   std::optional<Version> parent_;
@@ -206,34 +222,14 @@ TEST_F(FoldTest, ResumesAnInterruptedFold) {
 }
 
 TEST_F(FoldTest, KeepsFinishedParts) {
-  TestTable table;
-  SaveChain(&table, 2, 3000);
-  bool fail = true;
-  options_.on_point = [&](absl::string_view at) {
-    if (fail && at == point::kStaged) throw std::runtime_error("stopped");
-  };
-  Reopen();
-  EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
-                                        HasSubstr("threw: stopped")));
-  fail = false;
-  Reopen();
+  StopAFoldWithItsPartsStaged();
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_EQ(folded.resumed_parts, folded.parts);
   ExpectStates();
 }
 
 TEST_F(FoldTest, RepeatsADamagedPart) {
-  TestTable table;
-  SaveChain(&table, 2, 3000);
-  bool fail = true;
-  options_.on_point = [&](absl::string_view at) {
-    if (fail && at == point::kStaged) throw std::runtime_error("stopped");
-  };
-  Reopen();
-  EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
-                                        HasSubstr("threw: stopped")));
-  fail = false;
-  Reopen();
+  StopAFoldWithItsPartsStaged();
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(path() + "/staging")) {
     if (entry.path().extension() == ".note") {

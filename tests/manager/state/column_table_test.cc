@@ -188,6 +188,15 @@ TEST(ColumnTableTest, ErrorsOfColumnsAndRows) {
                        HasSubstr("row 4 was marked as upserted")));
 }
 
+TEST(ColumnTableTest, InsertWithoutAVectorForTheRowsIsRefused) {
+  ColumnTable table({{"embedding", DType::kF32, 4}});
+  const std::vector<int64_t> ids = {5};
+  EXPECT_THAT(
+      table.Insert(ids, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vector")));
+  EXPECT_EQ(table.size(), 0u);
+}
+
 TEST(ColumnTableTest, OneThatIsMadeWrongDoesNothing) {
   ColumnTable table({{"a", DType::kF32, 0}});
   ModelState model;
