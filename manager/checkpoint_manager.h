@@ -542,6 +542,7 @@ struct ManagerOptions {
   // slices have the same bounds, and all ranks declare the same. Default:
   // undeclared.
   TableSharding sharding = {};
+  ModelState::Replication replication = {};  // of tensors that are whole
   // Default: kError. The default of a read-only manager is kReset, as it trains
   // nothing that would go on from them, and restores with any number of ranks.
   std::optional<IoStateResize> io_state_resize = std::nullopt;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/resolve_path.h"
 #include "ckptdb/manager/config/statistics.h"
@@ -12,6 +13,7 @@
 #include "ckptdb/manager/policy/save_schedule.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/manager/state/replicated_tensors.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
@@ -135,23 +137,44 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
   return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
 }
 
-// Returns InvalidArgument on all ranks if two declare different shardings: a
-// row would be restored by two ranks, or by none.
-absl::Status AgreeOnShardings(const ManagerParts& parts) {
+// What all ranks must declare alike.
+struct Declarations {
+  std::string shardings;
+  std::string replicas;
+};
+constexpr char kBetweenDeclarations = '\0';
+
+// Returns InvalidArgument if a rank declares other things than rank 0: of
+// another sharding a row would be restored by two ranks, or by none; another
+// replicated tensor would be saved by two ranks, or by none.
+absl::Status CompareDeclarations(const Declarations& own, size_t rank,
+                                 absl::string_view bytes) {
+  const std::pair<absl::string_view, absl::string_view> other =
+      absl::StrSplit(bytes, absl::MaxSplits(kBetweenDeclarations, 1));
+  if (other.first != own.shardings) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ranks declare different shardings: rank 0 has ", own.shardings,
+        ", rank ", rank, " has ", other.first, "; all must declare the same"));
+  }
+  return CompareReplicas(own.replicas, rank, other.second);
+}
+
+absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
   Coordinator* const ranks = parts.ranks.get();
-  const std::string own = DescribeShardings(*parts.model, parts.shardings);
+  const Declarations own = {
+      DescribeShardings(*parts.model, parts.shardings),
+      DescribeReplicas(*parts.model, parts.options.replication)};
+  std::string bytes = own.shardings;
+  bytes.push_back(kBetweenDeclarations);
+  bytes.append(own.replicas);
   const absl::StatusOr<std::vector<std::string>> all =
-      ranks->Gather("shardings", own, parts.options.deadline);
+      ranks->Gather("declarations", std::move(bytes), parts.options.deadline);
   absl::Status status = all.status();
-  for (size_t rank = 0; all.ok() && parts.is_owner() && rank < all->size();
-       ++rank) {
-    if ((*all)[rank] == own) continue;
-    status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "the ranks declare different shardings: rank 0 has ", own, ", rank ",
-        rank, " has ", (*all)[rank], "; all must declare the same")));
+  for (size_t rank = 0; all.ok() && rank < all->size(); ++rank) {
+    status.Update(CompareDeclarations(own, rank, (*all)[rank]));
   }
-  return Agree(ranks, "shardings", status, parts.options.deadline);
+  return Agree(ranks, "declarations", status, parts.options.deadline);
 }
 
 }  // namespace
@@ -171,7 +194,7 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
                                parts->options.deadline));
-  CKPTDB_RETURN_IF_ERROR(AgreeOnShardings(*parts));
+  CKPTDB_RETURN_IF_ERROR(AgreeOnDeclarations(*parts));
   CKPTDB_ASSIGN_OR_RETURN(parts->background_ranks, parts->ranks->Duplicate());
   return parts;
 }
