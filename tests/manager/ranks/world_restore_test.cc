@@ -57,8 +57,32 @@ class WorldRestoreTest : public ::testing::Test {
     return savers;
   }
 
+  // Saves a step of two ranks that `add` gives their state.
+  std::vector<absl::Status> RunTwo(
+      const std::function<absl::Status(uint32_t rank, ModelState* state)>& add)
+      const {
+    ThreadGroup group(2);
+    std::vector<absl::Status> statuses(2);
+    std::vector<std::thread> threads;
+    const auto run = [&](uint32_t rank) -> absl::Status {
+      ModelState state;
+      CKPTDB_RETURN_IF_ERROR(add(rank, &state));
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto manager,
+          CheckpointManager::Open(options_, &state, group.Join(rank)));
+      CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+      return manager->WaitUntilFinished();
+    };
+    for (uint32_t r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] { statuses[r] = run(r); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
   TempDir dir_;
   ManagerOptions options_;
+  float values_[100] = {};
 };
 
 TEST_F(WorldRestoreTest, AnyModelOnAnyWorlds) {
@@ -108,21 +132,40 @@ TEST_F(WorldRestoreTest, AReplicatedTensorIsSavedOnceByABalancedRank) {
   }
 }
 
-TEST_F(WorldRestoreTest, RanksWithOtherReplicatedTensorsDoNotOpen) {
-  ThreadGroup group(2);
-  std::vector<absl::Status> statuses(2);
-  std::vector<std::thread> threads;
-  for (uint32_t r = 0; r < 2; ++r) {
-    threads.emplace_back([&, r] {
-      WorldSpec spec;
-      spec.whole = {10, 20 + r};
-      WorldModel model(spec, r, 2);
-      statuses[r] =
-          CheckpointManager::Open(options_, &model.state, group.Join(r))
-              .status();
-    });
+// Each of two ranks moves the end or the begin of its shard by one row.
+TEST_F(WorldRestoreTest, ShardsThatOverlapOrLeaveAGapFailTheSave) {
+  const std::vector<std::pair<int64_t, std::string>> cases = {
+      {0, ""},
+      {1, "shards overlap in [1, 3] at [4, 0]"},
+      {-1,
+       "the shards have 27 of the 30 elements of [10, 3], and none has the "
+       "one at [3, 0]"}};
+  for (const auto& [more, words] : cases) {
+    options_.path = absl::StrCat(dir_.path(), "/", more);
+    const std::vector<absl::Status> statuses =
+        RunTwo([&, more = more](uint32_t rank, ModelState* state) {
+          const int64_t rows = rank == 0 ? 4 + more : 6;
+          TensorState tensor = TensorState::Of(values_, {rows, 3});
+          tensor.global_shape = {10, 3};
+          tensor.offset = {rank == 0 ? 0 : 4, 0};
+          return state->AddTensor("t", tensor);
+        });
+    if (more == 0) {
+      EXPECT_THAT(statuses, Each(IsOk()));
+    } else {
+      EXPECT_THAT(
+          statuses,
+          Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                        AllOf(HasSubstr("tensor \"t\""), HasSubstr(words)))));
+    }
   }
-  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(WorldRestoreTest, RanksWithOtherReplicatedTensorsDoNotOpen) {
+  const std::vector<absl::Status> statuses =
+      RunTwo([&](uint32_t rank, ModelState* state) {
+        return state->AddTensor("t1", TensorState::Of(values_, {20 + rank}));
+      });
   EXPECT_THAT(
       statuses,
       Each(StatusIs(absl::StatusCode::kInvalidArgument,
