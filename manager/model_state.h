@@ -128,6 +128,12 @@ class ModelState {
     Saver saver = Saver::kBalanced;
   };
 
+  // A rank of a world of so many, whose part of a step a model has.
+  struct Shard {
+    uint32_t rank = 0;
+    uint32_t world_size = 1;
+  };
+
   absl::Status AddTensor(std::string name, TensorState tensor);
   // Adds a table. `sharding` says which rank has which rows: a world of several
   // ranks requires it, or ManagerOptions::sharding for all tables.

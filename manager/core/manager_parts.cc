@@ -63,6 +63,25 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   return CheckNumbers(options);
 }
 
+absl::Status CheckShard(const ManagerParts& parts) {
+  if (!parts.options.shard.has_value()) return absl::OkStatus();
+  const ModelState::Shard& shard = *parts.options.shard;
+  const std::string own = absl::StrCat("ManagerOptions::shard is rank ",
+                                       shard.rank, " of ", shard.world_size);
+  if (shard.rank >= shard.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(own, "; the rank must be below the world size"));
+  }
+  if (!parts.options.read_only) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        own, ", and read_only is false; one rank alone only restores"));
+  }
+  if (parts.world_size() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(own, ", and the coordinator is one of ", parts.world_size(),
+                   " ranks; a rank that restores alone needs SingleProcess()"));
+}
+
 ManagerOptions Effective(ManagerOptions options) {
   // A path that cannot be resolved is left for CheckOptions to reject.
   options.path =
@@ -124,13 +143,14 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
 absl::Status CheckAndOpen(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
+  CKPTDB_RETURN_IF_ERROR(CheckShard(*parts));
   if (parts->model == nullptr) {
     return absl::InvalidArgumentError(
         "CheckpointManager::Open: the model is null; give it a ModelState");
   }
-  CKPTDB_ASSIGN_OR_RETURN(
-      parts->shardings,
-      ResolveShardings(*parts->model, options.sharding, parts->world_size()));
+  CKPTDB_ASSIGN_OR_RETURN(parts->shardings,
+                          ResolveShardings(*parts->model, options.sharding,
+                                           parts->shard().world_size));
   if (parts->is_owner() && !options.statistics_path.empty()) {
     CKPTDB_RETURN_IF_ERROR(CheckStatisticsPath(options.statistics_path));
   }

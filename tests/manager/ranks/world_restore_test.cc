@@ -161,6 +161,130 @@ TEST_F(WorldRestoreTest, ShardsThatOverlapOrLeaveAGapFailTheSave) {
   }
 }
 
+// A job of which one rank fails: the others keep what they trained.
+class PartialRecoveryTest : public WorldRestoreTest {
+ protected:
+  // Runs `body` on the manager that each rank opens, all at once.
+  using Body = std::function<absl::Status(uint32_t, CheckpointManager*)>;
+  void RunAll(const Body& body) {
+    ThreadGroup group(world_);
+    std::vector<absl::Status> statuses(world_);
+    std::vector<std::thread> threads;
+    const auto run = [&](uint32_t rank) -> absl::Status {
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto manager,
+          CheckpointManager::Open(options_, &models_[rank]->state,
+                                  group.Join(rank)));
+      CKPTDB_RETURN_IF_ERROR(body(rank, manager.get()));
+      return manager->Close();
+    };
+    for (uint32_t r = 0; r < world_; ++r) {
+      threads.emplace_back([&, r] { statuses[r] = run(r); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(statuses, Each(IsOk()));
+  }
+  void Start(std::mt19937_64* random) {
+    spec_ = WorldSpec::Random(random);
+    const std::vector<TableSharding> kinds = {TableSharding::BySlices(),
+                                              TableSharding::ByModulo()};
+    spec_.sharding = kinds[(*random)() % kinds.size()];
+    world_ = static_cast<uint32_t>(2 + (*random)() % 4);
+    models_.clear();
+    for (uint32_t r = 0; r < world_; ++r) models_.push_back(NewModel(r));
+  }
+  std::unique_ptr<WorldModel> NewModel(uint32_t rank) const {
+    return std::make_unique<WorldModel>(spec_, rank, world_);
+  }
+  ManagerOptions OptionsOfOne(uint32_t rank) const {
+    ManagerOptions options = options_;
+    options.read_only = true;
+    options.shard = {rank, world_};
+    return options;
+  }
+
+  WorldSpec spec_;
+  uint32_t world_ = 1;
+  std::vector<std::unique_ptr<WorldModel>> models_;
+};
+
+TEST_F(PartialRecoveryTest, ARankThatComesBackRestoresItsShardAlone) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 6; ++round) {
+    SCOPED_TRACE(round);
+    options_.path = absl::StrCat(dir_.path(), "/", round);
+    Start(&random);
+    const auto failed = static_cast<uint32_t>(random() % world_);
+    RunAll([&](uint32_t rank, CheckpointManager* manager) -> absl::Status {
+      for (int64_t step = 1; step <= 3; ++step) {
+        models_[rank]->Train(step);
+        CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+      }
+      CKPTDB_RETURN_IF_ERROR(manager->WaitUntilFinished());
+      models_[rank]->Train(4);  // is in no step
+      if (rank != kOwnerRank) return absl::OkStatus();
+
+      // Another process, while the owner has the store open.
+      const std::unique_ptr<WorldModel> back = NewModel(failed);
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto alone,
+          CheckpointManager::Open(OptionsOfOne(failed), &back->state));
+      CKPTDB_RETURN_IF_ERROR(alone->Restore().status());
+      back->ExpectTrained(3);
+      EXPECT_EQ(back->reader.position, absl::StrCat("3/", failed));
+      return alone->Close();
+    });
+    models_[failed] = NewModel(failed);
+    ASSERT_OK_AND_ASSIGN(
+        const auto alone,
+        CheckpointManager::Open(OptionsOfOne(failed), &models_[failed]->state));
+    ASSERT_OK(alone->Restore());
+    ASSERT_OK(alone->Close());
+
+    // All go on together; the next save is whole.
+    RunAll([&](uint32_t rank, CheckpointManager* manager) -> absl::Status {
+      models_[rank]->ExpectTrained(rank == failed ? 3 : 4);
+      for (int64_t step = 5; step <= 6; ++step) {
+        models_[rank]->Train(step);
+        CKPTDB_RETURN_IF_ERROR(manager->StepTo(step).status());
+      }
+      return manager->WaitUntilFinished();
+    });
+    ASSERT_THAT(RunWorld(RandomWorld(&random), spec_, options_,
+                         [](WorldRank* rank) -> absl::Status {
+                           return RestoreAndExpect(rank, 6);
+                         }),
+                Each(IsOk()));
+  }
+}
+
+TEST_F(PartialRecoveryTest, RejectsAShardThatIsNoReadersOrNoRanks) {
+  std::mt19937_64 random(TestSeed());
+  Start(&random);
+  const auto open = [&](ManagerOptions options,
+                        std::unique_ptr<Coordinator> ranks) {
+    return CheckpointManager::Open(options, &models_[0]->state,
+                                   std::move(ranks))
+        .status();
+  };
+  const auto invalid = [](absl::string_view words) {
+    return StatusIs(absl::StatusCode::kInvalidArgument,
+                    HasSubstr(std::string(words)));
+  };
+  ManagerOptions options = OptionsOfOne(0);
+  options.shard = {3, 3};
+  EXPECT_THAT(open(options, SingleProcess()),
+              invalid("shard is rank 3 of 3; the rank must be below"));
+  options.shard = {2, 3};
+  options.read_only = false;
+  EXPECT_THAT(open(options, SingleProcess()), invalid("read_only is false"));
+  options.read_only = true;
+  options_ = options;
+  EXPECT_THAT(
+      RunTwo([](uint32_t, ModelState*) { return absl::OkStatus(); }),
+      Each(invalid("shard is rank 2 of 3, and the coordinator is one of 2")));
+}
+
 TEST_F(WorldRestoreTest, RanksWithOtherReplicatedTensorsDoNotOpen) {
   const std::vector<absl::Status> statuses =
       RunTwo([&](uint32_t rank, ModelState* state) {
