@@ -459,6 +459,10 @@ struct ManagerOptions {
   // store_metadata, on_saved, on_deleted, statistics_path. Open returns
   // NotFound if there is no store. Default: false.
   bool read_only = false;
+  // Makes a read-only manager of a single process restore what one rank of a
+  // world has, alone: for a rank that failed and comes back while the others
+  // keep their state. Default: the coordinator's rank and world size.
+  std::optional<ModelState::Shard> shard = std::nullopt;
   // If false, no step is saved: Step and StepTo count and say so, StartTraining
   // and FinishTraining do nothing, Save is FailedPrecondition, and changed rows
   // are not tracked. All ranks still learn of a preemption. Restores and loads
@@ -542,6 +546,7 @@ struct ManagerOptions {
   // slices have the same bounds, and all ranks declare the same. Default:
   // undeclared.
   TableSharding sharding = {};
+  ModelState::Replication replication = {};  // of tensors that are whole
   // Default: kError. The default of a read-only manager is kReset, as it trains
   // nothing that would go on from them, and restores with any number of ranks.
   std::optional<IoStateResize> io_state_resize = std::nullopt;

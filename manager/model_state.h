@@ -42,8 +42,8 @@ struct TensorState {
   Shape shape;
   void* data = nullptr;
   // The shape of the tensor of which this is this rank's shard, and the
-  // position of the shard in it. If empty, the tensor is whole, the same on all
-  // ranks, and the owner saves it.
+  // position of the shard in it. If empty, the tensor is replicated: whole, and
+  // the same on all ranks, of which one saves it. See ModelState::Replication.
   Shape global_shape = {};
   Shape offset = {};
   Codec codec = Codec::kNone;
@@ -117,6 +117,21 @@ class ModelState {
     virtual ~Object() = default;
     virtual absl::StatusOr<std::string> Save() = 0;
     virtual absl::Status Load(absl::string_view bytes) = 0;
+  };
+
+  // Says how replicated tensors are saved. All ranks say the same.
+  struct Replication {
+    enum class Saver {
+      kBalanced,  // each by one rank, so that ranks save about the same bytes
+      kOwner,     // all by the owner
+    };
+    Saver saver = Saver::kBalanced;
+  };
+
+  // A rank of a world of so many, whose part of a step a model has.
+  struct Shard {
+    uint32_t rank = 0;
+    uint32_t world_size = 1;
   };
 
   absl::Status AddTensor(std::string name, TensorState tensor);

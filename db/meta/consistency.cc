@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -130,6 +132,60 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
   return absl::OkStatus();
 }
 
+// Finds the first element, in row-major order, that no shard has. `at` has the
+// coordinates of the first `at->size()` dimensions, and `shards` those of the
+// shards that reach across them. Each dimension is cut where a shard ends.
+bool FindGap(const std::vector<const Item*>& shards, const Shape& global,
+             Shape* at) {
+  const size_t d = at->size();
+  if (d == global.size()) return shards.empty();
+  at->push_back(0);
+  while (at->back() < global[d]) {
+    std::vector<const Item*> here;
+    int64_t end = global[d];
+    for (const Item* shard : shards) {
+      const int64_t shard_end = shard->offset[d] + shard->shape[d];
+      if (at->back() < shard->offset[d] || at->back() >= shard_end) continue;
+      here.push_back(shard);
+      end = std::min(end, shard_end);
+    }
+    if (FindGap(here, global, at)) return true;
+    at->back() = end;
+  }
+  at->pop_back();
+  return false;
+}
+
+absl::StatusOr<int64_t> ElementsOf(const Item& item, const Shape& shape) {
+  return ElementCount(shape, DTypeBytes(item.dtype));
+}
+
+// Shards that do not overlap leave a gap if they have fewer elements than the
+// tensor. Shards that are alike count once.
+absl::Status CheckNoGap(const std::vector<Held>& shards) {
+  const Item& any = *shards.front().item;
+  std::set<std::pair<Shape, Shape>> boxes;
+  std::vector<const Item*> distinct;
+  int64_t elements = 0;
+  for (const Held& held : shards) {
+    if (!boxes.emplace(held.item->offset, held.item->shape).second) continue;
+    CKPTDB_ASSIGN_OR_RETURN(const int64_t more,
+                            ElementsOf(any, held.item->shape));
+    elements += more;
+    if (more > 0) distinct.push_back(held.item);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t all, ElementsOf(any, any.global_shape));
+  Shape at;
+  if (elements == all || !FindGap(distinct, any.global_shape, &at)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      ItemKindName(any.kind), " \"", any.name, "\": the shards have ", elements,
+      " of the ", all, " elements of ", ToString(any.global_shape),
+      ", and none has the one at ", ToString(at),
+      "; the shards of all ranks must cover the global shape"));
+}
+
 }  // namespace
 
 bool SameColumns(const Item& item, absl::Span<const Slot> slots,
@@ -162,6 +218,7 @@ absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
   }
   for (const auto& [name, shards] : tensors) {
     CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
+    CKPTDB_RETURN_IF_ERROR(CheckNoGap(shards));
   }
   for (const auto& [name, shards] : tables) {
     CKPTDB_RETURN_IF_ERROR(CheckOnAllRanks(shards, ranks));

@@ -15,11 +15,10 @@ bool SameColumns(const Item& item, absl::Span<const Slot> slots,
 
 // `ranks` are all ranks of a step. Returns InvalidArgument naming the item and
 // two ranks unless
-// - a tensor has one dtype and one global shape, and its shards are equal or
-//   disjoint;
+// - a tensor has one dtype and one global shape, its shards are equal or
+//   disjoint, and each element is in one;
 // - a table has one set of slots, one slice hash and one sharding, and base
-// runs
-//   only or delta runs only;
+//   runs only or delta runs only;
 // - of a replicated table only rank 0 has rows;
 // - a table that is sharded by modulo or by slices is on every rank.
 absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks);

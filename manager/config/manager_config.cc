@@ -298,6 +298,11 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
                                {"modulo", TableSharding::ByModulo()},
                                {"replicated", TableSharding::Replicated()}},
                               &options->sharding);
+  reader->Read<ModelState::Replication::Saver>(
+      "replicated_saver",
+      {{"balanced", ModelState::Replication::Saver::kBalanced},
+       {"owner", ModelState::Replication::Saver::kOwner}},
+      &options->replication.saver);
   reader->Read("statistics_path", &options->statistics_path);
   reader->Read("background_sweep", &options->store.background_sweep);
   reader->Read("background_fold", &options->store.background_fold);

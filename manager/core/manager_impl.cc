@@ -27,8 +27,8 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
       lineage_(parts_->newest_at_open),
       decisions_(parts_->options, parts_->store.get(), &lineage_),
       restorer_({parts_->options, *parts_->model, parts_->shardings,
-                 parts_->ranks.get(), parts_->store.get(), parts_->reader.get(),
-                 parts_->feed.get(), &lineage_}),
+                 parts_->shard(), parts_->ranks.get(), parts_->store.get(),
+                 parts_->reader.get(), parts_->feed.get(), &lineage_}),
       evaluation_(
           {parts_->options.path, parts_->store.get(), parts_->reader.get()},
           parts_->ranks.get(), parts_->options.deadline),

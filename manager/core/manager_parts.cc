@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/resolve_path.h"
 #include "ckptdb/manager/config/statistics.h"
@@ -12,6 +13,7 @@
 #include "ckptdb/manager/policy/save_schedule.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/manager/state/replicated_tensors.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
@@ -59,6 +61,25 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   }
   CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.bounds));
   return CheckNumbers(options);
+}
+
+absl::Status CheckShard(const ManagerParts& parts) {
+  if (!parts.options.shard.has_value()) return absl::OkStatus();
+  const ModelState::Shard& shard = *parts.options.shard;
+  const std::string own = absl::StrCat("ManagerOptions::shard is rank ",
+                                       shard.rank, " of ", shard.world_size);
+  if (shard.rank >= shard.world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(own, "; the rank must be below the world size"));
+  }
+  if (!parts.options.read_only) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        own, ", and read_only is false; one rank alone only restores"));
+  }
+  if (parts.world_size() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(own, ", and the coordinator is one of ", parts.world_size(),
+                   " ranks; a rank that restores alone needs SingleProcess()"));
 }
 
 ManagerOptions Effective(ManagerOptions options) {
@@ -122,36 +143,58 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
 absl::Status CheckAndOpen(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
+  CKPTDB_RETURN_IF_ERROR(CheckShard(*parts));
   if (parts->model == nullptr) {
     return absl::InvalidArgumentError(
         "CheckpointManager::Open: the model is null; give it a ModelState");
   }
-  CKPTDB_ASSIGN_OR_RETURN(
-      parts->shardings,
-      ResolveShardings(*parts->model, options.sharding, parts->world_size()));
+  CKPTDB_ASSIGN_OR_RETURN(parts->shardings,
+                          ResolveShardings(*parts->model, options.sharding,
+                                           parts->shard().world_size));
   if (parts->is_owner() && !options.statistics_path.empty()) {
     CKPTDB_RETURN_IF_ERROR(CheckStatisticsPath(options.statistics_path));
   }
   return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
 }
 
-// Returns InvalidArgument on all ranks if two declare different shardings: a
-// row would be restored by two ranks, or by none.
-absl::Status AgreeOnShardings(const ManagerParts& parts) {
+// What all ranks must declare alike.
+struct Declarations {
+  std::string shardings;
+  std::string replicas;
+};
+constexpr char kBetweenDeclarations = '\0';
+
+// Returns InvalidArgument if a rank declares other things than rank 0: of
+// another sharding a row would be restored by two ranks, or by none; another
+// replicated tensor would be saved by two ranks, or by none.
+absl::Status CompareDeclarations(const Declarations& own, size_t rank,
+                                 absl::string_view bytes) {
+  const std::pair<absl::string_view, absl::string_view> other =
+      absl::StrSplit(bytes, absl::MaxSplits(kBetweenDeclarations, 1));
+  if (other.first != own.shardings) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ranks declare different shardings: rank 0 has ", own.shardings,
+        ", rank ", rank, " has ", other.first, "; all must declare the same"));
+  }
+  return CompareReplicas(own.replicas, rank, other.second);
+}
+
+absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
   Coordinator* const ranks = parts.ranks.get();
-  const std::string own = DescribeShardings(*parts.model, parts.shardings);
+  const Declarations own = {
+      DescribeShardings(*parts.model, parts.shardings),
+      DescribeReplicas(*parts.model, parts.options.replication)};
+  std::string bytes = own.shardings;
+  bytes.push_back(kBetweenDeclarations);
+  bytes.append(own.replicas);
   const absl::StatusOr<std::vector<std::string>> all =
-      ranks->Gather("shardings", own, parts.options.deadline);
+      ranks->Gather("declarations", std::move(bytes), parts.options.deadline);
   absl::Status status = all.status();
-  for (size_t rank = 0; all.ok() && parts.is_owner() && rank < all->size();
-       ++rank) {
-    if ((*all)[rank] == own) continue;
-    status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "the ranks declare different shardings: rank 0 has ", own, ", rank ",
-        rank, " has ", (*all)[rank], "; all must declare the same")));
+  for (size_t rank = 0; all.ok() && rank < all->size(); ++rank) {
+    status.Update(CompareDeclarations(own, rank, (*all)[rank]));
   }
-  return Agree(ranks, "shardings", status, parts.options.deadline);
+  return Agree(ranks, "declarations", status, parts.options.deadline);
 }
 
 }  // namespace
@@ -171,7 +214,7 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
                                parts->options.deadline));
-  CKPTDB_RETURN_IF_ERROR(AgreeOnShardings(*parts));
+  CKPTDB_RETURN_IF_ERROR(AgreeOnDeclarations(*parts));
   CKPTDB_ASSIGN_OR_RETURN(parts->background_ranks, parts->ranks->Duplicate());
   return parts;
 }

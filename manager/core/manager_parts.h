@@ -31,6 +31,11 @@ struct ManagerParts {
 
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks->world_size(); }
+  // Returns whose part of a step the model has.
+  ModelState::Shard shard() const {
+    return options.shard.value_or(
+        ModelState::Shard{ranks->rank(), ranks->world_size()});
+  }
 
   // The options as given, with paths resolved, and without those of saving if
   // nothing is to be saved.

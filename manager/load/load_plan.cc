@@ -230,12 +230,12 @@ bool GlobMatches(absl::string_view pattern, absl::string_view name) {
 class LoadPlan::Maker {
  public:
   Maker(const StepReader& step, const ChangeReader* changes,
-        const ManagerOptions& options, const LoadPlace& place,
+        const ManagerOptions& options, const ModelState::Shard& shard,
         const LoadRule& rule)
       : step_(step),
         changes_(changes),
         options_(options),
-        place_(place),
+        shard_(shard),
         rule_(rule) {}
 
   absl::Status Add(const ModelState::Tensor& tensor) {
@@ -283,7 +283,7 @@ class LoadPlan::Maker {
     ScanOptions scan;
     scan.read = options_.read;
     const auto filter = std::make_shared<RowFilter>(
-        sharding, table.state->slice_hash(), place_.rank, place_.world_size);
+        sharding, table.state->slice_hash(), shard_.rank, shard_.world_size);
     filter->Apply(*found, &scan);
     for (const Slot& slot : slots) scan.slots.push_back(slot.name);
     const auto casts = CastsOf(there, slots);
@@ -331,7 +331,7 @@ class LoadPlan::Maker {
   // Returns whose io states this rank loads of a step that `saved` ranks saved.
   std::vector<uint32_t> RanksToRead(
       uint32_t saved, ManagerOptions::IoStateResize resize) const {
-    if (saved == place_.world_size) return {place_.rank};
+    if (saved == shard_.world_size) return {shard_.rank};
     if (resize == ManagerOptions::IoStateResize::kOwners) return {kOwnerRank};
     std::vector<uint32_t> ranks;
     if (resize == ManagerOptions::IoStateResize::kRedistribute) {
@@ -344,13 +344,13 @@ class LoadPlan::Maker {
     PlannedItem* const planned = Choose(kIoState, io.name);
     if (planned == nullptr) return absl::OkStatus();
     const uint32_t saved = step_.record().world_size;
-    const bool same_world = saved == place_.world_size;
+    const bool same_world = saved == shard_.world_size;
     const ManagerOptions::IoStateResize resize =
         options_.io_state_resize.value_or(
             ManagerOptions::IoStateResize::kError);
     if (!same_world && resize == ManagerOptions::IoStateResize::kError) {
       return DoesNotFit(
-          absl::StrCat(Misfit(absl::StrCat("world size ", place_.world_size),
+          absl::StrCat(Misfit(absl::StrCat("world size ", shard_.world_size),
                               absl::StrCat("world size ", saved)),
                        "; ManagerOptions::io_state_resize says what to do"),
           planned);
@@ -449,7 +449,7 @@ class LoadPlan::Maker {
   const StepReader& step_;
   const ChangeReader* const changes_;
   const ManagerOptions& options_;
-  const LoadPlace& place_;
+  const ModelState::Shard& shard_;
   const LoadRule& rule_;
   std::vector<PlannedItem> items_;
 };
@@ -457,14 +457,14 @@ class LoadPlan::Maker {
 absl::StatusOr<LoadPlan> LoadPlan::Make(
     const StepReader& step, const ChangeReader* changes,
     const ModelState& model, const ManagerOptions& options,
-    absl::Span<const TableSharding> shardings, const LoadPlace& place,
+    absl::Span<const TableSharding> shardings, const ModelState::Shard& shard,
     const LoadRule& rule) {
   if (shardings.size() != model.tables().size()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the model has ", model.tables().size(), " tables, expected the ",
         shardings.size(), " that it had when its manager was opened"));
   }
-  Maker maker(step, changes, options, place, rule);
+  Maker maker(step, changes, options, shard, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {
     CKPTDB_RETURN_IF_ERROR(maker.Add(extra));

@@ -23,12 +23,6 @@ struct PlannedItem {
   std::function<absl::Status()> load;
 };
 
-// The rank that loads, and how many ranks there are.
-struct LoadPlace {
-  uint32_t rank = 0;
-  uint32_t world_size = 1;
-};
-
 class LoadPlan {
  public:
   // Plans what `rule` chooses of `model`, which is not touched. The step, the
@@ -38,7 +32,7 @@ class LoadPlan {
   static absl::StatusOr<LoadPlan> Make(
       const StepReader& step, const ChangeReader* changes,
       const ModelState& model, const ManagerOptions& options,
-      absl::Span<const TableSharding> shardings, const LoadPlace& place,
+      absl::Span<const TableSharding> shardings, const ModelState::Shard& shard,
       const LoadRule& rule);
 
   // Returns InvalidArgument for a pattern that matches nothing registered,

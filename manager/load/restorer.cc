@@ -123,9 +123,7 @@ absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
                                            const LoadRule& rule) const {
   return CallGuarded("ModelState", [&] {
     return LoadPlan::Make(opened.get(), opened.changes.get(), parts_.model,
-                          parts_.options, parts_.shardings,
-                          {parts_.ranks->rank(), parts_.ranks->world_size()},
-                          rule);
+                          parts_.options, parts_.shardings, parts_.shard, rule);
   });
 }
 

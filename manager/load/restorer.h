@@ -33,6 +33,7 @@ class Restorer {
     const ManagerOptions& options;
     const ModelState& model;
     const std::vector<TableSharding>& shardings;
+    ModelState::Shard shard;
     Coordinator* ranks;
     Store* store;      // of the owner, unless it only reads
     Reader* reader;    // of a manager that is read-only

@@ -9,6 +9,7 @@
 #include "ckptdb/manager/save/delta_audit.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/reader_options.h"
+#include "ckptdb/manager/state/replicated_tensors.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/records/staged.h"
 #include "ckptdb/schema/status.h"
@@ -121,6 +122,11 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
   spec.owner = environment_.is_owner();
   spec.bases = std::move(bases);
   spec.shardings = environment_.shardings;
+  spec.rank = environment_.ranks->rank();
+  CKPTDB_ASSIGN_OR_RETURN(
+      spec.tensor_savers,
+      AssignSavers(environment_.model, environment_.options.replication.saver,
+                   environment_.ranks->world_size()));
   if (environment_.feed != nullptr) spec.changes = &changes_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
   for (const ModelState::Table& table : environment_.model.tables()) {

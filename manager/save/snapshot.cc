@@ -188,9 +188,13 @@ absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
 absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
     const ModelState& model, const SnapshotSpec& spec) {
   auto snapshot = std::make_unique<Snapshot>();
-  for (const ModelState::Tensor& tensor : model.tensors()) {
+  for (size_t t = 0; t < model.tensors().size(); ++t) {
+    const ModelState::Tensor& tensor = model.tensors()[t];
     const TensorState& state = tensor.state;
-    if (!spec.owner && !state.sharded()) continue;
+    const bool saves_replica = t < spec.tensor_savers.size()
+                                   ? spec.tensor_savers[t] == spec.rank
+                                   : spec.owner;
+    if (!state.sharded() && !saves_replica) continue;
     snapshot->tensors_.push_back({tensor.name,
                                   {state.dtype, state.shape, state.data,
                                    state.global_shape, state.offset},

@@ -21,6 +21,10 @@ namespace ckptdb::internal {
 struct SnapshotSpec {
   // The owner saves what all ranks have in common, too.
   bool owner = true;
+  // The ranks that save the replicated tensors, in the order of the model's
+  // tensors, and this rank. Without them the owner saves all.
+  std::vector<uint32_t> tensor_savers;
+  uint32_t rank = 0;
   // The reasons why tables are saved in full. A table without a reason is saved
   // as its changes.
   BaseReasons bases;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/tests/db/stager_fixture.h"
@@ -26,6 +27,12 @@ class ShardTest : public StagerFixture {
     if (codec != Codec::kNone) {
       std::fill_n(whole_.bytes.begin(), bytes / 2, '\0');
     }
+    std::vector<Box> cells = GridOf(random, shape, grid);
+    std::shuffle(cells.begin(), cells.end(), *random);
+    Publish(cells);
+  }
+  static std::vector<Box> GridOf(std::mt19937_64* random, const Shape& shape,
+                                 const std::vector<size_t>& grid) {
     std::vector<Box> cells = {{}};
     for (size_t d = 0; d < shape.size(); ++d) {
       std::vector<Box> next;
@@ -39,8 +46,7 @@ class ShardTest : public StagerFixture {
       }
       cells = std::move(next);
     }
-    std::shuffle(cells.begin(), cells.end(), *random);
-    Publish(cells);
+    return cells;
   }
   void Publish(const std::vector<Box>& cells) { ASSERT_OK(TryPublish(cells)); }
   absl::StatusOr<SaveResult> TryPublish(const std::vector<Box>& cells) {
@@ -138,10 +144,15 @@ TEST_F(ShardTest, TensorOfTheWholeIsTheGlobalOne) {
   ExpectHolds(*step, contents_);
 }
 
+// A step from before saves with gaps were refused: tests/golden/tensor_gap.
 TEST_F(ShardTest, ReportsGapsAsDataLoss) {
-  whole_ = {DType::kI16, {10, 2}, std::string(40, 'x'), {}, {}, {}};
-  Publish({{{0, 0}, {4, 2}}, {{5, 0}, {5, 2}}});
-  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(step_));
+  ASSERT_OK(store_->Close());
+  std::filesystem::remove_all(path());
+  std::filesystem::copy(
+      std::filesystem::path(CKPTDB_GOLDEN) / "tensor_gap" / "store", path(),
+      std::filesystem::copy_options::recursive);
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   std::string out(40, '\0');
   EXPECT_THAT(step->ReadTensor("t", out.data(), 40),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
@@ -149,6 +160,49 @@ TEST_F(ShardTest, ReportsGapsAsDataLoss) {
   EXPECT_OK(step->ReadTensorPart("t", {5, 0}, {5, 2}, out.data(), 20));
   EXPECT_THAT(step->ReadTensorPart("t", {3, 1}, {2, 1}, out.data(), 4),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("\"t\"")));
+}
+
+TEST_F(ShardTest, RejectsGaps) {
+  whole_ = {DType::kI16, {10, 2}, std::string(40, 'x'), {}, {}, {}};
+  const std::vector<std::pair<std::vector<Box>, std::string>> gaps = {
+      {{{{0, 0}, {4, 2}}, {{5, 0}, {5, 2}}},
+       "the shards have 18 of the 20 elements of [10, 2], and none has the one "
+       "at [4, 0]"},
+      {{{{0, 0}, {10, 1}}}, "at [0, 1]"},
+      {{{{0, 0}, {9, 2}}, {{0, 0}, {9, 2}}}, "at [9, 0]"},
+      {{{{0, 0}, {9, 2}}, {{9, 1}, {1, 1}}, {{9, 0}, {1, 0}}}, "at [9, 0]"},
+      {{{{0, 0}, {0, 2}}}, "have 0 of the 20"}};
+  for (const auto& [cells, words] : gaps) {
+    EXPECT_THAT(TryPublish(cells).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("\"t\""), HasSubstr(words))));
+  }
+  EXPECT_TRUE(store_->Steps().empty());
+}
+
+// The element that is named is the first that no shard has.
+TEST_F(ShardTest, NamesTheFirstElementThatNoShardHas) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 30; ++round) {
+    const Shape shape = {1 + int64_t(random() % 6), 1 + int64_t(random() % 6),
+                         1 + int64_t(random() % 6)};
+    std::vector<Box> cells = GridOf(&random, shape, {2, 2, 2});
+    const Box gone = cells.back();
+    cells.pop_back();
+    whole_ = {DType::kI16, shape, {}, {}, {}, {}};
+    whole_.bytes.resize(
+        static_cast<size_t>(2 * shape[0] * shape[1] * shape[2]));
+    const absl::Status status = TryPublish(cells).status();
+    if (std::count(gone.shape.begin(), gone.shape.end(), 0) > 0) {
+      EXPECT_OK(status);
+    } else {
+      EXPECT_THAT(status,
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr(absl::StrCat("none has the one at ",
+                                                  ToString(gone.offset), ";"))))
+          << ToString(shape) << " " << ToString(gone.shape);
+    }
+  }
 }
 
 // What every rank has alike may be saved by every rank.

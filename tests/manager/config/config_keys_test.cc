@@ -174,6 +174,7 @@ std::string Described(const ManagerOptions& options) {
          absl::StrCat(number(options.io_state_resize.value_or(
                           static_cast<ManagerOptions::IoStateResize>(-1))),
                       ";", number(options.sharding.kind()), ";",
+                      number(options.replication.saver), ";",
                       options.statistics_path, ";",
                       options.store.background_sweep,
                       options.store.background_fold);

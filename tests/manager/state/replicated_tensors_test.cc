@@ -1,0 +1,98 @@
+#include "ckptdb/manager/state/replicated_tensors.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::ckptdb::testing::TestSeed;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Saver = ModelState::Replication::Saver;
+
+ModelState ModelOf(const std::vector<std::pair<std::string, int64_t>>& sizes) {
+  static float data[1] = {0};
+  ModelState model;
+  for (const auto& [name, elements] : sizes) {
+    EXPECT_OK(model.AddTensor(name, TensorState::Of(data, {elements})));
+  }
+  return model;
+}
+
+TEST(AssignSavers, LargestToTheRankWithTheLeast) {
+  const ModelState model = ModelOf({{"a", 3}, {"b", 8}, {"c", 5}, {"d", 4}});
+  ASSERT_OK_AND_ASSIGN(const auto savers,
+                       AssignSavers(model, Saver::kBalanced, 2));
+  EXPECT_THAT(savers, ElementsAre(0, 0, 1, 1));
+  ASSERT_OK_AND_ASSIGN(const auto owner, AssignSavers(model, Saver::kOwner, 2));
+  EXPECT_THAT(owner, ElementsAre(0, 0, 0, 0));
+  ASSERT_OK_AND_ASSIGN(const auto alone,
+                       AssignSavers(model, Saver::kBalanced, 1));
+  EXPECT_THAT(alone, ElementsAre(0, 0, 0, 0));
+}
+
+// Ranks may register their tensors in different orders.
+TEST(AssignSavers, IsBalancedAndDoesNotDependOnTheOrder) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 50; ++round) {
+    const auto world = static_cast<uint32_t>(1 + random() % 9);
+    std::vector<std::pair<std::string, int64_t>> sizes(1 + random() % 60);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      sizes[i] = {std::to_string(i), static_cast<int64_t>(random() % 1000)};
+    }
+    ASSERT_OK_AND_ASSIGN(const auto savers,
+                         AssignSavers(ModelOf(sizes), Saver::kBalanced, world));
+    std::map<std::string, uint32_t> saver_of;
+    std::vector<int64_t> load(world);
+    int64_t largest = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      saver_of[sizes[i].first] = savers[i];
+      load.at(savers[i]) += sizes[i].second;
+      largest = std::max(largest, sizes[i].second);
+    }
+    const auto [least, most] = std::minmax_element(load.begin(), load.end());
+    EXPECT_LE(*most - *least, largest);
+
+    std::shuffle(sizes.begin(), sizes.end(), random);
+    ASSERT_OK_AND_ASSIGN(const auto shuffled,
+                         AssignSavers(ModelOf(sizes), Saver::kBalanced, world));
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      EXPECT_EQ(shuffled[i], saver_of[sizes[i].first]);
+    }
+  }
+}
+
+TEST(CompareReplicas, NamesTheFirstDifference) {
+  const auto describe = [](const ModelState& model, Saver saver) {
+    return DescribeReplicas(model, {saver});
+  };
+  const std::string ab =
+      describe(ModelOf({{"b", 2}, {"a", 1}}), Saver::kBalanced);
+  EXPECT_OK(CompareReplicas(
+      ab, 1, describe(ModelOf({{"a", 1}, {"b", 2}}), Saver::kBalanced)));
+  EXPECT_THAT(
+      CompareReplicas(ab, 2, describe(ModelOf({{"a", 1}}), Saver::kBalanced)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("where rank 0 has tensor \"b\" f32 [2], rank "
+                         "2 has none")));
+  EXPECT_THAT(
+      CompareReplicas(describe(ModelOf({}), Saver::kBalanced), 1,
+                      describe(ModelOf({{"a", 1}}), Saver::kBalanced)),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("rank 0 has none, rank 1 has tensor \"a\" f32 [1]")));
+  EXPECT_THAT(
+      CompareReplicas(ab, 1,
+                      describe(ModelOf({{"a", 1}, {"b", 2}}), Saver::kOwner)),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("kOwner")));
+}
+
+}  // namespace
+}  // namespace ckptdb::internal
