@@ -68,8 +68,10 @@ check_machine() {
   unshare --net --mount --uts --pid --fork true 2> /dev/null ||
     skip "this machine makes no namespaces (unshare --net --mount --uts --pid)"
   # The device may be there and not open, where the kernel has no FUSE.
-  [[ $(stat -c %t:%T /dev/fuse 2> /dev/null) == a:e5 ]] &&
-    (: <> /dev/fuse) 2> /dev/null || skip "/dev/fuse cannot be opened"
+  if [[ $(stat -c %t:%T /dev/fuse 2> /dev/null) != a:e5 ]] ||
+    ! (: <> /dev/fuse) 2> /dev/null; then
+    skip "/dev/fuse cannot be opened"
+  fi
   unshare --net ip link add probe type bridge 2> /dev/null ||
     skip "this machine makes no network bridges (ip link add type bridge)"
   unshare --net ip link add probe type veth peer name probe2 2> /dev/null ||
@@ -286,6 +288,14 @@ probe_peer() {
     >> "${state}/log/volume" 2>&1
 }
 
+# A volume starts when all daemons know each other.
+knows_peers() {
+  [[ $(on_host "$1" gluster peer status |
+    grep -c 'Peer in Cluster (Connected)') -eq $((hosts - 1)) ]]
+}
+
+wait_for_peers() { wait_for "the peers of $1" knows_peers "$1"; }
+
 mount_glusterfs() {
   local host=$1
   options_of "${host}"
@@ -297,6 +307,7 @@ up_glusterfs() {
   local option
   on_each start_glusterd
   on_each probe_peer
+  on_each wait_for_peers
   mkdir "${state}/brick"
   volume create shared "host1:${state}/brick" force
   if [[ ${coherent} == true ]]; then
