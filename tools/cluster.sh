@@ -344,8 +344,12 @@ close_inherited() {
   done
 }
 
+# A file system whose servers have just come has no space at first.
+has_space() { [[ $(on_host "$1" stat -f -c %a "${shared}") -gt 0 ]]; }
+
 write_probe() {
   local file=${shared}/.probe-$1
+  wait_for "the space that $1 sees" has_space "$1"
   wait_for "the first write of $1" on_host "$1" \
     dd if=/dev/zero of="${file}" bs=4096 count=1 conv=fsync
   on_host "$1" rm "${file}"

@@ -84,14 +84,16 @@ void Doctor::AddArguments(CLI::App* app) {
 
 absl::Status Doctor::Try(FileCalls* files, const Peers& peers,
                          Report* report) const {
-  CKPTDB_RETURN_IF_ERROR(RunChecks({files, nullptr}, &report->checks));
+  CKPTDB_RETURN_IF_ERROR(RunChecks({.files = files}, &report->checks));
   {
     CKPTDB_ASSIGN_OR_RETURN(const auto process, StartProcessPeer(files));
-    CKPTDB_RETURN_IF_ERROR(RunChecks({files, process.get()}, &report->checks));
+    CKPTDB_RETURN_IF_ERROR(
+        RunChecks({.files = files, .peer = process.get()}, &report->checks));
   }
   std::vector<Peer*> others;
   for (const auto& peer : peers) {
-    CKPTDB_RETURN_IF_ERROR(RunChecks({files, peer.get()}, &report->checks));
+    CKPTDB_RETURN_IF_ERROR(
+        RunChecks({.files = files, .peer = peer.get()}, &report->checks));
     others.push_back(peer.get());
   }
   if (speed_mib_ == 0) return absl::OkStatus();

@@ -4,14 +4,9 @@
 #include "ckptdb/tools/interrupt.h"
 
 namespace ckptdb::tool {
-namespace {
-
 bool EndsAllChecks(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsCancelled(status);
 }
-
-}  // namespace
-
 std::string CheckResultText(CheckResult result) {
   switch (result) {
     case CheckResult::kOk:
@@ -55,6 +50,7 @@ absl::Status RunChecks(const CheckContext& context,
   const auto& checks = context.peer == nullptr ? LocalChecks() : PeerChecks();
   for (const Check& check : checks) {
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
+    if (check.kills_peer && !context.peer->can_be_killed()) continue;
     CKPTDB_ASSIGN_OR_RETURN(CheckOutcome outcome, RunCheck(check, context));
     outcomes->push_back(std::move(outcome));
   }

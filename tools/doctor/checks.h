@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "ckptdb/tools/doctor/file_calls.h"
 #include "ckptdb/tools/doctor/peer.h"
 
@@ -25,6 +26,8 @@ std::string CheckResultText(CheckResult result);
 struct CheckContext {
   FileCalls* files = nullptr;
   Peer* peer = nullptr;  // null in a check of one process
+  // How long a file that is old is looked at again, to measure that.
+  absl::Duration patience = absl::Seconds(5);
 };
 
 struct Check {
@@ -37,6 +40,7 @@ struct Check {
   std::string consequence;  // unless it is ok
   // Where the store does without what is Unimplemented; else as `consequence`.
   std::string without = {};
+  bool kills_peer = false;  // skipped with a peer that cannot be killed
 };
 
 struct CheckOutcome {
@@ -46,6 +50,9 @@ struct CheckOutcome {
   std::string observed;
   std::string consequence;  // empty when it is ok
 };
+
+// Returns whether an error says that the peer is gone, or of an interrupt.
+bool EndsAllChecks(const absl::Status& status);
 
 // The error of a call that succeeded and did something else.
 absl::Status UnexpectedError(absl::string_view what);

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,6 +15,12 @@ namespace {
 bool IsBelow(const std::string& path, const std::string& folder) {
   return folder == "/" || path == folder ||
          absl::StartsWith(path, absl::StrCat(folder, "/"));
+}
+
+// A space is "\\040" there.
+std::string Unescape(const std::string& text) {
+  std::string plain;
+  return absl::CUnescape(text, &plain) ? plain : text;
 }
 
 }  // namespace
@@ -31,10 +38,10 @@ Mount FindMount(const std::string& path, std::istream* table) {
     constexpr size_t kFolder = 4;
     if (left.size() <= kFolder || right.size() < 2) continue;
     // Of two mounts at one place the later one hides the other.
-    const std::string& folder = left[kFolder];
+    const std::string folder = Unescape(left[kFolder]);
     if (folder.size() < longest || !IsBelow(path, folder)) continue;
     longest = folder.size();
-    found = {right[0], right[1]};
+    found = {right[0], Unescape(right[1])};
   }
   return found;
 }

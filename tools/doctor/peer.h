@@ -60,9 +60,9 @@ class Peer {
   // Returns what PeerService::Do returns there. An error that is no answer,
   // such as that the peer has gone, is Aborted.
   virtual absl::StatusOr<std::string> Ask(const std::string& request) = 0;
-  // Ends the process without closing anything. Returns false when this peer
-  // cannot be ended from here.
-  virtual bool Kill() { return false; }
+  // Ends the process with SIGKILL, where it can be ended from here.
+  virtual bool can_be_killed() const { return false; }
+  virtual void Kill() {}
 };
 
 }  // namespace ckptdb::tool

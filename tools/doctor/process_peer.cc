@@ -64,10 +64,10 @@ class ProcessPeer : public Peer {
     return DecodeAnswer(answer);
   }
 
-  bool Kill() override {
+  bool can_be_killed() const override { return true; }
+  void Kill() override {
     ::kill(process_, SIGKILL);
     Wait();
-    return true;
   }
 
  private:
