@@ -1,4 +1,5 @@
 // ckptdb doctor as users run it, with processes in the place of hosts.
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,7 +88,10 @@ TEST_F(ToolDoctor, CleansUpAfterASignal) {
               : 1);
   }
   const fs::path folder = dir_.path() + "/.ckptdb-doctor-t2";
+  int status = 0;
   while (!fs::exists(folder)) {
+    ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "the command has ended";
+    ::poll(nullptr, 0, /*timeout=*/5);
   }
   // The command is the only child of the child.
   const std::string children = "/proc/" + std::to_string(child) + "/task/" +
@@ -96,7 +100,6 @@ TEST_F(ToolDoctor, CleansUpAfterASignal) {
   std::ifstream(children) >> command;
   ASSERT_GT(command, 0);
   EXPECT_EQ(kill(command, SIGINT), 0);
-  int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   ExpectUntouched();
