@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,19 +28,13 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Returns nothing until the whole message is to be seen, and Aborted when
-// `witness`, a file that stays as long as the folder, is gone. Listing the
-// folder makes a host look anew for a name that it has just not found.
-absl::StatusOr<std::optional<std::string>> ReadMessage(
-    FileCalls* files, const std::string& name, const std::string& witness) {
+// Returns Aborted when `witness`, a file that stays as long as the folder, is
+// gone. Listing the folder also makes a host look anew for a name that it has
+// not found before.
+absl::Status CheckFolder(FileCalls* files, const std::string& witness) {
   const auto names = files->List();
-  if (!names.ok() || !Has(*names, witness)) {
-    return absl::AbortedError("its folder is gone");
-  }
-  if (!Has(*names, name)) return std::nullopt;
-  const auto text = ReadFile(files, name);
-  if (!text.ok() || !absl::EndsWith(*text, "\n")) return std::nullopt;
-  return text->substr(0, text->size() - 1);
+  if (names.ok() && Has(*names, witness)) return absl::OkStatus();
+  return absl::AbortedError("its folder is gone");
 }
 
 // No event tells of a file that another host makes, so it is looked for.
@@ -53,11 +46,21 @@ void Pause() {
 absl::StatusOr<std::string> Await(FileCalls* files, const std::string& name,
                                   const std::string& witness,
                                   absl::Duration patience) {
+  // A listing may renew what the host has cached of all files, and hide that
+  // it reads old ones, so it is made when the message is late only.
+  constexpr absl::Duration kLate = absl::Milliseconds(500);
   const absl::Time end = absl::Now() + patience;
+  absl::Time listing = absl::Now() + kLate;
   while (absl::Now() < end) {
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
-    CKPTDB_ASSIGN_OR_RETURN(auto message, ReadMessage(files, name, witness));
-    if (message.has_value()) return *std::move(message);
+    const auto message = ReadFile(files, name);
+    if (message.ok() && absl::EndsWith(*message, "\n")) {
+      return message->substr(0, message->size() - 1);
+    }
+    if (absl::Now() > listing) {
+      CKPTDB_RETURN_IF_ERROR(CheckFolder(files, witness));
+      listing = absl::Now() + kLate;
+    }
     Pause();
   }
   return absl::DeadlineExceededError(
