@@ -26,6 +26,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(NewPin());
   commands.push_back(NewUnpin());
   commands.push_back(NewMetrics());
+  commands.push_back(NewDoctor());
   return commands;
 }
 

@@ -67,6 +67,7 @@ std::unique_ptr<Command> NewGc();
 std::unique_ptr<Command> NewPin();
 std::unique_ptr<Command> NewUnpin();
 std::unique_ptr<Command> NewMetrics();
+std::unique_ptr<Command> NewDoctor();
 
 // Returns all commands in the order of the help.
 std::vector<std::unique_ptr<Command>> AllCommands();

@@ -36,4 +36,8 @@ Interrupt::~Interrupt() {
 
 bool Interrupt::asked() { return is_asked; }
 
+absl::Status Interrupt::Check() {
+  return is_asked ? absl::CancelledError("interrupted") : absl::OkStatus();
+}
+
 }  // namespace ckptdb::tool

@@ -10,6 +10,8 @@
 
 #include <csignal>
 
+#include "absl/status/status.h"
+
 namespace ckptdb::tool {
 
 class Interrupt {
@@ -24,6 +26,8 @@ class Interrupt {
   // Returns, on any thread, whether a signal came since the last Interrupt was
   // made.
   static bool asked();
+  // Returns Cancelled then.
+  static absl::Status Check();
 
  private:
   struct sigaction old_int_ = {};

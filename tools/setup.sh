@@ -1,22 +1,28 @@
 #!/bin/bash
-# Installs the Debian packages of tools/packages.txt that are missing, as root
-# or through sudo. When nothing is missing it changes nothing.
+# Installs the Debian packages of a list that are missing, as root or through
+# sudo. When nothing is missing it changes nothing.
 #
-#   tools/setup.sh
+#   tools/setup.sh [LIST]
+#
+# LIST is tools/packages.txt unless it is given; tools/cluster-packages.txt has
+# what tools/cluster.sh needs.
 #
 # Exit code: 0 everything is there, 1 something is missing and could not be
 # installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+readonly list=${1:-tools/packages.txt}
 
 fail() {
   echo "setup.sh: $*" >&2
   exit 1
 }
 
+[[ -r ${list} ]] || fail "cannot read the list of packages \"${list}\""
+
 command -v dpkg-query > /dev/null ||
   fail "dpkg-query not found: this script needs Debian 12;" \
-    "tools/packages.txt lists what else to install"
+    "${list} lists what else to install"
 
 is_installed() {
   local status
@@ -28,7 +34,7 @@ is_installed() {
 missing=()
 while read -r package; do
   is_installed "${package}" || missing+=("${package}")
-done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' tools/packages.txt)
+done < <(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${list}")
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 if [[ ${EUID} -eq 0 ]]; then

@@ -177,6 +177,10 @@ TEST_F(JsonFieldsTest, Metrics) {
   ExpectDocumentedFor({{"metrics", "100", "auc=0.5"}}, {});
 }
 
+TEST_F(JsonFieldsTest, Doctor) {
+  ExpectDocumentedFor({{"doctor", dir_.path(), "--speed-mib", "1"}}, {});
+}
+
 // A command that is added has its section and its test here.
 TEST(JsonDocsTest, EachCommandHasASection) {
   std::set<std::string> tested;

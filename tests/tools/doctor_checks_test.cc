@@ -1,0 +1,470 @@
+// Each check of `ckptdb doctor` succeeds on a file system that has what it
+// tries, and tells of one that lacks it. Calls that fail or lie take the place
+// of such file systems.
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "ckptdb/tools/doctor/checks.h"
+#include "ckptdb/tools/doctor/mount.h"
+#include "ckptdb/tools/doctor/peer.h"
+#include "ckptdb/tools/doctor/private_folder.h"
+#include "ckptdb/tools/doctor/process_peer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::tool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::ckptdb::testing::StatusIs;
+using ::ckptdb::testing::TempDir;
+using ::testing::HasSubstr;
+
+// Calls of which each may be replaced.
+class FaultyCalls : public FileCalls {
+ public:
+  explicit FaultyCalls(int folder) : FileCalls(folder) {}
+
+  std::function<absl::StatusOr<int>(const std::string&, int)> open;
+  std::function<absl::Status(int, absl::string_view)> write;
+  std::function<absl::StatusOr<std::string>(int, uint64_t, size_t)> read;
+  std::function<absl::Status()> sync;
+  std::function<absl::Status()> sync_folder;
+  std::function<absl::Status(const std::string&, const std::string&)> link;
+  std::function<absl::Status(const std::string&, const std::string&)> rename;
+  std::function<absl::Status(const std::string&)> unlink;
+  std::function<void(std::vector<std::string>*)> list;
+  std::function<absl::StatusOr<bool>()> lock;
+  std::function<void(Entry*)> look;
+  bool has_allocate = true;
+  bool has_space = true;
+
+  absl::StatusOr<int> Open(const std::string& name, int flags) override {
+    return open ? open(name, flags) : FileCalls::Open(name, flags);
+  }
+  absl::Status Write(int file, absl::string_view bytes) override {
+    return write ? write(file, bytes) : FileCalls::Write(file, bytes);
+  }
+  absl::StatusOr<std::string> ReadAt(int file, uint64_t offset,
+                                     size_t bytes) override {
+    return read ? read(file, offset, bytes)
+                : FileCalls::ReadAt(file, offset, bytes);
+  }
+  absl::Status Sync(int file) override {
+    return sync ? sync() : FileCalls::Sync(file);
+  }
+  absl::Status SyncFolder() override {
+    return sync_folder ? sync_folder() : FileCalls::SyncFolder();
+  }
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    return link ? link(from, to) : FileCalls::Link(from, to);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return rename ? rename(from, to) : FileCalls::Rename(from, to);
+  }
+  absl::Status Unlink(const std::string& name) override {
+    return unlink ? unlink(name) : FileCalls::Unlink(name);
+  }
+  absl::StatusOr<std::vector<std::string>> List() override {
+    auto names = FileCalls::List();
+    if (list && names.ok()) list(&*names);
+    return names;
+  }
+  absl::StatusOr<bool> Lock(int file) override {
+    return lock ? lock() : FileCalls::Lock(file);
+  }
+  absl::Status Allocate(int file, uint64_t bytes) override {
+    return has_allocate ? FileCalls::Allocate(file, bytes)
+                        : absl::UnimplementedError("no fallocate");
+  }
+  absl::StatusOr<Entry> Look(const std::string& name) override {
+    auto entry = FileCalls::Look(name);
+    if (look && entry.ok()) look(&*entry);
+    return entry;
+  }
+  absl::StatusOr<Space> GetSpace() override {
+    return has_space ? FileCalls::GetSpace() : Space{};
+  }
+
+  // The calls that are not replaced.
+  absl::StatusOr<int> RealOpen(const std::string& name, int flags) {
+    return FileCalls::Open(name, flags);
+  }
+  absl::StatusOr<std::string> RealRead(int file, uint64_t offset,
+                                       size_t bytes) {
+    return FileCalls::ReadAt(file, offset, bytes);
+  }
+  absl::Status RealUnlink(const std::string& name) {
+    return FileCalls::Unlink(name);
+  }
+  absl::Status RealWrite(int file, absl::string_view bytes) {
+    return FileCalls::Write(file, bytes);
+  }
+};
+
+// A peer within the process.
+class NearPeer : public Peer {
+ public:
+  explicit NearPeer(FileCalls* files) : service_(files) {}
+  const std::string& host() const override { return host_; }
+  bool can_be_killed() const override { return true; }
+  absl::StatusOr<std::string> Ask(const std::string& request) override {
+    absl::StatusOr<std::string> answer = service_.Do(request);
+    int64_t micros = 0;
+    if (request == "clock" && absl::SimpleAtoi(*answer, &micros)) {
+      return absl::StrCat(micros + absl::ToInt64Microseconds(clock_ahead));
+    }
+    return answer;
+  }
+
+  absl::Duration clock_ahead;
+
+ private:
+  PeerService service_;
+  const std::string host_ = "near";
+};
+
+// What a check is tried with: calls here, and calls of the peer.
+struct World {
+  FaultyCalls ours;
+  FaultyCalls theirs;
+  NearPeer peer;
+  explicit World(int folder) : ours(folder), theirs(folder), peer(&theirs) {}
+};
+
+struct Fault {
+  std::string check;
+  CheckResult result;
+  std::string observed;  // a part of it
+  std::function<void(World*)> make;
+};
+
+constexpr CheckResult kMissing = CheckResult::kMissing;
+constexpr CheckResult kUnsafe = CheckResult::kUnsafe;
+
+std::function<absl::StatusOr<int>(const std::string&, int)> WithoutFlag(
+    FaultyCalls* calls, int flag) {
+  return [=](const std::string& name, int flags) {
+    return calls->RealOpen(name, flags & ~flag);
+  };
+}
+
+// Copies, as file systems without the call may do.
+absl::Status Copy(FaultyCalls* calls, const std::string& from,
+                  const std::string& to) {
+  const auto bytes = ReadFile(calls, from);
+  return bytes.ok() ? WriteFile(calls, to, *bytes, false) : bytes.status();
+}
+
+std::vector<Fault> FilesFaults() {
+  return {
+      {"exclusive_create", kUnsafe, "made twice",
+       [](World* world) {
+         world->ours.open = WithoutFlag(&world->ours, O_EXCL);
+       }},
+      {"hard_link", kMissing, "no link",
+       [](World* world) {
+         world->ours.link = [](auto&, auto&) {
+           return absl::UnimplementedError("no link");
+         };
+       }},
+      {"hard_link", kUnsafe, "EPERM",
+       [](World* world) {
+         world->ours.link = [](auto&, auto&) {
+           return absl::PermissionDeniedError("EPERM");
+         };
+       }},
+      {"hard_link", kUnsafe, "not one file",
+       [](World* world) {
+         world->ours.link = [=](auto& from, auto& to) {
+           return Copy(&world->ours, from, to);
+         };
+       }},
+      {"rename_replaces", kUnsafe, "other bytes",
+       [](World* world) {
+         world->ours.rename = [](auto&, auto&) { return absl::OkStatus(); };
+       }},
+      {"rename_over_open", kMissing, "changed by rename",
+       [](World* world) {
+         world->ours.rename = [=](auto& from, auto& to) {
+           return Copy(&world->ours, from, to);
+         };
+       }},
+      {"unlink_while_open", kMissing, "changed",
+       [](World* world) {
+         world->ours.unlink = [=](auto& name) {
+           return WriteFile(&world->ours, name, "", false);
+         };
+       }},
+      {"file_modes", kMissing, "mode 777",
+       [](World* world) {
+         world->ours.look = [](auto* entry) { entry->mode = 0777; };
+       }},
+      {"file_names", kUnsafe, "not listed once",
+       [](World* world) {
+         world->ours.list = [](auto* names) {
+           for (std::string& name : *names) name = name.substr(0, 8);
+         };
+       }},
+  };
+}
+
+std::vector<Fault> DiskFaults() {
+  return {
+      {"sync_file", kUnsafe, "EIO",
+       [](World* world) {
+         world->ours.sync = [] { return absl::InternalError("EIO"); };
+       }},
+      {"sync_folder", kUnsafe, "EINVAL",
+       [](World* world) {
+         world->ours.sync_folder = [] {
+           return absl::InvalidArgumentError("EINVAL");
+         };
+       }},
+      {"truncate", kUnsafe, "other bytes",
+       [](World* world) {
+         world->ours.open = WithoutFlag(&world->ours, O_TRUNC);
+       }},
+      {"free_space", kUnsafe, "0 B of 0 B",
+       [](World* world) { world->ours.has_space = false; }},
+      {"direct_io", kMissing, "EINVAL",
+       [](World* world) {
+         world->ours.open = [=](auto& name, int flags) -> absl::StatusOr<int> {
+           if ((flags & O_DIRECT) == 0)
+             return world->ours.RealOpen(name, flags);
+           return absl::InvalidArgumentError("EINVAL");
+         };
+       }},
+      {"direct_io", kUnsafe, "other bytes",
+       [](World* world) {
+         world->ours.open = WithoutFlag(&world->ours, O_DIRECT);
+         world->ours.write = [=](int file, auto bytes) {
+           return world->ours.RealWrite(file, std::string(bytes.size(), 'x'));
+         };
+       }},
+      {"fallocate", kMissing, "no fallocate",
+       [](World* world) { world->ours.has_allocate = false; }},
+  };
+}
+
+// Opens what a name stood for when it was first opened.
+void CacheNames(World* world) {
+  auto first = std::make_shared<std::map<std::string, int>>();
+  world->theirs.open = [=](const std::string& name,
+                           int flags) -> absl::StatusOr<int> {
+    const auto found = first->find(name);
+    if (found != first->end()) return ::dup(found->second);
+    const auto file = world->theirs.RealOpen(name, flags);
+    if (file.ok()) first->emplace(name, ::dup(*file));
+    return file;
+  };
+}
+
+// Reads what is at the name now, as a server without open files does.
+void ReopenToRead(World* world) {
+  auto last = std::make_shared<std::string>();
+  world->theirs.open = [=](const std::string& name, int flags) {
+    *last = name;
+    return world->theirs.RealOpen(name, flags);
+  };
+  world->theirs.read = [=](int, uint64_t offset,
+                           size_t bytes) -> absl::StatusOr<std::string> {
+    const auto file = world->theirs.RealOpen(*last, O_RDONLY);
+    if (!file.ok()) return file.status();
+    auto read = world->theirs.RealRead(*file, offset, bytes);
+    world->theirs.Close(*file);
+    return read;
+  };
+}
+
+void ReadAtMost(World* world, size_t limit) {
+  world->theirs.read = [=](int file, uint64_t offset, size_t bytes) {
+    return world->theirs.RealRead(file, offset, std::min(bytes, limit));
+  };
+}
+
+std::vector<Fault> PeerFaults() {
+  return {
+      {"lock", kUnsafe, "locked again",
+       [](World* world) { world->theirs.lock = [] { return true; }; }},
+      {"lock", kUnsafe, "locked a file that is locked here",
+       [](World* world) {
+         auto calls = std::make_shared<int>(0);
+         world->ours.lock = [=] { return ++*calls > 1; };
+       }},
+      {"lock", kUnsafe, "no locks",
+       [](World* world) {
+         world->theirs.lock = [] {
+           return absl::UnimplementedError("no locks");
+         };
+       }},
+      {"lock_of_the_dead", kUnsafe, "stays after its process", [](World*) {}},
+      {"exclusive_create_by_others", kUnsafe, "made a name",
+       [](World* world) {
+         world->theirs.open = WithoutFlag(&world->theirs, O_EXCL);
+       }},
+      {"synced_bytes", kUnsafe, "not read in 19 of 20",
+       [](World* world) { ReadAtMost(world, 10'000); }},
+      {"closed_bytes", kUnsafe, "old bytes in 20 of 20",
+       [](World* world) { ReadAtMost(world, 5'000); }},
+      {"replaced_file", kUnsafe, "in 19 of 20 openings, for up to 1",
+       CacheNames},
+      {"removed_file", kMissing, "still read", CacheNames},
+      {"new_file", kMissing, "not listed",
+       [](World* world) {
+         world->theirs.list = [](auto* names) { names->clear(); };
+       }},
+      {"open_file_replaced", kMissing, "changed by rename", ReopenToRead},
+      {"open_file_removed", kMissing, "open kept", ReopenToRead},
+      {"clock", kUnsafe, "are 60.0 min apart",
+       [](World* world) { world->peer.clock_ahead = absl::Hours(1); }},
+  };
+}
+
+class DoctorChecks : public ::testing::Test {
+ protected:
+  DoctorChecks() : folder_(::open(dir_.path().c_str(), O_PATH | O_DIRECTORY)) {}
+  ~DoctorChecks() override { ::close(folder_); }
+
+  void ExpectTold(const std::vector<Check>& checks, const Fault& fault,
+                  bool with_peer) {
+    SCOPED_TRACE(absl::StrCat(fault.check, ": ", fault.observed));
+    const auto check =
+        std::find_if(checks.begin(), checks.end(),
+                     [&](const Check& c) { return c.name == fault.check; });
+    ASSERT_NE(check, checks.end());
+    World world(folder_);
+    fault.make(&world);
+    ASSERT_OK_AND_ASSIGN(
+        const CheckOutcome outcome,
+        RunCheck(*check, {&world.ours, with_peer ? &world.peer : nullptr,
+                          absl::Milliseconds(10)}));
+    EXPECT_EQ(CheckResultText(outcome.result), CheckResultText(fault.result));
+    EXPECT_THAT(outcome.observed, HasSubstr(fault.observed));
+    EXPECT_NE(outcome.consequence, "");
+    for (const auto& entry : fs::directory_iterator(dir_.path())) {
+      fs::remove(entry);
+    }
+  }
+  void ExpectAllTold(const std::vector<Check>& checks,
+                     const std::vector<Fault>& faults, bool with_peer) {
+    std::set<std::string> told;
+    for (const Fault& fault : faults) {
+      ExpectTold(checks, fault, with_peer);
+      told.insert(fault.check);
+    }
+    for (const Check& check : checks) {
+      EXPECT_TRUE(told.contains(check.name)) << check.name;
+    }
+  }
+  static void ExpectOk(const std::vector<CheckOutcome>& outcomes) {
+    for (const CheckOutcome& each : outcomes) {
+      EXPECT_EQ(CheckResultText(each.result), "ok")
+          << each.name << ": " << each.observed;
+      EXPECT_EQ(each.consequence, "");
+    }
+  }
+
+  TempDir dir_;
+  const int folder_;
+};
+
+TEST_F(DoctorChecks, EachFaultOfOneProcessIsTold) {
+  std::vector<Fault> faults = FilesFaults();
+  for (Fault& fault : DiskFaults()) faults.push_back(std::move(fault));
+  ExpectAllTold(LocalChecks(), faults, /*with_peer=*/false);
+}
+
+TEST_F(DoctorChecks, EachFaultBetweenProcessesIsTold) {
+  ExpectAllTold(PeerChecks(), PeerFaults(), /*with_peer=*/true);
+}
+
+TEST_F(DoctorChecks, AllAreOkWithASecondProcess) {
+  FileCalls files(folder_);
+  ASSERT_OK_AND_ASSIGN(const auto peer, StartProcessPeer(&files));
+  std::vector<CheckOutcome> outcomes;
+  ASSERT_OK(RunChecks({.files = &files, .peer = peer.get()}, &outcomes));
+  EXPECT_EQ(outcomes.size(), PeerChecks().size());
+  ExpectOk(outcomes);
+  // The last check has killed it.
+  EXPECT_THAT(peer->Ask("host"),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("")));
+}
+
+TEST(DoctorPeer, AnswersTravelAsTheyAre) {
+  for (const std::string text : {"", "two words", "12:34"}) {
+    EXPECT_EQ(DecodeAnswer(EncodeAnswer(text)).value(), text);
+  }
+  EXPECT_THAT(DecodeAnswer(EncodeAnswer(absl::NotFoundError("open x"))),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("open x")));
+  EXPECT_THAT(DecodeAnswer("nonsense"),
+              StatusIs(absl::StatusCode::kAborted, HasSubstr("")));
+  EXPECT_THAT(PeerService(nullptr).Do("dance"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("unknown request \"dance\"")));
+}
+
+TEST(DoctorFolder, IsMadeOnceAndRemovedWithAllInIt) {
+  const TempDir dir;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto folder,
+                         PrivateFolder::Make(dir.path(), "one"));
+    EXPECT_THAT(PrivateFolder::Make(dir.path(), "one"),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("")));
+    ASSERT_OK(WriteFile(folder->files(), "file", "bytes", false));
+    EXPECT_FALSE(fs::is_empty(dir.path()));
+  }
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+  EXPECT_THAT(PrivateFolder::Make(dir.path() + "/none", "one"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+}
+
+// Somebody else could have put it there.
+TEST(DoctorFolder, IsNotJoinedThroughALinkOrWhereOthersWrite) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/" + kPrivatePrefix;
+  fs::create_directory(dir.path() + "/target");
+  fs::create_directory_symlink("target", path + "link");
+  EXPECT_FALSE(PrivateFolder::Join(dir.path(), "link").ok());
+  fs::create_directory(path + "open");
+  fs::permissions(path + "open", fs::perms::all);
+  EXPECT_THAT(PrivateFolder::Join(dir.path(), "open"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("other users")));
+}
+
+TEST(DoctorMount, IsTheLongestAndTheLast) {
+  const auto find = [](const std::string& path) {
+    std::istringstream table(
+        "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
+        "23 22 0:30 / /mnt/a\\040b rw - fuse mfs\\043host rw\n"
+        "24 22 0:31 / /data rw - nfs4 server:/a rw\n"
+        "25 22 0:32 / /data rw - nfs4 server:/b rw\n"
+        "a line of another form\n");
+    const Mount mount = FindMount(path, &table);
+    return mount.type + " " + mount.source;
+  };
+  EXPECT_EQ(find("/mnt/a b/c"), "fuse mfs#host");
+  EXPECT_EQ(find("/data/x"), "nfs4 server:/b");
+  EXPECT_EQ(find("/database"), "ext4 /dev/sda1");
+}
+
+}  // namespace
+}  // namespace ckptdb::tool

@@ -1,0 +1,127 @@
+// ckptdb doctor as users run it, with processes in the place of hosts.
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/support/temp_dir.h"
+#include "ckptdb/tests/tools/run_tool.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+class ToolDoctor : public ::testing::Test {
+ protected:
+  ToolDoctor() {
+    std::ofstream(dir_.path() + "/mine") << "bytes";
+    fs::create_directory(dir_.path() + "/.ckptdb-doctor-old");
+  }
+  // What was there is there, and nothing else.
+  void ExpectUntouched() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dir_.path())) {
+      names.push_back(entry.path().filename());
+    }
+    EXPECT_THAT(names, UnorderedElementsAre("mine", ".ckptdb-doctor-old"));
+    EXPECT_EQ(fs::file_size(dir_.path() + "/mine"), 5U);
+  }
+  ToolResult Run(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"doctor", dir_.path()});
+    return RunTool(arguments);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(ToolDoctor, TriesAFolderAndLeavesItAsItWas) {
+  const ToolResult result = Run({"--speed-mib", "1"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("A store can be put here"));
+  EXPECT_THAT(result.out, HasSubstr("This was tried from one host"));
+  EXPECT_THAT(result.out, HasSubstr("write and fsync 1.0 MiB"));
+  ExpectUntouched();
+}
+
+TEST_F(ToolDoctor, TriesBetweenProcessesOfOneSession) {
+  const std::vector<std::string> arguments = {
+      "--hosts", "3", "--session", "t1", "--speed-mib", "1", "--json"};
+  const auto run = [&] { return Run(arguments); };
+  auto second = std::async(std::launch::async, run);
+  auto third = std::async(std::launch::async, run);
+  std::vector<ToolResult> results = {run(), second.get(), third.get()};
+  int leads = 0;
+  for (const ToolResult& result : results) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    const nlohmann::json json = result.Json();
+    if (json["leads"] != true) {
+      EXPECT_EQ(json["checks"].size(), 0U);
+      continue;
+    }
+    ++leads;
+    EXPECT_EQ(json["hosts"].size(), 3U);
+    EXPECT_EQ(json["speed"]["reads"].size(), 3U);
+  }
+  EXPECT_EQ(leads, 1);
+  ExpectUntouched();
+}
+
+TEST_F(ToolDoctor, CleansUpAfterASignal) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const ToolResult result = Run({"--hosts", "2", "--session", "t2"});
+    _exit(result.code == 5 &&
+                  result.err.find("interrupted") != std::string::npos
+              ? 0
+              : 1);
+  }
+  const fs::path folder = dir_.path() + "/.ckptdb-doctor-t2";
+  int status = 0;
+  while (!fs::exists(folder)) {
+    ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "the command has ended";
+    ::poll(nullptr, 0, /*timeout=*/5);
+  }
+  // The command is the only child of the child.
+  const std::string children = "/proc/" + std::to_string(child) + "/task/" +
+                               std::to_string(child) + "/children";
+  pid_t command = 0;
+  std::ifstream(children) >> command;
+  ASSERT_GT(command, 0);
+  EXPECT_EQ(kill(command, SIGINT), 0);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ExpectUntouched();
+}
+
+TEST_F(ToolDoctor, RejectsInvalidArguments) {
+  const ToolResult alone = Run({"--hosts", "2"});
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("--hosts 2 requires --session"));
+  const ToolResult slash = Run({"--session", "a/b"});
+  EXPECT_EQ(slash.code, 1);
+  EXPECT_THAT(slash.err, HasSubstr("invalid session \"a/b\"; expected"));
+  EXPECT_EQ(Run({"--hosts", "0"}).code, 1);
+  const ToolResult file = RunTool({"doctor", dir_.path() + "/mine"});
+  EXPECT_EQ(file.code, 1);
+  EXPECT_THAT(file.err, HasSubstr("not a folder"));
+  EXPECT_EQ(RunTool({"doctor", dir_.path() + "/none"}).code, 2);
+  // A session that is over, or under way, has one host only.
+  const ToolResult again = Run({"--session", "old"});
+  EXPECT_EQ(again.code, 5);
+  ExpectUntouched();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,491 @@
+#!/bin/bash
+# Hosts on one machine that share a distributed file system, to try a store
+# between hosts. Each host is a network, mount and UTS namespace with a name and
+# an address of its own, and mounts the file system at the same path.
+#
+#   tools/cluster.sh up N [--fs moosefs|glusterfs] [--coherent]
+#                        [--mount-option OPTION]... [--mount-option-of HOST OPTION]...
+#   tools/cluster.sh exec HOST -- COMMAND...       on one host: host1, host2, ...
+#   tools/cluster.sh run [-n RANKS] [-H HOST,...] -- COMMAND...
+#                                                  under mpirun, on all hosts
+#   tools/cluster.sh cut HOST                      unplugs its network
+#   tools/cluster.sh join HOST                     plugs it in again
+#   tools/cluster.sh path                          prints the shared folder
+#   tools/cluster.sh status
+#   tools/cluster.sh down
+#
+# GlusterFS with its default options shows old files between hosts; --coherent
+# sets those with which it does not. --mount-option goes to mfsmount or glusterfs
+# on all hosts, --mount-option-of on one host.
+#
+# Everything runs in one PID namespace, which `down` ends, and is in the folder
+# CKPTDB_CLUSTER, by default ckptdb-cluster in TMPDIR or /tmp. Nothing of the
+# machine's own network and mounts is changed. tools/cluster-packages.txt lists
+# the Debian packages: tools/setup.sh tools/cluster-packages.txt
+#
+# Exit code: that of COMMAND, 0 for success, 1 for a wrong argument or a failure,
+# 77 where namespaces, FUSE or a program are not to be had.
+set -euo pipefail
+
+readonly state=${CKPTDB_CLUSTER:-${TMPDIR:-/tmp}/ckptdb-cluster}
+readonly shared=${state}/shared
+readonly marker=${state}/made-by-cluster.sh
+readonly net=10.77.0
+readonly hub=${net}.254
+readonly max_hosts=16
+readonly skipped=77
+readonly patience_s=60
+
+say() { echo "cluster.sh: $*" >&2; }
+fail() {
+  say "$@"
+  exit 1
+}
+skip() {
+  say "skipped: $*"
+  exit "${skipped}"
+}
+usage() {
+  say "$*"
+  sed -n -e '2d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  exit 1
+}
+
+# --- What the machine must have
+
+check_programs() {
+  local program missing=()
+  for program in "$@"; do
+    command -v "${program}" > /dev/null || missing+=("${program}")
+  done
+  [[ ${#missing[@]} -eq 0 ]] ||
+    skip "no ${missing[*]} here; install what it is in by" \
+      "tools/setup.sh tools/cluster-packages.txt"
+}
+
+check_machine() {
+  [[ ${EUID} -eq 0 ]] || skip "namespaces and FUSE mounts need root"
+  unshare --net --mount --uts --pid --fork true 2> /dev/null ||
+    skip "this machine makes no namespaces (unshare --net --mount --uts --pid)"
+  # The device may be there and not open, where the kernel has no FUSE.
+  if [[ $(stat -c %t:%T /dev/fuse 2> /dev/null) != a:e5 ]] ||
+    ! (: <> /dev/fuse) 2> /dev/null; then
+    skip "/dev/fuse cannot be opened"
+  fi
+  unshare --net ip link add probe type bridge 2> /dev/null ||
+    skip "this machine makes no network bridges (ip link add type bridge)"
+  unshare --net ip link add probe type veth peer name probe2 2> /dev/null ||
+    skip "this machine makes no veth pairs (ip link add type veth)"
+  check_programs nsenter setpriv ip
+  case $1 in
+    moosefs) check_programs mfsmaster mfschunkserver mfsmount ;;
+    glusterfs) check_programs glusterd gluster glusterfs ;;
+  esac
+}
+
+# --- Who is there
+
+# Prints when a process was started, so that a number that came back is not
+# taken for it.
+start_of() {
+  local text
+  text=$(cat "/proc/$1/stat" 2> /dev/null) || return 1
+  text=${text##*) }
+  cut -d ' ' -f 20 <<< "${text}"
+}
+
+# Sets init to the process that all others end with.
+find_init() {
+  local start
+  init=
+  [[ -r ${state}/init ]] || return 1
+  read -r init start < "${state}/init"
+  [[ $(start_of "${init}") == "${start}" ]]
+}
+
+need_cluster() {
+  find_init ||
+    fail "no cluster is up in ${state}; start one by: tools/cluster.sh up 3"
+}
+
+# Prints the number of hosts.
+count_hosts() { cat "${state}/count"; }
+
+check_host() {
+  [[ -r ${state}/hosts/$1 ]] ||
+    fail "no host \"$1\"; there are host1 to host$(count_hosts)"
+}
+
+# Runs a command beside the hosts: in the namespaces of the hub. It ends when its
+# caller is killed.
+in_hub() {
+  nsenter --target "${init}" --pid --mount --net -- \
+    setpriv --pdeathsig TERM -- "$@"
+}
+
+# Runs a command on a host: on_host HOST COMMAND...
+on_host() {
+  local host=$1
+  shift
+  in_hub nsenter --target "$(< "${state}/hosts/${host}")" \
+    --mount --net --uts --wdns="${PWD}" -- "$@"
+}
+
+# Calls a function on each host, as host1 1 ARGUMENT...
+on_each() {
+  local function=$1 n
+  shift
+  for ((n = 1; n <= hosts; ++n)); do "${function}" "host${n}" "${n}" "$@"; done
+}
+
+# Waits until a command succeeds.
+wait_for() {
+  local what=$1 end=$((SECONDS + patience_s))
+  shift
+  until "$@" > /dev/null 2>&1; do
+    [[ ${SECONDS} -lt ${end} ]] ||
+      fail "${what} took more than ${patience_s} s; see ${state}/log"
+    sleep 0.2
+  done
+}
+
+# --- The hosts
+
+# The process with number 1: takes in what loses its parent.
+# shellcheck disable=SC2016 # expanded there
+readonly init_program='
+  # /proc is still that of the machine.
+  read -r pid _ < /proc/self/stat
+  echo "${pid}" > "$1/init.pid"
+  mount -t proc proc /proc
+  trap : HUP INT TERM
+  while :; do sleep 3600 & wait $!; done'
+
+start_hub() {
+  setsid unshare --pid --fork --mount --propagation private --net -- \
+    bash -c "${init_program}" init "${state}" > "${state}/log/init" 2>&1 &
+  wait_for "the first process" test -s "${state}/init.pid"
+  init=$(< "${state}/init.pid")
+  echo "${init} $(start_of "${init}")" > "${state}/init"
+  wait_for "the first process's /proc" in_hub test -d /proc/1/fd
+  in_hub ip link set lo up
+  in_hub ip link add hub type bridge
+  in_hub ip address add "${hub}/24" dev hub
+  in_hub ip link set hub up
+}
+
+# A host lives as long as a process that sleeps.
+start_host() {
+  local host=$1 n=$2 pid
+  # shellcheck disable=SC2016 # expanded on the host
+  in_hub unshare --net --mount --propagation private --uts -- bash -c '
+    setsid sleep infinity &
+    echo "$!" > "$1"' host "${state}/hosts/${host}" > "${state}/log/${host}" 2>&1
+  pid=$(< "${state}/hosts/${host}")
+  in_hub ip link add "${host}" type veth peer name eth0 netns "${pid}"
+  in_hub ip link set "${host}" master hub up
+  on_host "${host}" hostname "${host}"
+  on_host "${host}" ip link set lo up
+  on_host "${host}" ip address add "${net}.${n}/24" dev eth0
+  on_host "${host}" ip link set eth0 up
+  on_host "${host}" mount --bind "${state}/etc-hosts" /etc/hosts
+}
+
+write_names() {
+  local n
+  {
+    echo "127.0.0.1 localhost"
+    echo "${hub} hub"
+    for ((n = 1; n <= hosts; ++n)); do echo "${net}.${n} host${n}"; done
+  } > "${state}/etc-hosts"
+}
+
+# What mpirun starts its daemons by, in the place of ssh: AGENT HOST COMMAND...
+write_agent() {
+  cat > "${state}/agent" << END
+#!/bin/bash
+host=\$1
+shift
+exec nsenter --target "\$(< "${state}/hosts/\${host}")" \\
+  --mount --net --uts --wdns=/ -- /bin/sh -c "\$*"
+END
+  chmod +x "${state}/agent"
+}
+
+# --- MooseFS: the master beside the hosts, a chunk server on each
+
+start_moosefs_master() {
+  local folder=${state}/master
+  mkdir "${folder}"
+  printf 'MFSM NEW' > "${folder}/metadata.mfs"
+  echo "${net}.0/24 / rw,alldirs,maproot=0" > "${folder}/exports"
+  : > "${folder}/topology"
+  # A host that is cut off keeps its locks for a minute, and not for a day.
+  cat > "${folder}/config" << END
+WORKING_USER = root
+WORKING_GROUP = root
+DATA_PATH = ${folder}
+EXPORTS_FILENAME = ${folder}/exports
+TOPOLOGY_FILENAME = ${folder}/topology
+MATOML_LISTEN_HOST = ${hub}
+MATOCS_LISTEN_HOST = ${hub}
+MATOCL_LISTEN_HOST = ${hub}
+SESSION_SUSTAIN_TIME = 60
+END
+  in_hub mfsmaster -c "${folder}/config" start > "${state}/log/master" 2>&1
+}
+
+start_moosefs_chunks() {
+  local host=$1 n=$2 folder=${state}/$1
+  mkdir -p "${folder}/data" "${folder}/chunks"
+  echo "${folder}/chunks" > "${folder}/hdd"
+  cat > "${folder}/config" << END
+WORKING_USER = root
+WORKING_GROUP = root
+DATA_PATH = ${folder}/data
+HDD_CONF_FILENAME = ${folder}/hdd
+HDD_LEAVE_SPACE_DEFAULT = 64MiB
+MASTER_HOST = ${hub}
+CSSERV_LISTEN_HOST = ${net}.${n}
+END
+  on_host "${host}" mfschunkserver -c "${folder}/config" start \
+    > "${state}/log/${host}-chunks" 2>&1
+}
+
+mount_moosefs() {
+  local host=$1
+  options_of "${host}"
+  on_host "${host}" mfsmount -H "${hub}" "${shared}" "${options[@]}" \
+    > "${state}/log/${host}-mount" 2>&1
+}
+
+up_moosefs() {
+  start_moosefs_master
+  on_each start_moosefs_chunks
+  on_each mount_moosefs
+}
+
+# --- GlusterFS: a daemon on each host, the files on the first
+
+start_glusterd() {
+  local host=$1 n=$2 folder=${state}/$1
+  mkdir -p "${folder}/glusterd" "${folder}/log"
+  on_host "${host}" mount -t tmpfs tmpfs /run
+  on_host "${host}" mkdir /run/gluster
+  on_host "${host}" mount --bind "${folder}/glusterd" /var/lib/glusterd
+  on_host "${host}" mount --bind "${folder}/log" /var/log/glusterfs
+  on_host "${host}" glusterd > "${state}/log/${host}-glusterd" 2>&1
+  wait_for "glusterd on ${host}" on_host "${host}" gluster peer status
+}
+
+# gluster ARGUMENT...: on the first host, without questions.
+volume() {
+  on_host host1 gluster --mode=script volume "$@" >> "${state}/log/volume" 2>&1
+}
+
+probe_peer() {
+  [[ $1 == host1 ]] || on_host host1 gluster peer probe "$1" \
+    >> "${state}/log/volume" 2>&1
+}
+
+# A volume starts when all daemons know each other.
+knows_peers() {
+  [[ $(on_host "$1" gluster peer status |
+    grep -c 'Peer in Cluster (Connected)') -eq $((hosts - 1)) ]]
+}
+
+wait_for_peers() { wait_for "the peers of $1" knows_peers "$1"; }
+
+mount_glusterfs() {
+  local host=$1
+  options_of "${host}"
+  on_host "${host}" glusterfs --volfile-server=host1 --volfile-id=shared \
+    "${options[@]}" "${shared}" > "${state}/log/${host}-mount" 2>&1
+}
+
+up_glusterfs() {
+  local option
+  on_each start_glusterd
+  on_each probe_peer
+  on_each wait_for_peers
+  mkdir "${state}/brick"
+  volume create shared "host1:${state}/brick" force
+  if [[ ${coherent} == true ]]; then
+    for option in open-behind quick-read stat-prefetch read-ahead io-cache \
+      write-behind; do
+      volume set shared "performance.${option}" off
+    done
+    mount_options+=(--attribute-timeout=0 --entry-timeout=0
+      --negative-timeout=0)
+  fi
+  volume start shared
+  on_each mount_glusterfs
+}
+
+# --- Commands
+
+# Sets options to those that a host mounts with.
+options_of() {
+  local i
+  options=("${mount_options[@]}")
+  for ((i = 0; i < ${#host_options[@]}; i += 2)); do
+    [[ ${host_options[i]} != "$1" ]] || options+=("${host_options[i + 1]}")
+  done
+}
+
+# Nothing of the caller stays open in what goes on after this script: it may wait
+# for the end of a pipe, or hold a lock.
+close_inherited() {
+  local fd
+  exec < /dev/null
+  for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    [[ ${fd} -le 2 || ${fd} -eq 255 ]] || eval "exec ${fd}>&-"
+  done
+}
+
+# A file system whose servers have just come has no space at first.
+has_space() { [[ $(on_host "$1" stat -f -c %a "${shared}") -gt 0 ]]; }
+
+write_probe() {
+  local file=${shared}/.probe-$1
+  wait_for "the space that $1 sees" has_space "$1"
+  wait_for "the first write of $1" on_host "$1" \
+    dd if=/dev/zero of="${file}" bs=4096 count=1 conv=fsync
+  on_host "$1" rm "${file}"
+}
+
+parse_up() {
+  hosts=${1:-}
+  [[ ${hosts} =~ ^[1-9][0-9]?$ && ${hosts} -le ${max_hosts} ]] ||
+    usage "invalid number of hosts \"${hosts}\"; expected 1 to ${max_hosts}"
+  shift
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --fs) fs=${2:-} && shift ;;
+      --coherent) coherent=true ;;
+      --mount-option) mount_options+=("${2:-}") && shift ;;
+      --mount-option-of) host_options+=("${2:-}" "${3:-}") && shift 2 ;;
+      *) usage "unknown flag \"$1\" of up" ;;
+    esac
+    shift || usage "the last flag of up has no value"
+  done
+  [[ ${fs} == moosefs || ${fs} == glusterfs ]] ||
+    usage "unknown file system \"${fs}\"; expected moosefs or glusterfs"
+}
+
+give_up() {
+  local code=$?
+  if [[ ${code} -ne 0 ]]; then
+    say "it did not come up:"
+    find "${state}/log" -type f -size +0 -exec tail -v -n 3 {} + >&2 || true
+    down > /dev/null
+  fi
+  exit "${code}"
+}
+
+up() {
+  fs=moosefs coherent=false mount_options=() host_options=()
+  parse_up "$@"
+  check_machine "${fs}"
+  if find_init; then fail "$(describe); take it down by: tools/cluster.sh down"; fi
+  mkdir -m 0700 "${state}" 2> /dev/null ||
+    fail "cannot make ${state}; what a cluster left there goes by" \
+      "tools/cluster.sh down"
+  : > "${marker}"
+  trap give_up EXIT
+  close_inherited
+  mkdir "${shared}" "${state}/log" "${state}/hosts"
+  echo "${fs}" > "${state}/fs"
+  echo "${hosts}" > "${state}/count"
+  write_names
+  write_agent
+  start_hub
+  on_each start_host
+  "up_${fs}"
+  on_each write_probe
+  trap - EXIT
+  describe
+}
+
+describe() {
+  local n
+  n=$(count_hosts)
+  echo "A cluster is up: host1 to host${n} share ${shared} on $(< "${state}/fs")"
+}
+
+down() {
+  if [[ ! -e ${state} ]]; then
+    echo "No cluster is up in ${state}"
+    return
+  fi
+  [[ -e ${marker} ]] ||
+    fail "${state} was not made by cluster.sh; it is left as it is"
+  # All in the PID namespace ends with its first process.
+  if find_init; then
+    kill -KILL "${init}" || true
+    wait_for "the end of process ${init}" not_there "${init}"
+  elif [[ -s ${state}/init.pid && ! -e ${state}/init ]]; then
+    kill -KILL "$(< "${state}/init.pid")" || true
+  fi
+  rm -rf --one-file-system "${state}"
+  echo "The cluster is down"
+}
+
+not_there() { [[ ! -e /proc/$1 ]]; }
+
+exec_on() {
+  local host=${1:-}
+  [[ ${2:-} == -- && $# -gt 2 ]] || usage "expected: exec HOST -- COMMAND..."
+  need_cluster
+  check_host "${host}"
+  shift 2
+  on_host "${host}" "$@"
+}
+
+run() {
+  local ranks='' names='' name
+  need_cluster
+  while [[ $# -gt 0 && $1 != -- ]]; do
+    case $1 in
+      -n) ranks=${2:-} ;;
+      -H) names=${2:-} ;;
+      *) usage "unknown flag \"$1\" of run" ;;
+    esac
+    shift 2 || usage "the last flag of run has no value"
+  done
+  [[ $# -gt 1 ]] || usage "expected: run [-n RANKS] [-H HOST,...] -- COMMAND..."
+  shift
+  command -v mpirun > /dev/null || skip "no mpirun here; install openmpi-bin"
+  [[ -n ${names} ]] || names=$(seq -s , -f host%.0f "$(count_hosts)")
+  for name in ${names//,/ }; do check_host "${name}"; done
+  [[ -n ${ranks} ]] || ranks=$(wc -w <<< "${names//,/ }")
+  [[ ${ranks} =~ ^[1-9][0-9]*$ ]] || usage "invalid number of ranks \"${ranks}\""
+  # Ranks that wait let others go on: there are more of them than cores.
+  on_host "${names%%,*}" mpirun --allow-run-as-root -np "${ranks}" \
+    --host "${names//,/:${ranks},}:${ranks}" --map-by node \
+    --mca plm_rsh_agent "${state}/agent" \
+    --mca oob_tcp_if_include "${net}.0/24" \
+    --mca btl_tcp_if_include "${net}.0/24" --mca btl tcp,vader,self \
+    --mca btl_vader_single_copy_mechanism none \
+    --mca mpi_yield_when_idle 1 "$@"
+}
+
+# set_link HOST up|down
+set_link() {
+  need_cluster
+  check_host "${1:-}"
+  in_hub ip link set "$1" "$2"
+}
+
+case ${1:-} in
+  up) up "${@:2}" ;;
+  down) down ;;
+  exec) exec_on "${@:2}" ;;
+  run) run "${@:2}" ;;
+  cut) set_link "${2:-}" down ;;
+  join) set_link "${2:-}" up ;;
+  path) need_cluster && echo "${shared}" ;;
+  status) need_cluster && describe ;;
+  *) usage "unknown command \"${1:-}\"" ;;
+esac

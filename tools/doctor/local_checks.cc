@@ -1,0 +1,215 @@
+// The checks of one process.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tools/doctor/checks.h"
+#include "ckptdb/tools/format.h"
+
+namespace ckptdb::tool {
+namespace {
+
+constexpr size_t kSome = 5000;  // bytes: more than a page
+
+using Seen = absl::StatusOr<std::string>;
+
+std::string Bytes(char fill) { return std::string(kSome, fill); }
+
+absl::Status ExpectBytes(FileCalls* files, const std::string& name,
+                         const std::string& bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(const std::string found, ReadFile(files, name));
+  if (found == bytes) return absl::OkStatus();
+  return UnexpectedError(
+      absl::StrCat("the file has other bytes than were written (", found.size(),
+                   " of ", bytes.size(), ")"));
+}
+
+Seen ExclusiveCreate(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
+  CKPTDB_RETURN_IF_ERROR(Open(files, "exclusive", kFlags).status());
+  const auto again = Open(files, "exclusive", kFlags);
+  if (again.ok()) return UnexpectedError("a name was made twice with O_EXCL");
+  if (!absl::IsAlreadyExists(again.status())) return again.status();
+  return "a second create with O_EXCL is refused";
+}
+
+Seen HardLink(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "linked", Bytes('l'), true));
+  CKPTDB_RETURN_IF_ERROR(files->Link("linked", "link"));
+  CKPTDB_ASSIGN_OR_RETURN(const auto first, files->Look("linked"));
+  CKPTDB_ASSIGN_OR_RETURN(const auto second, files->Look("link"));
+  if (first.inode != second.inode || second.links != 2) {
+    return UnexpectedError(absl::StrCat(
+        "the two names are not one file of 2 links: ", second.links, " links"));
+  }
+  CKPTDB_RETURN_IF_ERROR(files->Unlink("linked"));
+  CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "link", Bytes('l')));
+  return "the second name keeps the file";
+}
+
+Seen RenameReplaces(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "old", Bytes('o'), true));
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "new", Bytes('n'), true));
+  CKPTDB_RETURN_IF_ERROR(files->Rename("new", "old"));
+  CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "old", Bytes('n')));
+  if (!absl::IsNotFound(files->Look("new").status())) {
+    return UnexpectedError("the old name is still there after rename");
+  }
+  return "rename replaces a file";
+}
+
+Seen RenameOverOpen(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "open", Bytes('o'), true));
+  CKPTDB_ASSIGN_OR_RETURN(const OpenFile file, Open(files, "open", O_RDONLY));
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "other", Bytes('x'), true));
+  CKPTDB_RETURN_IF_ERROR(files->Rename("other", "open"));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(files, file.get()));
+  if (bytes != Bytes('o'))
+    return UnexpectedError("an open file changed by rename");
+  CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "open", Bytes('x')));
+  return "an open file keeps its bytes";
+}
+
+Seen UnlinkOpen(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "unlinked", Bytes('u'), true));
+  CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
+                          Open(files, "unlinked", O_RDONLY));
+  CKPTDB_RETURN_IF_ERROR(files->Unlink("unlinked"));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, ReadAll(files, file.get()));
+  if (bytes != Bytes('u'))
+    return UnexpectedError("a removed file that is open changed");
+  return "a removed file stays readable while it is open";
+}
+
+Seen SyncFile(const CheckContext& context) {
+  CKPTDB_RETURN_IF_ERROR(WriteFile(context.files, "synced", Bytes('s'), true));
+  return "fsync succeeds";
+}
+
+Seen SyncFolder(const CheckContext& context) {
+  CKPTDB_RETURN_IF_ERROR(context.files->SyncFolder());
+  return "fsync of a folder succeeds";
+}
+
+Seen FileNames(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  // As long as the longest that the store makes, and such as RocksDB makes.
+  const std::vector<std::string> names = {
+      std::string(64, 'n'), "MANIFEST-000005", "manifest-000005", "000017.sst"};
+  for (const std::string& name : names) {
+    CKPTDB_RETURN_IF_ERROR(WriteFile(files, name, name, false));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const auto listed, files->List());
+  for (const std::string& name : names) {
+    if (std::count(listed.begin(), listed.end(), name) != 1) {
+      return UnexpectedError(absl::StrCat(
+          "the file \"", name, "\" was made and is not listed once"));
+    }
+    CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, name, name));
+    CKPTDB_RETURN_IF_ERROR(files->Unlink(name));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const auto left, files->List());
+  if (std::count(left.begin(), left.end(), names[0]) != 0) {
+    return UnexpectedError("a removed file is still listed");
+  }
+  return "names are kept as they are, and listed";
+}
+
+Seen FileModes(const CheckContext& context) {
+  CKPTDB_RETURN_IF_ERROR(WriteFile(context.files, "mode", "", false));
+  CKPTDB_ASSIGN_OR_RETURN(const auto entry, context.files->Look("mode"));
+  constexpr uint32_t kOthers = 077;
+  if ((entry.mode & kOthers) == 0) return "a file is its user's only";
+  return UnexpectedError(
+      absl::StrFormat("a file made with mode 600 has mode %o", entry.mode));
+}
+
+Seen FreeSpace(const CheckContext& context) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto space, context.files->GetSpace());
+  const std::string text =
+      absl::StrCat(FormatBytes(space.available_bytes), " of ",
+                   FormatBytes(space.total_bytes), " available");
+  const bool likely =
+      space.available_bytes > 0 && space.available_bytes <= space.total_bytes;
+  if (likely) return text;
+  return UnexpectedError(text);
+}
+
+Seen Truncate(const CheckContext& context) {
+  FileCalls* const files = context.files;
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "cut", Bytes('1'), true));
+  CKPTDB_RETURN_IF_ERROR(WriteFile(files, "cut", "2", true));
+  CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "cut", "2"));
+  return "a file is emptied";
+}
+
+Seen DirectIo(const CheckContext& context) {
+  constexpr size_t kBlock = 4096;
+  auto file = Open(context.files, "direct", O_WRONLY | O_CREAT | O_DIRECT);
+  if (!file.ok()) return absl::UnimplementedError(file.status().message());
+  std::string memory(2 * kBlock, 'd');
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  const size_t shift = (kBlock - address % kBlock) % kBlock;
+  const absl::Status status = context.files->Write(
+      file->get(), absl::string_view(memory).substr(shift, kBlock));
+  if (!status.ok()) return absl::UnimplementedError(status.message());
+  CKPTDB_RETURN_IF_ERROR(
+      ExpectBytes(context.files, "direct", std::string(kBlock, 'd')));
+  return "O_DIRECT writes";
+}
+
+Seen Allocate(const CheckContext& context) {
+  CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
+                          Open(context.files, "allocated", O_WRONLY | O_CREAT));
+  CKPTDB_RETURN_IF_ERROR(context.files->Allocate(file.get(), kSome));
+  return "fallocate allocates";
+}
+
+}  // namespace
+
+const std::vector<Check>& LocalChecks() {
+  static const auto* const kChecks = new std::vector<Check>{
+      {"exclusive_create", ExclusiveCreate, CheckResult::kUnsafe,
+       "two processes may write to one temporary file, and damage a step"},
+      {"hard_link", HardLink, CheckResult::kUnsafe,
+       "a save of more than 512 KiB fails when its files are moved into the "
+       "database",
+       "the files of a save are copied into the database, so a large save "
+       "takes twice the time and the space until it is committed"},
+      {"rename_replaces", RenameReplaces, CheckResult::kUnsafe,
+       "the database cannot be opened again, or is opened as it was before"},
+      {"rename_over_open", RenameOverOpen, CheckResult::kMissing,
+       "a reader may meet an error while the owner replaces a small file"},
+      {"unlink_while_open", UnlinkOpen, CheckResult::kMissing,
+       "a reader fails when the owner removes a file that it has open"},
+      {"sync_file", SyncFile, CheckResult::kUnsafe,
+       "saves fail, as no step can be made durable"},
+      {"sync_folder", SyncFolder, CheckResult::kUnsafe,
+       "saves fail, as no name of a file can be made durable"},
+      {"truncate", Truncate, CheckResult::kUnsafe,
+       "the database is damaged when it is written to"},
+      {"file_names", FileNames, CheckResult::kUnsafe,
+       "files of the database are not found, or overwrite one another"},
+      {"free_space", FreeSpace, CheckResult::kUnsafe,
+       "saves are refused, as there seems to be no space for them"},
+      {"file_modes", FileModes, CheckResult::kMissing,
+       "other users of the machine may read the store; restrict them by the "
+       "options of the mount"},
+      {"direct_io", DirectIo, CheckResult::kUnsafe,
+       "data files that are written by O_DIRECT have other bytes",
+       "data files go through the page cache, which costs CPU and drives out "
+       "what the trainer has there"},
+      {"fallocate", Allocate, CheckResult::kMissing,
+       "the space for a full disk cannot be set aside",
+       "the 8 MiB set aside for a full disk are written byte by byte"},
+  };
+  return *kChecks;
+}
+
+}  // namespace ckptdb::tool

@@ -1,0 +1,34 @@
+// What `ckptdb doctor` has found, and how it is printed.
+#ifndef CKPTDB_TOOLS_DOCTOR_REPORT_H_
+#define CKPTDB_TOOLS_DOCTOR_REPORT_H_
+
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tools/doctor/checks.h"
+#include "ckptdb/tools/doctor/mount.h"
+#include "ckptdb/tools/doctor/speed.h"
+#include "ckptdb/tools/json.h"
+
+namespace ckptdb::tool {
+
+struct Report {
+  std::string folder;  // as it was given
+  Mount mount;
+  bool leads = true;               // false: another host has the outcomes
+  std::vector<std::string> hosts;  // this one first
+  std::vector<CheckOutcome> checks;
+  std::optional<Speed> speed;
+};
+
+// Returns the checks with a result, by name and peer: "lock with host2".
+std::vector<std::string> ChecksOf(const Report& report, CheckResult result);
+
+Json ReportJson(const Report& report);
+void PrintReport(const Report& report, std::ostream* out);
+
+}  // namespace ckptdb::tool
+
+#endif  // CKPTDB_TOOLS_DOCTOR_REPORT_H_
