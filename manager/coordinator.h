@@ -24,6 +24,11 @@
 // the ranks that are missing, also those that come later. A call that failed
 // leaves the ranks where the next one can begin.
 //
+// One case is beyond any protocol: the owner dies while it tells the others how
+// a call has ended. Then a rank that it has not told asks the others. It gets
+// the outcome from a rank that knows it and is in a call before this one gives
+// up, and DeadlineExceeded, naming the owner, where there is none.
+//
 // One thread of a rank at a time may call its coordinator.
 #ifndef CKPTDB_MANAGER_COORDINATOR_H_
 #define CKPTDB_MANAGER_COORDINATOR_H_
@@ -124,8 +129,9 @@ class ThreadGroup {
 class Coordinator::Transport {
  public:
   struct Message {
-    uint32_t rank = 0;  // where it goes to, or comes from
-    // The same for all messages that go to several ranks.
+    // The rank that it goes to, or that it comes from.
+    uint32_t rank = 0;
+    // Messages that go to several ranks share their bytes.
     std::shared_ptr<const std::string> bytes;
   };
 
@@ -145,17 +151,17 @@ class Coordinator::Transport {
   virtual size_t unsent() const = 0;
 };
 
-// A coordinator over `transport`. A rank that has waited for as long as its
-// deadline asks the owner for the outcome for a quarter of that longer, at
+// Returns a coordinator over `transport`. A rank that has waited for as long as
+// its deadline asks the owner for the outcome for a quarter of that longer, at
 // least a second and at most ten; so does one whose message was lost, earlier.
 // The owner answers in any of its calls, of whatever thread.
 std::unique_ptr<Coordinator> MessageCoordinator(
     std::unique_ptr<Coordinator::Transport> transport);
 
-// Collectives of bytes, of a process group that nothing else uses: with
-// torch.distributed a new_group(backend="gloo"). All ranks call the same ones
-// in the same order; the threads of a rank take turns. Values have any length,
-// which may differ from rank to rank.
+// These are collectives of bytes. Their process group must serve nothing else:
+// with torch.distributed it is a new_group(backend="gloo"). All ranks call the
+// same ones in the same order, and the threads of a rank take turns. Values
+// have any length, which may differ from rank to rank.
 //
 //   Coordinator::Collectives group;
 //   group.rank = torch_rank;
@@ -174,7 +180,7 @@ struct Coordinator::Collectives {
   // Returns the values of all ranks, by rank.
   std::function<absl::StatusOr<std::vector<std::string>>(std::string own)>
       all_gather;
-  // Returns the value of rank 0; that of another rank is empty.
+  // Returns the value of rank 0. The other ranks give an empty one.
   std::function<absl::StatusOr<std::string>(std::string value)> broadcast;
   // values[r] goes to rank r. Returns what each rank has for this one, by rank.
   std::function<absl::StatusOr<std::vector<std::string>>(
@@ -186,11 +192,11 @@ struct Coordinator::Collectives {
   std::function<void(const absl::Status& why)> abort;
 };
 
-// A coordinator over collectives. It cannot go on after a deadline has passed
-// within one of the functions, or one has failed: all later calls return that
-// error at once, with the words of the function, which should name the ranks
-// that are missing where it knows them. InvalidArgument for a function that is
-// null, and for a rank that is not below the world size.
+// Returns a coordinator over collectives. It cannot go on after a deadline has
+// passed within one of the functions, or one has failed: all later calls return
+// that error at once, with the words of the function, which should name the
+// ranks that are missing where it knows them. Returns InvalidArgument for a
+// function that is null, and for a rank that is not below the world size.
 absl::StatusOr<std::unique_ptr<Coordinator>> CollectiveCoordinator(
     Coordinator::Collectives collectives);
 

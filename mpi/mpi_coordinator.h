@@ -20,7 +20,7 @@
 #ifndef CKPTDB_MPI_MPI_COORDINATOR_H_
 #define CKPTDB_MPI_MPI_COORDINATOR_H_
 
-// The C interface alone.
+// ckptdb needs the C interface alone.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX
 #endif
@@ -44,11 +44,11 @@ namespace ckptdb {
 // Destroy it before MPI_Finalize. Where ranks have died, MPI_Finalize may never
 // return; a survivor ends by _exit().
 //
-// FailedPrecondition when MPI is not initialized, is finalized already, or was
-// initialized with less than MPI_THREAD_MULTIPLE: the manager calls MPI from
-// its own thread while the training does from another. DeadlineExceeded, naming
-// the ranks that have not called it, after `deadline`. InvalidArgument for an
-// intercommunicator and for MPI_COMM_NULL.
+// Returns FailedPrecondition when MPI is not initialized, is finalized already,
+// or was initialized with less than MPI_THREAD_MULTIPLE: the manager calls MPI
+// from its own thread while the training does from another. Returns
+// DeadlineExceeded, naming the ranks that have not called it, after `deadline`,
+// and InvalidArgument for an intercommunicator and for MPI_COMM_NULL.
 absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
     MPI_Comm comm, absl::Duration deadline);
 

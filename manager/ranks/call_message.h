@@ -34,7 +34,7 @@ struct CallMessage {
 };
 
 std::string Encode(const CallMessage& message);
-// Internal for bytes that are not such a message.
+// Returns Internal for bytes that are not such a message.
 absl::Status Decode(absl::string_view bytes, CallMessage* message);
 
 }  // namespace ckptdb::internal

@@ -1,7 +1,9 @@
 // The side of a rank other than the owner of the calls of a channel.
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
-#include <optional>
+#include <set>
 #include <utility>
 
 #include "ckptdb/manager/coordinator.h"
@@ -17,13 +19,15 @@ constexpr absl::Duration kMaxAskSilence = absl::Seconds(5);
 constexpr int kAsksInDeadline = 32;
 // How often it asks within its grace.
 constexpr int kAsksInGrace = 20;
-// How many other ranks it asks then: the owner may have died after it told
-// some.
-constexpr uint32_t kMaxPeers = 15;
+// It asks the ranks at distances below this one then, and those at this, twice
+// this, four times this and so on, as the owner may have died after it told
+// some. A rank passes on what it hears, so that all hear of what one knows.
+constexpr uint32_t kNearPeers = 16;
 // Values that are kept for the case that they were lost on their way.
 constexpr size_t kMaxBrought = 8;
-// Outcomes that are kept for other ranks that ask for them.
-constexpr uint64_t kMaxTaken = 4;
+// Outcomes that are kept for other ranks that ask for them. Gatherings have
+// none that another rank would wait for.
+constexpr ptrdiff_t kMaxTaken = 4;
 
 class FollowerCalls : public RankCalls {
  public:
@@ -42,6 +46,7 @@ class FollowerCalls : public RankCalls {
                               kMaxAskSilence);
     ask_at_ = request.now + silence_;
     over_ = kind_ == CallKind::kGather || outcomes_.contains(number_);
+    if (!over_) AskThoseAhead();
     if (kind_ == CallKind::kTell || outcomes_.contains(number_)) return;
     CallMessage& message = brought_[number_];
     message = NewMessage(CallMessage::Type::kBring);
@@ -62,10 +67,7 @@ class FollowerCalls : public RankCalls {
         }
         break;
       case CallMessage::Type::kAsk:
-        if (const auto found = outcomes_.find(message.number);
-            found != outcomes_.end()) {
-          send_(from, found->second);
-        }
+        OnAsk(from, message.number);
         break;
       case CallMessage::Type::kBring:
       case CallMessage::Type::kExpired:
@@ -101,8 +103,7 @@ class FollowerCalls : public RankCalls {
         result.status = RanksDisagree(rank_, name_, kOwnerRank, outcome.call);
       }
     }
-    const uint64_t oldest = begun_ - std::min(begun_, kMaxTaken);
-    outcomes_.erase(outcomes_.begin(), outcomes_.lower_bound(oldest));
+    ForgetTaken();
     return result;
   }
 
@@ -116,23 +117,62 @@ class FollowerCalls : public RankCalls {
     return message;
   }
 
+  // Whether this rank has returned from the call.
+  bool IsTaken(uint64_t number) const {
+    return number < begun_ && !(number == number_ && !over_);
+  }
+
   void OnOutcome(CallMessage outcome) {
     const uint64_t number = outcome.number;
     // The owner has what was brought to it.
     brought_.erase(brought_.begin(), brought_.upper_bound(number));
-    const bool taken = number < begun_ && !(number == number_ && !over_);
-    if (!taken) outcomes_.emplace(number, std::move(outcome));
+    if (IsTaken(number) || outcomes_.contains(number)) return;
+    for (const uint32_t rank : askers_[number]) send_(rank, outcome);
+    askers_.erase(number);
+    outcomes_.emplace(number, std::move(outcome));
+  }
+
+  void OnAsk(uint32_t from, uint64_t number) {
+    if (number > ahead_[from]) {
+      ahead_[from] = number;
+      if (!over_) AskIfAhead(from);
+    }
+    const auto found = outcomes_.find(number);
+    if (found != outcomes_.end()) {
+      send_(from, found->second);
+    } else if (!IsTaken(number)) {
+      askers_[number].insert(from);
+    }
+  }
+
+  // A rank that asks for a later call knows how this one has ended. It may be
+  // in no call any more when the deadline of this rank passes.
+  void AskIfAhead(uint32_t rank) {
+    if (ahead_[rank] > number_) {
+      send_(rank, NewMessage(CallMessage::Type::kAsk));
+    }
+  }
+
+  void AskThoseAhead() {
+    for (const auto& [rank, number] : ahead_) AskIfAhead(rank);
   }
 
   void Expire(absl::Time now) {
     expired_ = true;
     ask_at_ = now;
-    const uint32_t peers = std::min(world_size_ - 1, kMaxPeers);
-    for (uint32_t i = 1; i <= peers; ++i) {
-      const uint32_t peer = (rank_ + i) % world_size_;
+    for (uint64_t distance = 1; distance < world_size_;
+         distance = distance < kNearPeers ? distance + 1 : 2 * distance) {
+      const auto peer = static_cast<uint32_t>((rank_ + distance) % world_size_);
       if (peer == kOwnerRank) continue;
       send_(peer, NewMessage(CallMessage::Type::kAsk));
     }
+  }
+
+  void ForgetTaken() {
+    askers_.erase(askers_.begin(), askers_.upper_bound(number_));
+    const auto after = outcomes_.upper_bound(number_);
+    auto taken = std::distance(outcomes_.begin(), after);
+    while (taken-- > kMaxTaken) outcomes_.erase(outcomes_.begin());
   }
 
   void AskOwner() {
@@ -150,8 +190,8 @@ class FollowerCalls : public RankCalls {
   const uint32_t rank_;
   const uint32_t world_size_;
   const Send send_;
-  uint64_t begun_ = 0;
-  // The call begun last.
+  uint64_t begun_ = 0;  // the calls that this rank has begun
+  // The number of the call that was begun last.
   uint64_t number_ = 0;
   CallKind kind_ = CallKind::kBarrier;
   std::string name_;
@@ -162,9 +202,14 @@ class FollowerCalls : public RankCalls {
   absl::Duration silence_;
   absl::Duration max_silence_;
   absl::Time ask_at_;
-  // By number: what the owner may not have, and how calls have ended.
+  // Each call's value, by number, until the owner surely has it.
   std::map<uint64_t, CallMessage> brought_;
+  // How calls have ended, by number.
   std::map<uint64_t, CallMessage> outcomes_;
+  // The ranks that asked for an outcome before it was known here, by number.
+  std::map<uint64_t, std::set<uint32_t>> askers_;
+  // The latest call that each rank has asked this one for.
+  std::map<uint32_t, uint64_t> ahead_;
 };
 
 }  // namespace

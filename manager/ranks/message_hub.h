@@ -51,21 +51,24 @@ class MessageHub {
   // Returns whether what this rank has sent so far has left it.
   bool Flush(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Used by the thread that has set `exchanging_`.
+  // Only the thread that has set `exchanging_` uses it.
   const std::unique_ptr<Coordinator::Transport> transport_;
   const uint32_t rank_;
   const uint32_t world_size_;
 
   Mutex mutex_;
-  // Told when messages came or are to go, and when a thread stops exchanging.
+  // It is notified when messages came or are to go, and when a thread stops
+  // exchanging.
   ConditionVariable changed_;
   std::map<std::string, std::unique_ptr<RankCalls>> channels_
       ABSL_GUARDED_BY(mutex_);
   std::vector<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
-  // How many messages were ever in `outgoing_`, and given to the transport.
+  // These count the messages that were ever in `outgoing_`, and those that were
+  // given to the transport.
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;  // by the transport
+  // What the transport has not sent yet.
+  size_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
   bool exchanging_ ABSL_GUARDED_BY(mutex_) = false;
   // How long to wait for the next exchange after one that brought nothing.
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);

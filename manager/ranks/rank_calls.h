@@ -12,7 +12,10 @@
 // that is missing then.
 //
 // Numbered guarantees, for ranks whose messages arrive at last:
-//   1. All ranks return the same status from a call, late ones too.
+//   1. All ranks return the same status from a call, late ones too, as long as
+//      the owner lives. When it dies before it has told all of them, those that
+//      ask in time a rank that knows the outcome, or one that has asked it,
+//      return the same; the others take the owner for missing.
 //   2. An error of a deadline names the ranks that had not come.
 //   3. No rank waits longer than its deadline and GraceOf(it).
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_

@@ -13,7 +13,7 @@
 
 namespace ckptdb::internal {
 
-// Has a thread of its own from the first Arm on. One thread uses it.
+// It has a thread of its own from the first Arm on. One thread uses it.
 class Watchdog {
  public:
   // `bite` is called at most once, on the thread of the watchdog.
@@ -22,8 +22,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Bites at `end` unless it is disarmed before. An error when the machine has
-  // no thread for it.
+  // Bites at `end` unless it is disarmed before. Returns an error when the
+  // machine has no thread for it.
   absl::Status Arm(absl::Time end);
   // Returns whether it has bitten; a bite under way is waited for.
   bool Disarm();

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 constexpr absl::Duration kLong = absl::Minutes(5);
 constexpr absl::Duration kShort = absl::Milliseconds(20);
 
-// Each rank on a thread of its own.
+// Runs each rank on a thread of its own.
 void RunRanks(uint32_t world_size,
               const std::function<void(Coordinator*)>& rank) {
   ThreadGroup group(world_size);
@@ -109,7 +109,7 @@ TEST(ThreadGroup, AgreeIsTheErrorOfTheLowestRank) {
     EXPECT_THAT(
         Agree(ranks, "staged", own, kLong),
         StatusIs(absl::StatusCode::kResourceExhausted, "rank 2: disk of 2"));
-    // And the next call works.
+    // The next call works.
     EXPECT_OK(ranks->Barrier("after", kLong));
   });
 }
@@ -165,7 +165,7 @@ TEST_F(AbsentRank, OfABroadcast) {
   ExpectAllTogetherAgain();
 }
 
-// Though the owner alone waits for all.
+// All ranks hear of it, though the owner alone waits for all.
 TEST_F(AbsentRank, OfAnAgreement) {
   ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
     return Agree(ranks, "staged", absl::OkStatus(), deadline);

@@ -13,10 +13,9 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::Each;
-
 using ::testing::HasSubstr;
 
-// As one whose group of processes was never made.
+// Stands for a coordinator whose second group of processes cannot be made.
 class CannotBeDuplicated : public Coordinator {
  public:
   uint32_t rank() const override { return one_->rank(); }
@@ -61,7 +60,7 @@ class ManagerRanksTest : public ::testing::Test {
     options_.retention.keep = LatestN(3);
   }
 
-  // Runs `body` as each of so many ranks; what they end with.
+  // Runs `body` as each of so many ranks. Returns what they end with.
   std::vector<absl::Status> Run(
       uint32_t world_size, const std::function<absl::Status(Rank*)>& body) {
     ThreadGroup group(world_size);

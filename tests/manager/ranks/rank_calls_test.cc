@@ -1,5 +1,5 @@
-// The calls of ranks whose messages are late, lost, duplicated and overtaken,
-// some of which stop for a while or die: played in a time of its own, by seed.
+// Plays, by seed and in a time of its own, the calls of ranks whose messages
+// are late, lost, duplicated and overtaken, and of which one stops or dies.
 #include "ckptdb/manager/ranks/rank_calls.h"
 
 #include <map>
@@ -28,7 +28,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(5);
 constexpr absl::Duration kDeadline = absl::Seconds(4);
 constexpr int kCalls = 12;
 
-// How a world is disturbed.
+// Says how a world is disturbed.
 struct Faults {
   uint32_t world_size = 1;
   double lost = 0;
@@ -135,7 +135,8 @@ class World {
     }
   }
 
-  // As AfterGather: the owner may wait in the gatherings just before.
+  // Waits as AfterGather says: the owner may still be in the gatherings just
+  // before this call.
   absl::Duration DeadlineOf(uint32_t r, size_t number) const {
     absl::Duration deadline = kDeadline;
     for (size_t i = number; r != kOwnerRank && i > 0; --i) {
@@ -244,21 +245,25 @@ Faults DrawFaults(uint32_t world_size, std::mt19937_64* random) {
   return faults;
 }
 
+void PlayWorld(const Faults& faults, uint64_t seed) {
+  SCOPED_TRACE(absl::StrCat(
+      "world size ", faults.world_size, ", lost ", faults.lost, ", duplicated ",
+      faults.duplicated, ", delay ", faults.max_delay_ms, " ms, stopped ",
+      faults.stopped.has_value() ? absl::StrCat(*faults.stopped) : "none",
+      " at call ", faults.at_call, ", killed ",
+      faults.killed.has_value() ? absl::StrCat(*faults.killed) : "none",
+      " after ", faults.after_messages));
+  World(faults, seed).Run();
+}
+
 void PlayWorlds(uint32_t world_size, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const uint64_t seed =
         TestSeed() + uint64_t(world_size) * 1'000'003 + uint64_t(round);
     std::mt19937_64 random(seed);
     const Faults faults = DrawFaults(world_size, &random);
-    SCOPED_TRACE(absl::StrCat(
-        "world size ", world_size, ", round ", round, ", lost ", faults.lost,
-        ", duplicated ", faults.duplicated, ", delay ", faults.max_delay_ms,
-        " ms, stopped ",
-        faults.stopped.has_value() ? absl::StrCat(*faults.stopped) : "none",
-        " at call ", faults.at_call, ", killed ",
-        faults.killed.has_value() ? absl::StrCat(*faults.killed) : "none",
-        " after ", faults.after_messages));
-    World(faults, random()).Run();
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    PlayWorld(faults, random());
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -271,6 +276,23 @@ TEST_P(RankCallsTest, AllLivingRanksComeToTheSameOutcome) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
                          ::testing::Range(uint32_t{1}, uint32_t{17}));
+
+// The owner dies while it tells many ranks how a call has ended: those that it
+// has told are few, or far from the others.
+TEST(ManyRankCalls, OneOfManyRanksThatWasToldTellsAll) {
+  std::mt19937_64 random(TestSeed());
+  for (const uint32_t world_size : {40U, 100U, 200U}) {
+    for (int round = 0; round < 4; ++round) {
+      Faults faults;
+      faults.world_size = world_size;
+      faults.max_delay_ms = 20;
+      faults.killed = kOwnerRank;
+      faults.after_messages = 1 + static_cast<int>(random() % (2 * world_size));
+      PlayWorld(faults, random());
+      if (HasFailure()) return;
+    }
+  }
+}
 
 TEST(CallMessage, EveryCutIsAnError) {
   CallMessage message;

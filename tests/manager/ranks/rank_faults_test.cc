@@ -1,5 +1,5 @@
-// Coordinators over messages and over collectives, and managers on them, while
-// messages and ranks are lost.
+// Tests coordinators over messages and over collectives, and managers on them,
+// while messages and ranks are lost.
 #include <functional>
 #include <memory>
 #include <random>
@@ -34,7 +34,7 @@ using Statuses = std::vector<absl::Status>;
 using Rank = std::function<absl::Status(Coordinator*)>;
 using Join = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
 
-// What each rank, on a thread of its own, comes to.
+// Runs each rank on a thread of its own. Returns what they end with.
 Statuses RunRanks(uint32_t world_size, const Join& join, const Rank& rank) {
   Statuses statuses(world_size);
   std::vector<std::thread> threads;
@@ -56,7 +56,7 @@ Join Over(CollectiveGroup* group) {
       [=](uint32_t rank) { return *CollectiveCoordinator(group->Join(rank)); };
 }
 
-// All calls, in the coordinator and, on another thread, in a duplicate.
+// Makes all calls, in the coordinator and, on another thread, in a duplicate.
 absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
   const auto speak = [](Coordinator* own) -> absl::Status {
     for (int round = 0; round < 10; ++round) {
