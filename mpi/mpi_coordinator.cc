@@ -118,7 +118,7 @@ class MpiTransport : public Coordinator::Transport {
 
   uint32_t rank() const override { return static_cast<uint32_t>(rank_); }
   uint32_t world_size() const override { return static_cast<uint32_t>(size_); }
-  size_t unsent() const override { return sends_.size(); }
+  size_t unsent() const override { return under_way_->sends.size(); }
 
   absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
                                                 absl::Time give_up) override;
@@ -131,6 +131,11 @@ class MpiTransport : public Coordinator::Transport {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
+  struct UnderWay {
+    std::list<Transfer> sends;
+    std::list<Transfer> receives;
+  };
+
   absl::Status Send(Message message);
   absl::Status BeginReceives();
   // Removes what is complete from `transfers`, and returns it.
@@ -140,8 +145,7 @@ class MpiTransport : public Coordinator::Transport {
   MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 1;
-  std::list<Transfer> sends_;
-  std::list<Transfer> receives_;
+  std::unique_ptr<UnderWay> under_way_ = std::make_unique<UnderWay>();
 };
 
 // A send to a rank that is gone never completes, and MPI may look at its bytes
@@ -149,12 +153,11 @@ class MpiTransport : public Coordinator::Transport {
 MpiTransport::~MpiTransport() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  const bool clean = sends_.empty() && receives_.empty();
-  if (!clean) {
-    new std::list<Transfer>(std::move(sends_));
-    new std::list<Transfer>(std::move(receives_));
+  if (!under_way_->sends.empty() || !under_way_->receives.empty()) {
+    under_way_.release();  // NOLINT(bugprone-unused-return-value)
+  } else if (finalized == 0) {
+    MPI_Comm_free(&comm_);
   }
-  if (clean && finalized == 0) MPI_Comm_free(&comm_);
 }
 
 absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
@@ -162,10 +165,10 @@ absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
   for (Message& message : outgoing) {
     CKPTDB_RETURN_IF_ERROR(Send(std::move(message)));
   }
-  CKPTDB_RETURN_IF_ERROR(TakeComplete(&sends_).status());
+  CKPTDB_RETURN_IF_ERROR(TakeComplete(&under_way_->sends).status());
   CKPTDB_RETURN_IF_ERROR(BeginReceives());
   CKPTDB_ASSIGN_OR_RETURN(std::list<Transfer> received,
-                          TakeComplete(&receives_));
+                          TakeComplete(&under_way_->receives));
   std::vector<Message> incoming;
   for (Transfer& transfer : received) {
     incoming.push_back({transfer.rank, std::make_shared<const std::string>(
@@ -181,7 +184,7 @@ absl::Status MpiTransport::Send(Message message) {
                      message.bytes->size(), " bytes; MPI carries at most ",
                      kMaxMessageBytes, " in one, so give ranks less to bring"));
   }
-  Transfer& transfer = sends_.emplace_back();
+  Transfer& transfer = under_way_->sends.emplace_back();
   transfer.rank = message.rank;
   transfer.sent = std::move(message.bytes);
   return StatusOf(
@@ -202,7 +205,7 @@ absl::Status MpiTransport::BeginReceives() {
     if (found == 0) return absl::OkStatus();
     int bytes = 0;
     MPI_Get_count(&from, MPI_BYTE, &bytes);
-    Transfer& transfer = receives_.emplace_back();
+    Transfer& transfer = under_way_->receives.emplace_back();
     transfer.rank = static_cast<uint32_t>(from.MPI_SOURCE);
     transfer.received.resize(static_cast<size_t>(bytes));
     CKPTDB_RETURN_IF_ERROR(

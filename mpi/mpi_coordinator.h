@@ -22,10 +22,10 @@
 
 // ckptdb needs the C interface alone.
 #ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX  // NOLINT(readability-identifier-naming): of MPI
 #endif
 #ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX  // NOLINT(readability-identifier-naming): of MPI
 #endif
 #include <mpi.h>
 

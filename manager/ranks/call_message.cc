@@ -55,7 +55,7 @@ std::string Encode(const CallMessage& message) {
 }
 
 absl::Status Decode(absl::string_view bytes, CallMessage* message) {
-  const absl::Status error = absl::InternalError(absl::StrCat(
+  absl::Status error = absl::InternalError(absl::StrCat(
       "cannot decode a message of ", bytes.size(),
       " bytes between coordinators; all ranks must run the same build"));
   if (bytes.size() < kHeaderBytes) return error;

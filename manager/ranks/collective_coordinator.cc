@@ -86,8 +86,7 @@ class CollectiveTransport : public Coordinator::Transport {
                                                 absl::Time give_up) override {
     if (group_.world_size == 1) return std::vector<Message>();
     CKPTDB_RETURN_IF_ERROR(watchdog_.Arm(give_up));
-    absl::StatusOr<std::vector<Message>> incoming =
-        TakeTurn(std::move(outgoing));
+    absl::StatusOr<std::vector<Message>> incoming = TakeTurn(outgoing);
     const bool late = watchdog_.Disarm();
     if (late) return Late(incoming.status());
     if (incoming.ok()) return incoming;
@@ -112,7 +111,8 @@ class CollectiveTransport : public Coordinator::Transport {
     return NameRank(absl::DeadlineExceededError(status.message()));
   }
 
-  absl::StatusOr<std::vector<Message>> TakeTurn(std::vector<Message> outgoing) {
+  absl::StatusOr<std::vector<Message>> TakeTurn(
+      const std::vector<Message>& outgoing) {
     std::string to_all;
     std::vector<std::string> to_some(world_size());
     Turn own;
