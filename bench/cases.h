@@ -53,6 +53,7 @@ absl::Status RunDelta(const BenchOptions& options, Report* report);
 absl::Status RunChain(const BenchOptions& options, Report* report);
 // Reads what 4 ranks saved on 3 and on 8 ranks.
 absl::Status RunReshard(const BenchOptions& options, Report* report);
+absl::Status RunExchange(const BenchOptions& options, Report* report);
 // Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Folds ten deltas into a base.

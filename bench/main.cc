@@ -27,6 +27,7 @@ constexpr Case kCases[] = {
     {"delta", "save 1 % of the rows, against all", RunDelta},
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
     {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
+    {"exchange", "restore rows by id % 4 on 3 and on 8 ranks", RunExchange},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
     {"stall", "what a manager takes of the training's time", RunStall},

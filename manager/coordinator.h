@@ -83,6 +83,18 @@ class Coordinator {
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
 
+  // Sends values[r] to rank r, and returns what each rank has sent to this one,
+  // by rank. There is one value for each rank. The default gathers all values
+  // on the owner and broadcasts them, so it is for few bytes.
+  virtual absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view tag, std::vector<std::string> values,
+      absl::Duration deadline);
+
+  // Returns whether AllToAll sends each value to its rank alone. Then restores
+  // move rows by it where every rank would have to read the rows of others.
+  // All ranks return the same. Default: false.
+  virtual bool HasDirectAllToAll() const { return false; }
+
   // Returns another coordinator of the same ranks, for another thread: its
   // calls never meet those of this one. All ranks make as many duplicates, in
   // the same order.

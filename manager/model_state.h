@@ -119,13 +119,17 @@ class ModelState {
     virtual absl::Status Load(absl::string_view bytes) = 0;
   };
 
-  // Says how replicated tensors are saved. All ranks say the same.
+  // Says how replicated tensors are saved and restored. All ranks say the same.
   struct Replication {
     enum class Saver {
       kBalanced,  // each by one rank, so that ranks save about the same bytes
       kOwner,     // all by the owner
     };
     Saver saver = Saver::kBalanced;
+    // The owner reads them and broadcasts them to the others, for a file system
+    // that is slower than the ranks' network. If false, each rank reads them.
+    // Those that a load casts are always read by each rank.
+    bool broadcast = false;
   };
 
   // A rank of a world of so many, whose part of a step a model has.

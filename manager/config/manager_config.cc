@@ -303,6 +303,7 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
       {{"balanced", ModelState::Replication::Saver::kBalanced},
        {"owner", ModelState::Replication::Saver::kOwner}},
       &options->replication.saver);
+  reader->Read("broadcast_replicated", &options->replication.broadcast);
   reader->Read("statistics_path", &options->statistics_path);
   reader->Read("background_sweep", &options->store.background_sweep);
   reader->Read("background_fold", &options->store.background_fold);

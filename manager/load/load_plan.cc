@@ -13,6 +13,7 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/load/load_cast.h"
+#include "ckptdb/manager/load/row_exchange.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
@@ -179,6 +180,42 @@ absl::Status LoadTable(const TableLoad& load) {
                   absl::StrCat("table \"", load.source, "\""));
 }
 
+// Reads a tensor on the owner, and broadcasts it in pieces. All ranks return
+// the same status.
+absl::Status BroadcastTensor(const std::string& name,
+                             const std::function<absl::Status()>& read,
+                             absl::Span<char> tensor, Coordinator* ranks,
+                             absl::Duration deadline) {
+  constexpr size_t kBroadcastBytes = size_t{8} << 20;
+  const std::string tag = absl::StrCat("tensor \"", name, "\"");
+  const bool is_owner = ranks->rank() == kOwnerRank;
+  CKPTDB_RETURN_IF_ERROR(
+      Agree(ranks, tag, is_owner ? CallGuarded(tag, read) : absl::OkStatus(),
+            deadline));
+  absl::Status status;
+  for (size_t at = 0; at < tensor.size(); at += kBroadcastBytes) {
+    const absl::Span<char> piece = tensor.subspan(at, kBroadcastBytes);
+    CKPTDB_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        ranks->Broadcast(
+            tag, is_owner ? std::string(piece.data(), piece.size()) : "",
+            deadline));
+    if (bytes.size() == piece.size()) {
+      std::copy(bytes.begin(), bytes.end(), piece.begin());
+    } else {
+      status.Update(absl::InternalError(
+          absl::StrCat(tag, ": the broadcast gave ", bytes.size(),
+                       " bytes, expected ", piece.size())));
+    }
+  }
+  return Agree(ranks, tag, status, deadline);
+}
+
+LiveTable::RestoreMode ModeOf(const LoadRule& rule) {
+  return rule.hashtable_clear ? LiveTable::RestoreMode::kClear
+                              : LiveTable::RestoreMode::kMerge;
+}
+
 // Returns the blob of one rank of the step; null when it has none.
 const Item* FindBlob(const StepReader& step, uint32_t rank,
                      absl::string_view name) {
@@ -229,13 +266,12 @@ bool GlobMatches(absl::string_view pattern, absl::string_view name) {
 // Adds to a plan what a rule chooses, one item after the other.
 class LoadPlan::Maker {
  public:
-  Maker(const StepReader& step, const ChangeReader* changes,
-        const ManagerOptions& options, const ModelState::Shard& shard,
-        const LoadRule& rule)
-      : step_(step),
-        changes_(changes),
-        options_(options),
-        shard_(shard),
+  Maker(const LoadInputs& inputs, const LoadRule& rule)
+      : step_(inputs.step),
+        changes_(inputs.changes),
+        options_(inputs.options),
+        shard_(inputs.shard),
+        ranks_(inputs.ranks),
         rule_(rule) {}
 
   absl::Status Add(const ModelState::Tensor& tensor) {
@@ -266,6 +302,16 @@ class LoadPlan::Maker {
                      state = tensor.state] {
       return LoadTensor(*this_step, read, source, state);
     };
+    if (Broadcasts(tensor.state)) {
+      planned->together = true;
+      planned->load = [load = planned->load, source, state = tensor.state,
+                       bytes = found->raw_bytes, ranks = ranks_,
+                       deadline = options_.deadline] {
+        return BroadcastTensor(source, load,
+                               {static_cast<char*>(state.data), bytes}, ranks,
+                               deadline);
+      };
+    }
     return absl::OkStatus();
   }
 
@@ -282,9 +328,6 @@ class LoadPlan::Maker {
     if (!otherwise.empty()) return DoesNotFit(otherwise, planned);
     ScanOptions scan;
     scan.read = options_.read;
-    const auto filter = std::make_shared<RowFilter>(
-        sharding, table.state->slice_hash(), shard_.rank, shard_.world_size);
-    filter->Apply(*found, &scan);
     for (const Slot& slot : slots) scan.slots.push_back(slot.name);
     const auto casts = CastsOf(there, slots);
     if (!casts.has_value() || (!casts->empty() && !rule_.cast)) {
@@ -304,12 +347,31 @@ class LoadPlan::Maker {
       live = std::make_shared<CastTable>(planned->item.source, there, slots,
                                          scan.read.threads, own);
     }
-    planned->load = [load = TableLoad{
-                         &step_, changes_, planned->item.source,
-                         rule_.hashtable_clear ? LiveTable::RestoreMode::kClear
-                                               : LiveTable::RestoreMode::kMerge,
-                         scan, filter, live}] { return LoadTable(load); };
+    Plan(table, *found, sharding, std::move(scan), std::move(live), planned);
     return absl::OkStatus();
+  }
+
+  // Plans how the rows of a table that fits come to `live`.
+  void Plan(const ModelState::Table& table, const StepReader::TableSpec& found,
+            const TableSharding& sharding, ScanOptions scan,
+            std::shared_ptr<LiveTable> live, PlannedItem* planned) const {
+    const SliceHash hash = table.state->slice_hash();
+    const std::string& source = planned->item.source;
+    if (Exchanges(found, sharding)) {
+      planned->together = true;
+      planned->load = [exchange = RowExchange{&step_, source, ModeOf(rule_),
+                                              scan, sharding, hash, live.get(),
+                                              ranks_, options_.deadline},
+                       live] { return RestoreByExchange(exchange); };
+      return;
+    }
+    const auto filter = std::make_shared<RowFilter>(sharding, hash, shard_.rank,
+                                                    shard_.world_size);
+    filter->Apply(found, &scan);
+    planned->load = [load = TableLoad{&step_, changes_, source, ModeOf(rule_),
+                                      scan, filter, live}] {
+      return LoadTable(load);
+    };
   }
 
   absl::Status Add(const ModelState::Extra& extra) {
@@ -400,6 +462,15 @@ class LoadPlan::Maker {
   std::vector<PlannedItem> TakeItems() { return std::move(items_); }
 
  private:
+  bool Broadcasts(const TensorState& tensor) const {
+    return options_.replication.broadcast && !tensor.sharded() &&
+           shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
+  }
+  bool Exchanges(const StepReader::TableSpec& table,
+                 const TableSharding& sharding) const {
+    return changes_ == nullptr && ranks_->world_size() == shard_.world_size &&
+           ShouldExchange(table, step_.record().world_size, sharding, *ranks_);
+  }
   PlannedItem* Append(absl::string_view category, const std::string& name) {
     PlannedItem& planned = items_.emplace_back();
     planned.item.category = std::string(category);
@@ -449,22 +520,22 @@ class LoadPlan::Maker {
   const StepReader& step_;
   const ChangeReader* const changes_;
   const ManagerOptions& options_;
-  const ModelState::Shard& shard_;
+  const ModelState::Shard shard_;
+  Coordinator* const ranks_;
   const LoadRule& rule_;
   std::vector<PlannedItem> items_;
 };
 
-absl::StatusOr<LoadPlan> LoadPlan::Make(
-    const StepReader& step, const ChangeReader* changes,
-    const ModelState& model, const ManagerOptions& options,
-    absl::Span<const TableSharding> shardings, const ModelState::Shard& shard,
-    const LoadRule& rule) {
+absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
+                                        const LoadRule& rule) {
+  const ModelState& model = inputs.model;
+  const absl::Span<const TableSharding> shardings = inputs.shardings;
   if (shardings.size() != model.tables().size()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the model has ", model.tables().size(), " tables, expected the ",
         shardings.size(), " that it had when its manager was opened"));
   }
-  Maker maker(step, changes, options, shard, rule);
+  Maker maker(inputs, rule);
   // Objects first: they may refuse the step of another trainer.
   for (const auto& extra : model.extras()) {
     CKPTDB_RETURN_IF_ERROR(maker.Add(extra));
@@ -479,7 +550,9 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(
     CKPTDB_RETURN_IF_ERROR(maker.Add(io));
   }
   LoadPlan plan;
-  plan.step_ = step.record().version.step;
+  plan.ranks_ = inputs.ranks;
+  plan.deadline_ = inputs.options.deadline;
+  plan.step_ = inputs.step.record().version.step;
   plan.unexpected_ = maker.Unexpected();
   plan.unmatched_ = FindUnmatched(rule, model);
   plan.items_ = maker.TakeItems();
@@ -514,14 +587,36 @@ absl::Status LoadPlan::CheckAll() const {
       absl::StrCat("step ", step_, ": ", absl::StrJoin(misfits, "; ")));
 }
 
-absl::Status LoadPlan::Run() const {
+absl::Status LoadPlan::RunOnly(
+    const std::function<bool(const PlannedItem&)>& chosen) const {
   for (const PlannedItem& planned : items_) {
-    if (planned.load == nullptr) continue;
+    if (planned.load == nullptr || !chosen(planned)) continue;
     const std::string what = absl::StrCat("loading ", planned.item.category,
                                           " \"", planned.item.name, "\"");
     CKPTDB_RETURN_IF_ERROR(CallGuarded(what, planned.load));
   }
   return absl::OkStatus();
+}
+
+// What ranks load together comes after the objects, which may refuse the step,
+// and before what may fail on one rank alone: no rank waits for one that has
+// failed.
+absl::Status LoadPlan::Run() const {
+  const auto is_object = [](const PlannedItem& planned) {
+    return planned.item.category == kExtra;
+  };
+  const auto together = [](const PlannedItem& planned) {
+    return planned.together;
+  };
+  absl::Status status = RunOnly(is_object);
+  if (std::any_of(items_.begin(), items_.end(), together)) {
+    status = Agree(ranks_, "load the objects", status, deadline_);
+    if (status.ok()) status = RunOnly(together);
+  }
+  CKPTDB_RETURN_IF_ERROR(status);
+  return RunOnly([&](const PlannedItem& planned) {
+    return !is_object(planned) && !together(planned);
+  });
 }
 
 CheckpointManager::LoadedRule LoadPlan::Describe() const {

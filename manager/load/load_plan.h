@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
@@ -21,25 +22,34 @@ struct PlannedItem {
   CheckpointManager::LoadedItem item;
   // Loads it; null when the step does not have it, or it does not fit.
   std::function<absl::Status()> load;
+  // All ranks call `load` together, and it returns the same status on each.
+  bool together = false;
+};
+
+// What a plan is made of. All of it outlives the plan.
+struct LoadInputs {
+  const StepReader& step;
+  // Lead to the step from what the model holds, or null: tables are loaded by
+  // them alone where that is possible.
+  const ChangeReader* changes;
+  const ModelState& model;
+  const ManagerOptions& options;
+  absl::Span<const TableSharding> shardings;  // of ResolveShardings
+  ModelState::Shard shard;
+  Coordinator* ranks;
 };
 
 class LoadPlan {
  public:
-  // Plans what `rule` chooses of `model`, which is not touched. The step, the
-  // model and the options outlive the plan. `shardings` are those of
-  // ResolveShardings. `changes` lead to the step from what the model holds, or
-  // are null: tables are loaded by them alone where that is possible.
-  static absl::StatusOr<LoadPlan> Make(
-      const StepReader& step, const ChangeReader* changes,
-      const ModelState& model, const ManagerOptions& options,
-      absl::Span<const TableSharding> shardings, const ModelState::Shard& shard,
-      const LoadRule& rule);
+  // Plans what `rule` chooses of the model, which is not touched.
+  static absl::StatusOr<LoadPlan> Make(const LoadInputs& inputs,
+                                       const LoadRule& rule);
 
   // Returns InvalidArgument for a pattern that matches nothing registered,
   // NotFound naming all that is missing, FailedPrecondition for what does not
   // fit.
   absl::Status CheckAll() const;
-  // Loads what the step has and what fits.
+  // Loads what the step has and what fits. All ranks call it.
   absl::Status Run() const;
 
   CheckpointManager::LoadedRule Describe() const;
@@ -47,6 +57,11 @@ class LoadPlan {
  private:
   class Maker;
 
+  absl::Status RunOnly(
+      const std::function<bool(const PlannedItem&)>& chosen) const;
+
+  Coordinator* ranks_ = nullptr;
+  absl::Duration deadline_;
   int64_t step_ = 0;
   std::vector<PlannedItem> items_;
   std::vector<std::string> unexpected_;

@@ -122,8 +122,10 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
 absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
                                            const LoadRule& rule) const {
   return CallGuarded("ModelState", [&] {
-    return LoadPlan::Make(opened.get(), opened.changes.get(), parts_.model,
-                          parts_.options, parts_.shardings, parts_.shard, rule);
+    return LoadPlan::Make(
+        {opened.get(), opened.changes.get(), parts_.model, parts_.options,
+         parts_.shardings, parts_.shard, parts_.ranks},
+        rule);
   });
 }
 

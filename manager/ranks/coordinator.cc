@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/ranks/packed_values.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
 #include "ckptdb/schema/status.h"
 
@@ -28,6 +29,11 @@ class Alone : public Coordinator {
                                                   absl::Duration) override {
     return std::vector<std::string>{std::move(value)};
   }
+  absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view, std::vector<std::string> values,
+      absl::Duration) override {
+    return values;
+  }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return SingleProcess();
   }
@@ -44,6 +50,30 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
+    absl::string_view tag, std::vector<std::string> values,
+    absl::Duration deadline) {
+  if (values.size() != world_size()) {
+    return internal::WrongValueCount(values.size(), world_size(), tag);
+  }
+  const auto parts = Gather(tag, internal::PackValues(values), deadline);
+  // The status comes first, then what each rank has sent to all.
+  std::vector<std::string> all = {EncodeStatus(parts.status())};
+  if (parts.ok()) all.insert(all.end(), parts->begin(), parts->end());
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string packed,
+      Broadcast(tag, internal::PackValues(all), AfterGather(*this, deadline)));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string status,
+                          internal::UnpackValue(packed, 0));
+  CKPTDB_RETURN_IF_ERROR(DecodeStatus(status));
+  for (uint32_t from = 0; from < world_size(); ++from) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::string part,
+                            internal::UnpackValue(packed, from + size_t{1}));
+    CKPTDB_ASSIGN_OR_RETURN(values[from], internal::UnpackValue(part, rank()));
+  }
+  return values;
+}
 
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline) {
   return ranks.rank() == kOwnerRank ? deadline : 2 * deadline;

@@ -53,6 +53,24 @@ class GuardedCoordinator : public Coordinator {
                      " values, expected one of each of the ", world_size_,
                      " ranks, at \"", tag, "\""));
   }
+  absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view tag, std::vector<std::string> values,
+      absl::Duration deadline) override {
+    auto received = CallGuarded("Coordinator::AllToAll", [&] {
+      return ranks_->AllToAll(tag, std::move(values), deadline);
+    });
+    if (!received.ok() || received->size() == world_size_) return received;
+    return absl::InternalError(
+        absl::StrCat("Coordinator::AllToAll gave ", received->size(),
+                     " values, expected one of each of the ", world_size_,
+                     " ranks, at \"", tag, "\""));
+  }
+  bool HasDirectAllToAll() const override {
+    const absl::StatusOr<bool> direct = CallGuarded(
+        "Coordinator::HasDirectAllToAll",
+        [&]() -> absl::StatusOr<bool> { return ranks_->HasDirectAllToAll(); });
+    return direct.value_or(false);
+  }
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> other,
                             CallGuarded("Coordinator::Duplicate",

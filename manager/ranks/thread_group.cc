@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/packed_values.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -32,23 +33,26 @@ class ThreadGroup::Meeting {
   }
 
   // The values that a call returns to a rank. kAll goes to one rank at most,
-  // which takes them away.
-  enum class Take { kNone, kOwners, kAll };
+  // which takes them away. kOwn gives each rank those that are for it.
+  enum class Take { kNone, kOwners, kAll, kOwn };
 
   // Which ranks a call waits for.
   enum class Wait { kNone, kOwner, kAll };
 
   // Brings a value to the next call of `rank`.
-  absl::StatusOr<std::vector<std::string>> Bring(uint32_t rank,
-                                                 const std::string& tag,
-                                                 std::string value,
-                                                 absl::Duration deadline,
-                                                 Wait wait, Take take) {
+  absl::StatusOr<std::vector<std::string>> Bring(
+      uint32_t rank, const std::string& tag, std::string value,
+      absl::Duration deadline, Wait wait, Take take,
+      std::vector<std::string> to_each = {}) {
     const absl::Time end = absl::Now() + deadline;
     const internal::MutexLock lock(&mutex_);
     const uint64_t number = calls_of_[rank]++;
     Call& call = calls_[number];
-    if (call.values.empty()) call.values.resize(calls_of_.size());
+    if (call.values.empty()) {
+      call.values.resize(calls_of_.size());
+      call.to_each.resize(calls_of_.size());
+    }
+    call.to_each[rank] = std::move(to_each);
     Enter(rank, tag, std::move(value), &call);
     while (!IsOver(call, wait)) {
       if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
@@ -57,7 +61,7 @@ class ThreadGroup::Meeting {
         changed_.NotifyAll();
       }
     }
-    return Leave(number, take, &call);
+    return Leave(rank, number, take, &call);
   }
 
  private:
@@ -65,6 +69,8 @@ class ThreadGroup::Meeting {
     std::string tag;
     uint32_t first = 0;  // the rank that brought the tag
     std::vector<std::optional<std::string>> values;
+    // Of an all-to-all: what each rank has for each.
+    std::vector<std::vector<std::string>> to_each;
     uint32_t here = 0;
     uint32_t left = 0;
     absl::Status status;
@@ -102,8 +108,8 @@ class ThreadGroup::Meeting {
         " did not come to \"", call.tag, "\" in time"));
   }
 
-  absl::StatusOr<std::vector<std::string>> Leave(uint64_t number, Take take,
-                                                 Call* call)
+  absl::StatusOr<std::vector<std::string>> Leave(uint32_t rank, uint64_t number,
+                                                 Take take, Call* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const absl::Status status = call->status;
     std::vector<std::string> values;
@@ -111,6 +117,10 @@ class ThreadGroup::Meeting {
       values = {*call->values[kOwnerRank]};
     } else if (status.ok() && take == Take::kAll) {
       for (auto& value : call->values) values.push_back(*std::move(value));
+    } else if (status.ok() && take == Take::kOwn) {
+      for (auto& to_each : call->to_each) {
+        values.push_back(std::move(to_each[rank]));
+      }
     }
     // The last rank to leave removes the call.
     if (++call->left == world_size_) calls_.erase(number);
@@ -170,6 +180,17 @@ class ThreadGroup::Member : public Coordinator {
                  owner ? Wait::kAll : Wait::kNone,
                  owner ? Take::kAll : Take::kNone);
   }
+
+  absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view tag, std::vector<std::string> values,
+      absl::Duration deadline) override {
+    if (values.size() != world_size()) {
+      return internal::WrongValueCount(values.size(), world_size(), tag);
+    }
+    return meeting_->Bring(rank_, absl::StrCat("all-to-all ", tag), "",
+                           deadline, Wait::kAll, Take::kOwn, std::move(values));
+  }
+  bool HasDirectAllToAll() const override { return true; }
 
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return std::make_unique<Member>(meeting_->Duplicate(duplicates_++), rank_);

@@ -60,6 +60,9 @@ std::string DescribeReplicas(const ModelState& model,
   if (replication.saver == ModelState::Replication::Saver::kOwner) {
     lines.emplace_back("ModelState::Replication::Saver::kOwner");
   }
+  if (replication.broadcast) {
+    lines.emplace_back("ModelState::Replication::broadcast");
+  }
   return absl::StrJoin(lines, "\n");
 }
 

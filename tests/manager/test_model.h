@@ -47,6 +47,9 @@ class TestTable : public TableState, public LiveTable {
   // What AllRows and RowsOf then say.
   void FailWith(absl::Status status) { failure_ = std::move(status); }
 
+  // What Consume then says.
+  void FailLoads(absl::Status status) { load_failure_ = std::move(status); }
+
   std::vector<Slot> slots() const override {
     return {{"embedding", DType::kF32, 2}, {"adagrad_sum", DType::kF32, 1}};
   }
@@ -89,6 +92,7 @@ class TestTable : public TableState, public LiveTable {
     return absl::OkStatus();
   }
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
+    if (!load_failure_.ok()) return load_failure_;
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       TestRow& row = rows_[batch.ids[r]];
@@ -136,6 +140,7 @@ class TestTable : public TableState, public LiveTable {
   TestRows rows_;
   RowTracker tracker_;
   absl::Status failure_;
+  absl::Status load_failure_;
 };
 
 class TestIo : public IoState {

@@ -171,13 +171,13 @@ std::string Described(const ManagerOptions& options) {
                       absl::FormatDuration(options.preemption_grace), ";",
                       absl::FormatDuration(options.deadline), ";",
                       absl::FormatDuration(options.poll_every), ";") +
-         absl::StrCat(number(options.io_state_resize.value_or(
-                          static_cast<ManagerOptions::IoStateResize>(-1))),
-                      ";", number(options.sharding.kind()), ";",
-                      number(options.replication.saver), ";",
-                      options.statistics_path, ";",
-                      options.store.background_sweep,
-                      options.store.background_fold);
+         absl::StrCat(
+             number(options.io_state_resize.value_or(
+                 static_cast<ManagerOptions::IoStateResize>(-1))),
+             ";", number(options.sharding.kind()), ";",
+             number(options.replication.saver), ";",
+             options.replication.broadcast, ";", options.statistics_path, ";",
+             options.store.background_sweep, options.store.background_fold);
 }
 
 std::string Member(const std::string& key, const std::string& value) {

@@ -30,7 +30,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "tolerated_failures": 4, "retry_after_steps": 5, "warn_waiting": 0.25, "first_save": "never",
       "preemption_grace": 30, "deadline": 60, "poll_every": 2,
       "io_state_resize": "reset", "sharding": "modulo",
-      "replicated_saver": "owner",
+      "replicated_saver": "owner", "broadcast_replicated": true,
       "statistics_path": "s.jsonl",
       "background_sweep": false, "background_fold": true})",
                               &options));
@@ -66,6 +66,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.io_state_resize, ManagerOptions::IoStateResize::kReset);
   EXPECT_EQ(options.sharding.kind(), Item::Sharding::kByModulo);
   EXPECT_EQ(options.replication.saver, ModelState::Replication::Saver::kOwner);
+  EXPECT_TRUE(options.replication.broadcast);
   EXPECT_EQ(options.statistics_path, "s.jsonl");
   EXPECT_FALSE(options.store.background_sweep);
   EXPECT_TRUE(options.store.background_fold);

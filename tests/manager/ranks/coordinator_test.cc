@@ -79,6 +79,41 @@ TEST(ThreadGroup, GatherIsByRankAndForTheOwner) {
   });
 }
 
+// By the coordinator's own, and by the default that any coordinator has.
+TEST(ThreadGroup, AllToAllGivesEachRankWhatIsForIt) {
+  for (const bool by_default : {false, true}) {
+    RunRanks(4, [=](Coordinator* ranks) {
+      for (int round = 0; round < 20; ++round) {
+        std::vector<std::string> values;
+        for (uint32_t to = 0; to < 4; ++to) {
+          values.push_back(absl::StrCat(ranks->rank(), to, ".", round));
+        }
+        ASSERT_OK_AND_ASSIGN(
+            const auto received,
+            by_default ? ranks->Coordinator::AllToAll("rows", values, kLong)
+                       : ranks->AllToAll("rows", values, kLong));
+        ASSERT_EQ(received.size(), 4U);
+        for (uint32_t from = 0; from < 4; ++from) {
+          EXPECT_EQ(received[from],
+                    absl::StrCat(from, ranks->rank(), ".", round));
+        }
+      }
+    });
+  }
+}
+
+TEST(Coordinator, AllToAllNeedsAValueForEachRank) {
+  RunRanks(3, [](Coordinator* ranks) {
+    EXPECT_THAT(ranks->Coordinator::AllToAll("rows", {"a", "b"}, kLong),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("2 values, expected one for each of the 3 "
+                                   "ranks")));
+    EXPECT_THAT(ranks->AllToAll("rows", {"a", "b", "c", "d"}, kLong),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("4 values, expected one for each")));
+  });
+}
+
 TEST(ThreadGroup, BroadcastIsTheOwners) {
   RunRanks(3, [](Coordinator* ranks) {
     ASSERT_OK_AND_ASSIGN(

@@ -79,6 +79,18 @@ absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
           own->rank() == 1 ? absl::DataLossError("x") : absl::OkStatus();
       const absl::Status agreed = Agree(own, "agree", bad, kLong);
       EXPECT_EQ(agreed.ok(), own->world_size() == 1) << agreed;
+      std::vector<std::string> to_each(own->world_size());
+      for (size_t r = 0; r < to_each.size(); ++r) {
+        to_each[r] = absl::StrCat(own->rank(), " to ", r, ".", round);
+      }
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto from_each,
+          own->AllToAll("exchange", std::move(to_each), kLong));
+      EXPECT_EQ(from_each.size(), own->world_size());
+      for (size_t r = 0; r < from_each.size(); ++r) {
+        EXPECT_EQ(from_each[r],
+                  absl::StrCat(r, " to ", own->rank(), ".", round));
+      }
       CKPTDB_RETURN_IF_ERROR(own->Barrier("all", kLong));
     }
     return absl::OkStatus();

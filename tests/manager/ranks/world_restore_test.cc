@@ -2,10 +2,14 @@
 // random worlds, by CKPTDB_SEED.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/load/row_exchange.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/manager/world_model.h"
 #include "ckptdb/tests/support/seed.h"
@@ -17,6 +21,44 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+
+// Hides that the coordinator has a direct all-to-all, so that each rank reads
+// all pages that have rows of its own.
+class WithoutAllToAll : public Coordinator {
+ public:
+  explicit WithoutAllToAll(
+      std::unique_ptr<Coordinator> ranks,
+      std::shared_ptr<std::atomic<int>> large_broadcasts = nullptr)
+      : ranks_(std::move(ranks)),
+        large_broadcasts_(std::move(large_broadcasts)) {}
+  uint32_t rank() const override { return ranks_->rank(); }
+  uint32_t world_size() const override { return ranks_->world_size(); }
+  absl::Status Barrier(absl::string_view tag,
+                       absl::Duration deadline) override {
+    return ranks_->Barrier(tag, deadline);
+  }
+  absl::StatusOr<std::string> Broadcast(absl::string_view tag,
+                                        std::string value,
+                                        absl::Duration deadline) override {
+    if (large_broadcasts_ != nullptr && value.size() > kLarge) {
+      ++*large_broadcasts_;
+    }
+    return ranks_->Broadcast(tag, std::move(value), deadline);
+  }
+  absl::StatusOr<std::vector<std::string>> Gather(
+      absl::string_view tag, std::string value,
+      absl::Duration deadline) override {
+    return ranks_->Gather(tag, std::move(value), deadline);
+  }
+  absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
+    return ranks_->Duplicate();
+  }
+
+ private:
+  static constexpr size_t kLarge = 1 << 20;
+  const std::unique_ptr<Coordinator> ranks_;
+  const std::shared_ptr<std::atomic<int>> large_broadcasts_;
+};
 
 class WorldRestoreTest : public ::testing::Test {
  protected:
@@ -57,6 +99,22 @@ class WorldRestoreTest : public ::testing::Test {
     return savers;
   }
 
+  void DamageLargestFile() const {
+    std::filesystem::path largest;
+    uintmax_t bytes = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(options_.path + "/db")) {
+      if (entry.path().extension() != ".sst" || entry.file_size() <= bytes) {
+        continue;
+      }
+      bytes = entry.file_size();
+      largest = entry.path();
+    }
+    std::fstream file(largest, std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(bytes / 2));
+    file.write("damaged", 7);
+    EXPECT_TRUE(file.good());
+  }
   // Saves a step of two ranks that `add` gives their state.
   std::vector<absl::Status> RunTwo(
       const std::function<absl::Status(uint32_t rank, ModelState* state)>& add)
@@ -110,6 +168,47 @@ TEST_F(WorldRestoreTest, AnyModelOnAnyWorlds) {
   }
 }
 
+TEST_F(WorldRestoreTest, OneRankReadsReplicatedTensorsForAll) {
+  std::mt19937_64 random(TestSeed());
+  WorldSpec spec = WorldSpec::Random(&random);
+  // Several pieces of a broadcast.
+  spec.whole = {0, 1, 2'500'000, 3000};
+  options_.replication.broadcast = true;
+  ASSERT_THAT(RunWorld(3, spec, options_,
+                       [](WorldRank* rank) { return rank->TrainTo(1); }),
+              Each(IsOk()));
+  for (const uint32_t world : {1u, 2u, 4u}) {
+    const auto broadcasts = std::make_shared<std::atomic<int>>(0);
+    EXPECT_THAT(RunWorld(
+                    world, spec, options_,
+                    [](WorldRank* rank) { return RestoreAndExpect(rank, 1); },
+                    [&](std::unique_ptr<Coordinator> ranks) {
+                      return std::make_unique<WithoutAllToAll>(std::move(ranks),
+                                                               broadcasts);
+                    }),
+                Each(IsOk()));
+    EXPECT_GE(*broadcasts, world == 1 ? 0 : 2);
+  }
+}
+
+// The tensor is damaged: its read fails on the owner alone.
+TEST_F(WorldRestoreTest, WhatTheOwnerCannotReadFailsOnAllRanks) {
+  options_.deadline = absl::Minutes(10);
+  options_.replication.broadcast = true;
+  WorldSpec spec;
+  spec.whole = {500'000};
+  ASSERT_THAT(RunWorld(2, spec, options_,
+                       [](WorldRank* rank) { return rank->TrainTo(1); }),
+              Each(IsOk()));
+  DamageLargestFile();
+  EXPECT_THAT(RunWorld(3, spec, options_,
+                       [](WorldRank* rank) {
+                         return rank->manager->Restore().status();
+                       }),
+              Each(StatusIs(absl::StatusCode::kDataLoss,
+                            AllOf(HasSubstr("rank 0"), HasSubstr("t0")))));
+}
+
 TEST_F(WorldRestoreTest, AReplicatedTensorIsSavedOnceByABalancedRank) {
   WorldSpec spec;
   spec.whole = {4000, 3000, 2000, 1000, 2000};
@@ -159,6 +258,118 @@ TEST_F(WorldRestoreTest, ShardsThatOverlapOrLeaveAGapFailTheSave) {
                         AllOf(HasSubstr("tensor \"t\""), HasSubstr(words)))));
     }
   }
+}
+
+TableSharding ByMixedId() {
+  return TableSharding::ByFunction("mixed_id", [](int64_t id, uint32_t world) {
+    return static_cast<uint32_t>(MixId(static_cast<uint64_t>(id)) % world);
+  });
+}
+
+// Base runs and chains of deltas, by the remainder and by a function.
+TEST_F(WorldRestoreTest, RowsComeByExchangeAsTheyComeWithoutIt) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 8; ++round) {
+    SCOPED_TRACE(round);
+    options_.path = absl::StrCat(dir_.path(), "/", round);
+    WorldSpec spec = WorldSpec::Random(&random);
+    spec.rows = static_cast<int64_t>(random() % 3000);
+    spec.sharding = round % 2 == 0 ? TableSharding::ByModulo() : ByMixedId();
+    options_.base_every = static_cast<int64_t>(random() % 3);
+    ASSERT_THAT(RunWorld(RandomWorld(&random), spec, options_,
+                         [](WorldRank* rank) { return rank->TrainTo(4); }),
+                Each(IsOk()));
+    const uint32_t world = RandomWorld(&random);
+    const auto restore = [](WorldRank* rank) {
+      return RestoreAndExpect(rank, 4);
+    };
+    EXPECT_THAT(RunWorld(world, spec, options_, restore), Each(IsOk()));
+    EXPECT_THAT(
+        RunWorld(world, spec, options_, restore,
+                 [](std::unique_ptr<Coordinator> ranks) {
+                   return std::make_unique<WithoutAllToAll>(std::move(ranks));
+                 }),
+        Each(IsOk()));
+  }
+}
+
+TEST_F(WorldRestoreTest, AnExchangeOfManyRounds) {
+  std::mt19937_64 random(TestSeed());
+  WorldSpec spec;
+  spec.rows = 2000;
+  spec.sharding = TableSharding::ByModulo();
+  ASSERT_THAT(RunWorld(3, spec, options_,
+                       [](WorldRank* rank) { return rank->TrainTo(2); }),
+              Each(IsOk()));
+  const auto restore = [&](Coordinator* ranks,
+                           uint64_t round_bytes) -> absl::Status {
+    CKPTDB_ASSIGN_OR_RETURN(const auto reader, Reader::Open(options_.path));
+    CKPTDB_ASSIGN_OR_RETURN(const auto step, reader->OpenStep(2));
+    WorldModel model(spec, ranks->rank(), ranks->world_size());
+    internal::RowExchange exchange;
+    exchange.step = step.get();
+    exchange.table = "user";
+    exchange.scan.slots = {"adagrad_sum", "embedding"};
+    exchange.sharding = spec.sharding;
+    exchange.live = model.users.Live(exchange.scan.slots);
+    exchange.ranks = ranks;
+    exchange.deadline = options_.deadline;
+    exchange.round_bytes = round_bytes;
+    CKPTDB_RETURN_IF_ERROR(internal::RestoreByExchange(exchange));
+    WorldModel expected(spec, ranks->rank(), ranks->world_size());
+    expected.Train(2);
+    EXPECT_TRUE(model.users.rows() == expected.users.rows())
+        << model.users.rows().size() << " rows";
+    return absl::OkStatus();
+  };
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t round_bytes = 200 + random() % 20'000;
+    SCOPED_TRACE(round_bytes);
+    ThreadGroup group(4);
+    std::vector<absl::Status> statuses(4);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < 4; ++r) {
+      threads.emplace_back(
+          [&, r] { statuses[r] = restore(group.Join(r).get(), round_bytes); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(statuses, Each(IsOk()));
+  }
+}
+
+// The deadline is long: no rank may wait for one that has failed.
+TEST_F(WorldRestoreTest, WhatFailsInAnExchangeFailsOnAllRanks) {
+  options_.deadline = absl::Minutes(10);
+  WorldSpec spec;
+  spec.rows = 200;
+  spec.sharding = TableSharding::ByModulo();
+  ASSERT_THAT(RunWorld(4, spec, options_,
+                       [](WorldRank* rank) { return rank->TrainTo(1); }),
+              Each(IsOk()));
+  for (const uint32_t failing : {0u, 2u}) {
+    const auto restore = [&](WorldRank* rank) {
+      if (rank->rank == failing) {
+        rank->model->users.FailLoads(absl::ResourceExhaustedError("no room"));
+      }
+      return rank->manager->Restore().status();
+    };
+    EXPECT_THAT(RunWorld(3, spec, options_, restore),
+                Each(StatusIs(
+                    absl::StatusCode::kResourceExhausted,
+                    AllOf(HasSubstr(absl::StrCat("rank ", failing)),
+                          HasSubstr("table \"user\""), HasSubstr("no room")))));
+  }
+  // A function that gives an id to no rank.
+  spec.sharding =
+      TableSharding::ByFunction("none", [](int64_t id, uint32_t world) {
+        return id == 7 ? world : static_cast<uint32_t>(id % 2 == 0);
+      });
+  EXPECT_THAT(
+      RunWorld(
+          3, spec, options_,
+          [](WorldRank* rank) { return rank->manager->Restore().status(); }),
+      Each(StatusIs(absl::StatusCode::kInvalidArgument,
+                    AllOf(HasSubstr("table \"user\""), HasSubstr("id 7")))));
 }
 
 // A job of which one rank fails: the others keep what they trained.

@@ -1,0 +1,28 @@
+// The values of an all-to-all in one; internal to manager/.
+#ifndef CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
+#define CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+// Appends the values one after the other, each with its size.
+std::string PackValues(const std::vector<std::string>& values);
+
+// Returns the value of this index. Returns Internal for bytes that PackValues
+// did not make of so many values.
+absl::StatusOr<std::string> UnpackValue(absl::string_view packed, size_t index);
+
+// Returns the error of an all-to-all that has not one value for each rank.
+absl::Status WrongValueCount(size_t values, uint32_t world_size,
+                             absl::string_view tag);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_PACKED_VALUES_H_
