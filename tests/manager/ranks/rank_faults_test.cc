@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Minutes(5);
@@ -269,7 +270,7 @@ TEST(HeaderExamples, Collectives) {
   std::vector<std::thread> threads;
   for (uint32_t torch_rank = 0; torch_rank < 2; ++torch_rank) {
     threads.emplace_back([&trainer, torch_rank] {
-      constexpr uint32_t torch_world_size = 2;
+      const uint32_t torch_world_size = 2;
       const ProcessGroup pg = trainer.Join(torch_rank);
       Coordinator::Collectives group;
       group.rank = torch_rank;
@@ -417,6 +418,35 @@ TEST_P(RankFaultsTest, ACollectiveThatFailsOnOneRankEndsAllWithItsWords) {
       EXPECT_THAT(std::string(status.message()),
                   HasSubstr(absl::StrCat("rank ", failing, ": ")));
     }
+  }
+  ExpectWholeStore();
+}
+
+TEST_P(RankFaultsTest, ARankWhoseCollectivesDieIsNamedToAllOthers) {
+  if (world_size() == 1) return;
+  std::mt19937_64 random(TestSeed() + world_size());
+  CollectiveGroup group(world_size());
+  CollectiveFaults faults;
+  const auto dead = static_cast<uint32_t>(random() % world_size());
+  faults.kind = CollectiveFaults::Kind::kDie;
+  faults.at_call = random() % 60;
+  SCOPED_TRACE(absl::StrCat("rank ", dead, " of ", world_size(), " at ",
+                            faults.at_call));
+  const Statuses statuses = TrainAll([&](uint32_t rank) {
+    Coordinator::Collectives own = group.Join(rank);
+    return *CollectiveCoordinator(rank == dead ? Disturb(own, faults) : own);
+  });
+  const bool all_ok = statuses[dead].ok();
+  for (uint32_t r = 0; r < world_size(); ++r) {
+    if (r == dead) continue;
+    if (all_ok) {
+      EXPECT_OK(statuses[r]);
+      continue;
+    }
+    EXPECT_THAT(
+        statuses[r],
+        StatusIs(absl::StatusCode::kDeadlineExceeded,
+                 EndsWith(absl::StrCat("; not there were ranks ", dead))));
   }
   ExpectWholeStore();
 }

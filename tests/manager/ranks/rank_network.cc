@@ -176,7 +176,6 @@ struct Disturbance {
         throw std::runtime_error("the network is down");
       case Kind::kDie:
         dead = true;
-        faults.on_death();
         return absl::UnavailableError("killed");
       case Kind::kWrongCount:
         break;

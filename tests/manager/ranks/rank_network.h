@@ -90,15 +90,14 @@ class CollectiveGroup {
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What happens to a rank at its n-th call of a function.
+// What happens to a rank at its n-th call of a function. One that dies neither
+// comes to a collective nor aborts the group any more.
 struct CollectiveFaults {
   enum class Kind { kFailBefore, kFailAfter, kWrongCount, kThrow, kDie };
   Kind kind = Kind::kFailBefore;
   uint64_t at_call = 0;
   uint64_t seed = 0;
   absl::Duration max_delay;  // of every call
-  // Called once when the rank dies. It is in no collective any more then.
-  std::function<void()> on_death;
 };
 
 Coordinator::Collectives Disturb(Coordinator::Collectives collectives,
