@@ -101,8 +101,9 @@ class Coordinator {
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 };
 
-// Returns the deadline of a broadcast after a gathering: before it the owner
-// has waited for what the ranks gather, for `deadline` at the most.
+// Returns the deadline of Tell after Gather: before it the owner has waited for
+// what the ranks gather, for `deadline` at the most. Tell, not Broadcast, as
+// the rank that Gather has missed does not come to either.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Brings all ranks to one status. Returns OK if all of `status` are, else the

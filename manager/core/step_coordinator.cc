@@ -32,9 +32,9 @@ StepCoordinator::BroadcastDecision(
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
   }
-  const absl::StatusOr<std::string> bytes = ranks->Broadcast(
-      absl::StrCat("step ", parts_.progress->global_step()), Encode(own),
-      AfterGather(*ranks, manager.options.deadline));
+  const absl::StatusOr<std::string> bytes =
+      ranks->Tell(absl::StrCat("step ", parts_.progress->global_step()),
+                  Encode(own), AfterGather(*ranks, manager.options.deadline));
   if (!bytes.ok()) {
     if (own.decision.kind != SavePolicy::Kind::kNone) {
       // The attempt is swept, whether or not this succeeds.
@@ -59,9 +59,9 @@ absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
   if (manager.world_size() > 1) {
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string bytes,
-        ranks->Broadcast(absl::StrCat("whether step ", step, " is saved"),
-                         Encode(own),
-                         AfterGather(*ranks, manager.options.deadline)));
+        ranks->Tell(absl::StrCat("whether step ", step, " is saved"),
+                    Encode(own),
+                    AfterGather(*ranks, manager.options.deadline)));
     CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
     if (own.finish_save) FinishSave();
   }

@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
   if (parts.ok()) all.insert(all.end(), parts->begin(), parts->end());
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string packed,
-      Broadcast(tag, internal::PackValues(all), AfterGather(*this, deadline)));
+      Tell(tag, internal::PackValues(all), AfterGather(*this, deadline)));
   CKPTDB_ASSIGN_OR_RETURN(const std::string status,
                           internal::UnpackValue(packed, 0));
   CKPTDB_RETURN_IF_ERROR(DecodeStatus(status));
@@ -88,7 +88,7 @@ absl::Status Agree(Coordinator* ranks, absl::string_view tag,
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string all,
-      ranks->Broadcast(tag, EncodeStatus(own), AfterGather(*ranks, deadline)));
+      ranks->Tell(tag, EncodeStatus(own), AfterGather(*ranks, deadline)));
   return DecodeStatus(all);
 }
 

@@ -250,6 +250,17 @@ absl::Status Decode(absl::string_view bytes, BaseReasons* message) {
   return Parse(bytes, [&](const Json& json) { json.get_to(*message); });
 }
 
+std::string Encode(const AgreedBases& message) {
+  return ToBytes(
+      {{"status", ToJson(message.status)}, {"bases", Json(message.bases)}});
+}
+absl::Status Decode(absl::string_view bytes, AgreedBases* message) {
+  return Parse(bytes, [&](const Json& json) {
+    message->status = StatusFrom(json.at("status"));
+    json.at("bases").get_to(message->bases);
+  });
+}
+
 std::string Encode(const StepRecord::Evaluation::Part& message) {
   return ToBytes({{"processed", message.processed},
                   {"meters", message.meters},

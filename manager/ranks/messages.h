@@ -50,6 +50,13 @@ struct SavePart {
   StagedRank staged;
 };
 
+// The tables that all ranks save in full, from the owner, or the error of
+// asking the ranks.
+struct AgreedBases {
+  absl::Status status;
+  BaseReasons bases;
+};
+
 // The part that a rank sends when an evaluation is saved.
 struct StagedPart {
   absl::Status status;
@@ -70,6 +77,7 @@ std::string Encode(SavePart message);
 std::string Encode(const StagedPart& message);
 std::string Encode(const RestoreTarget& message);
 std::string Encode(const BaseReasons& message);
+std::string Encode(const AgreedBases& message);
 std::string Encode(const StepRecord::Evaluation::Part& message);
 std::string Encode(const std::vector<StepRecord::Evaluation::Part>& message);
 
@@ -81,6 +89,7 @@ absl::Status Decode(absl::string_view bytes, SavePart* message);
 absl::Status Decode(absl::string_view bytes, StagedPart* message);
 absl::Status Decode(absl::string_view bytes, RestoreTarget* message);
 absl::Status Decode(absl::string_view bytes, BaseReasons* message);
+absl::Status Decode(absl::string_view bytes, AgreedBases* message);
 absl::Status Decode(absl::string_view bytes,
                     StepRecord::Evaluation::Part* message);
 absl::Status Decode(absl::string_view bytes,

@@ -33,6 +33,16 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
   return bases;
 }
 
+// Merges the reasons of all ranks into `bases`.
+absl::Status Merge(const std::vector<std::string>& parts, BaseReasons* bases) {
+  for (const std::string& part : parts) {
+    BaseReasons other;
+    CKPTDB_RETURN_IF_ERROR(Decode(part, &other));
+    bases->merge(other);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
@@ -43,22 +53,18 @@ absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
   });
   // All ranks have the same reason for each table if there is no parent.
   if (ranks->world_size() == 1 || !inputs.has_parent) return own;
-  BaseReasons bases = own.value_or(BaseReasons());
   const std::string tag = absl::StrCat("bases of attempt ", attempt);
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
-                          ranks->Gather(tag, Encode(bases), deadline));
-  for (const std::string& part : parts) {
-    BaseReasons other;
-    CKPTDB_RETURN_IF_ERROR(Decode(part, &other));
-    bases.merge(other);
-  }
+  const auto parts =
+      ranks->Gather(tag, Encode(own.value_or(BaseReasons())), deadline);
+  AgreedBases agreed;
+  agreed.status = parts.ok() ? Merge(*parts, &agreed.bases) : parts.status();
   CKPTDB_ASSIGN_OR_RETURN(
-      const std::string all,
-      ranks->Broadcast(tag, Encode(bases), AfterGather(*ranks, deadline)));
-  bases.clear();
-  CKPTDB_RETURN_IF_ERROR(Decode(all, &bases));
+      const std::string told,
+      ranks->Tell(tag, Encode(agreed), AfterGather(*ranks, deadline)));
+  CKPTDB_RETURN_IF_ERROR(Decode(told, &agreed));
+  CKPTDB_RETURN_IF_ERROR(agreed.status);
   CKPTDB_RETURN_IF_ERROR(own.status());
-  return bases;
+  return agreed.bases;
 }
 
 }  // namespace ckptdb::internal

@@ -133,8 +133,8 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   absl::Status status = parts.status();
   if (store_.store != nullptr) status = SaveParts(name, parts);
   CKPTDB_ASSIGN_OR_RETURN(const std::string all,
-                          ranks_->Broadcast(tag, internal::EncodeStatus(status),
-                                            AfterGather(*ranks_, deadline_)));
+                          ranks_->Tell(tag, internal::EncodeStatus(status),
+                                       AfterGather(*ranks_, deadline_)));
   return internal::DecodeStatus(all);
 }
 

@@ -19,7 +19,7 @@ constexpr mode_t kFileMode = 0600;
 // ESTALE and ECANCELED are answers of a file system like others, and not
 // Aborted and Cancelled, which end all checks.
 absl::Status Failure(absl::string_view what) {
-  const absl::Status status = absl::ErrnoToStatus(errno, what);
+  absl::Status status = absl::ErrnoToStatus(errno, what);
   if (!absl::IsAborted(status) && !absl::IsCancelled(status)) return status;
   return absl::InternalError(status.message());
 }
@@ -72,7 +72,7 @@ absl::Status FileCalls::Sync(int file) {
 absl::Status FileCalls::SyncFolder() {
   const int folder = ::openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return Failure("open the folder");
-  const absl::Status status = Outcome(::fsync(folder), "fsync of the folder");
+  absl::Status status = Outcome(::fsync(folder), "fsync of the folder");
   ::close(folder);
   return status;
 }
@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<std::string>> FileCalls::List() {
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
   }
-  const absl::Status status = Outcome(errno, "list the folder");
+  absl::Status status = Outcome(errno, "list the folder");
   ::closedir(entries);
   CKPTDB_RETURN_IF_ERROR(status);
   return names;

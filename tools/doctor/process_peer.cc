@@ -1,6 +1,6 @@
 #include "ckptdb/tools/doctor/process_peer.h"
 
-#include <signal.h>
+#include <csignal>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -90,5 +90,15 @@ TEST(SavePartMessage, EveryFlippedBitOfAnEntryIsAnError) {
   }
 }
 
+TEST(AgreedBasesMessage, IsWhatWasSent) {
+  internal::AgreedBases sent;
+  sent.status = absl::DeadlineExceededError("not there were ranks 3 of 4");
+  sent.bases = {{"user", "its rows were replaced"}, {"item", ""}};
+  internal::AgreedBases received;
+  ASSERT_OK(internal::Decode(Encode(sent), &received));
+  EXPECT_EQ(received.status, sent.status);
+  EXPECT_EQ(received.bases, sent.bases);
+}
+
 }  // namespace
 }  // namespace ckptdb::testing
