@@ -1,9 +1,9 @@
 #include "ckptdb/tools/doctor/process_peer.h"
 
-#include <csignal>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <array>
 #include <cerrno>
