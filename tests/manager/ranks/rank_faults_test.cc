@@ -352,7 +352,9 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
     if (!trained && absl::IsNotFound(report.status())) return;
     ASSERT_OK(report.status());
     EXPECT_TRUE(model.IsTrained(report->version.step, 0, 1));
-    if (trained) EXPECT_EQ(report->version.step, kSteps);
+    if (trained) {
+      EXPECT_EQ(report->version.step, kSteps);
+    }
   }
 
   static constexpr int64_t kSteps = 6;
