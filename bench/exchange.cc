@@ -203,12 +203,12 @@ class ExchangeRestore {
     };
     restore.run = [this] {
       const uint64_t before = BytesReadByProcess();
-      const absl::Status status = job_->Restore();
+      absl::Status status = job_->Restore();
       bytes_read_ = BytesReadByProcess() - before;
       return status;
     };
     restore.finish = [this] {
-      const absl::Status status = job_->CheckRows();
+      absl::Status status = job_->CheckRows();
       job_.reset();
       return status;
     };

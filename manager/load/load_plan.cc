@@ -347,14 +347,15 @@ class LoadPlan::Maker {
       live = std::make_shared<CastTable>(planned->item.source, there, slots,
                                          scan.read.threads, own);
     }
-    Plan(table, *found, sharding, std::move(scan), std::move(live), planned);
+    Plan(table, *found, sharding, std::move(scan), live, planned);
     return absl::OkStatus();
   }
 
   // Plans how the rows of a table that fits come to `live`.
   void Plan(const ModelState::Table& table, const StepReader::TableSpec& found,
             const TableSharding& sharding, ScanOptions scan,
-            std::shared_ptr<LiveTable> live, PlannedItem* planned) const {
+            const std::shared_ptr<LiveTable>& live,
+            PlannedItem* planned) const {
     const SliceHash hash = table.state->slice_hash();
     const std::string& source = planned->item.source;
     if (Exchanges(found, sharding)) {

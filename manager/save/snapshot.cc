@@ -185,9 +185,8 @@ absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
-    const ModelState& model, const SnapshotSpec& spec) {
-  auto snapshot = std::make_unique<Snapshot>();
+absl::Status Snapshot::AddTensors(const ModelState& model,
+                                  const SnapshotSpec& spec) {
   for (size_t t = 0; t < model.tensors().size(); ++t) {
     const ModelState::Tensor& tensor = model.tensors()[t];
     const TensorState& state = tensor.state;
@@ -195,14 +194,21 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
                                    ? spec.tensor_savers[t] == spec.rank
                                    : spec.owner;
     if (!state.sharded() && !saves_replica) continue;
-    snapshot->tensors_.push_back({tensor.name,
-                                  {state.dtype, state.shape, state.data,
-                                   state.global_shape, state.offset},
-                                  state.codec});
+    tensors_.push_back({tensor.name,
+                        {state.dtype, state.shape, state.data,
+                         state.global_shape, state.offset},
+                        state.codec});
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
                             TensorBytes(state.dtype, state.shape));
-    snapshot->bytes_ += Align(bytes);
+    bytes_ += Align(bytes);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
+    const ModelState& model, const SnapshotSpec& spec) {
+  auto snapshot = std::make_unique<Snapshot>();
+  CKPTDB_RETURN_IF_ERROR(snapshot->AddTensors(model, spec));
   for (size_t t = 0; t < model.tables().size(); ++t) {
     const bool taken =
         spec.changes != nullptr && (*spec.changes)[t].has_value();

@@ -73,6 +73,7 @@ class Snapshot {
   struct Copy;
 
   static absl::Status CutTable(Table* table);
+  absl::Status AddTensors(const ModelState& model, const SnapshotSpec& spec);
   absl::Status AddTable(const ModelState::Table& table,
                         const SnapshotSpec& spec, const TableSharding& sharding,
                         const ChangeTracker::Changes* changes);
