@@ -11,6 +11,7 @@
 #include "ckptdb/manager/policy/policy_checks.h"
 #include "ckptdb/manager/policy/retention.h"
 #include "ckptdb/manager/policy/save_schedule.h"
+#include "ckptdb/manager/ranks/tell_status.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/manager/state/reader_options.h"
 #include "ckptdb/manager/state/replicated_tensors.h"
@@ -194,7 +195,7 @@ absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   for (size_t rank = 0; all.ok() && rank < all->size(); ++rank) {
     status.Update(CompareDeclarations(own, rank, (*all)[rank]));
   }
-  return Agree(ranks, "declarations", status, parts.options.deadline);
+  return TellStatus(ranks, "declarations", status, parts.options.deadline);
 }
 
 }  // namespace

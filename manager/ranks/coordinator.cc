@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/ranks/packed_values.h"
 #include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/tell_status.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -86,10 +87,7 @@ absl::Status Agree(Coordinator* ranks, absl::string_view tag,
   // A Gather that failed has failed on all ranks that took part; the others
   // learn of it here.
   const absl::Status own = parts.ok() ? FirstError(*parts) : parts.status();
-  CKPTDB_ASSIGN_OR_RETURN(
-      const std::string all,
-      ranks->Tell(tag, EncodeStatus(own), AfterGather(*ranks, deadline)));
-  return DecodeStatus(all);
+  return internal::TellStatus(ranks, tag, own, deadline);
 }
 
 std::unique_ptr<Coordinator> SingleProcess() {

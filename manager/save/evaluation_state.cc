@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/ranks/messages.h"
-#include "ckptdb/manager/ranks/status_bytes.h"
+#include "ckptdb/manager/ranks/tell_status.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
@@ -132,10 +132,7 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
   absl::Status status = parts.status();
   if (store_.store != nullptr) status = SaveParts(name, parts);
-  CKPTDB_ASSIGN_OR_RETURN(const std::string all,
-                          ranks_->Tell(tag, internal::EncodeStatus(status),
-                                       AfterGather(*ranks_, deadline_)));
-  return internal::DecodeStatus(all);
+  return internal::TellStatus(ranks_, tag, status, deadline_);
 }
 
 // Saves the parts of all ranks, on the owner.

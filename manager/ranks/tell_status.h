@@ -1,0 +1,19 @@
+// What a gathering has ended with, told to all ranks; internal to manager/.
+#ifndef CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
+#define CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "ckptdb/manager/coordinator.h"
+
+namespace ckptdb::internal {
+
+// Called by all ranks after Gather with the same deadline. Returns the owner's
+// `status` on every rank, or the error of telling it.
+absl::Status TellStatus(Coordinator* ranks, absl::string_view tag,
+                        const absl::Status& status, absl::Duration deadline);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_TELL_STATUS_H_
