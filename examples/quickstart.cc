@@ -3,33 +3,36 @@
 //
 //   quickstart FOLDER
 //
+#include <array>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <unordered_map>
+
 // [readme]
 #include <ckptdb/ckptdb.h>
 
-#include <iostream>
-
-absl::Status SaveAndRestore(const char* folder) {
-  const std::vector<float> weights(12, 0.5f);      // a tensor of 3 x 4
-  const std::vector<int64_t> ids = {17, -3, 900};  // a table of three rows
-  const std::vector<float> embedding(3 * 16, 0.1f);
-  ckptdb::RowSource::Arrays users(ids, {{embedding.data(), 64}});
-  ckptdb::RankState state;
-  state.AddTensor("mlp", ckptdb::TensorView::Of(weights.data(), {3, 4}));
-  state.AddTable("user", {{"embedding", ckptdb::DType::kF32, 16}}, &users);
-  state.AddBlob("reader", "epoch 2, line 7000");
-
-  CKPTDB_ASSIGN_OR_RETURN(auto store, ckptdb::Store::Open(folder));
-  const ckptdb::SaveSpec spec = {.step = 1000, .overwrite = true};
-  CKPTDB_RETURN_IF_ERROR(store->Save(spec, state).status());
-
-  CKPTDB_ASSIGN_OR_RETURN(auto step, store->OpenStep(1000));
-  std::vector<float> restored(12);
-  CKPTDB_RETURN_IF_ERROR(step->ReadTensor("mlp", restored.data(), 48));
-  CKPTDB_ASSIGN_OR_RETURN(const auto row, step->LookupRow("user", -3));
-  CKPTDB_ASSIGN_OR_RETURN(const auto reader, step->ReadBlob(0, "reader"));
-  std::cout << "row -3 has " << row.slots[0].size()
-            << " bytes of embedding, the reader goes on at " << reader << "\n";
-  return absl::OkStatus();
+absl::Status Train(const std::string& folder) {
+  std::unordered_map<int64_t, std::array<float, 16>> users;
+  ckptdb::MapTable table(&users, {ckptdb::Field("embedding")});
+  ckptdb::ModelState model;
+  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &table));
+  const ckptdb::ManagerOptions options{
+      .path = folder,
+      .schedule = {.permanent = ckptdb::SaveEveryNSteps(100)},
+      .retention = {.keep = ckptdb::LatestN(3) | ckptdb::BestN("auc", 2)}};
+  CKPTDB_ASSIGN_OR_RETURN(auto manager,
+                          ckptdb::CheckpointManager::Open(options, &model));
+  absl::Status restored = manager->Restore().status();
+  if (!restored.ok() && !absl::IsNotFound(restored)) return restored;
+  while (manager->global_step() < 1000) {
+    users[17].fill(static_cast<float>(manager->global_step()));  // trains
+    table.MarkUpserted({17});
+    CKPTDB_RETURN_IF_ERROR(manager->Step({{"auc", 0.75}}).status());
+  }
+  std::cout << "step " << manager->global_step() << ": user 17 has "
+            << users[17][0] << "\n";
+  return manager->Close();
 }
 // [readme end]
 
@@ -38,7 +41,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: quickstart FOLDER\n";
     return 2;
   }
-  const absl::Status status = SaveAndRestore(argv[1]);
+  const absl::Status status = Train(argv[1]);
   if (!status.ok()) std::cerr << "quickstart: " << status << "\n";
   return status.ok() ? 0 : 1;
 }
