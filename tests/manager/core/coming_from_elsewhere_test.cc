@@ -496,7 +496,7 @@ std::vector<std::string> DocumentedLines() {
       in_table = line == "## Coming from elsewhere";
     }
     if (!in_table || !absl::StartsWith(line, "| ") ||
-        absl::StartsWith(line, "| there |")) {
+        absl::StartsWith(line, "| elsewhere |")) {
       continue;
     }
     const std::vector<std::string> cells = absl::StrSplit(line, " | ");
