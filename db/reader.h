@@ -21,13 +21,14 @@
 
 namespace ckptdb {
 
-// Takes the rows of a scan. It is called from `threads` workers at once, each
-// with its own number from 0; what a batch points to is valid during the call.
+// Receives the rows of a scan. It is called from `threads` workers at once,
+// each with its own number from 0; the memory of a batch is valid during the
+// call.
 class RowSink {
  public:
-  // Rows handed to a sink: the values of slot i (in the order asked for) of row
-  // r are row_bytes of it at slots[i] + r * row_bytes. They are not aligned:
-  // copy them with memcpy.
+  // Rows of a scan. The values of row r of slot i, in the requested order, are
+  // the row_bytes bytes at slots[i] + r * row_bytes. They are not aligned: copy
+  // them with memcpy.
   struct Batch {
     absl::Span<const int64_t> ids;
     absl::Span<const char* const> slots;
@@ -38,11 +39,11 @@ class RowSink {
   virtual absl::Status Consume(int worker, const Batch& batch) = 0;
 };
 
-// Takes the rows of a restore or the changes between two steps, for a table
-// that is in use.
+// Receives the rows of a restore, or the changes between two steps, for a table
+// in memory.
 class LiveTable : public RowSink {
  public:
-  // Says what happens to rows that the live table has and the step has not.
+  // Says what happens to rows of the table that the step does not have.
   enum class RestoreMode { kClear, kMerge };
 
   // Removes all rows. It is called before the first row of a restore in
@@ -259,7 +260,7 @@ struct Usage {
   struct Step {
     Version version;
     uint64_t exclusive_bytes = 0;  // stored by this version itself
-    uint64_t borrowed_bytes = 0;   // of other versions whose data it uses
+    uint64_t borrowed_bytes = 0;   // stored by other versions, used by it
   };
 
   // A version without a step record of its own.
@@ -291,8 +292,8 @@ struct Usage {
   struct Unswept {
     std::string path;    // below the store: "staging/12"
     std::string reason;  // a text
-    // True if its name is none that the store gives: it belongs to whoever put
-    // it there. False if it is the store's and cannot be removed.
+    // True if the store gives no such name, so that the entry is not its own.
+    // False if it is the store's and cannot be removed.
     bool foreign = false;
 
     bool operator==(const Unswept&) const = default;
@@ -312,8 +313,8 @@ struct Usage {
   // count once.
   uint64_t disk_bytes = 0;
   // The following five add up to disk_bytes. database_bytes contains the bytes
-  // of steps and others, and what RocksDB keeps beside them: its log and
-  // MANIFEST, indexes, headers, and space that it has not given back yet.
+  // of steps and held versions, and the overhead of RocksDB: its log and
+  // MANIFEST, indexes, headers, and space that it has not freed yet.
   uint64_t database_bytes = 0;  // db/
   uint64_t staging_bytes = 0;   // of saves and folds in progress or cut short
   uint64_t control_bytes = 0;   // leases, LOCK, OWNER, WATERMARK
@@ -327,14 +328,14 @@ struct Usage {
   uint64_t available_bytes = 0;
 
   // Returns the part of database_bytes that belongs neither to steps nor to
-  // others. Returns 0 if these estimates are above it, as when a data file is
-  // missing.
+  // held versions. Returns 0 if their estimates exceed it, as when a data file
+  // is missing.
   uint64_t overhead_bytes() const;
 };
 
-// A follower's handle of a store, beside its owner or without one. It lists and
-// reads steps, writes nothing but leases, and needs none where it cannot write.
-// It can post metrics and pin requests, which the owner takes in.
+// A handle of a store for reading, beside its owner or without one. It lists
+// and reads steps, and writes only leases, and none where it cannot write. It
+// can post metrics and pin requests, which the owner processes.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(auto reader, Reader::Open("checkpoints"));
 //   CKPTDB_RETURN_IF_ERROR(reader->Refresh());

@@ -7,16 +7,15 @@
 //                           tracker.AddConsumer("checkpoint"));
 //   tracker.MarkUpserted(ids_of_the_batch);  // from the trainer's threads
 //
-//   CKPTDB_ASSIGN_OR_RETURN(ChangeTracker::Changes changes,
-//   tracker.Take(saves)); const absl::Status saved =
+//   CKPTDB_ASSIGN_OR_RETURN(auto changes, tracker.Take(saves));
+//   const absl::Status saved =
 //       changes.complete ? SaveDelta(changes) : SaveBase();
 //   if (!saved.ok()) {
 //     CKPTDB_RETURN_IF_ERROR(tracker.Return(saves, std::move(changes)));
 //   }
 //
-// A consumer is a user of the changes, such as the checkpoints or a serving
-// feed. Each has its own position in the marks, and none takes anything from
-// another.
+// A consumer is a user of the changes, such as checkpoints or a serving feed.
+// Each has its own position in the marks, independent of the others.
 //
 // Guarantees, for each consumer
 // 1. A mark is in the set of the Take that follows it, or that set says that
@@ -34,10 +33,10 @@
 // Mark a row after its value has changed, and read the values of a set after
 // its Take: then no change is missed.
 //
-// A set is the consumer's until it is returned or destroyed; to destroy it says
-// that it was saved. When several sets of a consumer are out and an older one
-// is returned, the next set also has the rows of the later ones again: an id
-// reported once too often is read at its current value and does no harm.
+// A set belongs to the consumer until it is returned or destroyed; destroying
+// it means that it was saved. When several sets of a consumer are taken and an
+// older one is returned, the next set also has the rows of the later ones
+// again, which does no harm, as their current values are read.
 //
 // Both classes are thread-safe. A set is not, and does not need its tracker.
 #ifndef CKPTDB_DB_ROW_TRACKER_H_
@@ -98,8 +97,8 @@ class ChangeTracker {
   // Adds a consumer. Returns InvalidArgument for an empty name and
   // AlreadyExists for one that is taken.
   virtual absl::StatusOr<Consumer> AddConsumer(absl::string_view name) = 0;
-  // Removes a consumer that takes no more: until then the marks that it has not
-  // taken are kept for it. Returns NotFound for an unknown one.
+  // Removes a consumer. The marks that it has not taken are kept until then.
+  // Returns NotFound for an unknown one.
   virtual absl::Status RemoveConsumer(Consumer consumer) = 0;
 
   // Returns all marks since the consumer's last Take, and those that were
@@ -115,8 +114,8 @@ class ChangeTracker {
 // A tracker of marks of any int64 ids.
 //
 // A mark is written to a log, unless the thread has marked the same id lately.
-// Take cuts the log, and sorts out what it cut off while trainers mark on. The
-// memory of the log is used again for the next interval.
+// Take cuts the log, and sorts the part before the cut while trainers continue
+// to mark. The memory of the log is used again for the next interval.
 //
 // `ckptdb_bench marks` measures the costs. A mark takes a few nanoseconds, in
 // batches of some thousand ids, beside other threads that mark. A Take takes 10

@@ -70,7 +70,7 @@ struct SaveResult {
 
 class Store {
  public:
-  // The steps of a store that changed between two looks at it.
+  // The steps of a store that changed between two calls of ChangedSteps.
   //
   //   Store::Changes changes = store->ChangedSteps(0);  // all, at first
   //   ...
@@ -83,11 +83,11 @@ class Store {
     // Steps that were saved or removed, or whose record changed; the oldest
     // change first, a step as often as it changed.
     std::vector<int64_t> steps;
-    // True if any step may have changed and `steps` is empty: at the first
-    // look, or when the last one was hundreds of changes ago.
+    // True if any step may have changed, and `steps` is empty: in the first
+    // call, or when hundreds of changes were made since the last one.
     bool all = false;
-    // The position from which the next look goes on. It is valid for this
-    // handle of the store only.
+    // The argument of the next call. It is valid for this handle of the store
+    // only.
     uint64_t until = 0;
   };
 
@@ -99,11 +99,11 @@ class Store {
 
   struct FoldResult {
     Version version;      // of the step now
-    bool folded = false;  // false: it had no chain, and is as it was
+    bool folded = false;  // false: it had no chain, and is unchanged
     uint64_t written_rows = 0;
     uint64_t written_bytes = 0;
     uint64_t parts = 0;
-    uint64_t resumed_parts = 0;  // of those, done by a fold that was cut short
+    uint64_t resumed_parts = 0;  // of those, done by an interrupted fold
   };
 
   struct SweepResult {
@@ -111,8 +111,8 @@ class Store {
     uint64_t freed_bytes = 0;  // of data files
     // Versions whose saves were acknowledged, and whose records are lost.
     std::vector<Version> quarantined_versions;
-    // Names the damaged file that keeps the space of small saves from being
-    // freed; empty if there is none. What was removed is gone all the same.
+    // Names the damaged file that prevents the space of small saves from being
+    // freed; empty if there is none. The removed steps are gone nevertheless.
     std::string inline_retained_reason;
     // Names the space that is needed and free if the disk is too full to
     // rewrite the small saves that stay, which frees the space of those that
@@ -165,12 +165,11 @@ class Store {
   // Returns the path of the store, absolute and without links.
   const std::string& path() const;
   const std::string& uuid() const;
-  // Returns the names of damaged, truncated or missing files of saves that are
-  // not whole in the write batch, as found when the store was opened, which
-  // goes on without them. There may be more, as it stops looking at the first.
-  // Reading a step that needs a bad file returns DataLoss; StepReader::Verify
-  // finds such steps. The file is removed when those steps are deleted and
-  // swept.
+  // Returns the names of damaged, truncated or missing data files, as found
+  // when the store was opened. The store works without them. There may be more,
+  // as not all files are checked. Reading a step that needs a bad file returns
+  // DataLoss; StepReader::Verify finds such steps. The file is removed when
+  // those steps are deleted and swept.
   std::vector<std::string> BadFiles() const;
 
   // Starts an attempt. Returns AlreadyExists for a committed step without
@@ -185,7 +184,7 @@ class Store {
                                      absl::Span<const StagedRank> ranks,
                                      const PublishSpec& spec = {});
 
-  // Gives an attempt up; its bytes go with the next sweep. Returns NotFound if
+  // Abandons an attempt; the next sweep removes its bytes. Returns NotFound if
   // no such attempt is in progress.
   absl::Status Abandon(const Version& version);
 
@@ -204,12 +203,12 @@ class Store {
   // Calls `visit` for this step. Returns false if there is no such step.
   bool VisitStep(int64_t step,
                  absl::FunctionRef<void(const StepRecord&)> visit) const;
-  // Returns the steps that changed since a look that ended at `since`, which is
-  // 0 before the first one.
+  // Returns the steps that changed since the call that returned `since` as
+  // Changes::until. Pass 0 in the first call.
   Changes ChangedSteps(uint64_t since) const;
   // Returns the step saved last that is not quarantined, or NotFound if there
-  // is none. It is not the highest where training went on from an older step
-  // and those after it were kept.
+  // is none. It may not be the highest, if training continued from an older
+  // step and the steps after it were kept.
   absl::StatusOr<StepRecord> Latest() const;
 
   // Opens a step for reading. The step stays whole until the reader is
@@ -243,25 +242,25 @@ class Store {
   absl::Status Unpin(int64_t step);
   absl::Status Quarantine(int64_t step);
 
-  // Makes a step ephemeral or permanent, which retention tells apart: see
-  // manager/policies.h.
+  // Makes a step ephemeral or permanent. Retention has different rules for the
+  // two: see manager/policies.h.
   absl::Status SetEphemeral(int64_t step, bool ephemeral);
   // Adds metrics that were not known when the step was saved, and replaces
   // those of the same name. Returns InvalidArgument if the step would have more
   // than kMaxMetrics.
   absl::Status AddMetrics(int64_t step, const Metrics& metrics);
 
-  // Takes in what readers have posted since: see Reader::PostMetrics. Opening
-  // the store and each Publish do so, too, and ignore an error. A post is
-  // recorded durably before its file is removed, and the posts of a reader are
-  // taken in the order in which it made them. A post that cannot be used is
-  // passed over and removed: it is damaged, it is for another store or for a
-  // step that is gone or was written over, or the step would have more than
-  // kMaxMetrics. Returns errors of the database and of the folder; posts that
-  // were not taken stay.
+  // Processes what readers have posted: see Reader::PostMetrics. Opening the
+  // store and each Publish do so, too, and ignore an error. A post is recorded
+  // durably before its file is removed, and the posts of a reader are processed
+  // in the order in which it made them. A post is skipped and removed if it is
+  // damaged, if it is for another store or for a step that is gone or was
+  // overwritten, or if the step would have more than kMaxMetrics. Returns
+  // errors of the database and of the folder; posts that were not processed
+  // stay.
   absl::Status TakePosts();
-  // Returns the last 100 posts that were passed over since the store was
-  // opened, and why: the path below the store, "posts/UUID".
+  // Returns the last 100 posts that were skipped since the store was opened,
+  // with the path below the store, "posts/UUID", and the reason.
   std::vector<Usage::Unswept> posts_passed_over() const;
 
   // Sets the metadata of the store itself, such as the run that it belongs to,
@@ -297,10 +296,11 @@ class Store {
   // Returns the status of the last background sweep: an error stays until one
   // succeeds.
   absl::Status sweep_status() const;
-  // Returns what the last sweep, in the background or not, has left: entries of
-  // staging/, leases/ and posts/ that are not the store's, which stay, and
-  // those that could not be removed, which the next sweep tries again. Neither
-  // keeps a sweep from removing all else, and neither is in sweep_status.
+  // Returns the entries that the last sweep, in the background or not, has
+  // left: entries of staging/, leases/ and posts/ that are not the store's,
+  // which stay, and entries that could not be removed, which the next sweep
+  // tries again. They do not make a sweep fail, and sweep_status does not have
+  // them.
   std::vector<Usage::Unswept> unswept() const;
 
   // Returns the usage at the moment of the call: steps that are deleted

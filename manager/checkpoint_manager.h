@@ -1,5 +1,5 @@
-// The interface of a training loop: it saves when it is time to, beside the
-// training, on all ranks, restores, and keeps the steps that retention says.
+// The interface of a training loop. It decides when a step is saved, saves it
+// beside the training on all ranks, removes old steps, and restores.
 //
 //   ManagerOptions options{.path = "checkpoints",
 //                          .schedule = {.permanent = SaveEveryNSteps(1000)},
@@ -18,15 +18,15 @@
 //   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
 //   CKPTDB_RETURN_IF_ERROR(manager->Close());
 //
-// Every rank has a manager, made with its Coordinator; the owner's has the
-// store. All ranks make the same calls in the same order, and get the same
-// answers: the owner decides and tells the others, and what fails on one fails
-// on all.
+// Every rank has a manager, made with its Coordinator, and the owner's manager
+// has the store. All ranks make the same calls in the same order and get the
+// same results: the owner decides and tells the others, and a call that fails
+// on one rank fails on all.
 //
-// A save copies what it saves into memory, and lets the training go on. Where
-// that is more than the budget, the part that is written last is copied, and
-// the training waits until the rest is read. Marks of changed rows are taken
-// with the copy; those of a save that fails are in the next one.
+// A save copies what it saves into memory, and the training continues. If that
+// is more than ManagerOptions::arena_bytes, only the part that is written last
+// is copied, and the training waits until the rest is read. Marks of changed
+// rows are taken with the copy; if the save fails, the next one has them.
 //
 // A manager that is read-only follows a store that another job writes, from any
 // process, and writes nothing there but leases:
@@ -62,13 +62,13 @@
 //
 // A save that fails in the background, beyond what is tolerated, is reported as
 // "save of step 4000: ..." to:
-// 1. The training thread, once, by the first of its calls that takes note of
-//    it: Step, StepTo, Save, StartTraining, FinishTraining, Restore, Load and
-//    Close, and WaitUntilFinished and CheckForErrors when it makes them. When
-//    PendingSave::WaitCommitted gave it the error it has been told.
+// 1. The training thread, once, by the first of these calls that it makes after
+//    the failure: Step, StepTo, Save, StartTraining, FinishTraining, Restore,
+//    Load, Close, WaitUntilFinished, CheckForErrors. It counts as reported if
+//    PendingSave::WaitCommitted has returned it on that thread.
 // 2. Every other thread that waited for that save in WaitUntilFinished.
 // 3. Every other thread that calls WaitUntilFinished or CheckForErrors between
-//    the end of the save and 1. That takes nothing from the training thread.
+//    the end of the save and 1. The training thread still gets it.
 #ifndef CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 #define CKPTDB_MANAGER_CHECKPOINT_MANAGER_H_
 
@@ -93,13 +93,13 @@
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
-// A save that goes on beside the training.
+// A save that runs beside the training.
 //
 //   CKPTDB_ASSIGN_OR_RETURN(PendingSave save, manager->Save());
 //   CKPTDB_RETURN_IF_ERROR(save.WaitStaged());  // the model may change now
 //   CKPTDB_ASSIGN_OR_RETURN(SaveResult result, save.WaitCommitted());
 //
-// Copies stand for the same save. Thread-safe.
+// Copies refer to the same save. Thread-safe.
 class PendingSave {
  public:
   class State;
@@ -136,8 +136,8 @@ struct SaveRequest {
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
   std::string reason = "it was asked for";
-  // The same as in SaveSpec. Steps of a branch that was given up, and
-  // quarantined ones, are written over all the same.
+  // The same as in SaveSpec. Steps of an abandoned branch, and quarantined
+  // ones, are overwritten even if it is false.
   bool overwrite = false;
 };
 
@@ -162,9 +162,9 @@ struct ManagerOptions;
 
 class CheckpointManager {
  public:
-  // A slot or tensor that is cast, as its dtype in the step is another.
+  // A slot or tensor that is cast because its dtype in the step differs.
   struct DTypeCast {
-    std::string slot = {};  // of a table; of a tensor empty
+    std::string slot = {};  // of a table; empty for a tensor
     DType from = DType::kF32;
     DType to = DType::kF32;
   };
@@ -191,9 +191,9 @@ class CheckpointManager {
   // The result of a rule.
   struct LoadedRule {
     std::string path;
-    std::optional<int64_t> step;  // none: skipped, or not there
+    std::optional<int64_t> step;  // unset: the rule was skipped, or no step
     std::vector<LoadedItem> items;
-    std::vector<std::string> unexpected;  // in the step, and nobody's
+    std::vector<std::string> unexpected;  // in the step, not registered
     std::vector<UnmatchedPattern> unmatched;
     // The reason why nothing was loaded, or the error that was ignored. Empty
     // if there is neither.
@@ -220,13 +220,13 @@ class CheckpointManager {
     std::string reason;
     absl::Status status;
     SaveResult result;                   // when it was committed
-    std::vector<int64_t> retired_steps;  // steps that left with it
-    uint64_t copied_bytes = 0;    // of this rank, before the training went on
+    std::vector<int64_t> retired_steps;  // removed by its write batch
+    uint64_t copied_bytes = 0;    // by this rank, while the training waited
     int64_t wait_micros = 0;      // for the save before it
-    int64_t blocking_micros = 0;  // the training stood still, waiting included
-    int64_t planning_micros = 0;  // whether it is saved, and which steps leave
-    int64_t stage_micros = 0;     // from its begin to staged on this rank
-    int64_t total_micros = 0;     // from its begin to the end
+    int64_t blocking_micros = 0;  // the training waited, wait_micros included
+    int64_t planning_micros = 0;  // decided on the save and on retention
+    int64_t stage_micros = 0;     // from its beginning to staged on this rank
+    int64_t total_micros = 0;     // from its beginning to its end
     // On the owner, the status of the last sweep of the store when the save
     // ended, and the number of entries of the store's folder that it left. See
     // Store::sweep_status and Store::unswept.
@@ -240,11 +240,11 @@ class CheckpointManager {
     std::string store;  // folder of the store
     StepRecord record;
     LoadedRule loaded;
-    // Steps that were damaged, and were passed over and quarantined.
+    // Damaged steps that were quarantined and skipped.
     std::vector<int64_t> damaged_steps;
-    // True if the store knew the changes from the step that the model held:
-    // tables that were saved as changes on all the way were read as changes
-    // alone, the others whole.
+    // True if the restore was incremental: tables that were saved as deltas
+    // since the step that the model held were updated from these deltas, the
+    // others were read whole.
     bool incremental = false;
     // The size of what was loaded, as the step holds it on all ranks: this
     // rank's part, and what was read as changes, is less.
@@ -262,12 +262,11 @@ class CheckpointManager {
     int64_t step = 0;
     SavePolicy::Decision decision;
     std::optional<PendingSave> save;  // when it is saved
-    // SetPreempted was called on some rank: the training should end with this
-    // step. It is the same on all ranks, so that all leave their loops at the
-    // same step. It is true of each step until one of them is saved, or the
-    // newest step became permanent instead; then the preemption is over, and
-    // another can come. If that save fails, it is not over. A manager that is
-    // read-only asks no other rank: there it is preempted().
+    // True if SetPreempted was called on some rank: the training should end
+    // with this step. It is the same on all ranks, so that all leave their
+    // loops at the same step. It stays true until a step is saved, or the
+    // newest step becomes permanent instead; if that save fails, it stays true
+    // as well. A read-only manager asks no other rank: there it is preempted().
     bool preempted = false;
   };
 
@@ -277,7 +276,8 @@ class CheckpointManager {
     std::string kept;
   };
 
-  // Opens a manager. `model` outlives the manager, and all of it is registered.
+  // Opens a manager. `model` must outlive the manager, and everything must be
+  // registered before.
   // Returns InvalidArgument for invalid options, on all ranks, and for a null
   // model or coordinator.
   static absl::StatusOr<std::unique_ptr<CheckpointManager>> Open(
@@ -292,9 +292,9 @@ class CheckpointManager {
   CheckpointManager(const CheckpointManager&) = delete;
   CheckpointManager& operator=(const CheckpointManager&) = delete;
 
-  // Waits for the save in progress, and releases the store, which can be opened
-  // again at once, and the trackers of the tables. Returns the error of that
-  // save, or else that of closing. Each rank closes for itself, and waits for
+  // Waits for the save in progress, and releases the trackers of the tables and
+  // the store, which can be opened again at once. Returns the error of that
+  // save, or else that of closing. Each rank closes by itself, and waits for
   // others only in its own save. Returns FailedPrecondition, and the manager
   // stays open, while a StepReader or ChangeReader of store() exists.
   //
@@ -308,9 +308,9 @@ class CheckpointManager {
   // it before the first step, and after restores.
   absl::Status StartTraining();
   // Saves the last step unless it is saved, and waits until it is durable. Call
-  // it after the last step. An error of an earlier save does not prevent that,
-  // and is returned. Does nothing if no step was trained, or if there was no
-  // time to save the last one: see ManagerOptions::preemption_grace.
+  // it after the last step. It does so even after an error of an earlier save,
+  // and returns that error. Does nothing if no step was trained, or if there
+  // was no time to save the last one: see ManagerOptions::preemption_grace.
   absl::Status FinishTraining();
 
   // Returns the step that was trained last: 0, or the step restored, and one
@@ -320,22 +320,22 @@ class CheckpointManager {
   // Counts a step that was trained, decides whether it is saved, and begins the
   // save. Returns the error of an earlier save, once, or that of beginning this
   // one. The metrics of the owner are those of the step; those of other ranks
-  // are ignored, with one warning. `user_metadata` is kept in that step, on top
-  // of that of the options; the owner's counts.
+  // are ignored, with one warning. `user_metadata` of the owner is stored in
+  // that step, merged over that of the options.
   absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {},
                                    const UserMetadata& user_metadata = {});
-  // Does the same for a trainer that counts by itself: `step` was trained last.
-  // Returns InvalidArgument unless it is after global_step(). A trainer whose
-  // first step is 0 passes it once, before all others: after a restore or a
-  // save of step 0 that is InvalidArgument, too.
+  // Does the same for a trainer that counts steps itself: `step` is the one
+  // that was trained last. Returns InvalidArgument unless it is after
+  // global_step(). A trainer whose first step is 0 passes it once, before all
+  // others: after a restore or a save of step 0 that is InvalidArgument, too.
   absl::StatusOr<StepOutcome> StepTo(int64_t step, const Metrics& metrics = {},
                                      const UserMetadata& user_metadata = {});
   // Returns whether StepTo would save that step if it was called now, and why.
   // It counts and saves nothing, does not change what Explain returns, and
   // returns no error of an earlier save. All ranks call it, and get the same
-  // answer. A policy that goes by the time may answer otherwise a moment later.
-  // Returns FailedPrecondition if BusyPolicy::kFail would fail the step, and
-  // InvalidArgument for a step below 0.
+  // answer. A policy that depends on time may answer differently a moment
+  // later. Returns FailedPrecondition if BusyPolicy::kFail would fail the step,
+  // and InvalidArgument for a step below 0.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says. Returns
@@ -349,10 +349,10 @@ class CheckpointManager {
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
 
   // Blocks until the store has a step that was saved after the one held,
-  // whatever its number, and loads the newest into the model. If none is held,
-  // it takes any step. It is for read-only managers. The model must be as the
-  // last call left it: only the changes of tables are read if the store knows
-  // how the two steps differ, else all rows. Returns DeadlineExceeded if no
+  // whatever its number, and loads the newest into the model. If no step is
+  // held, it takes any step. It is for read-only managers. The model must be as
+  // the last call left it, as only the changes of tables are read if the store
+  // has them; otherwise all rows are read. Returns DeadlineExceeded if no
   // step came in time and Cancelled after SetPreempted; the model is then as it
   // was. Other errors are those of Restore. Returns FailedPrecondition for a
   // manager that is not read-only.
@@ -372,20 +372,20 @@ class CheckpointManager {
   // handler may call it. It may be called again for the next preemption.
   void SetPreempted();
   // Returns whether SetPreempted was called on this rank since its last step,
-  // or that step's outcome was preempted. Ranks turn true at different steps:
-  // with more than one, a loop that ends by this and not by the outcome of a
-  // step loses its last save.
+  // or that step's outcome was preempted. It becomes true on ranks at different
+  // steps: with several ranks, end the loop by StepOutcome::preempted, or the
+  // last save fails.
   bool preempted() const;
 
   // The following are of this rank alone, and thread-safe.
   //
   // Returns whether a save has begun that is neither committed nor failed.
   bool IsSavingInProgress() const;
-  // Returns the error that is to be reported, if there is one: see above.
+  // Returns the error of a background save that is still to be reported, if
+  // there is one: see above.
   absl::Status CheckForErrors();
-  // Waits for the save that is in progress, if there is one, its callbacks
-  // included, and returns the same. Other threads than the training thread get
-  // the error of that save alone.
+  // Waits for the save in progress and its callbacks, and returns the same.
+  // Threads other than the training thread get only the error of that save.
   absl::Status WaitUntilFinished();
 
   // Returns why a step was saved and why it is kept, on the owner. Thread-safe.
@@ -489,14 +489,14 @@ struct ManagerOptions {
   // id, the slot and the mark that was missed. The training waits while all
   // tables of that step are read, and it takes 24 bytes a row. Default: false.
   bool audit_deltas = false;
-  // One in so many saves is whole all the same. If 0, only those for which
-  // `bounds` says so. Default: 0.
+  // Every base_every-th save is full although a delta is possible. If 0, only
+  // those are for which `bounds` is exceeded. Default: 0.
   int64_t base_every = 0;
   StoreOptions::ChainBounds bounds = {};
   // Says what happens to the steps after one that was restored. Default: they
   // are removed with the next save.
   SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
-  // Metadata of each step, besides what the manager keeps there.
+  // Metadata of each step, besides that of the manager itself.
   UserMetadata user_metadata = {};
   // Metadata of the store itself. The first manager that has any sets it; one
   // that finds other metadata there leaves it, and warns.
@@ -511,11 +511,11 @@ struct ManagerOptions {
   int copy_threads = 4;  // at least 1
   BusyPolicy busy = BusyPolicy::kWait;
   // The number of saves in a row that may fail before a call returns the error.
-  // Each of them is in a report. At least 0. Default: 0.
+  // Each failure is in a report. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
-  // The number of steps after which a save that failed and was tolerated is
-  // tried again, of the state of that later step. At least 0. If 0, there is no
-  // retry: the next save is the one that is due by the schedule. Default: 0.
+  // The number of steps after a tolerated failure at which the then current
+  // step is saved. At least 0. If 0, the next save is the one that is due by
+  // the schedule. Default: 0.
   int64_t retry_after_steps = 0;
   // Called with each warning, by the thread that calls the manager. Each rank
   // warns of a save that waited `warn_waiting` or longer for the one before it,
@@ -542,8 +542,8 @@ struct ManagerOptions {
   // The sharding of tables that declare none by themselves: see
   // ModelState::AddTable. A save refuses an id that belongs to another rank,
   // and a restore reads the rows of this rank. Open returns InvalidArgument
-  // unless, with more than one rank, each table has a sharding, the tables by
-  // slices have the same bounds, and all ranks declare the same. Default:
+  // if, with several ranks, a table has no sharding, tables by slices have
+  // different bounds, or ranks declare different shardings. Default:
   // undeclared.
   TableSharding sharding = {};
   ModelState::Replication replication = {};  // of tensors that are whole
@@ -571,8 +571,8 @@ struct ManagerOptions {
 //
 //   ManagerOptions options{.path = "checkpoints"};
 //   CKPTDB_RETURN_IF_ERROR(ReadManagerConfig(R"({
-//     "permanent": {"any": [{"save_every_n_steps": 1000},
-//     "save_on_preemption"]}, "ephemeral": {"save_every_n_seconds": 300},
+//     "permanent": {"save_every_n_steps": 1000},
+//     "ephemeral": {"save_every_n_seconds": 300},
 //     "keep": {"any": [{"latest_n": 3}, {"best_n": {"metric": "auc"}}]},
 //     "busy": "coalesce"
 //   })", &options));
@@ -583,9 +583,8 @@ struct ManagerOptions {
 // and bounds.
 //
 // Sets the options that `json` names, and leaves the others. Returns
-// InvalidArgument with the place, the value, line and column for what is
-// invalid, and with the nearest key for an unknown one; the options are then as
-// they were.
+// InvalidArgument with the place, line and column of an invalid value, and with
+// the nearest key for an unknown one; `options` is then unchanged.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

@@ -1,5 +1,5 @@
-// EvaluationState keeps the progress of an evaluation of a step with the step:
-// after a crash the evaluation goes on where it was.
+// EvaluationState stores the progress of an evaluation of a step, so that the
+// evaluation can be resumed after a crash.
 //
 //   EvaluationState& evaluation = *manager->evaluation();
 //   CKPTDB_RETURN_IF_ERROR(evaluation.AddGroup("eval/ctr", &meters));

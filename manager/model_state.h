@@ -82,17 +82,17 @@ class TableState {
   // need for inference.
   virtual std::vector<std::string> optimizer_slots() const { return {}; }
 
-  // Returns what takes the rows of a restore, with these of the slots, in this
-  // order. Values of the other slots stay, and the trainer chooses them in new
-  // rows. Returns null if the table cannot take such rows.
+  // Returns the receiver of the rows of a restore, which have these slots in
+  // this order. Values of the other slots stay, and the trainer chooses them in
+  // new rows. Returns null if the table cannot receive such rows.
   virtual LiveTable* Live(absl::Span<const std::string> slots) = 0;
 
   // Returns the tracker in which changed rows are marked. If it is null, every
   // save of the table is whole.
   virtual ChangeTracker* tracker() { return nullptr; }
 
-  // Returns the error of making the table, if there is one, which
-  // ModelState::AddTable returns.
+  // Returns the error with which the table was constructed, if there is one.
+  // ModelState::AddTable returns it.
   virtual absl::Status status() const { return absl::OkStatus(); }
 };
 
@@ -145,8 +145,7 @@ class ModelState {
                         TableSharding sharding = {});
   absl::Status AddIoState(std::string name, IoState* io);
   absl::Status AddObject(std::string name, Object* object);
-  // Add a value. The owner's is saved, and all ranks load it. NaN and all bytes
-  // of a string come back as they were.
+  // Add a value. The owner's is saved, and all ranks load it, bit for bit.
   absl::Status AddValue(std::string name, int64_t* value);
   absl::Status AddValue(std::string name, double* value);
   absl::Status AddValue(std::string name, std::string* value);
@@ -229,7 +228,7 @@ std::string ExtraBlob(absl::string_view name);
 // ReadOptions::threads.
 struct LoadRule {
   std::string path = {};                       // empty: the manager's own store
-  std::optional<int64_t> step = std::nullopt;  // none: the one saved last
+  std::optional<int64_t> step = std::nullopt;  // unset: the one saved last
   std::vector<std::string> load = {"*"};
   std::vector<std::string> exclude = {};  // of what `load` chooses
   // Maps the registered name to the name in the step.
@@ -237,10 +236,10 @@ struct LoadRule {
   // Makes it an error if an item is missing or does not fit, or if a pattern of
   // `load` is no category and matches nothing registered.
   bool strict = true;
-  bool hashtable_clear = true;  // else rows are merged into the tables
-  bool cast = false;            // another dtype is converted, where it can be
-  bool is_dynamic = true;       // off: only while the own store has no step
-  bool ignore_error = false;    // an error stands in the summary alone
+  bool hashtable_clear = true;  // false: rows are merged into the tables
+  bool cast = false;            // converts items of another dtype
+  bool is_dynamic = true;       // false: only while the own store has no step
+  bool ignore_error = false;    // an error is only noted in the summary
   bool skip = false;            // the rule does nothing
 };
 
