@@ -135,7 +135,7 @@ struct SaveRequest {
   Metrics metrics = {};
   UserMetadata user_metadata = {};
   SavePolicy::Kind kind = SavePolicy::Kind::kPermanent;
-  std::string reason = "it was asked for";
+  std::string reason = "Save was called";
   // The same as in SaveSpec. Steps of an abandoned branch, and quarantined
   // ones, are overwritten even if it is false.
   bool overwrite = false;

@@ -181,8 +181,8 @@ absl::Status MpiTransport::Send(Message message) {
   if (message.bytes->size() > kMaxMessageBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message for rank ", message.rank, " has ",
-                     message.bytes->size(), " bytes; MPI carries at most ",
-                     kMaxMessageBytes, " in one, so give ranks less to bring"));
+                     message.bytes->size(), " bytes; the limit of MPI is ",
+                     kMaxMessageBytes, "; divide the state among more ranks"));
   }
   Transfer& transfer = under_way_->sends.emplace_back();
   transfer.rank = message.rank;

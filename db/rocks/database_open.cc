@@ -77,7 +77,7 @@ class StalePauses {
     return absl::UnavailableError(absl::StrCat(
         "\"", path, "\" could not be opened in ", tries_, " tries over ",
         waited_micros_ / 1000,
-        " ms, as its file system shows old files: ", last.message()));
+        " ms, as its file system returns stale files: ", last.message()));
   }
 
  private:
@@ -322,10 +322,9 @@ absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
 absl::Status Database::CheckSequence(const ManifestNote& note) const {
   const uint64_t found = rocks_->GetLatestSequenceNumber();
   if (found >= note.sequence) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("\"", DatabasePath(store_), "\" ends at write ", found,
-                   ", but write ", note.sequence,
-                   " was acknowledged: its MANIFEST or log has lost its end"));
+  return absl::DataLossError(absl::StrCat(
+      "\"", DatabasePath(store_), "\" ends at write ", found, ", but write ",
+      note.sequence, " was acknowledged: its MANIFEST or log is truncated"));
 }
 
 void Database::NoteWatermark() {

@@ -96,7 +96,7 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
                           HashStart(files, manifest, noted.bytes));
   if (!hash.has_value()) {
     return absl::DataLossError(absl::StrCat(
-        "\"", manifest, "\" has lost its end: it had ", noted.bytes, " bytes"));
+        "\"", manifest, "\" is truncated: it had ", noted.bytes, " bytes"));
   }
   if (*hash == noted.hash) return absl::OkStatus();
   return absl::DataLossError(

@@ -104,9 +104,10 @@ absl::Status OwnerLock::Check() const {
   if (absl::IsNotFound(note.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(note.status());
   if (*note == note_) return absl::OkStatus();
-  lost_ = absl::FailedPreconditionError(absl::StrCat(
-      "\"", store_, "\" has another owner now, ", NameOf(*note), "; this one, ",
-      NameOf(note_), ", writes no more: open the store again"));
+  lost_ = absl::FailedPreconditionError(
+      absl::StrCat("\"", store_, "\" was taken over by another owner, ",
+                   NameOf(*note), "; this owner, ", NameOf(note_),
+                   ", cannot write any more; open the store again"));
   return lost_;
 }
 

@@ -105,7 +105,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
        !progress_.restored());
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
   SaveRequest request;
-  request.reason = "the training begins with it";
+  request.reason = "StartTraining saves the initial state";
   return Save(request).status();
 }
 
@@ -116,7 +116,7 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
   // There was no time for a save.
   if (preemption_.promoted_at() == global_step()) return status;
   SaveRequest request;
-  request.reason = "the training ends with it";
+  request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
   // Here no failure is tolerated.

@@ -37,10 +37,9 @@ void Warnings::WarnOfSchedule() {
 
 void Warnings::WarnOfMetrics(uint32_t rank) {
   if (std::exchange(told_of_metrics_, true)) return;
-  Warn(absl::StrCat(
-      "the metrics of rank ", rank, " are not saved: those of rank ",
-      kOwnerRank,
-      " are the step's; reduce them before Step, and give the result there"));
+  Warn(absl::StrCat("the metrics of rank ", rank,
+                    " are ignored: a step has those of rank ", kOwnerRank,
+                    "; reduce them, and pass the result to Step on that rank"));
 }
 
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
@@ -53,9 +52,9 @@ void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
 
 void Warnings::WarnOfBadFiles(const Store& store) {
   for (const std::string& file : store.BadFiles()) {
-    Warn(absl::StrCat(StoreName(), " has lost its file ", file,
-                      ", which is corrupt or missing: steps that need it "
-                      "cannot be restored"));
+    Warn(absl::StrCat(StoreName(), ": file ", file,
+                      " is corrupt or missing: steps that need it cannot be "
+                      "restored; \"ckptdb verify\" finds them"));
   }
 }
 
@@ -73,7 +72,7 @@ bool Warnings::IsNew(const Usage::Unswept& entry, std::set<std::string>* told) {
 void Warnings::WarnOfSweeps(const Store& store) {
   const absl::Status status = store.sweep_status();
   if (!status.ok() && told_of_sweeps_.insert(status.ToString()).second) {
-    Warn(absl::StrCat(StoreName(), " gives no space back, as its sweep fails: ",
+    Warn(absl::StrCat(StoreName(), " cannot free space, as its sweep fails: ",
                       status.ToString()));
   }
   for (const Usage::Unswept& entry : store.unswept()) {
@@ -89,7 +88,7 @@ void Warnings::WarnOfPosts(const Store& store) {
   for (const Usage::Unswept& post : store.posts_passed_over()) {
     if (!IsNew(post, &told_of_posts_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", post.path,
-                      " was passed over: ", post.reason));
+                      " was ignored: ", post.reason));
   }
 }
 

@@ -103,7 +103,7 @@ KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   latest.reason = [all = std::move(all), keep = latest.keep,
                    count](size_t at) -> std::string {
     if (!all.keep[at]) return all.reason(at);
-    return absl::StrCat(keep[at] ? "one" : "none", " of the latest ", count,
+    return absl::StrCat(keep[at] ? "" : "not ", "among the latest ", count,
                         " of these: ", all.reason(at));
   };
   return latest;
@@ -195,7 +195,7 @@ KeepPolicy LatestN(int64_t count) {
     latest.keep.assign(all, true);
     std::fill_n(latest.keep.begin(), old, false);
     latest.reason = [count, old](size_t at) {
-      return absl::StrCat(at < old ? "none" : "one", " of the latest ", count);
+      return absl::StrCat(at < old ? "not " : "", "among the latest ", count);
     };
     return latest;
   };
@@ -217,8 +217,7 @@ KeepPolicy KeepSteps(const std::vector<int64_t>& steps) {
       [all = std::set<int64_t>(steps.begin(), steps.end())](
           const StepInfo& step, int64_t) { return all.contains(step.step); },
       [](const StepInfo&, int64_t, bool yes) {
-        return absl::StrCat(yes ? "one" : "none",
-                            " of the steps that were asked for");
+        return absl::StrCat(yes ? "" : "not ", "one of the listed steps");
       });
 }
 

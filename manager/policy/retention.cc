@@ -75,8 +75,8 @@ class Plan {
     const bool stays = Wanted(step, place);
     if (!step.ephemeral) return {step.step, stays, answer_.reason(place)};
     return {step.step, stays,
-            absl::StrCat("ephemeral, ", stays ? "one" : "none",
-                         " of the newest ", options_.keep_ephemeral)};
+            absl::StrCat("ephemeral, ", stays ? "" : "not ",
+                         "among the newest ", options_.keep_ephemeral)};
   }
 
  private:

@@ -85,8 +85,8 @@ SavePolicy SaveAtSteps(const std::vector<int64_t>& steps) {
                       const SavePolicy::Context& context) -> Verdict {
                     const bool yes = all.contains(context.step);
                     return {yes, absl::StrCat("step ", context.step, " is ",
-                                              yes ? "one" : "none",
-                                              " of those that were asked for")};
+                                              yes ? "" : "not ",
+                                              "one of the listed steps")};
                   });
 }
 

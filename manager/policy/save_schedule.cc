@@ -61,7 +61,7 @@ SavePolicy::Decision Decide(const SaveSchedule& schedule,
             absl::StrCat("step ", context.step, " is not after step ",
                          context.last->step, ", the newest")};
   }
-  std::string not_permanent = "no step is to be";
+  std::string not_permanent = "schedule.permanent is not set";
   if (schedule.permanent.has_value()) {
     Verdict wanted = Decide(schedule.permanent, context);
     if (wanted.yes)

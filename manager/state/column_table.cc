@@ -358,7 +358,8 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
   CKPTDB_RETURN_IF_ERROR(status());
   if (rows == nullptr) {
     return absl::InvalidArgumentError(
-        "ColumnTable::Insert got no vector for the rows of the ids");
+        "ColumnTable::Insert: rows is null; pass a vector for the rows of the "
+        "ids");
   }
   absl::Status inserted =
       internal::CallGuarded("ColumnTable::Insert", [&]() -> absl::Status {

@@ -151,8 +151,8 @@ class AnyMapTable::Rows : public RowSource {
       if (values.back() != nullptr) continue;
       return absl::FailedPreconditionError(absl::StrCat(
           "the std::vector of slot \"", field.slot.name, "\" of row ",
-          part.ids[i], " has not the ", field.slot.elements,
-          " elements of TableOptions::Field::dim"));
+          part.ids[i], " does not have ", field.slot.elements,
+          " elements, as TableOptions::Field::dim requires"));
     }
     return values;
   }

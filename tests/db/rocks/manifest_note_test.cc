@@ -93,7 +93,7 @@ TEST_F(CheckManifestTest, OneThatLostItsEnd) {
   EXPECT_THAT(Check(),
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr("/db/MANIFEST-000012"),
-                             HasSubstr("lost its end: it had 300003 bytes"))));
+                             HasSubstr("is truncated: it had 300003 bytes"))));
 }
 
 TEST_F(CheckManifestTest, OneWithABitFlipped) {

@@ -144,10 +144,10 @@ TEST_F(TwoOwnersTest, AnOwnerThatAnotherOneHasFollowedWritesNoMore) {
   Reopen();
   ASSERT_OK(Save(1, SmallContent(1)));
   ASSERT_OK_AND_ASSIGN(const auto second, Store::Open(path(), options_));
-  const auto is_fenced =
-      StatusIs(absl::StatusCode::kFailedPrecondition,
-               AllOf(HasSubstr(path()), HasSubstr("has another owner now"),
-                     HasSubstr(std::to_string(getpid()))));
+  const auto is_fenced = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      AllOf(HasSubstr(path()), HasSubstr("was taken over by another owner"),
+            HasSubstr(std::to_string(getpid()))));
   EXPECT_THAT(Save(2, SmallContent(2)), is_fenced);
   EXPECT_THAT(store_->Pin(1), is_fenced);
   EXPECT_THAT(store_->Delete(1), is_fenced);
@@ -279,9 +279,10 @@ class TurnsTest : public TwoOwnersTest,
       return true;
     }
     // It may not have heard of a step of the other one.
-    EXPECT_THAT(answer, AnyOf(AllOf(HasSubstr("FAILED_PRECONDITION"),
-                                    HasSubstr("has another owner now")),
-                              HasSubstr("NOT_FOUND")))
+    EXPECT_THAT(answer,
+                AnyOf(AllOf(HasSubstr("FAILED_PRECONDITION"),
+                            HasSubstr("was taken over by another owner")),
+                      HasSubstr("NOT_FOUND")))
         << script_;
     return false;
   }

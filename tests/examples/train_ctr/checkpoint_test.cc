@@ -138,7 +138,7 @@ TEST_F(CheckpointTest, EveryThirdStepIsABase) {
     kinds.push_back(report.kind);
     if (step == 46) {
       EXPECT_EQ(report.base_reason,
-                "ManagerOptions::base_every is 3: one save in so many is full");
+                "a full save is due: ManagerOptions::base_every is 3");
     }
     EXPECT_EQ(DigestOf(step), StateDigest(*run.trainer)) << step;
   }

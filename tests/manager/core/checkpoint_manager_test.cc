@@ -474,7 +474,7 @@ TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
   EXPECT_FALSE(manager_->store()->Sweep().ok());
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_GE(told("gives no space back, as its sweep fails"), 1);
+  EXPECT_GE(told("cannot free space, as its sweep fails"), 1);
   std::filesystem::remove(options_.path + "/leases");
   std::ifstream log(options_.statistics_path);
   std::vector<std::string> lines;

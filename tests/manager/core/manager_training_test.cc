@@ -79,7 +79,7 @@ TEST_F(TrainingTest, TheLastStepIsSavedOnce) {
   ExpectStepHolds(5);
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
                        manager_->Explain(5));
-  EXPECT_EQ(story.saved, "the training ends with it");
+  EXPECT_EQ(story.saved, "FinishTraining saves the last step");
   TrainTo(6);
   ASSERT_OK(manager_->FinishTraining());
   EXPECT_THAT(Steps(), ElementsAre(2, 4, 5, 6));

@@ -107,7 +107,7 @@ TEST_F(PostedMetricsTest, WarnsOnceOfAPostThatIsPassedOver) {
   TrainAndWait(8);
   EXPECT_THAT(warnings_,
               ElementsAre(AllOf(HasSubstr("posts/" + name),
-                                HasSubstr(" was passed over: post: size 7"))));
+                                HasSubstr(" was ignored: post: size 7"))));
   EXPECT_THAT(Steps(), ElementsAre(8));
 }
 

@@ -95,8 +95,8 @@ TEST(KeepPolicy, LatestN) {
   EXPECT_THAT(Kept(LatestN(3), Steps(3)), ElementsAre(10, 20, 30));
   EXPECT_THAT(Kept(LatestN(std::numeric_limits<int64_t>::max()), Steps(2)),
               ElementsAre(10, 20));
-  EXPECT_EQ(Why(LatestN(2), Steps(3), 0), "none of the latest 2");
-  EXPECT_EQ(Why(LatestN(2), Steps(3), 1), "one of the latest 2");
+  EXPECT_EQ(Why(LatestN(2), Steps(3), 0), "not among the latest 2");
+  EXPECT_EQ(Why(LatestN(2), Steps(3), 1), "among the latest 2");
   ExpectInvalid(LatestN(-1), "LatestN: count is -1; it must be at least 0");
 }
 
@@ -110,9 +110,9 @@ TEST(KeepPolicy, LatestOf) {
       ElementsAre(20, 40, 60));
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 0), "no multiple of 20");
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 1),
-            "none of the latest 2 of these: a multiple of 20");
+            "not among the latest 2 of these: a multiple of 20");
   EXPECT_EQ(Why(LatestOf(grid, 2), Steps(7), 3),
-            "one of the latest 2 of these: a multiple of 20");
+            "among the latest 2 of these: a multiple of 20");
   ExpectInvalid(LatestOf(grid, -1), "LatestOf: count is -1");
   ExpectInvalid(LatestOf({}, 1), "LatestOf: an operand is no policy");
 }
@@ -125,10 +125,8 @@ TEST(KeepPolicy, LatestOfWarnsAsItsPolicyDoes) {
 TEST(KeepPolicy, KeepSteps) {
   EXPECT_THAT(Kept(KeepSteps({}), Steps(3)), IsEmpty());
   EXPECT_THAT(Kept(KeepSteps({30, 10, 99}), Steps(4)), ElementsAre(10, 30));
-  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 2),
-            "one of the steps that were asked for");
-  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 0),
-            "none of the steps that were asked for");
+  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 2), "one of the listed steps");
+  EXPECT_EQ(Why(KeepSteps({30}), Steps(3), 0), "not one of the listed steps");
   ExpectInvalid(KeepSteps({3, -2}), "KeepSteps: step is -2");
 }
 
@@ -414,21 +412,21 @@ TEST(KeepPolicy, Compositions) {
   EXPECT_THAT(Kept(!latest, Steps(5)), ElementsAre(10, 20, 30));
   EXPECT_THAT(Kept(grid & !latest, Steps(5)), ElementsAre(20));
   EXPECT_EQ(Why(latest | grid, Steps(5), 3),
-            "one of the latest 2; a multiple of 20");
+            "among the latest 2; a multiple of 20");
   EXPECT_EQ(Why(latest | grid, Steps(5), 0),
-            "none of the latest 2; no multiple of 20");
+            "not among the latest 2; no multiple of 20");
 }
 
 TEST(KeepPolicy, CompositionsOfThree) {
   const KeepPolicy any = LatestN(1) | KeepEveryNSteps(20) | KeepSteps({10});
   EXPECT_THAT(Kept(any, Steps(5)), ElementsAre(10, 20, 40, 50));
   EXPECT_EQ(Why(any, Steps(5), 2),
-            "none of the latest 1; no multiple of 20; none of the steps that "
-            "were asked for");
-  EXPECT_EQ(Why(any, Steps(4), 3), "one of the latest 1; a multiple of 20");
+            "not among the latest 1; no multiple of 20; not one of the listed "
+            "steps");
+  EXPECT_EQ(Why(any, Steps(4), 3), "among the latest 1; a multiple of 20");
   const KeepPolicy all = LatestN(4) & KeepEveryNSteps(20) & LatestN(2);
   EXPECT_THAT(Kept(all, Steps(5)), ElementsAre(40));
-  EXPECT_EQ(Why(all, Steps(5), 2), "no multiple of 20; none of the latest 2");
+  EXPECT_EQ(Why(all, Steps(5), 2), "no multiple of 20; not among the latest 2");
 }
 
 TEST(KeepPolicy, CompositionsCarryTheFirstError) {

@@ -70,7 +70,7 @@ TEST(Retention, KeepsAllByDefault) {
 TEST(Retention, WhatThePolicyDoesNotKeepGoes) {
   EXPECT_THAT(Gone(Latest(2), StateOf(4)), ElementsAre(1, 2));
   EXPECT_EQ(PlanRetention(Latest(2), StateOf(3))[0],
-            (RetentionDecision{1, false, "none of the latest 2"}));
+            (RetentionDecision{1, false, "not among the latest 2"}));
 }
 
 TEST(Retention, TheNewestStays) {
@@ -102,7 +102,7 @@ TEST(Retention, TheNewestEphemeralStepsStay) {
   options.keep_ephemeral = 0;
   EXPECT_THAT(Gone(options, state), ElementsAre(1, 3, 5));
   EXPECT_EQ(PlanRetention({}, state)[2],
-            (RetentionDecision{3, false, "ephemeral, none of the newest 1"}));
+            (RetentionDecision{3, false, "ephemeral, not among the newest 1"}));
 }
 
 // Nor do they count among the latest.

@@ -104,13 +104,13 @@ TEST(SavePolicy, SaveAtOrAfterEveryNSteps) {
 
 TEST(SavePolicy, SaveAtSteps) {
   ExpectVerdict(SaveAtSteps({3, 0}), At(3), true,
-                "step 3 is one of those that were asked for");
+                "step 3 is one of the listed steps");
   ExpectVerdict(SaveAtSteps({3, 0}), At(0), true,
-                "step 0 is one of those that were asked for");
+                "step 0 is one of the listed steps");
   ExpectVerdict(SaveAtSteps({3, 0}), At(4), false,
-                "step 4 is none of those that were asked for");
+                "step 4 is not one of the listed steps");
   ExpectVerdict(SaveAtSteps({}), At(0), false,
-                "step 0 is none of those that were asked for");
+                "step 0 is not one of the listed steps");
   ExpectError(SaveAtSteps({3, -2}), "SaveAtSteps: step is -2");
 }
 
@@ -186,11 +186,11 @@ TEST(SaveComposition, AnyOfThree) {
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is a multiple of 3");
   ExpectVerdict(policy, At(9), true,
-                "step 9 is a multiple of 3; step 9 is one of those that were "
-                "asked for");
+                "step 9 is a multiple of 3; step 9 is one of the listed "
+                "steps");
   ExpectVerdict(policy, At(7), false,
                 "step 7 is no multiple of 2; step 7 is no multiple of 3; step "
-                "7 is none of those that were asked for");
+                "7 is not one of the listed steps");
 }
 
 TEST(SaveComposition, All) {

@@ -41,10 +41,10 @@ TEST_F(SaveScheduleTest, OneSaveAStepPermanentFirst) {
   EXPECT_EQ(At(110).kind, SavePolicy::Kind::kEphemeral);
   EXPECT_EQ(At(111).kind, SavePolicy::Kind::kNone);
   EXPECT_EQ(At(10).reason, "step 10 is a multiple of 10");
-  EXPECT_EQ(At(7).reason, "step 7 is one of those that were asked for");
+  EXPECT_EQ(At(7).reason, "step 7 is one of the listed steps");
   EXPECT_EQ(At(8).reason,
-            "not permanent: step 8 is no multiple of 100; step 8 is none of "
-            "those that were asked for; not ephemeral: step 8 is no multiple "
+            "not permanent: step 8 is no multiple of 100; step 8 is not one of "
+            "the listed steps; not ephemeral: step 8 is no multiple "
             "of 10");
 }
 
@@ -54,7 +54,7 @@ TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
   EXPECT_EQ(At(7).kind, SavePolicy::Kind::kNone);
   schedule_.ephemeral = {};
   EXPECT_EQ(At(100), (SavePolicy::Decision{SavePolicy::Kind::kNone,
-                                           "no step is to be"}));
+                                           "schedule.permanent is not set"}));
 }
 
 TEST_F(SaveScheduleTest, NoStepTwiceAndNoneBefore) {

@@ -271,8 +271,8 @@ TEST(MapTableTest, AVectorOfAnotherSize) {
   MapTable table(&map, MapRowFields());
   const auto wrong = StatusIs(
       absl::StatusCode::kFailedPrecondition,
-      HasSubstr("the std::vector of slot \"history\" of row 2 has not the 2 "
-                "elements of TableOptions::Field::dim"));
+      HasSubstr("the std::vector of slot \"history\" of row 2 does not have 2 "
+                "elements, as TableOptions::Field::dim requires"));
   EXPECT_THAT(table.AllRows().status(), wrong);
   EXPECT_THAT(table.RowsOf({1, 2}).status(), wrong);
   EXPECT_OK(table.RowsOf({1}));
