@@ -58,6 +58,8 @@ struct WorldSpec {
   }
 };
 
+// Returns whether a rank has an id of a table whose slice hash is kMix, as that
+// of the models.
 inline bool OwnsId(const TableSharding& sharding, int64_t id, uint32_t rank,
                    uint32_t world) {
   switch (sharding.kind()) {

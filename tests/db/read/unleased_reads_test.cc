@@ -18,6 +18,7 @@
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/as_nobody.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -198,25 +199,6 @@ TEST_F(UnleasedReadsTest, AStepThatWasOverwrittenIsAborted) {
   ExpectHolds(*again, {BulkContent(2)});
 }
 
-// Gives up the rights of root while it lives.
-class WithoutRights {
- public:
-  WithoutRights() : user_(geteuid()) {
-    constexpr uid_t kNobody = 65534;
-    if (user_ == 0) failed_ = seteuid(kNobody) != 0;
-  }
-  ~WithoutRights() {
-    if (user_ == 0) {
-      EXPECT_EQ(seteuid(user_), 0);
-    }
-  }
-  bool failed() const { return failed_; }
-
- private:
-  const uid_t user_;
-  bool failed_ = false;
-};
-
 TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
   ASSERT_OK(Save(1, BulkContent(1)));
   store_.reset();
@@ -224,7 +206,7 @@ TEST_F(UnleasedReadsTest, AnotherUsersStoreIsRead) {
   const std::string leases = path() + "/leases";
   chmod(leases.c_str(), 0555);
   {
-    const WithoutRights nobody;
+    const AsNobody nobody;
     if (nobody.failed()) GTEST_SKIP() << "cannot become nobody";
     ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path()));
     ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(1));

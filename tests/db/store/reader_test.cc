@@ -14,6 +14,7 @@
 #include "ckptdb/db/meta/lease.h"
 #include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/support/as_nobody.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -377,25 +378,6 @@ TEST_F(LeaseTest, AnybodyMayReadIt) {
     EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0644));
   }
 }
-
-// Root may read everything.
-class AsNobody {
- public:
-  AsNobody() : user_(geteuid()) {
-    constexpr uid_t kNobody = 65534;
-    if (user_ == 0) failed_ = seteuid(kNobody) != 0;
-  }
-  ~AsNobody() {
-    if (user_ == 0) {
-      EXPECT_EQ(seteuid(user_), 0);
-    }
-  }
-  bool failed() const { return failed_; }
-
- private:
-  const uid_t user_;
-  bool failed_ = false;
-};
 
 TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
   const std::string folder = path() + "/leases";

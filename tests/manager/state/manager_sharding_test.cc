@@ -9,6 +9,7 @@
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tests/manager/raw_table.h"
 #include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/manager/world_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
@@ -22,26 +23,6 @@ TableSharding ByHash(const std::string& name = "hash_v2") {
   return TableSharding::ByFunction(name, [](int64_t id, uint32_t world) {
     return static_cast<uint32_t>(MixId(static_cast<uint64_t>(id) + 1) % world);
   });
-}
-
-// Whether a rank has an id of the test model's table, whose slice hash is mix.
-bool Owns(const TableSharding& sharding, int64_t id, uint32_t rank,
-          uint32_t world) {
-  switch (sharding.kind()) {
-    case Item::Sharding::kBySlices: {
-      const std::vector<uint32_t> bounds = EvenSliceBounds(world);
-      const uint16_t slice = SliceOf(id, SliceHash::kMix);
-      return bounds[rank] <= slice && slice < bounds[rank + 1];
-    }
-    case Item::Sharding::kByModulo:
-      return static_cast<uint64_t>(id) % world == rank;
-    case Item::Sharding::kCustom:
-      return sharding.rank_of()(id, world) == rank;
-    case Item::Sharding::kUndeclared:
-    case Item::Sharding::kReplicated:
-      return true;
-  }
-  return true;
 }
 
 class ManagerShardingTest : public ::testing::Test {
@@ -98,7 +79,7 @@ class ManagerShardingTest : public ::testing::Test {
         rank.sharding = sharding;
         rank.model = std::make_unique<TestModel>();
         rank.model->owns = [=](int64_t id) {
-          return Owns(sharding, id, r, world);
+          return OwnsId(sharding, id, r, world);
         };
         auto manager =
             CheckpointManager::Open(options, &rank.model->state, group.Join(r));
@@ -257,7 +238,7 @@ TEST_F(ManagerShardingTest, AnIdOnTheWrongRankFailsTheSave) {
     options_.path =
         absl::StrCat(dir_.path(), "/", ShardingKindName(sharding.kind()));
     int64_t foreign = 1000;
-    while (!Owns(sharding, foreign, 0, 3)) ++foreign;
+    while (!OwnsId(sharding, foreign, 0, 3)) ++foreign;
     const auto refused = StatusIs(
         absl::StatusCode::kInvalidArgument,
         AllOf(HasSubstr(absl::StrCat("table \"user\": id ", foreign,
@@ -426,7 +407,7 @@ TEST_F(OldStoreTest, IsRestoredByTheRuleOfTheModel) {
           const bool own =
               sharding.kind() == Item::Sharding::kBySlices
                   ? bounds[rank] <= slice && slice < bounds[rank + 1]
-                  : Owns(sharding, row.first, rank, world);
+                  : OwnsId(sharding, row.first, rank, world);
           if (own) expected.insert(row);
         }
         EXPECT_TRUE(rows[rank] == expected) << rank;
