@@ -86,7 +86,7 @@ TEST(PublicFace, TypesAreCounted) {
               ElementsAre("A", "B", "C", "D", "E"));
 }
 
-TEST(PublicFace, IsSmall) {
+TEST(PublicFace, HasFewHeadersAndTypes) {
   const std::vector<std::string> headers = PublicHeaders();
   EXPECT_LE(headers.size(), kMaxHeaders) << ::testing::PrintToString(headers);
   std::set<std::string> types;

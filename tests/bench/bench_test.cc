@@ -110,7 +110,7 @@ TEST_F(BenchTest, DenseSavesTensors) {
   EXPECT_GE(Case("dense")["raw_variants"].size(), 2);
 }
 
-TEST_F(BenchTest, RestoreReadsBoth) {
+TEST_F(BenchTest, RestoreReadsTablesAndTensors) {
   RunCase("restore", {"restore/full", "restore/dense"});
 }
 

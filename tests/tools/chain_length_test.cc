@@ -24,7 +24,7 @@ TEST(ChainText, SaysBytes) {
             "2 deltas of 1.5 KiB over a base of 2.0 KiB");
 }
 
-TEST(DeltaRatio, IsOfTheBase) {
+TEST(DeltaRatio, ComparesDeltasWithTheBase) {
   EXPECT_EQ(DeltaRatio(Step(0, 100, 0)), 0);
   EXPECT_EQ(DeltaRatio(Step(1, 100, 25)), 0.25);
   EXPECT_EQ(NumberJson(DeltaRatio(Step(1, 0, 25))), "inf");

@@ -59,7 +59,7 @@ TEST(ExitCodes, HaveTheNumbersOfTheHelp) {
   EXPECT_EQ(static_cast<int>(ExitCode::kFailed), 5);
 }
 
-TEST(ReadingStatus, IsNeverBusy) {
+TEST(ReadingStatus, NeverReportsBusy) {
   EXPECT_THAT(ReadingStatus(absl::UnavailableError("read failed")),
               StatusIs(absl::StatusCode::kInternal, "read failed"));
   EXPECT_THAT(ReadingStatus(absl::DataLossError("bad")),

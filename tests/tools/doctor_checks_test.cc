@@ -421,7 +421,7 @@ TEST(DoctorPeer, AnswersTravelAsTheyAre) {
                        HasSubstr("unknown request \"dance\"")));
 }
 
-TEST(DoctorFolder, IsMadeOnceAndRemovedWithAllInIt) {
+TEST(DoctorFolder, IsCreatedOnceAndRemovedWithItsContents) {
   const TempDir dir;
   {
     ASSERT_OK_AND_ASSIGN(const auto folder,
@@ -450,7 +450,7 @@ TEST(DoctorFolder, IsNotJoinedThroughALinkOrWhereOthersWrite) {
                        HasSubstr("other users")));
 }
 
-TEST(DoctorMount, IsTheLongestAndTheLast) {
+TEST(DoctorMount, LongestPathWinsThenTheLastMount) {
   const auto find = [](const std::string& path) {
     std::istringstream table(
         "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"

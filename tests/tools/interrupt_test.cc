@@ -7,7 +7,7 @@
 namespace ckptdb::tool {
 namespace {
 
-TEST(Interrupt, IsAskedForByASignal) {
+TEST(Interrupt, IsRequestedByASignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const Interrupt interrupt;
     EXPECT_FALSE(Interrupt::asked());

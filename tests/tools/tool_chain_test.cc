@@ -87,7 +87,7 @@ TEST_F(ToolChain, AsTable) {
                     ContainsRegex("\nuser +step 100 attempt [0-9]+ +3  -\n")));
 }
 
-TEST_F(ToolChain, OfAFullStepIsTheStep) {
+TEST_F(ToolChain, AFullStepHasOneVersion) {
   const Json chain = RunJson({"chain", "100"});
   EXPECT_EQ(chain["kind"], "full");
   EXPECT_EQ(chain["deltas"], 0);
@@ -131,7 +131,7 @@ TEST_F(ToolChain, ATableOfNoOtherBeginsInTheFirst) {
   EXPECT_EQ(user["deltas"], 3);
 }
 
-TEST_F(ToolChain, OfAMissingStepIsAnError) {
+TEST_F(ToolChain, AMissingStepIsAnError) {
   const ToolResult chain = Run({"chain", "150"});
   EXPECT_EQ(chain.code, 2);
   EXPECT_EQ(chain.out, "");

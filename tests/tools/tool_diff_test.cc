@@ -144,7 +144,7 @@ TEST_F(ToolDeltaDiff, AFoldedStepIsItself) {
   EXPECT_EQ(RunJson({"diff", "200", "200"})["same"], true);
 }
 
-TEST_F(ToolDiff, OfAStepAndItself) {
+TEST_F(ToolDiff, FindsNoDifferenceBetweenAStepAndItself) {
   const Json json = RunJson({"diff", "100", "100"});  // with a metric of NaN
   EXPECT_EQ(json["same"], true);
   const ToolResult text = Run({"diff", "latest", "300"});
@@ -152,7 +152,7 @@ TEST_F(ToolDiff, OfAStepAndItself) {
   EXPECT_THAT(text.out, HasSubstr("\nnothing differs\n"));
 }
 
-TEST_F(ToolDiff, OfStepsThatWereSavedWhole) {
+TEST_F(ToolDiff, ComparesStepsThatWereSavedWhole) {
   const Json diff = RunJson({"diff", "100", "200"});
   EXPECT_EQ(diff["same"], false);
   EXPECT_EQ(diff["incremental"], false);
@@ -184,7 +184,7 @@ TEST_F(ToolDiff, OfStepsThatWereSavedWhole) {
                                   "no increments\n")));
 }
 
-TEST_F(ToolDiff, OfShapesAndBlobs) {
+TEST_F(ToolDiff, ComparesShapesAndBlobs) {
   const Json diff = RunJson({"diff", "100", "300"});
   const Json tensors = ByName(diff["tensors"]);
   EXPECT_EQ(tensors["mlp.weight"]["differs"], Json{"shape"});
@@ -312,7 +312,7 @@ TEST_F(ToolDiff, KnowsWholeTablesByTheirDigests) {
   EXPECT_THAT(Run({"diff", "600", "700"}).out, HasSubstr("slice hash differs"));
 }
 
-TEST_F(ToolDiff, OfALiveStore) {
+TEST_F(ToolDiff, ReadsALiveStore) {
   Own();
   EXPECT_EQ(RunJson({"diff", "100", "latest"})["to"]["step"], 300);
   ASSERT_OK(store_->Delete(300));

@@ -91,7 +91,7 @@ TEST_F(ToolFold, FreesTheChain) {
   EXPECT_EQ(RunJson({"row", "user", "1"})["slots"][1]["values"], Json{2});
 }
 
-TEST_F(ToolFold, OfAStepWithoutAChainDoesNothing) {
+TEST_F(ToolFold, AStepWithoutAChainIsUnchanged) {
   const ToolResult fold = Run({"fold", "100"});
   EXPECT_EQ(fold.code, 0);
   EXPECT_EQ(fold.err, "");
@@ -102,7 +102,7 @@ TEST_F(ToolFold, OfAStepWithoutAChainDoesNothing) {
   EXPECT_THAT(json["swept_versions"], IsEmpty());
 }
 
-TEST_F(ToolFold, OfAMissingStepIsAnError) {
+TEST_F(ToolFold, AMissingStepIsAnError) {
   const ToolResult fold = Run({"fold", "150"});
   EXPECT_EQ(fold.code, 2);
   EXPECT_EQ(fold.out, "");

@@ -242,7 +242,7 @@ TEST_F(ToolPlan, ReadsNoData) {
   EXPECT_EQ(Run({"plan", "200"}).code, 0);
 }
 
-TEST_F(ToolPlan, OfALiveStore) {
+TEST_F(ToolPlan, ReadsALiveStore) {
   Own();
   EXPECT_EQ(RunJson({"plan", "latest"})["step"], 300);
   ASSERT_OK(store_->Delete(300));

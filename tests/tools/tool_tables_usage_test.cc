@@ -95,19 +95,19 @@ TEST_F(ToolTablesUsage, AsText) {
             ContainsRegex("\non disk +")));
 }
 
-TEST_F(ToolTablesUsage, IsThereWhenAskedFor) {
+TEST_F(ToolTablesUsage, IsPrintedOnRequest) {
   EXPECT_FALSE(RunJson({"du"}).contains("tables"));
   EXPECT_THAT(Run({"du"}).out, Not(HasSubstr("tensors  ")));
 }
 
-TEST_F(ToolTablesUsage, OfALiveStore) {
+TEST_F(ToolTablesUsage, ReadsALiveStore) {
   Own();
   EXPECT_EQ(RunJson({"du", "-t"})["tables"].size(), 3u);
   ASSERT_OK(store_->Delete(400));
   EXPECT_EQ(RunJson({"du", "-t"})["tables"][2]["step_count"], 3);
 }
 
-TEST_F(ToolTablesUsage, OfAnEmptyStore) {
+TEST_F(ToolTablesUsage, AnEmptyStoreHasNone) {
   const std::string path = dir_.path() + "/empty";
   ASSERT_OK_AND_ASSIGN(store_, Store::Open(path));
   const ToolResult du = RunTool({"du", "--tables", "--json", "-s", path});
@@ -116,7 +116,7 @@ TEST_F(ToolTablesUsage, OfAnEmptyStore) {
   EXPECT_EQ(du.Json()["tensors"]["exclusive_bytes"], 0);
 }
 
-TEST_F(ToolTablesUsage, OfNoStoreIsAnError) {
+TEST_F(ToolTablesUsage, AMissingStoreIsAnError) {
   const ToolResult du = RunTool({"du", "--tables", "-s", dir_.path() + "/no"});
   EXPECT_EQ(du.code, 2);
   EXPECT_EQ(du.out, "");

@@ -81,7 +81,7 @@ TEST_F(ToolUsage, FailsWhenTheOutputCannotBeWritten) {
   EXPECT_EQ(result.err, "ckptdb: ls: cannot write to standard output\n");
 }
 
-TEST(ToolVersion, IsThatOfTheBuild) {
+TEST(ToolVersion, EqualsTheVersionOfTheBuild) {
   const ToolResult result = RunTool({"--version"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, MatchesRegex("ckptdb [0-9]+\\.[0-9]+\\.[0-9]+\n"));

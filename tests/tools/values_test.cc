@@ -30,7 +30,7 @@ TEST(ElementText, HasTheDigitsOfItsDType) {
   EXPECT_EQ(ElementText(DType::kF16, Bytes<uint16_t>({0xfc00})), "-inf");
 }
 
-TEST(ElementText, OfIntegersAndBools) {
+TEST(ElementText, ShowsIntegersAndBools) {
   EXPECT_EQ(ElementText(DType::kI8, Bytes<int8_t>({-128})), "-128");
   EXPECT_EQ(ElementText(DType::kU8, Bytes<uint8_t>({255})), "255");
   EXPECT_EQ(ElementText(DType::kI64, Bytes<int64_t>({INT64_MIN})),
@@ -47,7 +47,7 @@ TEST(ElementsText, StopsAtTheLimit) {
   EXPECT_EQ(ElementsText(DType::kU16, bytes, 3), "1 2 3");
 }
 
-TEST(ElementsJson, KeepsNumbersAsTheyAre) {
+TEST(ElementsJson, KeepsNumbersExact) {
   EXPECT_EQ(ElementsJson(DType::kU64, Bytes<uint64_t>({0, UINT64_MAX})).dump(),
             "[0,18446744073709551615]");
   EXPECT_EQ(ElementsJson(DType::kBool, Bytes<uint8_t>({1, 0})).dump(),

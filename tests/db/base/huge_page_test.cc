@@ -15,7 +15,7 @@ size_t OffsetIn(const HugePage& page, size_t bytes) {
   return reinterpret_cast<uintptr_t>(page.data()) % bytes;
 }
 
-TEST(HugePageTest, IsWholeOrAPart) {
+TEST(HugePageTest, IsAWholePageOrAPart) {
   EXPECT_EQ(HugePage().data(), nullptr);
   EXPECT_EQ(HugePage().bytes(), 0);
   const HugePage whole = HugePage::Take();
@@ -63,7 +63,7 @@ TEST(HugePageTest, PartsDoNotOverlap) {
   for (size_t i = 0; i < kParts; ++i) check(i);
 }
 
-TEST(HugePageTest, OfManyThreads) {
+TEST(HugePageTest, ManyThreadsTakeAndReturnPages) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([thread] {

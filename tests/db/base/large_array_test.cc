@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-TEST(LargeArrayTest, OfEachSizeCanBeWritten) {
+TEST(LargeArrayTest, EverySizeCanBeWritten) {
   for (const uint64_t bytes :
        {uint64_t{0}, uint64_t{1}, kHugePageBytes - 1, uint64_t{kHugePageBytes},
         kHugePageBytes + 1, 33 * kMiB}) {
@@ -28,7 +28,7 @@ TEST(LargeArrayTest, OfEachSizeCanBeWritten) {
   }
 }
 
-TEST(LargeArrayTest, TooLargeIsNull) {
+TEST(LargeArrayTest, TooLargeASizeReturnsNull) {
   constexpr auto kMost = std::numeric_limits<uint64_t>::max();
   EXPECT_EQ(AllocateArray<char>(kMost), nullptr);
   EXPECT_EQ(AllocateArray<uint64_t>(kMost / 8 + 1), nullptr);

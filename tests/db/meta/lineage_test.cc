@@ -111,7 +111,7 @@ class LineageTest : public ::testing::Test {
   Catalog catalog_;
 };
 
-TEST_F(LineageTest, IsStateOfTheVersionAndOfWhatItWasFoldedFrom) {
+TEST_F(LineageTest, AFoldedVersionHasTheStateOfItsSource) {
   const StepRecord one = Full(1, 1);
   const StepRecord two = Delta(2, 2, one);
   EXPECT_TRUE(IsState(two, {2, 2}));

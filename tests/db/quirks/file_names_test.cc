@@ -15,7 +15,7 @@
 namespace ckptdb::internal {
 namespace {
 
-TEST(ManifestNumberTest, IsThatOfTheName) {
+TEST(ManifestNumberTest, IsReadFromTheName) {
   EXPECT_EQ(ManifestNumber("MANIFEST-000012"), 12);
   EXPECT_EQ(ManifestNumber("MANIFEST-18446744073709551615"),
             18446744073709551615U);
@@ -26,7 +26,7 @@ TEST(ManifestNumberTest, IsThatOfTheName) {
   }
 }
 
-TEST(FileNamesTest, TellsTablesAndLogs) {
+TEST(FileNamesTest, RecognizesTablesAndLogs) {
   EXPECT_TRUE(IsTable("/store/db/000012.sst"));
   EXPECT_FALSE(IsTable("/store/db/000012.log"));
   EXPECT_TRUE(IsLog("/store/db/000012.log"));
@@ -40,7 +40,7 @@ TEST(FileNamesTest, FindsTheTableOfAnOlderName) {
   EXPECT_EQ(TableOfLevelDbName("/db/000012.sst"), std::nullopt);
 }
 
-TEST(FileNamesTest, TellsUnfinishedOptions) {
+TEST(FileNamesTest, RecognizesUnfinishedOptions) {
   EXPECT_TRUE(IsUnfinishedOptions("OPTIONS-000012.dbtmp"));
   for (const char* const name : {"OPTIONS-000012", "000012.dbtmp", "OPTIONS"}) {
     EXPECT_FALSE(IsUnfinishedOptions(name)) << name;

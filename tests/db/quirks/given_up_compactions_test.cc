@@ -15,7 +15,7 @@ TEST(GivenUpCompactionsTest, TellsEachErrorOnce) {
   EXPECT_FALSE(compactions.TakeError());
 }
 
-TEST(GivenUpCompactionsTest, IsOfTheLastCompactionOfTheThread) {
+TEST(GivenUpCompactionsTest, ErrorBelongsToTheLastCompactionOfItsThread) {
   GivenUpCompactions compactions;
   compactions.Completed(/*given_up=*/true);
   compactions.Completed(/*given_up=*/false);

@@ -22,7 +22,7 @@ TEST(ManifestWatchTest, NotesWhatIsSynced) {
 }
 
 // A file that is closed may come late.
-TEST(ManifestWatchTest, IsOfTheNewestFile) {
+TEST(ManifestWatchTest, WatchesTheNewestFile) {
   ManifestWatch watch;
   watch.Start(7);
   watch.Append(7, "abc");

@@ -86,7 +86,7 @@ TEST_F(WindowTest, HoldsWhatIsAskedForWithoutAhead) {
   EXPECT_THAT(reads_, ElementsAre(Pair(5 * kBlock, kBlock)));
 }
 
-TEST_F(WindowTest, AsManyBytesAsAHugePageHas) {
+TEST_F(WindowTest, ReadsAtMostAHugePage) {
   ReadWindow window(kLong, kLong);
   const size_t most = kHugePageBytes - 2 * kBlock;
   EXPECT_EQ(Get(&window, 7, most), Part(7, most));
@@ -104,7 +104,7 @@ TEST_F(WindowTest, PiecesLargerThanTheWindow) {
   EXPECT_EQ(Get(&window, 3, 2 * kBlock), Part(3, 2 * kBlock));
 }
 
-TEST_F(WindowTest, NoneOfNoBytes) {
+TEST_F(WindowTest, NoBytesNeedNoWindow) {
   ReadWindow window(0, kLong);
   EXPECT_EQ(Get(&window, 0, kBlock), "none");
   EXPECT_THAT(reads_, IsEmpty());
@@ -119,7 +119,7 @@ TEST_F(WindowTest, TheEndOfTheFile) {
   EXPECT_EQ(Get(&window, end - 3, 3), Part(end - 3, 3));
 }
 
-TEST_F(WindowTest, OfOneFileAtATime) {
+TEST_F(WindowTest, ReadsOneFileAtATime) {
   ReadWindow window(64 * kBlock, kLong);
   EXPECT_EQ(Get(&window, 0, kBlock), Part(0, kBlock));
   const int other = 0;
@@ -159,7 +159,7 @@ TEST_F(LendingTest, OnceEach) {
   EXPECT_TRUE(ReturnBlock(block));
 }
 
-TEST_F(LendingTest, NotWhatIsOfAnotherSizeOrBeyondTheWindow) {
+TEST_F(LendingTest, DoesNotLendOtherSizesOrBeyondTheWindow) {
   EXPECT_EQ(window_.LendNext(kPiece - 1), nullptr);
   EXPECT_EQ(window_.LendNext(kPiece + 1), nullptr);
   window_.HandedOn(1 + 2 * kPiece, kPiece);

@@ -42,7 +42,7 @@ class EstimateTest : public DeltaFixture {
   std::vector<Version> versions_;
 };
 
-TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
+TEST_F(EstimateTest, SlicesOfARankAddUpItsRuns) {
   SaveTwo();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(3));
   for (const uint32_t rank : {0u, 1u}) {
@@ -59,7 +59,7 @@ TEST_F(EstimateTest, OfTheSlicesOfARankAddsUpItsRuns) {
   }
 }
 
-TEST_F(EstimateTest, OfOtherSlicesHasAnEvenShare) {
+TEST_F(EstimateTest, OtherSlicesCountAnEvenShare) {
   SaveTwo();
   ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
   ASSERT_OK_AND_ASSIGN(const StepReader::ScanEstimate half,
@@ -78,7 +78,7 @@ TEST_F(EstimateTest, OfOtherSlicesHasAnEvenShare) {
   EXPECT_EQ(none.stored_bytes, 0u);
 }
 
-TEST_F(EstimateTest, OfChangesHasTheDeltasBetween) {
+TEST_F(EstimateTest, ChangesCountTheDeltasBetween) {
   SaveTwo();
   ASSERT_OK_AND_ASSIGN(const auto changes,
                        store_->OpenChanges(versions_[1], 3));

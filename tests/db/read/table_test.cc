@@ -191,7 +191,7 @@ class DuplicateTest : public TableTest {
   }
 };
 
-TEST_F(DuplicateTest, InOneBlockAndAcrossBlocks) {
+TEST_F(DuplicateTest, IsFoundInABlockAndAcrossBlocks) {
   std::vector<int64_t> ids;
   for (int64_t id = -5000; id < 5000; ++id) ids.push_back(id * 31);
   for (const int64_t duplicate : {int64_t{0}, int64_t{-155000}, int64_t{31}}) {

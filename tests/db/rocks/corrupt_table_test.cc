@@ -142,7 +142,7 @@ class CorruptTableTest : public StoreFixture {
 class CorruptTablesTest : public CorruptTableTest,
                           public ::testing::WithParamInterface<CorruptTable> {};
 
-TEST_P(CorruptTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
+TEST_P(CorruptTablesTest, DamageOfALargeSaveAffectsOnlyItsStep) {
   constexpr int64_t kBad = 1;
   constexpr int64_t kAlsoBad = kSteps - 1;
   std::filesystem::path bad;
@@ -191,7 +191,7 @@ TEST_P(CorruptTablesTest, OfLargeSavesCostsTheStepThatNeedsIt) {
   }
 }
 
-TEST_F(CorruptTableTest, OfTheSameSizeExchangedAreBoth) {
+TEST_F(CorruptTableTest, TwoExchangedFilesOfOneSizeAreBothCorrupt) {
   std::vector<std::filesystem::path> tables;
   std::vector<RankContent> contents(3);
   for (size_t step = 0; step < contents.size(); ++step) {
@@ -228,7 +228,7 @@ TEST_F(CorruptTableTest, OfTheSameSizeExchangedAreBoth) {
 }
 
 // A byte copy, with the same block in use in the store that it was made of.
-TEST_F(CorruptTableTest, OfACopyIsBadBesideTheWholeOne) {
+TEST_F(CorruptTableTest, DamageOfACopyIsFoundBesideTheOriginal) {
   ASSERT_OK(Save(0, SmallContent(0)));
   store_.reset();
   const std::string copy = dir_.path() + "/copy";
@@ -255,7 +255,7 @@ TEST_F(CorruptTableTest, OfACopyIsBadBesideTheWholeOne) {
 }
 
 // Of several that small saves were merged into.
-TEST_F(CorruptTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
+TEST_F(CorruptTableTest, DamageOfOldSmallSavesAffectsOnlyTheirSteps) {
   constexpr int64_t kOld = 352;
   const auto content = [](int64_t step) {
     RankContent small;
@@ -311,7 +311,7 @@ TEST_F(CorruptTableTest, OfOldSmallSavesCostsTheStepsThatNeedIt) {
 
 // Small saves are read through all of their newest files: what is saved beside
 // a bad one could not be read.
-TEST_P(CorruptTablesTest, OfNewSmallSavesIsAnErrorAtOpen) {
+TEST_P(CorruptTablesTest, DamageOfNewSmallSavesIsAnErrorAtOpen) {
   ASSERT_OK(Save(0, SmallContent(0)));
   const std::filesystem::path bad = SaveAndFindTable(1, SmallContent(1));
   ASSERT_OK(Save(2, BulkContent(2)));

@@ -117,7 +117,7 @@ TEST_F(CheckManifestTest, AnOlderOne) {
                                       HasSubstr("MANIFEST 12 was in use"))));
 }
 
-TEST_F(CheckManifestTest, ACurrentThatNamesNone) {
+TEST_F(CheckManifestTest, CurrentNamesNoManifest) {
   for (const char* const current : {"", "\n", "x", "MANIFEST-\n"}) {
     Write("CURRENT", current);
     EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kDataLoss,
@@ -126,7 +126,7 @@ TEST_F(CheckManifestTest, ACurrentThatNamesNone) {
   }
 }
 
-TEST_F(CheckManifestTest, ThatIsMissing) {
+TEST_F(CheckManifestTest, MissingManifest) {
   ASSERT_TRUE(files_.Remove("/db/CURRENT"));
   EXPECT_THAT(Check(),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/db/CURRENT")));

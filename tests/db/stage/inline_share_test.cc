@@ -31,7 +31,7 @@ class InlineShareTest : public StagerFixture {
   }
 };
 
-TEST(InlineShare, IsTheSavesUntilTheRanksAreMany) {
+TEST(InlineShare, DividesTheLimitUntilRanksAreMany) {
   EXPECT_EQ(InlineShareBytes(1), kInlineBytes);
   EXPECT_EQ(InlineShareBytes(2), kInlineBytes / 2);
   const auto even =

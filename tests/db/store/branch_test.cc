@@ -86,7 +86,7 @@ TEST_F(BranchTest, ParentAfterTheStep) {
                       "step 25 is before its parent, step 30");
 }
 
-TEST_F(BranchTest, NotTheNewest) {
+TEST_F(BranchTest, RefusesAParentThatIsNotTheNewest) {
   ExpectParentRefused({.step = 40, .parent = versions_[20]},
                       absl::StatusCode::kFailedPrecondition,
                       "is not the newest: " + ToString(versions_[30]));

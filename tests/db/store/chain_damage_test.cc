@@ -157,7 +157,7 @@ class ChainDamageTest : public DeltaFixture {
   std::map<int64_t, Version> versions_;
 };
 
-TEST_F(ChainDamageTest, NoDamage) {
+TEST_F(ChainDamageTest, AnUndamagedChainIsRead) {
   Reopen();
   ExpectRows(4, last_);
   ExpectRows(50, history_[50]);
@@ -249,7 +249,7 @@ TEST_F(ChainDamageTest, AChainWithoutItsBase) {
   EXPECT_THAT(ListSteps(), ElementsAre(4, 40, 50));
 }
 
-TEST_F(ChainDamageTest, AMemberTwice) {
+TEST_F(ChainDamageTest, DuplicateVersionInTheChain) {
   Edit(StepKey(4), [&](StepRecord* record) {
     record->chain.insert(record->chain.begin() + 1, record->chain[1]);
   });

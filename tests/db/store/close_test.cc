@@ -150,7 +150,7 @@ class ExitTest : public CloseTest {
   std::string folder_;
 };
 
-TEST_F(ExitTest, OfAGlobalStore) {
+TEST_F(ExitTest, GlobalStore) {
   EXPECT_EXIT(
       {
         global_store = Make();
@@ -159,7 +159,7 @@ TEST_F(ExitTest, OfAGlobalStore) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ExitTest, OfAGlobalStoreThatWasClosed) {
+TEST_F(ExitTest, GlobalStoreThatWasClosed) {
   EXPECT_EXIT(
       {
         global_store = Make();
@@ -169,7 +169,7 @@ TEST_F(ExitTest, OfAGlobalStoreThatWasClosed) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ExitTest, OfAStoreThatIsNeverDestroyed) {
+TEST_F(ExitTest, StoreThatIsNeverDestroyed) {
   EXPECT_EXIT(
       {
         leaked_store = Make().release();
@@ -178,7 +178,7 @@ TEST_F(ExitTest, OfAStoreThatIsNeverDestroyed) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ExitTest, OfAGlobalStoreWithAReader) {
+TEST_F(ExitTest, GlobalStoreWithAReader) {
   EXPECT_EXIT(
       {
         global_store = Make();
@@ -188,7 +188,7 @@ TEST_F(ExitTest, OfAGlobalStoreWithAReader) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ExitTest, OfAGlobalReader) {
+TEST_F(ExitTest, GlobalReader) {
   EXPECT_EXIT(
       {
         Make().reset();

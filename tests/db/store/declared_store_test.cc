@@ -343,7 +343,7 @@ TEST_P(DeclaredStoreTest, AFoldThatWasCutShortGoesOn) {
   ExpectFollows(150, 160, /*forwards=*/true);
 }
 
-TEST_P(DeclaredStoreTest, IsGoneOnWith) {
+TEST_P(DeclaredStoreTest, CanBeSavedTo) {
   GoldenSave save;
   save.publish.retire = {20, 120, 160};
   ASSERT_OK_AND_ASSIGN(const SaveResult saved,

@@ -14,7 +14,7 @@ namespace {
 
 class FullVolumeTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(FullVolumeTest, NeitherAbortsNorLosesAnything) {
+TEST_P(FullVolumeTest, NothingAbortsAndNoStepIsLost) {
   const TempDir dir;
   const std::string folder = dir.path() + "/volume";
   std::filesystem::create_directory(folder);

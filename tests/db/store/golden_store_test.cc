@@ -86,7 +86,7 @@ class UndeclaredShardingTest : public StoreFixture {
   Rows expected_;
 };
 
-TEST_F(UndeclaredShardingTest, IsReadAsBefore) {
+TEST_F(UndeclaredShardingTest, AnOldStoreIsStillRead) {
   EXPECT_THAT(ListSteps(), ElementsAre(5, 6, 10, 20, 30, 40, 50, 60));
   EXPECT_THAT(store_->user_metadata(), ElementsAre(Pair("run", "golden")));
   ASSERT_OK_AND_ASSIGN(const StepRecord ten, store_->FindStep(10));

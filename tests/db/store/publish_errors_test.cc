@@ -43,9 +43,11 @@ TEST_F(PublishErrorsTest, MissingRank) {
   ExpectRefused({staged_[0], staged_[2]}, {"missing ranks 1 of world size 3"});
 }
 
-TEST_F(PublishErrorsTest, NoRank) { ExpectRefused({}, {"ranks 0, 1, 2"}); }
+TEST_F(PublishErrorsTest, RejectsAnEmptyListOfRanks) {
+  ExpectRefused({}, {"ranks 0, 1, 2"});
+}
 
-TEST_F(PublishErrorsTest, RankTwice) {
+TEST_F(PublishErrorsTest, RejectsADuplicateRank) {
   ExpectRefused({staged_[0], staged_[1], staged_[1]}, {"rank 1"});
 }
 
@@ -120,7 +122,7 @@ TEST_F(PublishErrorsTest, UnknownAttempt) {
   ASSERT_OK(store_->Publish(save_.version, staged_));
 }
 
-TEST_F(PublishErrorsTest, PublishTwice) {
+TEST_F(PublishErrorsTest, RejectsASecondPublish) {
   ASSERT_OK(store_->Publish(save_.version, staged_));
   ExpectPublishFails(save_.version, staged_, absl::StatusCode::kNotFound,
                      {ToString(save_.version)});
@@ -192,7 +194,7 @@ TEST_F(DisagreeTest, BlobsAreOfEachRank) {
 
 class StagedBytesTest : public StagerFixture {};
 
-TEST_F(StagedBytesTest, FileThatIsNotThere) {
+TEST_F(StagedBytesTest, MissingFile) {
   const Store::Attempt save = Begin({.step = 1});
   std::vector<StagedRank> staged = StageAll(save, {BulkContent(1)});
   ASSERT_FALSE(staged[0].record().files.empty());

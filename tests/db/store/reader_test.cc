@@ -379,7 +379,7 @@ TEST_F(LeaseTest, AnybodyMayReadIt) {
   }
 }
 
-TEST_F(LeaseTest, ThatCannotBeReadMayHoldAnything) {
+TEST_F(LeaseTest, AnUnreadableLeaseStopsTheSweep) {
   const std::string folder = path() + "/leases";
   const std::string lease = folder + "/01234567-89ab-cdef-0123-456789abcdef";
   const std::string on_its_way =

@@ -85,7 +85,7 @@ TEST_F(StoreChangesTest, FailingOverwriteKeepsTheOldStep) {
   ExpectStep(5, {BulkContent(1)});
 }
 
-TEST_F(StoreChangesTest, OfTwoSavesOfAStepTheSecondIsAlreadyExists) {
+TEST_F(StoreChangesTest, SecondSaveOfAStepIsAlreadyExists) {
   ASSERT_OK_AND_ASSIGN(const Store::Attempt first, store_->Begin({.step = 5}));
   ASSERT_OK_AND_ASSIGN(const Store::Attempt second, store_->Begin({.step = 5}));
   EXPECT_NE(first.version, second.version);

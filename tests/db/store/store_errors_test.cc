@@ -99,7 +99,7 @@ TEST_F(StoreErrorsTest, EmptyFolderBecomesAStore) {
 }
 
 // A process died after it had made the database, and before its families.
-TEST_F(StoreErrorsTest, HalfAStoreIsNone) {
+TEST_F(StoreErrorsTest, AnIncompleteStoreIsNotFoundAndIsCreated) {
   std::filesystem::create_directories(path() + "/db");
   {
     rocksdb::Options options;
@@ -173,7 +173,7 @@ TEST_F(StoreErrorsTest, FolderThatCannotBeWritten) {
                           HasSubstr(folder + "/store")));
 }
 
-TEST_F(StoreErrorsTest, StoreOfSomebodyElse) {
+TEST_F(StoreErrorsTest, AStoreOfAnotherUserIsPermissionDenied) {
   Reopen();
   store_.reset();
   if (geteuid() != 0) GTEST_SKIP() << "needs root to make a foreign store";

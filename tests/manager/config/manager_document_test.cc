@@ -93,7 +93,7 @@ class DocumentedLoopTest : public ::testing::Test {
   ManagerOptions options_;
 };
 
-TEST_F(DocumentedLoopTest, IsTheOneOfTheDocument) {
+TEST_F(DocumentedLoopTest, EqualsTheDocumentedLoop) {
   EXPECT_EQ(Between(ReadSource("docs/manager.md"), "\n```cpp\n", "```\n"),
             Between(ReadSource("tests/manager/config/manager_document_test.cc"),
                     "// [preemption]\n", "// [preemption end]\n"));

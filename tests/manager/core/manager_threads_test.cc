@@ -341,7 +341,7 @@ class ManagerExitTest : public ManagerThreadsTest {
   }
 };
 
-TEST_F(ManagerExitTest, OfAGlobalManager) {
+TEST_F(ManagerExitTest, GlobalManager) {
   // The store is closed by then, which must not be reported as a failed sweep.
   EXPECT_EXIT(
       {
@@ -351,7 +351,7 @@ TEST_F(ManagerExitTest, OfAGlobalManager) {
       ExitedWithCode(0), ::testing::Not(HasSubstr("sweep")));
 }
 
-TEST_F(ManagerExitTest, OfAGlobalManagerThatWasClosed) {
+TEST_F(ManagerExitTest, GlobalManagerThatWasClosed) {
   EXPECT_EXIT(
       {
         global_manager = StartSave();
@@ -361,7 +361,7 @@ TEST_F(ManagerExitTest, OfAGlobalManagerThatWasClosed) {
       ExitedWithCode(0), "");
 }
 
-TEST_F(ManagerExitTest, OfAManagerThatIsNeverDestroyed) {
+TEST_F(ManagerExitTest, ManagerThatIsNeverDestroyed) {
   EXPECT_EXIT(
       {
         leaked_manager = StartSave().release();
@@ -383,7 +383,7 @@ TEST_F(ManagerExitTest, KeepsTheSaveInProgress) {
 }
 
 // A callback that ends the process does not wait for itself.
-TEST_F(ManagerExitTest, FromACallback) {
+TEST_F(ManagerExitTest, ExitInACallback) {
   options_.on_saved = [](const CheckpointManager::SaveReport&) {
     std::exit(0);
   };
@@ -397,7 +397,7 @@ TEST_F(ManagerExitTest, FromACallback) {
 }
 
 // exit() then destroys the manager on the thread that saves.
-TEST_F(ManagerExitTest, FromACallbackOfAGlobalManager) {
+TEST_F(ManagerExitTest, ExitInACallbackOfAGlobalManager) {
   std::promise<void> assigned;
   options_.on_saved = [is_global = assigned.get_future().share()](
                           const CheckpointManager::SaveReport&) {

@@ -31,7 +31,7 @@ class ShouldSaveTest : public ManagerTest {
   }
 };
 
-TEST_F(ShouldSaveTest, IsWhatTheStepComesToAndCountsNothing) {
+TEST_F(ShouldSaveTest, AgreesWithStepToAndCountsNothing) {
   Start();
   for (int64_t step = 1; step <= 6; ++step) {
     const SavePolicy::Decision before = Ask(step);
@@ -129,7 +129,7 @@ TEST_F(ShouldSaveTest, MakesNoStepPermanent) {
   EXPECT_TRUE(saved.ephemeral);
 }
 
-TEST_F(ShouldSaveTest, IsNoWhereNothingIsSaved) {
+TEST_F(ShouldSaveTest, IsFalseWhenNothingIsSaved) {
   Start();
   EXPECT_THAT(manager_->ShouldSave(-1),
               StatusIs(absl::StatusCode::kInvalidArgument,

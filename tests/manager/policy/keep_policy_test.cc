@@ -311,7 +311,7 @@ StepRecord Listed(int64_t step, double auc) {
   return record;
 }
 
-TEST(BestStep, IsTheFirstOfBestN) {
+TEST(BestStep, IsTheFirstStepThatBestNKeeps) {
   const KeepPolicy::BestOptions best{.metric = "auc"};
   std::vector<StepRecord> steps = {Listed(1, 0.9), Listed(2, 0.4),
                                    Listed(3, 0.9), Listed(4, kNan)};

@@ -59,7 +59,7 @@ std::vector<int64_t> Gone(const RetentionOptions& options,
   return gone;
 }
 
-TEST(Retention, NothingOfNothing) {
+TEST(Retention, NoStepsNoDecisions) {
   EXPECT_THAT(PlanRetention({}, {}), IsEmpty());
 }
 
@@ -204,7 +204,7 @@ bool IsAmongBest(const StepInfo& step, const std::vector<StepInfo>& steps,
   return better < count;
 }
 
-TEST(RetentionModel, IsAPlainReadingOfThePolicies) {
+TEST(RetentionModel, AgreesWithTheModel) {
   History history(testing::TestSeed());
   for (int round = 0; round < 3000; ++round) {
     const RetentionState state = history.Next();

@@ -200,7 +200,7 @@ TEST(SaveComposition, All) {
   ExpectVerdict(policy, At(4), false, "step 4 is no multiple of 3");
 }
 
-TEST(SaveComposition, NotWithinAll) {
+TEST(SaveComposition, NegationInAConjunction) {
   const SavePolicy policy = SaveEveryNSteps(2) & !SaveEveryNSteps(4);
   ExpectVerdict(policy, At(6), true,
                 "step 6 is a multiple of 2; step 6 is no multiple of 4");

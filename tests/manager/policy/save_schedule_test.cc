@@ -57,7 +57,7 @@ TEST_F(SaveScheduleTest, EitherPolicyMayBeLeftOut) {
                                            "schedule.permanent is not set"}));
 }
 
-TEST_F(SaveScheduleTest, NoStepTwiceAndNoneBefore) {
+TEST_F(SaveScheduleTest, NeverSavesAStepTwiceOrGoesBack) {
   EXPECT_EQ(At(100, 100), (SavePolicy::Decision{
                               SavePolicy::Kind::kNone,
                               "step 100 is not after step 100, the newest"}));

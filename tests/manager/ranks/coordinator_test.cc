@@ -186,14 +186,14 @@ class AbsentRank : public ::testing::Test {
   }();
 };
 
-TEST_F(AbsentRank, OfABarrier) {
+TEST_F(AbsentRank, FailsABarrier) {
   ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
     return ranks->Barrier("all", deadline);
   });
   ExpectAllTogetherAgain();
 }
 
-TEST_F(AbsentRank, OfABroadcast) {
+TEST_F(AbsentRank, FailsABroadcast) {
   ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
     return ranks->Broadcast("decision", "x", deadline).status();
   });
@@ -201,7 +201,7 @@ TEST_F(AbsentRank, OfABroadcast) {
 }
 
 // All ranks hear of it, though the owner alone waits for all.
-TEST_F(AbsentRank, OfAnAgreement) {
+TEST_F(AbsentRank, FailsAnAgreement) {
   ExpectNamedToAll([](Coordinator* ranks, absl::Duration deadline) {
     return Agree(ranks, "staged", absl::OkStatus(), deadline);
   });

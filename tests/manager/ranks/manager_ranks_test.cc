@@ -252,7 +252,7 @@ TEST_F(ManagerRanksTest, OthersThanTheOwnerSendToIt) {
                        HasSubstr("Delete: must be called on rank 0")));
 }
 
-TEST_F(ManagerRanksTest, AStoreThatIsHeldIsNobodys) {
+TEST_F(ManagerRanksTest, AStoreWithAnotherOwnerOpensOnNoRank) {
   ASSERT_OK_AND_ASSIGN(const auto holder, Store::Open(options_.path));
   EXPECT_THAT(
       Run(2, [](Rank*) { return absl::OkStatus(); }),

@@ -102,7 +102,7 @@ TEST_F(DeltaAuditTest, NamesARowThatWasMarkedAsErasedAndIsThere) {
 }
 
 // Off, it is left out, as nobody looks.
-TEST_F(DeltaAuditTest, IsAsked) {
+TEST_F(DeltaAuditTest, OffIgnoresUnmarkedRows) {
   options_.audit_deltas = false;
   Start();
   EXPECT_OK(SaveWith([](TestTable* users) {
@@ -120,7 +120,7 @@ TEST_F(DeltaAuditTest, AWholeSaveIsNotAudited) {
 }
 
 // Each of several ranks compares the rows that it owns.
-TEST_F(DeltaAuditTest, OnOneOfSeveralRanks) {
+TEST_F(DeltaAuditTest, FailsOnAllRanksForARowOfOne) {
   Start();
   TrainTo(4);
   ASSERT_OK(manager_->Close());

@@ -197,7 +197,7 @@ TEST(ColumnTableTest, InsertWithoutAVectorForTheRowsIsRefused) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(ColumnTableTest, OneThatIsMadeWrongDoesNothing) {
+TEST(ColumnTableTest, AnInvalidTableDoesNothing) {
   ColumnTable table({{"a", DType::kF32, 0}});
   ModelState model;
   const auto wrong = StatusIs(

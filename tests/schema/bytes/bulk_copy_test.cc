@@ -35,7 +35,7 @@ TEST(BulkCopyTest, CopiesAnySizeAndAlignment) {
   }
 }
 
-TEST(BulkCopyTest, IsSeenByOtherThreads) {
+TEST(BulkCopyTest, IsVisibleToOtherThreads) {
   const std::string from = Numbered(1 << 20);
   std::string to(from.size(), '\0');
   std::thread copier([&] { BulkCopy(to.data(), from.data(), from.size()); });

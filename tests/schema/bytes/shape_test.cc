@@ -90,7 +90,7 @@ TEST(Intersect, FindsWhatBothCover) {
   EXPECT_EQ(both, Box{});
 }
 
-TEST(Intersect, IsWhatElementByElementGives) {
+TEST(Intersect, EqualsAComparisonByElement) {
   std::mt19937_64 random(testing::TestSeed());
   for (int i = 0; i < 2000; ++i) {
     const auto draw = [&](int64_t n) {

@@ -11,7 +11,7 @@
 namespace ckptdb {
 namespace {
 
-TEST(ModuloRank, IsTheRemainderOfTheUnsignedId) {
+TEST(ModuloRank, UsesTheUnsignedId) {
   std::mt19937_64 random(testing::TestSeed());
   for (const uint32_t world :
        {1u, 2u, 3u, 5u, 7u, 8u, 48u, 1000u, 32767u, 65535u, kMaxWorldSize}) {
@@ -31,7 +31,7 @@ TEST(ModuloRank, IsTheRemainderOfTheUnsignedId) {
   }
 }
 
-TEST(ModuloRank, OfNegativeIds) {
+TEST(ModuloRank, HandlesNegativeIds) {
   EXPECT_EQ(ModuloRank(3)(-1), 0u);
   EXPECT_EQ(ModuloRank(3)(-2), 2u);
   EXPECT_EQ(ModuloRank(3)(std::numeric_limits<int64_t>::min()), 2u);

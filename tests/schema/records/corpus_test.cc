@@ -174,7 +174,7 @@ void Write(const std::filesystem::path& folder, const Corpus& corpus) {
   }
 }
 
-TEST(Corpus, IsWhatTheCodecsWrite) {
+TEST(Corpus, EqualsWhatTheCodecsWrite) {
   const std::filesystem::path root = CKPTDB_CORPUS;
   for (const auto& [target, corpus] : Corpora()) {
     if (std::getenv("CKPTDB_WRITE_CORPUS") != nullptr) {
