@@ -23,6 +23,8 @@ MessageHub::MessageHub(std::unique_ptr<Coordinator::Transport> transport)
     : transport_(std::move(transport)),
       rank_(transport_->rank()),
       world_size_(transport_->world_size()),
+      heard_(world_size_, 0),
+      missing_(world_size_, false),
       pause_(kFirstPause) {}
 
 CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
@@ -37,6 +39,7 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
       request.kind == CallKind::kGather && rank_ != kOwnerRank;
   const std::string call = request.call;
   RankCalls& calls = CallsOf(channel);
+  const std::vector<uint64_t> heard = heard_;
   calls.Begin(std::move(request));
   pause_ = kFirstPause;
   while (!calls.is_over() && broken_.ok()) Progress(give_up);
@@ -48,6 +51,7 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   if (!result.status.ok()) {
     // Some rank is missing, and may take nothing any more.
     Flush(absl::Now() + GraceOf(absl::ZeroDuration()));
+    NoteMissing(heard);
     return result;
   }
   if (!Flush(give_up) && sends_only) {
@@ -97,6 +101,10 @@ void MessageHub::Progress(absl::Time give_up) {
 
 void MessageHub::Exchange(absl::Time give_up) {
   std::vector<Message> outgoing = std::exchange(outgoing_, {});
+  size_t to_missing = 0;
+  for (const Message& message : outgoing) {
+    if (missing_[message.rank]) ++to_missing;
+  }
   const uint64_t taken = sent_;
   const bool sends = !outgoing.empty();
   exchanging_ = true;
@@ -111,6 +119,7 @@ void MessageHub::Exchange(absl::Time give_up) {
   mutex_.Lock();
   exchanging_ = false;
   unsent_ = unsent;
+  stuck_ = std::min(stuck_ + to_missing, unsent_);
   taken_ = taken;
   broken_.Update(incoming.status());
   if (incoming.ok()) Dispatch(*incoming);
@@ -131,6 +140,10 @@ void MessageHub::Dispatch(const std::vector<Message>& incoming) {
                  absl::StrCat("from rank ", message.rank));
     broken_.Update(status);
     if (!status.ok()) return;
+    if (message.rank < world_size_) {
+      ++heard_[message.rank];
+      missing_[message.rank] = false;
+    }
     const std::string channel = decoded.channel;
     CallsOf(channel).OnMessage(message.rank, std::move(decoded));
   }
@@ -139,12 +152,23 @@ void MessageHub::Dispatch(const std::vector<Message>& incoming) {
 bool MessageHub::Flush(absl::Time give_up) {
   const uint64_t sent = sent_;
   const auto is_flushed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return taken_ >= sent && unsent_ == 0;
+    return taken_ >= sent && unsent_ <= stuck_;
   };
   while (!is_flushed() && broken_.ok() && absl::Now() < give_up) {
     Progress(give_up);
   }
   return is_flushed();
+}
+
+// After a call that has failed: no later one waits until what is still unsent
+// has left, nor what the owner tells ranks that were not heard of since
+// `heard`. A send to a rank that is gone may never end.
+void MessageHub::NoteMissing(const std::vector<uint64_t>& heard) {
+  stuck_ = unsent_;
+  if (rank_ != kOwnerRank) return;
+  for (uint32_t rank = 0; rank < world_size_; ++rank) {
+    if (heard_[rank] == heard[rank]) missing_[rank] = true;
+  }
 }
 
 }  // namespace ckptdb::internal

@@ -48,8 +48,12 @@ class MessageHub {
   void Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dispatch(const std::vector<Message>& incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Returns whether what this rank has sent so far has left it.
+  // Returns whether what this rank has sent so far has left it, but for what is
+  // stuck.
   bool Flush(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void NoteMissing(const std::vector<uint64_t>& heard)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Only the thread that has set `exchanging_` uses it.
   const std::unique_ptr<Coordinator::Transport> transport_;
@@ -69,6 +73,14 @@ class MessageHub {
   uint64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
   // What the transport has not sent yet.
   size_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
+  // How many of these nobody waits for: at most those to ranks that are
+  // missing.
+  size_t stuck_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The number of messages from each rank.
+  std::vector<uint64_t> heard_ ABSL_GUARDED_BY(mutex_);
+  // On the owner: the ranks that were not heard of during a call that failed,
+  // and not since.
+  std::vector<bool> missing_ ABSL_GUARDED_BY(mutex_);
   bool exchanging_ ABSL_GUARDED_BY(mutex_) = false;
   // How long to wait for the next exchange after one that brought nothing.
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);

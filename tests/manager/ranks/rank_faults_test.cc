@@ -192,6 +192,52 @@ TEST(MessageCoordinator, AnAbsentOwnerIsNamedToAll) {
                     HasSubstr("ranks 0 of 3"))));
 }
 
+// Over TCP a send to a process that is gone does not end.
+class StuckTransport : public Coordinator::Transport {
+ public:
+  StuckTransport(std::unique_ptr<Coordinator::Transport> sends, uint32_t gone)
+      : sends_(std::move(sends)), gone_(gone) {}
+
+  uint32_t rank() const override { return sends_->rank(); }
+  uint32_t world_size() const override { return sends_->world_size(); }
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override {
+    stuck_ += std::erase_if(outgoing, [&](const Message& message) {
+      return message.rank == gone_;
+    });
+    return sends_->Exchange(std::move(outgoing), give_up);
+  }
+  size_t unsent() const override { return sends_->unsent() + stuck_; }
+
+ private:
+  const std::unique_ptr<Coordinator::Transport> sends_;
+  const uint32_t gone_;
+  size_t stuck_ = 0;
+};
+
+// What the owner does after a call in which a rank was missing must not take as
+// long as a deadline: the others wait for it.
+TEST(MessageCoordinator, AfterAMissingRankTheOthersAreToldAtOnce) {
+  constexpr absl::Duration kTell = absl::Seconds(20);
+  RankNetwork network(3, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StuckTransport>(network.Join(rank), /*gone=*/2));
+  };
+  const Statuses statuses = RunRanks(2, join, [&](Coordinator* ranks) {
+    ranks->Gather("part", "mine", kShort).IgnoreError();
+    const absl::Time begun = absl::Now();
+    for (int i = 0; i < 3; ++i) {
+      CKPTDB_RETURN_IF_ERROR(
+          ranks->Tell("outcome", "failed", kTell).status());
+    }
+    EXPECT_LT(absl::Now() - begun, kTell / 2);
+    return ranks->Barrier("next", kShort);
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("ranks 2 of 3"))));
+}
+
 TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
   RankNetwork network(3, {});
   const Statuses statuses = RunRanks(3, Over(&network), [](Coordinator* ranks) {
