@@ -1,48 +1,47 @@
-// A two-tower recommender on several ranks, which are threads here: a table of
-// users in a hash map, one of items in an array, a dense layer between them.
+// A two-tower recommender on several ranks: a table of users in a hash map, one
+// of items in an array, a dense layer between them.
 //
 //   two_tower STORE STEPS RANKS [SIGNAL STEP]
 //
-// Goes on from the newest step of STORE, on any number of ranks. SIGTERM ends
-// it with a save; to try that out, SIGNAL is raised after STEP. The same steps
-// end with the same digest, however often it was killed or preempted.
+// Ranks are threads, or processes under "mpirun -np RANKS". It goes on from the
+// newest step of STORE, and ends with the same digest on any number of ranks.
+// SIGTERM ends it with a save; the last rank raises SIGNAL after STEP.
 #include <ckptdb/ckptdb.h>
 
 #include <array>
 #include <atomic>
-#include <barrier>
 #include <bit>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "ranks/ranks.h"
+
 namespace {
 
-constexpr size_t kDim = 8;
-constexpr uint64_t kUsers = 4000, kItems = 1000, kExamples = 256;
+using examples::Exchange, examples::PerRank, examples::Ranks;
+constexpr uint64_t kDim = 8, kUsers = 4000, kItems = 1000, kExamples = 256;
 constexpr float kRate = 0.1f;
 using Vector = std::array<float, kDim>;
 
-// The gradients of a step of a rank, and its part of those of other ranks.
-struct Gradients {
-  std::vector<int64_t> user_ids, item_ids;
-  std::map<int64_t, Vector> items;
-  Vector layer = {};
-  double loss = 0;
-};
+// Sums of multiples of 2^-40 are exact, and so the same on any number of ranks.
+double Exact(double value) { return std::round(value * 0x1p40) / 0x1p40; }
 
-// The users and items whose id % ranks is the rank's number, and a layer that
-// is the same on all.
-struct Rank {
+constexpr int64_t kLayer = -1;  // in the place of an item's id
+struct Gradient {
+  int64_t id = 0;
+  std::array<double, kDim + 1> sum = {};  // and at last the loss
+};
+// A rank has the users and items of id % size == rank, and the whole layer.
+struct Model {
   std::unordered_map<int64_t, Vector> users;
-  std::vector<Vector> items = std::vector<Vector>(kItems);
+  std::vector<Vector> items;
   Vector layer = {1, 1, 1, 1, 1, 1, 1, 1};
-  Gradients step;
+  std::vector<int64_t> changed_users, changed_items;  // by the last step
 };
 
 std::atomic<bool> sigterm = false;
@@ -50,118 +49,144 @@ void OnSigterm(int /*signal*/) { sigterm = true; }
 
 Vector NewRow(uint64_t id) {
   Vector row;
-  for (float& value : row) {
-    id = ckptdb::MixId(id + 1);
-    value = static_cast<float>(id % 1000) / 1000 - 0.5f;
-  }
+  for (float& v : row) v = float((id = ckptdb::MixId(id + 1)) % 1000) / 1000;
   return row;
 }
 
-// A user clicks on the items of one kind.
-void TrainExample(int64_t user_id, int64_t item_id, const Vector& i,
-                  Rank* rank) {
-  Vector& u = rank->users.try_emplace(user_id, NewRow(user_id)).first->second;
+// A user clicks on the items of one kind. Returns the gradient of the item.
+Gradient TrainExample(int64_t user_id, int64_t item_id, const Vector& i,
+                      Model* model, Gradient* layer) {
+  Vector& u = model->users.try_emplace(user_id, NewRow(user_id)).first->second;
   float score = 0;
-  for (size_t d = 0; d < kDim; ++d) score += rank->layer[d] * u[d] * i[d];
-  const float label = user_id % 5 == item_id % 5 ? 1 : 0;
-  const float error = 1 / (1 + std::exp(-score)) - label;
+  for (size_t d = 0; d < kDim; ++d) score += model->layer[d] * u[d] * i[d];
+  const float click = user_id % 5 == item_id % 5 ? 1 : 0;
+  const float error = 1 / (1 + std::exp(-score)) - click;
+  Gradient item = {.id = item_id};
   for (size_t d = 0; d < kDim; ++d) {
-    rank->step.items[item_id][d] += error * rank->layer[d] * u[d];
-    rank->step.layer[d] += error * u[d] * i[d];
-    u[d] -= kRate * error * rank->layer[d] * i[d];
+    item.sum[d] = Exact(error * model->layer[d] * u[d]);
+    layer->sum[d] += Exact(error * u[d] * i[d] / kExamples);
+    u[d] -= kRate * error * model->layer[d] * i[d];
   }
-  rank->step.user_ids.push_back(user_id);
-  rank->step.loss += error * error / kExamples;
+  layer->sum[kDim] += Exact(error * error / kExamples);
+  model->changed_users.push_back(user_id);
+  return item;
 }
 
-// One step of all ranks together. Returns its mean loss.
-double TrainStep(uint64_t step, uint32_t number, std::vector<Rank>* ranks,
-                 std::barrier<>* together) {
-  Rank& own = (*ranks)[number];
-  own.step = {};
-  for (uint64_t example = 0; example < kExamples; ++example) {
-    const uint64_t random = ckptdb::MixId(step * kExamples + example);
+// Returns the mean loss, on the owner, whose metrics are the step's.
+ckptdb::Metrics Apply(const PerRank<Gradient>& gradients, const Ranks& own,
+                      Model* model) {
+  std::map<int64_t, std::array<double, kDim + 1>> sums;
+  for (const std::vector<Gradient>& of_rank : gradients) {
+    for (const auto& [id, part] : of_rank) {
+      for (size_t d = 0; d <= kDim; ++d) sums[id][d] += part[d];
+    }
+  }
+  model->changed_items.clear();
+  for (const auto& [id, sum] : sums) {
+    Vector& row = id == kLayer ? model->layer : model->items[id];
+    for (size_t d = 0; d < kDim; ++d) row[d] -= kRate * float(sum[d]);
+    if (id != kLayer) model->changed_items.push_back(id);
+  }
+  return own.is_owner() ? ckptdb::Metrics{{"loss", sums[kLayer][kDim]}}
+                        : ckptdb::Metrics();
+}
+
+// One step of all ranks together.
+absl::StatusOr<ckptdb::Metrics> Step(uint64_t step, Ranks* own, Model* model) {
+  const uint32_t size = own->size();
+  std::vector<std::array<int64_t, 2>> examples;  // of this rank's users
+  PerRank<int64_t> ids(size);                    // of items
+  for (uint64_t e = step * kExamples; e < (step + 1) * kExamples; ++e) {
+    const uint64_t random = ckptdb::MixId(e);
     const uint64_t user = random % kUsers, item = random / kUsers % kItems;
-    if (user % ranks->size() != number) continue;
-    const Rank& owner = (*ranks)[item % ranks->size()];
-    TrainExample(user, item, owner.items[item], &own);
+    if (user % size != own->rank()) continue;
+    examples.push_back({int64_t(user), int64_t(item)});
+    ids[item % size].push_back(int64_t(item));
   }
-  together->arrive_and_wait();
-  double loss = 0;
-  for (const Rank& other : *ranks) {
-    for (const auto& [id, gradient] : other.step.items) {
-      if (id % ranks->size() != number) continue;
-      for (size_t d = 0; d < kDim; ++d) own.items[id][d] -= kRate * gradient[d];
-      own.step.item_ids.push_back(id);
-    }
-    for (size_t d = 0; d < kDim; ++d) {
-      own.layer[d] -= kRate / kExamples * other.step.layer[d];
-    }
-    loss += other.step.loss;
+  CKPTDB_ASSIGN_OR_RETURN(ids, Exchange(own, "ids", ids));
+  PerRank<Vector> rows(size);
+  for (uint32_t r = 0; r < size; ++r) {
+    for (const int64_t id : ids[r]) rows[r].push_back(model->items[id]);
   }
-  together->arrive_and_wait();
-  return loss;
+  CKPTDB_ASSIGN_OR_RETURN(rows, Exchange(own, "rows", rows));
+  model->changed_users.clear();
+  PerRank<Gradient> gradients(size);
+  Gradient layer = {.id = kLayer};
+  for (const auto& [user, item] : examples) {
+    auto& of_rank = gradients[item % size];
+    const Vector& row = rows[item % size][of_rank.size()];
+    of_rank.push_back(TrainExample(user, item, row, model, &layer));
+  }
+  for (auto& of_rank : gradients) of_rank.push_back(layer);
+  CKPTDB_ASSIGN_OR_RETURN(gradients, Exchange(own, "gradients", gradients));
+  return Apply(gradients, *own, model);
 }
 
 // [checkpoints]
-ckptdb::ManagerOptions OptionsFor(const char* path) {
+ckptdb::ManagerOptions OptionsFor(const char* path, Ranks* own) {
   ckptdb::ManagerOptions options;
   options.path = path;
+  options.deadline = own->deadline();
   options.sharding = ckptdb::TableSharding::ByModulo();
   options.best = {.metric = "loss", .lower_is_better = true};
   options.schedule.permanent = ckptdb::SaveEveryNSteps(20);
   options.retention.keep = ckptdb::LatestN(2) | ckptdb::BestN(*options.best);
   return options;
 }
-// [end]
 
-absl::Status TrainRank(char** arguments, uint32_t number,
-                       std::unique_ptr<ckptdb::Coordinator> coordinator,
-                       std::vector<Rank>* ranks, std::barrier<>* together) {
-  Rank& own = (*ranks)[number];
-  // [checkpoints]
-  ckptdb::MapTable users(&own.users, {ckptdb::Field("embedding")});
+absl::Status Train(char** arguments, Ranks* own, Model* model) {
+  ckptdb::MapTable users(&model->users, {ckptdb::Field("embedding")});
   ckptdb::VectorTable items(
-      kItems, {ckptdb::Array("embedding", own.items[0].data(), kDim)}, {},
-      [&](int64_t id) { return id % ranks->size() == number; });
-  ckptdb::ModelState model;
-  CKPTDB_RETURN_IF_ERROR(model.AddTable("user", &users));
-  CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
-  CKPTDB_RETURN_IF_ERROR(model.AddTensor(
-      "layer", ckptdb::TensorState::Of(own.layer.data(), {kDim})));
-  CKPTDB_ASSIGN_OR_RETURN(
-      const auto manager,
-      ckptdb::CheckpointManager::Open(OptionsFor(arguments[1]), &model,
-                                      std::move(coordinator)));
+      kItems, {ckptdb::Array("embedding", model->items[0].data(), kDim)}, {},
+      [&](int64_t id) { return id % own->size() == own->rank(); });
+  ckptdb::ModelState state;
+  CKPTDB_RETURN_IF_ERROR(state.AddTable("user", &users));
+  CKPTDB_RETURN_IF_ERROR(state.AddTable("item", &items));
+  CKPTDB_RETURN_IF_ERROR(state.AddTensor(
+      "layer", ckptdb::TensorState::Of(model->layer.data(), {kDim})));
+  CKPTDB_ASSIGN_OR_RETURN(auto ranks, own->NewCoordinator());
+  CKPTDB_ASSIGN_OR_RETURN(const auto manager, ckptdb::CheckpointManager::Open(
+                                                  OptionsFor(arguments[1], own),
+                                                  &state, std::move(ranks)));
   absl::Status restored = manager->Restore().status();
   if (!restored.ok() && !absl::IsNotFound(restored)) return restored;
   // [end]
-  together->arrive_and_wait();
   while (manager->global_step() < std::atoll(arguments[2])) {
     const int64_t step = manager->global_step() + 1;
-    const double loss = TrainStep(step, number, ranks, together);
+    CKPTDB_ASSIGN_OR_RETURN(const auto metrics, Step(step, own, model));
     // [checkpoints]
-    users.MarkUpserted(own.step.user_ids);
-    CKPTDB_RETURN_IF_ERROR(items.MarkUpserted(own.step.item_ids));
+    users.MarkUpserted(model->changed_users);
+    CKPTDB_RETURN_IF_ERROR(items.MarkUpserted(model->changed_items));
     if (sigterm.exchange(false)) manager->SetPreempted();
-    CKPTDB_ASSIGN_OR_RETURN(const auto outcome,
-                            manager->Step({{"loss", loss}}));
+    CKPTDB_ASSIGN_OR_RETURN(const auto outcome, manager->Step(metrics));
     if (outcome.preempted) break;
     // [end]
-    if (number != 0 || arguments[4] == nullptr) continue;
+    if (own->rank() + 1 != own->size() || arguments[4] == nullptr) continue;
     if (step == std::atoll(arguments[5])) std::raise(std::atoi(arguments[4]));
   }
   // [checkpoints]
   return manager->FinishTraining();
-  // [end]
+}
+// [end]
+
+uint64_t Digest(int64_t id, const Vector& row) {
+  auto hash = uint64_t(id);
+  for (const float v : row) hash = ckptdb::MixId(hash + std::bit_cast<int>(v));
+  return hash;
 }
 
-uint64_t Digest(int64_t id, const Vector& values) {
-  auto hash = static_cast<uint64_t>(id);
-  for (const float value : values) {
-    hash = ckptdb::MixId(hash + std::bit_cast<uint32_t>(value));
+absl::Status Run(char** arguments, Ranks* own) {
+  Model model;
+  for (uint64_t i = 0; i < kItems; ++i) model.items.push_back(NewRow(i));
+  CKPTDB_RETURN_IF_ERROR(Train(arguments, own, &model));
+  uint64_t digest = own->is_owner() ? Digest(kLayer, model.layer) : 0;
+  for (const auto& [id, row] : model.users) digest += Digest(id, row);
+  for (size_t id = own->rank(); id < kItems; id += own->size()) {
+    digest += Digest(int64_t(id), model.items[id]);
   }
-  return hash;
+  CKPTDB_ASSIGN_OR_RETURN(digest, examples::Sum(own, "digests", digest));
+  if (own->is_owner()) std::printf("digest %016lx\n", digest);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -169,30 +194,6 @@ uint64_t Digest(int64_t id, const Vector& values) {
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 6) return 2;
   std::signal(SIGTERM, OnSigterm);
-  std::vector<Rank> ranks(std::strtoul(argv[3], nullptr, 10));
-  ckptdb::ThreadGroup group(static_cast<uint32_t>(ranks.size()));
-  std::barrier<> together(static_cast<ptrdiff_t>(ranks.size()));
-  std::vector<std::thread> threads;
-  for (uint32_t number = 0; number < ranks.size(); ++number) {
-    threads.emplace_back([&, number] {
-      for (uint64_t i = 0; i < kItems; ++i) ranks[number].items[i] = NewRow(i);
-      const absl::Status status =
-          TrainRank(argv, number, group.Join(number), &ranks, &together);
-      if (status.ok()) return;
-      std::fprintf(stderr, "two_tower: %s\n", status.ToString().c_str());
-      std::_Exit(1);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  uint64_t digest = Digest(-1, ranks[0].layer);
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    for (const auto& [id, row] : ranks[r].users) {
-      digest += Digest(id, row);
-    }
-    for (size_t id = r; id < kItems; id += ranks.size()) {
-      digest += Digest(static_cast<int64_t>(id), ranks[r].items[id]);
-    }
-  }
-  std::printf("digest %016lx\n", digest);
-  return 0;
+  return examples::RunRanks({"two_tower", std::atoi(argv[3])},
+                            [argv](Ranks* own) { return Run(argv, own); });
 }

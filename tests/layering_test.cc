@@ -39,7 +39,7 @@ const Allowed& Layers() {
       {"manager", {"schema", "db", "manager"}},
       {"mpi", {"schema", "db", "manager", "mpi"}},
       {"tools", {"schema", "db", "manager", "tools"}},
-      {"examples", {"schema", "db", "manager", "examples"}}};
+      {"examples", {"schema", "db", "manager", "mpi", "examples"}}};
   return kLayers;
 }
 

@@ -29,9 +29,11 @@ endfunction()
 
 set(sigkill 9)
 set(sigterm 15)
+train(succeeds calm 120 4)
+set(calm "${digest}")
 foreach(ranks IN ITEMS 1 3)
   train(succeeds calm${ranks} 120 ${ranks})
-  set(calm "${digest}")
+  expect_same("${ranks} ranks" "${calm}" "${digest}")
   train(dies killed${ranks} 120 ${ranks} ${sigkill} 71)
   train(succeeds killed${ranks} 120 ${ranks})
   expect_same("resumed on ${ranks} ranks" "${calm}" "${digest}")
@@ -43,8 +45,9 @@ foreach(ranks IN ITEMS 1 3)
   train(succeeds preempted${ranks} 120 ${ranks})
   expect_same("preempted on ${ranks} ranks" "${calm}" "${digest}")
 endforeach()
-# Another number of ranks has the same rows.
-train(succeeds calm3 120 2)
+# Another number of ranks goes on from the same rows.
+train(dies killed 120 3 ${sigkill} 71)
+train(succeeds killed 120 2)
 expect_same("3 ranks on 2" "${calm}" "${digest}")
 
 # The lines between "[checkpoints]" and "[end]", and all of them.

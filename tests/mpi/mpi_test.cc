@@ -2,10 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,8 +12,8 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/mpi/mpi_coordinator.h"
 #include "ckptdb/schema/status.h"
+#include "ckptdb/tests/mpi/mpirun.h"
 #include "ckptdb/tests/support/status_matchers.h"
-#include "ckptdb/tests/support/temp_dir.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -28,35 +25,8 @@ using ::testing::HasSubstr;
 
 constexpr char kOk[] = "OK\n";
 
-std::string Read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file),
-          std::istreambuf_iterator<char>()};
-}
-
-class MpiTest : public ::testing::Test {
+class MpiTest : public MpirunTest {
  protected:
-  void SetUp() override {
-    if (Mpirun(2, "", "true") == 0) return;
-    if (std::getenv("CKPTDB_REQUIRE_MPI") != nullptr) {
-      FAIL() << "mpirun does not start processes: " << log();
-    }
-    GTEST_SKIP() << "mpirun does not start processes here: " << log();
-  }
-
-  int Mpirun(int ranks, const std::string& flags, const std::string& program) {
-    // Ranks of one host speak by shared memory, and let each other go on.
-    const std::string command =
-        absl::StrCat("timeout -k 5 120 " CKPTDB_MPIRUN
-                     " --oversubscribe "
-                     "--allow-run-as-root --mca btl vader,self "
-                     "--mca btl_vader_single_copy_mechanism none "
-                     "--mca mpi_yield_when_idle 1 ",
-                     flags, " -np ", ranks, " ", program, " > ", dir_.path(),
-                     "/log 2>&1 < /dev/null");
-    return std::system(command.c_str());
-  }
-
   // What each rank came to, empty for one that did not come to anything.
   std::vector<std::string> Run(int ranks,
                                const std::vector<std::string>& arguments,
@@ -74,9 +44,7 @@ class MpiTest : public ::testing::Test {
   }
 
   std::string store() const { return dir_.path() + "/store"; }
-  std::string log() const { return Read(dir_.path() + "/log"); }
 
-  TempDir dir_;
   int runs_ = 0;
 };
 
@@ -130,8 +98,7 @@ TEST_F(MpiTest, AKilledRankIsNamedToTheOthers) {
     SCOPED_TRACE(killed);
     const std::string path = absl::StrCat(store(), killed);
     const std::vector<std::string> came_to =
-        Run(4, {"die", path, std::to_string(killed)},
-            "--mca orte_enable_recovery 1");
+        Run(4, {"die", path, std::to_string(killed)}, kGoOn);
     const std::string expected =
         absl::StrCat("ranks ", killed, " of 4 did not come");
     for (int rank = 0; rank < 4; ++rank) {

@@ -1,0 +1,144 @@
+#include "ranks/ranks.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "ranks/mpi_ranks.h"
+
+namespace examples {
+namespace {
+
+// The ranks of a coordinator: threads of this process, or it alone.
+class CoordinatedRanks : public Ranks {
+ public:
+  CoordinatedRanks(std::unique_ptr<ckptdb::Coordinator> coordinator,
+                   absl::Duration deadline)
+      : coordinator_(std::move(coordinator)), deadline_(deadline) {}
+
+  uint32_t rank() const override { return coordinator_->rank(); }
+  uint32_t size() const override { return coordinator_->world_size(); }
+  absl::Duration deadline() const override { return deadline_; }
+  absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view what, std::vector<std::string> to) override {
+    return coordinator_->AllToAll(what, std::move(to), deadline_);
+  }
+  absl::StatusOr<std::unique_ptr<ckptdb::Coordinator>> NewCoordinator()
+      override {
+    return coordinator_->Duplicate();
+  }
+
+ private:
+  const std::unique_ptr<ckptdb::Coordinator> coordinator_;
+  const absl::Duration deadline_;
+};
+
+int Report(const RankOptions& options, const Ranks& own,
+           const absl::Status& status) {
+  if (status.ok()) return 0;
+  const std::string rank =
+      own.size() == 1
+          ? ""
+          : absl::StrCat("rank ", own.rank(), " of ", own.size(), ": ");
+  std::fprintf(stderr, "%s: %s%s\n", options.program.c_str(), rank.c_str(),
+               status.ToString().c_str());
+  std::fflush(nullptr);
+  if (own.size() > 1) _exit(1);
+  return 1;
+}
+
+int RunThreads(const RankOptions& options, uint32_t size,
+               const std::function<absl::Status(Ranks*)>& body) {
+  ckptdb::ThreadGroup group(size);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto own = ThreadRank(group.Join(rank), options.deadline);
+      Report(options, *own, body(own.get()));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return 0;
+}
+
+int RunProcess(const RankOptions& options,
+               const std::function<absl::Status(Ranks*)>& body) {
+  absl::StatusOr<std::unique_ptr<Ranks>> own = StartMpi(options.deadline);
+  absl::Status status = own.status();
+  if (status.ok() && options.ranks && *options.ranks != (*own)->size()) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("the number of ranks is given as ", *options.ranks,
+                     ", but mpirun has started ", (*own)->size()));
+  }
+  if (status.ok()) status = body(own->get());
+  if (own.ok() && Report(options, **own, status) == 0) {
+    own->reset();
+    EndMpi();
+    return 0;
+  }
+  if (!own.ok()) Report(options, *OneRank(), status);
+  std::fflush(nullptr);
+  _exit(
+      1);  // MPI_Finalize, and destructors, could wait for ranks that are gone
+}
+
+}  // namespace
+
+std::unique_ptr<Ranks> OneRank(absl::Duration deadline) {
+  return std::make_unique<CoordinatedRanks>(ckptdb::SingleProcess(), deadline);
+}
+
+std::unique_ptr<Ranks> ThreadRank(
+    std::unique_ptr<ckptdb::Coordinator> coordinator, absl::Duration deadline) {
+  return std::make_unique<CoordinatedRanks>(std::move(coordinator), deadline);
+}
+
+int RunRanks(const RankOptions& options,
+             const std::function<absl::Status(Ranks*)>& body) {
+  if (StartedByMpirun()) return RunProcess(options, body);
+  const uint32_t size = options.ranks.value_or(1);
+  if (size > 1) return RunThreads(options, size, body);
+  const auto own = OneRank(options.deadline);
+  return Report(options, *own, body(own.get()));
+}
+
+absl::StatusOr<uint64_t> Sum(Ranks* own, absl::string_view what,
+                             uint64_t value) {
+  CKPTDB_ASSIGN_OR_RETURN(const PerRank<uint64_t> all,
+                          AllGather<uint64_t>(own, what, {value}));
+  uint64_t sum = 0;
+  for (const std::vector<uint64_t>& of_rank : all) sum += of_rank.at(0);
+  return sum;
+}
+
+absl::StatusOr<int64_t> AskOwner(
+    Ranks* own, absl::string_view what,
+    const std::function<absl::StatusOr<int64_t>()>& ask) {
+  // A value or an error, whose code and words follow an empty value.
+  std::string answer;
+  if (own->is_owner()) {
+    const absl::StatusOr<int64_t> asked = ask();
+    const int64_t head = asked.ok() ? *asked : asked.status().raw_code();
+    answer.assign(reinterpret_cast<const char*>(&head), sizeof head);
+    answer += asked.ok() ? "" : "!";
+    absl::StrAppend(&answer, asked.status().message());
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> answers,
+      own->AllToAll(what, std::vector<std::string>(own->size(), answer)));
+  const absl::string_view owners = answers[ckptdb::kOwnerRank];
+  int64_t head = 0;
+  if (owners.size() < sizeof head) {
+    return absl::InternalError(
+        absl::StrCat("rank 0 has answered \"", what, "\" by ", owners.size(),
+                     " bytes, expected at least ", sizeof head));
+  }
+  std::memcpy(&head, owners.data(), sizeof head);
+  if (owners.size() == sizeof head) return head;
+  return absl::Status(static_cast<absl::StatusCode>(head),
+                      owners.substr(sizeof head + 1));
+}
+
+}  // namespace examples

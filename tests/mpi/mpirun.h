@@ -1,0 +1,70 @@
+// Starts ranks that are processes, under mpirun on this host.
+#ifndef CKPTDB_TESTS_MPI_MPIRUN_H_
+#define CKPTDB_TESTS_MPI_MPIRUN_H_
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+
+// Tests skip where mpirun cannot start processes, or fail there with
+// CKPTDB_REQUIRE_MPI in the environment.
+class MpirunTest : public ::testing::Test {
+ protected:
+  // Keeps mpirun from ending the job when a rank dies.
+  static constexpr char kGoOn[] = "--mca orte_enable_recovery 1";
+
+  void SetUp() override {
+    if (Mpirun(2, "", "true") == 0) return;
+    if (std::getenv("CKPTDB_REQUIRE_MPI") != nullptr) {
+      FAIL() << "mpirun does not start processes: " << log();
+    }
+    GTEST_SKIP() << "mpirun does not start processes here: " << log();
+  }
+
+  // The command that runs `program`, for a shell. Ranks of one host speak by
+  // shared memory, and let each other go on.
+  static std::string MpirunCommand(int ranks, const std::string& flags,
+                                   const std::string& program) {
+    return absl::StrCat("timeout -k 5 120 " CKPTDB_MPIRUN
+                        " --oversubscribe "
+                        "--allow-run-as-root --mca btl vader,self "
+                        "--mca btl_vader_single_copy_mechanism none "
+                        "--mca mpi_yield_when_idle 1 ",
+                        flags, " -np ", ranks, " ", program);
+  }
+
+  // Returns its exit code, 128 and more for a signal. Its output is log().
+  int Mpirun(int ranks, const std::string& flags, const std::string& program) {
+    return Shell(MpirunCommand(ranks, flags, program));
+  }
+
+  int Shell(const std::string& command) {
+    const int status = std::system(
+        absl::StrCat("(", command, ") > ", dir_.path(), "/log 2>&1 < /dev/null")
+            .c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  static std::string Read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file),
+            std::istreambuf_iterator<char>()};
+  }
+
+  std::string log() const { return Read(dir_.path() + "/log"); }
+
+  TempDir dir_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MPI_MPIRUN_H_

@@ -1,0 +1,68 @@
+// The example two_tower under mpirun: it ends as with ranks that are threads,
+// on any number of ranks, killed and preempted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/mpi/mpirun.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TwoTowerMpiTest : public MpirunTest {
+ protected:
+  std::string Program(const std::string& store, int steps, int ranks,
+                      const std::string& more = "") const {
+    return absl::StrCat(CKPTDB_TWO_TOWER " ", dir_.path(), "/", store, " ",
+                        steps, " ", ranks, " ", more);
+  }
+
+  // The digest that the last run printed, empty when it printed none.
+  std::string Digest() const {
+    const std::string text = log();
+    const size_t at = text.find("digest ");
+    return at == std::string::npos ? "" : text.substr(at, 23);
+  }
+
+  std::string TrainThreads(const std::string& store, int steps, int ranks) {
+    EXPECT_EQ(Shell(Program(store, steps, ranks)), 0) << log();
+    EXPECT_NE(Digest(), "") << log();
+    return Digest();
+  }
+
+  std::string Train(const std::string& store, int steps, int ranks) {
+    EXPECT_EQ(Mpirun(ranks, "", Program(store, steps, ranks)), 0) << log();
+    return Digest();
+  }
+};
+
+TEST_F(TwoTowerMpiTest, KilledAndResumedItEndsAsThreads) {
+  const std::string expected = TrainThreads("threads", 120, 3);
+  const std::string kill = absl::StrCat(SIGKILL, " 71");
+  ASSERT_NE(Mpirun(3, "", Program("ranks", 120, 3, kill)), 0) << log();
+  ASSERT_EQ(Digest(), "") << log();
+  EXPECT_EQ(Train("ranks", 120, 2), expected) << log();
+  // The same store, by ranks of the other kind and number.
+  EXPECT_EQ(TrainThreads("ranks", 140, 4), Train("threads", 140, 1));
+}
+
+TEST_F(TwoTowerMpiTest, SigtermToOneRankSavesOneStepOfAll) {
+  const std::string preempt = absl::StrCat(SIGTERM, " 50");
+  EXPECT_EQ(Mpirun(3, "", Program("ranks", 120, 3, preempt)), 0) << log();
+  const std::string preempted = Digest();
+  EXPECT_EQ(TrainThreads("ranks", 51, 1), preempted);
+}
+
+TEST_F(TwoTowerMpiTest, AnotherNumberOfRanksThanStartedIsRefused) {
+  EXPECT_NE(Mpirun(2, "", Program("ranks", 120, 3)), 0);
+  EXPECT_THAT(log(), HasSubstr("the number of ranks is given as 3, but mpirun "
+                               "has started 2"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
