@@ -10,13 +10,15 @@
 #                                                  under mpirun, on all hosts
 #   tools/cluster.sh cut HOST                      unplugs its network
 #   tools/cluster.sh join HOST                     plugs it in again
+#   tools/cluster.sh stop HOST                     ends its storage server
+#   tools/cluster.sh start HOST                    starts that again
 #   tools/cluster.sh path                          prints the shared folder
 #   tools/cluster.sh status
 #   tools/cluster.sh down
 #
-# GlusterFS with its default options shows old files between hosts; --coherent
-# sets those with which it does not. --mount-option goes to mfsmount or glusterfs
-# on all hosts, --mount-option-of on one host.
+# GlusterFS keeps all files on host1. With its default options it shows old files
+# between hosts; --coherent sets those with which it does not. --mount-option goes
+# to mfsmount or glusterfs on all hosts, --mount-option-of on one host.
 #
 # Everything runs in one PID namespace, which `down` ends, and is in the folder
 # CKPTDB_CLUSTER, by default ckptdb-cluster in TMPDIR or /tmp. Nothing of the
@@ -35,6 +37,7 @@ readonly hub=${net}.254
 readonly max_hosts=16
 readonly skipped=77
 readonly patience_s=60
+replace=
 
 say() { echo "cluster.sh: $*" >&2; }
 fail() {
@@ -112,14 +115,14 @@ need_cluster() {
 count_hosts() { cat "${state}/count"; }
 
 check_host() {
-  [[ -r ${state}/hosts/$1 ]] ||
+  [[ -n $1 && -f ${state}/hosts/$1 ]] ||
     fail "no host \"$1\"; there are host1 to host$(count_hosts)"
 }
 
 # Runs a command beside the hosts: in the namespaces of the hub. It ends when its
-# caller is killed.
+# caller is killed. With `replace` set to exec it takes the place of this script.
 in_hub() {
-  nsenter --target "${init}" --pid --mount --net -- \
+  ${replace} nsenter --target "${init}" --pid --mount --net --wdns="${PWD}" -- \
     setpriv --pdeathsig TERM -- "$@"
 }
 
@@ -189,6 +192,8 @@ start_host() {
   on_host "${host}" ip address add "${net}.${n}/24" dev eth0
   on_host "${host}" ip link set eth0 up
   on_host "${host}" mount --bind "${state}/etc-hosts" /etc/hosts
+  # Names that Open MPI gives to shared memory are the same in another cluster.
+  on_host "${host}" mount -t tmpfs tmpfs /dev/shm
 }
 
 write_names() {
@@ -218,7 +223,7 @@ start_moosefs_master() {
   local folder=${state}/master
   mkdir "${folder}"
   printf 'MFSM NEW' > "${folder}/metadata.mfs"
-  echo "${net}.0/24 / rw,alldirs,maproot=0" > "${folder}/exports"
+  echo "${net}.0/24 / rw,alldirs,admin,maproot=0" > "${folder}/exports"
   : > "${folder}/topology"
   # A host that is cut off keeps its locks for a minute, and not for a day.
   cat > "${folder}/config" << END
@@ -395,7 +400,7 @@ up() {
   : > "${marker}"
   trap give_up EXIT
   close_inherited
-  mkdir "${shared}" "${state}/log" "${state}/hosts"
+  mkdir "${shared}" "${state}/log" "${state}/hosts" "${state}/tmp"
   echo "${fs}" > "${state}/fs"
   echo "${hosts}" > "${state}/count"
   write_names
@@ -440,6 +445,7 @@ exec_on() {
   need_cluster
   check_host "${host}"
   shift 2
+  replace='exec'
   on_host "${host}" "$@"
 }
 
@@ -461,10 +467,13 @@ run() {
   for name in ${names//,/ }; do check_host "${name}"; done
   [[ -n ${ranks} ]] || ranks=$(wc -w <<< "${names//,/ }")
   [[ ${ranks} =~ ^[1-9][0-9]*$ ]] || usage "invalid number of ranks \"${ranks}\""
-  # Ranks that wait let others go on: there are more of them than cores.
-  on_host "${names%%,*}" mpirun --allow-run-as-root -np "${ranks}" \
+  replace='exec'
+  # Ranks that wait let others go on: there are more of them than cores. mpirun
+  # is beside the hosts, so that it goes on when one of them is cut off.
+  in_hub mpirun --allow-run-as-root -np "${ranks}" \
     --host "${names//,/:${ranks},}:${ranks}" --map-by node \
     --mca plm_rsh_agent "${state}/agent" \
+    --mca orte_tmpdir_base "${state}/tmp" \
     --mca oob_tcp_if_include "${net}.0/24" \
     --mca btl_tcp_if_include "${net}.0/24" --mca btl tcp,vader,self \
     --mca btl_vader_single_copy_mechanism none \
@@ -474,8 +483,25 @@ run() {
 # set_link HOST up|down
 set_link() {
   need_cluster
-  check_host "${1:-}"
+  check_host "$1"
   in_hub ip link set "$1" "$2"
+}
+
+# serve HOST start|stop: its chunk server, or its brick, which is killed.
+serve() {
+  need_cluster
+  check_host "$1"
+  if [[ $(< "${state}/fs") == moosefs ]]; then
+    on_host "$1" mfschunkserver -c "${state}/$1/config" "$2" \
+      >> "${state}/log/$1-chunks" 2>&1
+  elif [[ $1 != host1 ]]; then
+    fail "$1 has no brick; host1 has the only one"
+  elif [[ $2 == start ]]; then
+    volume start shared force
+  else
+    # shellcheck disable=SC2016 # expanded on the host
+    on_host host1 sh -c 'kill -KILL $(cat /run/gluster/vols/shared/*.pid)'
+  fi
 }
 
 case ${1:-} in
@@ -485,6 +511,7 @@ case ${1:-} in
   run) run "${@:2}" ;;
   cut) set_link "${2:-}" down ;;
   join) set_link "${2:-}" up ;;
+  stop | start) serve "${2:-}" "$1" ;;
   path) need_cluster && echo "${shared}" ;;
   status) need_cluster && describe ;;
   *) usage "unknown command \"${1:-}\"" ;;

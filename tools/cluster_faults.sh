@@ -1,0 +1,521 @@
+#!/bin/bash
+# Faults between hosts: trains on the hosts of a cluster that tools/cluster.sh
+# makes for it, strikes, and looks at what is left.
+#
+#   tools/cluster_faults.sh [--fs moosefs|glusterfs] [--coherent] [--hosts N]
+#                           [--bin DIR] [--rounds N] [--seed N] [--keep]
+#                           [--only RANK:POINT] FAULT...
+#
+#   calm      nothing is struck
+#   kill      SIGKILL of one rank, --rounds times (20): at each point of
+#             db/options.h that the rank passes, between two saves ("train"), and
+#             at a drawn time ("time"); --only has one of them in all rounds
+#   pause     the network of a host is cut for 5 s, and the ranks wait for longer
+#   cut       it is cut for longer than they wait
+#   cut-owner the same, of the owner's host
+#   takeover  the owner's host is cut off in mid-training, and the other hosts go
+#             on with the store; then the first one is back
+#   server    a storage server ends and comes back: on a host of ranks
+#   full      the file system is full, by a quota (MooseFS)
+#   follow    a reader on another host goes from step to step beside saves,
+#             --rounds times
+#
+# After each: steps that were acknowledged to any rank are in the store, as seen
+# by a host that has not written it, unless `keep` newer ones are; all steps
+# verify; ranks that live have ended in time, with an error that names the rank
+# that was struck; a job on another number of ranks goes on, and has what a job
+# has that nothing has struck, of which the trainer knows each value.
+#
+# DIR has ckptdb and cluster_trainer (tests/cluster), by default
+# build/release/bin. A line for each round goes to stdout, and the last one is
+# "N passed, N failed". --keep leaves the cluster and the folder of the run.
+#
+# Exit code: 0 when all passed, 1 when not, 77 where there can be no cluster.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bin=build/release/bin fs=(--fs moosefs) hosts=3 rounds=20 keep=false
+seed=${RANDOM} only=
+faults=()
+cluster=tools/cluster.sh
+
+fail() {
+  echo "cluster_faults.sh: $*" >&2
+  exit 1
+}
+
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --fs) fs=(--fs "$2") && shift ;;
+    --coherent) fs+=(--coherent) ;;
+    --hosts) hosts=$2 && shift ;;
+    --bin) bin=$2 && shift ;;
+    --rounds) rounds=$2 && shift ;;
+    --seed) seed=$2 && shift ;;
+    --only) only=$2 && shift ;;
+    --keep) keep=true ;;
+    calm | kill | pause | cut | cut-owner | takeover | server | full | follow)
+      faults+=("$1")
+      ;;
+    *) fail "unknown fault or flag \"$1\"; see the head of this file" ;;
+  esac
+  shift || fail "the last flag has no value"
+done
+[[ ${#faults[@]} -gt 0 ]] || fail "no fault is named; see the head of this file"
+[[ ${hosts} -ge 3 ]] || fail "${hosts} hosts are too few; expected 3 or more"
+for program in ckptdb cluster_trainer; do
+  [[ -x ${bin}/${program} ]] || fail "no ${bin}/${program}; build it first"
+done
+bin=$(cd "${bin}" && pwd)
+command -v mpirun > /dev/null || {
+  echo "skipped: no mpirun here; install openmpi-bin"
+  exit 77
+}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/cluster-faults.XXXXXX")
+export CKPTDB_CLUSTER=${work}/cluster
+# Ranks that live go on when one has died.
+export OMPI_MCA_orte_enable_recovery=1
+readonly point_names=(begin:recorded stage:writing stage:done publish:checked
+  publish:ingested publish:committed publish:flushed sweep:marked sweep:freed
+  sweep:done)
+
+finish() {
+  local code=$?
+  if [[ ${keep} == true ]]; then
+    echo "kept: CKPTDB_CLUSTER=${CKPTDB_CLUSTER} and ${work}"
+  else
+    "${cluster}" down > /dev/null || true
+    if [[ -d ${work}/failed ]]; then
+      echo "what ranks of failed rounds wrote is in ${work}/failed"
+    else
+      rm -rf --one-file-system "${work}"
+    fi
+  fi
+  exit "${code}"
+}
+trap finish EXIT
+
+# --- Jobs
+
+# Sets `number` to a drawn one from 0 to below $1. Not in a subshell, where the
+# same would be drawn again and again.
+draw() { number=$((RANDOM % $1)); }
+
+# Ranks of a job write what they came to on the machine's own disk.
+new_job() {
+  out=${work}/job$((++jobs))
+  mkdir "${out}"
+}
+
+# start_job RANKS HOSTS NAME=VALUE...: in the background; HOSTS may be empty.
+start_job() {
+  local on=$2
+  ranks=$1
+  shift 2
+  new_job
+  "${cluster}" run -n "${ranks}" ${on:+-H "${on}"} -- \
+    "${bin}/cluster_trainer" "${out}" "${store}" keep="${kept}" \
+    kib="${kib}" "$@" \
+    > "${out}/log" 2>&1 &
+  job=$!
+}
+
+# Waits for so many seconds until a command succeeds.
+wait_until() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [[ ${SECONDS} -lt ${end} ]] || return 1
+    sleep 0.05
+  done
+}
+
+all_exist() {
+  local file
+  for file in "$@"; do [[ -e ${file} ]] || return 1; done
+}
+not_running() { ! kill -0 "${job}" 2> /dev/null; }
+
+# All ranks of the last job have come to their end, or were killed.
+all_ended() {
+  local ended
+  not_running && return
+  ended=$(find "${out}" -name '*.end' -o -name '*.killed' | wc -l)
+  [[ ${ended} -ge ${ranks} ]]
+}
+
+# end_rank PID FILE: notes where it is, and ends it.
+end_rank() {
+  if command -v gdb > /dev/null; then
+    "${cluster}" exec host2 -- timeout 20 gdb -p "$1" -batch \
+      -ex 'thread apply all bt 25' > "$2stack" 2>&1 || true
+  fi
+  "${cluster}" exec host2 -- kill -KILL "$1" 2> /dev/null || true
+}
+
+# Waits for a job, for so many seconds, and ends what is left of it: mpirun may
+# wait for a rank or a host that is gone.
+end_job() {
+  local file
+  wait_until "$1" all_ended || true
+  if ! wait_until 3 not_running; then
+    for file in "${out}"/*.pid; do
+      [[ ! -e ${file} || -e ${file%pid}end || -e ${file%pid}killed ]] ||
+        end_rank "$(< "${file}")" "${file%pid}"
+    done
+    kill -TERM "${job}" 2> /dev/null || true
+    wait_until 5 not_running || kill -KILL "${job}" 2> /dev/null || true
+  fi
+  wait "${job}" 2> /dev/null || true
+}
+
+has_saved() { [[ -e ${out}/0.saved && $(wc -l < "${out}/0.saved") -ge $1 ]]; }
+
+# --- What is left
+
+complain() {
+  problems+=("$*")
+}
+
+# The ranks of the last job are all OK.
+expect_ok() {
+  local rank text
+  for ((rank = 0; rank < $1; ++rank)); do
+    text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
+    [[ ${text} == OK ]] || complain "$2: rank ${rank}: ${text}"
+  done
+}
+
+# expect_named RANKS STRUCK: all others have ended, all right or naming it.
+expect_named() {
+  local rank text
+  for ((rank = 0; rank < $1; ++rank)); do
+    [[ ${rank} -ne $2 ]] || continue
+    text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
+    [[ ${text} == OK || ${text} == *"ranks $2 of $1 did not come"* ]] ||
+      complain "rank ${rank}: ${text}"
+  done
+}
+
+# Appends what the last job was told of to what was acknowledged.
+note_saved() {
+  cat "${out}"/*.saved >> "${work}/acknowledged" 2> /dev/null || true
+}
+
+# The steps, as another host sees them.
+list_steps() {
+  "${cluster}" exec "${looks}" -- "${bin}/ckptdb" -s "${store}" ls 2> "${work}/ls" |
+    awk 'NR > 1 { print $1 }'
+}
+
+check_store() {
+  local step newer lost
+  list_steps > "${work}/steps" || complain "ls: $(< "${work}/ls")"
+  while read -r step; do
+    newer=$(awk -v s="${step}" '$1 > s' "${work}/steps" | wc -l)
+    lost=$(grep -c -x "${step}" "${work}/steps" || true)
+    [[ ${lost} -gt 0 || ${newer} -ge ${kept} ]] ||
+      complain "step ${step} was acknowledged and is not there:" \
+        "$(tr '\n' ' ' < "${work}/steps")"
+  done < <(sort -n -u "${work}/acknowledged" 2> /dev/null)
+  [[ ! -s ${work}/steps ]] ||
+    "${cluster}" exec "${looks}" -- "${bin}/ckptdb" -s "${store}" verify \
+      > "${work}/verify" 2>&1 || complain "verify: $(tail -n 2 "${work}/verify")"
+}
+
+# A job on another number of ranks goes on for some steps.
+resume() {
+  local last
+  check_store
+  last=$(tail -n 1 "${work}/steps")
+  draw 4
+  start_job "$((number + 1))" "" steps="$((${last:-0} + 6))" deadline=60
+  end_job 120
+  expect_ok "${ranks}" "resumed on ${ranks} ranks after step ${last:-0}"
+  note_saved
+  check_store
+}
+
+begin_round() {
+  problems=()
+  store=$("${cluster}" path)/store$((++stores))
+  kept=3
+  kib=1024
+  looks=host${hosts}
+  : > "${work}/acknowledged"
+  begun=${SECONDS}
+}
+
+end_round() {
+  local problem
+  if [[ ${#problems[@]} -eq 0 ]]; then
+    passed=$((passed + 1))
+    echo "ok      $*, $((SECONDS - begun)) s"
+    rm -rf "${work}"/job*
+    "${cluster}" exec host2 -- rm -rf "${store}" || true
+    return
+  fi
+  failed=$((failed + 1))
+  echo "FAILED  $*, $((SECONDS - begun)) s, seed ${seed}"
+  for problem in "${problems[@]}"; do echo "        ${problem}"; done
+  mkdir -p "${work}/failed"
+  mv "${work}"/job* "${work}/failed" 2> /dev/null || true
+}
+
+# --- Faults
+
+calm() {
+  begin_round
+  start_job 3 "" steps=10
+  end_job 60
+  expect_ok 3 "on three hosts"
+  note_saved
+  resume
+  end_round "calm"
+}
+
+# The time from the moment that a rank was killed to the end of the last one.
+note_time() {
+  local from=$1 rank last
+  last=$(stat -c %.3Y "${out}"/*.end 2> /dev/null | sort -n | tail -n 1)
+  took=$(awk -v from="${from}" -v last="${last:-${from}}" \
+    'BEGIN { printf "%.1f", (last > from) ? last - from : 0 }')
+}
+
+# A rank kills itself at a point, or is killed at a drawn time.
+kill_round() {
+  local rank=$1 point=$2 deltas async step struck
+  begin_round
+  draw 2 && deltas=${number}
+  draw 2 && async=${number}
+  draw 2 && kib=$((number == 0 ? 16 : 1024))
+  [[ ${point} != stage:writing ]] || kib=1024
+  draw 7 && step=$((number + 6))
+  local options=(steps=16 deltas="${deltas}" async="${async}" pace=20
+    deadline="${patience}")
+  if [[ ${point} == time ]]; then
+    start_job 3 "" "${options[@]}"
+    draw 1000
+    wait_until 30 has_saved 1 || complain "no step was saved in 30 s"
+    sleep "0.${number}"
+    "${cluster}" exec host2 -- kill -KILL "$(< "${out}/${rank}.pid")" || true
+    touch "${out}/${rank}.killed"
+  else
+    start_job 3 "" "${options[@]}" kill_rank="${rank}" kill_step="${step}" \
+      kill_point="${point}"
+  fi
+  end_job 60
+  struck=$(stat -c %.3Y "${out}/${rank}.killed" \
+    2> /dev/null) || complain "the point was not passed"
+  expect_named 3 "${rank}"
+  note_time "${struck:-0}"
+  # Twice the deadline, a second for what a rank that is gone does not take, and
+  # ten that this machine may be late.
+  awk -v took="${took}" -v most="$((2 * patience + 11))" \
+    'BEGIN { exit took > most }' || complain "it took ${took} s"
+  note_saved
+  resume
+  end_round "kill ${rank} at ${point}, deltas=${deltas} async=${async}" \
+    "kib=${kib}: named after ${took} s"
+}
+
+kill_rounds() {
+  local cases=() point rank i
+  for point in "${point_names[@]}" train time; do cases+=("0 ${point}"); done
+  for rank in 1 2; do
+    for point in stage:writing stage:done train time; do
+      cases+=("${rank} ${point}")
+    done
+  done
+  [[ -z ${only} ]] || cases=("${only/:/ }")
+  patience=3
+  for ((i = 0; i < rounds; ++i)); do
+    read -r rank point <<< "${cases[i % ${#cases[@]}]}"
+    kill_round "${rank}" "${point}"
+  done
+}
+
+# The job waits for longer than the network is away, and goes on.
+pause_host() {
+  begin_round
+  start_job 3 "" steps=20 pace=50 deadline=90
+  wait_until 30 has_saved 2 || complain "no step was saved in 30 s"
+  "${cluster}" cut "$1"
+  sleep 5
+  "${cluster}" join "$1"
+  end_job 150
+  expect_ok 3 "after 5 s without the network of $1"
+  note_saved
+  resume
+  end_round "pause $1 for 5 s"
+}
+
+# Waits until ranks of the last job have ended: ranks_end SECONDS RANK...
+ranks_end() {
+  local seconds=$1 rank files=()
+  shift
+  for rank in "$@"; do files+=("${out}/${rank}.end"); done
+  wait_until "${seconds}" all_exist "${files[@]}" ||
+    complain "ranks $* have not ended in ${seconds} s"
+}
+
+# cut_host HOST RANK: the ranks of other hosts give up; that of the host does
+# when it is back. What needs a file waits until the file system does without
+# the host, so it may take longer than the deadline.
+cut_host() {
+  local host=$1 rank=$2 others=(0 1 2) struck
+  begin_round
+  [[ ${looks} != "${host}" ]] || looks=host2
+  unset "others[${rank}]"
+  start_job 3 "" steps=100000 pace=50 deadline=5
+  wait_until 30 has_saved 2 || complain "no step was saved in 30 s"
+  "${cluster}" cut "${host}"
+  struck=$(date +%s.%3N)
+  ranks_end 90 "${others[@]}"
+  note_time "${struck}"
+  expect_named 3 "${rank}"
+  "${cluster}" join "${host}"
+  ranks_end 90 "${rank}"
+  [[ $(cat "${out}/${rank}.end" 2> /dev/null) != OK ]] ||
+    complain "the rank that was cut off takes its training for complete"
+  end_job 5
+  note_saved
+  resume
+  end_round "cut ${host}: named after ${took} s"
+}
+
+# Starts a job until it does not find the store locked.
+take_over() {
+  local end=$((SECONDS + 240))
+  while true; do
+    start_job 2 host2,host3 steps=100000 pace=50 deadline=60
+    wait_until 60 ended_or_saves || complain "the second owner does nothing"
+    has_saved 3 && return
+    end_job 2
+    if [[ ${SECONDS} -ge ${end} ]] ||
+      ! grep -q 'UNAVAILABLE' "${out}/0.end"; then
+      complain "no second owner: $(cat "${out}/0.end" 2> /dev/null)"
+      return
+    fi
+    sleep 1
+  done
+}
+ended_or_saves() { [[ -e ${out}/0.end ]] || has_saved 3; }
+
+# The first owner comes back, and must change nothing.
+takeover() {
+  local first first_job first_ranks second second_job
+  begin_round
+  kept=1000000
+  start_job 3 "" steps=100000 pace=50 deadline=10
+  first=${out} first_job=${job} first_ranks=${ranks}
+  wait_until 30 has_saved 2 || complain "no step was saved in 30 s"
+  "${cluster}" cut host1
+  begun=${SECONDS}
+  take_over
+  took=$((SECONDS - begun))
+  second=${out} second_job=${job}
+  "${cluster}" join host1
+  out=${first} job=${first_job} ranks=${first_ranks}
+  ranks_end 90 0 1 2
+  [[ $(cat "${out}/0.end" 2> /dev/null) != OK ]] ||
+    complain "the first owner takes its training for complete"
+  echo "        first owner: $(cat "${first}/0.end" 2> /dev/null)"
+  end_job 5
+  note_saved
+  # The second one goes on saving for a while after that.
+  out=${second} job=${second_job} ranks=2
+  local saves
+  saves=$(wc -l < "${out}/0.saved")
+  wait_until 30 has_saved "$((saves + 5))" ||
+    complain "the second owner does not go on: $(cat "${out}/0.end" 2> /dev/null)"
+  end_job 0
+  note_saved
+  resume
+  end_round "takeover after ${took} s"
+}
+
+# The storage server of a host ends, and is started again after 5 s.
+server() {
+  local host=$1
+  begin_round
+  start_job 3 "" steps=60 pace=50 deadline=90
+  wait_until 30 has_saved 2 || complain "no step was saved in 30 s"
+  "${cluster}" stop "${host}"
+  sleep 5
+  "${cluster}" start "${host}"
+  end_job 150
+  wait_until 60 "${cluster}" exec "${looks}" -- ls "${store}" > /dev/null 2>&1 ||
+    complain "the file system does not come back"
+  note_saved
+  echo "        rank 0: $(cat "${out}/0.end" 2> /dev/null || echo "did not end")"
+  resume
+  end_round "server of ${host} away for 5 s"
+}
+
+# A quota that the job runs into; then it is lifted.
+full() {
+  local limit=$1
+  begin_round
+  "${cluster}" exec host1 -- mkdir "${store}"
+  "${cluster}" exec host1 -- mfssetquota -L "${limit}" "${store}" > "${work}/quota"
+  kept=1000000
+  start_job 3 "" steps=100000 deadline=10
+  end_job 120
+  note_saved
+  grep -l -q -E 'RESOURCE_EXHAUSTED|No space|quota' "${out}"/*.end ||
+    complain "no rank says that it is full: $(cat "${out}"/*.end)"
+  echo "        rank 0: $(cat "${out}/0.end" 2> /dev/null || echo "did not end")"
+  check_store
+  "${cluster}" exec host1 -- mfsdelquota -L "${store}" > "${work}/quota"
+  resume
+  end_round "full at ${limit}"
+}
+
+# A reader on a host of its own.
+follow() {
+  local reader trainer
+  begin_round
+  start_job 2 host1,host2 steps=60 pace=30 deadline=60
+  trainer=${out}
+  wait_until 30 has_saved 1 || complain "no step was saved in 30 s"
+  new_job
+  reader=${out}
+  "${cluster}" exec host3 -- "${bin}/cluster_trainer" "${reader}" "${store}" \
+    follow=1 steps=60 > "${reader}/log" 2>&1 || true
+  expect_ok 1 "the reader"
+  out=${trainer}
+  end_job 60
+  expect_ok 2 "the trainer"
+  note_saved
+  check_store
+  end_round "follow: $(wc -l < "${reader}/0.saved" 2> /dev/null) steps"
+}
+
+jobs=0 stores=0 passed=0 failed=0 ranks=0
+RANDOM=${seed}
+echo "seed ${seed}"
+code=0
+"${cluster}" up "${hosts}" "${fs[@]}" || code=$?
+[[ ${code} -eq 0 ]] || exit "${code}"
+
+for fault in "${faults[@]}"; do
+  case ${fault} in
+    calm) calm ;;
+    kill) kill_rounds ;;
+    pause) for host in host3 host1; do pause_host "${host}"; done ;;
+    cut) cut_host host3 2 ;;
+    cut-owner) cut_host host1 0 ;;
+    takeover) takeover ;;
+    server)
+      server host1
+      # GlusterFS has all files on host1.
+      [[ ${fs[1]} != moosefs ]] || server host2
+      ;;
+    full) for limit in 4MiB 8MiB 30MiB; do full "${limit}"; done ;;
+    follow) for ((i = 0; i < rounds; ++i)); do follow; done ;;
+  esac
+done
+echo "${passed} passed, ${failed} failed"
+[[ ${failed} -eq 0 ]]
