@@ -36,6 +36,8 @@ uint64_t RowBytes(const Item& table) {
 }
 
 // Divides a group into ranges of about kPartBytes each.
+// Slices are the unit, as ids fall into them evenly. A part that became too
+// large by a skew of ids is only slower to redo.
 std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
                                const RunGroup& group) {
   const uint64_t bytes = EstimateRows(runs, group) * RowBytes(*runs[0].item);
@@ -159,6 +161,8 @@ Item FoldParts::TemplateOf(const Part& part) const {
   return item;
 }
 
+// A note is synced after the files of its part, so it is enough to compare
+// their sizes.
 bool FoldParts::HasFiles(const internal::StagedRecord& staged) const {
   return std::all_of(
       staged.files.begin(), staged.files.end(),
@@ -202,6 +206,7 @@ absl::Status FoldParts::MergePart(size_t index, RunWriter* writer) {
   }
   ReadOptions read;
   read.readahead_bytes = options_.readahead_bytes;
+  // An empty function: all rows are wanted.
   const std::function<bool(int64_t)> all;
   RunMerge merge(step_, part.table->runs, part.group, slots, read, all);
   CancellableSink sink(options_.cancelled, writer);
@@ -218,6 +223,7 @@ absl::Status FoldParts::DoPart(size_t index) {
   writing.env = env_.get();
   writing.direct_writes = target_.direct_writes;
   writing.buffer_bytes =
+      // All files of a part are open at once, and a table may have 256 slots.
       std::max(kLeastBufferBytes, kBuffersBytes / (part.item.slots.size() + 1));
   const std::string folder =
       absl::StrCat(target_.store, "/", Folder(part.rank));
@@ -243,6 +249,8 @@ absl::Status FoldParts::DoPart(size_t index) {
       EncodeRankRecord({target_.version, part.rank, {part.item}}));
   CKPTDB_ASSIGN_OR_RETURN(const std::string note,
                           EncodeStagedRank(part.staged));
+  // The part is done once its note is durable: a fold that is resumed then
+  // skips it.
   CKPTDB_RETURN_IF_ERROR(ReplaceFile(target_.files.get(), NotePath(index), note,
                                      /*sync=*/true));
   return Advance(bytes);

@@ -23,6 +23,8 @@ RunWriter::RunWriter(const SegmentWriterOptions& options, const Item& table,
   }
 }
 
+// One file for each stream: the keys of a stream are adjacent in the order of a
+// run, and a page of every stream is complete at the same row.
 void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
                           uint32_t element_bytes, Codec codec,
                           const std::string& prefix, const std::string& path) {
@@ -38,6 +40,7 @@ void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
 
 absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
   for (size_t done = 0; done < batch.ids.size();) {
+    // The key of a page is the position of its first row.
     if (page_rows_ == 0) {
       const int64_t id = batch.ids[done];
       first_ = {SliceOf(id, table_.slice_hash), static_cast<uint64_t>(id)};
@@ -61,6 +64,7 @@ absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
   return absl::OkStatus();
 }
 
+// A base run has no erased ids: what the chain erased is simply not in it.
 absl::Status RunWriter::Erased(absl::Span<const int64_t>) {
   return absl::OkStatus();
 }
@@ -77,6 +81,7 @@ absl::Status RunWriter::FlushPage() {
 }
 
 absl::Status RunWriter::WritePage(Stream* stream) {
+  // The file is created with its first page, as a part without rows has none.
   if (stream->file == nullptr) {
     stream->file = NewSegmentWriter(options_);
     CKPTDB_RETURN_IF_ERROR(
@@ -111,6 +116,7 @@ absl::StatusOr<std::vector<internal::StagedFile>> RunWriter::Finish() {
 
 std::vector<uint64_t> RunWriter::Hashes() const {
   std::vector<uint64_t> all;
+  // In key order, as the digest of the run is that of all its hashes.
   for (const Stream& stream : streams_) {
     all.insert(all.end(), stream.hashes.begin(), stream.hashes.end());
   }

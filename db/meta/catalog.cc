@@ -32,6 +32,8 @@ absl::Status LoadRecords(
       });
 }
 
+// A record names its own version. One under the key of another was moved by
+// damage or by hand, and would stand for a step that it is not.
 absl::Status Misplaced(const Version& version, const MetaKey& key) {
   return absl::DataLossError(absl::StrCat(
       "key of ", ToString(key.version),
@@ -84,6 +86,8 @@ const StepRecord* Catalog::Newest() const {
   const StepRecord* newest = nullptr;
   for (const auto& [step, record] : steps) {
     if (record.quarantined) continue;
+    // By the attempt and not by the step: a trainer that went back saves lower
+    // steps later. A fold does not make a step newer.
     if (newest == nullptr ||
         StateOf(*newest).attempt < StateOf(record).attempt) {
       newest = &record;
@@ -97,12 +101,15 @@ const StepRecord* Catalog::FindVersion(const Version& version) const {
   if (step != steps.end() && step->second.version == version) {
     return &step->second;
   }
+  // Chains go through versions whose step was removed.
   const auto old = retired.find(version);
   return old == retired.end() ? nullptr : &old->second;
 }
 
 absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
   Catalog catalog;
+  // The kinds of records are the first bytes of their keys: root, attempts,
+  // steps, retired versions.
   CKPTDB_ASSIGN_OR_RETURN(const std::string root,
                           database.Get(Family::kMeta, RootKey()));
   CKPTDB_ASSIGN_OR_RETURN(catalog.root, DecodeRootRecord(root));
@@ -112,6 +119,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
         if (record.version.attempt != key.version.attempt) {
           return Misplaced(record.version, key);
         }
+        // Records come in key order, so each insertion at the end is cheap.
         catalog.attempts.emplace_hint(catalog.attempts.end(),
                                       record.version.attempt, record);
         return absl::OkStatus();
@@ -151,6 +159,8 @@ absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
     return absl::DataLossError(absl::StrCat(place, ": its record is missing"));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));
+  // The step record has the digest of each rank record, which finds a valid
+  // record of another version.
   if (HashBytes(*bytes) != step.rank_digests[rank]) {
     return absl::DataLossError(
         absl::StrCat(place, ": record hash ", absl::Hex(HashBytes(*bytes)),

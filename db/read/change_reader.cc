@@ -63,6 +63,8 @@ const Item* FindItem(const std::vector<StepRecord::Rank>& ranks,
   return nullptr;
 }
 
+// The caller reads the whole table then. The code is not DataLoss, as nothing
+// is damaged.
 absl::Status NotByChanges(absl::string_view table, const Version& version,
                           absl::string_view why) {
   return absl::FailedPreconditionError(
@@ -100,6 +102,8 @@ class TouchedIds {
   TouchedIds(std::vector<int64_t> ids, SliceHash hash)
       : ids_(std::move(ids)), hash_(hash), there_(ids_.size()) {}
 
+  // Both sequences ascend, so one pass over them is enough and no set of ids is
+  // built.
   bool Contains(int64_t id) {
     const auto position = PositionOf(id);
     while (next_ < ids_.size() && PositionOf(ids_[next_]) < position) ++next_;
@@ -218,6 +222,7 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
   CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(options.slices));
   CKPTDB_RETURN_IF_ERROR(CheckTable(table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
+  // The two steps are the same state: one may be a fold of the other.
   if (runs.empty()) return absl::OkStatus();
   return forwards() ? Forwards(runs, options, live)
                     : LookUp(table, runs, options, live);
@@ -260,6 +265,9 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
                            options);
   return scan.Run(
       [&](int worker, uint64_t task, RunMerge* merge) -> absl::Status {
+        // First the ids that changed on the way, in this range of slices, then
+        // one pass over the rows of the target that keeps these ids. Rows that
+        // the target does not have are erased.
         IdCollector collected;
         CKPTDB_RETURN_IF_ERROR(merge->Run(&collected));
         if (collected.ids.empty()) return absl::OkStatus();
@@ -322,6 +330,7 @@ std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
   std::vector<ChangeReader::ItemName> changed;
   for (const StepRecord::Rank& rank : to().ranks()) {
     for (const Item& item : rank.items) {
+      // ScanTable tells what changed in a table.
       if (item.kind == Item::Kind::kRows) continue;
       const auto found = old.find({rank.rank, item.kind, item.name});
       const bool same = found != old.end() &&

@@ -81,6 +81,8 @@ void StreamCursor::SeekToSlices() {
 }
 
 void StreamCursor::SeekToRow(const RowPosition& position) {
+  // The row may lie in the page before: the key of a page is the position of
+  // its first row.
   entries_->SeekForPrev(KeyAt(position));
   if (!entries_->Valid() && entries_->status().ok()) {
     entries_->Seek(lower_);
@@ -100,6 +102,8 @@ absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
 
 absl::Status StreamCursor::Follow(const StreamCursor& ids) {
   const std::string key = KeyAt(ids.position());
+  // The next page of a slot is nearly always the one that is wanted. A seek is
+  // only needed where pages of ids were passed over.
   if (entries_->Valid()) entries_->Next();
   if (!entries_->Valid() || entries_->key() != rocksdb::Slice(key)) {
     CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
@@ -125,6 +129,8 @@ absl::Status StreamCursor::LoadPage() {
                           ParseDataKey(FromSlice(entries_->key())));
   position_ = key.position;
   CKPTDB_ASSIGN_OR_RETURN(page_, ParsePage(FromSlice(entries_->value())));
+  // The hash of the page is right, but it may be the page of another table or a
+  // forged one: what follows relies on these numbers.
   if (page_.count == 0 || page_.count > rows_per_page_ ||
       page_.raw_bytes != page_.count * row_bytes_) {
     return absl::DataLossError(
@@ -185,6 +191,7 @@ absl::Status RunCursor::LoadIds() {
 
 // Keeps the rows of the page that are in the slices.
 bool RunCursor::Trim() {
+  // Only the first and the last page of a range have rows of other slices.
   const auto begin = std::partition_point(
       page_positions_.begin(), page_positions_.end(),
       [&](const RowPosition& at) { return at.slice < slices_.begin; });

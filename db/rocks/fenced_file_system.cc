@@ -12,6 +12,8 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
+// An I/O error is what RocksDB expects of a file system, and ends the use of
+// the database.
 IOStatus CheckLock(const OwnerLock& lock, const std::string& path) {
   const absl::Status status = lock.Check();
   if (status.ok()) return IOStatus::OK();
@@ -53,6 +55,9 @@ IOStatus FencedFileSystem::NewWritableFile(
   IOStatus status = CheckLock(*lock_, path);
   if (!status.ok()) return status;
   status = target()->NewWritableFile(path, options, result, debug);
+  // Only a MANIFEST is looked at before each record. Logs and tables of the
+  // next owner have other names, so writes to this one's do no harm, and a
+  // check of each would cost a read.
   if (status.ok() && ManifestNumber(FileName(path)).has_value()) {
     *result = std::make_unique<FencedFile>(std::move(*result), path, lock_);
   }

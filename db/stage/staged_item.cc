@@ -63,6 +63,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
   item.shape = view.shape;
   item.global_shape =
       view.global_shape.empty() ? view.shape : view.global_shape;
+  // A whole tensor is stored as a shard that covers it, so that readers know
+  // one form only.
   item.offset = view.global_shape.empty() && view.offset.empty()
                     ? Shape(item.shape.size(), 0)
                     : view.offset;
@@ -77,6 +79,7 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
     return absl::InvalidArgumentError(
         absl::StrCat(place, " has no data: TensorView::data is null"));
   }
+  // The bytes are kept for the comparison with the parent's tensor.
   staged.bytes = {static_cast<const char*>(view.data), item.raw_bytes};
   staged.streams.push_back(MakeChunkStream(
       ItemPrefix(ticket.version, ticket.rank, item.kind, item.name),
@@ -123,6 +126,7 @@ std::string WhyBase(const StepRecord::Rank* parent_tables,
 absl::StatusOr<OwnRows> OwnSlices(const internal::TicketRecord& ticket,
                                   const RankState::Table& table) {
   const TableSharding& sharding = table.sharding;
+  // A single rank has all slices, whatever bounds the table declares.
   if (!ticket.slices.has_value()) {
     if (ticket.world_size == 1) return OwnRows();
     return BadTable(
@@ -162,6 +166,7 @@ absl::StatusOr<OwnRows> ResolveSharding(const internal::TicketRecord& ticket,
                                   absl::StrCat("table \"", table.name, "\"")));
   item->sharding = sharding.kind();
   item->sharding_name = sharding.name();
+  // SaveSpec::slice_bounds declare slices for all tables that declare nothing.
   if (!sharding.declared() && ticket.slices.has_value()) {
     item->sharding = Item::Sharding::kBySlices;
   }
@@ -210,6 +215,8 @@ absl::Status CheckApart(const RankState::Table& table, RowOrder* upserted,
       Annotate(erased->Sorted(0, erased->rows()), "erased ids"));
   CKPTDB_ASSIGN_OR_RETURN(const auto rows,
                           upserted->Sorted(0, upserted->rows()));
+  // Both are in the order of positions, so one pass finds an id that is in
+  // both.
   size_t at = 0;
   for (const RowRef& ref : gone) {
     const RowPosition position = erased->PositionOf(ref);
@@ -229,6 +236,7 @@ void AddRowStreams(const std::string& prefix, StagedItem* staged) {
     AppendStream(item.run, static_cast<uint16_t>(slot), &stream_prefix);
     return stream_prefix;
   };
+  // In key order, as they are written: ids, slots, erased ids.
   staged->streams.push_back(
       MakeIdStream(stream(kIdSlot), staged->order.get(), item.rows_per_page));
   for (size_t i = 0; i < item.slots.size(); ++i) {
@@ -252,6 +260,8 @@ absl::Status OrderRows(const internal::TicketRecord& ticket,
     source.rows =
         table.changes->upserted != nullptr ? table.changes->upserted : &none;
   }
+  // The item is recorded all the same, as all ranks of a step have the same
+  // tables.
   if (SavesNoRows(ticket, item)) {
     source.rows = &none;
     if (source.changes.has_value()) source.changes = RankState::Changes();
@@ -345,6 +355,8 @@ uint64_t StagedItem::raw_bytes_to_write() const {
 }
 
 void StagedItem::Seal(Item::Placement placement) {
+  // A borrowed item keeps the digest and the hashes of the version that stored
+  // it.
   if (reused) return;
   std::string all_hashes;
   item.placement = placement;
@@ -388,6 +400,7 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     CKPTDB_ASSIGN_OR_RETURN(items.emplace_back(),
                             PrepareTensor(ticket, tensor));
   }
+  // Files are written in key order, which is that of kind and name.
   std::sort(items.begin(), items.end(),
             [](const StagedItem& a, const StagedItem& b) {
               return KeyLess(a.item, b.item);
@@ -399,6 +412,8 @@ absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items) {
   return ParallelFor(threads, items->size(), [&](int, uint64_t i) {
     StagedItem& staged = (*items)[i];
+    // Tables have their own way to store only what changed, and an empty item
+    // has nothing to borrow.
     if (staged.item.kind == Item::Kind::kRows || staged.bytes.empty()) {
       return absl::OkStatus();
     }

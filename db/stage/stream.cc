@@ -84,6 +84,8 @@ class IdStream : public RowStream {
       : RowStream(std::move(prefix), order, rows_per_page, sizeof(int64_t),
                   sizeof(int64_t), Codec::kAuto) {}
 
+  // The order has the ids, so the caller may change its memory before ids are
+  // written.
   bool reads_caller() const override { return false; }
 
  private:
@@ -105,6 +107,8 @@ class SlotStream : public RowStream {
  private:
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
     const absl::Span<const RowBlock> blocks = order().blocks();
+    // Most tables are one block, whose column is looked up once and not for
+    // each row.
     if (blocks.size() == 1) {
       const RowBlock::Column& values = blocks[0].slots[slot_];
       GatherRows(
@@ -139,6 +143,8 @@ uint64_t Stream::BytesOf(uint64_t entry) const {
 }
 
 absl::Status Stream::ChooseCodec() {
+  // The first entry stands for the others: a codec for each entry would
+  // compress every entry several times.
   if (codec_ != Codec::kAuto) return absl::OkStatus();
   if (entries() == 0) {
     codec_ = Codec::kNone;
@@ -165,6 +171,8 @@ absl::Status Stream::CopyHeld(uint64_t entry) {
 absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   const uint64_t bytes = BytesOf(entry);
   char* const raw = page->Reset(bytes);
+  // A held entry was copied while the training waited. Its source may have
+  // changed since.
   if (IsHeld(entry)) {
     const uint64_t at = entry - first_held_;
     *key = held_keys_[at];

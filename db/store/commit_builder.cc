@@ -41,6 +41,8 @@ std::string PlaceOf(const internal::StagedRecord& staged) {
 
 absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
                                             const PublishSpec& spec) && {
+  // Begin has checked this already, but another save of the step may have been
+  // published since.
   CKPTDB_RETURN_IF_ERROR(catalog_.CheckStepAvailable(save_.spec));
   CKPTDB_RETURN_IF_ERROR(CheckPublishSpec(spec));
   CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
@@ -63,6 +65,7 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
     CKPTDB_RETURN_IF_ERROR(CheckStaged(staged));
     CKPTDB_RETURN_IF_ERROR(AddRank(staged));
   }
+  // All missing ranks are named, as a job that lost a host lost several.
   std::vector<uint32_t> missing;
   for (uint32_t rank = 0; rank < world_size; ++rank) {
     if (commit_.staged[rank] == nullptr) missing.push_back(rank);
@@ -98,6 +101,8 @@ absl::Status CommitBuilder::CheckStaged(
   return Refused(absl::StrCat("duplicate rank ", staged.rank));
 }
 
+// The record comes from another process: its paths must not lead out of the
+// staging folder, and the files must still be those that were written.
 absl::Status CommitBuilder::CheckFiles(
     const internal::StagedRecord& staged) const {
   const std::string folder =
@@ -163,6 +168,8 @@ absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
   CKPTDB_RETURN_IF_ERROR(Annotate(record.status(), place));
   CKPTDB_RETURN_IF_ERROR(CheckRecord(staged, *record));
   CKPTDB_RETURN_IF_ERROR(AddEntries(staged));
+  // A part that lost a file on its way would be committed as a step that cannot
+  // be read.
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckComplete(staged, *record), place));
   for (const internal::StagedFile& file : staged.files) {
     commit_.files.push_back(absl::StrCat(folder_.path(), "/", file.path));
@@ -200,6 +207,7 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
   if (save_.spec.parent.has_value() &&
       save_.spec.abandoned == SaveSpec::Abandoned::kRemove) {
     for (const StepRecord& gone : DescendantsOf(records, commit_.parent)) {
+      // The step that this save replaces is retired by RetireReplaced.
       if (gone.version.step != own) steps.insert(gone.version.step);
     }
   }
@@ -238,6 +246,8 @@ void CommitBuilder::FillStep(const PublishSpec& spec) {
   step.store_uuid = folder_.uuid();
   step.has_parent = commit_.parent.version.attempt != 0;
   step.parent = commit_.parent.version;
+  // The digest covers the digests of all ancestors, so a chain cannot mix
+  // versions of two runs.
   if (step.has_parent) step.parent_digest = LineageDigest(commit_.parent);
   step.branches = catalog_.Read([&](const Catalog& records) {
     return BranchesOver(records, commit_.parent, version_.attempt);

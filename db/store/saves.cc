@@ -20,6 +20,8 @@ namespace ckptdb::internal {
 namespace {
 
 // The tables that a save may add delta runs to.
+// One entry for each table, of whatever rank has it: a rank that had no rows
+// before may have changes now.
 absl::StatusOr<std::string> ParentTables(const Database& database,
                                          const StepRecord& parent) {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<StepRecord::Rank> ranks,
@@ -70,6 +72,8 @@ absl::StatusOr<Store::Attempt> Saves::Begin(const SaveSpec& spec, bool sync) {
       catalog_->BeginSave(spec,
                           spec.begun_at_micros.value_or(folder_->NowMicros())));
   absl::StatusOr<Store::Attempt> handle = Record(begun, spec, sync);
+  // The attempt record, where it was written, stays begun, and the next sweep
+  // removes it.
   absl::Status status = handle.status();
   if (status.ok()) status = folder_->HitCrashPoint(point::kBegun);
   if (status.ok()) return handle;
@@ -111,6 +115,8 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
     }
     ticket.parent_tables = parent_tables;
     ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
+    // A rank borrows from the part of the same rank, so the new ranks of a
+    // larger world borrow nothing.
     if (parent.version.attempt != 0 && rank < parent.world_size) {
       // A parent that is damaged is no reason not to save: nothing is reused.
       absl::StatusOr<StepRecord::Rank> record =

@@ -29,6 +29,8 @@ absl::StatusOr<StepRecord> StepCatalog::Latest() const {
   return Annotate(records_.Latest(), path_);
 }
 
+// The hold is taken under the same lock as the record is read, so no sweep can
+// come in between.
 absl::StatusOr<HeldStep> StepCatalog::HoldStep(int64_t step) {
   HeldStep held;
   CKPTDB_ASSIGN_OR_RETURN(
@@ -67,6 +69,8 @@ HeldCatalog StepCatalog::HoldAll() {
   HeldCatalog held;
   const MutexLock lock(&mutex_);
   held.records = records_;
+  // Records of versions that steps need are read after the lock is released,
+  // and the hold keeps them until then.
   std::set<Version> needed;
   for (const auto& [step, record] : records_.steps) {
     const std::vector<Version> versions = VersionsOf(record);
@@ -109,12 +113,16 @@ absl::StatusOr<BegunAttempt> StepCatalog::BeginSave(const SaveSpec& spec,
   const MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(begun.parent,
                           Annotate(FindParent(records_, spec), path_));
+  // The save is in progress before its record is written: a sweep that runs now
+  // must not take its folder for garbage.
   begun.attempt = TakeAttempt(spec.step, begun_at_micros, /*folds=*/0);
   begun.root = records_.root;
   SaveInProgress& save = saves_[begun.attempt.version.attempt];
   save.spec = spec;
   save.begun_at_micros = begun_at_micros;
   if (begun.parent.version.attempt != 0) {
+    // Stagers borrow from the parent. Retention may remove it meanwhile, but
+    // not its data.
     save.parent_hold = holds_->Hold(VersionsOf(begun.parent));
     save.parent = begun.parent;
   }
@@ -162,6 +170,8 @@ BegunAttempt StepCatalog::BeginFold(
   BegunAttempt begun;
   const MutexLock lock(&mutex_);
   for (const auto& [number, record] : records_.attempts) {
+    // An interrupted fold of the same version is resumed, unless its files were
+    // ingested already.
     if (!IsFoldOf(record, step) || ingested.contains(record.version)) continue;
     folding_ = record.version;
     begun.attempt = record;
@@ -192,6 +202,8 @@ void StepCatalog::ApplyCommit(Commit commit) {
   const MutexLock lock(&mutex_);
   for (const int64_t step : commit.removed_steps) records_.EraseStep(step);
   for (StepRecord& retired : commit.retired) Retire(std::move(retired));
+  // In memory the commit happens at once, as it did on disk: nobody sees the
+  // new step beside a step that it retired.
   records_.attempts[version.attempt] = {version, AttemptState::kCommitted, 0};
   records_.PutStep(std::move(commit.step));
   const auto save = saves_.find(version.attempt);
@@ -252,6 +264,8 @@ CatalogMarks StepCatalog::Mark() const {
     const auto whole = [&](const Version& version) {
       return marks.whole.contains(version);
     };
+    // A full step needs only itself. Others need parts of versions, which the
+    // sweep looks up by their records.
     if (!std::all_of(needed.begin(), needed.end(), whole)) {
       marks.borrowers.push_back(record);
     }

@@ -21,9 +21,14 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   context.saving = busy;
   context.preempted = question.preempted;
   context.metrics = question.metrics;
+  // As a function, since most policies do not need a list of all steps.
   context.history = [this] { return CommittedSteps(); };
+  // A save in progress counts as the newest step, or an interval would begin a
+  // second save before the first has ended.
   context.last = busy ? question.saving : Newest();
   SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
+  // A step that was put off is made up for by the first step after the save
+  // that was in the way, whatever the schedule says of it.
   if (decision.kind == SavePolicy::Kind::kNone && !busy &&
       put_off_.has_value() && question.step >= put_off_->from_step) {
     decision = put_off_->decision;
@@ -81,6 +86,7 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   const std::optional<int64_t> step = lineage_->newest_step();
   std::optional<StepInfo> newest;
   if (!step.has_value()) return newest;
+  // The newest step of this training may have been deleted by hand.
   const bool there = store_->VisitStep(
       *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
   if (there) return newest;

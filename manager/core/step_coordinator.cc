@@ -73,6 +73,8 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
                                                const Metrics& metrics,
                                                Announcement announced) {
   const bool busy = parts_.saves->in_progress();
+  // The answer has to be that of StepTo, which would take note of a save that
+  // has ended.
   announced.finish_save = !busy;
   if (!busy) FinishSave();
   absl::StatusOr<SavePolicy::Decision> decision =
@@ -106,6 +108,7 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
     const absl::string_view notice = (*notices)[rank];
     if (!notice.empty() && notice[0] == '1') *preempted = true;
     if (notice.size() < 2) continue;
+    // The lowest rank that has an error names it. All ranks get the same.
     thrown.Update(
         Annotate(DecodeStatus(notice.substr(1)), absl::StrCat("rank ", rank)));
   }
@@ -125,6 +128,8 @@ void StepCoordinator::Announce(
   announced->error.Update(CallGuarded("deciding on a save", [&] {
     return DecideAndBegin(wanted, request, announced);
   }));
+  // After an error no rank has a ticket, so the attempt is given up before the
+  // others hear of it.
   NoteDecision(*announced);
   if (announced->error.ok()) return;
   announced->decision.kind = SavePolicy::Kind::kNone;
@@ -144,6 +149,7 @@ absl::Status StepCoordinator::DecideAndBegin(
       announced->step, announced->preempted, request.metrics,
       parts_.saves->unfinished()};
   SavePolicy::Decision& decision = announced->decision;
+  // A call of Save has decided already.
   decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
   times_.planning_micros = MicrosSince(begin);
   if (busy && decision.kind != SavePolicy::Kind::kNone) {
@@ -174,6 +180,8 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
                                manager.options.abandoned, request.overwrite);
   spec.world_size = manager.world_size();
   spec.begun_at_micros = times_.begun_at_micros;
+  // The step records the bounds, so that tools can tell which rank has which
+  // rows.
   spec.slice_bounds = SliceBoundsOf(manager.shardings);
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
                           manager.store->Begin(spec));
@@ -182,6 +190,8 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
   for (const Ticket& ticket : save.tickets) {
     CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(), ticket.Encode());
   }
+  // All ranks must know both, as they choose together between changes and all
+  // rows.
   announced->whole = !spec.parent.has_value();
   announced->base_reason =
       parts_.lineage->BaseReason(manager.options.base_every);
@@ -239,6 +249,8 @@ absl::Status StepCoordinator::Save(Announcement announced,
   start.wait_micros = times_.wait_micros;
   start.planning_micros = times_.planning_micros;
   outcome->save = PendingSave(parts_.saves->Start(std::move(start)));
+  // Without a thread of its own the save is over here, and its error is that of
+  // this call.
   if (parts_.saves->beside()) return absl::OkStatus();
   FinishSave();
   return parts_.manager->errors.TakeSaveError();

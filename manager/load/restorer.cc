@@ -17,6 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The interval at which AwaitNewer checks whether it is cancelled.
+// SetPreempted may be called by a signal handler, which cannot notify a
+// condition: the wait looks for it so often.
 constexpr std::chrono::milliseconds kNoticeEvery(100);
 
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
@@ -63,6 +65,8 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
       return report;
     }
     const std::optional<Version>& picked = opener_.picked();
+    // A step that was asked for by its number is never replaced by another one,
+    // and a step of another store cannot be quarantined.
     const bool next = !parts_.options.read_only && request.fall_back &&
                       !request.step.has_value() &&
                       opener_.IsOwn(request.path) && picked.has_value() &&
@@ -77,6 +81,8 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
   const SaveLineage& lineage = *parts_.lineage;
+  // A model that is not exactly a step, as after a load, cannot be brought up
+  // to date by changes.
   const bool as_a_step = lineage.base_due_reason().empty();
   return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
 }
@@ -95,12 +101,15 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
   const absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
   absl::Status status = plan.ok() ? plan->CheckAll() : plan.status();
+  // Verification reads everything, so one rank does it for all.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
   }
   // No model is changed if one rank cannot load the step.
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   report.check_micros = lap();
+  // From here on the model changes. If the restore fails, the next save must
+  // not be based on a step that the model is not.
   parts_.lineage->RequireBase("a restore has failed");
   CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
   report.load_micros = lap();
@@ -132,6 +141,7 @@ absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
 absl::Status Restorer::NoteRestored(const StepReader& step,
                                     const std::string& path, bool merged) {
   SaveLineage* const lineage = parts_.lineage;
+  // A step of another store is no parent of a step of this one.
   if (path != parts_.options.path) {
     lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
     return absl::OkStatus();

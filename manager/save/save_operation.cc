@@ -51,10 +51,14 @@ StepInfo SaveOperation::step_info() const {
 
 void SaveOperation::Capture(const SaveLineage& lineage) {
   part_.status = CaptureModel(lineage);
+  // A model that was not copied as a whole is still to be read by StageModel,
+  // and the training waits for that.
   if (copied_ || !part_.status.ok()) LetTrainingContinue();
 }
 
 absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
+  // Marks are taken before values are copied: a row that is marked later is in
+  // the next save, too, and none is missed.
   absl::Status taken;
   if (environment_.feed != nullptr) {
     absl::StatusOr<ChangeSets> sets = CallGuarded(
@@ -133,6 +137,8 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
     columns_[table.name] = table.state->slots();
   }
   Arena* const arena = environment_.arena;
+  // Without async the training waits for the whole save, so a copy would only
+  // cost time.
   if (environment_.options.async && snapshot_->bytes() <= arena->max_bytes()) {
     report_.copied_bytes = snapshot_->bytes();
     copied_ = true;
@@ -159,6 +165,7 @@ void SaveOperation::Run() {
 void SaveOperation::StageAndCommit() {
   StagePart();
   LetTrainingContinue();
+  // A single rank publishes what it has staged without encoding it.
   if (environment_.ranks->world_size() > 1) return CommitWithAll();
   outcome_ = Publish({""});
 }
@@ -187,6 +194,8 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   internal::StageCopies copies;
   if (!copied_) {
     if (options.async) {
+      // Staging decides which entries fit. If the memory cannot be had, nothing
+      // is copied and the training waits for all of it.
       const uint64_t bytes = environment_.arena->max_bytes();
       copies.memory = environment_.arena->Reserve(bytes);
       if (copies.memory != nullptr) copies.bytes = bytes;
@@ -218,6 +227,8 @@ void SaveOperation::CommitWithAll() {
       environment_.publisher->Abandon(announced_.version);
     }
   }
+  // Tell and not Broadcast: a rank that dies after it has staged must not make
+  // the others take a committed step for a failed one.
   const absl::StatusOr<std::string> all =
       ranks->Tell(tag, Encode(own), AfterGather(*ranks, deadline));
   outcome_ = std::move(own);
@@ -250,6 +261,7 @@ absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
     } else {
       CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
     }
+    // The error of a job of one rank needs no rank.
     if (!part.status.ok() && parts.size() > 1) {
       return Annotate(part.status, absl::StrCat("rank ", rank));
     }

@@ -71,6 +71,8 @@ class ColumnTable::Columns {
   std::vector<RowBlock::Column> slots(size_t chunk) const;
 
  private:
+  // Rows are in chunks so that a table grows without moving them: a trainer may
+  // keep addresses of rows.
   struct Chunk {
     LargeArray<int64_t> ids;  // of a free row the next free one
     std::vector<LargeArray<char>> values;
@@ -123,6 +125,8 @@ absl::Status ColumnTable::Columns::MakeRoom() {
 
 ColumnTable::Row ColumnTable::Columns::TakeRow() {
   if (free_ == kNoRow) return next_row_++;
+  // Free rows are a list through their ids, which takes no memory and hands the
+  // row that was erased last out first.
   const Row row = free_;
   free_ = static_cast<Row>(IdOf(row));
   return row;
@@ -137,6 +141,7 @@ absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
     Chunk& chunk = chunks_[row / kRows];
     chunk.ids[row % kRows] = id;
     chunk.live[row % kRows / kWordBits] |= uint64_t{1} << row % kWordBits;
+    // The memory may be that of an erased row.
     for (size_t s = 0; s < values_.size(); ++s) {
       std::memset(ValueOf(s, row), 0, row_bytes_[s]);
     }
@@ -182,6 +187,8 @@ class ColumnRows : public internal::RowParts {
       for (const uint64_t word : live) {
         rows += static_cast<uint64_t>(std::popcount(word));
       }
+      // A chunk without gaps is one block as it lies in memory. Only one with
+      // gaps needs a list of its rows.
       if (rows == 0 || !StartsWith(live, rows)) {
         Choose(chunk, live);
       } else {
@@ -192,6 +199,8 @@ class ColumnRows : public internal::RowParts {
 
   absl::Status Find(absl::Span<const int64_t> ids) {
     constexpr size_t kIdsPerTask = 4096;
+    // A bit for each row puts the ids in the order of memory without a sort,
+    // and several threads can set it.
     std::vector<std::atomic<uint64_t>> marked(parts_.size() * kWords);
     CKPTDB_RETURN_IF_ERROR(internal::ParallelFor(
         threads_, (ids.size() + kIdsPerTask - 1) / kIdsPerTask,
@@ -270,6 +279,7 @@ class ColumnTable::LiveRows : public LiveTable {
     columns_->Clear();
     return absl::OkStatus();
   }
+  // One worker at a time, as an insertion may grow the index.
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     const internal::MutexLock lock(&mutex_);
     for (size_t r = 0; r < batch.ids.size(); ++r) {

@@ -16,6 +16,8 @@ constexpr size_t kVersionBytes = 12;
 constexpr size_t kChunkSuffixBytes = 4;
 constexpr size_t kRowsSuffixBytes = 1 + 2 + 2 + 8;
 
+// Numbers are big-endian, so that the order of keys as bytes is the order of
+// the numbers. Steps are never negative.
 template <typename T>
 void AppendBigEndian(T value, std::string* out) {
   const auto bits = static_cast<std::make_unsigned_t<T>>(value);
@@ -152,6 +154,9 @@ void AppendPosition(const RowPosition& position, std::string* key) {
   AppendBigEndian(position.id, key);
 }
 
+// The least key that is greater than all keys with the prefix: trailing 0xff
+// bytes go, and the byte before them is one more. Empty if there is no such
+// key.
 std::string PrefixEnd(absl::string_view prefix) {
   std::string end(prefix);
   while (!end.empty() && end.back() == '\xff') end.pop_back();
