@@ -20,9 +20,12 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   CKPTDB_RETURN_IF_ERROR(checkpoints->state_.Register(&checkpoints->model_));
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::ManagerOptions manager_options,
                           checkpoints->NewManagerOptions());
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<ckptdb::Coordinator> ranks,
+                          trainer->ranks()->NewCoordinator());
   CKPTDB_ASSIGN_OR_RETURN(
       checkpoints->manager_,
-      ckptdb::CheckpointManager::Open(manager_options, &checkpoints->model_));
+      ckptdb::CheckpointManager::Open(manager_options, &checkpoints->model_,
+                                      std::move(ranks)));
   CKPTDB_ASSIGN_OR_RETURN(
       checkpoints->evaluator_,
       Evaluator::Create(trainer, checkpoints->manager_->evaluation(),
@@ -51,12 +54,15 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   manager.abandoned = options_.abandoned;
   manager.user_metadata = {{"trainer", "train_ctr"},
                            {"options", trainer_->identity()}};
-  manager.on_saved =
-      [this](const ckptdb::CheckpointManager::SaveReport& saved) {
-        OnSaved(saved);
-      };
+  if (own_->is_owner()) {
+    manager.on_saved =
+        [this](const ckptdb::CheckpointManager::SaveReport& saved) {
+          OnSaved(saved);
+        };
+  }
   manager.first_save = ckptdb::ManagerOptions::FirstSave::kNever;
   manager.async = options_.async;
+  manager.deadline = own_->deadline();
   CKPTDB_RETURN_IF_ERROR(
       ckptdb::ReadManagerConfig(options_.config.manager, &manager));
   CKPTDB_ASSIGN_OR_RETURN(load_, ckptdb::ParseLoadSpec(options_.config.load));
@@ -76,10 +82,25 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
 }
 
 absl::StatusOr<std::optional<int64_t>> Checkpoints::Latest() const {
-  const absl::StatusOr<ckptdb::StepRecord> latest = manager_->store()->Latest();
+  const absl::StatusOr<int64_t> latest = examples::AskOwner(
+      own_, "the step saved last", [this]() -> absl::StatusOr<int64_t> {
+        CKPTDB_ASSIGN_OR_RETURN(const auto record, manager_->store()->Latest());
+        return record.version.step;
+      });
   if (absl::IsNotFound(latest.status())) return std::nullopt;
   CKPTDB_RETURN_IF_ERROR(latest.status());
-  return latest->version.step;
+  return *latest;
+}
+
+absl::Status Checkpoints::CheckSaved(int64_t step) const {
+  return examples::AskOwner(own_, "a saved step",
+                            [&]() -> absl::StatusOr<int64_t> {
+                              CKPTDB_ASSIGN_OR_RETURN(
+                                  const auto record,
+                                  manager_->store()->FindStep(step));
+                              return record.version.step;
+                            })
+      .status();
 }
 
 absl::Status Checkpoints::Restore(int64_t step) {
@@ -103,9 +124,15 @@ absl::StatusOr<ckptdb::CheckpointManager::StepOutcome> Checkpoints::AfterStep(
   options_.crash_drill->Arm(trainer_->step());
   CKPTDB_ASSIGN_OR_RETURN(
       ckptdb::CheckpointManager::StepOutcome outcome,
-      manager_->StepTo(trainer_->step(), {{"train_loss", train_loss}}));
+      manager_->StepTo(trainer_->step(), MetricsOf(train_loss)));
   CKPTDB_RETURN_IF_ERROR(EndDrill(outcome.save.has_value()));
   return outcome;
+}
+
+// Those of the owner are the step's.
+ckptdb::Metrics Checkpoints::MetricsOf(double train_loss) const {
+  return own_->is_owner() ? ckptdb::Metrics{{"train_loss", train_loss}}
+                          : ckptdb::Metrics();
 }
 
 absl::Status Checkpoints::Save(double train_loss) {
@@ -113,13 +140,13 @@ absl::Status Checkpoints::Save(double train_loss) {
     CKPTDB_RETURN_IF_ERROR(manager_->StepTo(trainer_->step()).status());
   }
   ckptdb::SaveRequest request;
-  request.metrics = {{"train_loss", train_loss}};
+  request.metrics = MetricsOf(train_loss);
   return manager_->Save(request).status();
 }
 
 // The sweep after a save that is drilled belongs to it.
 absl::Status Checkpoints::EndDrill(bool saved) {
-  if (saved && options_.crash_drill->at_point()) {
+  if (saved && own_->is_owner() && options_.crash_drill->at_point()) {
     CKPTDB_RETURN_IF_ERROR(manager_->store()->Sweep().status());
   }
   return options_.crash_drill->Disarm();
@@ -129,16 +156,23 @@ absl::Status Checkpoints::Finish() { return manager_->FinishTraining(); }
 
 absl::StatusOr<Evaluation> Checkpoints::Evaluate() {
   CKPTDB_RETURN_IF_ERROR(manager_->WaitUntilFinished());
-  const auto saved = manager_->store()->FindStep(trainer_->step());
-  if (absl::IsNotFound(saved.status())) return trainer_->Evaluate();
-  CKPTDB_RETURN_IF_ERROR(saved.status());
+  const absl::Status saved = CheckSaved(trainer_->step());
+  if (absl::IsNotFound(saved)) return trainer_->Evaluate();
+  CKPTDB_RETURN_IF_ERROR(saved);
   return evaluator_->Run();
 }
 
 absl::StatusOr<bool> Checkpoints::EvaluationUnderWay() const {
-  CKPTDB_ASSIGN_OR_RETURN(const auto kept,
-                          manager_->store()->ListEvaluations(trainer_->step()));
-  return !kept.empty();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const int64_t kept,
+      examples::AskOwner(
+          own_, "evaluations under way", [this]() -> absl::StatusOr<int64_t> {
+            CKPTDB_ASSIGN_OR_RETURN(
+                const auto found,
+                manager_->store()->ListEvaluations(trainer_->step()));
+            return static_cast<int64_t>(found.size());
+          }));
+  return kept > 0;
 }
 
 std::vector<SaveReport> Checkpoints::TakeReports() {
@@ -168,11 +202,13 @@ void Checkpoints::OnSaved(const ckptdb::CheckpointManager::SaveReport& saved) {
 absl::Status Checkpoints::CountRows(SaveReport* report) const {
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<ckptdb::StepReader> step,
                           manager_->store()->OpenStep(report->step));
-  for (const ckptdb::Item& item : step->ranks()[0].items) {
-    if (item.kind != ckptdb::Item::Kind::kRows) continue;
-    report->rows_upserted += item.rows;
-    report->rows_erased += item.erased_rows;
-    if (report->base_reason.empty()) report->base_reason = item.base_reason;
+  for (const ckptdb::StepRecord::Rank& rank : step->ranks()) {
+    for (const ckptdb::Item& item : rank.items) {
+      if (item.kind != ckptdb::Item::Kind::kRows) continue;
+      report->rows_upserted += item.rows;
+      report->rows_erased += item.erased_rows;
+      if (report->base_reason.empty()) report->base_reason = item.base_reason;
+    }
   }
   return absl::OkStatus();
 }

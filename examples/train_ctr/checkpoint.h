@@ -1,7 +1,9 @@
 // The trainer's checkpoints, by ckptdb's manager: what a user of the library
 // writes. What is in a step says train_ctr/restore.h.
 //
-// A save goes on beside the training, unless the process is to be killed in it.
+// A save goes on beside the training, unless a process is to be killed in it.
+// With several ranks each has such an object, and all make the same calls; what
+// is asked of the store is asked on rank 0, which owns it.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_CHECKPOINT_H_
 
@@ -17,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ranks/ranks.h"
 #include "train_ctr/config.h"
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/evaluator.h"
@@ -75,9 +78,7 @@ class Checkpoints {
   absl::StatusOr<std::optional<int64_t>> Latest() const;
 
   // Returns NotFound if the step does not exist.
-  absl::Status CheckSaved(int64_t step) const {
-    return manager_->store()->FindStep(step).status();
-  }
+  absl::Status CheckSaved(int64_t step) const;
 
   // Puts the state of `step` into the trainer; saves go on from it. Returns
   // FailedPrecondition if the trainer's options or log are not those of the
@@ -108,21 +109,27 @@ class Checkpoints {
   // This process will soon be ended. Thread-safe.
   void SetPreempted() { manager_->SetPreempted(); }
 
-  // Returns the reports of the saves that were committed since the last call.
+  // Returns the reports of the saves that were committed since the last call,
+  // on rank 0.
   std::vector<SaveReport> TakeReports();
 
  private:
   Checkpoints(CheckpointOptions options, Trainer* trainer)
-      : options_(std::move(options)), trainer_(trainer), state_(trainer) {}
+      : options_(std::move(options)),
+        trainer_(trainer),
+        own_(trainer->ranks()),
+        state_(trainer) {}
 
   ckptdb::SavePolicy Schedule() const;
   absl::StatusOr<ckptdb::ManagerOptions> NewManagerOptions();
+  ckptdb::Metrics MetricsOf(double train_loss) const;
   absl::Status EndDrill(bool saved);
   void OnSaved(const ckptdb::CheckpointManager::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;
 
   const CheckpointOptions options_;
   Trainer* const trainer_;
+  examples::Ranks* const own_;
   TrainerState state_;
   ckptdb::ModelState model_;
   std::mutex mutex_;

@@ -48,16 +48,20 @@ absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text) {
 }
 
 void CrashDrill::Trained(int64_t step) const {
-  if (at_ && at_->point.empty() && at_->step == step) std::raise(SIGKILL);
-}
-
-void CrashDrill::Evaluating(int64_t step) const {
-  if (at_ && at_->point == kEvaluationPoint && at_->step == step) {
+  if (is_here_ && at_ && at_->point.empty() && at_->step == step) {
     std::raise(SIGKILL);
   }
 }
 
-void CrashDrill::Arm(int64_t step) { armed_ = at_point() && at_->step == step; }
+void CrashDrill::Evaluating(int64_t step) const {
+  if (is_here_ && at_ && at_->point == kEvaluationPoint && at_->step == step) {
+    std::raise(SIGKILL);
+  }
+}
+
+void CrashDrill::Arm(int64_t step) {
+  armed_ = is_here_ && at_point() && at_->step == step;
+}
 
 void CrashDrill::Passed(absl::string_view point) const {
   if (armed_ && at_->point == point) std::raise(SIGKILL);

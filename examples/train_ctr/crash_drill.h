@@ -34,7 +34,10 @@ absl::StatusOr<CrashAt> ParseCrashAt(absl::string_view text);
 // Thread-safe, but for one training thread that calls Trained, Arm, Disarm.
 class CrashDrill {
  public:
-  explicit CrashDrill(std::optional<CrashAt> at) : at_(std::move(at)) {}
+  // Kills this process if the drill `is_here`. A drill is of one rank, and the
+  // others are told of it, as their saves are made in the same way.
+  explicit CrashDrill(std::optional<CrashAt> at, bool is_here = true)
+      : at_(std::move(at)), is_here_(is_here) {}
   CrashDrill(const CrashDrill&) = delete;
   CrashDrill& operator=(const CrashDrill&) = delete;
 
@@ -63,6 +66,7 @@ class CrashDrill {
 
  private:
   const std::optional<CrashAt> at_;
+  const bool is_here_;
   std::atomic<bool> armed_ = false;
 };
 

@@ -1,8 +1,10 @@
 #include "train_ctr/digest.h"
 
+#include <ckptdb/schema/status.h>
 #include <xxhash.h>
 
 #include "absl/strings/str_cat.h"
+#include "ranks/ranks.h"
 #include "train_ctr/random.h"
 
 namespace train_ctr {
@@ -22,19 +24,28 @@ uint64_t RowDigest(const EmbeddingTable& table, int64_t id,
   return Mix(digest, static_cast<uint64_t>(table.last_step(row)));
 }
 
-}  // namespace
-
-uint64_t TableDigest(const EmbeddingTable& table) {
-  uint64_t sum = table.rows();
-  table.state()->ForEach([&](int64_t id, EmbeddingTable::Row row) {
-    sum += RowDigest(table, id, row);
-  });
-  return Hash(table.name().data(), table.name().size(), sum);
+// The sum of the digests of the rows of each table, and of their number.
+std::vector<uint64_t> RowSums(const StateView& state) {
+  std::vector<uint64_t> sums;
+  for (const EmbeddingTable* table : state.tables) {
+    uint64_t& sum = sums.emplace_back(table->rows());
+    table->state()->ForEach([&](int64_t id, EmbeddingTable::Row row) {
+      sum += RowDigest(*table, id, row);
+    });
+  }
+  return sums;
 }
 
-std::string StateDigest(const StateView& state) {
+uint64_t TableDigest(const std::string& name, uint64_t row_sum) {
+  return Hash(name.data(), name.size(), row_sum);
+}
+
+std::string StateDigest(const StateView& state,
+                        const std::vector<uint64_t>& row_sums) {
   uint64_t sum = 0;
-  for (const EmbeddingTable* table : state.tables) sum += TableDigest(*table);
+  for (size_t t = 0; t < row_sums.size(); ++t) {
+    sum += TableDigest(state.tables[t]->name(), row_sums[t]);
+  }
   for (const TensorView& tensor : state.tensors) {
     const uint64_t name = Hash(tensor.name.data(), tensor.name.size(), 0);
     sum += Hash(tensor.values, tensor.bytes(), name);
@@ -44,14 +55,40 @@ std::string StateDigest(const StateView& state) {
   return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
 }
 
-std::string StateDigest(Trainer& trainer) {
+StateView ViewOf(Trainer& trainer) {
   StateView state;
   for (const EmbeddingTable& table : trainer.tables()) {
     state.tables.push_back(&table);
   }
   state.tensors = trainer.tensors();
   state.progress = trainer.progress();
-  return StateDigest(state);
+  return state;
+}
+
+}  // namespace
+
+uint64_t TableDigest(const EmbeddingTable& table) {
+  return TableDigest(table.name(), RowSums({{&table}, {}, {}}).front());
+}
+
+std::string StateDigest(const StateView& state) {
+  return StateDigest(state, RowSums(state));
+}
+
+std::string StateDigest(Trainer& trainer) {
+  return StateDigest(ViewOf(trainer));
+}
+
+absl::StatusOr<std::string> SharedDigest(Trainer& trainer) {
+  const StateView state = ViewOf(trainer);
+  std::vector<uint64_t> sums(state.tables.size(), 0);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const examples::PerRank<uint64_t> of_ranks,
+      examples::AllGather(trainer.ranks(), "digests", RowSums(state)));
+  for (const std::vector<uint64_t>& of_rank : of_ranks) {
+    for (size_t t = 0; t < sums.size(); ++t) sums[t] += of_rank.at(t);
+  }
+  return StateDigest(state, sums);
 }
 
 }  // namespace train_ctr

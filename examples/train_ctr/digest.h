@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "train_ctr/embedding_table.h"
 #include "train_ctr/tensor.h"
 #include "train_ctr/trainer.h"
@@ -25,7 +26,12 @@ uint64_t TableDigest(const EmbeddingTable& table);
 // Returns a digest of all tables, tensors and the progress, as 16 hex digits,
 // whatever the order of tables and tensors.
 std::string StateDigest(const StateView& state);
+// The same of a trainer that is alone.
 std::string StateDigest(Trainer& trainer);
+
+// Returns the digest of the state of all ranks together, which all ask for. It
+// is that of one rank that has all rows.
+absl::StatusOr<std::string> SharedDigest(Trainer& trainer);
 
 }  // namespace train_ctr
 

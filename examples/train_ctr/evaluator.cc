@@ -55,7 +55,13 @@ absl::StatusOr<Evaluation> Evaluator::Run() {
   const ckptdb::EvaluationState::Name name = {trainer_->step(), kEvaluation,
                                               kGroup};
   progress_ = trainer_->BeginEvaluation();
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t done, state_->Load(name, &loader_));
+  absl::StatusOr<uint64_t> done = state_->Load(name, &loader_);
+  // It was begun by another number of ranks.
+  if (absl::IsFailedPrecondition(done.status())) {
+    CKPTDB_RETURN_IF_ERROR(state_->Cleanup(name.step));
+    done = 0;
+  }
+  CKPTDB_RETURN_IF_ERROR(done.status());
   for (int64_t batches = 1;; ++batches) {
     CKPTDB_ASSIGN_OR_RETURN(const bool more,
                             trainer_->EvaluateBatch(&progress_));
@@ -66,7 +72,7 @@ absl::StatusOr<Evaluation> Evaluator::Run() {
   }
   CKPTDB_RETURN_IF_ERROR(state_->Cleanup(name.step));
   Evaluation evaluation = progress_.metrics.Result();
-  evaluation.resumed_after = done;
+  evaluation.resumed_after = *done;
   return evaluation;
 }
 

@@ -31,6 +31,8 @@ struct Batch {
   std::vector<int64_t> ids;
 
   size_t size() const { return labels.size(); }
+  // Puts the examples [begin, end) into `part`.
+  void CopyTo(size_t begin, size_t end, Batch* part) const;
   void Clear() {
     labels.clear();
     ids.clear();

@@ -10,29 +10,30 @@
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/reader.h"
-#include "train_ctr/stop_signals.h"
 
 namespace train_ctr {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Options& options) {
+absl::StatusOr<std::unique_ptr<Trainer>> MakeTrainer(const Options& options,
+                                                     examples::Ranks* own) {
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Source> source, OpenSource(options));
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<Reader> reader,
       Reader::Create(std::move(source), options.shuffle_examples,
                      options.trainer.seed));
-  return Trainer::Create(options.trainer, std::move(reader));
+  return Trainer::Create(options.trainer, std::move(reader), own);
 }
 
-void PrintEvaluation(int64_t step, const Evaluation& evaluation, size_t rows) {
+void PrintEvaluation(int64_t step, const Evaluation& evaluation,
+                     uint64_t rows) {
   const std::string resumed =
       evaluation.resumed_after == 0
           ? ""
           : absl::StrCat(", ", evaluation.resumed_after, " of ",
                          evaluation.examples, " examples by a run before");
-  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %zu rows%s\n",
+  std::fprintf(stderr, "step %lld: loss %.4f, auc %.4f, %llu rows%s\n",
                static_cast<long long>(step), evaluation.loss, evaluation.auc,
-               rows, resumed.c_str());
+               static_cast<unsigned long long>(rows), resumed.c_str());
 }
 
 void PrintSave(const SaveReport& save) {
@@ -51,38 +52,53 @@ void PrintSave(const SaveReport& save) {
 // The state of a run between its steps.
 class Job {
  public:
-  explicit Job(const Options& options) : options_(options) {}
+  Job(const Options& options, examples::Ranks* own,
+      const std::atomic<bool>* stopped)
+      : options_(options), own_(own), stopped_(stopped) {}
 
-  // Makes the job end after the current step. Thread-safe.
-  void Stop() { stopped_ = true; }
+  absl::StatusOr<JobReport> Run();
 
+ private:
   absl::Status Open();
   absl::Status Resume();
   absl::Status ResumeFrom(int64_t step);
   absl::Status Evaluate();
   absl::Status Train();
   absl::StatusOr<JobReport> Finish();
-
- private:
   absl::Status AfterStep(double train_loss);
   void TakeReports();
 
+  absl::Status CountRows();
+
   const Options& options_;
-  std::atomic<bool> stopped_ = false;
+  examples::Ranks* const own_;
+  const std::atomic<bool>* const stopped_;
   std::shared_ptr<CrashDrill> crash_drill_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpoints> checkpoints_;
   JobReport report_;
 };
 
+absl::StatusOr<JobReport> Job::Run() {
+  CKPTDB_RETURN_IF_ERROR(Open());
+  CKPTDB_RETURN_IF_ERROR(Resume());
+  CKPTDB_RETURN_IF_ERROR(Train());
+  return Finish();
+}
+
 absl::Status Job::Open() {
-  CKPTDB_RETURN_IF_ERROR(CheckOptions(options_));
   std::optional<CrashAt> crash_at;
   if (!options_.crash_at.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(crash_at, ParseCrashAt(options_.crash_at));
   }
-  crash_drill_ = std::make_shared<CrashDrill>(std::move(crash_at));
-  CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_));
+  if (options_.crash_rank >= own_->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--crash-rank ", options_.crash_rank, ": there are ",
+                     own_->size(), " ranks, numbered from 0"));
+  }
+  crash_drill_ = std::make_shared<CrashDrill>(
+      std::move(crash_at), options_.crash_rank == own_->rank());
+  CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_, own_));
   CheckpointOptions checkpoint;
   checkpoint.store = options_.store;
   checkpoint.save_every = options_.save_every;
@@ -122,8 +138,12 @@ absl::Status Job::ResumeFrom(int64_t step) {
   }
   CKPTDB_RETURN_IF_ERROR(checkpoints_->Restore(step));
   report_.resumed_from = step;
-  std::fprintf(stderr, "resumed from step %lld: %zu rows\n",
-               static_cast<long long>(step), trainer_->rows());
+  CKPTDB_RETURN_IF_ERROR(CountRows());
+  if (own_->is_owner()) {
+    std::fprintf(stderr, "resumed from step %lld: %llu rows\n",
+                 static_cast<long long>(step),
+                 static_cast<unsigned long long>(report_.rows));
+  }
   if (step == options_.steps) return absl::OkStatus();  // Finish does
   CKPTDB_ASSIGN_OR_RETURN(const bool cut_off,
                           checkpoints_->EvaluationUnderWay());
@@ -132,7 +152,16 @@ absl::Status Job::ResumeFrom(int64_t step) {
 
 absl::Status Job::Evaluate() {
   CKPTDB_ASSIGN_OR_RETURN(report_.evaluation, checkpoints_->Evaluate());
-  PrintEvaluation(trainer_->step(), report_.evaluation, trainer_->rows());
+  CKPTDB_RETURN_IF_ERROR(CountRows());
+  if (own_->is_owner()) {
+    PrintEvaluation(trainer_->step(), report_.evaluation, report_.rows);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Job::CountRows() {
+  CKPTDB_ASSIGN_OR_RETURN(report_.rows,
+                          examples::Sum(own_, "row counts", trainer_->rows()));
   return absl::OkStatus();
 }
 
@@ -148,7 +177,7 @@ absl::Status Job::Train() {
 absl::Status Job::AfterStep(double train_loss) {
   const int64_t step = trainer_->step();
   crash_drill_->Trained(step);
-  if (stopped_) checkpoints_->SetPreempted();
+  if (*stopped_) checkpoints_->SetPreempted();
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::CheckpointManager::StepOutcome outcome,
                           checkpoints_->AfterStep(train_loss));
   report_.preempted = outcome.preempted;
@@ -173,22 +202,27 @@ absl::StatusOr<JobReport> Job::Finish() {
   // A preempted job has no time for it.
   if (!report_.preempted) CKPTDB_RETURN_IF_ERROR(Evaluate());
   report_.step = trainer_->step();
-  report_.digest = StateDigest(*trainer_);
-  report_.rows = trainer_->rows();
+  CKPTDB_ASSIGN_OR_RETURN(report_.digest, SharedDigest(*trainer_));
+  CKPTDB_RETURN_IF_ERROR(CountRows());
   report_.epoch = trainer_->epoch();
-  std::fprintf(stderr, "digest %s\n", report_.digest.c_str());
+  if (own_->is_owner()) {
+    std::fprintf(stderr, "digest %s\n", report_.digest.c_str());
+  }
   return report_;
 }
 
 }  // namespace
 
-absl::StatusOr<JobReport> RunJob(const Options& options) {
-  Job job(options);
-  const StopSignals signals([&job] { job.Stop(); });
-  CKPTDB_RETURN_IF_ERROR(job.Open());
-  CKPTDB_RETURN_IF_ERROR(job.Resume());
-  CKPTDB_RETURN_IF_ERROR(job.Train());
-  return job.Finish();
+absl::StatusOr<JobReport> RunJob(const Options& options, examples::Ranks* own,
+                                 const std::atomic<bool>* stopped) {
+  auto job = std::make_unique<Job>(options, own, stopped);
+  absl::StatusOr<JobReport> report = job->Run();
+  if (!report.ok() && own->size() > 1) {
+    // Its destructor would wait for the save in progress, and so for ranks that
+    // may be gone. The process is about to end.
+    job.release();  // NOLINT(bugprone-unused-return-value)
+  }
+  return report;
 }
 
 }  // namespace train_ctr

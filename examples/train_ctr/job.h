@@ -2,12 +2,14 @@
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_JOB_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_JOB_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ranks/ranks.h"
 #include "train_ctr/checkpoint.h"
 #include "train_ctr/options.h"
 #include "train_ctr/trainer.h"
@@ -20,16 +22,19 @@ struct JobReport {
   bool preempted = false;  // ended by a signal, before the last step
   Evaluation evaluation;
   std::string digest;
-  size_t rows = 0;
+  uint64_t rows = 0;  // of all ranks
   uint64_t epoch = 0;
   std::vector<SaveReport> saves;
 };
 
-// Trains up to options.steps and saves every options.save_every steps and the
-// last one. A store that has steps is refused without options.resume or
-// options.resume_step. SIGINT and SIGTERM end the training after the step that
-// it is at, which is saved. Writes progress to stderr.
-absl::StatusOr<JobReport> RunJob(const Options& options);
+// Trains, by options that were checked, up to options.steps and saves every
+// options.save_every steps and the last one. A store that has steps is refused
+// without options.resume or options.resume_step. Once `stopped` is true on any
+// rank, the training ends after the step that it is at, which is saved. Rank 0
+// writes progress to stderr. All ranks get the report, but for `saves`, which
+// rank 0 has.
+absl::StatusOr<JobReport> RunJob(const Options& options, examples::Ranks* own,
+                                 const std::atomic<bool>* stopped);
 
 }  // namespace train_ctr
 

@@ -1,11 +1,16 @@
 // train_ctr: trains a click-through-rate model and checkpoints it in a ckptdb
-// store, or follows a process that does. Exit codes: 0 done, 1 failed or called
-// wrongly, with the reason on stderr.
+// store, alone or as the ranks of "mpirun train_ctr", or follows a process that
+// does. Exit codes: 0 done, 1 failed or called wrongly, with the reason on
+// stderr.
 #include <ckptdb/schema/status.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdio>
+#include <string>
 
+#include "absl/time/time.h"
+#include "ranks/ranks.h"
 #include "train_ctr/follower.h"
 #include "train_ctr/job.h"
 #include "train_ctr/json_report.h"
@@ -21,16 +26,30 @@ absl::Status Write(const Report& report, const train_ctr::Options& options) {
 }
 
 absl::Status Follow(const train_ctr::Options& options) {
-  CKPTDB_RETURN_IF_ERROR(train_ctr::CheckOptions(options));
   train_ctr::Follower follower(options.store, options.follow_options);
   const train_ctr::StopSignals signals([&follower] { follower.Stop(); });
   CKPTDB_ASSIGN_OR_RETURN(const auto report, follower.Run());
   return Write(report, options);
 }
 
-absl::Status Train(const train_ctr::Options& options) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto report, train_ctr::RunJob(options));
-  return Write(report, options);
+// Trains as one process, or as one rank of those that mpirun has started.
+int Train(const train_ctr::Options& options) {
+  std::atomic<bool> stopped = false;
+  // Before MPI, whose threads would take the signals.
+  const train_ctr::StopSignals signals([&stopped] { stopped = true; });
+  return examples::RunRanks(
+      {.program = "train_ctr",
+       .deadline = absl::Seconds(options.deadline_seconds)},
+      [&](examples::Ranks* own) -> absl::Status {
+        CKPTDB_ASSIGN_OR_RETURN(const auto report,
+                                train_ctr::RunJob(options, own, &stopped));
+        return own->is_owner() ? Write(report, options) : absl::OkStatus();
+      });
+}
+
+int Fail(const std::string& why) {
+  std::fprintf(stderr, "train_ctr: %s\n", why.c_str());
+  return 1;
 }
 
 }  // namespace
@@ -41,6 +60,8 @@ int main(int argc, char** argv) {
       "process that does.\n"
       "Example: train_ctr --store ctr_store --steps 1000 --batch 256 "
       "--save-every 100 --delta --resume\n"
+      "         mpirun -np 4 train_ctr --store ctr_store --steps 1000 "
+      "--save-every 100 --resume\n"
       "         train_ctr --store ctr_store --follow --until-step 1000");
   train_ctr::Options options;
   train_ctr::AddOptions(&app, &options);
@@ -48,14 +69,14 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    std::fprintf(stderr, "train_ctr: %s\n", error.what());
-    return 1;
+    return Fail(error.what());
   }
 
-  absl::Status done;
-  if (!options.json.empty()) done = train_ctr::CheckJsonPath(options.json);
-  if (done.ok()) done = options.follow ? Follow(options) : Train(options);
-  if (done.ok()) return 0;
-  std::fprintf(stderr, "train_ctr: %s\n", done.ToString().c_str());
-  return 1;
+  absl::Status done = train_ctr::CheckOptions(options);
+  if (done.ok() && !options.json.empty()) {
+    done = train_ctr::CheckJsonPath(options.json);
+  }
+  if (done.ok() && !options.follow) return Train(options);
+  if (done.ok()) done = Follow(options);
+  return done.ok() ? 0 : Fail(done.ToString());
 }

@@ -32,6 +32,7 @@ Mlp::Mlp(size_t inputs, const std::vector<size_t>& hidden, uint64_t seed) {
                 outputs,
                 MakeParameter(inputs * outputs),
                 MakeParameter(outputs),
+                {},
                 {}};
     const double range = std::sqrt(6.0 / static_cast<double>(inputs));
     for (float& weight : layer.weight.values) {
@@ -67,45 +68,116 @@ const std::vector<float>& Mlp::Forward(const float* input, size_t examples) {
   return layers_.back().output;
 }
 
-void Mlp::BackwardLayer(const float* input, size_t examples,
-                        const std::vector<float>& output_gradient,
-                        std::vector<float>* input_gradient, Layer* layer) {
-  const size_t inputs = layer->inputs;
-  const size_t outputs = layer->outputs;
-  std::fill(layer->weight.gradient.begin(), layer->weight.gradient.end(), 0);
-  std::fill(layer->bias.gradient.begin(), layer->bias.gradient.end(), 0);
-  input_gradient->assign(examples * inputs, 0);
+void Mlp::BackwardLayer(size_t examples, const Layer& layer,
+                        std::vector<float>* input_gradient) {
+  const size_t outputs = layer.outputs;
+  input_gradient->resize(examples * layer.inputs);
   for (size_t e = 0; e < examples; ++e) {
-    const float* out = &output_gradient[e * outputs];
-    for (size_t o = 0; o < outputs; ++o) layer->bias.gradient[o] += out[o];
-    for (size_t i = 0; i < inputs; ++i) {
-      const float x = input[e * inputs + i];
-      const float* weights = &layer->weight.values[i * outputs];
-      float* gradient = &layer->weight.gradient[i * outputs];
+    const float* out = &layer.output_gradient[e * outputs];
+    for (size_t i = 0; i < layer.inputs; ++i) {
+      const float* weights = &layer.weight.values[i * outputs];
       float sum = 0;
-      for (size_t o = 0; o < outputs; ++o) {
-        gradient[o] += x * out[o];
-        sum += weights[o] * out[o];
-      }
-      (*input_gradient)[e * inputs + i] = sum;
+      for (size_t o = 0; o < outputs; ++o) sum += weights[o] * out[o];
+      (*input_gradient)[e * layer.inputs + i] = sum;
     }
   }
 }
 
+void Mlp::BackwardExamples(const std::vector<float>& logit_gradient,
+                           std::vector<float>* input_gradient) {
+  examples_ = logit_gradient.size();
+  layers_.back().output_gradient = logit_gradient;
+  for (size_t l = layers_.size(); l-- > 1;) {
+    const std::vector<float>& in = layers_[l - 1].output;
+    std::vector<float>* gradient = &layers_[l - 1].output_gradient;
+    BackwardLayer(examples_, layers_[l], gradient);
+    for (size_t i = 0; i < gradient->size(); ++i) {
+      if (in[i] <= 0) (*gradient)[i] = 0;
+    }
+  }
+  BackwardLayer(examples_, layers_.front(), input_gradient);
+}
+
 void Mlp::Backward(const float* input, const std::vector<float>& logit_gradient,
                    std::vector<float>* input_gradient) {
-  const size_t examples = logit_gradient.size();
-  std::vector<float> gradient = logit_gradient;
-  std::vector<float> next;
-  for (size_t l = layers_.size(); l-- > 0;) {
-    const float* in = l == 0 ? input : layers_[l - 1].output.data();
-    BackwardLayer(in, examples, gradient, &next, &layers_[l]);
-    for (size_t i = 0; l > 0 && i < next.size(); ++i) {
-      if (in[i] <= 0) next[i] = 0;
-    }
-    std::swap(gradient, next);
+  BackwardExamples(logit_gradient, input_gradient);
+  SetGradients({SumPart(Part(), {Factors(input, Part())})});
+}
+
+size_t Mlp::FactorsOfExample(Part part) const {
+  size_t factors = 0;
+  for (const Layer& layer : layers_) {
+    factors += layer.width(part) + layer.outputs;
   }
-  *input_gradient = std::move(gradient);
+  return factors;
+}
+
+std::vector<float> Mlp::Factors(const float* input, Part part) const {
+  std::vector<float> factors;
+  factors.reserve(examples_ * FactorsOfExample(part));
+  for (const Layer& layer : layers_) {
+    for (size_t e = 0; e < examples_; ++e) {
+      const float* first = input + e * layer.inputs + layer.begin(part);
+      factors.insert(factors.end(), first, first + layer.width(part));
+    }
+    factors.insert(factors.end(), layer.output_gradient.begin(),
+                   layer.output_gradient.end());
+    input = layer.output.data();
+  }
+  return factors;
+}
+
+void Mlp::AddFactors(Part part, size_t examples, const float** factors,
+                     float* sums, Layer* layer) {
+  const size_t width = layer->width(part);
+  const size_t outputs = layer->outputs;
+  const float* const inputs = *factors;
+  const float* const output_gradients = inputs + examples * width;
+  *factors = output_gradients + examples * outputs;
+  for (size_t e = 0; e < examples; ++e) {
+    const float* out = output_gradients + e * outputs;
+    for (size_t o = 0; o < outputs; ++o) layer->bias.gradient[o] += out[o];
+    for (size_t i = 0; i < width; ++i) {
+      const float x = inputs[e * width + i];
+      float* gradient = sums + i * outputs;
+      for (size_t o = 0; o < outputs; ++o) gradient[o] += x * out[o];
+    }
+  }
+}
+
+std::vector<float> Mlp::SumPart(
+    Part part, const std::vector<std::vector<float>>& factors) {
+  size_t weights = 0;
+  for (Layer& layer : layers_) {
+    std::fill(layer.bias.gradient.begin(), layer.bias.gradient.end(), 0);
+    weights += layer.width(part) * layer.outputs;
+  }
+  std::vector<float> sums(weights, 0);
+  for (const std::vector<float>& of_rank : factors) {
+    const size_t examples = of_rank.size() / FactorsOfExample(part);
+    const float* next = of_rank.data();
+    float* sum = sums.data();
+    for (Layer& layer : layers_) {
+      AddFactors(part, examples, &next, sum, &layer);
+      sum += layer.width(part) * layer.outputs;
+    }
+  }
+  return sums;
+}
+
+void Mlp::SetGradients(const std::vector<std::vector<float>>& parts) {
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const Part part = {p, parts.size()};
+    const float* next = parts[p].data();
+    for (Layer& layer : layers_) {
+      const size_t weights = layer.width(part) * layer.outputs;
+      std::copy_n(
+          next, weights,
+          layer.weight.gradient.begin() +
+              static_cast<ptrdiff_t>(layer.begin(part) * layer.outputs));
+      next += weights;
+    }
+  }
 }
 
 void Mlp::AdamStep(const AdamOptions& options, Parameter* parameter) const {

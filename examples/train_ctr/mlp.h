@@ -37,12 +37,34 @@ class Mlp {
   void Backward(const float* input, const std::vector<float>& logit_gradient,
                 std::vector<float>* input_gradient);
 
-  // Makes one step of Adam with the gradients of the last Backward.
+  // The same in parts, for ranks that each have some examples of a batch. A
+  // gradient of a weight is a sum over the examples. It is made of the inputs
+  // and output gradients of each layer, its factors. Each rank sums those of a
+  // part of the weights, over the examples of all ranks in order: so the sums
+  // have the same bits on any number of ranks.
+  //
+  //   mlp.BackwardExamples(logit_gradient, &input_gradient);
+  //   for each rank r: send Factors(input, {r, ranks}) to r
+  //   send SumPart({rank, ranks}, factors of all ranks) to all
+  //   mlp.SetGradients(sums of all ranks);
+  struct Part {
+    size_t number = 0;
+    size_t of = 1;
+  };
+  void BackwardExamples(const std::vector<float>& logit_gradient,
+                        std::vector<float>* input_gradient);
+  std::vector<float> Factors(const float* input, Part part) const;
+  // Sets the gradients of the biases, and returns those of part of the weights.
+  std::vector<float> SumPart(Part part,
+                             const std::vector<std::vector<float>>& factors);
+  void SetGradients(const std::vector<std::vector<float>>& parts);
+
+  // Makes one step of Adam with the gradients that were set last.
   void ApplyAdam(const AdamOptions& options);
 
   // Returns all state: weights, biases, Adam's moments and its step count.
   std::vector<TensorView> State();
-  // Gradients of the last Backward, in the order of the weights in State().
+  // Gradients that were set last, in the order of the weights in State().
   std::vector<TensorView> Gradients();
 
  private:
@@ -59,17 +81,30 @@ class Mlp {
     Parameter weight;  // inputs x outputs
     Parameter bias;
     std::vector<float> output;  // after the ReLU, if the layer has one
+    std::vector<float> output_gradient;
+
+    // The inputs of a part are [begin(part), begin(the next part)).
+    size_t begin(Part part) const { return inputs * part.number / part.of; }
+    size_t width(Part part) const {
+      return begin({part.number + 1, part.of}) - begin(part);
+    }
   };
 
   static Parameter MakeParameter(size_t size);
   static void ForwardLayer(const float* input, size_t examples, bool relu,
                            Layer* layer);
-  static void BackwardLayer(const float* input, size_t examples,
-                            const std::vector<float>& output_gradient,
-                            std::vector<float>* input_gradient, Layer* layer);
+  static void BackwardLayer(size_t examples, const Layer& layer,
+                            std::vector<float>* input_gradient);
+  // Adds the gradients of some examples to those of the biases, and to `sums`
+  // of a part of the weights. Moves `factors` past those of the layer.
+  static void AddFactors(Part part, size_t examples, const float** factors,
+                         float* sums, Layer* layer);
   void AdamStep(const AdamOptions& options, Parameter* parameter) const;
 
+  size_t FactorsOfExample(Part part) const;
+
   std::vector<Layer> layers_;
+  size_t examples_ = 0;  // of the last Backward
   int64_t adam_step_ = 0;
 };
 

@@ -29,6 +29,9 @@ void AddRunOptions(CLI::App* app, Options* options) {
                   "Kill the process after training STEP, or at POINT of its "
                   "save: STEP[:POINT]; points are " +
                       ListCrashPoints());
+  app->add_option("--crash-rank", options->crash_rank,
+                  "The rank whose process --crash-at kills")
+      ->capture_default_str();
   app->add_option("--json", options->json, "Write the results to this file");
   app->add_option("--config", options->config,
                   "JSON file with options of the manager, on top of the flags; "
@@ -41,6 +44,21 @@ void AddRunOptions(CLI::App* app, Options* options) {
                   "Report the held-out loss each time this many steps are "
                   "done; 0 only at the end")
       ->capture_default_str();
+}
+
+// Of a job of several ranks, under mpirun.
+void AddRankOptions(CLI::App* app, Options* options) {
+  app->add_option("--deadline", options->deadline_seconds,
+                  "Seconds that the ranks of a job wait for one another; a "
+                  "rank that does not come ends the others with an error")
+      ->capture_default_str();
+  const std::map<std::string, Sharding> shardings = {
+      {"slices", Sharding::kSlices}, {"modulo", Sharding::kModulo}};
+  app->add_option("--sharding", options->trainer.sharding,
+                  "How the rows of tables are divided among ranks: slices or "
+                  "modulo")
+      ->transform(CLI::CheckedTransformer(shardings).description(""))
+      ->default_str("slices");
 }
 
 void AddResumeOptions(CLI::App* app, Options* options) {
@@ -158,6 +176,7 @@ absl::Status CheckFollowOptions(const FollowOptions& options) {
 
 void AddOptions(CLI::App* app, Options* options) {
   AddRunOptions(app, options);
+  AddRankOptions(app, options);
   AddResumeOptions(app, options);
   AddDeltaOptions(app, options);
   AddTrainerOptions(app, &options->trainer);
@@ -175,6 +194,10 @@ absl::Status CheckOptions(const Options& options) {
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--keep", options.keep_steps, 1));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--base-every", options.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast("--eval-every", options.eval_every, 0));
+  if (!(options.deadline_seconds > 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--deadline ", options.deadline_seconds, " is not above 0 seconds"));
+  }
   if (!options.data.empty() && options.format.empty()) {
     return absl::InvalidArgumentError(
         "--data needs --format criteo or --format movielens");

@@ -34,8 +34,10 @@ struct Options {
   bool sync = false;
   int64_t base_every = 10;
   std::string crash_at;  // as ParseCrashAt takes it; empty: never
-  std::string json;      // empty: none
-  std::string config;    // empty: none
+  uint32_t crash_rank = 0;
+  double deadline_seconds = 300;  // that ranks wait for one another
+  std::string json;               // empty: none
+  std::string config;             // empty: none
   int64_t eval_save_every = 100;
   std::string data;  // empty: the generated log
   std::string format;

@@ -3,6 +3,7 @@
 #include <ckptdb/schema/status.h>
 
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,19 @@ std::vector<std::string> NamesOf(const std::vector<ckptdb::Slot>& slots) {
   std::vector<std::string> names;
   for (const ckptdb::Slot& slot : slots) names.push_back(slot.name);
   return names;
+}
+
+// The items of a step. With several ranks a table is on all of them, and a
+// tensor on one.
+std::vector<ckptdb::Item> ItemsOf(const ckptdb::StepReader& step) {
+  std::vector<ckptdb::Item> items;
+  std::set<std::string> names;
+  for (const ckptdb::StepRecord::Rank& rank : step.ranks()) {
+    for (const ckptdb::Item& item : rank.items) {
+      if (names.insert(item.name).second) items.push_back(item);
+    }
+  }
+  return items;
 }
 
 // Counts the rows and ids that it passes on to a table.
@@ -58,7 +72,7 @@ absl::StatusOr<ReplicaChange> Replica::Restore(const ckptdb::StepReader& step) {
   tables_.clear();
   tensors_.clear();
   ReplicaChange done;
-  for (const ckptdb::Item& item : step.ranks()[0].items) {
+  for (const ckptdb::Item& item : ItemsOf(step)) {
     CKPTDB_RETURN_IF_ERROR(item.kind == ckptdb::Item::Kind::kRows
                                ? RestoreRows(step, item.name, &done)
                                : ReadItem(step, item.kind, item.name, &done));
@@ -69,7 +83,7 @@ absl::StatusOr<ReplicaChange> Replica::Restore(const ckptdb::StepReader& step) {
 absl::StatusOr<ReplicaChange> Replica::Follow(
     const ckptdb::ChangeReader& changes) {
   ReplicaChange done;
-  for (const ckptdb::Item& item : changes.to().ranks()[0].items) {
+  for (const ckptdb::Item& item : ItemsOf(changes.to())) {
     if (item.kind != ckptdb::Item::Kind::kRows) continue;
     CKPTDB_RETURN_IF_ERROR(FollowRows(changes, item.name, &done));
   }

@@ -2,7 +2,8 @@
 // resumes and a process that follows it.
 //
 // A step of train_ctr holds each embedding table as a table, each tensor of the
-// perceptron as a tensor, and the progress as a blob, all of rank 0.
+// perceptron as a tensor, and the progress as a blob of rank 0. With several
+// ranks each has its part of the tables and some of the tensors.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_RESTORE_H_
 

@@ -41,95 +41,99 @@ absl::Status Check(const TrainerOptions& options) {
   return absl::OkStatus();
 }
 
+std::vector<EmbeddingTable> MakeTables(const TrainerOptions& options,
+                                       const FieldLayout& layout) {
+  std::vector<EmbeddingTable> tables;
+  for (const std::string& name : layout.tables) {
+    tables.emplace_back(EmbeddingTableOptions{
+        .name = name, .dim = options.dim, .seed = options.seed});
+  }
+  return tables;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
-    const TrainerOptions& options, std::unique_ptr<Reader> reader) {
+    const TrainerOptions& options, std::unique_ptr<Reader> reader,
+    examples::Ranks* own) {
   CKPTDB_RETURN_IF_ERROR(Check(options));
-  return std::unique_ptr<Trainer>(new Trainer(options, std::move(reader)));
+  return std::unique_ptr<Trainer>(new Trainer(options, std::move(reader), own));
 }
 
-Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader)
+Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
+                 examples::Ranks* own)
     : options_(options),
       reader_(std::move(reader)),
+      alone_(own == nullptr ? examples::OneRank() : nullptr),
+      own_(own == nullptr ? alone_.get() : own),
+      tables_(MakeTables(options, reader_->layout())),
+      row_exchange_(own_, options.sharding, &reader_->layout(), &tables_),
       mlp_(reader_->layout().fields() * options.dim, options.hidden,
-           options.seed) {
-  for (const std::string& name : reader_->layout().tables) {
-    tables_.emplace_back(EmbeddingTableOptions{
-        .name = name, .dim = options.dim, .seed = options.seed});
-  }
-  row_gradients_.resize(tables_.size());
-}
+           options.seed) {}
 
 absl::StatusOr<double> Trainer::Step() {
   CKPTDB_RETURN_IF_ERROR(reader_->NextBatch(options_.batch, &batch_));
   ++step_;
-  TouchRows();
-  const std::vector<float>& logits =
-      mlp_.Forward(inputs_.data(), batch_.size());
+  TakeShare();
+  CKPTDB_RETURN_IF_ERROR(row_exchange_.Touch(share_.ids, step_, &inputs_));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits, GatherLogits());
   const double loss = LossGradient(logits);
-  mlp_.Backward(inputs_.data(), logit_gradient_, &input_gradient_);
-  SumRowGradients();
-  ApplyRowGradients();
+  mlp_.BackwardExamples(logit_gradient_, &input_gradient_);
+  CKPTDB_RETURN_IF_ERROR(row_exchange_.ApplyGradients(
+      input_gradient_, options_.sparse_learning_rate));
+  CKPTDB_RETURN_IF_ERROR(SumGradients());
   mlp_.ApplyAdam({.learning_rate = options_.dense_learning_rate});
   EraseUnseen();
   return loss;
 }
 
-void Trainer::TouchRows() {
-  const size_t dim = options_.dim;
-  rows_.resize(batch_.ids.size());
-  inputs_.resize(batch_.ids.size() * dim);
-  for (size_t i = 0; i < batch_.ids.size(); ++i) {
-    EmbeddingTable& table = tables_[table_of(i)];
-    rows_[i] = table.Touch(batch_.ids[i], step_);
-    std::copy_n(table.embedding(rows_[i]), dim, &inputs_[i * dim]);
+void Trainer::TakeShare() {
+  const size_t examples = batch_.size();
+  share_begin_ = examples * own_->rank() / own_->size();
+  batch_.CopyTo(share_begin_, examples * (own_->rank() + 1) / own_->size(),
+                &share_);
+}
+
+absl::StatusOr<std::vector<float>> Trainer::GatherLogits() {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const examples::PerRank<float> shares,
+      examples::AllGather(own_, "logits",
+                          mlp_.Forward(inputs_.data(), share_.size())));
+  std::vector<float> logits;
+  for (const std::vector<float>& share : shares) {
+    logits.insert(logits.end(), share.begin(), share.end());
   }
+  return logits;
 }
 
 double Trainer::LossGradient(const std::vector<float>& logits) {
   const auto examples = static_cast<float>(batch_.size());
   double loss = 0;
-  logit_gradient_.resize(batch_.size());
   for (size_t e = 0; e < batch_.size(); ++e) {
     loss += LogLoss(logits[e], batch_.labels[e]);
-    logit_gradient_[e] = (Sigmoid(logits[e]) - batch_.labels[e]) / examples;
+  }
+  logit_gradient_.resize(share_.size());
+  for (size_t e = 0; e < share_.size(); ++e) {
+    const float logit = logits[share_begin_ + e];
+    logit_gradient_[e] = (Sigmoid(logit) - share_.labels[e]) / examples;
   }
   return loss / static_cast<double>(batch_.size());
 }
 
-void Trainer::SumRowGradients() {
-  const size_t dim = options_.dim;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const size_t table = table_of(i);
-    RowGradients& gradients = row_gradients_[table];
-    gradients.place_of_row.resize(
-        std::max<size_t>(gradients.place_of_row.size(), rows_[i] + 1),
-        kNoPlace);
-    uint32_t& place = gradients.place_of_row[rows_[i]];
-    if (place == kNoPlace) {
-      place = static_cast<uint32_t>(gradients.rows.size());
-      gradients.rows.push_back(rows_[i]);
-      gradients.sums.resize(gradients.rows.size() * dim, 0.0f);
-    }
-    float* sum = &gradients.sums[place * dim];
-    const float* add = &input_gradient_[i * dim];
-    for (size_t d = 0; d < dim; ++d) sum[d] += add[d];
+absl::Status Trainer::SumGradients() {
+  const size_t size = own_->size();
+  examples::PerRank<float> factors(size);
+  for (size_t r = 0; r < size; ++r) {
+    factors[r] = mlp_.Factors(inputs_.data(), {r, size});
   }
-}
-
-void Trainer::ApplyRowGradients() {
-  for (size_t t = 0; t < tables_.size(); ++t) {
-    RowGradients& gradients = row_gradients_[t];
-    for (size_t place = 0; place < gradients.rows.size(); ++place) {
-      const EmbeddingTable::Row row = gradients.rows[place];
-      tables_[t].ApplyAdagrad(row, &gradients.sums[place * options_.dim],
-                              options_.sparse_learning_rate);
-      gradients.place_of_row[row] = kNoPlace;
-    }
-    gradients.rows.clear();
-    gradients.sums.clear();
-  }
+  CKPTDB_ASSIGN_OR_RETURN(factors,
+                          examples::Exchange(own_, "factors", factors));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const examples::PerRank<float> parts,
+      examples::AllGather(own_, "gradients",
+                          mlp_.SumPart({own_->rank(), size}, factors)));
+  mlp_.SetGradients(parts);
+  return absl::OkStatus();
 }
 
 void Trainer::EraseUnseen() {
@@ -156,23 +160,13 @@ absl::StatusOr<bool> Trainer::EvaluateBatch(EvaluationProgress* progress) {
   CKPTDB_RETURN_IF_ERROR(
       reader_->NextHeldOut(options_.batch, &progress->position, &batch_));
   if (batch_.size() == 0) return false;
-  LookUpHeldOut();
-  const std::vector<float>& logits =
-      mlp_.Forward(inputs_.data(), batch_.size());
+  TakeShare();
+  CKPTDB_RETURN_IF_ERROR(row_exchange_.LookUp(share_.ids, &inputs_));
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits, GatherLogits());
   for (size_t e = 0; e < batch_.size(); ++e) {
     progress->metrics.Add(logits[e], batch_.labels[e]);
   }
   return true;
-}
-
-void Trainer::LookUpHeldOut() {
-  const size_t dim = options_.dim;
-  inputs_.assign(batch_.ids.size() * dim, 0.0f);
-  for (size_t i = 0; i < batch_.ids.size(); ++i) {
-    const EmbeddingTable& table = tables_[table_of(i)];
-    const auto row = table.Find(batch_.ids[i]);
-    if (row) std::copy_n(table.embedding(*row), dim, &inputs_[i * dim]);
-  }
 }
 
 size_t Trainer::rows() const {

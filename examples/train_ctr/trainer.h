@@ -2,8 +2,12 @@
 // embedding tables into the perceptron, log loss, Adagrad and Adam back.
 //
 // The same options, log and number of steps give the same bits, whether or not
-// the state was saved and restored in between. The state is: tables(),
-// tensors() and progress(), nothing else.
+// the state was saved and restored in between, and on any number of ranks. The
+// state is: tables(), tensors() and progress(), nothing else.
+//
+// With several ranks all read the same log, and each trains its share of each
+// batch. The rows of tables are divided among them; tensors and progress are
+// the same on all.
 #ifndef CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 #define CKPTDB_EXAMPLES_TRAIN_CTR_TRAINER_H_
 
@@ -16,10 +20,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ranks/ranks.h"
 #include "train_ctr/embedding_table.h"
 #include "train_ctr/metrics.h"
 #include "train_ctr/mlp.h"
 #include "train_ctr/reader.h"
+#include "train_ctr/row_exchange.h"
 #include "train_ctr/tensor.h"
 
 namespace train_ctr {
@@ -39,6 +45,8 @@ struct TrainerOptions {
   // Rows not seen for more than this many steps are erased; looked for every
   // eighth of it. 0 keeps all. Default: 0.
   int64_t erase_after_steps = 0;
+  // How rows are divided among ranks. It changes no bit of the state.
+  Sharding sharding = Sharding::kSlices;
 };
 
 // An evaluation that is under way.
@@ -47,12 +55,15 @@ struct EvaluationProgress {
   LogPosition position;
 };
 
-// A trainer of a click model. Not thread-safe.
+// A trainer of a click model, on one rank. All ranks call Step and the methods
+// of evaluations in the same order. Not thread-safe.
 class Trainer {
  public:
-  // Returns InvalidArgument for an option out of its range.
+  // Returns InvalidArgument for an option out of its range. `own` is this rank
+  // and outlives the trainer; null stands for one rank alone.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
-      const TrainerOptions& options, std::unique_ptr<Reader> reader);
+      const TrainerOptions& options, std::unique_ptr<Reader> reader,
+      examples::Ranks* own = nullptr);
 
   // Trains one batch, and returns its mean log loss before the update. After an
   // error the trainer must not be used further.
@@ -68,7 +79,10 @@ class Trainer {
   std::string identity() const;
   int64_t step() const { return step_; }
   uint64_t epoch() const { return reader_->epoch(); }
+  // The rows of this rank.
   size_t rows() const;
+  examples::Ranks* ranks() const { return own_; }
+  Sharding sharding() const { return options_.sharding; }
 
   std::vector<EmbeddingTable>& tables() { return tables_; }
   const std::vector<EmbeddingTable>& tables() const { return tables_; }
@@ -80,40 +94,31 @@ class Trainer {
   absl::Status RestoreProgress(absl::string_view progress);
 
  private:
-  // The gradients of the rows of one table in one batch, in the order in
-  // which the batch first names them.
-  struct RowGradients {
-    std::vector<EmbeddingTable::Row> rows;
-    std::vector<float> sums;             // rows.size() x dim
-    std::vector<uint32_t> place_of_row;  // by row, kNoPlace outside a batch
-  };
-  static constexpr uint32_t kNoPlace = UINT32_MAX;
-
-  Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader);
-  size_t fields() const { return reader_->layout().fields(); }
-  size_t table_of(size_t place) const {
-    return reader_->layout().table_of_field[place % fields()];
-  }
-  void TouchRows();
-  void LookUpHeldOut();
+  Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
+          examples::Ranks* own);
+  // This rank's share of the batch, whose logits follow; all ranks get all.
+  void TakeShare();
+  absl::StatusOr<std::vector<float>> GatherLogits();
   double LossGradient(const std::vector<float>& logits);
-  void SumRowGradients();
-  void ApplyRowGradients();
+  absl::Status SumGradients();
   void EraseUnseen();
 
   TrainerOptions options_;
   std::unique_ptr<Reader> reader_;
+  const std::unique_ptr<examples::Ranks> alone_;  // null if ranks were given
+  examples::Ranks* const own_;
   std::vector<EmbeddingTable> tables_;
+  RowExchange row_exchange_;
   Mlp mlp_;
   int64_t step_ = 0;
 
   // Scratch of a step.
   Batch batch_;
-  std::vector<EmbeddingTable::Row> rows_;  // examples x fields
-  std::vector<float> inputs_;              // examples x fields x dim
+  Batch share_;
+  size_t share_begin_ = 0;     // of the batch
+  std::vector<float> inputs_;  // examples of the share x fields x dim
   std::vector<float> input_gradient_;
   std::vector<float> logit_gradient_;
-  std::vector<RowGradients> row_gradients_;  // by table
 };
 
 }  // namespace train_ctr

@@ -17,8 +17,11 @@ absl::Status TrainerState::Register(ckptdb::ModelState* model) {
     state.data = tensor.values;
     CKPTDB_RETURN_IF_ERROR(model->AddTensor(tensor.name, std::move(state)));
   }
+  const ckptdb::TableSharding sharding =
+      DeclaredSharding(progress_.trainer()->sharding());
   for (const EmbeddingTable& table : progress_.trainer()->tables()) {
-    CKPTDB_RETURN_IF_ERROR(model->AddTable(table.name(), table.state()));
+    CKPTDB_RETURN_IF_ERROR(
+        model->AddTable(table.name(), table.state(), sharding));
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,170 @@
+// Trainers on ranks that are threads: their state together is that of one.
+#include "ranks/ranks.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "train_ctr/digest.h"
+#include "train_ctr/mlp.h"
+#include "train_ctr/random.h"
+
+namespace train_ctr {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::examples::Ranks;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kDeadline = absl::Minutes(1);
+
+void RunThreads(uint32_t size, const std::function<void(Ranks* own)>& body) {
+  ckptdb::ThreadGroup group(size);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      body(examples::ThreadRank(group.Join(rank), kDeadline).get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::unique_ptr<Trainer> TrainerOf(Ranks* own, Sharding sharding) {
+  TrainerOptions options = SmallTrainer();
+  options.batch = 29;  // which no number of ranks divides
+  options.hidden = {7, 5};
+  options.sharding = sharding;
+  auto reader =
+      Reader::Create(GeneratedSource::Create({}).value(), 64, options.seed);
+  return Trainer::Create(options, std::move(reader).value(), own).value();
+}
+
+TEST(RanksTest, TheirStateIsThatOfOne) {
+  auto alone = TrainerOf(nullptr, Sharding::kSlices);
+  std::vector<double> losses;
+  for (int s = 0; s < 40; ++s) losses.push_back(alone->Step().value());
+  ASSERT_OK_AND_ASSIGN(const Evaluation expected, alone->Evaluate());
+  for (const uint32_t size : {1U, 2U, 5U, 31U}) {
+    for (const Sharding sharding : {Sharding::kSlices, Sharding::kModulo}) {
+      SCOPED_TRACE(size);
+      RunThreads(size, [&](Ranks* own) {
+        auto trainer = TrainerOf(own, sharding);
+        for (const double loss : losses) EXPECT_EQ(*trainer->Step(), loss);
+        ASSERT_OK_AND_ASSIGN(const std::string digest, SharedDigest(*trainer));
+        EXPECT_EQ(digest, StateDigest(*alone));
+        ASSERT_OK_AND_ASSIGN(const uint64_t rows,
+                             examples::Sum(own, "rows", trainer->rows()));
+        EXPECT_EQ(rows, alone->rows());
+        EXPECT_LE(trainer->rows(), rows * 2 / size + 1);
+        if (size > 2) return;  // an evaluation of many threads takes long
+        ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, trainer->Evaluate());
+        EXPECT_EQ(evaluation.loss, expected.loss);
+        EXPECT_EQ(evaluation.auc, expected.auc);
+        EXPECT_EQ(evaluation.examples, expected.examples);
+      });
+    }
+  }
+}
+
+TEST(RanksTest, ValuesGoToTheirRanks) {
+  RunThreads(3, [](Ranks* own) {
+    examples::PerRank<int64_t> to(3);
+    for (int64_t r = 0; r < 3; ++r) {
+      to[size_t(r)].assign(size_t(r), 10 * own->rank() + r);
+    }
+    ASSERT_OK_AND_ASSIGN(const auto from,
+                         examples::Exchange(own, "values", to));
+    for (size_t r = 0; r < 3; ++r) {
+      EXPECT_EQ(from[r], std::vector<int64_t>(own->rank(),
+                                              int64_t(10 * r + own->rank())));
+    }
+  });
+}
+
+TEST(RanksTest, OnlyTheOwnerIsAsked) {
+  RunThreads(3, [](Ranks* own) {
+    const auto value =
+        examples::AskOwner(own, "value", [&]() -> absl::StatusOr<int64_t> {
+          EXPECT_TRUE(own->is_owner());
+          return -7;
+        });
+    EXPECT_EQ(*value, -7);
+    for (const std::string words : {"no step 4", ""}) {
+      const auto error =
+          examples::AskOwner(own, "value", [&]() -> absl::StatusOr<int64_t> {
+            return absl::NotFoundError(words);
+          });
+      EXPECT_THAT(error.status(), StatusIs(absl::StatusCode::kNotFound, words));
+    }
+  });
+}
+
+TEST(RanksTest, AMissingRankIsNamed) {
+  ckptdb::ThreadGroup group(2);
+  auto own = examples::ThreadRank(group.Join(0), absl::Milliseconds(50));
+  EXPECT_THAT(examples::Sum(own.get(), "rows", 1).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("ranks 1 of 2 did not come")));
+}
+
+// The gradients of parts of the weights, each summed over the shares of a
+// batch, have the bits of those that are summed at once.
+TEST(RanksTest, PartsOfGradientsAreTheWhole) {
+  constexpr size_t kExamples = 11;
+  constexpr size_t kInputs = 7;
+  Random random(1);
+  std::vector<float> input(kExamples * kInputs);
+  for (float& value : input) value = float(random.NextUnit() - 0.5);
+  std::vector<float> logit_gradient(kExamples);
+  for (float& value : logit_gradient) value = float(random.NextUnit() - 0.5);
+  Mlp whole(kInputs, {5, 3}, 1);
+  whole.Forward(input.data(), kExamples);
+  std::vector<float> expected_input_gradient;
+  whole.Backward(input.data(), logit_gradient, &expected_input_gradient);
+  const auto expected = whole.Gradients();
+
+  for (const size_t ranks : {1U, 2U, 9U}) {
+    std::vector<Mlp> mlps(ranks, Mlp(kInputs, {5, 3}, 1));
+    std::vector<std::vector<std::vector<float>>> factors(ranks);  // by part
+    std::vector<float> input_gradient;
+    for (size_t r = 0; r < ranks; ++r) {
+      const size_t begin = kExamples * r / ranks;
+      const size_t end = kExamples * (r + 1) / ranks;
+      const float* share = input.data() + begin * kInputs;
+      mlps[r].Forward(share, end - begin);
+      std::vector<float> of_share;
+      mlps[r].BackwardExamples({logit_gradient.begin() + ptrdiff_t(begin),
+                                logit_gradient.begin() + ptrdiff_t(end)},
+                               &of_share);
+      input_gradient.insert(input_gradient.end(), of_share.begin(),
+                            of_share.end());
+      for (size_t part = 0; part < ranks; ++part) {
+        factors[part].push_back(mlps[r].Factors(share, {part, ranks}));
+      }
+    }
+    EXPECT_EQ(input_gradient, expected_input_gradient);
+    std::vector<std::vector<float>> sums;
+    for (size_t r = 0; r < ranks; ++r) {
+      sums.push_back(mlps[r].SumPart({r, ranks}, factors[r]));
+    }
+    for (Mlp& mlp : mlps) {
+      mlp.SetGradients(sums);
+      const auto gradients = mlp.Gradients();
+      for (size_t t = 0; t < expected.size(); ++t) {
+        EXPECT_EQ(std::memcmp(gradients[t].values, expected[t].values,
+                              expected[t].bytes()),
+                  0)
+            << expected[t].name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace train_ctr

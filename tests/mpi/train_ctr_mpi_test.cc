@@ -1,0 +1,259 @@
+// The trainer train_ctr as the ranks of mpirun: its state does not depend on
+// their number, and what is killed and resumed ends as what was not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "ckptdb/db/store.h"
+#include "ckptdb/tests/mpi/mpirun.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 18;
+constexpr char kSmall[] =
+    " --batch 37 --dim 4 --hidden 8,5 --zipf-examples 5000 --shuffle 20"
+    " --erase-after 5 --save-every 3 --keep 2 --delta --base-every 3";
+
+// A command whose output is read while it runs.
+class RunningCommand {
+ public:
+  explicit RunningCommand(const std::string& command)
+      : pipe_(popen(absl::StrCat(command, " 2>&1 < /dev/null").c_str(), "r")) {}
+  ~RunningCommand() { Finish(); }
+  RunningCommand(const RunningCommand&) = delete;
+  RunningCommand& operator=(const RunningCommand&) = delete;
+
+  // Reads up to a line with these words; false at the end of the output.
+  bool ReadUpTo(const std::string& words) {
+    std::array<char, 4096> line{};
+    while (std::fgets(line.data(), line.size(), pipe_) != nullptr) {
+      output_ += line.data();
+      if (std::string(line.data()).find(words) != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+  // Returns its exit code.
+  int Finish() {
+    if (pipe_ == nullptr) return code_;
+    while (ReadUpTo("")) {
+    }
+    const int status = pclose(pipe_);
+    pipe_ = nullptr;
+    return code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  const std::string& output() const { return output_; }
+
+ private:
+  FILE* pipe_;
+  int code_ = -1;
+  std::string output_;
+};
+
+// What follows these words in a text, up to the end of the word.
+std::string After(const std::string& words, const std::string& text) {
+  const size_t at = text.rfind(words);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + words.size();
+  return text.substr(begin, text.find_first_of(" :\n", begin) - begin);
+}
+
+class TrainCtrMpiTest : public MpirunTest {
+ protected:
+  std::string Store(const std::string& name) const {
+    return absl::StrCat(dir_.path(), "/", name);
+  }
+  std::string Program(const std::string& store, const std::string& more,
+                      int steps = kSteps) const {
+    return absl::StrCat(CKPTDB_TRAIN_CTR " --store ", Store(store), " --steps ",
+                        steps, kSmall, " ", more);
+  }
+
+  // The digest of a run of ranks, or of one process without mpirun; empty when
+  // it failed.
+  std::string Train(int ranks, const std::string& store,
+                    const std::string& more = "", int steps = kSteps) {
+    EXPECT_EQ(Mpirun(ranks, "", Program(store, more, steps)), 0) << log();
+    return After("digest ", log());
+  }
+  std::string TrainAlone(const std::string& store, const std::string& more = "",
+                         int steps = kSteps) {
+    EXPECT_EQ(Shell(Program(store, more, steps)), 0) << log();
+    const std::string digest = After("digest ", log());
+    EXPECT_EQ(digest.size(), 16U) << log();
+    return digest;
+  }
+
+  static int64_t LatestOf(const std::string& path) {
+    const auto store = ckptdb::Store::Open(path);
+    if (!store.ok()) return -1;
+    const auto latest = (*store)->Latest();
+    return latest.ok() ? latest->version.step : 0;
+  }
+};
+
+TEST_F(TrainCtrMpiTest, EndsTheSameOnAnyRanks) {
+  const std::string expected = TrainAlone("alone");
+  EXPECT_EQ(Train(1, "one"), expected) << log();
+  EXPECT_EQ(Train(4, "four"), expected) << log();
+  EXPECT_EQ(Train(3, "three", "--sync --sharding modulo"), expected) << log();
+  // More ranks than examples of the last batch of an evaluation.
+  EXPECT_EQ(Train(8, "eight"), expected) << log();
+  for (const std::string name : {"four", "three", "eight"}) {
+    ASSERT_EQ(Shell(absl::StrCat(CKPTDB_TOOL " --store ", Store(name),
+                                 " verify latest")),
+              0)
+        << log();
+  }
+}
+
+TEST_F(TrainCtrMpiTest, KilledAndResumedOnOtherRanksItEndsTheSame) {
+  const std::string expected = TrainAlone("alone");
+  struct Case {
+    int rank;
+    std::string crash;
+    int resumed_on;
+  };
+  const std::vector<Case> cases = {{2, "11", 3},
+                                   {3, "12:stage:writing", 8},
+                                   {1, "12:stage:done", 1},
+                                   {0, "12:publish:ingested", 3},
+                                   {0, "12:publish:committed", 2}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.crash);
+    const std::string store = absl::StrCat("store", each.rank, each.crash);
+    const std::string crash =
+        absl::StrCat("--crash-at ", each.crash, " --crash-rank ", each.rank);
+    EXPECT_NE(Mpirun(4, "", Program(store, crash)), 0) << log();
+    const bool committed = each.crash == "12:publish:committed";
+    EXPECT_THAT(LatestOf(Store(store)), AnyOf(committed ? 12 : 9, 6)) << log();
+    EXPECT_EQ(Train(each.resumed_on, store, "--resume"), expected) << log();
+    EXPECT_THAT(log(), HasSubstr("resumed from step "));
+  }
+}
+
+TEST_F(TrainCtrMpiTest, OtherShardingIsResumed) {
+  const std::string expected = TrainAlone("alone");
+  Train(3, "store", "", 9);
+  EXPECT_EQ(Train(2, "store", "--resume --sharding modulo"), expected) << log();
+  // And one process goes on from ranks, and ranks from it.
+  const std::string longer = TrainAlone("alone", "--resume", 24);
+  Train(1, "store", "--resume", 21);
+  EXPECT_EQ(Train(4, "store", "--resume", 24), longer) << log();
+}
+
+TEST_F(TrainCtrMpiTest, TheOthersNameARankThatWasKilled) {
+  const std::string expected = TrainAlone("alone");
+  struct Case {
+    int rank;
+    std::string crash;
+  };
+  const std::vector<Case> cases = {
+      {2, "11"}, {1, "12:stage:writing"}, {0, "12:publish:committed"}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.crash);
+    const std::string store = absl::StrCat("store", each.rank);
+    const absl::Time begin = absl::Now();
+    const std::string crash = absl::StrCat(
+        "--deadline 2 --crash-at ", each.crash, " --crash-rank ", each.rank);
+    EXPECT_NE(Mpirun(4, kGoOn, Program(store, crash)), 0) << log();
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == each.rank) continue;
+      EXPECT_THAT(log(), HasSubstr(absl::StrCat("rank ", rank, " of 4: ")));
+    }
+    EXPECT_THAT(log(), HasSubstr("DEADLINE_EXCEEDED"));
+    EXPECT_THAT(log(),
+                HasSubstr(absl::StrCat("ranks ", each.rank, " of 4 did not")));
+    EXPECT_THAT(LatestOf(Store(store)), AnyOf(9, 12));
+    EXPECT_EQ(Train(3, store, "--resume"), expected) << log();
+  }
+}
+
+// The process of each rank writes its id to a file.
+TEST_F(TrainCtrMpiTest, SigtermToOneRankSavesOneStepOfAll) {
+  const std::string script = absl::StrCat(dir_.path(), "/rank.sh");
+  std::ofstream(script) << "echo $$ > " << dir_.path()
+                        << "/pid.$OMPI_COMM_WORLD_RANK\nexec "
+                        << Program("store", "", 1'000'000) << "\n";
+  RunningCommand job(MpirunCommand(3, "", "sh " + script));
+  ASSERT_TRUE(job.ReadUpTo("step 6 saved")) << job.output();
+  int pid = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(Read(dir_.path() + "/pid.2"), &pid));
+  ASSERT_EQ(kill(pid, SIGTERM), 0);
+  EXPECT_EQ(job.Finish(), 0) << job.output();
+  const std::string digest = After("digest ", job.output());
+  const int64_t step = LatestOf(Store("store"));
+  EXPECT_GE(step, 6);
+  EXPECT_EQ(TrainAlone("alone", "", static_cast<int>(step)), digest)
+      << job.output();
+  EXPECT_EQ(Train(2, "store", "--resume", static_cast<int>(step)), digest)
+      << log();
+}
+
+TEST_F(TrainCtrMpiTest, FollowerAndCommandBesideIt) {
+  RunningCommand follower(
+      absl::StrCat(CKPTDB_TRAIN_CTR " --store ", Store("store"),
+                   " --follow --poll-ms 5 --until-step 60"));
+  RunningCommand job(MpirunCommand(3, "", Program("store", "", 60)));
+  ASSERT_TRUE(job.ReadUpTo("step 6 saved")) << job.output();
+  for (const std::string call : {"ls", "verify latest", "show latest"}) {
+    EXPECT_EQ(
+        Shell(absl::StrCat(CKPTDB_TOOL " --store ", Store("store"), " ", call)),
+        0)
+        << log();
+  }
+  EXPECT_EQ(job.Finish(), 0) << job.output();
+  EXPECT_EQ(follower.Finish(), 0) << follower.output();
+  const std::string digest = After("digest ", job.output());
+  EXPECT_EQ(digest.size(), 16U) << job.output();
+  EXPECT_EQ(After("digest ", follower.output()), digest) << follower.output();
+}
+
+TEST_F(TrainCtrMpiTest, AnEvaluationCutOffEndsOnOtherRanks) {
+  const std::string expected = TrainAlone("alone");
+  const std::string evaluations =
+      "--eval-every 6 --eval-save-every 2 --crash-at 12:evaluation";
+  EXPECT_NE(Mpirun(2, "", Program("store", evaluations)), 0) << log();
+  EXPECT_EQ(LatestOf(Store("store")), 12);
+  EXPECT_EQ(Train(3, "store", "--resume"), expected) << log();
+}
+
+TEST_F(TrainCtrMpiTest, TrainsOnRealData) {
+  const std::string log_path = CKPTDB_SHARED_DATA "/ml-100k/u.data";
+  if (!std::filesystem::exists(log_path)) GTEST_SKIP() << "no " << log_path;
+  const std::string real =
+      absl::StrCat("--data ", log_path, " --format movielens");
+  EXPECT_EQ(Train(3, "ranks", real), TrainAlone("alone", real));
+}
+
+TEST_F(TrainCtrMpiTest, WrongFlagsEndAllRanks) {
+  EXPECT_NE(Mpirun(2, "", Program("store", "--crash-at 3 --crash-rank 2")), 0);
+  EXPECT_THAT(log(),
+              HasSubstr("--crash-rank 2: there are 2 ranks, numbered from 0"));
+  EXPECT_NE(Mpirun(2, "", Program("store", "--deadline 0")), 0);
+  EXPECT_THAT(log(), HasSubstr("--deadline 0 is not above 0 seconds"));
+  Train(2, "store", "", 6);
+  EXPECT_NE(Mpirun(2, "", Program("store", "")), 0);
+  EXPECT_THAT(log(), HasSubstr("rank 1 of 2: ALREADY_EXISTS"));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
