@@ -74,8 +74,9 @@ command -v mpirun > /dev/null || {
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/cluster-faults.XXXXXX")
 export CKPTDB_CLUSTER=${work}/cluster
-# Ranks that live go on when one has died.
+# Ranks that live go on when one has died, and when one has ended with an error.
 export OMPI_MCA_orte_enable_recovery=1
+export OMPI_MCA_orte_abort_on_non_zero_status=0
 readonly point_names=(begin:recorded stage:writing stage:done publish:checked
   publish:ingested publish:committed publish:flushed sweep:marked sweep:freed
   sweep:done)
@@ -372,11 +373,11 @@ cut_host() {
   wait_until 30 has_saved 2 || complain "no step was saved in 30 s"
   "${cluster}" cut "${host}"
   struck=$(date +%s.%3N)
-  ranks_end 90 "${others[@]}"
+  ranks_end 180 "${others[@]}"
   note_time "${struck}"
   expect_named 3 "${rank}"
   "${cluster}" join "${host}"
-  ranks_end 90 "${rank}"
+  ranks_end 180 "${rank}"
   [[ $(cat "${out}/${rank}.end" 2> /dev/null) != OK ]] ||
     complain "the rank that was cut off takes its training for complete"
   end_job 5

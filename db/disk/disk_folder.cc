@@ -30,7 +30,8 @@ bool IsLink(int folder, const std::string& name) {
 
 IOStatus DiskError(absl::string_view doing, absl::string_view path, int error) {
   const std::string what = absl::StrCat("While ", doing, ": ", path);
-  if (error == ENOSPC) {
+  // A quota has the same remedies as a full disk, and frees as it does.
+  if (error == ENOSPC || error == EDQUOT) {
     IOStatus full = IOStatus::NoSpace(what, std::strerror(error));
     full.SetRetryable(true);
     return full;

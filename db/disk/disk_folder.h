@@ -18,9 +18,9 @@ namespace ckptdb::internal {
 inline constexpr char kNotOfAStore[] =
     "a store has regular files and folders only";
 
-// Returns an error like RocksDB's own: NoSpace for a full disk, PathNotFound
-// for what is not there, and IOError with the words of `error` for anything
-// else.
+// Returns an error like RocksDB's own: NoSpace for a full disk or quota,
+// PathNotFound for what is not there, and IOError with the words of `error` for
+// anything else.
 rocksdb::IOStatus DiskError(absl::string_view doing, absl::string_view path,
                             int error);
 // Returns the error for a path that is `what`, such as "a symbolic link".

@@ -16,6 +16,8 @@ constexpr absl::Duration kFirstPause = absl::Microseconds(20);
 constexpr absl::Duration kMaxPause = absl::Milliseconds(2);
 // A waiting rank looks at its deadlines at least as often.
 constexpr absl::Duration kMaxWait = absl::Milliseconds(50);
+// How long nothing may leave before what has not left yet counts as stuck.
+constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
 }  // namespace
 
@@ -50,11 +52,16 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   result = calls.Take();
   if (!result.status.ok()) {
     // Some rank is missing, and may take nothing any more.
-    Flush(absl::Now() + GraceOf(absl::ZeroDuration()));
+    Flush(absl::Now() + kMaxStandstill, kMaxStandstill);
     NoteMissing(heard);
     return result;
   }
-  if (!Flush(give_up) && sends_only) {
+  // Others wait for the owner, which must not wait for one that is gone.
+  const bool owner = rank_ == kOwnerRank;
+  const bool flushed =
+      Flush(give_up, owner ? kMaxStandstill : absl::InfiniteDuration());
+  if (!flushed && owner) NoteMissing(heard);
+  if (!flushed && sends_only) {
     result.status =
         broken_.ok() ? MissingRanks({kOwnerRank}, world_size_, call) : broken_;
   }
@@ -149,20 +156,24 @@ void MessageHub::Dispatch(const std::vector<Message>& incoming) {
   }
 }
 
-bool MessageHub::Flush(absl::Time give_up) {
+bool MessageHub::Flush(absl::Time give_up, absl::Duration standstill) {
   const uint64_t sent = sent_;
   const auto is_flushed = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return taken_ >= sent && unsent_ <= stuck_;
   };
-  while (!is_flushed() && broken_.ok() && absl::Now() < give_up) {
+  absl::Time moved = absl::Now();
+  while (!is_flushed() && broken_.ok() && absl::Now() < give_up &&
+         absl::Now() < moved + standstill) {
+    const size_t unsent = unsent_;
     Progress(give_up);
+    if (unsent_ < unsent) moved = absl::Now();
   }
   return is_flushed();
 }
 
-// After a call that has failed: no later one waits until what is still unsent
-// has left, nor what the owner tells ranks that were not heard of since
-// `heard`. A send to a rank that is gone may never end.
+// After a call that has failed or got stuck: no later one waits until what is
+// still unsent has left, nor what the owner tells ranks that were not heard of
+// since `heard`. A send to a rank that is gone may never end.
 void MessageHub::NoteMissing(const std::vector<uint64_t>& heard) {
   stuck_ = unsent_;
   if (rank_ != kOwnerRank) return;

@@ -49,8 +49,9 @@ class MessageHub {
   void Dispatch(const std::vector<Message>& incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns whether what this rank has sent so far has left it, but for what is
-  // stuck.
-  bool Flush(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // stuck. Gives up as well when nothing has left for as long as `standstill`.
+  bool Flush(absl::Time give_up, absl::Duration standstill)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void NoteMissing(const std::vector<uint64_t>& heard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

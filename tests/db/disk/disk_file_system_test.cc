@@ -6,6 +6,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "ckptdb/db/disk/disk_folder.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -172,6 +175,16 @@ TEST_F(DiskFileSystemTest, AReadIsBounded) {
   EXPECT_THAT(ReadFile(&files_, In("folder/file"), 4),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("has more than 4 bytes")));
+}
+
+TEST_F(DiskFileSystemTest, AQuotaIsAFullDisk) {
+  for (const int error : {ENOSPC, EDQUOT}) {
+    const rocksdb::IOStatus full = DiskError("linking", "/a", error);
+    EXPECT_TRUE(full.IsNoSpace()) << full.ToString();
+    EXPECT_THAT(FromRocks(full, "ingesting"),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr(std::strerror(error))));
+  }
 }
 
 TEST_F(DiskFileSystemTest, FreeSpaceIsWhatAUserMayStillWrite) {
