@@ -74,16 +74,31 @@ absl::string_view DTypeName(DType dtype);
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 // The numbers are stored and never change. kAuto is an option and never stored:
-// it chooses the best of the others for an item by the item's first bytes, and
-// kNone when that would save less than 5 %.
+// it chooses the best of kNone, kLz4 and kShuffleLz4 for an item by the item's
+// first bytes, and kNone when that would save less than 5 %.
+//
+// kBf16 and kInt8 are lossy: what is read is not what was saved, but near it,
+// and Item::errors says how near. They are of f32 alone, and chosen by nobody
+// but the caller.
+//
+//   kBf16  halves the bytes: each number rounded to the nearest bf16, which is
+//          off by at most 1/256 of it. A NaN stays a NaN; infinities and zeros
+//          stay as they are.
+//   kInt8  leaves a byte a number and 8 a row: 255 steps from the least number
+//          of a row to its greatest, off by at most half a step. The row is
+//          that of the table's slot, of at least 4 numbers; in a tensor it is
+//          128 numbers, one after the other. Rows that have an infinity or a
+//          NaN are stored without loss.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,
   kShuffleLz4 = 2,
+  kBf16 = 3,
+  kInt8 = 4,
   kAuto = 255
 };
 
-// "none", "lz4", "shuffle-lz4", "auto".
+// "none", "lz4", "shuffle-lz4", "bf16", "int8", "auto".
 absl::string_view CodecName(Codec codec);
 absl::StatusOr<Codec> ParseCodec(absl::string_view name);
 
@@ -184,6 +199,14 @@ struct Item {
     kCustom = 3,      // by a function of the trainer's, which has a name
     kReplicated = 4,  // the same rows on all ranks; rank 0 saves them
   };
+  // The errors that a lossy codec made, of finite numbers: how far what is
+  // stored is at most from what the trainer had.
+  struct Error {
+    double max = 0;    // the largest, as an f32
+    double bound = 0;  // that the codec guarantees for these numbers
+
+    bool operator==(const Error&) const = default;
+  };
 
   Kind kind = Kind::kBlob;
   std::string name;
@@ -197,6 +220,9 @@ struct Item {
   // XXH3-64 of the hashes of its pages or chunks, in key order.
   uint64_t digest = 0;
   std::vector<uint64_t> chunk_hashes;  // tensors and blobs
+  // Of a tensor one, of a table one for each slot. Empty when no lossy codec
+  // had to do with the item. A fold keeps the largest of what it folds.
+  std::vector<Error> errors;
 
   // Tensors: this rank's part of the global tensor.
   DType dtype = DType::kU8;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
@@ -47,6 +48,10 @@ absl::string_view CodecName(Codec codec) {
       return "lz4";
     case Codec::kShuffleLz4:
       return "shuffle-lz4";
+    case Codec::kBf16:
+      return "bf16";
+    case Codec::kInt8:
+      return "int8";
     case Codec::kAuto:
       return "auto";
   }
@@ -54,22 +59,24 @@ absl::string_view CodecName(Codec codec) {
 }
 
 absl::StatusOr<Codec> ParseCodec(absl::string_view name) {
-  for (const Codec codec :
-       {Codec::kNone, Codec::kLz4, Codec::kShuffleLz4, Codec::kAuto}) {
+  for (const Codec codec : {Codec::kNone, Codec::kLz4, Codec::kShuffleLz4,
+                            Codec::kBf16, Codec::kInt8, Codec::kAuto}) {
     if (CodecName(codec) == name) return codec;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("unknown codec \"", name,
-                   "\"; expected one of none, lz4, shuffle-lz4, auto"));
+                   "\"; expected one of none, lz4, shuffle-lz4, bf16, int8, "
+                   "auto"));
 }
 
 absl::StatusOr<Codec> CodecFromStored(uint8_t number) {
-  if (number <= static_cast<uint8_t>(Codec::kShuffleLz4)) {
+  if (number <= static_cast<uint8_t>(Codec::kInt8)) {
     return static_cast<Codec>(number);
   }
   return absl::DataLossError(
       absl::StrCat("invalid stored codec ", number,
-                   "; expected 0 (none), 1 (lz4) or 2 (shuffle-lz4)"));
+                   "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4), 3 (bf16) "
+                   "or 4 (int8)"));
 }
 
 Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes) {
@@ -117,6 +124,7 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
     stored.copy(raw, raw_bytes);
     return absl::OkStatus();
   }
+  if (IsLossy(codec)) return Dequantize(codec, stored, raw_bytes, raw);
   if (raw_bytes > kChunkBytes || stored.size() >= raw_bytes) {
     return absl::DataLossError(absl::StrCat(
         stored.size(), " bytes of ", CodecName(codec), " for ", raw_bytes,

@@ -1,4 +1,5 @@
-// Codecs of pages and chunks: pure functions over bytes.
+// Codecs of pages and chunks: pure functions over bytes. The lossy ones are
+// encoded by lossy.h.
 #ifndef CKPTDB_SCHEMA_BYTES_CODEC_H_
 #define CKPTDB_SCHEMA_BYTES_CODEC_H_
 
@@ -30,7 +31,7 @@ bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
 
 // Writes exactly `raw_bytes` bytes to `raw`. Returns DataLoss when `stored`
 // does not decompress to as many; the content of `raw` is then undefined.
-// `codec` is not kAuto.
+// `codec` is not kAuto, and may be lossy.
 absl::Status Decompress(Codec codec, absl::string_view stored,
                         uint32_t element_bytes, uint64_t raw_bytes, char* raw);
 

@@ -100,7 +100,38 @@ char* PageBuilder::Reset(size_t raw_bytes) {
   return buffer_.data() + kPageHeaderBytes;
 }
 
-void PageBuilder::Finish(Codec codec, uint32_t count, uint32_t element_bytes) {
+void PageBuilder::WriteHeader(Codec codec, uint32_t count, std::string* entry,
+                              size_t stored_bytes) {
+  const fbs::PageHeader header =
+      MakeHeader(codec, count, raw_bytes_, stored_bytes, raw_hash_);
+  std::memcpy(entry->data(), &header, sizeof(header));
+  entry_ = absl::string_view(entry->data(), kPageHeaderBytes + stored_bytes);
+}
+
+// Returns false when the codec does not take the bytes.
+bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
+  const auto per_count = static_cast<uint32_t>(
+      count == 0 ? 1 : raw_bytes_ / sizeof(float) / count);
+  if (!Quantize(codec,
+                absl::string_view(buffer_).substr(kPageHeaderBytes, raw_bytes_),
+                per_count == 1 ? kInt8BlockElements : per_count, rounding,
+                &compressed_, &error_)) {
+    return false;
+  }
+  raw_hash_ = HashBytes(compressed_);
+  compressed_.insert(0, kPageHeaderBytes, '\0');
+  WriteHeader(codec, count, &compressed_,
+              compressed_.size() - kPageHeaderBytes);
+  return true;
+}
+
+void PageBuilder::Finish(Codec codec, uint32_t count, uint32_t element_bytes,
+                         Rounding rounding) {
+  error_ = Item::Error();
+  if (IsLossy(codec)) {
+    if (FinishLossy(codec, count, rounding)) return;
+    codec = Codec::kNone;
+  }
   FinishWithHash(codec, count, element_bytes,
                  HashBytes(absl::string_view(buffer_).substr(kPageHeaderBytes,
                                                              raw_bytes_)));
@@ -120,10 +151,7 @@ void PageBuilder::FinishWithHash(Codec codec, uint32_t count,
   } else {
     codec = Codec::kNone;
   }
-  const fbs::PageHeader header =
-      MakeHeader(codec, count, raw_bytes_, stored.size(), raw_hash);
-  std::memcpy(out->data(), &header, sizeof(header));
-  entry_ = absl::string_view(out->data(), kPageHeaderBytes + stored.size());
+  WriteHeader(codec, count, out, stored.size());
 }
 
 absl::StatusOr<PageView> ParsePage(absl::string_view entry) {
@@ -160,6 +188,15 @@ absl::StatusOr<absl::string_view> ReadPage(const PageView& page,
 
 absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw) {
+  if (IsLossy(page.codec)) {
+    if (element_bytes != sizeof(float)) {
+      return absl::DataLossError(
+          absl::StrCat("page of ", element_bytes, " bytes an element is under ",
+                       CodecName(page.codec), ", which is of f32 alone"));
+    }
+    CKPTDB_RETURN_IF_ERROR(CheckHash(page, page.stored));
+    return Dequantize(page.codec, page.stored, page.raw_bytes, raw);
+  }
   if (page.codec == Codec::kNone) {
     CKPTDB_RETURN_IF_ERROR(CheckHash(page, page.stored));
     BulkCopy(raw, page.stored.data(), page.stored.size());

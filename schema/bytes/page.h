@@ -2,7 +2,8 @@
 // Each is one entry of the store: a PageHeader, then the bytes under a codec.
 //
 // The header is 32 bytes, little-endian: magic, codec, count, raw bytes,
-// stored bytes, a hash of the header, XXH3-64 of the raw bytes.
+// stored bytes, a hash of the header, XXH3-64 of the raw bytes or, under a
+// lossy codec, of the stored ones.
 //
 //   PageBuilder page;
 //   std::memcpy(page.Reset(12), floats, 12);
@@ -22,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
@@ -40,21 +42,31 @@ class PageBuilder {
 
   // Hashes and, unless `codec` is kNone, compresses what was filled in, and
   // writes the header. A codec that saves nothing is stored as kNone. `codec`
-  // is not kAuto. FinishWithHash is for a caller that has the hash already.
-  void Finish(Codec codec, uint32_t count, uint32_t element_bytes);
+  // is not kAuto; if it is lossy, `rounding` says whether it may round.
+  // FinishWithHash is for a caller that has the hash already, and for a codec
+  // that is not lossy.
+  void Finish(Codec codec, uint32_t count, uint32_t element_bytes,
+              Rounding rounding = Rounding::kNearest);
   void FinishWithHash(Codec codec, uint32_t count, uint32_t element_bytes,
                       uint64_t raw_hash);
 
   // Returns the header and the stored bytes, valid until the next Reset.
   absl::string_view entry() const { return entry_; }
-  // Returns XXH3-64 of the raw bytes.
+  // Returns XXH3-64 of the raw bytes; of the stored bytes under a lossy codec.
   uint64_t raw_hash() const { return raw_hash_; }
+  // Returns the errors that a lossy codec has made.
+  const Item::Error& error() const { return error_; }
 
  private:
+  bool FinishLossy(Codec codec, uint32_t count, Rounding rounding);
+  void WriteHeader(Codec codec, uint32_t count, std::string* entry,
+                   size_t stored_bytes);
+
   std::string buffer_;      // header and raw bytes
   std::string compressed_;  // header and stored bytes, when under a codec
   size_t raw_bytes_ = 0;
   uint64_t raw_hash_ = 0;
+  Item::Error error_;
   absl::string_view entry_;
 };
 

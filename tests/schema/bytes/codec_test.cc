@@ -36,7 +36,8 @@ std::string Counters(size_t elements, uint32_t element_bytes,
 }
 
 TEST(Codec, NamesAndNumbers) {
-  const std::vector<std::string> names = {"none", "lz4", "shuffle-lz4"};
+  const std::vector<std::string> names = {"none", "lz4", "shuffle-lz4", "bf16",
+                                          "int8"};
   for (size_t number = 0; number < names.size(); ++number) {
     ASSERT_OK_AND_ASSIGN(const Codec codec,
                          CodecFromStored(static_cast<uint8_t>(number)));
@@ -50,10 +51,11 @@ TEST(Codec, NamesAndNumbers) {
 }
 
 TEST(Codec, RejectsUnknownNumbersAndNames) {
-  for (int number = 3; number < 256; ++number) {
+  for (int number = 5; number < 256; ++number) {
     EXPECT_THAT(CodecFromStored(static_cast<uint8_t>(number)),
                 IsLoss("invalid stored codec " + std::to_string(number) +
-                       "; expected 0 (none), 1 (lz4) or 2 (shuffle-lz4)"));
+                       "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4), 3 "
+                       "(bf16) or 4 (int8)"));
   }
   EXPECT_THAT(
       ParseCodec("zstd"),

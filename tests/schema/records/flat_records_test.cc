@@ -163,7 +163,7 @@ TEST(FlatRankRecord, RejectsUnknownNumbers) {
       {{.has_data = false}, "has no data version"},
       {{.placement = 2}, "has unknown placement 2"},
       {{.dtype = 15}, "invalid stored dtype 15; expected less than 15"},
-      {{.codec = 3}, "invalid stored codec 3; expected 0 (none)"},
+      {{.codec = 5}, "invalid stored codec 5; expected 0 (none)"},
       {{.kind = 'R', .slice_hash = 2}, "has unknown slice hash 2"},
       {{.kind = 'R', .run = 0}, "has unknown run 0"},
       {{.run = 'R'}, "has unknown run 82"},

@@ -1,0 +1,295 @@
+#include "ckptdb/schema/bytes/lossy.h"
+
+#include <algorithm>
+#include <cfenv>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/quantize.h"
+#include "ckptdb/schema/bytes/quantize_loops.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::Findings;
+using internal::FloatOf;
+using internal::Int8Bounds;
+using internal::Int8Scale;
+using internal::Loops;
+using internal::TheLoops;
+
+constexpr uint32_t kFloatBytes = sizeof(float);
+
+// A trainer's thread may flush subnormal numbers, round to another side or trap
+// inexact results. Here it must not, as the bytes would differ or the process
+// would end.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_;
+};
+
+bool QuantizeBf16(absl::string_view raw, Rounding rounding, std::string* stored,
+                  Item::Error* error) {
+  const uint64_t elements = raw.size() / kFloatBytes;
+  stored->resize(elements * sizeof(uint16_t));
+  const Findings found =
+      TheLoops().encode_bf16(raw.data(), elements, stored->data());
+  if (found.overflow || (rounding == Rounding::kNone && !found.exact)) {
+    return false;
+  }
+  error->max = FloatOf(found.error);
+  error->bound = internal::Bf16ErrorBound(FloatOf(found.magnitude));
+  return true;
+}
+
+// Where the parts of int8 are, for so many numbers.
+class Int8Layout {
+ public:
+  Int8Layout(uint64_t elements, uint32_t row_elements)
+      : elements_(elements),
+        row_elements_(row_elements),
+        rows_((elements + row_elements - 1) / row_elements) {}
+
+  uint32_t row_elements() const { return row_elements_; }
+  uint64_t rows() const { return rows_; }
+  uint64_t ElementsOf(uint64_t row) const {
+    return std::min<uint64_t>(row_elements_, elements_ - row * row_elements_);
+  }
+  uint64_t RawAt(uint64_t row) const {
+    return row * row_elements_ * kFloatBytes;
+  }
+  uint64_t BoundsAt(uint64_t row) const {
+    return sizeof(row_elements_) + row * sizeof(Int8Bounds);
+  }
+  uint64_t CodesAt(uint64_t row) const {
+    return BoundsAt(rows_) + row * row_elements_;
+  }
+  uint64_t VerbatimAt() const { return BoundsAt(rows_) + elements_; }
+
+ private:
+  const uint64_t elements_;
+  const uint32_t row_elements_;
+  const uint64_t rows_;
+};
+
+// Encodes the rows of a page or chunk.
+class Int8Encoder {
+ public:
+  Int8Encoder(absl::string_view raw, uint32_t row_elements, Rounding rounding,
+              std::string* stored)
+      : raw_(raw),
+        layout_(raw.size() / kFloatBytes,
+                static_cast<uint32_t>(std::min<uint64_t>(
+                    row_elements, raw.size() / kFloatBytes))),
+        rounding_(rounding),
+        loops_(TheLoops()),
+        stored_(stored) {}
+
+  bool Run(Item::Error* error) {
+    stored_->resize(layout_.VerbatimAt());
+    const uint32_t row_elements = layout_.row_elements();
+    std::memcpy(stored_->data(), &row_elements, sizeof(row_elements));
+    for (uint64_t row = 0; row < layout_.rows(); ++row) {
+      EncodeRow(row);
+      if (stored_->size() >= raw_.size()) return false;
+    }
+    error->max = FloatOf(error_);
+    error->bound = bound_;
+    return stored_->size() < raw_.size();
+  }
+
+ private:
+  void EncodeRow(uint64_t row) {
+    const uint64_t elements = layout_.ElementsOf(row);
+    const char* const numbers = raw_.data() + layout_.RawAt(row);
+    const Int8Bounds bounds = loops_.bounds(numbers, elements);
+    if (bounds.is_verbatim()) return KeepRow(row);
+    const Int8Scale scale(bounds);
+    const Findings found = loops_.encode_int8(
+        numbers, elements, scale, stored_->data() + layout_.CodesAt(row));
+    if (rounding_ == Rounding::kNone && !found.exact) return KeepRow(row);
+    StoreBounds(row, bounds);
+    error_ = std::max(error_, found.error);
+    bound_ = std::max(bound_, scale.ErrorBound());
+  }
+
+  void KeepRow(uint64_t row) {
+    const uint64_t elements = layout_.ElementsOf(row);
+    std::memset(stored_->data() + layout_.CodesAt(row), 0, elements);
+    StoreBounds(row, {Int8Bounds::kVerbatim, Int8Bounds::kVerbatim});
+    stored_->append(raw_.data() + layout_.RawAt(row), elements * kFloatBytes);
+  }
+
+  void StoreBounds(uint64_t row, const Int8Bounds& bounds) {
+    std::memcpy(stored_->data() + layout_.BoundsAt(row), &bounds,
+                sizeof(bounds));
+  }
+
+  const absl::string_view raw_;
+  const Int8Layout layout_;
+  const Rounding rounding_;
+  const Loops& loops_;
+  std::string* const stored_;
+  uint32_t error_ = 0;
+  double bound_ = 0;
+};
+
+absl::Status BadSize(Codec codec, uint64_t stored, uint64_t raw_bytes) {
+  return absl::DataLossError(
+      absl::StrCat(stored, " bytes of ", CodecName(codec), " do not decode to ",
+                   raw_bytes, " bytes of f32"));
+}
+
+absl::Status BadRow(uint64_t row, absl::string_view why) {
+  return absl::DataLossError(absl::StrCat("row ", row, " of int8 ", why));
+}
+
+bool AllZero(absl::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](char byte) { return byte == 0; });
+}
+
+// Decodes the rows of a page or chunk.
+class Int8Decoder {
+ public:
+  Int8Decoder(absl::string_view stored, const Int8Layout& layout, char* raw)
+      : stored_(stored),
+        layout_(layout),
+        loops_(TheLoops()),
+        raw_(raw),
+        verbatim_(layout.VerbatimAt()) {}
+
+  // Returns whether all bytes were used once they are decoded.
+  absl::StatusOr<bool> Run() {
+    if (verbatim_ > stored_.size()) return false;
+    for (uint64_t row = 0; row < layout_.rows(); ++row) {
+      CKPTDB_ASSIGN_OR_RETURN(const bool enough, DecodeRow(row));
+      if (!enough) return false;
+    }
+    return verbatim_ == stored_.size();
+  }
+
+ private:
+  absl::StatusOr<bool> DecodeRow(uint64_t row) {
+    const uint64_t elements = layout_.ElementsOf(row);
+    const absl::string_view codes =
+        stored_.substr(layout_.CodesAt(row), elements);
+    char* const numbers = raw_ + layout_.RawAt(row);
+    Int8Bounds bounds{};
+    std::memcpy(&bounds, stored_.data() + layout_.BoundsAt(row),
+                sizeof(bounds));
+    if (bounds.is_verbatim()) {
+      if (!AllZero(codes)) return BadRow(row, "is verbatim and has codes");
+      const uint64_t bytes = elements * kFloatBytes;
+      if (stored_.size() - verbatim_ < bytes) return false;
+      std::memcpy(numbers, stored_.data() + verbatim_, bytes);
+      verbatim_ += bytes;
+      return true;
+    }
+    if (!bounds.is_valid()) {
+      return BadRow(row, absl::StrCat("has the invalid bounds 0x",
+                                      absl::Hex(bounds.least), " and 0x",
+                                      absl::Hex(bounds.greatest)));
+    }
+    loops_.decode_int8(codes.data(), elements, Int8Scale(bounds), numbers);
+    return true;
+  }
+
+  const absl::string_view stored_;
+  const Int8Layout& layout_;
+  const Loops& loops_;
+  char* const raw_;
+  uint64_t verbatim_;  // where the next verbatim row is
+};
+
+absl::Status DequantizeInt8(absl::string_view stored, uint64_t raw_bytes,
+                            char* raw) {
+  const uint64_t elements = raw_bytes / kFloatBytes;
+  uint32_t row_elements = 0;
+  if (stored.size() < sizeof(row_elements)) {
+    return BadSize(Codec::kInt8, stored.size(), raw_bytes);
+  }
+  std::memcpy(&row_elements, stored.data(), sizeof(row_elements));
+  if (row_elements == 0 || row_elements > elements) {
+    return absl::DataLossError(absl::StrCat("rows of int8 have ", row_elements,
+                                            " numbers; expected 1 to ",
+                                            elements));
+  }
+  const Int8Layout layout(elements, row_elements);
+  CKPTDB_ASSIGN_OR_RETURN(const bool complete,
+                          Int8Decoder(stored, layout, raw).Run());
+  if (complete) return absl::OkStatus();
+  return BadSize(Codec::kInt8, stored.size(), raw_bytes);
+}
+
+absl::Status DequantizeBf16(absl::string_view stored, uint64_t raw_bytes,
+                            char* raw) {
+  const uint64_t elements = raw_bytes / kFloatBytes;
+  if (stored.size() != elements * sizeof(uint16_t)) {
+    return BadSize(Codec::kBf16, stored.size(), raw_bytes);
+  }
+  TheLoops().decode_bf16(stored.data(), elements, raw);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsLossy(Codec codec) {
+  return codec == Codec::kBf16 || codec == Codec::kInt8;
+}
+
+absl::Status CheckLossy(Codec codec, DType dtype, uint64_t row_elements) {
+  if (!IsLossy(codec)) return absl::OkStatus();
+  if (dtype != DType::kF32) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "codec ", CodecName(codec), " is of f32 alone, not of ",
+        DTypeName(dtype), "; use one of none, lz4, shuffle-lz4, auto"));
+  }
+  if (codec != Codec::kInt8 || row_elements >= kLeastInt8Elements) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("codec int8 takes rows of at least ", kLeastInt8Elements,
+                   " numbers, as each has bounds of ", sizeof(Int8Bounds),
+                   " bytes, and these have ", row_elements,
+                   "; use bf16, or one of none, lz4, shuffle-lz4, auto"));
+}
+
+Item::Error Larger(const Item::Error& a, const Item::Error& b) {
+  return {std::max(a.max, b.max), std::max(a.bound, b.bound)};
+}
+
+bool Quantize(Codec codec, absl::string_view raw, uint32_t row_elements,
+              Rounding rounding, std::string* stored, Item::Error* error) {
+  if (raw.empty() || raw.size() % kFloatBytes != 0) return false;
+  const DefaultArithmetic arithmetic;
+  if (codec == Codec::kBf16) {
+    return QuantizeBf16(raw, rounding, stored, error);
+  }
+  return Int8Encoder(raw, row_elements, rounding, stored).Run(error);
+}
+
+absl::Status Dequantize(Codec codec, absl::string_view stored,
+                        uint64_t raw_bytes, char* raw) {
+  if (raw_bytes > kChunkBytes || raw_bytes % kFloatBytes != 0 ||
+      stored.size() >= raw_bytes) {
+    return BadSize(codec, stored.size(), raw_bytes);
+  }
+  const DefaultArithmetic arithmetic;
+  return codec == Codec::kBf16 ? DequantizeBf16(stored, raw_bytes, raw)
+                               : DequantizeInt8(stored, raw_bytes, raw);
+}
+
+}  // namespace ckptdb
