@@ -75,6 +75,8 @@ const Allowed& Rooms() {
       {"manager/core",
        {"db/base", "manager/config", "manager/policy", "manager/state",
         "manager/ranks", "manager/save", "manager/load"}},
+      {"cuda/rows", {}},
+      {"cuda/kernels", {"cuda/rows"}},
       {"cuda/runtime", {}}};
   return kRooms;
 }
