@@ -19,7 +19,7 @@ if(IS_SYMLINK ${CKPTDB_INCLUDE}) # of an earlier version
   file(REMOVE ${CKPTDB_INCLUDE})
 endif()
 file(MAKE_DIRECTORY ${CKPTDB_INCLUDE})
-foreach(folder bench db examples manager mpi schema tests tools)
+foreach(folder bench cuda db examples manager mpi schema tests tools)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${CKPTDB_INCLUDE}/${folder}
        SYMBOLIC)
 endforeach()
@@ -29,20 +29,24 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/manager/ckptdb.h
 add_library(ckptdb_compile INTERFACE)
 target_include_directories(ckptdb_compile INTERFACE
                            ${PROJECT_BINARY_DIR}/include)
-target_compile_options(ckptdb_compile INTERFACE
-                       -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-                       -Werror)
+# nvcc has warnings of its own, and hands those of its host compiler no further.
+target_compile_options(
+  ckptdb_compile
+  INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Werror>"
+)
 # GCC takes a source that is compiled with others for a header; and GCC 12 takes
 # a string to which a literal is assigned for one that overlaps it
 # (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105329).
 target_compile_options(
   ckptdb_compile INTERFACE
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-restrict>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-restrict>)
 
 set(CKPTDB_SANITIZE "" CACHE STRING
     "Sanitizers, as for -fsanitize (address,undefined or thread)")
 if(CKPTDB_SANITIZE)
-  add_compile_options(-fsanitize=${CKPTDB_SANITIZE} -fno-omit-frame-pointer
-                      -fno-sanitize-recover=all)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CKPTDB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>"
+  )
   add_link_options(-fsanitize=${CKPTDB_SANITIZE})
 endif()

@@ -36,8 +36,18 @@
 
 namespace ckptdb {
 
-// A dense tensor, row-major and contiguous, in host memory.
+// A dense tensor, row-major and contiguous: in host memory, or in that of a
+// device, where its rows may lie apart.
+//
+//   // ckptdb::cuda, cuda/cuda_device.h
+//   CKPTDB_ASSIGN_OR_RETURN(auto gpu, OpenCudaDevice());
+//   TensorState weights = TensorState::Of(device_pointer, {3, 4});
+//   weights.device = gpu.get();
+//   weights.stream = stream;
+//   CKPTDB_RETURN_IF_ERROR(model.AddTensor("mlp.0.weight", weights));
 struct TensorState {
+  class Device;
+
   DType dtype = DType::kF32;
   Shape shape;
   void* data = nullptr;
@@ -47,6 +57,22 @@ struct TensorState {
   Shape global_shape = {};
   Shape offset = {};
   Codec codec = Codec::kNone;
+
+  // The device in whose memory `data` is. It outlives the manager. If null,
+  // the tensor is in host memory, and what follows is not set.
+  Device* device = nullptr;
+  // The stream of the device that writes the tensor, such as a cudaStream_t;
+  // null is the default stream. A save takes the tensor as the work leaves it
+  // that was queued on the stream before the call of the manager; work that is
+  // queued later waits, on the device, until the tensor is set aside. A restore
+  // writes the tensor after the work that was queued before.
+  void* stream = nullptr;
+  // An event of the device, such as a cudaEvent_t, that a save and a restore
+  // wait for as well; it was recorded before the call. Null: there is none.
+  void* event = nullptr;
+  // The bytes from one index of the first dimension to the next one. If 0, they
+  // are adjacent.
+  uint64_t stride_bytes = 0;
 
   bool sharded() const { return !global_shape.empty(); }
 
@@ -60,10 +86,92 @@ struct TensorState {
   }
 };
 
+// Memory of a device, such as a GPU, that has tensors of a model. Libraries
+// beside this one implement it, such as ckptdb::cuda (cuda/cuda_device.h).
+//
+// Thread-safe, as long as a tensor is in one call at a time.
+class TensorState::Device {
+ public:
+  // A tensor that is to be saved.
+  struct Item {
+    absl::string_view name;
+    const TensorState* state = nullptr;
+    uint64_t bytes = 0;
+    // The place of its bytes in the memory of the save, a multiple of
+    // kAlignment. Places rise from item to item and do not overlap.
+    uint64_t at = 0;
+  };
+  static constexpr uint64_t kAlignment = 64;
+
+  // Tensors that are set aside for a save, whose own memory may change.
+  class Capture {
+   public:
+    // Waits until the device uses neither the tensors nor the memory of the
+    // save any more on behalf of this capture.
+    virtual ~Capture() = default;
+    // Copies the tensors to their places in the memory of the save, and returns
+    // when they are there. Called once, by any thread. Returns DataLoss naming
+    // the tensor whose bytes the copy has changed; after an error the memory
+    // has any bytes.
+    virtual absl::Status Fetch() = 0;
+  };
+
+  // A tensor that is being restored.
+  class Upload {
+   public:
+    // Waits until the device does not write the tensor any more on behalf of
+    // this upload.
+    virtual ~Upload() = default;
+    // Writes bytes of the tensor, row-major and contiguous, the first of which
+    // is its byte `first`, a multiple of kAlignment. `bytes` may change when it
+    // returns.
+    virtual absl::Status Write(uint64_t first,
+                               absl::Span<const char> bytes) = 0;
+    // Returns when everything is in the tensor. Returns DataLoss naming the
+    // tensor if the copy has changed bytes. After an error of Write or Finish
+    // the tensor has any bytes.
+    virtual absl::Status Finish() = 0;
+  };
+
+  virtual ~Device() = default;
+
+  // Returns InvalidArgument for a tensor that is not in the memory of this
+  // device, or whose rows overlap.
+  virtual absl::Status Check(const TensorState& tensor) const = 0;
+
+  // Sets the tensors aside, and returns without waiting for the device: their
+  // streams wait for it, and for it alone. `memory` is that of the save, and
+  // stays as long as the capture. What there is no memory for on the device to
+  // set it aside in is copied to its place before it returns, so that it waits
+  // for the device then; nothing is allocated for it.
+  virtual absl::StatusOr<std::unique_ptr<Capture>> SetAside(
+      absl::Span<const Item> items, char* memory) = 0;
+
+  // Begins to restore a tensor of so many bytes.
+  virtual absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(
+      absl::string_view name, const TensorState& tensor, uint64_t bytes) = 0;
+
+  // Registers host memory, so that the device copies to it directly. Without
+  // it, or if it fails, copies take a way over memory of the device's own.
+  virtual absl::Status Pin(char* memory, uint64_t bytes) = 0;
+  // Ends that. The memory is in no copy.
+  virtual void Unpin(char* memory) = 0;
+};
+
 // A sparse table of the trainer: see manager/tables.h for ready ones, in maps
 // and arrays. The thread that calls the manager calls it.
 class TableState {
  public:
+  // Rows of a table in the memory of a device that are set aside for a save,
+  // while the table itself may change.
+  class Captured : public RowSource {
+   public:
+    // Copies the rows to host memory, and returns when they are there. Called
+    // once, by any thread, before anything else of the source is. Returns
+    // DataLoss naming the slot whose bytes the copy has changed.
+    virtual absl::Status Fetch() = 0;
+  };
+
   virtual ~TableState() = default;
 
   virtual std::vector<Slot> slots() const = 0;
@@ -77,6 +185,13 @@ class TableState {
   virtual absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const = 0;
   virtual absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const = 0;
+
+  // Sets aside, on the device that has them, all rows, or those of `ids` unless
+  // it is null, and returns without waiting for the copy of the values. The
+  // table may change then, and `ids` go. Returns null for a table in host
+  // memory: a save then calls AllRows or RowsOf.
+  virtual absl::StatusOr<std::unique_ptr<Captured>> Capture(
+      const absl::Span<const int64_t>* ids) const;
 
   // Returns those of slots() that are the optimizer's, which a model does not
   // need for inference.

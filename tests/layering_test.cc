@@ -38,6 +38,7 @@ const Allowed& Layers() {
       {"schema", {"schema"}},
       {"db", {"schema", "db"}},
       {"manager", {"schema", "db", "manager"}},
+      {"cuda", {"schema", "db", "manager", "cuda"}},
       {"mpi", {"schema", "db", "manager", "mpi"}},
       {"tools", {"schema", "db", "manager", "tools"}},
       {"examples", {"schema", "db", "manager", "mpi", "examples"}}};
@@ -74,7 +75,10 @@ const Allowed& Rooms() {
        {"db/base", "manager/config", "manager/state", "manager/ranks"}},
       {"manager/core",
        {"db/base", "manager/config", "manager/policy", "manager/state",
-        "manager/ranks", "manager/save", "manager/load"}}};
+        "manager/ranks", "manager/save", "manager/load"}},
+      {"cuda/rows", {}},
+      {"cuda/kernels", {"cuda/rows"}},
+      {"cuda/runtime", {}}};
   return kRooms;
 }
 
@@ -242,7 +246,7 @@ TEST(Layering, TheTreeKeepsTheRules) {
 TEST(Layering, TheRulesAreOfTheTree) {
   const fs::path root(CKPTDB_SOURCE);
   Folders rooms;
-  for (const std::string layer : {"db", "manager", "schema"}) {
+  for (const std::string layer : {"cuda", "db", "manager", "schema"}) {
     for (const auto& entry : fs::directory_iterator(root / layer)) {
       if (!entry.is_directory()) continue;
       rooms.push_back(entry.path().lexically_relative(root).string());

@@ -32,7 +32,24 @@ absl::Status Assign(absl::string_view bytes, T* value) {
   return absl::OkStatus();
 }
 
+// Checks where a tensor is.
+absl::Status CheckPlace(const TensorState& tensor) {
+  if (tensor.device != nullptr) return tensor.device->Check(tensor);
+  if (tensor.stride_bytes == 0 && tensor.stream == nullptr &&
+      tensor.event == nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "TensorState::stream, event and stride_bytes are of a tensor in the "
+      "memory of a device, and TensorState::device is null");
+}
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
+    const absl::Span<const int64_t>* /*ids*/) const {
+  return std::unique_ptr<Captured>();
+}
 
 absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
   return absl::UnimplementedError(absl::StrCat(
@@ -63,6 +80,8 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
       ElementCount(tensor.shape, DTypeBytes(tensor.dtype));
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(
       elements.status(), absl::StrCat("state \"", name, "\"")));
+  CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+      CheckPlace(tensor), absl::StrCat("state \"", name, "\"")));
   CKPTDB_RETURN_IF_ERROR(
       Register(name, tensor.data == nullptr && *elements > 0));
   tensors_.push_back({std::move(name), std::move(tensor)});

@@ -1,0 +1,217 @@
+#include "ckptdb/cuda/kernels/row_kernels.h"
+
+#include <algorithm>
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kWarpThreads = 32;
+// Marking is short, and stands in the trainer's own stream: it may take all of
+// the device.
+constexpr uint64_t kMarkBlocks = 4096;
+
+__device__ uint64_t ThreadNumber() {
+  return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ uint64_t ThreadCount() { return uint64_t{gridDim.x} * blockDim.x; }
+
+uint32_t Blocks(uint64_t items, uint64_t most) {
+  const uint64_t wanted = (items + kThreads - 1) / kThreads;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(wanted, 1, most));
+}
+
+template <typename Operation>
+__global__ void __launch_bounds__(kThreads)
+    RunEach(Operation operation, uint64_t count) {
+  for (uint64_t i = ThreadNumber(); i < count; i += ThreadCount()) {
+    operation.Run(i);
+  }
+}
+
+// Adds up the digests of all threads of a warp, and adds the sum to `digest`.
+__device__ void AddDigest(uint64_t mine, uint64_t* digest) {
+  for (uint32_t half = kWarpThreads / 2; half > 0; half /= 2) {
+    mine += __shfl_down_sync(~0U, mine, half);
+  }
+  if (threadIdx.x % kWarpThreads == 0 && digest != nullptr) {
+    AtomicAdd(digest, mine);
+  }
+}
+
+// Several lanes of a thread are on their way at once.
+template <typename Copy, uint32_t kAlignment>
+__global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
+  constexpr uint32_t kTogether = 4;
+  const uint64_t lanes = copy.Lanes();
+  const uint64_t step = ThreadCount();
+  uint64_t digest = 0;
+  uint64_t at = ThreadNumber();
+  for (; at + (kTogether - 1) * step < lanes; at += kTogether * step) {
+#pragma unroll
+    for (uint32_t t = 0; t < kTogether; ++t) {
+      digest += copy.template Run<kAlignment>(at + t * step);
+    }
+  }
+  for (; at < lanes; at += step) {
+    digest += copy.template Run<kAlignment>(at);
+  }
+  AddDigest(digest, copy.digest);
+}
+
+template <typename Copy>
+cudaError_t LaunchCopy(const Copy& copy, uint64_t most_lanes,
+                       uint32_t alignment, cudaStream_t stream) {
+  if (most_lanes == 0) return cudaSuccess;
+  const uint32_t blocks = Blocks(most_lanes, kCopyBlocks);
+  switch (alignment) {
+    case 16:
+      CopyLanes<Copy, 16><<<blocks, kThreads, 0, stream>>>(copy);
+      break;
+    case 8:
+      CopyLanes<Copy, 8><<<blocks, kThreads, 0, stream>>>(copy);
+      break;
+    case 4:
+      CopyLanes<Copy, 4><<<blocks, kThreads, 0, stream>>>(copy);
+      break;
+    case 2:
+      CopyLanes<Copy, 2><<<blocks, kThreads, 0, stream>>>(copy);
+      break;
+    default:
+      CopyLanes<Copy, 1><<<blocks, kThreads, 0, stream>>>(copy);
+  }
+  return cudaGetLastError();
+}
+
+// One block a tile, one thread a word.
+template <typename Take>
+__global__ void __launch_bounds__(kTileWords)
+    TakeTiles(Take take, uint64_t words, uint32_t* tiles) {
+  __shared__ uint32_t rows;
+  if (threadIdx.x == 0) rows = 0;
+  __syncthreads();
+  const uint64_t word = ThreadNumber();
+  const uint32_t mine = word < words ? take.Run(word) : 0;
+  if (mine != 0) atomicAdd(&rows, mine);
+  __syncthreads();
+  if (threadIdx.x == 0) tiles[blockIdx.x] = rows;
+}
+
+// Turns the number of each thread of a block into the sum of it and those of
+// the threads before it. All threads of the block call it.
+__device__ uint32_t SumBefore(uint32_t mine, uint32_t (*sums)[kTileWords]) {
+  uint32_t now = 0;
+  sums[now][threadIdx.x] = mine;
+  __syncthreads();
+  for (uint32_t step = 1; step < kTileWords; step *= 2) {
+    SumStep(sums[now], sums[1 - now], threadIdx.x, step);
+    now = 1 - now;
+    __syncthreads();
+  }
+  return sums[now][threadIdx.x];
+}
+
+// Turns the counts of the tiles into where each begins. One block does it.
+__global__ void __launch_bounds__(kTileWords)
+    PlaceTiles(uint32_t* tiles, uint64_t tile_count, uint64_t* total) {
+  __shared__ uint32_t sums[2][kTileWords];
+  __shared__ uint32_t before;
+  if (threadIdx.x == 0) before = 0;
+  __syncthreads();
+  for (uint64_t first = 0; first < tile_count; first += kTileWords) {
+    const uint64_t tile = first + threadIdx.x;
+    const uint32_t mine = tile < tile_count ? tiles[tile] : 0;
+    const uint32_t sum = before + SumBefore(mine, sums);
+    if (tile < tile_count) tiles[tile] = sum - mine;
+    __syncthreads();
+    if (threadIdx.x == kTileWords - 1) before = sum;
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *total = before;
+}
+
+__global__ void __launch_bounds__(kTileWords)
+    ListTiles(const uint32_t* taken, uint64_t words, const uint32_t* tiles,
+              uint32_t* rows) {
+  __shared__ uint32_t sums[2][kTileWords];
+  const uint64_t word = ThreadNumber();
+  const uint32_t bits = word < words ? taken[word] : 0;
+  const uint32_t mine = CountBits(bits);
+  const uint32_t before = SumBefore(mine, sums) - mine;
+  ExpandWord(word, bits, rows + tiles[blockIdx.x] + before);
+}
+
+template <typename Take>
+cudaError_t LaunchTake(const Take& take, uint32_t* tiles, uint64_t* count,
+                       cudaStream_t stream) {
+  const uint64_t tile_count = MarkTiles(take.Rows());
+  if (tile_count > 0) {
+    TakeTiles<<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
+        take, MarkWords(take.Rows()), tiles);
+    const cudaError_t error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
+  }
+  PlaceTiles<<<1, kTileWords, 0, stream>>>(tiles, tile_count, count);
+  return cudaGetLastError();
+}
+
+template <typename Row>
+cudaError_t LaunchMarks(const MarkRows<Row>& marks, cudaStream_t stream) {
+  if (marks.count == 0) return cudaSuccess;
+  RunEach<<<Blocks(marks.count, kMarkBlocks), kThreads, 0, stream>>>(
+      marks, marks.count);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks,
+                           cudaStream_t stream) {
+  return LaunchMarks(marks, stream);
+}
+
+cudaError_t LaunchMarkRows(const MarkRows<int64_t>& marks,
+                           cudaStream_t stream) {
+  return LaunchMarks(marks, stream);
+}
+
+cudaError_t LaunchTakeMarks(const TakeMarks& marks, uint32_t* tiles,
+                            uint64_t* count, cudaStream_t stream) {
+  return LaunchTake(marks, tiles, count, stream);
+}
+
+cudaError_t LaunchTakeAll(const TakeAll& all, uint32_t* tiles, uint64_t* count,
+                          cudaStream_t stream) {
+  return LaunchTake(all, tiles, count, stream);
+}
+
+cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
+                           const uint32_t* tiles, uint32_t* rows,
+                           cudaStream_t stream) {
+  const uint64_t tile_count = MarkTiles(table_rows);
+  if (tile_count == 0) return cudaSuccess;
+  ListTiles<<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
+      taken, MarkWords(table_rows), tiles, rows);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream) {
+  if (marks.words == 0) return cudaSuccess;
+  RunEach<<<Blocks(marks.words, kMarkBlocks), kThreads, 0, stream>>>(
+      marks, marks.words);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream) {
+  return LaunchCopy(rows, rows.count * LanesOf(rows.slot.row_bytes),
+                    AlignmentOf(rows.slot), stream);
+}
+
+cudaError_t LaunchScatter(const ScatterRowsOfSlot& rows, cudaStream_t stream) {
+  const uint32_t alignment = rows.batch.data == nullptr
+                                 ? AlignmentOf(rows.slot)
+                                 : AlignmentOf(rows.batch, rows.slot);
+  return LaunchCopy(rows, rows.Lanes(), alignment, stream);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,82 @@
+// What kernels and the host's tests of their mathematics have in common;
+// internal to cuda/.
+#ifndef CKPTDB_CUDA_ROWS_HOST_DEVICE_H_
+#define CKPTDB_CUDA_ROWS_HOST_DEVICE_H_
+
+#include <cstdint>
+
+// Marks a function that runs on the device and on the host. A compiler for the
+// host alone sees nothing of it.
+#if defined(__CUDACC__)
+#define CKPTDB_HOST_DEVICE __host__ __device__
+#else
+#define CKPTDB_HOST_DEVICE
+#endif
+
+namespace ckptdb::internal {
+
+// The atomic operations of the kernels. None orders other memory: what is read
+// after a kernel is ordered by the kernel's end.
+
+CKPTDB_HOST_DEVICE inline uint32_t AtomicLoad(const uint32_t* word) {
+#if defined(__CUDA_ARCH__)
+  return *static_cast<const volatile uint32_t*>(word);
+#else
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+#endif
+}
+
+CKPTDB_HOST_DEVICE inline void AtomicOr(uint32_t* word, uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  atomicOr(word, bits);
+#else
+  __atomic_fetch_or(word, bits, __ATOMIC_RELAXED);
+#endif
+}
+
+CKPTDB_HOST_DEVICE inline uint32_t AtomicExchange(uint32_t* word,
+                                                  uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  return atomicExch(word, value);
+#else
+  return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
+CKPTDB_HOST_DEVICE inline void AtomicAdd(uint64_t* sum, uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  static_assert(sizeof(unsigned long long) == sizeof(uint64_t));  // NOLINT
+  atomicAdd(reinterpret_cast<unsigned long long*>(sum), value);   // NOLINT
+#else
+  __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
+#endif
+}
+
+CKPTDB_HOST_DEVICE inline void AtomicStore(uint64_t* place, uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  *static_cast<volatile uint64_t*>(place) = value;
+#else
+  __atomic_store_n(place, value, __ATOMIC_RELAXED);
+#endif
+}
+
+CKPTDB_HOST_DEVICE inline uint32_t CountBits(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__popc(word));
+#else
+  return static_cast<uint32_t>(__builtin_popcount(word));
+#endif
+}
+
+// Returns the number of the lowest bit of a word that is not 0.
+CKPTDB_HOST_DEVICE inline uint32_t LowestBit(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint32_t>(__ffs(static_cast<int>(word)) - 1);
+#else
+  return static_cast<uint32_t>(__builtin_ctz(word));
+#endif
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_ROWS_HOST_DEVICE_H_

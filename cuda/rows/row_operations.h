@@ -1,0 +1,169 @@
+// The operations on rows in device memory, each as what one thread does with
+// one mark, word, lane or count; internal to cuda/. The kernels of
+// cuda/kernels/row_kernels.cu give each to a thread; tests run them one after
+// the other on the host.
+#ifndef CKPTDB_CUDA_ROWS_ROW_OPERATIONS_H_
+#define CKPTDB_CUDA_ROWS_ROW_OPERATIONS_H_
+
+#include <cstdint>
+
+#include "ckptdb/cuda/rows/host_device.h"
+#include "ckptdb/cuda/rows/row_lanes.h"
+#include "ckptdb/cuda/rows/row_marks.h"
+
+namespace ckptdb::internal {
+
+// Marks the rows of a batch. Row is int32_t or int64_t.
+template <typename Row>
+struct MarkRows {
+  MarkWordsView marks;
+  const Row* rows = nullptr;
+  uint64_t count = 0;
+  MarkReport* report = nullptr;
+
+  CKPTDB_HOST_DEVICE void Run(uint64_t i) const {
+    SetMark(marks, static_cast<int64_t>(rows[i]), report);
+  }
+};
+
+// Takes the marks of an interval: they are moved to the sets that wait for
+// each consumer, and the set of this consumer is moved to `taken`, without
+// rows that hold nothing.
+struct TakeMarks {
+  // Sets of other consumers than this one.
+  static constexpr uint32_t kMaxOthers = 7;
+
+  MarkWordsView marks;
+  RowIdsView ids;
+  uint32_t* pending = nullptr;  // the set that waits for this consumer
+  uint32_t* others[kMaxOthers] = {};
+  uint32_t other_count = 0;
+  uint32_t* taken = nullptr;
+
+  CKPTDB_HOST_DEVICE uint64_t Rows() const { return marks.rows; }
+
+  // Returns how many rows of the word were taken.
+  CKPTDB_HOST_DEVICE uint32_t Run(uint64_t word) const {
+    const uint32_t marked = TakeMarkWord(marks.words + word);
+    if (marked != 0) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+      for (uint32_t o = 0; o < kMaxOthers; ++o) {
+        if (o < other_count) others[o][word] |= marked;
+      }
+    }
+    const uint32_t mine = marked | pending[word];
+    if (pending[word] != 0) pending[word] = 0;
+    const uint32_t live = LiveBits(ids, word, mine);
+    taken[word] = live;
+    return CountBits(live);
+  }
+};
+
+// Makes the set of all rows that hold something.
+struct TakeAll {
+  uint64_t rows = 0;
+  RowIdsView ids;
+  uint32_t* taken = nullptr;
+
+  CKPTDB_HOST_DEVICE uint64_t Rows() const { return rows; }
+
+  CKPTDB_HOST_DEVICE uint32_t Run(uint64_t word) const {
+    const uint32_t live = LiveBits(ids, word, FullWord(rows, word));
+    taken[word] = live;
+    return CountBits(live);
+  }
+};
+
+// Gives back a set that was taken.
+struct ReturnMarks {
+  uint32_t* pending = nullptr;
+  const uint32_t* taken = nullptr;
+  uint64_t words = 0;
+
+  CKPTDB_HOST_DEVICE void Run(uint64_t word) const {
+    ReturnMarkWord(pending + word, taken[word]);
+  }
+};
+
+// One step of the running sums of kTileWords numbers, for element `i`. After
+// steps of 1, 2, 4, ... and kTileWords / 2, with `in` and `out` exchanged and
+// all threads awaited in between, each is the sum of itself and all before it.
+CKPTDB_HOST_DEVICE inline void SumStep(const uint32_t* in, uint32_t* out,
+                                       uint32_t i, uint32_t step) {
+  out[i] = in[i] + (i >= step ? in[i - step] : 0);
+}
+
+// Copies rows of a slot to a batch, padded to whole lanes, and adds up their
+// digest.
+struct GatherRowsOfSlot {
+  SlotView slot;
+  const uint32_t* rows = nullptr;  // null: the rows from `first` on
+  uint64_t first = 0;              // of the list of rows
+  uint64_t count = 0;              // the most rows of the batch
+  // The number of rows of the list, where only the device knows it; or null.
+  const uint64_t* listed = nullptr;
+  Lane* batch = nullptr;
+  uint64_t* digest = nullptr;  // is added to
+
+  // Returns how many lanes there are.
+  CKPTDB_HOST_DEVICE uint64_t Lanes() const {
+    uint64_t some = count;
+    if (listed != nullptr) {
+      const uint64_t left = *listed > first ? *listed - first : 0;
+      some = left < some ? left : some;
+    }
+    return some * LanesOf(slot.row_bytes);
+  }
+
+  // Returns what the lane adds to the digest.
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+    const uint32_t lanes = LanesOf(slot.row_bytes);
+    const uint64_t i = at / lanes;
+    const uint64_t row = rows == nullptr ? first + i : rows[first + i];
+    const Lane value =
+        ReadLane<kAlignment>(slot, row, static_cast<uint32_t>(at - i * lanes));
+    batch[at] = value;
+    return MixLane(at, value);
+  }
+};
+
+// Copies the rows of a batch to their places in a slot, or fills them with
+// zeros, and adds up the digest of the batch.
+struct ScatterRowsOfSlot {
+  SlotView batch;  // rows one after the other; data null: zeros
+  SlotView slot;
+  const uint32_t* rows = nullptr;  // null: the rows from `first` on
+  uint64_t first = 0;
+  uint64_t count = 0;
+  uint64_t* digest = nullptr;  // is added to; null: none
+
+  CKPTDB_HOST_DEVICE uint64_t Lanes() const {
+    return count * LanesOf(slot.row_bytes);
+  }
+
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+    const uint32_t lanes = LanesOf(slot.row_bytes);
+    const uint64_t i = at / lanes;
+    const auto lane = static_cast<uint32_t>(at - i * lanes);
+    Lane value;
+    if (batch.data != nullptr) value = ReadLane<kAlignment>(batch, i, lane);
+    const uint64_t row = rows == nullptr ? first + i : rows[i];
+    WriteLane<kAlignment>(slot, row, lane, value);
+    return MixLane(at, value);
+  }
+};
+
+// Returns the alignment of the copies between a batch and a slot.
+inline uint32_t AlignmentOf(const SlotView& one, const SlotView& other) {
+  const uint32_t a = AlignmentOf(one);
+  const uint32_t b = AlignmentOf(other);
+  return a < b ? a : b;
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_ROWS_ROW_OPERATIONS_H_

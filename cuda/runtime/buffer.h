@@ -1,0 +1,72 @@
+// Memory of a device, and host memory that it copies to, which ends with its
+// owner; internal to cuda/.
+//
+// What is in flight to or from a buffer is waited for before it goes.
+#ifndef CKPTDB_CUDA_RUNTIME_BUFFER_H_
+#define CKPTDB_CUDA_RUNTIME_BUFFER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ckptdb::internal {
+
+// Memory of the current device. `what` names it in errors: ResourceExhausted
+// has the bytes that were asked for.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  static absl::StatusOr<DeviceBuffer> Allocate(uint64_t bytes,
+                                               absl::string_view what);
+
+  char* get() const { return memory_.get(); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { cudaFree(memory); }
+  };
+  DeviceBuffer(char* memory, uint64_t bytes) : bytes_(bytes), memory_(memory) {}
+
+  uint64_t bytes_ = 0;
+  std::unique_ptr<char, Free> memory_;
+};
+
+// Host memory that stays where it is for copies of any device.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  static absl::StatusOr<PinnedBuffer> Allocate(uint64_t bytes,
+                                               absl::string_view what);
+
+  char* get() const { return memory_.get(); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { cudaFreeHost(memory); }
+  };
+  PinnedBuffer(char* memory, uint64_t bytes) : bytes_(bytes), memory_(memory) {}
+
+  uint64_t bytes_ = 0;
+  std::unique_ptr<char, Free> memory_;
+};
+
+// Returns whether the bytes of `memory` at both ends are host memory that
+// copies reach directly.
+bool IsPinned(const char* memory, uint64_t bytes);
+
+// Queue a copy of `bytes` on `stream`. Host memory is pinned.
+absl::Status CopyToHost(char* to, const char* from, uint64_t bytes,
+                        cudaStream_t stream);
+absl::Status CopyToDevice(char* to, const char* from, uint64_t bytes,
+                          cudaStream_t stream);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_RUNTIME_BUFFER_H_

@@ -1,0 +1,135 @@
+// The stand-in for the runtime of CUDA does what the tests of cuda/ rely on.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <string>
+
+#include "ckptdb/tests/support/cuda_standin.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Order = CudaStandin::Order;
+
+// Two streams, an event, and memory on both sides.
+class CudaStandinTest : public ::testing::Test {
+ protected:
+  void Start(Order order) {
+    CudaStandin::Reset({.order = order});
+    ASSERT_EQ(cudaStreamCreate(&a_), cudaSuccess);
+    ASSERT_EQ(cudaStreamCreate(&b_), cudaSuccess);
+    ASSERT_EQ(cudaEventCreateWithFlags(&event_, 0), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&device_, 4), cudaSuccess);
+    ASSERT_EQ(cudaHostAlloc(&host_, 4, 0), cudaSuccess);
+  }
+  void Write(cudaStream_t stream, const std::string& text) {
+    ASSERT_EQ(CudaStandin::Queue(
+                  stream, "write",
+                  [this, text] { std::memcpy(device_, text.data(), 4); }),
+              cudaSuccess);
+  }
+  void Copy(cudaStream_t stream) {
+    ASSERT_EQ(
+        cudaMemcpyAsync(host_, device_, 4, cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
+  }
+  std::string Host() const { return {static_cast<char*>(host_), 4}; }
+
+  cudaStream_t a_ = nullptr;
+  cudaStream_t b_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  void* device_ = nullptr;
+  void* host_ = nullptr;
+};
+
+TEST_F(CudaStandinTest, ALazyDeviceDoesWhatIsWaitedForAlone) {
+  Start(Order::kLazy);
+  Write(a_, "trai");
+  Copy(b_);
+  ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+  EXPECT_NE(Host(), "trai");  // no event orders b behind a
+  ASSERT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(b_, event_, 0), cudaSuccess);
+  Copy(b_);
+  EXPECT_NE(Host(), "trai");  // nobody has waited
+  ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+  EXPECT_EQ(Host(), "trai");
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+TEST_F(CudaStandinTest, AnEventIsTheWorkBeforeItsRecord) {
+  Start(Order::kLazy);
+  Write(a_, "old_");
+  Copy(a_);
+  ASSERT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorNotReady);
+  Write(a_, "new_");
+  Copy(a_);
+  ASSERT_EQ(cudaEventSynchronize(event_), cudaSuccess);
+  EXPECT_EQ(Host(), "old_");
+  EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(Host(), "new_");
+}
+
+TEST_F(CudaStandinTest, AnEagerDeviceDoesEverythingAtOnce) {
+  Start(Order::kEager);
+  Write(a_, "soon");
+  Copy(a_);
+  EXPECT_EQ(Host(), "soon");
+}
+
+TEST_F(CudaStandinTest, CallsFailByTheirNumber) {
+  Start(Order::kLazy);
+  CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorLaunchFailure);
+  Write(a_, "once");
+  EXPECT_EQ(cudaEventRecord(event_, a_), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaEventRecord(event_, a_), cudaSuccess);
+  CudaStandin::FailCall(1, cudaErrorLaunchFailure, /*forever=*/true);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaStreamDestroy(a_), cudaSuccess);
+}
+
+TEST_F(CudaStandinTest, ACopyLosesABit) {
+  Start(Order::kEager);
+  Write(a_, "good");
+  CudaStandin::FlipCopy(2, 1);
+  Copy(a_);
+  EXPECT_EQ(Host(), "good");
+  Copy(a_);
+  EXPECT_NE(Host(), "good");
+}
+
+TEST_F(CudaStandinTest, WhatADeviceMayPunishIsNoted) {
+  Start(Order::kLazy);
+  char stack[4] = {};
+  EXPECT_NE(cudaMemcpyAsync(stack, device_, 4, cudaMemcpyDeviceToHost, a_),
+            cudaSuccess);
+  EXPECT_NE(cudaMemcpyAsync(host_, device_, 5, cudaMemcpyDeviceToHost, a_),
+            cudaSuccess);
+  Copy(a_);
+  ASSERT_EQ(cudaFreeHost(host_), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(b_), cudaSuccess);
+  EXPECT_NE(cudaStreamSynchronize(b_), cudaSuccess);
+  EXPECT_THAT(
+      CudaStandin::violations(),
+      ElementsAre("a copy of host memory that is not pinned",
+                  "a copy beyond the memory of the device",
+                  "cudaFreeHost of memory that \"copy to host\" is queued for",
+                  "a stream that is not there is used"));
+}
+
+TEST_F(CudaStandinTest, WithoutADriverTheCountStaysAsItIs) {
+  CudaStandin::Reset({.devices = 0});
+  int count = 7;
+  EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+  EXPECT_EQ(count, 7);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,95 @@
+// Streams, events and memory of cuda/runtime, and the errors of the runtime.
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "ckptdb/cuda/runtime/buffer.h"
+#include "ckptdb/cuda/runtime/status.h"
+#include "ckptdb/cuda/runtime/stream.h"
+#include "ckptdb/tests/support/cuda_standin.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using testing::CudaStandin;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(CudaRuntime, ErrorsSayTheCallTheNameAndTheNumber) {
+  EXPECT_OK(CudaStatus(cudaSuccess, "cudaMalloc"));
+  const absl::Status full =
+      CudaStatus(cudaErrorMemoryAllocation, "cudaMalloc of 7 bytes for x");
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(full.message()),
+              HasSubstr("cudaMalloc of 7 bytes for x: "
+                        "cudaErrorMemoryAllocation (2)"));
+  EXPECT_EQ(CudaStatus(cudaErrorInsufficientDriver, "x").code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CudaStatus(cudaErrorInvalidValue, "x").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CudaStatus(cudaErrorLaunchFailure, "x").code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST(CudaRuntime, WhatIsMadeIsGivenBackOnceAndOnTheWayOfMoves) {
+  CudaStandin::Reset({});
+  {
+    ASSERT_OK_AND_ASSIGN(CudaStream stream, CudaStream::Create());
+    ASSERT_OK_AND_ASSIGN(CudaEvent event, CudaEvent::Create());
+    ASSERT_OK_AND_ASSIGN(DeviceBuffer device,
+                         DeviceBuffer::Allocate(100, "a test"));
+    ASSERT_OK_AND_ASSIGN(PinnedBuffer pinned,
+                         PinnedBuffer::Allocate(100, "a test"));
+    const CudaStream moved = std::move(stream);
+    const DeviceBuffer kept = std::move(device);
+    EXPECT_EQ(CudaStandin::allocations(), 4);
+    EXPECT_EQ(CudaStandin::device_bytes_used(), 100);
+    ASSERT_OK(event.Record(moved.get()));
+    ASSERT_OK(event.Synchronize());
+    ASSERT_OK(CopyToHost(pinned.get(), kept.get(), 100, moved.get()));
+    ASSERT_OK(moved.Synchronize());
+  }
+  EXPECT_EQ(CudaStandin::allocations(), 0);
+  EXPECT_EQ(CudaStandin::device_bytes_used(), 0);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+TEST(CudaRuntime, MemoryThatIsNotThereIsNamed) {
+  CudaStandin::Reset({.device_bytes = 1000});
+  const auto buffer = DeviceBuffer::Allocate(1001, "staging");
+  EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(buffer.status().message()),
+              HasSubstr("1001 bytes for staging"));
+}
+
+TEST(CudaRuntime, AScopePutsTheDeviceBack) {
+  CudaStandin::Reset({.devices = 3});
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  {
+    ASSERT_OK_AND_ASSIGN(const DeviceScope scope, DeviceScope::Enter(2));
+    int device = -1;
+    ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+    EXPECT_EQ(device, 2);
+  }
+  int device = -1;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, 1);
+  EXPECT_EQ(DeviceScope::Enter(3).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CudaRuntime, PinnedMemoryIsKnown) {
+  CudaStandin::Reset({});
+  char stack[8] = {};
+  EXPECT_FALSE(IsPinned(stack, sizeof(stack)));
+  ASSERT_EQ(cudaHostRegister(stack, 4, cudaHostRegisterPortable), cudaSuccess);
+  EXPECT_TRUE(IsPinned(stack, 4));
+  EXPECT_FALSE(IsPinned(stack, 8));
+  ASSERT_EQ(cudaHostUnregister(stack), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace ckptdb::internal
