@@ -77,7 +77,7 @@ void AppendSize(uint64_t size, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&size), sizeof(size));
 }
 
-void AppendSized(absl::string_view part, std::string* bytes) {
+void AppendWithSize(absl::string_view part, std::string* bytes) {
   AppendSize(part.size(), bytes);
   bytes->append(part.data(), part.size());
 }
@@ -191,11 +191,11 @@ std::string Encode(SavePart message) {
   std::string bytes;
   bytes.reserve(2 * sizeof(uint64_t) + proper.size() + SizeOf(entries));
   AppendSize(0, &bytes);  // where the hash goes
-  AppendSized(proper, &bytes);
+  AppendWithSize(proper, &bytes);
   const size_t begin = bytes.size();
   for (const auto& [key, value] : entries) {
-    AppendSized(key, &bytes);
-    AppendSized(value, &bytes);
+    AppendWithSize(key, &bytes);
+    AppendWithSize(value, &bytes);
   }
   const uint64_t hash = HashBytes(absl::string_view(bytes).substr(begin));
   std::memcpy(bytes.data(), &hash, sizeof(hash));
