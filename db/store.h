@@ -159,7 +159,9 @@ class Store {
   // when exit() is called is closed then, so that one in a global variable, or
   // one that is never destroyed, ends in order; a store with readers left stops
   // its threads. Threads that use a store up to the end of the process need one
-  // that is never destroyed.
+  // that is never destroyed. Exit handlers that were registered before the
+  // process opened its first store come after that: there every call on a
+  // store or a reader that opens, reads or changes one is FailedPrecondition.
   absl::Status Close();
 
   // Returns the path of the store, absolute and without links.

@@ -12,13 +12,16 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/mutex.h"
 
 namespace ckptdb::internal {
 namespace {
 
 std::atomic<bool> exiting = false;
-std::atomic<int> child_status = 0;  // that a forked child gave to exit()
+std::atomic<bool> has_exited = false;
+std::atomic<bool> has_tasks = false;  // these have the last word
+std::atomic<int> child_status = 0;    // that a forked child gave to exit()
 
 // The next to be destroyed are RocksDB's static objects, which would wait for
 // ever for threads of the parent.
@@ -92,18 +95,40 @@ struct Hook {
       on_exit([](int status, void*) { child_status = status; }, nullptr);
     });
   }
-  ~Hook() { AllTasks().RunAll(); }
+  ~Hook() {
+    AllTasks().RunAll();
+    has_exited = true;
+  }
+};
+
+// What the exit means to a process that has only staged, or opened nothing yet.
+struct LateHook {
+  ~LateHook() {
+    if (!has_tasks) has_exited = true;
+  }
 };
 
 }  // namespace
 
 ExitTask::ExitTask(std::function<void()> task) : task_(std::move(task)) {
   AllTasks().Add(this);
+  has_tasks = true;
   static const Hook kHook;
 }
 
 ExitTask::~ExitTask() { AllTasks().Remove(this); }
 
 bool IsExiting() { return exiting; }
+
+void WatchExit() { static const LateHook kHook; }
+
+absl::Status CheckNotExited(absl::string_view what) {
+  if (!has_exited) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      what,
+      ": the process is ending, and exit() has closed what was open; call it "
+      "before exit(), or in an exit handler that is registered after the first "
+      "store was opened"));
+}
 
 }  // namespace ckptdb::internal

@@ -11,6 +11,9 @@
 
 #include <functional>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
 namespace ckptdb::internal {
 
 // A task for exit(), as long as the object lives: run once, by the thread that
@@ -36,6 +39,15 @@ class ExitTask {
 // Returns whether exit() has begun: from then on only a task can close a
 // database.
 bool IsExiting();
+
+// Must be called after RocksDB was used in a process that may have no task, as
+// one that stages for another: see CheckNotExited.
+void WatchExit();
+
+// Returns FailedPrecondition once the tasks have run: exit handlers and objects
+// that are older than RocksDB's static objects come after these, and must not
+// use RocksDB any more. `what` is the name of the call.
+absl::Status CheckNotExited(absl::string_view what);
 
 }  // namespace ckptdb::internal
 

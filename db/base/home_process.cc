@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/exit_task.h"
 
 namespace ckptdb::internal {
 namespace {
@@ -37,9 +38,14 @@ absl::Status HomeProcess::Check(absl::string_view what) const {
       "before the store is opened"));
 }
 
+absl::Status HomeProcess::CheckAlive(absl::string_view what) const {
+  absl::Status status = Check(what);
+  return status.ok() ? CheckNotExited(what) : status;
+}
+
 absl::Status EnterLibrary(absl::string_view what) {
   static const HomeProcess kFirst;
-  return kFirst.Check(what);
+  return kFirst.CheckAlive(what);
 }
 
 }  // namespace ckptdb::internal

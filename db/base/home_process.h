@@ -30,6 +30,10 @@ class HomeProcess {
   // is the name of the call.
   absl::Status Check(absl::string_view what) const;
 
+  // Returns the error of Check, and FailedPrecondition at the end of the
+  // process: see CheckNotExited. It is for calls that use a database.
+  absl::Status CheckAlive(absl::string_view what) const;
+
   // Gives up what is not this process's to destroy.
   template <typename Object>
   void KeepInChild(std::unique_ptr<Object>* object) const {
@@ -43,7 +47,8 @@ class HomeProcess {
 
 // Must be called before a store is opened or staged into. Returns
 // FailedPrecondition in a process that was forked from one that has done so, as
-// the threads and locks of RocksDB belong to that process.
+// the threads and locks of RocksDB belong to that process, and at the end of
+// the process.
 absl::Status EnterLibrary(absl::string_view what);
 
 }  // namespace ckptdb::internal

@@ -304,7 +304,7 @@ bool ChangeReader::forwards() const { return impl_->forwards(); }
 absl::Status ChangeReader::ScanTable(absl::string_view table,
                                      const ScanOptions& options,
                                      LiveTable* live) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("ChangeReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("ChangeReader::ScanTable"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   return internal::CallGuarded("ChangeReader::ScanTable", [&] {

@@ -131,7 +131,8 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
                                         const Shape& offset, const Shape& shape,
                                         void* out, uint64_t bytes,
                                         const ReadOptions& options) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadTensorPart"));
+  CKPTDB_RETURN_IF_ERROR(
+      impl_->home().CheckAlive("StepReader::ReadTensorPart"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
                           impl_->Find(Item::Kind::kTensor, name));
   const Item& item = *shards[0].item;
@@ -155,7 +156,7 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
 
 absl::StatusOr<std::string> StepReader::ReadBlob(
     uint32_t rank, absl::string_view name, const ReadOptions& options) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ReadBlob"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::ReadBlob"));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
                           impl_->Find(Item::Kind::kBlob, name));
   for (const RankItem& blob : all) {
@@ -182,7 +183,7 @@ absl::StatusOr<std::string> StepReader::ReadBlob(
 
 absl::StatusOr<StepReader::Row> StepReader::LookupRow(absl::string_view table,
                                                       int64_t id) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::LookupRow"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::LookupRow"));
   return internal::CallGuarded("StepReader::LookupRow", [&] {
     return impl_->hold().Explain(internal::LookupRow(*impl_, table, id));
   });
@@ -191,7 +192,7 @@ absl::StatusOr<StepReader::Row> StepReader::LookupRow(absl::string_view table,
 absl::Status StepReader::ScanTable(absl::string_view table,
                                    const ScanOptions& options,
                                    RowSink* sink) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::ScanTable"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::ScanTable"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(sink, absl::StrCat("table \"", table, "\"")));
   return internal::CallGuarded("StepReader::ScanTable", [&] {
@@ -212,7 +213,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
                                       LiveTable::RestoreMode mode,
                                       const ScanOptions& options,
                                       LiveTable* live) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::RestoreTable"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::RestoreTable"));
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckTarget(live, absl::StrCat("table \"", table, "\"")));
   CKPTDB_RETURN_IF_ERROR(internal::CheckScan(*impl_, table, options));
@@ -226,7 +227,7 @@ absl::Status StepReader::RestoreTable(absl::string_view table,
 absl::Status StepReader::Verify(const ReadOptions& options,
                                 const ReadOptions::Progress& progress,
                                 std::set<Version>* verified) const {
-  CKPTDB_RETURN_IF_ERROR(impl_->home().Check("StepReader::Verify"));
+  CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::Verify"));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
         internal::VerifyStep(*impl_, options, progress, verified));

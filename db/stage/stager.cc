@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/exit_task.h"
 #include "ckptdb/db/base/hit_crash_point.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/parallel.h"
@@ -352,10 +353,11 @@ absl::StatusOr<StagedRank> internal::StageWithCopies(
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string resolved,
         internal::ResolveStorePath(store_path, options.environment));
-    CKPTDB_ASSIGN_OR_RETURN(
-        internal::StagedRecord staged,
-        RankStager(resolved, ticket.record(), options, copies).Run(state));
-    return StagedRank(std::move(staged));
+    absl::StatusOr<internal::StagedRecord> staged =
+        RankStager(resolved, ticket.record(), options, copies).Run(state);
+    internal::WatchExit();
+    CKPTDB_RETURN_IF_ERROR(staged.status());
+    return StagedRank(*std::move(staged));
   });
 }
 

@@ -496,7 +496,7 @@ namespace {
 template <typename Impl, typename Function>
 auto CallReader(const Impl& impl, absl::string_view what, Function&& function)
     -> std::invoke_result_t<Function> {
-  CKPTDB_RETURN_IF_ERROR(impl.home().Check(what));
+  CKPTDB_RETURN_IF_ERROR(impl.home().CheckAlive(what));
   return internal::CallGuarded(what, std::forward<Function>(function));
 }
 

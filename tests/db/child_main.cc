@@ -19,6 +19,11 @@
 //                                  itself at the point
 //   db_child post STORE STEP NAME VALUE
 //                                  posts a metric, and a wish for a pin
+//   db_child late STORE            opens the store, and ends with an exit
+//   handler
+//                                  that uses it: see late_exit.h
+//   db_child late-stage STORE      the same of a process that stages; input: a
+//                                  ticket
 //   db_child steps STORE           a reader; for each line of input refreshes
 //                                  it, answering the steps
 //
@@ -44,6 +49,7 @@
 #include "ckptdb/tests/db/child_content.h"
 #include "ckptdb/tests/db/full_volume.h"
 #include "ckptdb/tests/db/grants_every_lock.h"
+#include "ckptdb/tests/db/late_exit.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/name_space.h"
 
@@ -100,8 +106,12 @@ absl::Status Own(const std::string& path, const StoreOptions& options) {
   return absl::OkStatus();
 }
 
+std::string ReadInput() {
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
 absl::Status StageRank(const std::string& path, uint32_t rank) {
-  const std::string bytes{std::istreambuf_iterator<char>(std::cin), {}};
+  const std::string bytes = ReadInput();
   CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, Ticket::Decode(bytes));
   const HeldState held(ChildContent(rank), 100, AnyRank(ticket));
   CKPTDB_ASSIGN_OR_RETURN(const StagedRank staged,
@@ -198,6 +208,10 @@ absl::Status Run(std::vector<std::string> arguments) {
   if (command == "own") return Own(arguments.at(1), options);
   if (command == "fill") return FillVolume(arguments.at(1), arguments.at(2));
   if (command == "steps") return ListSteps(arguments.at(1));
+  if (command == "late") return LeaveForExit(arguments.at(1));
+  if (command == "late-stage") {
+    return StageAndStageAtExit(arguments.at(1), ReadInput());
+  }
   if (command == "stage") {
     return StageRank(arguments.at(1),
                      static_cast<uint32_t>(std::stoul(arguments.at(2))));

@@ -6,7 +6,9 @@
 #include <memory>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/child.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/exit_folder.h"
 
@@ -14,9 +16,11 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ExitedWithCode;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class CloseTest : public StoreFixture {
  protected:
@@ -197,6 +201,32 @@ TEST_F(ExitTest, GlobalReader) {
         std::exit(HasFailure() ? 1 : 0);
       },
       ExitedWithCode(0), "");
+}
+
+// By then RocksDB has destroyed its static objects.
+TEST_F(ExitTest, OlderExitHandlersAreRefused) {
+  Child child({"late", folder_});
+  for (const char* call : {"open", "follow", "stage", "save", "verify own",
+                           "refresh", "open step", "verify", "look up"}) {
+    const std::string line = child.ReadLine();
+    EXPECT_THAT(line, StartsWith(absl::StrCat(call, " FAILED_PRECONDITION")));
+    EXPECT_THAT(line, AnyOf(HasSubstr("the process is ending"),
+                            HasSubstr("is closed")));
+  }
+  EXPECT_EQ(child.ReadLine(), "close OK");
+  EXPECT_EQ(child.Wait(), 0);
+}
+
+TEST_F(ExitTest, OlderExitHandlersOfAStagerAreRefused) {
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(folder_));
+  ASSERT_OK_AND_ASSIGN(const auto save, store->Begin({.step = 1}));
+  ASSERT_OK_AND_ASSIGN(const std::string ticket, save.tickets[0].Encode());
+  Child child({"late-stage", folder_});
+  child.Write(ticket);
+  child.CloseInput();
+  EXPECT_THAT(child.ReadLine(), AllOf(StartsWith("stage FAILED_PRECONDITION"),
+                                      HasSubstr("the process is ending")));
+  EXPECT_EQ(child.Wait(), 0);
 }
 
 // A save that another thread makes while the process exits is whole or is not
