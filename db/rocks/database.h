@@ -154,7 +154,6 @@ class Database {
   Database() = default;
 
   absl::Status Open(const std::string& path, const CorruptTables& corrupt);
-  absl::StatusOr<bool> IsPresent() const;
   absl::StatusOr<ManifestNote> ReadWatermark() const;
   // Sets `changed` when the owner has added to the MANIFEST meanwhile. What a
   // MANIFEST names may be removed by the time that it is looked for, so neither

@@ -18,6 +18,7 @@
 #include "ckptdb/db/quirks/start_threads.h"
 #include "ckptdb/db/rocks/database_listener.h"
 #include "ckptdb/db/rocks/fenced_file_system.h"
+#include "ckptdb/db/rocks/find_database.h"
 #include "ckptdb/db/rocks/info_log.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/status.h"
@@ -25,14 +26,6 @@
 
 namespace ckptdb::internal {
 namespace {
-
-constexpr absl::string_view kStampKey = "format";
-
-std::string StampValue() { return absl::StrCat("ckptdb ", kFormatVersion); }
-
-std::string WatermarkPath(absl::string_view store) {
-  return absl::StrCat(store, "/WATERMARK");
-}
 
 // Maps the error of opening a database: files that are missing or unreadable
 // are damage. RocksDB blames its options, which no one gave, if the first file
@@ -180,7 +173,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
   database->files_->set_direct_reads(direct_reads && environment.on_disk());
   *changed = false;
-  CKPTDB_ASSIGN_OR_RETURN(const bool present, database->IsPresent());
+  CKPTDB_ASSIGN_OR_RETURN(const bool present,
+                          FindDatabase(database->files_, store));
   if (!present) {
     return absl::NotFoundError(absl::StrCat("no store at \"", store, "\""));
   }
@@ -246,21 +240,6 @@ absl::Status Database::Close() {
   const rocksdb::Status closed = rocks_->Close();
   rocks_.reset();
   return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
-}
-
-// A folder that held a database must not be taken for a new one because its
-// CURRENT is gone.
-absl::StatusOr<bool> Database::IsPresent() const {
-  const std::string path = DatabasePath(store_);
-  CKPTDB_ASSIGN_OR_RETURN(const bool current,
-                          Exists(files_.get(), path + "/CURRENT"));
-  if (current) return true;
-  CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
-                          Exists(files_.get(), WatermarkPath(store_)));
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files_.get(), path));
-  const bool tables = std::any_of(names.begin(), names.end(), IsTable);
-  if (!watermark && !tables) return false;
-  return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
 }
 
 // A corrupt table is an error where it is read.

@@ -9,6 +9,7 @@
 #include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/rocks/find_database.h"
 #include "ckptdb/db/store/measure_usage.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
@@ -54,9 +55,8 @@ absl::Status StoreFolder::OpenFolder() {
       environment_->file_system(),
       FileModes{options_.directory_mode, options_.file_mode,
                 environment_->on_disk()});
-  CKPTDB_ASSIGN_OR_RETURN(const bool exists,
-                          Exists(files.get(), DatabasePath(path_)));
-  if (!exists && !options_.create_if_missing) {
+  CKPTDB_ASSIGN_OR_RETURN(const bool found, FindDatabase(files, path_));
+  if (!found && !options_.create_if_missing) {
     return absl::NotFoundError(
         absl::StrCat("no store at \"", path_,
                      "\"; set StoreOptions::create_if_missing to create one"));

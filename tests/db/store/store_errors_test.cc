@@ -38,6 +38,27 @@ class StoreErrorsTest : public StoreFixture {
     }
     return {folders, files};
   }
+  // All that is below the store, by path.
+  std::set<std::string> Tree() const {
+    std::set<std::string> paths;
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(path())) {
+      paths.insert(entry.path());
+    }
+    return paths;
+  }
+  // Opening it, in whatever way, is that error, and changes nothing.
+  void ExpectRefused(absl::StatusCode code, const std::string& text) {
+    const std::set<std::string> before = Tree();
+    for (const bool create : {true, false}) {
+      options_.create_if_missing = create;
+      EXPECT_THAT(Store::Open(path(), options_),
+                  StatusIs(code, AllOf(HasSubstr(path()), HasSubstr(text))));
+    }
+    EXPECT_THAT(Reader::Open(path()),
+                StatusIs(code, AllOf(HasSubstr(path()), HasSubstr(text))));
+    EXPECT_EQ(Tree(), before);
+  }
   std::set<std::string> DatabaseFiles() const {
     std::set<std::string> names;
     for (const auto& entry :
@@ -112,6 +133,82 @@ TEST_F(StoreErrorsTest, AnIncompleteStoreIsNotFoundAndIsCreated) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(path())));
   Reopen();
   EXPECT_OK(Save(1, SmallContent(1)));
+}
+
+// Any project may have a folder of that name.
+TEST_F(StoreErrorsTest, NothingIsMadeInAFolderWithoutAStore) {
+  std::filesystem::create_directories(path() + "/db");
+  std::ofstream(path() + "/db/schema.sql") << "create table t;";
+  const std::set<std::string> before = Tree();
+  options_.create_if_missing = false;
+  EXPECT_THAT(Store::Open(path(), options_),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path())));
+  EXPECT_EQ(Tree(), before);
+}
+
+TEST_F(StoreErrorsTest, AStoreWithoutItsDatabaseIsDamaged) {
+  Reopen();
+  ASSERT_OK(Save(1, SmallContent(1)));
+  store_.reset();
+  std::filesystem::remove_all(path() + "/db");
+  ExpectRefused(absl::StatusCode::kDataLoss, "/db/CURRENT");
+}
+
+// RocksDB would add families to it, after which its program cannot open it, and
+// remove files that it does not know.
+class ForeignDatabaseTest : public StoreErrorsTest {
+ protected:
+  using Fill = std::function<void(rocksdb::DB*)>;
+
+  // Opens another program's database, or makes it.
+  void Use(const Fill& fill, const std::vector<std::string>& families) {
+    std::filesystem::create_directories(path());
+    rocksdb::DBOptions options;
+    options.create_if_missing = true;
+    options.create_missing_column_families = true;
+    std::vector<rocksdb::ColumnFamilyDescriptor> all;
+    for (const std::string& name : families) {
+      all.emplace_back(name, rocksdb::ColumnFamilyOptions());
+    }
+    rocksdb::DB* opened = nullptr;
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    const rocksdb::Status status =
+        rocksdb::DB::Open(options, path() + "/db", all, &handles, &opened);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    const std::unique_ptr<rocksdb::DB> database(opened);
+    fill(database.get());
+    for (auto* handle : handles) database->DestroyColumnFamilyHandle(handle);
+  }
+  static void Put(rocksdb::DB* database) {
+    ASSERT_TRUE(database->Put({}, "mine", "precious").ok());
+  }
+  static void Flush(rocksdb::DB* database) {
+    Put(database);
+    ASSERT_TRUE(database->Flush({}).ok());
+  }
+  static void Find(rocksdb::DB* database) {
+    std::string value;
+    EXPECT_TRUE(database->Get({}, "mine", &value).ok());
+    EXPECT_EQ(value, "precious");
+  }
+};
+
+TEST_F(ForeignDatabaseTest, WithEntriesInTheLog) {
+  Use(Put, {"default"});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "another program");
+  Use(Find, {"default"});
+}
+
+TEST_F(ForeignDatabaseTest, WithTables) {
+  Use(Flush, {"default"});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "another program");
+  Use(Find, {"default"});
+}
+
+TEST_F(ForeignDatabaseTest, WithFamiliesOfItsOwn) {
+  Use(Put, {"default", "accounts"});
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "\"accounts\"");
+  Use(Find, {"default", "accounts"});
 }
 
 TEST_F(StoreErrorsTest, MissingParentFoldersAreMade) {

@@ -1,0 +1,110 @@
+#include "ckptdb/db/rocks/find_database.h"
+
+#include <rocksdb/db.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/quirks/file_names.h"
+#include "ckptdb/db/quirks/start_threads.h"
+#include "ckptdb/db/rocks/rocks_options.h"
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr absl::string_view kStampBegin = "ckptdb ";
+
+absl::Status ForeignError(const std::string& path, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", path, "\" is the database of another program: ", why,
+                   "; pass the path of a store"));
+}
+
+// Returns whether the default family has what no store puts there. A store has
+// its stamp there, and nothing while it is made.
+absl::StatusOr<bool> HasForeignEntry(const rocksdb::DBOptions& options,
+                                     const std::string& path) {
+  CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
+  rocksdb::DB* opened = nullptr;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(
+      options, path, {FamilyDescriptors()[0]}, &handles, &opened);
+  // The opening that follows tells what is wrong with it.
+  if (!status.ok()) return false;
+  const std::unique_ptr<rocksdb::DB> database(opened);
+  bool foreign = false;
+  {
+    const std::unique_ptr<rocksdb::Iterator> first(
+        database->NewIterator(rocksdb::ReadOptions(), handles[0]));
+    first->SeekToFirst();
+    foreign = first->Valid() &&
+              !absl::StartsWith({first->value().data(), first->value().size()},
+                                kStampBegin);
+  }
+  database->DestroyColumnFamilyHandle(handles[0]);
+  return foreign;
+}
+
+absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
+                           const std::string& path) {
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
+  rocksdb::DBOptions options = DatabaseOptions(env.get());
+  options.create_if_missing = false;
+  options.create_missing_column_families = false;
+  std::vector<std::string> names;
+  if (!rocksdb::DB::ListColumnFamilies(options, path, &names).ok()) {
+    return absl::OkStatus();  // as above
+  }
+  const std::vector<rocksdb::ColumnFamilyDescriptor> own = FamilyDescriptors();
+  for (const std::string& name : names) {
+    if (std::none_of(own.begin(), own.end(),
+                     [&](const auto& one) { return one.name == name; })) {
+      return ForeignError(path, absl::StrCat("it has a family \"", name, "\""));
+    }
+  }
+  if (names.size() == own.size()) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
+  // A store has all families before its first table.
+  if (std::any_of(children.begin(), children.end(), IsTable)) {
+    return ForeignError(path, "it has tables, and not the families of a store");
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const bool foreign, HasForeignEntry(options, path));
+  if (!foreign) return absl::OkStatus();
+  return ForeignError(path, "it has entries, and not the families of a store");
+}
+
+}  // namespace
+
+std::string WatermarkPath(absl::string_view store) {
+  return absl::StrCat(store, "/WATERMARK");
+}
+
+std::string StampValue() { return absl::StrCat(kStampBegin, kFormatVersion); }
+
+// A folder that held a database must not be taken for a new one because its
+// CURRENT is gone.
+absl::StatusOr<bool> FindDatabase(
+    const std::shared_ptr<rocksdb::FileSystem>& files,
+    absl::string_view store) {
+  const std::string path = DatabasePath(store);
+  CKPTDB_ASSIGN_OR_RETURN(const bool current,
+                          Exists(files.get(), path + "/CURRENT"));
+  CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
+                          Exists(files.get(), WatermarkPath(store)));
+  if (current) {
+    if (!watermark) CKPTDB_RETURN_IF_ERROR(CheckFamilies(files, path));
+    return true;
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
+  const bool tables = std::any_of(names.begin(), names.end(), IsTable);
+  if (!watermark && !tables) return false;
+  return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
+}
+
+}  // namespace ckptdb::internal
