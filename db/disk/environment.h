@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace ckptdb::internal {
 
@@ -31,10 +32,19 @@ class Environment {
   int64_t NowMicros() const { return clock_(); }
   bool on_disk() const { return on_disk_; }
 
+  // The bytes at which a MANIFEST begins anew. If it is unset, the database
+  // chooses: see db/rocks/manifest_size.h. It must be set before a store is
+  // opened.
+  std::optional<uint64_t> max_manifest_bytes() const {
+    return max_manifest_bytes_;
+  }
+  void set_max_manifest_bytes(uint64_t bytes) { max_manifest_bytes_ = bytes; }
+
  private:
   std::shared_ptr<rocksdb::FileSystem> file_system_;
   Clock clock_;
   bool on_disk_;
+  std::optional<uint64_t> max_manifest_bytes_;
 };
 
 }  // namespace ckptdb::internal

@@ -81,8 +81,15 @@ void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
 void ManifestWatch::Sync(uint64_t number) {
   const MutexLock lock(&mutex_);
   if (number != written_.number) return;
-  synced_ = written_;
-  synced_.hash = XXH3_64bits_digest(hash_.get());
+  const bool again = number == first_synced_.number;
+  ManifestState& state = again ? synced_ : first_synced_;
+  state = written_;
+  state.hash = XXH3_64bits_digest(hash_.get());
+}
+
+void ManifestWatch::Named() {
+  const MutexLock lock(&mutex_);
+  if (synced_.number != first_synced_.number) synced_ = first_synced_;
 }
 
 void ManifestWatch::Fail() {

@@ -35,12 +35,15 @@ class ManifestWatch {
   void Start(uint64_t number);
   void Append(uint64_t number, absl::string_view bytes);
   void Sync(uint64_t number);
+  // Says that CURRENT durably names the newest file.
+  void Named();
   // Notes that a write or a sync of a MANIFEST failed.
   void Fail();
 
   // Returns whether writing any of them failed.
   bool failed() const;
-  // Returns the state as of the last sync.
+  // Returns the state as of the last sync of a file that CURRENT names. A file
+  // is synced once before that, and again only after it.
   ManifestState Synced() const;
 
  private:
@@ -52,6 +55,7 @@ class ManifestWatch {
   const std::unique_ptr<XXH3_state_t, FreeState> hash_
       ABSL_PT_GUARDED_BY(mutex_);
   ManifestState written_ ABSL_GUARDED_BY(mutex_);
+  ManifestState first_synced_ ABSL_GUARDED_BY(mutex_);  // of the newest file
   ManifestState synced_ ABSL_GUARDED_BY(mutex_);
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,12 +56,6 @@ class Database {
       const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
       const std::shared_ptr<const OwnerLock>& lock,
       const std::shared_ptr<Logger>& logger = nullptr);
-
-  // Returns how many bytes an opening for writing may write, also of a database
-  // that is not there yet. A file system that has less would leave the opening
-  // half done.
-  static absl::StatusOr<uint64_t> BytesToOpen(rocksdb::FileSystem* files,
-                                              absl::string_view store);
 
   // Returns whether RocksDB makes files of this name in the folder of a
   // database.
@@ -153,7 +148,8 @@ class Database {
  private:
   Database() = default;
 
-  absl::Status Open(const std::string& path, const CorruptTables& corrupt);
+  absl::Status Open(const std::string& path, const CorruptTables& corrupt,
+                    std::optional<uint64_t> max_manifest_bytes);
   absl::StatusOr<ManifestNote> ReadWatermark() const;
   // Sets `changed` when the owner has added to the MANIFEST meanwhile. What a
   // MANIFEST names may be removed by the time that it is looked for, so neither

@@ -20,7 +20,7 @@
 #include "ckptdb/db/rocks/fenced_file_system.h"
 #include "ckptdb/db/rocks/find_database.h"
 #include "ckptdb/db/rocks/info_log.h"
-#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/db/rocks/manifest_size.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -117,7 +117,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   } else if (environment.on_disk()) {
     database->info_log_ = OpenInfoLog(DatabasePath(store) + "/LOG", modes.file);
   }
-  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), corrupt));
+  CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), corrupt,
+                                        environment.max_manifest_bytes()));
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
   return database;
@@ -265,13 +266,19 @@ absl::Status Database::CheckSmallSaves() const {
 }
 
 absl::Status Database::Open(const std::string& path,
-                            const CorruptTables& corrupt) {
+                            const CorruptTables& corrupt,
+                            std::optional<uint64_t> max_manifest_bytes) {
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.listeners.push_back(listener_);
   options.max_bgerror_resume_count = 0;
   if (info_log_ != nullptr) options.info_log = info_log_;
+  if (!max_manifest_bytes.has_value()) {
+    CKPTDB_ASSIGN_OR_RETURN(max_manifest_bytes,
+                            MaxManifestBytes(files_.get(), path));
+  }
+  options.max_manifest_file_size = *max_manifest_bytes;
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
@@ -280,6 +287,7 @@ absl::Status Database::Open(const std::string& path,
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
   rocks_.reset(rocks);
+  files_->NoteManifestNamed();
   if (!corrupt.empty()) {
     CKPTDB_RETURN_IF_ERROR(
         FromRocks(rocks_->SetDBOptions({{"max_open_files", kept_open}}),
@@ -334,26 +342,6 @@ absl::Status Database::Stamp() {
       "format stamp"));
   CKPTDB_RETURN_IF_ERROR(Write(&batch, /*sync=*/true));
   return Flush({Family::kDefault});
-}
-
-absl::StatusOr<uint64_t> Database::BytesToOpen(rocksdb::FileSystem* files,
-                                               absl::string_view store) {
-  constexpr uint64_t kFixed = uint64_t{256} << 10;
-  const std::string path = DatabasePath(store);
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
-  uint64_t bytes = kFixed;
-  for (const std::string& name : names) {
-    // The content of a log is written to a table, and the MANIFEST is written
-    // anew.
-    if (!IsLog(name) && !ManifestNumber(name).has_value()) {
-      continue;
-    }
-    uint64_t size = 0;
-    const rocksdb::IOStatus status = files->GetFileSize(
-        absl::StrCat(path, "/", name), rocksdb::IOOptions(), &size, nullptr);
-    if (status.ok()) bytes += size;
-  }
-  return bytes;
 }
 
 }  // namespace ckptdb::internal

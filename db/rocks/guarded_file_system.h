@@ -46,6 +46,8 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   }
   // Returns the part of the MANIFEST that is durable.
   ManifestState manifest() const { return manifest_->Synced(); }
+  // Says that the database is open, so that CURRENT names its MANIFEST.
+  void NoteManifestNamed() { manifest_->Named(); }
 
   const char* Name() const override { return "ckptdb.GuardedFileSystem"; }
 

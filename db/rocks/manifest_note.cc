@@ -45,6 +45,7 @@ absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
     bytes -= part.size();
   }
   watch.Sync(1);
+  watch.Named();
   return watch.Synced().hash;
 }
 

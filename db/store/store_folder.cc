@@ -10,6 +10,7 @@
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/rocks/find_database.h"
+#include "ckptdb/db/rocks/manifest_size.h"
 #include "ckptdb/db/store/measure_usage.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
@@ -74,14 +75,24 @@ absl::Status StoreFolder::OpenFolder() {
 
 // An opening that ends for want of space has not begun.
 absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
-  CKPTDB_ASSIGN_OR_RETURN(const uint64_t needed,
-                          Database::BytesToOpen(files, path_));
-  absl::Status status =
-      internal::CheckDiskSpace(files, path_, needed, /*reserve=*/0);
-  if (!absl::IsResourceExhausted(status) || !spare_.Release(needed)) {
+  CKPTDB_ASSIGN_OR_RETURN(const OpeningBytes needed,
+                          BytesToOpen(files, DatabasePath(path_)));
+  const auto check = [&] {
+    return internal::CheckDiskSpace(files, path_, needed.bytes, /*reserve=*/0);
+  };
+  absl::Status status = check();
+  if (absl::IsResourceExhausted(status) && spare_.Release(needed.bytes)) {
+    status = check();
+  }
+  if (!absl::IsResourceExhausted(status) || needed.largest_file.empty()) {
     return status;
   }
-  return internal::CheckDiskSpace(files, path_, needed, /*reserve=*/0);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(),
+                   "; opening it writes the content of its logs and its "
+                   "MANIFEST anew, of which \"",
+                   needed.largest_file, "\" is the largest, ",
+                   needed.largest_bytes, " bytes"));
 }
 
 // RocksDB's background work may come upon damage while the store is opened, and

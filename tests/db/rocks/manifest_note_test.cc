@@ -61,6 +61,7 @@ class CheckManifestTest : public ::testing::Test {
     watch.Start(12);
     watch.Append(12, bytes_);
     watch.Sync(12);
+    watch.Named();
     note_ = watch.Synced();
   }
 

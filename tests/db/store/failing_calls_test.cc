@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,7 @@ class FailingCallsTest : public ::testing::Test {
   uint64_t CountCalls(const Action& action) {
     constexpr uint64_t kMore = 4;
     SimStore sim(Copy(*files_));
+    SetManifestBytes(&sim);
     if (open_first_) {
       EXPECT_OK(sim.Open());
     }
@@ -91,6 +93,7 @@ class FailingCallsTest : public ::testing::Test {
 
   void FailOneCall(const Action& action, const Fault& fault, uint64_t k) {
     SimStore sim(Copy(*files_));
+    SetManifestBytes(&sim);
     if (open_first_) {
       ASSERT_OK(sim.Open());
     }
@@ -106,6 +109,11 @@ class FailingCallsTest : public ::testing::Test {
     sim.Close();
     sim.files()->ClearFault();
     CheckReopened(&sim, action, status, after);
+  }
+
+  void SetManifestBytes(SimStore* sim) const {
+    if (!max_manifest_bytes_.has_value()) return;
+    sim->environment()->set_max_manifest_bytes(*max_manifest_bytes_);
   }
 
   // Says what has failed, and how.
@@ -173,6 +181,7 @@ class FailingCallsTest : public ::testing::Test {
   static constexpr int64_t kFirst = 1;
 
   bool open_first_ = true;
+  std::optional<uint64_t> max_manifest_bytes_;
   std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
   StoreModel model_;
 };
@@ -223,6 +232,13 @@ TEST_F(FailingCallsTest, Sweep) {
            UnfinishedAction(40, BulkStep(5)), DeleteAction(10),
            DeleteAction(20)});
   FailEachCallOf(SweepAction());
+}
+
+// The MANIFEST begins anew with each of its records, while the store is open.
+TEST_F(FailingCallsTest, SaveWithManifestsThatBeginAnew) {
+  Prepare({SaveAction(kFirst, InlineStep(1)), SaveAction(20, BulkStep(2))});
+  max_manifest_bytes_ = 1;
+  FailEachCallOf(SaveAction(30, BulkStep(3), {20}));
 }
 
 // The store is closed before the fault.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <iostream>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -24,8 +25,12 @@ struct Moment {
 class Workload {
  public:
   // Runs them on a new disk, starting with the making of the store.
-  void Run(const std::vector<Action>& actions) {
+  void Run(const std::vector<Action>& actions,
+           std::optional<uint64_t> max_manifest_bytes) {
     SimStore sim(files_);
+    if (max_manifest_bytes.has_value()) {
+      sim.environment()->set_max_manifest_bytes(*max_manifest_bytes);
+    }
     moments_.push_back({0, "nothing", {}});
     ASSERT_OK(sim.Open());
     moments_.push_back({files_->operations(), "make the store", {}});
@@ -144,7 +149,7 @@ class PowerLossTest : public ::testing::Test {
   void LosePowerEverywhere(const std::vector<Action>& actions,
                            From from = From::kMade) {
     Workload workload;
-    workload.Run(actions);
+    workload.Run(actions, max_manifest_bytes_);
     if (HasFailure()) return;
     std::mt19937_64 random(TestSeed());
     // The same bytes mean more when more was acknowledged.
@@ -171,6 +176,8 @@ class PowerLossTest : public ::testing::Test {
     std::cout << operations - first << " operations, " << seen.size()
               << " images" << std::endl;
   }
+
+  std::optional<uint64_t> max_manifest_bytes_;
 };
 
 TEST_F(PowerLossTest, MakingAStore) { LosePowerEverywhere({}, From::kMaking); }
@@ -272,6 +279,15 @@ TEST_F(PowerLossTest, UnfinishedSaveAndReopening) {
   LosePowerEverywhere({UnfinishedAction(10, BulkStep(1)), ReopenAction(),
                        SweepAction(), UnfinishedAction(20, InlineStep(2)),
                        SaveAction(20, InlineStep(3)), ReopenAction()});
+}
+
+// With each record, while the store is open.
+TEST_F(PowerLossTest, AManifestThatBeginsAnew) {
+  max_manifest_bytes_ = 1;
+  LosePowerEverywhere({SaveAction(10, InlineStep(1)),
+                       SaveAction(20, BulkStep(2)), DeleteAction(10),
+                       SweepAction(), SaveAction(30, BulkStep(3), {20}),
+                       SweepAction()});
 }
 
 // A stager in another process may still write to the folder of its number.
