@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
@@ -23,6 +24,14 @@ namespace {
 absl::Status Bad(const RankState::Table& table, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat("table \"", table.name, "\": ", why));
+}
+
+// Returns the error of what the caller's sharding function throws, with the
+// table.
+template <typename Function>
+absl::Status CallSharding(const RankState::Table& table, Function&& function) {
+  return CallGuarded(absl::StrCat("table \"", table.name, "\": its sharding"),
+                     std::forward<Function>(function));
 }
 
 // Divides the rows evenly among `threads`, also when they are in one block.
@@ -88,16 +97,24 @@ absl::Status RowOrder::LoadBlocks() {
   return absl::OkStatus();
 }
 
+absl::Status RowOrder::CheckAll(const OwnRows& own) const {
+  for (const RowBlock& block : blocks_) {
+    for (const int64_t id : block.ids) {
+      if (!own.Has(id, SliceOf(id, table_.slice_hash))) {
+        return Bad(table_, own.DescribeForeign(id));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Few rows are not worth a counter for each slice, so they are compared.
 absl::Status RowOrder::SortAll(const OwnRows& own) {
+  CKPTDB_RETURN_IF_ERROR(CallSharding(table_, [&] { return CheckAll(own); }));
   uint64_t next = 0;
   for (size_t block = 0; block < blocks_.size(); ++block) {
     const absl::Span<const int64_t> ids = blocks_[block].ids;
     for (size_t i = 0; i < ids.size(); ++i) {
-      const uint16_t slice = SliceOf(ids[i], table_.slice_hash);
-      if (!own.Has(ids[i], slice)) {
-        return Bad(table_, own.DescribeForeign(ids[i]));
-      }
       refs_[next++] = {static_cast<uint64_t>(ids[i]),
                        static_cast<uint32_t>(block),
                        static_cast<uint32_t>(blocks_[block].RowAt(i))};
@@ -139,12 +156,14 @@ absl::Status RowOrder::CountGroups(const OwnRows& own,
                                    GroupCounts* counts) const {
   absl::Status status;
   counts->fill(0);
-  ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
-    ++(*counts)[slice / kGroupSlices];
-    if (!own.Has(id, slice) && status.ok()) {
-      status = Bad(table_, own.DescribeForeign(id));
-    }
-  });
+  status.Update(CallSharding(table_, [&] {
+    ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
+      ++(*counts)[slice / kGroupSlices];
+      if (!own.Has(id, slice) && status.ok()) {
+        status = Bad(table_, own.DescribeForeign(id));
+      }
+    });
+  }));
   return status;
 }
 

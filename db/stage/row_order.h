@@ -73,6 +73,8 @@ class RowOrder {
   // each group, and is advanced.
   void PutInGroups(const std::vector<RowPart>& parts, GroupCounts* next);
   absl::Status SortAll(const OwnRows& own);
+  // Returns the error of the first row that is another rank's.
+  absl::Status CheckAll(const OwnRows& own) const;
   absl::Status SortGroup(uint32_t group);
   void SortByPosition(RowRef* begin, RowRef* end) const;
   void SortBySlice(RowRef* begin, RowRef* end) const;

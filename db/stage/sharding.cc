@@ -2,13 +2,35 @@
 #include "ckptdb/db/state.h"
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
+namespace {
+
+// Has an exception of the function say which function it was, and of which id:
+// a call that comes upon it may go through many tables.
+TableSharding::RankOf WithItsName(const std::string& name,
+                                  TableSharding::RankOf rank_of) {
+  return [what = absl::StrCat("the function of sharding \"", name, "\""),
+          rank_of = std::move(rank_of)](int64_t id, uint32_t world_size) {
+    absl::StatusOr<uint32_t> rank =
+        internal::CallGuarded(what, [&] { return rank_of(id, world_size); });
+    if (rank.ok()) return *rank;
+    if (absl::IsResourceExhausted(rank.status())) throw std::bad_alloc();
+    throw std::runtime_error(
+        absl::StrCat(rank.status().message(), ", for id ", id));
+  };
+}
+
+}  // namespace
 
 TableSharding::TableSharding(Item::Sharding kind, std::string name,
                              std::vector<uint32_t> bounds, RankOf rank_of)
@@ -25,6 +47,7 @@ TableSharding TableSharding::ByModulo() {
   return TableSharding(Item::Sharding::kByModulo);
 }
 TableSharding TableSharding::ByFunction(std::string name, RankOf rank_of) {
+  if (rank_of != nullptr) rank_of = WithItsName(name, std::move(rank_of));
   return TableSharding(Item::Sharding::kCustom, std::move(name), {},
                        std::move(rank_of));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <map>
 
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/tests/db/delta_fixture.h"
@@ -139,6 +140,23 @@ TEST_F(ShardingTest, RejectsAFunctionThatReturnsNoRank) {
       StageOnRank1({7}, TableSharding::ByFunction(
                             std::string(kMaxNameBytes + 1, 'x'), beyond)),
       IsInvalid("sharding name"));
+}
+
+// With few rows, which one thread orders, and with many.
+TEST_F(ShardingTest, NamesAFunctionThatThrows) {
+  const std::map<int64_t, uint32_t> ranks = {{1, 1}};
+  const auto sharding = TableSharding::ByFunction(
+      "by_country", [&](int64_t id, uint32_t) { return ranks.at(id); });
+  std::vector<int64_t> many(200'000, 1);
+  many[150'000] = 7;
+  for (const std::vector<int64_t>& ids : {std::vector<int64_t>{1, 7}, many}) {
+    EXPECT_THAT(
+        StageOnRank1(ids, sharding),
+        StatusIs(absl::StatusCode::kInternal,
+                 AllOf(HasSubstr("table \"user\": "),
+                       HasSubstr("the function of sharding \"by_country\""),
+                       HasSubstr("map::at"), HasSubstr("for id 7"))));
+  }
 }
 
 TEST_F(ShardingTest, RejectsAnIdOfAnotherRankBySlices) {
