@@ -148,6 +148,15 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   const Descriptor file_;
 };
 
+// Returns whether link() cannot name a file twice here, rather than that the
+// disk has failed: between two file systems, on one that has no links (EPERM on
+// VFAT, ENOSYS of a FUSE file system), of a file that has too many, or of
+// another user's that this one may only read.
+bool HasNoLink(int error) {
+  return error == EXDEV || error == ENOTSUP || error == EPERM ||
+         error == ENOSYS || error == EMLINK;
+}
+
 }  // namespace
 
 const char* EntryKindName(EntryKind kind) {
@@ -466,7 +475,7 @@ IOStatus DiskFileSystem::LinkFile(const std::string& from,
     return status;
   }
   // RocksDB copies the file then.
-  if (errno == EXDEV || errno == ENOTSUP) {
+  if (HasNoLink(errno)) {
     return IOStatus::NotSupported("the file cannot be linked", from);
   }
   return DiskError("linking", absl::StrCat(from, " as ", to), errno);

@@ -185,10 +185,16 @@ std::vector<Fault> FilesFaults() {
            return absl::UnimplementedError("no link");
          };
        }},
-      {"hard_link", kUnsafe, "EPERM",
+      {"hard_link", kMissing, "EPERM",
        [](World* world) {
          world->ours.link = [](auto&, auto&) {
            return absl::PermissionDeniedError("EPERM");
+         };
+       }},
+      {"hard_link", kUnsafe, "EIO",
+       [](World* world) {
+         world->ours.link = [](auto&, auto&) {
+           return absl::InternalError("EIO");
          };
        }},
       {"hard_link", kUnsafe, "not one file",
