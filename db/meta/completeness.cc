@@ -44,6 +44,36 @@ bool KeyLess(const InlineEntry* a, const InlineEntry* b) {
   return a->first < b->first;
 }
 
+// Returns whether the entry of number `i` of a table has this key. `first_rows`
+// are the positions of the pages of ids, which all slots have as well.
+bool IsPageKey(const Item& table, uint64_t i, const DataKey& key,
+               std::vector<RowPosition>* first_rows) {
+  const uint64_t pages = DivideUp(table.rows, table.rows_per_page);
+  const bool erased = i >= pages * (1 + table.slots.size());
+  const uint64_t slot = erased ? kErasedSlot : i / pages;
+  if (key.run != table.run || key.slot != slot) return false;
+  if (slot == kIdSlot) first_rows->push_back(key.position);
+  return erased || key.position == (*first_rows)[i % pages];
+}
+
+// An entry under another key of the item would not be found, or be taken for
+// another one. `entries` are those of the item, in the order of their keys.
+absl::Status CheckInlineKeys(const Item& item, EntrySpan entries) {
+  std::vector<RowPosition> first_rows;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const absl::StatusOr<DataKey> key = ParseDataKey(entries[i]->first);
+    if (!key.ok()) return Missing(item, key.status().message());
+    const bool fits = item.kind == Item::Kind::kRows
+                          ? IsPageKey(item, i, *key, &first_rows)
+                          : key->chunk == i;
+    if (fits) continue;
+    return Missing(item, absl::StrCat("its inline entry ", i,
+                                      " has the key of another one: ",
+                                      DescribeDataKey(entries[i]->first)));
+  }
+  return absl::OkStatus();
+}
+
 // `entries` are those of the item, in the order of their keys.
 absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   if (entries.size() != EntriesOf(item)) {
@@ -51,6 +81,7 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
                    absl::StrCat("it has ", entries.size(),
                                 " inline entries, expected ", EntriesOf(item)));
   }
+  CKPTDB_RETURN_IF_ERROR(CheckInlineKeys(item, entries));
   std::string hashes;
   for (const InlineEntry* entry : entries) {
     const absl::StatusOr<PageView> page = ParsePage(entry->second);

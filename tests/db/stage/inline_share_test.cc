@@ -186,6 +186,26 @@ TEST_F(IncompletePartTest, RejectsOtherInlineEntries) {
   ExpectIncomplete(save, whole, cut, {"staged rank 0", "1 belong to no item"});
 }
 
+// The entries are all there and in order, and could not be found.
+TEST_F(IncompletePartTest, RejectsInlineEntriesUnderOtherKeys) {
+  const Store::Attempt save = Begin({.step = 1});
+  const std::vector<StagedRank> whole = StageAll(save, {SmallRank(0, 1)});
+  const size_t entries = whole[0].record().inline_entries.size();
+  ASSERT_GT(entries, 2U);
+  for (size_t i = 0; i < entries; ++i) {
+    SCOPED_TRACE(DescribeDataKey(whole[0].record().inline_entries[i].first));
+    std::vector<StagedRank> cut = whole;
+    // The chunk, the position of a page, or the slot: all stay in order.
+    std::string& key = cut[0].record().inline_entries[i].first;
+    const bool chunk = ParseDataKey(key)->kind != Item::Kind::kRows;
+    ++key[chunk ? key.size() - 1 : key.size() - 9];
+    ExpectPublishFails(save.version, cut, absl::StatusCode::kDataLoss,
+                       {"staged rank 0", "the key of another one"});
+  }
+  EXPECT_OK(store_->Publish(save.version, whole));
+  ExpectStep(1, {SmallRank(0, 1)});
+}
+
 TEST_F(IncompletePartTest, RejectsRemovedFiles) {
   RankContent content;
   constexpr size_t kBytes = size_t{70} << 20;
