@@ -40,18 +40,18 @@ using testing::StatusIs;
 using testing::TestSeed;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kGreatest = std::numeric_limits<float>::max();
 constexpr float kLeast = std::numeric_limits<float>::denorm_min();
 
-using Numbers = std::vector<float>;
+using Floats = std::vector<float>;
 
-std::string BytesOf(const Numbers& numbers) {
+std::string BytesOf(const Floats& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()),
           numbers.size() * sizeof(float)};
 }
-Numbers NumbersOf(const std::string& bytes) {
-  Numbers numbers(bytes.size() / sizeof(float));
+Floats FloatsOf(const std::string& bytes) {
+  Floats numbers(bytes.size() / sizeof(float));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;
 }
@@ -60,7 +60,7 @@ float AnyFloat(std::mt19937_64* random) {
   return FloatOf(static_cast<uint32_t>((*random)()));
 }
 float AnyFinite(std::mt19937_64* random) {
-  float number = kNan;
+  float number = kQuietNan;
   while (!std::isfinite(number)) number = AnyFloat(random);
   return number;
 }
@@ -71,8 +71,8 @@ struct Encoded {
   Item::Error error;
 };
 
-Encoded Encode(Codec codec, const std::string& raw, uint32_t row_elements,
-               Rounding rounding = Rounding::kNearest) {
+Encoded EncodeLossy(Codec codec, const std::string& raw, uint32_t row_elements,
+                    Rounding rounding = Rounding::kNearest) {
   Encoded plain;
   internal::UsePlainLoops(true);
   plain.taken =
@@ -88,7 +88,8 @@ Encoded Encode(Codec codec, const std::string& raw, uint32_t row_elements,
   return widest;
 }
 
-std::string Decode(Codec codec, const std::string& stored, size_t raw_bytes) {
+std::string DecodeLossy(Codec codec, const std::string& stored,
+                        size_t raw_bytes) {
   std::string plain(raw_bytes, '?');
   internal::UsePlainLoops(true);
   EXPECT_OK(Dequantize(codec, stored, raw_bytes, plain.data()));
@@ -100,7 +101,7 @@ std::string Decode(Codec codec, const std::string& stored, size_t raw_bytes) {
 }
 
 // Fails unless `back` is near `numbers` and as near as `error` says.
-void ExpectErrors(const Numbers& numbers, const Numbers& back,
+void ExpectErrors(const Floats& numbers, const Floats& back,
                   const Item::Error& error) {
   double largest = 0;
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -122,7 +123,7 @@ void ExpectErrors(const Numbers& numbers, const Numbers& back,
 TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
   const std::vector<uint32_t> lower = {0,      1,      0x3fff, 0x4000, 0x7fff,
                                        0x8000, 0x8001, 0xbfff, 0xc000, 0xffff};
-  Numbers numbers;
+  Floats numbers;
   for (uint32_t upper = 0; upper < 0x10000; ++upper) {
     for (const uint32_t low : lower) {
       const uint32_t bits = upper << 16 | low;
@@ -143,17 +144,18 @@ TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
   const std::string all = BytesOf(numbers);
   for (size_t at = 0; at < all.size(); at += kChunkBytes) {
     const std::string raw = all.substr(at, kChunkBytes);
-    const Encoded encoded = Encode(Codec::kBf16, raw, 1);
+    const Encoded encoded = EncodeLossy(Codec::kBf16, raw, 1);
     ASSERT_TRUE(encoded.taken);
-    const Numbers part = NumbersOf(raw);
+    const Floats part = FloatsOf(raw);
     for (size_t i = 0; i < part.size(); ++i) {
       uint16_t half = 0;
       std::memcpy(&half, encoded.stored.data() + i * 2, 2);
       ASSERT_EQ(half, EncodeBf16(FloatBits(part[i])));
     }
-    const std::string back = Decode(Codec::kBf16, encoded.stored, raw.size());
-    ExpectErrors(part, NumbersOf(back), encoded.error);
-    const Encoded again = Encode(Codec::kBf16, back, 1, Rounding::kNone);
+    const std::string back =
+        DecodeLossy(Codec::kBf16, encoded.stored, raw.size());
+    ExpectErrors(part, FloatsOf(back), encoded.error);
+    const Encoded again = EncodeLossy(Codec::kBf16, back, 1, Rounding::kNone);
     ASSERT_TRUE(again.taken);
     EXPECT_TRUE(again.stored == encoded.stored);
     EXPECT_EQ(again.error.max, 0);
@@ -162,23 +164,25 @@ TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
 
 TEST(Bf16, MakesNoInfinityOfAFiniteNumber) {
   const float largest = FloatOf(0x7f7f7fff);  // rounds to the largest bf16
-  EXPECT_TRUE(Encode(Codec::kBf16, BytesOf({1, largest, 1}), 1).taken);
+  EXPECT_TRUE(EncodeLossy(Codec::kBf16, BytesOf({1, largest, 1}), 1).taken);
   EXPECT_FALSE(
-      Encode(Codec::kBf16, BytesOf({1, FloatOf(0x7f7f8000), 1}), 1).taken);
-  EXPECT_FALSE(Encode(Codec::kBf16, BytesOf({-kGreatest, 1}), 1).taken);
-  EXPECT_TRUE(Encode(Codec::kBf16, BytesOf({kInfinity, -kInfinity}), 1).taken);
+      EncodeLossy(Codec::kBf16, BytesOf({1, FloatOf(0x7f7f8000), 1}), 1).taken);
+  EXPECT_FALSE(EncodeLossy(Codec::kBf16, BytesOf({-kGreatest, 1}), 1).taken);
+  EXPECT_TRUE(
+      EncodeLossy(Codec::kBf16, BytesOf({kInfinity, -kInfinity}), 1).taken);
 }
 
 TEST(Bf16, WithoutRoundingTakesExactNumbersAlone) {
   EXPECT_TRUE(
-      Encode(Codec::kBf16, BytesOf({1, -2.5f}), 1, Rounding::kNone).taken);
+      EncodeLossy(Codec::kBf16, BytesOf({1, -2.5f}), 1, Rounding::kNone).taken);
   EXPECT_FALSE(
-      Encode(Codec::kBf16, BytesOf({1, 1.001f}), 1, Rounding::kNone).taken);
+      EncodeLossy(Codec::kBf16, BytesOf({1, 1.001f}), 1, Rounding::kNone)
+          .taken);
 }
 
 // Rows with an offset and a spread of any size, and of any bits.
-Numbers RandomRow(uint64_t elements, std::mt19937_64* random) {
-  Numbers row(elements);
+Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
+  Floats row(elements);
   std::uniform_real_distribution<float> uniform(-1, 1);
   const float offset = (*random)() % 2 == 0 ? 0 : AnyFinite(random) / 4;
   const float spread = AnyFinite(random) / 4;
@@ -190,7 +194,7 @@ Numbers RandomRow(uint64_t elements, std::mt19937_64* random) {
 }
 
 // Fails unless the row is stored as Int8Scale says, one number at a time.
-void ExpectRow(const Numbers& row, const std::string& stored, size_t rows,
+void ExpectRow(const Floats& row, const std::string& stored, size_t rows,
                size_t r, size_t codes_at) {
   int32_t least = std::numeric_limits<int32_t>::max();
   int32_t greatest = std::numeric_limits<int32_t>::min();
@@ -224,8 +228,8 @@ TEST(Int8, RandomRowsOfAnyWidth) {
     SCOPED_TRACE(width);
     for (int round = 0; round < 10; ++round) {
       const size_t rows = 1 + random() % 20;
-      std::vector<Numbers> all;
-      Numbers numbers;
+      std::vector<Floats> all;
+      Floats numbers;
       for (size_t r = 0; r < rows; ++r) {
         // The last row may be shorter.
         all.push_back(RandomRow(
@@ -233,7 +237,7 @@ TEST(Int8, RandomRowsOfAnyWidth) {
         numbers.insert(numbers.end(), all[r].begin(), all[r].end());
       }
       const std::string raw = BytesOf(numbers);
-      const Encoded encoded = Encode(Codec::kInt8, raw, width);
+      const Encoded encoded = EncodeLossy(Codec::kInt8, raw, width);
       if (!encoded.taken) {
         EXPECT_GE(4 + rows * 8 + numbers.size(), raw.size());
         continue;
@@ -243,8 +247,9 @@ TEST(Int8, RandomRowsOfAnyWidth) {
         ASSERT_NO_FATAL_FAILURE(
             ExpectRow(all[r], encoded.stored, rows, r, r * width));
       }
-      const std::string back = Decode(Codec::kInt8, encoded.stored, raw.size());
-      ExpectErrors(numbers, NumbersOf(back), encoded.error);
+      const std::string back =
+          DecodeLossy(Codec::kInt8, encoded.stored, raw.size());
+      ExpectErrors(numbers, FloatsOf(back), encoded.error);
     }
   }
 }
@@ -257,18 +262,19 @@ TEST(Int8, IsStableOnceItHasRounded) {
   size_t verbatim = 0;
   size_t near = 0;
   for (int round = 0; round < 3000; ++round) {
-    const Numbers row = RandomRow(kWidth, &random);
-    const Encoded once = Encode(Codec::kInt8, BytesOf(row), kWidth);
+    const Floats row = RandomRow(kWidth, &random);
+    const Encoded once = EncodeLossy(Codec::kInt8, BytesOf(row), kWidth);
     ASSERT_TRUE(once.taken);
     const std::string back =
-        Decode(Codec::kInt8, once.stored, kWidth * sizeof(float));
+        DecodeLossy(Codec::kInt8, once.stored, kWidth * sizeof(float));
     Int8Bounds bounds{};
     std::memcpy(&bounds, once.stored.data() + 4, sizeof(bounds));
     const double low = FloatOf(bounds.least);
     const double high = FloatOf(bounds.greatest);
     const double distance =
         std::max(std::abs(low), std::abs(high)) * 0x1p-23 + kLeast;
-    const Encoded again = Encode(Codec::kInt8, back, kWidth, Rounding::kNone);
+    const Encoded again =
+        EncodeLossy(Codec::kInt8, back, kWidth, Rounding::kNone);
     if ((high - low) / 255 > distance * 1.001) {
       ASSERT_TRUE(again.taken);
       ASSERT_TRUE(again.stored == once.stored) << low << " to " << high;
@@ -278,7 +284,7 @@ TEST(Int8, IsStableOnceItHasRounded) {
       verbatim += again.taken ? 0 : 1;
     }
     if (again.taken) {
-      ASSERT_TRUE(Decode(Codec::kInt8, again.stored, back.size()) == back);
+      ASSERT_TRUE(DecodeLossy(Codec::kInt8, again.stored, back.size()) == back);
     }
   }
   EXPECT_GT(near, 0u);
@@ -286,7 +292,7 @@ TEST(Int8, IsStableOnceItHasRounded) {
 }
 
 TEST(Int8, ConstantAndSubnormalAndExtremeRows) {
-  const std::vector<Numbers> rows = {
+  const std::vector<Floats> rows = {
       {0, 0, 0, 0, 0, 0, 0, 0},
       {-0.0f, 0, -0.0f, 0, 0, 0, 0, 0},
       {3.25f, 3.25f, 3.25f, 3.25f, 3.25f, 3.25f, 3.25f, 3.25f},
@@ -295,46 +301,50 @@ TEST(Int8, ConstantAndSubnormalAndExtremeRows) {
       {kGreatest, kGreatest, kGreatest, 0, 0, 0, 0, 0},
       {1, std::nextafter(1.0f, 2.0f), 1, 1, 1, 1, 1, 1},
       {-1e30f, 1e-30f, 0, 0, 0, 0, 0, 0}};
-  for (const Numbers& row : rows) {
+  for (const Floats& row : rows) {
     SCOPED_TRACE(::testing::PrintToString(row));
-    const Encoded encoded = Encode(Codec::kInt8, BytesOf(row), 8);
+    const Encoded encoded = EncodeLossy(Codec::kInt8, BytesOf(row), 8);
     ASSERT_TRUE(encoded.taken);
     ASSERT_NO_FATAL_FAILURE(ExpectRow(row, encoded.stored, 1, 0, 0));
-    const Numbers back = NumbersOf(Decode(Codec::kInt8, encoded.stored, 32));
+    const Floats back = FloatsOf(DecodeLossy(Codec::kInt8, encoded.stored, 32));
     ExpectErrors(row, back, encoded.error);
   }
   // All multiples of the least number in so small a range are exact.
-  const Encoded tiny = Encode(Codec::kInt8, BytesOf(rows[4]), 8);
+  const Encoded tiny = EncodeLossy(Codec::kInt8, BytesOf(rows[4]), 8);
   EXPECT_EQ(tiny.error.max, 0);
 }
 
 TEST(Int8, RowsWithInfinitiesAndNansAreVerbatim) {
   std::mt19937_64 random(TestSeed());
-  for (const float special : {kInfinity, -kInfinity, kNan, FloatOf(0xff800001),
-                              FloatOf(0x7fffffff), FloatOf(0xffc00000)}) {
-    Numbers numbers;
+  for (const float special :
+       {kInfinity, -kInfinity, kQuietNan, FloatOf(0xff800001),
+        FloatOf(0x7fffffff), FloatOf(0xffc00000)}) {
+    Floats numbers;
     for (int r = 0; r < 10; ++r) {
-      const Numbers row = RandomRow(16, &random);
+      const Floats row = RandomRow(16, &random);
       numbers.insert(numbers.end(), row.begin(), row.end());
     }
     numbers[3 * 16 + random() % 16] = special;
     const std::string raw = BytesOf(numbers);
-    const Encoded encoded = Encode(Codec::kInt8, raw, 16);
+    const Encoded encoded = EncodeLossy(Codec::kInt8, raw, 16);
     ASSERT_TRUE(encoded.taken);
     ASSERT_EQ(encoded.stored.size(), 4u + 10 * (8 + 16) + 16 * 4);
-    const std::string back = Decode(Codec::kInt8, encoded.stored, raw.size());
+    const std::string back =
+        DecodeLossy(Codec::kInt8, encoded.stored, raw.size());
     EXPECT_TRUE(back.substr(3 * 64, 64) == raw.substr(3 * 64, 64));
-    ExpectErrors(numbers, NumbersOf(back), encoded.error);
+    ExpectErrors(numbers, FloatsOf(back), encoded.error);
   }
   // Nothing is saved when all rows are.
-  EXPECT_FALSE(Encode(Codec::kInt8, BytesOf(Numbers(160, kNan)), 16).taken);
+  EXPECT_FALSE(
+      EncodeLossy(Codec::kInt8, BytesOf(Floats(160, kQuietNan)), 16).taken);
 }
 
 TEST(Int8, RejectsDamage) {
-  Numbers numbers(32, 1);
+  Floats numbers(32, 1);
   numbers[5] = 2;
-  numbers[20] = kNan;
-  const std::string good = Encode(Codec::kInt8, BytesOf(numbers), 16).stored;
+  numbers[20] = kQuietNan;
+  const std::string good =
+      EncodeLossy(Codec::kInt8, BytesOf(numbers), 16).stored;
   ASSERT_EQ(good.size(), 4u + 16 + 32 + 64);
   const auto expect = [&](size_t at, uint32_t word, const std::string& words) {
     std::string bad = good;
@@ -350,7 +360,7 @@ TEST(Int8, RejectsDamage) {
   expect(4, FloatBits(kInfinity), "row 0 of int8 has the invalid bounds");
   expect(4, FloatBits(3), "row 0 of int8 has the invalid bounds");
   expect(4, FloatBits(-0.0f), "row 0 of int8 has the invalid bounds");
-  expect(8, FloatBits(kNan) + 1, "row 0 of int8 has the invalid bounds");
+  expect(8, FloatBits(kQuietNan) + 1, "row 0 of int8 has the invalid bounds");
   expect(12, FloatBits(1), "row 1 of int8 has the invalid bounds");
   expect(20 + 16, 1, "row 1 of int8 is verbatim and has codes");
   std::string raw(4096, '\0');
@@ -372,13 +382,13 @@ TEST(Int8, RejectsDamage) {
 TEST(Lossy, EveryFlippedBitOfAPageIsFound) {
   std::mt19937_64 random(TestSeed());
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
-    Numbers numbers;
+    Floats numbers;
     for (int r = 0; r < 4; ++r) {
       for (int i = 0; i < 8; ++i) {
         numbers.push_back(static_cast<float>(random() % 1000));
       }
     }
-    numbers[9] = kNan;
+    numbers[9] = kQuietNan;
     const std::string raw = BytesOf(numbers);
     PageBuilder page;
     raw.copy(page.Reset(raw.size()), raw.size());
@@ -416,16 +426,16 @@ TEST(Lossy, PagesAreOfF32Alone) {
 // The bytes do not depend on how the thread of a trainer calculates.
 TEST(Lossy, TheThreadMayFlushRoundAndTrap) {
   std::mt19937_64 random(TestSeed());
-  Numbers numbers;
+  Floats numbers;
   for (int i = 0; i < 1024; ++i) {
     numbers.push_back(i % 64 < 32 ? static_cast<float>(i % 7) * kLeast
                                   : RandomRow(1, &random)[0]);
   }
   const std::string raw = BytesOf(numbers);
   for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
-    const Encoded expected = Encode(codec, raw, 32);
+    const Encoded expected = EncodeLossy(codec, raw, 32);
     ASSERT_TRUE(expected.taken);
-    const std::string back = Decode(codec, expected.stored, raw.size());
+    const std::string back = DecodeLossy(codec, expected.stored, raw.size());
     std::fenv_t before;
     ASSERT_EQ(std::fegetenv(&before), 0);
     ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
