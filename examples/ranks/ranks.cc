@@ -80,8 +80,8 @@ int RunProcess(const RankOptions& options,
   }
   if (!own.ok()) Report(options, *OneRank(), status);
   std::fflush(nullptr);
-  _exit(
-      1);  // MPI_Finalize, and destructors, could wait for ranks that are gone
+  // Destructors and MPI_Finalize could wait for ranks that are gone.
+  _exit(1);
 }
 
 }  // namespace
@@ -104,6 +104,20 @@ int RunRanks(const RankOptions& options,
   return Report(options, *own, body(own.get()));
 }
 
+absl::Status CheckSame(Ranks* own, absl::string_view what,
+                       const std::string& bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      own->AllToAll(what, std::vector<std::string>(own->size(), bytes)));
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r] == all[ckptdb::kOwnerRank]) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", r, " has other ", what,
+                     " than rank 0; start all ranks with the same"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint64_t> Sum(Ranks* own, absl::string_view what,
                              uint64_t value) {
   CKPTDB_ASSIGN_OR_RETURN(const PerRank<uint64_t> all,
@@ -116,7 +130,7 @@ absl::StatusOr<uint64_t> Sum(Ranks* own, absl::string_view what,
 absl::StatusOr<int64_t> AskOwner(
     Ranks* own, absl::string_view what,
     const std::function<absl::StatusOr<int64_t>()>& ask) {
-  // A value or an error, whose code and words follow an empty value.
+  // The bytes are a value, or the code of an error, a "!" and its words.
   std::string answer;
   if (own->is_owner()) {
     const absl::StatusOr<int64_t> asked = ask();

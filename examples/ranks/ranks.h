@@ -114,6 +114,11 @@ absl::StatusOr<PerRank<T>> AllGather(Ranks* own, absl::string_view what,
   return Exchange<T>(own, what, PerRank<T>(own->size(), values));
 }
 
+// Returns FailedPrecondition on all ranks, naming one that has other bytes than
+// rank 0: what they were started with, say.
+absl::Status CheckSame(Ranks* own, absl::string_view what,
+                       const std::string& bytes);
+
 // Returns the sum of the values of all ranks.
 absl::StatusOr<uint64_t> Sum(Ranks* own, absl::string_view what,
                              uint64_t value);

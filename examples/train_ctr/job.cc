@@ -67,8 +67,9 @@ class Job {
   absl::StatusOr<JobReport> Finish();
   absl::Status AfterStep(double train_loss);
   void TakeReports();
-
   absl::Status CountRows();
+  std::string SharedOptions() const;
+  absl::StatusOr<CheckpointOptions> NewCheckpointOptions() const;
 
   const Options& options_;
   examples::Ranks* const own_;
@@ -99,6 +100,24 @@ absl::Status Job::Open() {
   crash_drill_ = std::make_shared<CrashDrill>(
       std::move(crash_at), options_.crash_rank == own_->rank());
   CKPTDB_ASSIGN_OR_RETURN(trainer_, MakeTrainer(options_, own_));
+  CKPTDB_RETURN_IF_ERROR(
+      examples::CheckSame(own_, "options or data", SharedOptions()));
+  CKPTDB_ASSIGN_OR_RETURN(const CheckpointOptions checkpoint,
+                          NewCheckpointOptions());
+  CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
+                          Checkpoints::Open(checkpoint, trainer_.get()));
+  return absl::OkStatus();
+}
+
+// What ranks that do the same have in common.
+std::string Job::SharedOptions() const {
+  return absl::StrCat(
+      trainer_->progress(), options_.steps, " ", options_.save_every, " ",
+      options_.eval_every, " ", options_.sync, options_.delta, options_.resume,
+      " ", options_.crash_at, " ", static_cast<int>(trainer_->sharding()));
+}
+
+absl::StatusOr<CheckpointOptions> Job::NewCheckpointOptions() const {
   CheckpointOptions checkpoint;
   checkpoint.store = options_.store;
   checkpoint.save_every = options_.save_every;
@@ -113,9 +132,7 @@ absl::Status Job::Open() {
   if (!options_.config.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(checkpoint.config, ReadConfig(options_.config));
   }
-  CKPTDB_ASSIGN_OR_RETURN(checkpoints_,
-                          Checkpoints::Open(checkpoint, trainer_.get()));
-  return absl::OkStatus();
+  return checkpoint;
 }
 
 absl::Status Job::Resume() {

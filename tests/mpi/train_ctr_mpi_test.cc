@@ -15,8 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "ckptdb/db/options.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/mpi/mpirun.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/status_matchers.h"
 
 namespace ckptdb::testing {
@@ -124,27 +126,41 @@ TEST_F(TrainCtrMpiTest, EndsTheSameOnAnyRanks) {
   }
 }
 
+struct Crash {
+  int rank = 0;
+  std::string at;  // as --crash-at takes it
+
+  std::string Flags() const {
+    return absl::StrCat("--crash-at ", at, " --crash-rank ", rank);
+  }
+};
+
+// Some of the ways in which a rank of four can die, or each of them.
+std::vector<Crash> Crashes() {
+  std::vector<Crash> crashes = {{2, "11"}, {3, "12:stage:writing"}};
+  if (!IsLongRun()) {
+    crashes.push_back({0, "12:publish:ingested"});
+    crashes.push_back({0, "12:publish:committed"});
+    return crashes;
+  }
+  for (const absl::string_view point : kCrashPoints) {
+    crashes.push_back({0, absl::StrCat("12:", point)});
+  }
+  crashes.push_back({1, "12:stage:done"});
+  return crashes;
+}
+
 TEST_F(TrainCtrMpiTest, KilledAndResumedOnOtherRanksItEndsTheSame) {
   const std::string expected = TrainAlone("alone");
-  struct Case {
-    int rank;
-    std::string crash;
-    int resumed_on;
-  };
-  const std::vector<Case> cases = {{2, "11", 3},
-                                   {3, "12:stage:writing", 8},
-                                   {1, "12:stage:done", 1},
-                                   {0, "12:publish:ingested", 3},
-                                   {0, "12:publish:committed", 2}};
-  for (const Case& each : cases) {
-    SCOPED_TRACE(each.crash);
-    const std::string store = absl::StrCat("store", each.rank, each.crash);
-    const std::string crash =
-        absl::StrCat("--crash-at ", each.crash, " --crash-rank ", each.rank);
-    EXPECT_NE(Mpirun(4, "", Program(store, crash)), 0) << log();
-    const bool committed = each.crash == "12:publish:committed";
-    EXPECT_THAT(LatestOf(Store(store)), AnyOf(committed ? 12 : 9, 6)) << log();
-    EXPECT_EQ(Train(each.resumed_on, store, "--resume"), expected) << log();
+  int ranks = 0;
+  for (const Crash& crash : Crashes()) {
+    SCOPED_TRACE(crash.Flags());
+    const std::string store = absl::StrCat("store", crash.rank, crash.at);
+    EXPECT_NE(Mpirun(4, "", Program(store, crash.Flags())), 0) << log();
+    // The save before it went on beside the training.
+    EXPECT_THAT(LatestOf(Store(store)), AnyOf(6, 9, 12)) << log();
+    const int resumed_on = std::array{3, 8, 1, 2}[size_t(ranks++ % 4)];
+    EXPECT_EQ(Train(resumed_on, store, "--resume"), expected) << log();
     EXPECT_THAT(log(), HasSubstr("resumed from step "));
   }
 }
@@ -161,28 +177,24 @@ TEST_F(TrainCtrMpiTest, OtherShardingIsResumed) {
 
 TEST_F(TrainCtrMpiTest, TheOthersNameARankThatWasKilled) {
   const std::string expected = TrainAlone("alone");
-  struct Case {
-    int rank;
-    std::string crash;
-  };
-  const std::vector<Case> cases = {
+  const std::vector<Crash> crashes = {
       {2, "11"}, {1, "12:stage:writing"}, {0, "12:publish:committed"}};
-  for (const Case& each : cases) {
-    SCOPED_TRACE(each.crash);
-    const std::string store = absl::StrCat("store", each.rank);
+  for (const Crash& crash : crashes) {
+    SCOPED_TRACE(crash.Flags());
+    const std::string store = absl::StrCat("store", crash.rank);
     const absl::Time begin = absl::Now();
-    const std::string crash = absl::StrCat(
-        "--deadline 2 --crash-at ", each.crash, " --crash-rank ", each.rank);
-    EXPECT_NE(Mpirun(4, kGoOn, Program(store, crash)), 0) << log();
+    EXPECT_NE(Mpirun(4, kGoOn, Program(store, "--deadline 3 " + crash.Flags())),
+              0)
+        << log();
     EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
     for (int rank = 0; rank < 4; ++rank) {
-      if (rank == each.rank) continue;
+      if (rank == crash.rank) continue;
       EXPECT_THAT(log(), HasSubstr(absl::StrCat("rank ", rank, " of 4: ")));
     }
     EXPECT_THAT(log(), HasSubstr("DEADLINE_EXCEEDED"));
     EXPECT_THAT(log(),
-                HasSubstr(absl::StrCat("ranks ", each.rank, " of 4 did not")));
-    EXPECT_THAT(LatestOf(Store(store)), AnyOf(9, 12));
+                HasSubstr(absl::StrCat("ranks ", crash.rank, " of 4 did not")));
+    EXPECT_THAT(LatestOf(Store(store)), AnyOf(6, 9, 12));
     EXPECT_EQ(Train(3, store, "--resume"), expected) << log();
   }
 }
@@ -250,6 +262,11 @@ TEST_F(TrainCtrMpiTest, WrongFlagsEndAllRanks) {
               HasSubstr("--crash-rank 2: there are 2 ranks, numbered from 0"));
   EXPECT_NE(Mpirun(2, "", Program("store", "--deadline 0")), 0);
   EXPECT_THAT(log(), HasSubstr("--deadline 0 is not above 0 seconds"));
+  EXPECT_NE(Mpirun(1, "",
+                   absl::StrCat(Program("store", ""), " : -np 1 ",
+                                Program("store", "--seed 2"))),
+            0);
+  EXPECT_THAT(log(), HasSubstr("rank 1 has other options or data than rank 0"));
   Train(2, "store", "", 6);
   EXPECT_NE(Mpirun(2, "", Program("store", "")), 0);
   EXPECT_THAT(log(), HasSubstr("rank 1 of 2: ALREADY_EXISTS"));

@@ -22,14 +22,15 @@ using ::ckptdb::testing::StatusIs;
 using ::examples::Ranks;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kDeadline = absl::Minutes(1);
+constexpr absl::Duration kRankDeadline = absl::Minutes(1);
 
-void RunThreads(uint32_t size, const std::function<void(Ranks* own)>& body) {
+void RunRankThreads(uint32_t size,
+                    const std::function<void(Ranks* own)>& body) {
   ckptdb::ThreadGroup group(size);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      body(examples::ThreadRank(group.Join(rank), kDeadline).get());
+      body(examples::ThreadRank(group.Join(rank), kRankDeadline).get());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -53,7 +54,7 @@ TEST(RanksTest, TheirStateIsThatOfOne) {
   for (const uint32_t size : {1U, 2U, 5U, 31U}) {
     for (const Sharding sharding : {Sharding::kSlices, Sharding::kModulo}) {
       SCOPED_TRACE(size);
-      RunThreads(size, [&](Ranks* own) {
+      RunRankThreads(size, [&](Ranks* own) {
         auto trainer = TrainerOf(own, sharding);
         for (const double loss : losses) EXPECT_EQ(*trainer->Step(), loss);
         ASSERT_OK_AND_ASSIGN(const std::string digest, SharedDigest(*trainer));
@@ -73,7 +74,7 @@ TEST(RanksTest, TheirStateIsThatOfOne) {
 }
 
 TEST(RanksTest, ValuesGoToTheirRanks) {
-  RunThreads(3, [](Ranks* own) {
+  RunRankThreads(3, [](Ranks* own) {
     examples::PerRank<int64_t> to(3);
     for (int64_t r = 0; r < 3; ++r) {
       to[size_t(r)].assign(size_t(r), 10 * own->rank() + r);
@@ -88,7 +89,7 @@ TEST(RanksTest, ValuesGoToTheirRanks) {
 }
 
 TEST(RanksTest, OnlyTheOwnerIsAsked) {
-  RunThreads(3, [](Ranks* own) {
+  RunRankThreads(3, [](Ranks* own) {
     const auto value =
         examples::AskOwner(own, "value", [&]() -> absl::StatusOr<int64_t> {
           EXPECT_TRUE(own->is_owner());
@@ -116,27 +117,27 @@ TEST(RanksTest, AMissingRankIsNamed) {
 // The gradients of parts of the weights, each summed over the shares of a
 // batch, have the bits of those that are summed at once.
 TEST(RanksTest, PartsOfGradientsAreTheWhole) {
-  constexpr size_t kExamples = 11;
-  constexpr size_t kInputs = 7;
+  constexpr size_t kShared = 11;
+  constexpr size_t kWidth = 7;
   Random random(1);
-  std::vector<float> input(kExamples * kInputs);
+  std::vector<float> input(kShared * kWidth);
   for (float& value : input) value = float(random.NextUnit() - 0.5);
-  std::vector<float> logit_gradient(kExamples);
+  std::vector<float> logit_gradient(kShared);
   for (float& value : logit_gradient) value = float(random.NextUnit() - 0.5);
-  Mlp whole(kInputs, {5, 3}, 1);
-  whole.Forward(input.data(), kExamples);
+  Mlp whole(kWidth, {5, 3}, 1);
+  whole.Forward(input.data(), kShared);
   std::vector<float> expected_input_gradient;
   whole.Backward(input.data(), logit_gradient, &expected_input_gradient);
   const auto expected = whole.Gradients();
 
   for (const size_t ranks : {1U, 2U, 9U}) {
-    std::vector<Mlp> mlps(ranks, Mlp(kInputs, {5, 3}, 1));
+    std::vector<Mlp> mlps(ranks, Mlp(kWidth, {5, 3}, 1));
     std::vector<std::vector<std::vector<float>>> factors(ranks);  // by part
     std::vector<float> input_gradient;
     for (size_t r = 0; r < ranks; ++r) {
-      const size_t begin = kExamples * r / ranks;
-      const size_t end = kExamples * (r + 1) / ranks;
-      const float* share = input.data() + begin * kInputs;
+      const size_t begin = kShared * r / ranks;
+      const size_t end = kShared * (r + 1) / ranks;
+      const float* share = input.data() + begin * kWidth;
       mlps[r].Forward(share, end - begin);
       std::vector<float> of_share;
       mlps[r].BackwardExamples({logit_gradient.begin() + ptrdiff_t(begin),
