@@ -30,6 +30,8 @@ struct BenchOptions {
   uint64_t steps = 10'000;
   // Number of consecutive saves that the case `small` makes.
   uint64_t saves = 3000;
+  // The largest world of `scale`.
+  uint32_t max_ranks = 1024;
   uint64_t seed = 1;
 };
 
@@ -54,6 +56,18 @@ absl::Status RunChain(const BenchOptions& options, Report* report);
 // Reads what 4 ranks saved on 3 and on 8 ranks.
 absl::Status RunReshard(const BenchOptions& options, Report* report);
 absl::Status RunExchange(const BenchOptions& options, Report* report);
+// The commit of what 1 to 1,024 ranks have staged, in 4 files each; and of the
+// same bytes from one rank for each 8 of 256.
+absl::Status RunScalePublish(const BenchOptions& options, Report* report);
+// Saves of managers on 16 to 1,024 threads, and their traffic.
+absl::Status RunScaleSave(const BenchOptions& options, Report* report);
+// What a gathering of a save costs rank 0; simulated, also along a tree.
+absl::Status RunScaleTree(const BenchOptions& options, Report* report);
+// A save of 4 processes against that of one with as many threads in all, also
+// with one of the 4 staging for all.
+absl::Status RunRanks(const BenchOptions& options, Report* report);
+// One of those processes: stages what it is told to on its standard input.
+int RunRankProcess(uint64_t rows, uint64_t seed);
 // Reads one delta of 1 % into a copy of the step before it.
 absl::Status RunFollow(const BenchOptions& options, Report* report);
 // Folds ten deltas into a base.

@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "ckptdb/bench/cases.h"
 #include "ckptdb/bench/report.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb::bench {
 namespace {
@@ -16,6 +17,12 @@ struct Case {
   const char* help;
   absl::Status (*run)(const BenchOptions&, Report*);
 };
+
+absl::Status RunScale(const BenchOptions& options, Report* report) {
+  CKPTDB_RETURN_IF_ERROR(RunScalePublish(options, report));
+  CKPTDB_RETURN_IF_ERROR(RunScaleSave(options, report));
+  return RunScaleTree(options, report);
+}
 
 constexpr Case kCases[] = {
     {"full", "save a table; and the alternatives to it", RunFull},
@@ -28,6 +35,8 @@ constexpr Case kCases[] = {
     {"chain", "restore a base with 10 and 100 deltas", RunChain},
     {"reshard", "read what 4 ranks saved on 3 and on 8", RunReshard},
     {"exchange", "restore rows by id % 4 on 3 and on 8 ranks", RunExchange},
+    {"scale", "commits and saves of up to 1,024 ranks", RunScale},
+    {"ranks", "save by 4 processes, against one", RunRanks},
     {"follow", "read one delta over what is held", RunFollow},
     {"fold", "fold 10 deltas into a base", RunFold},
     {"stall", "what a manager takes of the training's time", RunStall},
@@ -71,6 +80,9 @@ void AddOptions(BenchOptions* options, bool* json, CLI::App* app) {
   app->add_option("--saves", options->saves, "Of `small`")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app->add_option("--max-ranks", options->max_ranks, "Of `scale`")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app->add_option("--seed", options->seed)->capture_default_str();
   app->add_flag("--json", *json, "One JSON object a case, one a line");
 }
@@ -105,11 +117,14 @@ int Main(int argc, char** argv) {
       chosen.push_back(&one);
     });
   }
+  // Started by the case `ranks`.
+  CLI::App* const rank = app.add_subcommand("rank-process", "")->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (rank->parsed()) return RunRankProcess(options.rows, options.seed);
   return Run(options, json, chosen);
 }
 

@@ -130,11 +130,11 @@ std::vector<Memory> Table::payload() const {
   return {ids_.memory(), embedding_.memory(), adagrad_.memory()};
 }
 
-void Table::AddTo(RankState* state) const {
+void Table::AddTo(RankState* state, TableSharding sharding) const {
   state->AddTable("table",
                   {{"embedding", DType::kF32, kElements},
                    {"adagrad_sum", DType::kF32, kElements}},
-                  &source_);
+                  &source_, SliceHash::kModulo, std::move(sharding));
 }
 
 std::unique_ptr<ChangedPart> Table::Change(uint64_t first, uint64_t stride) {

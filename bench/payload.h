@@ -61,7 +61,7 @@ class Table {
   // Ids, embeddings, optimizer state.
   std::vector<Memory> payload() const;
   // Adds the table under the name "table". The state refers to this object.
-  void AddTo(RankState* state) const;
+  void AddTo(RankState* state, TableSharding sharding = {}) const;
 
   // Changes every `stride`th row from `first` on, and says which.
   std::unique_ptr<ChangedPart> Change(uint64_t first, uint64_t stride);

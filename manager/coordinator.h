@@ -78,14 +78,25 @@ class Coordinator {
     return Broadcast(tag, std::move(value), deadline);
   }
 
+  // Like Tell, but rank r gets the owner's values[r] alone: the owner sends as
+  // much as all of them, not as much to each rank. It has one for each rank;
+  // those of the others are ignored. A rank that the owner dies before it has
+  // told gets DeadlineExceeded, as no other rank knows its value. The default
+  // tells all values to all ranks, so it is for few bytes.
+  virtual absl::StatusOr<std::string> TellEach(absl::string_view tag,
+                                               std::vector<std::string> values,
+                                               absl::Duration deadline);
+
   // Returns the values of all ranks, by rank, on the owner, and none on the
   // others, which need not wait for it.
   virtual absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value, absl::Duration deadline) = 0;
 
   // Sends values[r] to rank r, and returns what each rank has sent to this one,
-  // by rank. There is one value for each rank. The default gathers all values
-  // on the owner and broadcasts them, so it is for few bytes.
+  // by rank. There is one value for each rank. A rank holds what it sends and
+  // what it gets until all ranks have theirs; send much in several calls. The
+  // default gathers all values on the owner and broadcasts them, so it is for
+  // few bytes.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);

@@ -91,11 +91,12 @@ absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
       item.sharding != Item::Sharding::kBySlices) {
     return absl::OkStatus();
   }
+  size_t next = 0;  // both are in the order of the ranks
   for (const StepRecord::Rank& rank : ranks) {
-    const bool has =
-        std::any_of(tables.begin(), tables.end(),
-                    [&](const Held& held) { return held.rank == rank.rank; });
-    if (has) continue;
+    if (next < tables.size() && tables[next].rank == rank.rank) {
+      ++next;
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "table \"", item.name, "\" of rank ", tables.front().rank,
         " is sharded by ", DescribeSharding(item.sharding, item.sharding_name),
@@ -106,21 +107,40 @@ absl::Status CheckOnAllRanks(const std::vector<Held>& tables,
   return absl::OkStatus();
 }
 
-// Shards that are alike are replicas. By the offset in the first dimension,
-// those that can overlap are next to each other.
+// Returns the dimension in which the shards have the most different offsets.
+size_t MostCutDimension(const std::vector<Held>& shards) {
+  size_t most_cut = 0;
+  size_t most_offsets = 0;
+  for (size_t d = 0; d < shards.front().item->offset.size(); ++d) {
+    std::set<int64_t> offsets;
+    for (const Held& held : shards) offsets.insert(held.item->offset[d]);
+    if (offsets.size() <= most_offsets) continue;
+    most_offsets = offsets.size();
+    most_cut = d;
+  }
+  return most_cut;
+}
+
+// Shards that are alike are replicas. By the offset in the dimension that is
+// cut most, those that can overlap are next to each other.
 absl::Status CheckDisjoint(std::vector<Held> shards) {
-  const auto by_offset = [](const Held& held) {
-    return std::tie(held.item->offset, held.item->shape);
-  };
+  const size_t cut = MostCutDimension(shards);
   std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
-    return by_offset(a) < by_offset(b);
+    const Item& x = *a.item;
+    const Item& y = *b.item;
+    if (!x.offset.empty() && x.offset[cut] != y.offset[cut]) {
+      return x.offset[cut] < y.offset[cut];
+    }
+    return std::tie(x.offset, x.shape) < std::tie(y.offset, y.shape);
   });
   Box both;
   for (size_t i = 0; i < shards.size(); ++i) {
     const Item& a = *shards[i].item;
     for (size_t j = i + 1; j < shards.size(); ++j) {
       const Item& b = *shards[j].item;
-      if (!a.shape.empty() && b.offset[0] >= a.offset[0] + a.shape[0]) break;
+      if (!a.shape.empty() && b.offset[cut] >= a.offset[cut] + a.shape[cut]) {
+        break;
+      }
       if (a.offset == b.offset && a.shape == b.shape) break;
       if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
         return Disagree(shards[i], shards[j],

@@ -187,8 +187,9 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
                           manager.store->Begin(spec));
   parts_.decisions->ForgetPutOff();
   announced->version = save.version;
+  tickets_.clear();
   for (const Ticket& ticket : save.tickets) {
-    CKPTDB_ASSIGN_OR_RETURN(announced->tickets.emplace_back(), ticket.Encode());
+    CKPTDB_ASSIGN_OR_RETURN(tickets_.emplace_back(), ticket.Encode());
   }
   // All ranks must know both, as they choose together between changes and all
   // rows.
@@ -241,6 +242,7 @@ absl::Status StepCoordinator::Save(Announcement announced,
         announced.step, absl::Microseconds(*times_.wait_micros));
   }
   SaveStart start;
+  start.ticket = TakeTicket(announced.version.attempt);
   start.announced = std::move(announced);
   start.request = request;
   start.answers_preemption = parts_.preemption->TakeUnanswered();
@@ -254,6 +256,17 @@ absl::Status StepCoordinator::Save(Announcement announced,
   if (parts_.saves->beside()) return absl::OkStatus();
   FinishSave();
   return parts_.manager->errors.TakeSaveError();
+}
+
+// A ticket has the record of its rank in the parent, so each rank is sent its
+// own alone. A rank that does not get it fails the save, in which it goes on
+// with the others.
+absl::StatusOr<std::string> StepCoordinator::TakeTicket(uint32_t attempt) {
+  const ManagerParts& manager = *parts_.manager;
+  std::vector<std::string> tickets = std::exchange(tickets_, {});
+  if (manager.world_size() == 1) return std::move(tickets.front());
+  return manager.ranks->TellEach(absl::StrCat("ticket of attempt ", attempt),
+                                 std::move(tickets), manager.options.deadline);
 }
 
 }  // namespace ckptdb::internal

@@ -79,9 +79,12 @@ class StepCoordinator {
       Announcement announced, const SaveRequest& request);
   absl::Status Save(Announcement announced, const SaveRequest& request,
                     CheckpointManager::StepOutcome* outcome);
+  absl::StatusOr<std::string> TakeTicket(uint32_t attempt);
 
   const Parts parts_;
   Times times_;
+  // On the owner, those of the save that was begun last, by rank.
+  std::vector<std::string> tickets_;
 };
 
 }  // namespace ckptdb::internal

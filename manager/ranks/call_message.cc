@@ -34,8 +34,8 @@ bool TakeSized(absl::string_view* bytes, std::string* part) {
 }  // namespace
 
 std::string DescribeCall(CallKind kind, absl::string_view tag) {
-  static constexpr const char* kNames[] = {"barrier", "broadcast", "gather",
-                                           "tell"};
+  static constexpr const char* kNames[] = {
+      "barrier", "broadcast", "gather", "tell", "all-to-all", "tell each"};
   return absl::StrCat(kNames[static_cast<size_t>(kind)], " ", tag);
 }
 
@@ -61,8 +61,8 @@ absl::Status Decode(absl::string_view bytes, CallMessage* message) {
   if (bytes.size() < kHeaderBytes) return error;
   const auto type = static_cast<uint8_t>(bytes[0]);
   const auto kind = static_cast<uint8_t>(bytes[1]);
-  if (type > static_cast<uint8_t>(CallMessage::Type::kResend) ||
-      kind > static_cast<uint8_t>(CallKind::kTell)) {
+  if (type > static_cast<uint8_t>(CallMessage::Type::kResendValue) ||
+      kind > static_cast<uint8_t>(CallKind::kTellEach)) {
     return error;
   }
   message->type = static_cast<CallMessage::Type>(type);

@@ -11,18 +11,36 @@
 
 namespace ckptdb::internal {
 
-enum class CallKind : uint8_t { kBarrier, kBroadcast, kGather, kTell };
+enum class CallKind : uint8_t {
+  kBarrier,
+  kBroadcast,
+  kGather,
+  kTell,
+  kAllToAll,
+  kTellEach,
+};
 
 // A call as ranks name it to each other and in errors: "gather staged".
 std::string DescribeCall(CallKind kind, absl::string_view tag);
 
 struct CallMessage {
   enum class Type : uint8_t {
-    kBring,    // to the owner: this rank is at the call, with `value`
-    kOutcome,  // how the call has ended: `status`, and `value` when it is OK
-    kExpired,  // to the owner: the deadline of this rank has passed
-    kAsk,      // to any rank: what has the outcome been?
-    kResend,   // from the owner: what was brought has not arrived
+    // To the owner: this rank is at the call, with `value`; at an all-to-all,
+    // that it has the values of all ranks.
+    kBring,
+    // How the call has ended: `status`, and `value` when it is OK.
+    kOutcome,
+    // To the owner: the deadline of this rank has passed. At an all-to-all the
+    // value of this one and of the next is which ranks' values it has not got.
+    kExpired,
+    // To any rank: what has the outcome been?
+    kAsk,
+    // From the owner: what was brought has not arrived.
+    kResend,
+    // To any rank: the `value` of an all-to-all that is for it.
+    kValue,
+    // To any rank: its kValue has not arrived.
+    kResendValue,
   };
   Type type = Type::kBring;
   CallKind kind = CallKind::kBarrier;

@@ -52,11 +52,26 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
 
 }  // namespace
 
+absl::StatusOr<std::string> Coordinator::TellEach(
+    absl::string_view tag, std::vector<std::string> values,
+    absl::Duration deadline) {
+  const bool owner = rank() == kOwnerRank;
+  if (owner && values.size() != world_size()) {
+    return internal::WrongValueCount("TellEach", values.size(), world_size(),
+                                     tag);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::string packed,
+      Tell(tag, owner ? internal::PackValues(values) : "", deadline));
+  return internal::UnpackValue(packed, rank());
+}
+
 absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
     absl::string_view tag, std::vector<std::string> values,
     absl::Duration deadline) {
   if (values.size() != world_size()) {
-    return internal::WrongValueCount(values.size(), world_size(), tag);
+    return internal::WrongValueCount("AllToAll", values.size(), world_size(),
+                                     tag);
   }
   const auto parts = Gather(tag, internal::PackValues(values), deadline);
   // The status comes first, then what each rank has sent to all.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/direct_exchange.h"
 #include "ckptdb/manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
@@ -31,8 +32,11 @@ constexpr ptrdiff_t kMaxTaken = 4;
 
 class FollowerCalls : public RankCalls {
  public:
-  FollowerCalls(uint32_t rank, uint32_t world_size, Send send)
-      : rank_(rank), world_size_(world_size), send_(std::move(send)) {}
+  FollowerCalls(uint32_t rank, uint32_t world_size, Outbox* outbox)
+      : rank_(rank),
+        world_size_(world_size),
+        outbox_(outbox),
+        exchange_(rank, world_size, outbox) {}
 
   void Begin(CallRequest request) override {
     number_ = begun_++;
@@ -47,12 +51,14 @@ class FollowerCalls : public RankCalls {
     ask_at_ = request.now + silence_;
     over_ = kind_ == CallKind::kGather || outcomes_.contains(number_);
     if (!over_) AskThoseAhead();
-    if (kind_ == CallKind::kTell || outcomes_.contains(number_)) return;
-    CallMessage& message = brought_[number_];
-    message = NewMessage(CallMessage::Type::kBring);
-    message.value = std::move(request.value);
-    send_(kOwnerRank, message);
-    if (brought_.size() > kMaxBrought) brought_.erase(brought_.begin());
+    const bool told = kind_ == CallKind::kTell || kind_ == CallKind::kTellEach;
+    if (told || outcomes_.contains(number_)) return;
+    if (kind_ == CallKind::kAllToAll) {
+      exchange_.Begin(NewMessage(CallMessage::Type::kValue),
+                      std::move(request.values));
+    } else {
+      Bring(std::move(request.value));
+    }
   }
 
   void OnMessage(uint32_t from, CallMessage message) override {
@@ -63,11 +69,19 @@ class FollowerCalls : public RankCalls {
       case CallMessage::Type::kResend:
         if (const auto found = brought_.find(message.number);
             found != brought_.end()) {
-          send_(kOwnerRank, found->second);
+          outbox_->Send(kOwnerRank, found->second);
         }
         break;
       case CallMessage::Type::kAsk:
         OnAsk(from, message.number);
+        break;
+      case CallMessage::Type::kValue:
+        if (!IsTaken(message.number)) {
+          exchange_.OnValue(from, std::move(message));
+        }
+        break;
+      case CallMessage::Type::kResendValue:
+        exchange_.OnResend(from, message.number);
         break;
       case CallMessage::Type::kBring:
       case CallMessage::Type::kExpired:
@@ -81,10 +95,14 @@ class FollowerCalls : public RankCalls {
       over_ = true;
       return;
     }
+    if (IsExchanged() && !brought_.contains(number_)) Bring("");
     if (!expired_ && now >= end_) Expire(now);
     if (expired_ && now >= end_ + grace_) return GiveUp();
     if (now < ask_at_) return;
     AskOwner();
+    if (kind_ == CallKind::kAllToAll) {
+      exchange_.AskForMissing(NewMessage(CallMessage::Type::kResendValue));
+    }
     silence_ =
         expired_ ? grace_ / kAsksInGrace : std::min(2 * silence_, max_silence_);
     ask_at_ = now + silence_;
@@ -103,6 +121,10 @@ class FollowerCalls : public RankCalls {
         result.status = RanksDisagree(rank_, name_, kOwnerRank, outcome.call);
       }
     }
+    // The owner has seen to it that all values are here.
+    if (result.status.ok() && IsExchanged()) {
+      result.values = exchange_.Take(number_);
+    }
     ForgetTaken();
     return result;
   }
@@ -117,6 +139,19 @@ class FollowerCalls : public RankCalls {
     return message;
   }
 
+  void Bring(std::string value) {
+    CallMessage& message = brought_[number_];
+    message = NewMessage(CallMessage::Type::kBring);
+    message.value = std::move(value);
+    outbox_->Send(kOwnerRank, message);
+    if (brought_.size() > kMaxBrought) brought_.erase(brought_.begin());
+  }
+
+  // Whether the values of all ranks are here, at an all-to-all.
+  bool IsExchanged() const {
+    return kind_ == CallKind::kAllToAll && exchange_.IsComplete(number_);
+  }
+
   // Whether this rank has returned from the call.
   bool IsTaken(uint64_t number) const {
     return number < begun_ && !(number == number_ && !over_);
@@ -127,7 +162,9 @@ class FollowerCalls : public RankCalls {
     // The owner has what was brought to it.
     brought_.erase(brought_.begin(), brought_.upper_bound(number));
     if (IsTaken(number) || outcomes_.contains(number)) return;
-    for (const uint32_t rank : askers_[number]) send_(rank, outcome);
+    if (IsForAll(outcome)) {
+      for (const uint32_t rank : askers_[number]) outbox_->Send(rank, outcome);
+    }
     askers_.erase(number);
     outcomes_.emplace(number, std::move(outcome));
   }
@@ -139,17 +176,23 @@ class FollowerCalls : public RankCalls {
     }
     const auto found = outcomes_.find(number);
     if (found != outcomes_.end()) {
-      send_(from, found->second);
+      if (IsForAll(found->second)) outbox_->Send(from, found->second);
     } else if (!IsTaken(number)) {
       askers_[number].insert(from);
     }
+  }
+
+  // Whether another rank is told the same: the value of a kTellEach is for this
+  // rank alone.
+  static bool IsForAll(const CallMessage& outcome) {
+    return outcome.kind != CallKind::kTellEach || !outcome.status.ok();
   }
 
   // A rank that asks for a later call knows how this one has ended. It may be
   // in no call any more when the deadline of this rank passes.
   void AskIfAhead(uint32_t rank) {
     if (ahead_[rank] > number_) {
-      send_(rank, NewMessage(CallMessage::Type::kAsk));
+      outbox_->Send(rank, NewMessage(CallMessage::Type::kAsk));
     }
   }
 
@@ -164,11 +207,12 @@ class FollowerCalls : public RankCalls {
          distance = distance < kNearPeers ? distance + 1 : 2 * distance) {
       const auto peer = static_cast<uint32_t>((rank_ + distance) % world_size_);
       if (peer == kOwnerRank) continue;
-      send_(peer, NewMessage(CallMessage::Type::kAsk));
+      outbox_->Send(peer, NewMessage(CallMessage::Type::kAsk));
     }
   }
 
   void ForgetTaken() {
+    exchange_.Forget(number_);
     askers_.erase(askers_.begin(), askers_.upper_bound(number_));
     const auto after = outcomes_.upper_bound(number_);
     auto taken = std::distance(outcomes_.begin(), after);
@@ -176,8 +220,12 @@ class FollowerCalls : public RankCalls {
   }
 
   void AskOwner() {
-    send_(kOwnerRank, NewMessage(expired_ ? CallMessage::Type::kExpired
-                                          : CallMessage::Type::kAsk));
+    CallMessage message = NewMessage(expired_ ? CallMessage::Type::kExpired
+                                              : CallMessage::Type::kAsk);
+    if (kind_ == CallKind::kAllToAll) {
+      message.value = EncodeRanks(exchange_.Missing(number_));
+    }
+    outbox_->Send(kOwnerRank, std::move(message));
   }
 
   void GiveUp() {
@@ -189,7 +237,7 @@ class FollowerCalls : public RankCalls {
 
   const uint32_t rank_;
   const uint32_t world_size_;
-  const Send send_;
+  Outbox* const outbox_;
   uint64_t begun_ = 0;  // the calls that this rank has begun
   // The number of the call that was begun last.
   uint64_t number_ = 0;
@@ -204,6 +252,7 @@ class FollowerCalls : public RankCalls {
   absl::Time ask_at_;
   // Each call's value, by number, until the owner surely has it.
   std::map<uint64_t, CallMessage> brought_;
+  DirectExchange exchange_;
   // How calls have ended, by number.
   std::map<uint64_t, CallMessage> outcomes_;
   // The ranks that asked for an outcome before it was known here, by number.
@@ -215,8 +264,8 @@ class FollowerCalls : public RankCalls {
 }  // namespace
 
 std::unique_ptr<RankCalls> NewFollowerCalls(uint32_t rank, uint32_t world_size,
-                                            RankCalls::Send send) {
-  return std::make_unique<FollowerCalls>(rank, world_size, std::move(send));
+                                            RankCalls::Outbox* outbox) {
+  return std::make_unique<FollowerCalls>(rank, world_size, outbox);
 }
 
 }  // namespace ckptdb::internal

@@ -37,6 +37,13 @@ class GuardedCoordinator : public Coordinator {
       return ranks_->Tell(tag, std::move(value), deadline);
     });
   }
+  absl::StatusOr<std::string> TellEach(absl::string_view tag,
+                                       std::vector<std::string> values,
+                                       absl::Duration deadline) override {
+    return CallGuarded("Coordinator::TellEach", [&] {
+      return ranks_->TellEach(tag, std::move(values), deadline);
+    });
+  }
   // The number of values must be that of the ranks, or the value of one rank
   // would be taken for another's.
   absl::StatusOr<std::vector<std::string>> Gather(

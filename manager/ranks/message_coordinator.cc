@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/ranks/message_hub.h"
+#include "ckptdb/manager/ranks/packed_values.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -37,6 +38,19 @@ class OverMessages : public Coordinator {
     return OwnersValue(CallKind::kTell, tag, std::move(value), deadline);
   }
 
+  absl::StatusOr<std::string> TellEach(absl::string_view tag,
+                                       std::vector<std::string> values,
+                                       absl::Duration deadline) override {
+    if (rank() == kOwnerRank && values.size() != world_size()) {
+      return internal::WrongValueCount("TellEach", values.size(), world_size(),
+                                       tag);
+    }
+    CallResult result =
+        Call(CallKind::kTellEach, tag, "", deadline, std::move(values));
+    CKPTDB_RETURN_IF_ERROR(result.status);
+    return std::move(result.value);
+  }
+
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
@@ -46,6 +60,20 @@ class OverMessages : public Coordinator {
     return std::move(result.values);
   }
 
+  absl::StatusOr<std::vector<std::string>> AllToAll(
+      absl::string_view tag, std::vector<std::string> values,
+      absl::Duration deadline) override {
+    if (values.size() != world_size()) {
+      return internal::WrongValueCount("AllToAll", values.size(), world_size(),
+                                       tag);
+    }
+    CallResult result =
+        Call(CallKind::kAllToAll, tag, "", deadline, std::move(values));
+    CKPTDB_RETURN_IF_ERROR(result.status);
+    return std::move(result.values);
+  }
+  bool HasDirectAllToAll() const override { return true; }
+
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return std::make_unique<OverMessages>(
         hub_, absl::StrCat(channel_, "/", duplicates_++));
@@ -53,11 +81,13 @@ class OverMessages : public Coordinator {
 
  private:
   CallResult Call(CallKind kind, absl::string_view tag, std::string value,
-                  absl::Duration deadline) {
+                  absl::Duration deadline,
+                  std::vector<std::string> values = {}) {
     internal::CallRequest request;
     request.kind = kind;
     request.call = internal::DescribeCall(kind, tag);
     request.value = std::move(value);
+    request.values = std::move(values);
     request.deadline = deadline;
     return hub_->Call(channel_, std::move(request));
   }

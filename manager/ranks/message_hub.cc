@@ -21,6 +21,27 @@ constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
 }  // namespace
 
+// It is called by the state machine, whose callers hold the mutex.
+class MessageHub::Outbox : public RankCalls::Outbox {
+ public:
+  Outbox(MessageHub* hub, std::string channel)
+      : hub_(hub), channel_(std::move(channel)) {}
+
+  Bytes Send(uint32_t to, CallMessage message) override {
+    hub_->mutex_.AssertHeld();
+    message.channel = channel_;
+    return hub_->Send(to, message);
+  }
+  void SendAgain(uint32_t to, Bytes bytes) override {
+    hub_->mutex_.AssertHeld();
+    hub_->SendAgain(to, std::move(bytes));
+  }
+
+ private:
+  MessageHub* const hub_;
+  const std::string channel_;
+};
+
 MessageHub::MessageHub(std::unique_ptr<Coordinator::Transport> transport)
     : transport_(std::move(transport)),
       rank_(transport_->rank()),
@@ -28,6 +49,7 @@ MessageHub::MessageHub(std::unique_ptr<Coordinator::Transport> transport)
       heard_(world_size_, 0),
       missing_(world_size_, false),
       pause_(kFirstPause) {}
+MessageHub::~MessageHub() = default;
 
 CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   const MutexLock lock(&mutex_);
@@ -69,25 +91,35 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
 }
 
 RankCalls& MessageHub::CallsOf(const std::string& channel) {
-  std::unique_ptr<RankCalls>& calls = channels_[channel];
+  auto& [outbox, calls] = channels_[channel];
   if (calls != nullptr) return *calls;
-  // It is called by the state machine, whose callers hold the mutex.
-  const auto send = [this, channel](uint32_t to, CallMessage message) {
-    mutex_.AssertHeld();
-    message.channel = channel;
-    Send(to, message);
-  };
-  calls = rank_ == kOwnerRank ? NewOwnerCalls(world_size_, send)
-                              : NewFollowerCalls(rank_, world_size_, send);
+  outbox = std::make_unique<Outbox>(this, channel);
+  calls = rank_ == kOwnerRank
+              ? NewOwnerCalls(world_size_, outbox.get())
+              : NewFollowerCalls(rank_, world_size_, outbox.get());
   return *calls;
 }
 
-void MessageHub::Send(uint32_t to, const CallMessage& message) {
+MessageHub::Bytes MessageHub::Send(uint32_t to, const CallMessage& message) {
   const auto bytes = std::make_shared<const std::string>(Encode(message));
   for (uint32_t rank = 0; rank < world_size_; ++rank) {
     const bool receives = to == kAllOthers ? rank != rank_ : rank == to;
     if (receives) outgoing_.push_back({rank, bytes});
   }
+  ++sent_;
+  changed_.NotifyAll();
+  return bytes;
+}
+
+// A rank asks for what has not arrived also where that takes its time, and to
+// send it twice would take longer. What was lost has left this rank.
+void MessageHub::SendAgain(uint32_t to, Bytes bytes) {
+  const bool waits = std::any_of(
+      outgoing_.begin(), outgoing_.end(), [&](const Message& message) {
+        return message.rank == to && message.bytes == bytes;
+      });
+  if (unsent_ > stuck_ || waits) return;
+  outgoing_.push_back({to, std::move(bytes)});
   ++sent_;
   changed_.NotifyAll();
 }
@@ -103,7 +135,7 @@ void MessageHub::Progress(absl::Time give_up) {
   // What broke the transport is the outcome of all calls, not a deadline.
   if (!broken_.ok()) return;
   const absl::Time now = absl::Now();
-  for (const auto& [name, calls] : channels_) calls->Advance(now);
+  for (const auto& [name, channel] : channels_) channel.calls->Advance(now);
 }
 
 void MessageHub::Exchange(absl::Time give_up) {
@@ -129,9 +161,10 @@ void MessageHub::Exchange(absl::Time give_up) {
   stuck_ = std::min(stuck_ + to_missing, unsent_);
   taken_ = taken;
   broken_.Update(incoming.status());
-  if (incoming.ok()) Dispatch(*incoming);
+  const bool receives = incoming.ok() && !incoming->empty();
+  if (incoming.ok()) Dispatch(*std::move(incoming));
   changed_.NotifyAll();
-  if (!broken_.ok() || sends || !incoming->empty() || !outgoing_.empty()) {
+  if (!broken_.ok() || sends || receives || !outgoing_.empty()) {
     pause_ = kFirstPause;
     return;
   }
@@ -139,8 +172,10 @@ void MessageHub::Exchange(absl::Time give_up) {
   pause_ = std::min(2 * pause_, kMaxPause);
 }
 
-void MessageHub::Dispatch(const std::vector<Message>& incoming) {
-  for (const Message& message : incoming) {
+// The bytes of a message go as soon as it is decoded, so that large values are
+// not all there twice.
+void MessageHub::Dispatch(std::vector<Message> incoming) {
+  for (Message& message : incoming) {
     CallMessage decoded;
     const absl::Status status =
         Annotate(Decode(*message.bytes, &decoded),
@@ -151,6 +186,7 @@ void MessageHub::Dispatch(const std::vector<Message>& incoming) {
       ++heard_[message.rank];
       missing_[message.rank] = false;
     }
+    message.bytes.reset();
     const std::string channel = decoded.channel;
     CallsOf(channel).OnMessage(message.rank, std::move(decoded));
   }

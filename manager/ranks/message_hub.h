@@ -27,6 +27,7 @@ namespace ckptdb::internal {
 class MessageHub {
  public:
   explicit MessageHub(std::unique_ptr<Coordinator::Transport> transport);
+  ~MessageHub();
   MessageHub(const MessageHub&) = delete;
   MessageHub& operator=(const MessageHub&) = delete;
 
@@ -40,13 +41,24 @@ class MessageHub {
  private:
   using Message = Coordinator::Transport::Message;
 
+  using Bytes = RankCalls::Outbox::Bytes;
+  class Outbox;
+
+  // The calls of a channel, and what they send.
+  struct Channel {
+    std::unique_ptr<Outbox> outbox;
+    std::unique_ptr<RankCalls> calls;
+  };
+
   RankCalls& CallsOf(const std::string& channel)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(uint32_t to, const CallMessage& message)
+  Bytes Send(uint32_t to, const CallMessage& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendAgain(uint32_t to, Bytes bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Progress(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Exchange(absl::Time give_up) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Dispatch(const std::vector<Message>& incoming)
+  void Dispatch(std::vector<Message> incoming)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns whether what this rank has sent so far has left it, but for what is
   // stuck. Gives up as well when nothing has left for as long as `standstill`.
@@ -65,8 +77,7 @@ class MessageHub {
   // It is notified when messages came or are to go, and when a thread stops
   // exchanging.
   ConditionVariable changed_;
-  std::map<std::string, std::unique_ptr<RankCalls>> channels_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Channel> channels_ ABSL_GUARDED_BY(mutex_);
   std::vector<Message> outgoing_ ABSL_GUARDED_BY(mutex_);
   // These count the messages that were ever in `outgoing_`, and those that were
   // given to the transport.

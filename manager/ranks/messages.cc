@@ -141,7 +141,6 @@ std::string Encode(const Announcement& message) {
                   {"kind", static_cast<int>(message.decision.kind)},
                   {"reason", message.decision.reason},
                   {"version", ToJson(message.version)},
-                  {"tickets", message.tickets},
                   {"whole", message.whole},
                   {"base_reason", message.base_reason}});
 }
@@ -156,7 +155,6 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
         static_cast<SavePolicy::Kind>(json.at("kind").get<int>());
     json.at("reason").get_to(message->decision.reason);
     message->version = VersionFrom(json.at("version"));
-    json.at("tickets").get_to(message->tickets);
     json.at("whole").get_to(message->whole);
     json.at("base_reason").get_to(message->base_reason);
   });

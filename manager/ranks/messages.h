@@ -31,8 +31,7 @@ struct Announcement {
   SavePolicy::Decision decision;
   // The following are set only if the step is saved.
   Version version;
-  std::vector<std::string> tickets;  // by rank
-  bool whole = true;                 // the save has no parent
+  bool whole = true;  // the save has no parent
   // The reason why all tables are saved in full; empty if there is none.
   std::string base_reason;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/ranks/direct_exchange.h"
 #include "ckptdb/manager/ranks/rank_calls.h"
 
 namespace ckptdb::internal {
@@ -23,18 +24,27 @@ constexpr size_t kMaxOutcomes = 64;
 constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
+// A rank that waits asks about as often as the owner does. One that was not
+// heard of for so many times that long is gone.
+constexpr int kSilencesOfTheGone = 8;
 
 class OwnerCalls : public RankCalls {
  public:
-  OwnerCalls(uint32_t world_size, Send send)
-      : world_size_(world_size), send_(std::move(send)), at_(world_size) {}
+  OwnerCalls(uint32_t world_size, Outbox* outbox)
+      : world_size_(world_size),
+        outbox_(outbox),
+        exchange_(kOwnerRank, world_size, outbox),
+        at_(world_size) {}
 
   void Begin(CallRequest request) override {
+    now_ = request.now;
     end_ = request.now + request.deadline;
     const uint64_t number = begun_++;
     result_.reset();
     at_[kOwnerRank] = begun_;
-    if (TakeSettled(number)) return;
+    const bool settled = TakeSettled(number);
+    Forget();
+    if (settled) return;
     CallAt(number);
     entering_ = std::move(request);
     silence_ = kFirstResend;
@@ -47,7 +57,10 @@ class OwnerCalls : public RankCalls {
     if (from == kOwnerRank || from >= world_size_) return;
     at_[from] = std::max(at_[from], message.number);
     const auto settled = outcomes_.find(message.number);
-    if (settled != outcomes_.end()) return send_(from, settled->second);
+    if (settled != outcomes_.end()) {
+      outbox_->Send(from, OutcomeFor(from, settled->second));
+      return;
+    }
     if (message.number < begun_ && !open_.contains(message.number)) {
       return AnswerForgotten(from, message);
     }
@@ -62,6 +75,13 @@ class OwnerCalls : public RankCalls {
       case CallMessage::Type::kAsk:
         OnAsk(from, message);
         break;
+      case CallMessage::Type::kValue:
+        Name(from, message.call, &CallAt(message.number));
+        exchange_.OnValue(from, std::move(message));
+        break;
+      case CallMessage::Type::kResendValue:
+        exchange_.OnResend(from, message.number);
+        break;
       case CallMessage::Type::kOutcome:
       case CallMessage::Type::kResend:
         break;  // the owner sends these, and gets none
@@ -69,7 +89,9 @@ class OwnerCalls : public RankCalls {
   }
 
   void Advance(absl::Time now) override {
+    now_ = now;
     if (entering_.has_value()) EnterOwner();
+    AdvanceExchange();
     ResendLost(now);
     for (auto next = open_.begin(); next != open_.end();) {
       const uint64_t number = next->first;
@@ -77,7 +99,6 @@ class OwnerCalls : public RankCalls {
       ++next;
       if (status.has_value()) Settle(number, *status);
     }
-    Forget();
   }
 
   bool is_over() const override { return result_.has_value(); }
@@ -90,8 +111,13 @@ class OwnerCalls : public RankCalls {
     uint32_t first = 0;  // the rank that named it
     uint32_t here = 0;
     std::vector<std::optional<std::string>> values;
-    // The ranks that were heard of, even if what they brought is lost.
-    std::set<uint32_t> seen;
+    std::vector<std::string> to_each;  // of kTellEach, the owner's
+    // When ranks were heard of last, even if what they brought is lost.
+    std::map<uint32_t, absl::Time> seen;
+    // At an all-to-all: the ranks whose values each rank has not got; and those
+    // that the rank waits for whose deadline has passed first.
+    std::map<uint32_t, std::vector<uint32_t>> waits_for;
+    std::vector<uint32_t> expired_for;
     absl::Status disagreement;
     // A rank has waited for as long as it may. Then the owner is missing when
     // it had not come, whoever else had not.
@@ -99,14 +125,46 @@ class OwnerCalls : public RankCalls {
     bool owner_was_missing = false;
   };
 
+  // How a call has ended; what each rank is told, at a kTellEach.
+  struct Ended {
+    CallMessage outcome;
+    std::vector<std::string> to_each;
+  };
+
+  static bool IsTold(CallKind kind) {
+    return kind == CallKind::kTell || kind == CallKind::kTellEach;
+  }
+
   // The owner comes to its call after what was sent before is taken note of: a
   // rank may have waited for the owner in vain.
   void EnterOwner() {
     const uint64_t number = begun_ - 1;
     Call& call = CallAt(number);
     call.kind = entering_->kind;
-    Enter(kOwnerRank, entering_->call, std::move(entering_->value), &call);
+    if (call.kind == CallKind::kAllToAll) {
+      Name(kOwnerRank, entering_->call, &call);
+      exchange_.Begin(MessageOf(number, call), std::move(entering_->values));
+    } else {
+      if (call.kind == CallKind::kTellEach) {
+        call.to_each = std::move(entering_->values);
+      }
+      Enter(kOwnerRank, entering_->call, std::move(entering_->value), &call);
+    }
     entering_.reset();
+  }
+
+  // At an all-to-all the owner is through when it has all values.
+  void AdvanceExchange() {
+    if (begun_ == 0) return;
+    const auto own = open_.find(begun_ - 1);
+    if (own == open_.end()) return;
+    Call& call = own->second;
+    if (call.kind != CallKind::kAllToAll) return;
+    if (exchange_.IsComplete(own->first)) {
+      Enter(kOwnerRank, call.name, "", &call);
+    } else if (now_ >= end_ && !call.expired) {
+      call.expired_for = exchange_.Missing(own->first);
+    }
   }
 
   // Ranks that are in no call any more do not ask whether what they brought to
@@ -114,9 +172,15 @@ class OwnerCalls : public RankCalls {
   void ResendLost(absl::Time now) {
     if (begun_ == 0 || now < resend_at_) return;
     const auto own = open_.find(begun_ - 1);
-    if (own == open_.end() || own->second.kind != CallKind::kGather) return;
-    for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      if (!IsHere(own->second, rank)) AskToResend(rank, own->first);
+    if (own == open_.end()) return;
+    if (own->second.kind == CallKind::kAllToAll) {
+      exchange_.AskForMissing(MessageOf(own->first, own->second));
+    } else if (own->second.kind == CallKind::kGather) {
+      for (uint32_t rank = 0; rank < world_size_; ++rank) {
+        if (!IsHere(own->second, rank)) AskToResend(rank, own->first);
+      }
+    } else {
+      return;
     }
     silence_ = std::min(2 * silence_, max_silence_);
     resend_at_ = now + silence_;
@@ -126,13 +190,21 @@ class OwnerCalls : public RankCalls {
     CallMessage resend;
     resend.type = CallMessage::Type::kResend;
     resend.number = number;
-    send_(rank, std::move(resend));
+    outbox_->Send(rank, std::move(resend));
   }
 
   Call& CallAt(uint64_t number) {
     Call& call = open_[number];
     if (call.values.empty()) call.values.resize(world_size_);
     return call;
+  }
+
+  static CallMessage MessageOf(uint64_t number, const Call& call) {
+    CallMessage message;
+    message.kind = call.kind;
+    message.number = number;
+    message.call = call.name;
+    return message;
   }
 
   static bool IsHere(const Call& call, uint32_t rank) {
@@ -147,8 +219,8 @@ class OwnerCalls : public RankCalls {
     ++call->here;
   }
 
-  static void Name(uint32_t rank, const std::string& name, Call* call) {
-    call->seen.insert(rank);
+  void Name(uint32_t rank, const std::string& name, Call* call) const {
+    call->seen[rank] = now_;
     if (call->name.empty()) {
       call->name = name;
       call->first = rank;
@@ -161,18 +233,24 @@ class OwnerCalls : public RankCalls {
   void OnExpired(uint32_t from, const CallMessage& message) {
     Call& call = CallAt(message.number);
     Name(from, message.call, &call);
-    if (!call.expired) call.owner_was_missing = !IsHere(call, kOwnerRank);
+    if (!call.expired) {
+      call.owner_was_missing = !call.seen.contains(kOwnerRank);
+      call.expired_for = DecodeRanks(message.value);
+    }
     call.expired = true;
   }
 
   void OnAsk(uint32_t from, const CallMessage& message) {
     Call& asked = CallAt(message.number);
     Name(from, message.call, &asked);
+    if (message.kind == CallKind::kAllToAll) {
+      asked.waits_for[from] = DecodeRanks(message.value);
+    }
     // Calls before it may wait for a value that was lost.
     for (const auto& [number, call] : open_) {
       if (number > message.number) break;
       if (IsHere(call, from)) continue;
-      if (number == message.number && message.kind == CallKind::kTell) continue;
+      if (number == message.number && IsTold(message.kind)) continue;
       AskToResend(from, number);
     }
   }
@@ -183,12 +261,40 @@ class OwnerCalls : public RankCalls {
     if (call.owner_was_missing) {
       return MissingRanks({kOwnerRank}, world_size_, call.name);
     }
-    if (!IsHere(call, kOwnerRank)) return std::nullopt;
-    if (call.kind == CallKind::kTell || call.here == world_size_) {
+    if (!call.seen.contains(kOwnerRank)) return std::nullopt;
+    if (IsTold(call.kind) || call.here == world_size_) {
       return absl::OkStatus();
     }
     if (!call.expired && now < end_) return std::nullopt;
-    return MissingRanks(MissingAt(call), world_size_, call.name);
+    const std::vector<uint32_t> missing = call.kind == CallKind::kAllToAll
+                                              ? MissingAtExchange(call)
+                                              : MissingAt(call);
+    return MissingRanks(missing, world_size_, call.name);
+  }
+
+  // One rank that is gone keeps all those from being through that have not got
+  // its value. So the ranks that are missing are those that were not heard of,
+  // or not for long; where there are none, those that others wait for.
+  std::vector<uint32_t> MissingAtExchange(const Call& call) const {
+    std::set<uint32_t> gone;
+    std::set<uint32_t> waited_for;
+    for (uint32_t rank = 0; rank < world_size_; ++rank) {
+      const auto seen = call.seen.find(rank);
+      const absl::Duration patience = kSilencesOfTheGone * max_silence_;
+      if (rank == kOwnerRank || IsHere(call, rank)) continue;
+      if (seen == call.seen.end() || now_ - seen->second > patience) {
+        gone.insert(rank);
+      }
+      const auto waits_for = call.waits_for.find(rank);
+      if (waits_for == call.waits_for.end() || waits_for->second.empty()) {
+        waited_for.insert(rank);
+      } else {
+        waited_for.insert(waits_for->second.begin(), waits_for->second.end());
+      }
+    }
+    if (!gone.empty()) return {gone.begin(), gone.end()};
+    if (!call.expired_for.empty()) return call.expired_for;
+    return {waited_for.begin(), waited_for.end()};
   }
 
   // The ranks that were not heard of; where there are none, those whose values
@@ -206,7 +312,8 @@ class OwnerCalls : public RankCalls {
   void Settle(uint64_t number, const absl::Status& status) {
     Call call = std::move(open_.at(number));
     open_.erase(number);
-    CallMessage& outcome = outcomes_[number];
+    Ended& ended = outcomes_[number];
+    CallMessage& outcome = ended.outcome;
     outcome.type = CallMessage::Type::kOutcome;
     outcome.kind = call.kind;
     outcome.number = number;
@@ -216,12 +323,39 @@ class OwnerCalls : public RankCalls {
     if (status.ok() && !gathered) {
       outcome.value = *std::move(call.values[kOwnerRank]);
     }
+    if (status.ok()) ended.to_each = std::move(call.to_each);
     // Nobody waits for the end of a gathering.
-    if (!gathered) send_(kAllOthers, outcome);
-    if (number + 1 != begun_) return;
+    if (!gathered) SendToAll(ended);
+    if (number + 1 == begun_) SettleOwn(number, status, std::move(call));
+    exchange_.Forget(number);
+  }
+
+  void SendToAll(const Ended& ended) {
+    if (ended.to_each.empty()) {
+      outbox_->Send(kAllOthers, ended.outcome);
+      return;
+    }
+    for (uint32_t rank = 0; rank < world_size_; ++rank) {
+      if (rank != kOwnerRank) outbox_->Send(rank, OutcomeFor(rank, ended));
+    }
+  }
+
+  // How a call has ended, as this rank is told.
+  static CallMessage OutcomeFor(uint32_t rank, const Ended& ended) {
+    CallMessage outcome = ended.outcome;
+    if (!ended.to_each.empty()) outcome.value = ended.to_each[rank];
+    return outcome;
+  }
+
+  void SettleOwn(uint64_t number, const absl::Status& status, Call call) {
     TakeSettled(number);
-    for (size_t rank = 0; rank < call.values.size() && gathered; ++rank) {
-      result_->values.push_back(*std::move(call.values[rank]));
+    if (!status.ok()) return;
+    if (call.kind == CallKind::kAllToAll) {
+      result_->values = exchange_.Take(number);
+    } else if (call.kind == CallKind::kGather) {
+      for (std::optional<std::string>& value : call.values) {
+        result_->values.push_back(*std::move(value));
+      }
     }
   }
 
@@ -229,9 +363,10 @@ class OwnerCalls : public RankCalls {
   bool TakeSettled(uint64_t number) {
     const auto outcome = outcomes_.find(number);
     if (outcome == outcomes_.end()) return false;
+    CallMessage own = OutcomeFor(kOwnerRank, outcome->second);
     result_.emplace();
-    result_->status = outcome->second.status;
-    result_->value = outcome->second.value;
+    result_->status = std::move(own.status);
+    result_->value = std::move(own.value);
     return true;
   }
 
@@ -244,7 +379,7 @@ class OwnerCalls : public RankCalls {
         "rank ", to, " comes to \"", message.call,
         "\" too late: the others are ", begun_ - message.number,
         " calls ahead, and at most ", kMaxOutcomes, " outcomes are kept"));
-    send_(to, std::move(outcome));
+    outbox_->Send(to, std::move(outcome));
   }
 
   // Removes the outcomes that every rank has left behind.
@@ -255,7 +390,9 @@ class OwnerCalls : public RankCalls {
   }
 
   const uint32_t world_size_;
-  const Send send_;
+  Outbox* const outbox_;
+  DirectExchange exchange_;
+  absl::Time now_;
   uint64_t begun_ = 0;  // by the owner
   absl::Time end_;      // of the owner's own call
   std::optional<CallRequest> entering_;
@@ -263,7 +400,7 @@ class OwnerCalls : public RankCalls {
   absl::Duration max_silence_;
   absl::Time resend_at_;
   std::map<uint64_t, Call> open_;
-  std::map<uint64_t, CallMessage> outcomes_;
+  std::map<uint64_t, Ended> outcomes_;
   // The call that each rank was last seen at.
   std::vector<uint64_t> at_;
   std::optional<CallResult> result_;
@@ -290,8 +427,8 @@ absl::Status RanksDisagree(uint32_t rank, absl::string_view call,
 }
 
 std::unique_ptr<RankCalls> NewOwnerCalls(uint32_t world_size,
-                                         RankCalls::Send send) {
-  return std::make_unique<OwnerCalls>(world_size, std::move(send));
+                                         RankCalls::Outbox* outbox) {
+  return std::make_unique<OwnerCalls>(world_size, outbox);
 }
 
 }  // namespace ckptdb::internal

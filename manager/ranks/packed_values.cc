@@ -38,11 +38,12 @@ absl::StatusOr<std::string> UnpackValue(absl::string_view packed,
                                           all, " bytes of packed values"));
 }
 
-absl::Status WrongValueCount(size_t values, uint32_t world_size,
-                             absl::string_view tag) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Coordinator::AllToAll: ", values, " values, expected one for each of ",
-      "the ", world_size, " ranks, at \"", tag, "\""));
+absl::Status WrongValueCount(absl::string_view function, size_t values,
+                             uint32_t world_size, absl::string_view tag) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("Coordinator::", function, ": ", values,
+                   " values, expected one for each of the ", world_size,
+                   " ranks, at \"", tag, "\""));
 }
 
 }  // namespace ckptdb::internal

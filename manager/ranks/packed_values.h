@@ -19,9 +19,9 @@ std::string PackValues(const std::vector<std::string>& values);
 // did not make of so many values.
 absl::StatusOr<std::string> UnpackValue(absl::string_view packed, size_t index);
 
-// Returns the error of an all-to-all that has not one value for each rank.
-absl::Status WrongValueCount(size_t values, uint32_t world_size,
-                             absl::string_view tag);
+// Returns the error of a function that was not given one value for each rank.
+absl::Status WrongValueCount(absl::string_view function, size_t values,
+                             uint32_t world_size, absl::string_view tag);
 
 }  // namespace ckptdb::internal
 

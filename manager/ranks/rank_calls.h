@@ -15,14 +15,15 @@
 //   1. All ranks return the same status from a call, late ones too, as long as
 //      the owner lives. When it dies before it has told all of them, those that
 //      ask in time a rank that knows the outcome, or one that has asked it,
-//      return the same; the others take the owner for missing.
-//   2. An error of a deadline names the ranks that had not come.
+//      return the same; the others take the owner for missing. A kTellEach is
+//      told by the owner alone.
+//   2. An error of a deadline names the ranks that had not come; at an
+//      all-to-all also those that have come, and were not heard of since.
 //   3. No rank waits longer than its deadline and GraceOf(it).
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 #define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,14 +48,17 @@ struct CallRequest {
   CallKind kind = CallKind::kBarrier;
   std::string call;  // by DescribeCall
   std::string value;
+  // Of kAllToAll, and of kTellEach on the owner: one for each rank.
+  std::vector<std::string> values;
   absl::Time now;
   absl::Duration deadline;
 };
 
 struct CallResult {
   absl::Status status;
-  std::string value;                // of kBroadcast and kTell
-  std::vector<std::string> values;  // of kGather, on the owner
+  std::string value;  // of kBroadcast, kTell and kTellEach
+  // Of kGather, on the owner; of kAllToAll, on each rank those for it.
+  std::vector<std::string> values;
 };
 
 // Stands for all ranks but the own one, as the receivers of a message.
@@ -62,8 +66,19 @@ inline constexpr uint32_t kAllOthers = UINT32_MAX;
 
 class RankCalls {
  public:
-  // Fills in the channel, and passes the message on.
-  using Send = std::function<void(uint32_t to, CallMessage message)>;
+  // What the ranks of a channel are sent.
+  class Outbox {
+   public:
+    using Bytes = std::shared_ptr<const std::string>;
+
+    virtual ~Outbox() = default;
+    // Fills in the channel, and passes the message on. Returns its bytes, which
+    // are shared with the transport.
+    virtual Bytes Send(uint32_t to, CallMessage message) = 0;
+    // Passes the bytes of a large message on once more, unless what was sent
+    // before may still be under way.
+    virtual void SendAgain(uint32_t to, Bytes bytes) = 0;
+  };
 
   virtual ~RankCalls() = default;
 
@@ -78,11 +93,11 @@ class RankCalls {
   virtual CallResult Take() = 0;
 };
 
-// Rank 0 settles the calls, all others follow.
+// Rank 0 settles the calls, all others follow. The outbox outlives them.
 std::unique_ptr<RankCalls> NewOwnerCalls(uint32_t world_size,
-                                         RankCalls::Send send);
+                                         RankCalls::Outbox* outbox);
 std::unique_ptr<RankCalls> NewFollowerCalls(uint32_t rank, uint32_t world_size,
-                                            RankCalls::Send send);
+                                            RankCalls::Outbox* outbox);
 
 }  // namespace ckptdb::internal
 

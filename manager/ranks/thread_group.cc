@@ -33,8 +33,9 @@ class ThreadGroup::Meeting {
   }
 
   // The values that a call returns to a rank. kAll goes to one rank at most,
-  // which takes them away. kOwn gives each rank those that are for it.
-  enum class Take { kNone, kOwners, kAll, kOwn };
+  // which takes them away. kOwn gives each rank those that are for it, and
+  // kOwnOfOwner the owner's alone.
+  enum class Take { kNone, kOwners, kAll, kOwn, kOwnOfOwner };
 
   // Which ranks a call waits for.
   enum class Wait { kNone, kOwner, kAll };
@@ -55,10 +56,10 @@ class ThreadGroup::Meeting {
     call.to_each[rank] = std::move(to_each);
     Enter(rank, tag, std::move(value), &call);
     while (!IsOver(call, wait)) {
-      if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
+      if (!call.changed.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
           !IsOver(call, wait)) {
         call.status = Missing(call, wait);
-        changed_.NotifyAll();
+        call.changed.NotifyAll();
       }
     }
     return Leave(rank, number, take, &call);
@@ -69,11 +70,15 @@ class ThreadGroup::Meeting {
     std::string tag;
     uint32_t first = 0;  // the rank that brought the tag
     std::vector<std::optional<std::string>> values;
-    // Of an all-to-all: what each rank has for each.
+    // Of an all-to-all: what each rank has for each. Of a tell-each: what the
+    // owner has.
     std::vector<std::vector<std::string>> to_each;
     uint32_t here = 0;
     uint32_t left = 0;
     absl::Status status;
+    // Each call has its own, which is notified when the call is over for some
+    // rank, and not when any rank comes: thousands of threads may wait.
+    internal::ConditionVariable changed;
   };
 
   bool IsOver(const Call& call, Wait wait) const {
@@ -94,7 +99,9 @@ class ThreadGroup::Meeting {
                        "\", rank ", call->first, " at \"", call->tag, "\""));
     }
     call->values[rank] = std::move(value);
-    changed_.NotifyAll();
+    if (IsOver(*call, rank == kOwnerRank ? Wait::kOwner : Wait::kAll)) {
+      call->changed.NotifyAll();
+    }
   }
 
   static absl::Status Missing(const Call& call, Wait wait) {
@@ -117,6 +124,8 @@ class ThreadGroup::Meeting {
       values = {*call->values[kOwnerRank]};
     } else if (status.ok() && take == Take::kAll) {
       for (auto& value : call->values) values.push_back(*std::move(value));
+    } else if (status.ok() && take == Take::kOwnOfOwner) {
+      values = {std::move(call->to_each[kOwnerRank][rank])};
     } else if (status.ok() && take == Take::kOwn) {
       for (auto& to_each : call->to_each) {
         values.push_back(std::move(to_each[rank]));
@@ -130,7 +139,6 @@ class ThreadGroup::Meeting {
 
   const uint32_t world_size_;
   internal::Mutex mutex_;
-  internal::ConditionVariable changed_;
   // The number of calls that each rank has begun.
   std::vector<uint64_t> calls_of_ ABSL_GUARDED_BY(mutex_);
   // The calls that some rank has begun and some rank has not left, by number.
@@ -172,6 +180,20 @@ class ThreadGroup::Member : public Coordinator {
     return std::move(values.front());
   }
 
+  absl::StatusOr<std::string> TellEach(absl::string_view tag,
+                                       std::vector<std::string> values,
+                                       absl::Duration deadline) override {
+    if (rank_ == kOwnerRank && values.size() != world_size()) {
+      return internal::WrongValueCount("TellEach", values.size(), world_size(),
+                                       tag);
+    }
+    CKPTDB_ASSIGN_OR_RETURN(
+        std::vector<std::string> own,
+        meeting_->Bring(rank_, absl::StrCat("tell each ", tag), "", deadline,
+                        Wait::kOwner, Take::kOwnOfOwner, std::move(values)));
+    return std::move(own.front());
+  }
+
   absl::StatusOr<std::vector<std::string>> Gather(
       absl::string_view tag, std::string value,
       absl::Duration deadline) override {
@@ -185,7 +207,8 @@ class ThreadGroup::Member : public Coordinator {
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline) override {
     if (values.size() != world_size()) {
-      return internal::WrongValueCount(values.size(), world_size(), tag);
+      return internal::WrongValueCount("AllToAll", values.size(), world_size(),
+                                       tag);
     }
     return meeting_->Bring(rank_, absl::StrCat("all-to-all ", tag), "",
                            deadline, Wait::kAll, Take::kOwn, std::move(values));

@@ -28,6 +28,7 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
                              const SaveLineage& lineage, SaveStart start)
     : environment_(environment),
       announced_(std::move(start.announced)),
+      ticket_(std::move(start.ticket)),
       request_(WithKind(std::move(start.request), announced_.decision.kind)),
       answers_preemption_(start.answers_preemption),
       begun_at_micros_(start.begun_at_micros),
@@ -188,9 +189,8 @@ void SaveOperation::StagePart() {
 // memory, and the rest is read while the training waits.
 absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
-  CKPTDB_ASSIGN_OR_RETURN(
-      const Ticket ticket,
-      Ticket::Decode(announced_.tickets[environment_.ranks->rank()]));
+  CKPTDB_RETURN_IF_ERROR(ticket_.status());
+  CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, Ticket::Decode(*ticket_));
   internal::StageCopies copies;
   if (!copied_) {
     if (options.async) {

@@ -45,6 +45,7 @@ struct SaveEnvironment {
 // began.
 struct SaveStart {
   Announcement announced;
+  absl::StatusOr<std::string> ticket;  // of this rank
   SaveRequest request;
   bool answers_preemption = false;
   // The time by ManagerOptions::now_micros of the owner.
@@ -112,6 +113,7 @@ class SaveOperation {
 
   const SaveEnvironment& environment_;
   const Announcement announced_;
+  const absl::StatusOr<std::string> ticket_;
   const SaveRequest request_;
   const bool answers_preemption_;
   const int64_t begun_at_micros_;

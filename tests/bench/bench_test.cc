@@ -152,6 +152,27 @@ TEST_F(BenchTest, StallIsWhatAManagerTakes) {
   }
 }
 
+TEST_F(BenchTest, ScaleIsOfManyRanks) {
+  const std::string sixteen = "scale/save/16";
+  RunCase("scale --max-ranks 16",
+          {"scale/publish/1", "scale/publish/16", sixteen,
+           "scale/gather_simulated/1024", "scale/gather_simulated/10000"});
+  EXPECT_EQ(Case("scale/publish/16")["files"], 64);
+  EXPECT_EQ(Case(sixteen)["ranks"], 16);
+  // Each of the others brings two values and is told three.
+  EXPECT_GE(Case(sixteen)["owner_messages"], 15 * 5);
+  EXPECT_GT(Case(sixteen)["owner_bytes"], 15 * 64);
+  EXPECT_GT(Case("scale/gather_simulated/1024")["part_bytes"], 1000);
+}
+
+TEST_F(BenchTest, RanksAreProcesses) {
+  RunCase("ranks", {"ranks"});
+  EXPECT_EQ(Case("ranks")["raw_variant"], "one process");
+  EXPECT_EQ(Case("ranks")["files"], 4);
+  EXPECT_EQ(Case("ranks")["leader_files"], 4);
+  EXPECT_EQ(Case("ranks")["files_of_one_process"], 1);
+}
+
 TEST_F(BenchTest, MarksAreCountedByTheRow) {
   RunCase("marks",
           {"marks/zipf/1", "marks/zipf/2", "marks/sparse/1", "marks/sparse/2",

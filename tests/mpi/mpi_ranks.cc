@@ -15,6 +15,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/checkpoint_manager.h"
@@ -72,7 +73,12 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> OpenManager(
   options.bounds.max_delta_ratio = 100;
   options.deadline = deadline;
   options.schedule.permanent = SaveEveryNSteps(2);
-  options.sharding = TableSharding::BySlices();
+  if (job.arguments.size() > 2 && job.arguments[2] == "modulo") {
+    model->ShardByModulo(job.rank, job.world_size);
+    options.sharding = TableSharding::ByModulo();
+  } else {
+    options.sharding = TableSharding::BySlices();
+  }
   options.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
                           MpiCoordinator(MPI_COMM_WORLD, kLong));
@@ -88,7 +94,8 @@ absl::Status TrainTo(int64_t step, const Job& job, RankModel* model,
   return manager->WaitUntilFinished();
 }
 
-// save STORE STEP: goes on where the store is, and trains up to a step.
+// save STORE STEP [modulo]: goes on where the store is, and trains up to a
+// step.
 absl::Status Save(const Job& job) {
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kLong));
@@ -99,15 +106,17 @@ absl::Status Save(const Job& job) {
   return manager->Close();
 }
 
-// restore STORE STEP: the newest step is this one, and is what was trained.
+// restore STORE STEP [modulo]: the newest step is this one, and is what was
+// trained.
 absl::Status Restore(const Job& job) {
   const int64_t step = std::stoll(job.arguments.at(1));
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kLong));
   CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::RestoreReport report,
                           manager->Restore());
-  if (report.version.step != step ||
-      !model.IsTrained(step, job.rank, job.world_size)) {
+  RankModel expected(job.rank, job.world_size);
+  expected.owns = model.owns;
+  if (report.version.step != step || !model.IsTrainedLike(&expected, step)) {
     return absl::DataLossError(
         absl::StrCat("step ", report.version.step, " is not what was trained"));
   }
@@ -123,6 +132,31 @@ absl::Status Die(const Job& job) {
   Write(job, TrainTo(4, job, &model, manager.get()));
   WaitForRanks(job, job.world_size - 1);
   _exit(0);  // MPI_Finalize would wait for the rank that is gone
+}
+
+// Each rank has another value for each.
+absl::Status ExchangeDirectly(size_t bytes, Coordinator* ranks) {
+  const auto value = [&](uint32_t from, uint32_t to) {
+    return absl::StrCat(from, " to ", to, std::string(bytes, 'x'));
+  };
+  if (!ranks->HasDirectAllToAll()) return absl::InternalError("not direct");
+  std::vector<std::string> values;
+  for (uint32_t to = 0; to < ranks->world_size(); ++to) {
+    values.push_back(value(ranks->rank(), to));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> received,
+                          ranks->AllToAll("each", values, kLong));
+  for (uint32_t from = 0; from < received.size(); ++from) {
+    if (received[from] != value(from, ranks->rank())) {
+      return absl::DataLossError("exchanged");
+    }
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::string told,
+                          ranks->TellEach("each", std::move(values), kLong));
+  if (told != value(kOwnerRank, ranks->rank())) {
+    return absl::DataLossError("told each");
+  }
+  return absl::OkStatus();
 }
 
 // exchange: large values in all directions, in a duplicate too.
@@ -146,6 +180,7 @@ absl::Status Exchange(const Job& job) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string told,
                             ranks->Tell("told", value(job.rank), kLong));
     if (told != value(kOwnerRank)) return absl::DataLossError("told");
+    CKPTDB_RETURN_IF_ERROR(ExchangeDirectly(bytes, other.get()));
   }
   return ranks->Barrier("end", kLong);
 }
@@ -158,6 +193,24 @@ absl::Status Late(const Job& job) {
   Write(job, ranks->Barrier("all", kShort));
   // And the next call finds them together again.
   return ranks->Barrier("after", kLong);
+}
+
+// die-exchanging RANK: one rank is killed when it has sent some of its values.
+absl::Status DieExchanging(const Job& job) {
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> ranks,
+                          MpiCoordinator(MPI_COMM_WORLD, kLong));
+  const std::vector<std::string> values(job.world_size,
+                                        std::string(5'000'000, 'x'));
+  CKPTDB_RETURN_IF_ERROR(ranks->AllToAll("first", values, kLong).status());
+  std::thread killer;
+  if (job.rank == std::stoul(job.arguments.at(0))) {
+    killer = std::thread([] { kill(getpid(), SIGKILL); });
+  }
+  absl::Status status;
+  while (status.ok()) status = ranks->AllToAll("more", values, kShort).status();
+  Write(job, status);
+  WaitForRanks(job, job.world_size - 1);
+  _exit(0);  // MPI_Finalize would wait for the rank that is gone
 }
 
 // disagree: the last rank is elsewhere.
@@ -190,10 +243,15 @@ int Run(int argc, char** argv) {
   job.scenario = argv[2];
   job.arguments.assign(argv + 3, argv + argc);
   const std::map<std::string, std::function<absl::Status(const Job&)>>
-      scenarios = {{"save", Save},   {"restore", Restore},
-                   {"die", Die},     {"exchange", Exchange},
-                   {"late", Late},   {"disagree", Disagree},
-                   {"never", Never}, {"refused", Refused}};
+      scenarios = {{"save", Save},
+                   {"restore", Restore},
+                   {"die", Die},
+                   {"exchange", Exchange},
+                   {"die-exchanging", DieExchanging},
+                   {"late", Late},
+                   {"disagree", Disagree},
+                   {"never", Never},
+                   {"refused", Refused}};
   const bool refused = job.scenario == "refused";
   int provided = 0;
   MPI_Init_thread(&argc, &argv,

@@ -63,6 +63,13 @@ TEST_F(MpiTest, SavesOnFourRanksAndRestoresOnOthers) {
   EXPECT_THAT(Run(1, {"restore", store(), "8"}), Each(kOk)) << log();
 }
 
+// Their rows go from rank to rank: the coordinator has a direct all-to-all.
+TEST_F(MpiTest, RestoresWhatIsDividedByTheRemainderOnOtherRanks) {
+  EXPECT_THAT(Run(4, {"save", store(), "4", "modulo"}), Each(kOk)) << log();
+  EXPECT_THAT(Run(3, {"restore", store(), "4", "modulo"}), Each(kOk)) << log();
+  EXPECT_THAT(Run(5, {"restore", store(), "4", "modulo"}), Each(kOk)) << log();
+}
+
 TEST_F(MpiTest, CarriesLargeValuesAndNone) {
   EXPECT_THAT(Run(4, {"exchange"}), Each(kOk)) << log();
 }
@@ -111,6 +118,23 @@ TEST_F(MpiTest, AKilledRankIsNamedToTheOthers) {
     ASSERT_OK_AND_ASSIGN(const auto opened, Store::Open(path));
     ASSERT_OK_AND_ASSIGN(const StepRecord latest, opened->Latest());
     EXPECT_EQ(latest.version.step, 2);
+  }
+}
+
+TEST_F(MpiTest, ARankKilledWhileItExchangesIsNamedToTheOthers) {
+  for (const int killed : {2, 0}) {
+    SCOPED_TRACE(killed);
+    const std::vector<std::string> came_to =
+        Run(4, {"die-exchanging", std::to_string(killed)},
+            "--mca orte_enable_recovery 1");
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == killed) continue;
+      EXPECT_THAT(came_to[size_t(rank)],
+                  AllOf(HasSubstr("DEADLINE_EXCEEDED"),
+                        HasSubstr(absl::StrCat("ranks ", killed,
+                                               " of 4 did not come"))))
+          << rank << log();
+    }
   }
 }
 

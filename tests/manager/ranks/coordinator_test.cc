@@ -102,6 +102,38 @@ TEST(ThreadGroup, AllToAllGivesEachRankWhatIsForIt) {
   }
 }
 
+// By the coordinator's own, and by the default that any coordinator has.
+TEST(ThreadGroup, TellEachGivesEachRankTheOwnersValueForIt) {
+  for (const bool by_default : {false, true}) {
+    RunRanks(4, [=](Coordinator* ranks) {
+      for (int round = 0; round < 20; ++round) {
+        std::vector<std::string> values;
+        for (uint32_t to = 0; to < 4 && ranks->rank() == kOwnerRank; ++to) {
+          values.push_back(absl::StrCat(to, ".", round));
+        }
+        const auto told =
+            by_default ? ranks->Coordinator::TellEach("ticket", values, kLong)
+                       : ranks->TellEach("ticket", values, kLong);
+        ASSERT_OK(told.status());
+        EXPECT_EQ(*told, absl::StrCat(ranks->rank(), ".", round));
+      }
+    });
+  }
+}
+
+TEST(Coordinator, TellEachNeedsAValueForEachRank) {
+  ThreadGroup group(3);
+  const std::unique_ptr<Coordinator> owner = group.Join(kOwnerRank);
+  for (const bool by_default : {false, true}) {
+    EXPECT_THAT(by_default
+                    ? owner->Coordinator::TellEach("ticket", {"a"}, kLong)
+                    : owner->TellEach("ticket", {"a"}, kLong),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("TellEach: 1 values, expected one for each "
+                                   "of the 3 ranks")));
+  }
+}
+
 TEST(Coordinator, AllToAllNeedsAValueForEachRank) {
   RunRanks(3, [](Coordinator* ranks) {
     EXPECT_THAT(ranks->Coordinator::AllToAll("rows", {"a", "b"}, kLong),

@@ -78,6 +78,13 @@ absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
       CKPTDB_ASSIGN_OR_RETURN(const std::string told,
                               own->Tell("told", mine, kLong));
       EXPECT_EQ(told, "of 0");
+      std::vector<std::string> parts;
+      for (uint32_t r = 0; r < own->world_size(); ++r) {
+        parts.push_back(absl::StrCat("part ", r, " of ", own->rank()));
+      }
+      CKPTDB_ASSIGN_OR_RETURN(const std::string part,
+                              own->TellEach("parts", std::move(parts), kLong));
+      EXPECT_EQ(part, absl::StrCat("part ", own->rank(), " of 0"));
       const absl::Status bad =
           own->rank() == 1 ? absl::DataLossError("x") : absl::OkStatus();
       const absl::Status agreed = Agree(own, "agree", bad, kLong);
@@ -113,6 +120,54 @@ TEST(MessageCoordinator, CarriesAllCallsOfTwoThreads) {
     EXPECT_THAT(RunRanks(world_size, Over(&network), SpeakOnTwoThreads),
                 Each(IsOk()));
   }
+}
+
+// The values of a rank that is late are there when it comes, and those that it
+// has are named as missing until then.
+TEST(MessageCoordinator, ALateRankIsNamedToAllAtAnAllToAll) {
+  RankNetwork network(3, {});
+  std::vector<std::unique_ptr<Coordinator>> ranks;
+  for (uint32_t r = 0; r < 3; ++r) {
+    ranks.push_back(MessageCoordinator(network.Join(r)));
+    EXPECT_TRUE(ranks[r]->HasDirectAllToAll());
+  }
+  const std::vector<std::string> values = {"a", "", std::string(100'000, 'c')};
+  const auto exchange = [&](uint32_t r, absl::Duration deadline) {
+    return ranks[r]->AllToAll("rows", values, deadline).status();
+  };
+  Statuses statuses(3);
+  std::thread two([&] { statuses[2] = exchange(2, kLong); });
+  statuses[0] = exchange(0, kShort);
+  two.join();
+  statuses[1] = exchange(1, kLong);
+  EXPECT_THAT(statuses,
+              Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                            AllOf(HasSubstr("ranks 1 of 3 did not come to"),
+                                  HasSubstr("\"all-to-all rows\"")))));
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      ASSERT_OK_AND_ASSIGN(const auto received,
+                           ranks[r]->AllToAll("next", values, kLong));
+      EXPECT_THAT(received,
+                  ::testing::ElementsAre(values[r], values[r], values[r]));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A rank at an all-to-all says so at once, and does not wait for its deadline.
+TEST(MessageCoordinator, RanksThatDisagreeAboutAnAllToAllAllHearOfIt) {
+  RankNetwork network(4, {});
+  const Statuses statuses = RunRanks(4, Over(&network), [](Coordinator* ranks) {
+    if (ranks->rank() == 2) return ranks->Barrier("rows", kLong);
+    return ranks->AllToAll("rows", std::vector<std::string>(4, "x"), kLong)
+        .status();
+  });
+  EXPECT_THAT(statuses,
+              Each(StatusIs(absl::StatusCode::kAborted,
+                            AllOf(HasSubstr("\"barrier rows\""),
+                                  HasSubstr("\"all-to-all rows\"")))));
 }
 
 TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {

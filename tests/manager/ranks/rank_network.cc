@@ -44,6 +44,11 @@ bool RankNetwork::IsDead(uint32_t rank) {
   return ranks_[rank].dead;
 }
 
+NetworkTraffic RankNetwork::TrafficOf(uint32_t rank) {
+  const internal::MutexLock lock(&mutex_);
+  return ranks_[rank].traffic;
+}
+
 absl::StatusOr<std::vector<Coordinator::Transport::Message>>
 RankNetwork::Exchange(uint32_t rank, std::vector<Message> outgoing) {
   const internal::MutexLock lock(&mutex_);
@@ -66,6 +71,10 @@ void RankNetwork::Post(uint32_t from, Message message) {
     sender.dead = true;
   }
   const uint32_t to = message.rank;
+  for (const uint32_t rank : {from, to}) {
+    ++ranks_[rank].traffic.messages;
+    ranks_[rank].traffic.bytes += message.bytes->size();
+  }
   std::seed_seq seed{faults_.seed, uint64_t{from}, uint64_t{to},
                      sender.sent_to[to]++};
   std::mt19937_64 random(seed);

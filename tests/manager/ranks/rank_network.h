@@ -31,6 +31,12 @@ struct NetworkFaults {
   uint64_t after_messages = 0;
 };
 
+// What a rank has sent and was sent.
+struct NetworkTraffic {
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+};
+
 class RankNetwork {
  public:
   RankNetwork(uint32_t world_size, NetworkFaults faults);
@@ -39,6 +45,7 @@ class RankNetwork {
   std::unique_ptr<Coordinator::Transport> Join(uint32_t rank);
   // Whether the rank was cut off.
   bool IsDead(uint32_t rank);
+  NetworkTraffic TrafficOf(uint32_t rank);
 
  private:
   class Member;
@@ -47,6 +54,7 @@ class RankNetwork {
     bool dead = false;
     uint64_t sent = 0;
     std::map<uint32_t, uint64_t> sent_to;
+    NetworkTraffic traffic;
     std::multimap<absl::Time, Message> mailbox;
   };
 

@@ -1,0 +1,72 @@
+// The values that one rank sends to each other one, and gets from each, in the
+// all-to-alls of a channel; internal to manager/.
+//
+// Like RankCalls it knows no thread, no clock and no transport. A value goes
+// straight from its rank to the one that it is for. The owner does not see the
+// values: it settles the call when every rank has told it that it has them all.
+#ifndef CKPTDB_MANAGER_RANKS_DIRECT_EXCHANGE_H_
+#define CKPTDB_MANAGER_RANKS_DIRECT_EXCHANGE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptdb/manager/ranks/call_message.h"
+#include "ckptdb/manager/ranks/rank_calls.h"
+
+namespace ckptdb::internal {
+
+class DirectExchange {
+ public:
+  DirectExchange(uint32_t rank, uint32_t world_size, RankCalls::Outbox* outbox)
+      : rank_(rank), world_size_(world_size), outbox_(outbox) {}
+
+  // Sends values[r] to rank r, the owner last, so that a rank of which the
+  // owner has heard has sent all. `message` has the number and the name of the
+  // call. What was sent is kept, as it may be lost on its way.
+  void Begin(const CallMessage& message, std::vector<std::string> values);
+
+  // Takes a value that came, maybe before this rank begins the call: ranks are
+  // at most one all-to-all ahead, as they wait for this one in it.
+  void OnValue(uint32_t from, CallMessage message);
+  // Sends the value for a rank that has not got it once more.
+  void OnResend(uint32_t from, uint64_t number);
+  // Asks the ranks for the values that this one has not got.
+  void AskForMissing(const CallMessage& message);
+
+  bool IsComplete(uint64_t number) const;
+  // Returns at most kMaxNamed of the ranks whose values are not here.
+  std::vector<uint32_t> Missing(uint64_t number) const;
+
+  // Returns the values of a call that is complete, by rank.
+  std::vector<std::string> Take(uint64_t number);
+  // Removes what is kept of the calls up to this one, which is over.
+  void Forget(uint64_t number);
+
+  static constexpr size_t kMaxNamed = 64;
+
+ private:
+  struct Call {
+    std::vector<RankCalls::Outbox::Bytes> sent;
+    std::vector<std::optional<std::string>> values;
+    uint32_t here = 0;
+  };
+
+  Call& CallAt(uint64_t number);
+  static void Put(uint32_t from, std::string value, Call* call);
+
+  const uint32_t rank_;
+  const uint32_t world_size_;
+  RankCalls::Outbox* const outbox_;
+  std::map<uint64_t, Call> calls_;
+};
+
+// Ranks as the value of a message, and back; bytes that are no ranks are none.
+std::string EncodeRanks(const std::vector<uint32_t>& ranks);
+std::vector<uint32_t> DecodeRanks(absl::string_view bytes);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_RANKS_DIRECT_EXCHANGE_H_

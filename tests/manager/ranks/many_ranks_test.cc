@@ -1,0 +1,169 @@
+// Managers of very many ranks, which are threads with a few numbers each: what
+// comes of a save, what it takes of memory, and what the managers send.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::Each;
+
+constexpr int64_t kElements = 8;  // of each rank
+constexpr int64_t kSaves = 3;
+constexpr absl::Duration kPatience = absl::Minutes(5);
+
+using JoinRank = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
+using OnSaved = std::function<void()>;
+
+class ManyRanks {
+ public:
+  explicit ManyRanks(uint32_t world_size) : world_size_(world_size) {
+    options_.path = dir_.path() + "/store";
+    options_.async = false;
+    options_.deadline = kPatience;
+    options_.schedule.permanent = SaveEveryNSteps(1);
+    options_.stage.threads = 1;
+    options_.store.background_sweep = false;
+  }
+
+  // Saves kSaves steps on all ranks. Rank 0 calls `on_saved` after each.
+  void SaveAll(const JoinRank& join, const OnSaved& on_saved = nullptr) {
+    std::vector<absl::Status> statuses(world_size_);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world_size_; ++rank) {
+      threads.emplace_back(
+          [&, rank] { statuses[rank] = Save(rank, join(rank), on_saved); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(statuses, Each(IsOk()));
+  }
+
+  // The newest step has what each rank had.
+  void ExpectSaved() const {
+    ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+    ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(kSaves));
+    EXPECT_EQ(step->record().world_size, world_size_);
+    std::vector<float> values(size_t(kElements * world_size_));
+    ASSERT_OK(step->ReadTensor("shard", values.data(),
+                               values.size() * sizeof(float)));
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<float>(i) + kSaves);
+    }
+  }
+
+ private:
+  absl::Status Save(uint32_t rank, std::unique_ptr<Coordinator> ranks,
+                    const OnSaved& on_saved) const {
+    std::vector<float> values;
+    for (int64_t i = 0; i < kElements; ++i) {
+      values.push_back(static_cast<float>(kElements * rank + i));
+    }
+    TensorState shard = TensorState::Of(values.data(), {kElements});
+    shard.global_shape = {kElements * world_size_};
+    shard.offset = {kElements * rank};
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(model.AddTensor("shard", shard));
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto manager,
+        CheckpointManager::Open(options_, &model, std::move(ranks)));
+    for (int64_t step = 1; step <= kSaves; ++step) {
+      for (float& value : values) value += 1;
+      CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+      if (rank == kOwnerRank && on_saved) on_saved();
+    }
+    return manager->Close();
+  }
+
+  const uint32_t world_size_;
+  TempDir dir_;
+  ManagerOptions options_;
+};
+
+TEST(ManyRanks, AThousandThreadsSaveTogether) {
+  constexpr uint32_t kRanks = 1024;
+  ThreadGroup group(kRanks);
+  ManyRanks ranks(kRanks);
+  ranks.SaveAll([&](uint32_t rank) { return group.Join(rank); });
+  ranks.ExpectSaved();
+}
+
+// What rank 0 gets and sends for a save.
+NetworkTraffic TrafficOfASave(uint32_t world_size) {
+  RankNetwork network(world_size, {});
+  std::vector<NetworkTraffic> after;
+  ManyRanks ranks(world_size);
+  ranks.SaveAll(
+      [&](uint32_t rank) { return MessageCoordinator(network.Join(rank)); },
+      [&] { after.push_back(network.TrafficOf(kOwnerRank)); });
+  ranks.ExpectSaved();
+  return {(after[kSaves - 1].messages - after[0].messages) / (kSaves - 1),
+          (after[kSaves - 1].bytes - after[0].bytes) / (kSaves - 1)};
+}
+
+// Each rank is sent its own ticket and no other one's. With those of all ranks
+// in what each is sent, 32 ranks would cost four times as much a rank as 8.
+TEST(ManyRanks, AManagerSendsEachRankAsMuchOnAnyNumberOfRanks) {
+  constexpr uint64_t kFew = 8;
+  constexpr uint64_t kMany = 32;
+  // Two gatherings and three tellings, and some of what is asked for when a
+  // rank has waited long on a busy machine.
+  constexpr uint64_t kMessagesOfARank = 5;
+  const NetworkTraffic few = TrafficOfASave(kFew);
+  const NetworkTraffic many = TrafficOfASave(kMany);
+  EXPECT_GE(few.messages, kMessagesOfARank * (kFew - 1));
+  EXPECT_LE(many.messages, 2 * kMessagesOfARank * kMany);
+  EXPECT_LE(many.bytes / kMany, few.bytes / kFew * 3 / 2);
+  // A rank's ticket has its record of the step before, and its part the next.
+  constexpr uint64_t kMaxBytesOfARank = 8192;
+  EXPECT_LE(many.bytes, kMaxBytesOfARank * kMany);
+}
+
+// The example of docs/manager.md.
+absl::StatusOr<SaveResult> SaveByLeaders(Store* store, const SaveSpec& spec,
+                                         const std::vector<RankState>& states) {
+  CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt attempt, store->Begin(spec));
+  std::vector<StagedRank> parts(spec.world_size);
+  for (uint32_t rank = 0; rank < spec.world_size; ++rank) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        parts[rank], Stage(store->path(), attempt.tickets[rank], states[rank]));
+  }
+  return store->Publish(attempt.version, parts, {});
+}
+
+TEST(ManyRanks, OneProcessStagesForTheRanksOfItsHost) {
+  const TempDir dir;
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(dir.path() + "/store"));
+  const std::vector<std::vector<float>> values = {{1, 2}, {3, 4}, {5, 6}};
+  std::vector<RankState> states(values.size());
+  for (size_t rank = 0; rank < values.size(); ++rank) {
+    TensorView shard = TensorView::Of(values[rank].data(), {2});
+    shard.global_shape = {6};
+    shard.offset = {static_cast<int64_t>(2 * rank)};
+    states[rank].AddTensor("shard", shard);
+  }
+  SaveSpec spec;
+  spec.step = 7;
+  spec.world_size = 3;
+  ASSERT_OK(SaveByLeaders(store.get(), spec, states).status());
+  ASSERT_OK_AND_ASSIGN(const auto step, store->OpenStep(7));
+  std::vector<float> all(6);
+  ASSERT_OK(step->ReadTensor("shard", all.data(), sizeof(float) * all.size()));
+  EXPECT_THAT(all, ::testing::ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
