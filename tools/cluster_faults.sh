@@ -19,6 +19,10 @@
 #   full      the file system is full, by a quota (MooseFS)
 #   follow    a reader on another host goes from step to step beside saves,
 #             --rounds times
+#   ctr       train_ctr, --rounds times: one rank is killed at a point or between
+#             two saves, of whole, delta, synchronous or asynchronous ones; it is
+#             resumed on 3 and on 8 ranks
+#   ctr-calm  train_ctr: a follower on another host; SIGTERM of one rank
 #
 # After each: steps that were acknowledged to any rank are in the store, as seen
 # by a host that has not written it, unless `keep` newer ones are; all steps
@@ -54,7 +58,8 @@ while [[ $# -gt 0 ]]; do
     --seed) seed=$2 && shift ;;
     --only) only=$2 && shift ;;
     --keep) keep=true ;;
-    calm | kill | pause | cut | cut-owner | takeover | server | full | follow)
+    calm | kill | pause | cut | cut-owner | takeover | server | full | follow | \
+      ctr | ctr-calm)
       faults+=("$1")
       ;;
     *) fail "unknown fault or flag \"$1\"; see the head of this file" ;;
@@ -97,172 +102,8 @@ finish() {
 }
 trap finish EXIT
 
-# --- Jobs
-
-# Sets `number` to a drawn one from 0 to below $1. Not in a subshell, where the
-# same would be drawn again and again.
-draw() { number=$((RANDOM % $1)); }
-
-# Ranks of a job write what they came to on the machine's own disk.
-new_job() {
-  out=${work}/job$((++jobs))
-  mkdir "${out}"
-}
-
-# start_job RANKS HOSTS NAME=VALUE...: in the background; HOSTS may be empty.
-start_job() {
-  local on=$2
-  ranks=$1
-  shift 2
-  new_job
-  "${cluster}" run -n "${ranks}" ${on:+-H "${on}"} -- \
-    "${bin}/cluster_trainer" "${out}" "${store}" keep="${kept}" \
-    kib="${kib}" "$@" \
-    > "${out}/log" 2>&1 &
-  job=$!
-}
-
-# Waits for so many seconds until a command succeeds.
-wait_until() {
-  local end=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    [[ ${SECONDS} -lt ${end} ]] || return 1
-    sleep 0.05
-  done
-}
-
-all_exist() {
-  local file
-  for file in "$@"; do [[ -e ${file} ]] || return 1; done
-}
-not_running() { ! kill -0 "${job}" 2> /dev/null; }
-
-# All ranks of the last job have come to their end, or were killed.
-all_ended() {
-  local ended
-  not_running && return
-  ended=$(find "${out}" -name '*.end' -o -name '*.killed' | wc -l)
-  [[ ${ended} -ge ${ranks} ]]
-}
-
-# end_rank PID FILE: notes where it is, and ends it.
-end_rank() {
-  if command -v gdb > /dev/null; then
-    "${cluster}" exec host2 -- timeout 20 gdb -p "$1" -batch \
-      -ex 'thread apply all bt 25' > "$2stack" 2>&1 || true
-  fi
-  "${cluster}" exec host2 -- kill -KILL "$1" 2> /dev/null || true
-}
-
-# Waits for a job, for so many seconds, and ends what is left of it: mpirun may
-# wait for a rank or a host that is gone.
-end_job() {
-  local file
-  wait_until "$1" all_ended || true
-  if ! wait_until 3 not_running; then
-    for file in "${out}"/*.pid; do
-      [[ ! -e ${file} || -e ${file%pid}end || -e ${file%pid}killed ]] ||
-        end_rank "$(< "${file}")" "${file%pid}"
-    done
-    kill -TERM "${job}" 2> /dev/null || true
-    wait_until 5 not_running || kill -KILL "${job}" 2> /dev/null || true
-  fi
-  wait "${job}" 2> /dev/null || true
-}
-
-has_saved() { [[ -e ${out}/0.saved && $(wc -l < "${out}/0.saved") -ge $1 ]]; }
-
-# --- What is left
-
-complain() {
-  problems+=("$*")
-}
-
-# The ranks of the last job are all OK.
-expect_ok() {
-  local rank text
-  for ((rank = 0; rank < $1; ++rank)); do
-    text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
-    [[ ${text} == OK ]] || complain "$2: rank ${rank}: ${text}"
-  done
-}
-
-# expect_named RANKS STRUCK: all others have ended, all right or naming it.
-expect_named() {
-  local rank text
-  for ((rank = 0; rank < $1; ++rank)); do
-    [[ ${rank} -ne $2 ]] || continue
-    text=$(cat "${out}/${rank}.end" 2> /dev/null || echo "did not end")
-    [[ ${text} == OK || ${text} == *"ranks $2 of $1 did not come"* ]] ||
-      complain "rank ${rank}: ${text}"
-  done
-}
-
-# Appends what the last job was told of to what was acknowledged.
-note_saved() {
-  cat "${out}"/*.saved >> "${work}/acknowledged" 2> /dev/null || true
-}
-
-# The steps, as another host sees them.
-list_steps() {
-  "${cluster}" exec "${looks}" -- "${bin}/ckptdb" -s "${store}" ls 2> "${work}/ls" |
-    awk 'NR > 1 { print $1 }'
-}
-
-check_store() {
-  local step newer lost
-  list_steps > "${work}/steps" || complain "ls: $(< "${work}/ls")"
-  while read -r step; do
-    newer=$(awk -v s="${step}" '$1 > s' "${work}/steps" | wc -l)
-    lost=$(grep -c -x "${step}" "${work}/steps" || true)
-    [[ ${lost} -gt 0 || ${newer} -ge ${kept} ]] ||
-      complain "step ${step} was acknowledged and is not there:" \
-        "$(tr '\n' ' ' < "${work}/steps")"
-  done < <(sort -n -u "${work}/acknowledged" 2> /dev/null)
-  [[ ! -s ${work}/steps ]] ||
-    "${cluster}" exec "${looks}" -- "${bin}/ckptdb" -s "${store}" verify \
-      > "${work}/verify" 2>&1 || complain "verify: $(tail -n 2 "${work}/verify")"
-}
-
-# A job on another number of ranks goes on for some steps.
-resume() {
-  local last
-  check_store
-  last=$(tail -n 1 "${work}/steps")
-  draw 4
-  start_job "$((number + 1))" "" steps="$((${last:-0} + 6))" deadline=60
-  end_job 120
-  expect_ok "${ranks}" "resumed on ${ranks} ranks after step ${last:-0}"
-  note_saved
-  check_store
-}
-
-begin_round() {
-  problems=()
-  store=$("${cluster}" path)/store$((++stores))
-  kept=3
-  kib=1024
-  looks=host${hosts}
-  : > "${work}/acknowledged"
-  begun=${SECONDS}
-}
-
-end_round() {
-  local problem
-  if [[ ${#problems[@]} -eq 0 ]]; then
-    passed=$((passed + 1))
-    echo "ok      $*, $((SECONDS - begun)) s"
-    rm -rf "${work}"/job*
-    "${cluster}" exec host2 -- rm -rf "${store}" || true
-    return
-  fi
-  failed=$((failed + 1))
-  echo "FAILED  $*, $((SECONDS - begun)) s, seed ${seed}"
-  for problem in "${problems[@]}"; do echo "        ${problem}"; done
-  mkdir -p "${work}/failed"
-  mv "${work}"/job* "${work}/failed" 2> /dev/null || true
-}
+# shellcheck source=tools/cluster_jobs.sh
+. tools/cluster_jobs.sh
 
 # --- Faults
 
@@ -279,7 +120,7 @@ calm() {
 # The time from the moment that a rank was killed to the end of the last one.
 note_time() {
   local from=$1 rank last
-  last=$(stat -c %.3Y "${out}"/*.end 2> /dev/null | sort -n | tail -n 1)
+  last=$(find "${out}" -name '*.end' -exec stat -c %.3Y {} + | sort -n | tail -n 1)
   took=$(awk -v from="${from}" -v last="${last:-${from}}" \
     'BEGIN { printf "%.1f", (last > from) ? last - from : 0 }')
 }
@@ -311,9 +152,9 @@ kill_round() {
     2> /dev/null) || complain "the point was not passed"
   expect_named 3 "${rank}"
   note_time "${struck:-0}"
-  # Twice the deadline, a second for what a rank that is gone does not take, and
-  # ten that this machine may be late.
-  awk -v took="${took}" -v most="$((2 * patience + 11))" \
+  # A gathering that cannot leave a rank and what the owner tells: four deadlines
+  # and their graces; the rest is for a machine that is busy.
+  awk -v took="${took}" -v most="$((4 * patience + 20))" \
     'BEGIN { exit took > most }' || complain "it took ${took} s"
   note_saved
   resume
@@ -352,6 +193,11 @@ pause_host() {
   end_round "pause $1 for 5 s"
 }
 
+files_are_back() {
+  wait_until 90 "${cluster}" exec "${looks}" -- ls "${store}" > /dev/null 2>&1 ||
+    complain "the file system does not come back"
+}
+
 # Waits until ranks of the last job have ended: ranks_end SECONDS RANK...
 ranks_end() {
   local seconds=$1 rank files=()
@@ -381,6 +227,7 @@ cut_host() {
   [[ $(cat "${out}/${rank}.end" 2> /dev/null) != OK ]] ||
     complain "the rank that was cut off takes its training for complete"
   end_job 5
+  files_are_back
   note_saved
   resume
   end_round "cut ${host}: named after ${took} s"
@@ -447,8 +294,7 @@ server() {
   sleep 5
   "${cluster}" start "${host}"
   end_job 150
-  wait_until 60 "${cluster}" exec "${looks}" -- ls "${store}" > /dev/null 2>&1 ||
-    complain "the file system does not come back"
+  files_are_back
   note_saved
   echo "        rank 0: $(cat "${out}/0.end" 2> /dev/null || echo "did not end")"
   resume
@@ -494,6 +340,114 @@ follow() {
   end_round "follow: $(wc -l < "${reader}/0.saved" 2> /dev/null) steps"
 }
 
+# --- train_ctr
+
+readonly ctr_steps=60
+
+# start_ctr RANKS FLAG...: in the background, on `store`.
+start_ctr() {
+  ranks=$1
+  shift
+  new_job
+  # shellcheck disable=SC2016 # expanded by the rank
+  "${cluster}" run -n "${ranks}" -- bash -c \
+    'echo "$$" > "$0/${OMPI_COMM_WORLD_RANK}.pid"; exec "$@"' "${out}" \
+    "${bin}/train_ctr" --store "${store}" --steps "${ctr_steps}" --batch 64 \
+    --save-every 5 --keep 3 --erase-after 20 "$@" > "${out}/log" 2>&1 &
+  job=$!
+}
+
+# Runs it to its end, and sets `digest`.
+run_ctr() {
+  start_ctr "$@"
+  wait_until 200 not_running || complain "train_ctr $* did not end in 200 s"
+  end_job 0
+  digest=$(sed -n 's/^digest //p' "${out}/log")
+  [[ -n ${digest} ]] || complain "train_ctr $*: $(tail -n 3 "${out}/log")"
+}
+
+expect_digest() {
+  [[ ${digest} == "${undisturbed}" ]] ||
+    complain "$*: digest ${digest}, not ${undisturbed}"
+}
+
+ctr_saves() { grep -q "^step 10 saved" "${out}/log"; }
+
+# Kills a rank of three, and resumes copies of the store on 3 and 8 ranks.
+ctr_round() {
+  local rank=$1 point=$2 mode=() step where count
+  begin_round
+  draw 2 && [[ ${number} -eq 0 ]] || mode+=(--delta)
+  draw 2 && [[ ${number} -eq 0 ]] || mode+=(--sync)
+  draw 8 && step=$((20 + 5 * number))
+  where=${step}:${point}
+  [[ ${point} != train ]] || where=${step}
+  start_ctr 3 "${mode[@]}" --deadline 5 --crash-at "${where}" \
+    --crash-rank "${rank}"
+  wait_until 100 not_running || complain "the others did not end in 100 s"
+  end_job 0
+  grep -q "of 3: .*ranks ${rank} of 3 did not come" "${out}/log" ||
+    complain "rank ${rank} is not named: $(grep '^train_ctr' "${out}/log")"
+  sed -n 's/^step \([0-9]*\) saved.*/\1/p' "${out}/log" > "${work}/acknowledged"
+  check_store
+  "${cluster}" exec host2 -- cp -r "${store}" "${store}-copy"
+  for count in 3 8; do
+    run_ctr "${count}" "${mode[@]}" --resume
+    expect_digest "resumed on ${count} ranks"
+    check_store
+    [[ ${count} -eq 8 ]] || store+=-copy
+  done
+  "${cluster}" exec host2 -- rm -rf "${store%-copy}"
+  end_round "train_ctr: kill ${rank} at ${where} ${mode[*]}"
+}
+
+ctr_rounds() {
+  local cases=() point i
+  for point in "${point_names[@]}" train; do cases+=("0 ${point}"); done
+  cases+=("1 stage:done" "2 stage:done" "1 train" "2 train")
+  begin_round
+  run_ctr 3
+  undisturbed=${digest}
+  end_round "train_ctr undisturbed: ${digest}"
+  for ((i = 0; i < rounds; ++i)); do
+    # shellcheck disable=SC2086 # two words
+    ctr_round ${cases[i % ${#cases[@]}]}
+  done
+}
+
+# A follower on another host, then a signal to one rank.
+ctr_calm() {
+  local trainer rank stopped
+  begin_round
+  run_ctr 3
+  undisturbed=${digest}
+  store+=-followed
+  start_ctr 2 --delta
+  trainer=${out}
+  new_job
+  "${cluster}" exec host3 -- "${bin}/train_ctr" --store "${store}" --follow \
+    --until-step "${ctr_steps}" > "${out}/log" 2>&1 || true
+  digest=$(sed -n 's/^digest //p' "${out}/log")
+  expect_digest "the follower: $(tail -n 1 "${out}/log")"
+  out=${trainer}
+  end_job 60
+  for rank in 0 1 2; do
+    store+=-${rank}
+    start_ctr 3
+    wait_until 60 ctr_saves || complain "it does not save"
+    "${cluster}" exec host2 -- kill -TERM "$(< "${out}/${rank}.pid")"
+    wait_until 60 not_running || complain "SIGTERM of rank ${rank} ends nothing"
+    end_job 0
+    sed -n 's/^step \([0-9]*\) saved.*/\1/p' "${out}/log" > "${work}/acknowledged"
+    check_store
+    stopped=$(tail -n 1 "${work}/steps")
+    [[ ${stopped} -lt ${ctr_steps} ]] || complain "it was not stopped"
+    run_ctr 8 --resume
+    expect_digest "stopped at ${stopped} by rank ${rank}, resumed on 8 ranks"
+  done
+  end_round "train_ctr: a follower, SIGTERM of each rank"
+}
+
 jobs=0 stores=0 passed=0 failed=0 ranks=0
 RANDOM=${seed}
 echo "seed ${seed}"
@@ -516,6 +470,8 @@ for fault in "${faults[@]}"; do
       ;;
     full) for limit in 4MiB 8MiB 30MiB; do full "${limit}"; done ;;
     follow) for ((i = 0; i < rounds; ++i)); do follow; done ;;
+    ctr) ctr_rounds ;;
+    ctr-calm) ctr_calm ;;
   esac
 done
 echo "${passed} passed, ${failed} failed"
