@@ -59,6 +59,26 @@ if(TARGET ckptdb_mpi)
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
 endif()
 
+# The library for GPU memory is found by find_package(ckptdb COMPONENTS cuda).
+set(CKPTDB_CUDA_HEADERS cuda/cuda_device.h)
+if(TARGET ckptdb_cuda)
+  set(CKPTDB_INSTALLS_CUDA TRUE)
+  set_target_properties(
+    ckptdb_cuda PROPERTIES EXPORT_NAME cuda VERSION ${PROJECT_VERSION}
+                           SOVERSION ${PROJECT_VERSION_MAJOR})
+  install(TARGETS ckptdb_cuda EXPORT ckptdb_cuda_targets)
+  foreach(header IN LISTS CKPTDB_CUDA_HEADERS)
+    install(FILES ${PROJECT_SOURCE_DIR}/${header}
+            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ckptdb/cuda)
+  endforeach()
+  install(EXPORT ckptdb_cuda_targets
+          FILE ckptdbCudaTargets.cmake
+          NAMESPACE ckptdb::
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
+else()
+  set(CKPTDB_INSTALLS_CUDA FALSE)
+endif()
+
 set(CKPTDB_INSTALL_CMAKEDIR ${CMAKE_INSTALL_LIBDIR}/cmake/ckptdb)
 install(EXPORT ckptdb_targets
         FILE ckptdbTargets.cmake

@@ -78,7 +78,12 @@ const Allowed& Rooms() {
         "manager/ranks", "manager/save", "manager/load"}},
       {"cuda/rows", {}},
       {"cuda/kernels", {"cuda/rows"}},
-      {"cuda/runtime", {}}};
+      {"cuda/runtime", {"db/base"}},
+      {"cuda/tensors",
+       {"db/base", "cuda/runtime", "cuda/rows", "cuda/kernels"}},
+      {"cuda/device",
+       {"db/base", "cuda/runtime", "cuda/rows", "cuda/kernels",
+        "cuda/tensors"}}};
   return kRooms;
 }
 

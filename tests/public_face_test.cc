@@ -118,15 +118,39 @@ TEST(PublicFace, WhatIsInstalledIsPublic) {
   }
 }
 
-// The library over MPI has one header, which the others do not include.
-TEST(PublicFace, TheLibraryOverMpiHasOneHeader) {
+// The headers directly in a folder beside the layers: "mpi_coordinator.h".
+std::vector<std::string> HeadersOf(const char* folder) {
   std::vector<std::string> headers;
   for (const auto& entry :
-       fs::directory_iterator(fs::path(CKPTDB_SOURCE) / "mpi")) {
+       fs::directory_iterator(fs::path(CKPTDB_SOURCE) / folder)) {
     if (entry.path().extension() != ".h") continue;
     headers.push_back(entry.path().filename().string());
   }
-  EXPECT_THAT(headers, ElementsAre("mpi_coordinator.h"));
+  std::sort(headers.begin(), headers.end());
+  return headers;
+}
+
+// A user needs no header of CUDA for them.
+TEST(PublicFace, TheHeadersOfTheLibraryForGpuMemoryAreInstalled) {
+  const fs::path root(CKPTDB_SOURCE);
+  const std::string install = Read(root / "cmake" / "ckptdb_install.cmake");
+  EXPECT_FALSE(HeadersOf("cuda").empty());
+  for (const std::string& header : HeadersOf("cuda")) {
+    EXPECT_TRUE(absl::StrContains(install, absl::StrCat("cuda/", header)))
+        << header;
+    EXPECT_FALSE(
+        absl::StrContains(Read(root / "cuda" / header), "#include <cuda"))
+        << header;
+  }
+  for (const std::string& header : PublicHeaders()) {
+    EXPECT_FALSE(absl::StrContains(Read(root / header), "ckptdb/cuda/\""))
+        << header;
+  }
+}
+
+// The library over MPI has one header, which the others do not include.
+TEST(PublicFace, TheLibraryOverMpiHasOneHeader) {
+  EXPECT_THAT(HeadersOf("mpi"), ElementsAre("mpi_coordinator.h"));
   for (const std::string& header : PublicHeaders()) {
     const std::string text = Read(fs::path(CKPTDB_SOURCE) / header);
     EXPECT_FALSE(absl::StrContains(text, "#include <mpi.h>")) << header;

@@ -57,9 +57,15 @@ absl::Status CudaEvent::Synchronize() const {
   return CudaStatus(cudaEventSynchronize(get()), "cudaEventSynchronize");
 }
 
-absl::Status AwaitEvent(cudaStream_t stream, cudaEvent_t event) {
-  return CudaStatus(cudaStreamWaitEvent(stream, event, 0),
+absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event) {
+  return CudaStatus(cudaStreamWaitEvent(waiting, event, 0),
                     "cudaStreamWaitEvent");
+}
+
+absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream) {
+  CKPTDB_ASSIGN_OR_RETURN(const CudaEvent ready, CudaEvent::Create());
+  CKPTDB_RETURN_IF_ERROR(ready.Record(stream));
+  return ready.Await(waiting);
 }
 
 }  // namespace ckptdb::internal

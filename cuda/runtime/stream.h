@@ -82,8 +82,11 @@ class CudaEvent {
   std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy> event_;
 };
 
-// Queues work on `stream` behind `event`, which is the trainer's own.
-absl::Status AwaitEvent(cudaStream_t stream, cudaEvent_t event);
+// Work that is queued on `waiting` from now on begins when `event`, which is
+// the trainer's own, has come, or what is queued on `stream` now is done. They
+// are of the current device.
+absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event);
+absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream);
 
 }  // namespace ckptdb::internal
 

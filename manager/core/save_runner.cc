@@ -9,11 +9,22 @@
 #include "ckptdb/schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// Returns the device whose tensors a model has; null: all are in host memory.
+TensorState::Device* DeviceOf(const ModelState& model) {
+  for (const ModelState::Tensor& tensor : model.tensors()) {
+    if (tensor.state.device != nullptr) return tensor.state.device;
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 SaveRunner::SaveRunner(ManagerParts* parts, const Listeners& listeners)
     : parts_(parts),
       listeners_(listeners),
-      arena_(parts->options.arena_bytes),
+      arena_(parts->options.arena_bytes, DeviceOf(*parts->model)),
       publisher_(parts->options, parts->store.get(), listeners.retirement,
                  listeners.history),
       environment_{parts->options,
@@ -119,6 +130,12 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
   listeners_.decisions->OnSaveEnded(operation->report().total_micros);
   Warnings& warnings = parts_->warnings;
+  if (!arena_.pin_status().ok() && !std::exchange(told_of_pinning_, true)) {
+    warnings.Warn(absl::StrCat(
+        "the memory of saves cannot be pinned, so that copies from the device "
+        "take longer: ",
+        arena_.pin_status().ToString()));
+  }
   const std::string warning = listeners_.retirement->TakeWarning();
   if (!warning.empty()) warnings.Warn(warning);
   if (parts_->store != nullptr) warnings.WarnOfSweeps(*parts_->store);

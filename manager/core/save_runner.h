@@ -93,6 +93,7 @@ class SaveRunner {
   bool beside_ = false;     // operation_ runs on the thread of saves
   bool tolerated_ = false;  // its failure is, or it succeeded
   int64_t failures_in_a_row_ = 0;
+  bool told_of_pinning_ = false;
 
   mutable Mutex mutex_;
   std::shared_ptr<PendingSave::State> current_ ABSL_GUARDED_BY(mutex_);

@@ -14,6 +14,7 @@
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/load/load_cast.h"
 #include "ckptdb/manager/load/row_exchange.h"
+#include "ckptdb/manager/load/tensor_load.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
@@ -180,37 +181,6 @@ absl::Status LoadTable(const TableLoad& load) {
                   absl::StrCat("table \"", load.source, "\""));
 }
 
-// Reads a tensor on the owner, and broadcasts it in pieces. All ranks return
-// the same status.
-absl::Status BroadcastTensor(const std::string& name,
-                             const std::function<absl::Status()>& read,
-                             absl::Span<char> tensor, Coordinator* ranks,
-                             absl::Duration deadline) {
-  constexpr size_t kBroadcastBytes = size_t{8} << 20;
-  const std::string tag = absl::StrCat("tensor \"", name, "\"");
-  const bool is_owner = ranks->rank() == kOwnerRank;
-  CKPTDB_RETURN_IF_ERROR(
-      Agree(ranks, tag, is_owner ? CallGuarded(tag, read) : absl::OkStatus(),
-            deadline));
-  absl::Status status;
-  for (size_t at = 0; at < tensor.size(); at += kBroadcastBytes) {
-    const absl::Span<char> piece = tensor.subspan(at, kBroadcastBytes);
-    CKPTDB_ASSIGN_OR_RETURN(
-        const std::string bytes,
-        ranks->Broadcast(
-            tag, is_owner ? std::string(piece.data(), piece.size()) : "",
-            deadline));
-    if (bytes.size() == piece.size()) {
-      std::copy(bytes.begin(), bytes.end(), piece.begin());
-    } else {
-      status.Update(absl::InternalError(
-          absl::StrCat(tag, ": the broadcast gave ", bytes.size(),
-                       " bytes, expected ", piece.size())));
-    }
-  }
-  return Agree(ranks, tag, status, deadline);
-}
-
 LiveTable::RestoreMode ModeOf(const LoadRule& rule) {
   return rule.hashtable_clear ? LiveTable::RestoreMode::kClear
                               : LiveTable::RestoreMode::kMerge;
@@ -223,17 +193,6 @@ const Item* FindBlob(const StepReader& step, uint32_t rank,
     if (item.kind == Item::Kind::kBlob && item.name == name) return &item;
   }
   return nullptr;
-}
-
-absl::Status LoadTensor(const StepReader& step, const ReadOptions& read,
-                        const std::string& name, const TensorState& state) {
-  const uint32_t element_bytes = DTypeBytes(state.dtype);
-  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
-                          ElementCount(state.shape, element_bytes));
-  const uint64_t bytes = static_cast<uint64_t>(elements) * element_bytes;
-  if (!state.sharded()) return step.ReadTensor(name, state.data, bytes, read);
-  return step.ReadTensorPart(name, state.offset, state.shape, state.data, bytes,
-                             read);
 }
 
 }  // namespace
@@ -290,28 +249,15 @@ class LoadPlan::Maker {
           Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
           planned);
     }
+    TensorLoad load = {&step_,       options_.read,     source,           from,
+                       tensor.state, /*ranks=*/nullptr, options_.deadline};
     if (from != to) {
       planned->item.casts.push_back({"", from, to});
-      planned->load = [this_step = &step_, read = options_.read, source, from,
-                       state = tensor.state] {
-        return LoadCastTensor(*this_step, read, source, from, state);
-      };
-      return absl::OkStatus();
-    }
-    planned->load = [this_step = &step_, read = options_.read, source,
-                     state = tensor.state] {
-      return LoadTensor(*this_step, read, source, state);
-    };
-    if (Broadcasts(tensor.state)) {
+    } else if (Broadcasts(tensor.state)) {
       planned->together = true;
-      planned->load = [load = planned->load, source, state = tensor.state,
-                       bytes = found->raw_bytes, ranks = ranks_,
-                       deadline = options_.deadline] {
-        return BroadcastTensor(source, load,
-                               {static_cast<char*>(state.data), bytes}, ranks,
-                               deadline);
-      };
+      load.ranks = ranks_;
     }
+    planned->load = [load = std::move(load)] { return LoadTensor(load); };
     return absl::OkStatus();
   }
 

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "ckptdb/db/base/large_array.h"
+#include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
 
@@ -12,16 +14,28 @@ namespace ckptdb::internal {
 // than the copy. Used by one thread at a time.
 class Arena {
  public:
-  explicit Arena(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  // The memory is pinned for `device`, if there is one and it can do that: then
+  // the device copies to it directly.
+  explicit Arena(uint64_t max_bytes, TensorState::Device* device = nullptr)
+      : max_bytes_(max_bytes), device_(device) {}
+  ~Arena() { Release(); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
 
   uint64_t max_bytes() const { return max_bytes_; }
+  // Returns why the memory is not pinned although there is a device for it.
+  const absl::Status& pin_status() const { return pin_status_; }
 
   // Returns memory of `bytes`, at most max_bytes(), in place of what was
   // returned before. Returns null if it cannot be allocated.
   char* Reserve(uint64_t bytes);
 
  private:
+  void Release();
+
   const uint64_t max_bytes_;
+  TensorState::Device* const device_;
+  absl::Status pin_status_;
   uint64_t bytes_ = 0;
   LargeArray<char> memory_;
 };

@@ -145,7 +145,22 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
     copied_ = true;
     return snapshot_->CopyTo(arena, environment_.options.copy_threads);
   }
-  return absl::OkStatus();
+  return SetDevicesAside();
+}
+
+// What devices have is copied always, as only they can read it.
+absl::Status SaveOperation::SetDevicesAside() {
+  const uint64_t bytes = snapshot_->device_bytes();
+  if (bytes == 0) return absl::OkStatus();
+  Arena* const arena = environment_.arena;
+  if (bytes > arena->max_bytes()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "tensors in the memory of devices take ", bytes,
+        " bytes of host memory, and ManagerOptions::arena_bytes is ",
+        arena->max_bytes(), "; raise it to at least that"));
+  }
+  return snapshot_->SetAside(
+      arena, environment_.options.async ? arena->max_bytes() : bytes);
 }
 
 // The first call wakes the training thread; later ones do nothing.
@@ -185,21 +200,29 @@ void SaveOperation::StagePart() {
   }
 }
 
+// The tensors of devices have the beginning of the arena, and what aligns them.
+void SaveOperation::ReserveCopies(StageCopies* copies) const {
+  Arena* const arena = environment_.arena;
+  const uint64_t taken = snapshot_->device_bytes();
+  if (taken == 0) {
+    copies->memory = arena->Reserve(arena->max_bytes());
+    if (copies->memory != nullptr) copies->bytes = arena->max_bytes();
+    return;
+  }
+  copies->memory = snapshot_->free_memory();
+  copies->bytes = arena->max_bytes() - taken;
+}
+
 // Stages the model. What was not copied as a whole is copied as far as there is
 // memory, and the rest is read while the training waits.
 absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
   CKPTDB_RETURN_IF_ERROR(ticket_.status());
   CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, Ticket::Decode(*ticket_));
+  CKPTDB_RETURN_IF_ERROR(snapshot_->Fetch());
   internal::StageCopies copies;
   if (!copied_) {
-    if (options.async) {
-      // Staging decides which entries fit. If the memory cannot be had, nothing
-      // is copied and the training waits for all of it.
-      const uint64_t bytes = environment_.arena->max_bytes();
-      copies.memory = environment_.arena->Reserve(bytes);
-      if (copies.memory != nullptr) copies.bytes = bytes;
-    }
+    if (options.async) ReserveCopies(&copies);
     copies.on_read = [this](uint64_t copied_bytes) {
       report_.copied_bytes = copied_bytes;
       LetTrainingContinue();

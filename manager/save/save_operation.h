@@ -101,6 +101,8 @@ class SaveOperation {
   absl::Status AuditDeltas(const BaseReasons& bases,
                            const SaveLineage& lineage) const;
   absl::Status TakeSnapshot(BaseReasons bases);
+  absl::Status SetDevicesAside();
+  void ReserveCopies(StageCopies* copies) const;
   void LetTrainingContinue();
   void StageAndCommit();
   void StagePart();

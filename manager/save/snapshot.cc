@@ -201,7 +201,14 @@ absl::Status Snapshot::AddTensors(const ModelState& model,
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
                             TensorBytes(state.dtype, state.shape));
     bytes_ += Align(bytes);
+    if (state.device == nullptr) continue;
+    device_bytes_ += Align(bytes);
+    device_tensors_.push_back({tensors_.size() - 1, state, bytes});
   }
+  std::stable_sort(device_tensors_.begin(), device_tensors_.end(),
+                   [](const DeviceTensor& a, const DeviceTensor& b) {
+                     return std::less<>()(a.state.device, b.state.device);
+                   });
   return absl::OkStatus();
 }
 
@@ -237,12 +244,8 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
-    const ModelState::Table& table, bool saves_rows, bool whole,
+    const ModelState::Table& table, bool whole,
     const ChangeTracker::Changes* changes) {
-  if (!saves_rows) {
-    return std::make_unique<RowSource::Arrays>(absl::Span<const int64_t>(),
-                                               std::vector<RowBlock::Column>());
-  }
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<RowSource> rows,
       whole ? table.state->AllRows() : table.state->RowsOf(changes->upserted));
@@ -250,6 +253,22 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
   return absl::InvalidArgumentError(absl::StrCat(
       "table \"", table.name, "\": TableState::", whole ? "AllRows" : "RowsOf",
       " has returned null"));
+}
+
+absl::Status Snapshot::AddRows(const ModelState::Table& table,
+                               const ChangeTracker::Changes* changes,
+                               Table* added) {
+  const absl::Span<const int64_t> ids =
+      added->whole ? absl::Span<const int64_t>() : changes->upserted;
+  CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<TableState::Captured> captured,
+                          table.state->Capture(added->whole ? nullptr : &ids));
+  if (captured != nullptr) {
+    added->captured = captured.get();
+    added->rows = std::move(captured);
+    return absl::OkStatus();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(added->rows, RowsOf(table, added->whole, changes));
+  return CutTable(added);
 }
 
 absl::Status Snapshot::AddTable(const ModelState::Table& table,
@@ -269,10 +288,14 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
   const bool has_changes =
       saves_rows ? changes != nullptr : spec.changes != nullptr;
   added.whole = base != spec.bases.end() || !has_changes;
-  CKPTDB_ASSIGN_OR_RETURN(added.rows,
-                          RowsOf(table, saves_rows, added.whole, changes));
-  if (saves_rows && !added.whole) added.erased = changes->erased;
-  CKPTDB_RETURN_IF_ERROR(CutTable(&added));
+  if (saves_rows) {
+    CKPTDB_RETURN_IF_ERROR(AddRows(table, changes, &added));
+    if (!added.whole) added.erased = changes->erased;
+  } else {
+    added.rows = std::make_unique<RowSource::Arrays>(
+        absl::Span<const int64_t>(), std::vector<RowBlock::Column>());
+    CKPTDB_RETURN_IF_ERROR(CutTable(&added));
+  }
   bytes_ += TableBytes(added.item.slots, added.row_count);
   return absl::OkStatus();
 }
@@ -308,31 +331,87 @@ absl::Status Snapshot::AddBlob(std::string name,
   return absl::OkStatus();
 }
 
-absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
-  Copy copy;
-  copy.next = arena->Reserve(bytes_ + kAlignment);
-  if (copy.next == nullptr) {
+absl::StatusOr<char*> Snapshot::Reserve(Arena* arena, uint64_t bytes) const {
+  char* const memory = arena->Reserve(bytes + kAlignment);
+  if (memory == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot allocate ", bytes_,
+        absl::StrCat("cannot allocate ", bytes,
                      " bytes for a copy of the model; a lower "
                      "ManagerOptions::arena_bytes copies less of it"));
   }
-  copy.next += Align(reinterpret_cast<uintptr_t>(copy.next)) -
-               reinterpret_cast<uintptr_t>(copy.next);
-  for (RankState::Tensor& tensor : tensors_) {
-    CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
-                            TensorBytes(tensor.view.dtype, tensor.view.shape));
-    tensor.view.data = copy.AddBytes(tensor.view.data, bytes);
+  return memory + Align(reinterpret_cast<uintptr_t>(memory)) -
+         reinterpret_cast<uintptr_t>(memory);
+}
+
+absl::Status Snapshot::SetAside(Arena* arena, uint64_t bytes) {
+  CKPTDB_ASSIGN_OR_RETURN(char* const memory, Reserve(arena, bytes));
+  free_memory_ = memory + device_bytes_;
+  return SetTensorsAside(memory);
+}
+
+// Puts the tensors of devices at the beginning of the memory.
+absl::Status Snapshot::SetTensorsAside(char* memory) {
+  uint64_t at = 0;
+  for (size_t first = 0; first < device_tensors_.size();) {
+    TensorState::Device* const device = device_tensors_[first].state.device;
+    std::vector<TensorState::Device::Item> items;
+    size_t end = first;
+    for (; end < device_tensors_.size() &&
+           device_tensors_[end].state.device == device;
+         ++end) {
+      const DeviceTensor& each = device_tensors_[end];
+      RankState::Tensor& tensor = tensors_[each.tensor];
+      tensor.view.data = memory + at;
+      items.push_back({tensor.name, &each.state, each.bytes, at});
+      at += Align(each.bytes);
+    }
+    CKPTDB_ASSIGN_OR_RETURN(captures_.emplace_back(),
+                            device->SetAside(items, memory));
+    first = end;
   }
-  std::vector<std::unique_ptr<RowSource>> copied;
+  return absl::OkStatus();
+}
+
+absl::Status Snapshot::Fetch() {
+  for (const auto& capture : captures_) {
+    CKPTDB_RETURN_IF_ERROR(capture->Fetch());
+  }
   for (const Table& table : tables_) {
-    copied.push_back(copy.AddTable(table));
+    if (table.captured == nullptr) continue;
+    CKPTDB_RETURN_IF_ERROR(
+        Annotate(CallGuarded("TableState::Captured::Fetch",
+                             [&] { return table.captured->Fetch(); }),
+                 absl::StrCat("table \"", table.item.name, "\"")));
+  }
+  return absl::OkStatus();
+}
+
+// Devices come first: they work while the rest is copied.
+absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
+  CKPTDB_ASSIGN_OR_RETURN(char* const memory, Reserve(arena, bytes_));
+  CKPTDB_RETURN_IF_ERROR(SetTensorsAside(memory));
+  Copy copy;
+  copy.next = memory + device_bytes_;
+  std::vector<bool> set_aside(tensors_.size());
+  for (const DeviceTensor& each : device_tensors_) {
+    set_aside[each.tensor] = true;
+  }
+  for (size_t t = 0; t < tensors_.size(); ++t) {
+    if (set_aside[t]) continue;
+    TensorView& view = tensors_[t].view;
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
+                            TensorBytes(view.dtype, view.shape));
+    view.data = copy.AddBytes(view.data, bytes);
+  }
+  std::vector<std::unique_ptr<RowSource>> copied(tables_.size());
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    if (tables_[t].captured == nullptr) copied[t] = copy.AddTable(tables_[t]);
   }
   CKPTDB_RETURN_IF_ERROR(
       ParallelFor(threads, copy.tasks.size(),
                   [&](int, uint64_t task) { return copy.tasks[task](); }));
   for (size_t t = 0; t < tables_.size(); ++t) {
-    tables_[t].rows = std::move(copied[t]);
+    if (copied[t] != nullptr) tables_[t].rows = std::move(copied[t]);
   }
   return absl::OkStatus();
 }

@@ -42,12 +42,24 @@ class Snapshot {
   static absl::StatusOr<std::unique_ptr<Snapshot>> Of(const ModelState& model,
                                                       const SnapshotSpec& spec);
 
-  // The bytes that CopyTo takes of the arena.
+  // The bytes that CopyTo takes of the arena, and those of them that are of
+  // tensors of devices, for which SetAside takes them.
   uint64_t bytes() const { return bytes_; }
+  uint64_t device_bytes() const { return device_bytes_; }
 
   // Copies everything, on several threads; nothing points to the model then,
-  // but to the arena. Returns ResourceExhausted if there is no such memory.
+  // but to the arena. What devices have is set aside by them, so that Fetch has
+  // to be called before the state is staged. Returns ResourceExhausted if there
+  // is no such memory.
   absl::Status CopyTo(Arena* arena, int threads);
+  // Does so with what devices have alone, in an arena of `bytes`; the rest
+  // points to the model. What is left of the arena begins at free_memory()
+  // then.
+  absl::Status SetAside(Arena* arena, uint64_t bytes);
+  char* free_memory() const { return free_memory_; }
+  // Waits until what devices have is in host memory. Called once, by any
+  // thread.
+  absl::Status Fetch();
 
   // Returns the state to stage, which points to the snapshot.
   RankState state() const;
@@ -69,6 +81,14 @@ class Snapshot {
     std::vector<Part> parts;
     uint64_t row_count = 0;
     absl::Span<const int64_t> erased;
+    // The rows, if a device has set them aside: they are not copied.
+    TableState::Captured* captured = nullptr;
+  };
+  // A tensor of a device. It has no memory before it is set aside.
+  struct DeviceTensor {
+    size_t tensor = 0;  // its number in tensors_
+    TensorState state;
+    uint64_t bytes = 0;
   };
   struct Copy;
 
@@ -78,14 +98,24 @@ class Snapshot {
                         const SnapshotSpec& spec, const TableSharding& sharding,
                         const ChangeTracker::Changes* changes);
   static absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
-      const ModelState::Table& table, bool saves_rows, bool whole,
+      const ModelState::Table& table, bool whole,
       const ChangeTracker::Changes* changes);
+  static absl::Status AddRows(const ModelState::Table& table,
+                              const ChangeTracker::Changes* changes,
+                              Table* added);
+  absl::StatusOr<char*> Reserve(Arena* arena, uint64_t bytes) const;
+  absl::Status SetTensorsAside(char* memory);
   absl::Status AddBlob(std::string name, absl::StatusOr<std::string> bytes);
 
   std::vector<RankState::Tensor> tensors_;
+  std::vector<DeviceTensor> device_tensors_;  // those of a device together
   std::vector<Table> tables_;
   std::vector<std::pair<std::string, std::string>> blobs_;
   uint64_t bytes_ = 0;
+  uint64_t device_bytes_ = 0;
+  char* free_memory_ = nullptr;
+  // They wait for their devices when they go.
+  std::vector<std::unique_ptr<TensorState::Device::Capture>> captures_;
 };
 
 }  // namespace ckptdb::internal

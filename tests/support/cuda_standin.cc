@@ -14,6 +14,9 @@
 namespace ckptdb::testing {
 namespace {
 
+// Each thread has a device of its own, as in the runtime.
+thread_local int current_device = 0;
+
 struct Stream;
 
 // Work that is queued, or a place to wait at.
@@ -42,6 +45,7 @@ enum class Kind { kDevice, kPinned, kRegistered };
 struct Memory {
   uint64_t bytes = 0;
   Kind kind = Kind::kDevice;
+  int device = 0;
 };
 
 class State {
@@ -63,7 +67,8 @@ class State {
     events_.clear();
     default_stream_ = std::make_shared<Stream>();
     violations_.clear();
-    calls_ = copies_ = fail_call_ = flip_copy_ = 0;
+    calls_ = copies_ = fail_call_ = flip_copy_ = skip_call_ = 0;
+    ordering_.clear();
     device_used_ = 0;
     last_call_.clear();
   }
@@ -76,6 +81,13 @@ class State {
         fail_call_ > 0 && may_fail &&
         (fail_forever_ ? calls_ >= fail_call_ : calls_ == fail_call_);
     return fails ? fail_error_ : cudaSuccess;
+  }
+
+  // Notes the call that was entered last as one that orders something. Returns
+  // whether it is to do nothing.
+  bool Skips() {
+    ordering_.push_back({calls_, last_call_});
+    return calls_ == skip_call_;
   }
 
   std::shared_ptr<Stream> Find(cudaStream_t stream) {
@@ -147,7 +159,8 @@ class State {
     void* const memory = std::aligned_alloc(kAlignment, whole);
     // What nobody has written is not zero.
     std::memset(memory, 0xa5, whole);
-    memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind};
+    memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind,
+                                                    current_device};
     return memory;
   }
 
@@ -196,16 +209,16 @@ class State {
   uint64_t device_used_ = 0;
   int64_t calls_ = 0;
   std::string last_call_;
+  std::map<std::thread::id, int64_t> host_waits_;
   int64_t copies_ = 0;
   int64_t fail_call_ = 0;
   cudaError_t fail_error_ = cudaSuccess;
   bool fail_forever_ = false;
+  int64_t skip_call_ = 0;
+  std::vector<CudaStandin::Ordering> ordering_;
   int64_t flip_copy_ = 0;
   uint64_t flip_byte_ = 0;
 };
-
-// Each thread has a device of its own, as in the runtime.
-thread_local int current_device = 0;
 
 using Lock = std::lock_guard<std::mutex>;
 
@@ -248,6 +261,33 @@ void CudaStandin::FailCall(int64_t number, cudaError_t error, bool forever) {
   state.fail_forever_ = forever;
 }
 
+void CudaStandin::Finish(cudaStream_t stream) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  const std::shared_ptr<Stream> found = state.Find(stream);
+  if (found != nullptr) state.RunTo(found.get(), found->queued);
+}
+
+void CudaStandin::SkipCall(int64_t number) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.skip_call_ = number;
+}
+
+std::vector<CudaStandin::Ordering> CudaStandin::ordering_calls() {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  return state.ordering_;
+}
+
+// The stand-in is locked while a kernel runs.
+void CudaStandin::ExpectDeviceMemory(const void* memory, uint64_t bytes) {
+  State& state = State::Get();
+  const Memory* const held = state.Holder(memory, bytes);
+  if (held != nullptr && held->kind == Kind::kDevice) return;
+  state.Violate("a kernel uses memory that is not the device's");
+}
+
 void CudaStandin::FlipCopy(int64_t number, uint64_t byte) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
@@ -259,6 +299,12 @@ int64_t CudaStandin::copies() {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   return state.copies_;
+}
+
+int64_t CudaStandin::host_waits_of(std::thread::id thread) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  return state.host_waits_[thread];
 }
 
 std::vector<std::string> CudaStandin::violations() {
@@ -444,7 +490,7 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes,
     return cudaErrorHostMemoryAlreadyRegistered;
   }
   state.memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes,
-                                                        Kind::kRegistered};
+                                                        Kind::kRegistered, 0};
   return cudaSuccess;
 }
 
@@ -462,6 +508,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
   CKPTDB_STANDIN_ENTER("cudaPointerGetAttributes");
   const auto* const holder = state.Holder(pointer, 1);
   *attributes = {};
+  if (holder != nullptr) attributes->device = holder->device;
   attributes->type = holder == nullptr ? cudaMemoryTypeUnregistered
                      : holder->kind == Kind::kDevice ? cudaMemoryTypeDevice
                                                      : cudaMemoryTypeHost;
@@ -516,6 +563,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   CKPTDB_STANDIN_ENTER("cudaStreamSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
   const auto found = state.Find(stream);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
   state.RunTo(found.get(), found->queued);
@@ -525,6 +574,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaStreamWaitEvent");
+  if (state.Skips()) return cudaSuccess;
   const auto found = state.events_.find(event);
   if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
   const Event& recorded = found->second;
@@ -550,6 +600,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   CKPTDB_STANDIN_ENTER("cudaEventRecord");
+  if (state.Skips()) return cudaSuccess;
   const auto found = state.events_.find(event);
   const auto on = state.Find(stream);
   if (found == state.events_.end() || on == nullptr) {
@@ -571,6 +622,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   CKPTDB_STANDIN_ENTER("cudaEventSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
   const auto found = state.events_.find(event);
   if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
   const Event& recorded = found->second;
@@ -582,6 +635,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaDeviceSynchronize() {
   CKPTDB_STANDIN_ENTER("cudaDeviceSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
   state.RunAll();
   return cudaSuccess;
 }

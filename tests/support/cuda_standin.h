@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,14 @@ class CudaStandin {
                            std::function<void()> work,
                            std::vector<Range> ranges = {});
 
+  // Does all that is queued on a stream, as a device may at any time. It is no
+  // call of the runtime.
+  static void Finish(cudaStream_t stream);
+
+  // Notes as a violation that a kernel uses memory that is not the device's.
+  // Called by kernels alone.
+  static void ExpectDeviceMemory(const void* memory, uint64_t bytes);
+
   // The calls of the runtime since Reset, kernels included.
   static int64_t calls();
   // The names of the last calls, for messages of a test.
@@ -61,10 +70,23 @@ class CudaStandin {
   // `error`, and all later ones as well if `forever`. 0: none fails. Calls that
   // free something are counted and do not fail.
   static void FailCall(int64_t number, cudaError_t error, bool forever = false);
+  // A call that orders something: a wait of a stream or of the host, or the
+  // record of an event.
+  struct Ordering {
+    int64_t number = 0;  // counted like calls() from 1
+    std::string name;
+  };
+  static std::vector<Ordering> ordering_calls();
+  // Makes the call of this number do nothing, and return success, if it orders
+  // something. 0: none is skipped.
+  static void SkipCall(int64_t number);
   // Flips a bit of the byte `byte` of the copy of this number, from 1, of those
   // between host and device, in its destination. 0: of none.
   static void FlipCopy(int64_t number, uint64_t byte);
   static int64_t copies();
+
+  // How often a thread has waited for a stream, an event or the device.
+  static int64_t host_waits_of(std::thread::id thread);
 
   static std::vector<std::string> violations();
   // What the process has not given back.

@@ -1,5 +1,8 @@
 // Uses the installed package as a program outside the tree would.
 #include <ckptdb/ckptdb.h>
+#ifdef CONSUMER_HAS_CUDA
+#include <ckptdb/cuda/cuda_device.h>
+#endif
 
 #include <iostream>
 #include <string>
@@ -22,6 +25,17 @@ absl::Status SaveAndRestore(const std::string& path) {
   return absl::DataLossError("tensor \"w\" came back changed");
 }
 
+#ifdef CONSUMER_HAS_CUDA
+// Where there is no driver, host memory takes the device's place.
+absl::Status OpenDevice() {
+  CKPTDB_ASSIGN_OR_RETURN(const auto device, ckptdb::CudaDevice::Open());
+  std::cout << "device: " << device->name() << "\n";
+  return absl::OkStatus();
+}
+#else
+absl::Status OpenDevice() { return absl::OkStatus(); }
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,7 +43,8 @@ int main(int argc, char** argv) {
     std::cerr << "usage: consumer STORE\n";
     return 1;
   }
-  const absl::Status status = SaveAndRestore(argv[1]);
+  absl::Status status = SaveAndRestore(argv[1]);
+  if (status.ok()) status = OpenDevice();
   if (!status.ok()) std::cerr << "consumer: " << status << "\n";
   return status.ok() ? 0 : 1;
 }

@@ -1,0 +1,150 @@
+#include "ckptdb/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/cuda/kernels/piece.h"
+#include "ckptdb/cuda/runtime/device_context.h"
+#include "ckptdb/cuda/runtime/status.h"
+#include "ckptdb/cuda/tensors/host_backend.h"
+#include "ckptdb/cuda/tensors/tensor_capture.h"
+#include "ckptdb/cuda/tensors/tensor_place.h"
+#include "ckptdb/cuda/tensors/tensor_upload.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb {
+namespace {
+
+using internal::CudaStatus;
+using internal::DeviceContext;
+using internal::DeviceScope;
+
+constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 30;
+constexpr int kMinRingSlots = 2;
+constexpr int kMaxRingSlots = 4;
+
+// A device that is there.
+class Gpu final : public CudaDevice {
+ public:
+  explicit Gpu(std::unique_ptr<DeviceContext> context)
+      : context_(std::move(context)) {}
+
+  std::string name() const override {
+    return absl::StrCat("cuda:", context_->device());
+  }
+  DeviceContext* context() override { return context_.get(); }
+
+  absl::Status Check(const TensorState& tensor) const override {
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
+                            internal::CheckTensorPlace(tensor));
+    if (bytes == 0) return absl::OkStatus();
+    cudaPointerAttributes attributes = {};
+    CKPTDB_RETURN_IF_ERROR(
+        CudaStatus(cudaPointerGetAttributes(&attributes, tensor.data),
+                   "cudaPointerGetAttributes"));
+    const bool on_device = attributes.type == cudaMemoryTypeDevice ||
+                           attributes.type == cudaMemoryTypeManaged;
+    if (on_device && attributes.device == context_->device()) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "TensorState::data is ",
+        on_device ? absl::StrCat("memory of cuda:", attributes.device)
+                  : "host memory",
+        ", expected memory of ", name(), ", which TensorState::device is"));
+  }
+
+  absl::StatusOr<std::unique_ptr<Capture>> SetAside(
+      absl::Span<const Item> items, char* memory) override {
+    return internal::CaptureTensors(context_.get(), items, memory);
+  }
+
+  absl::StatusOr<std::unique_ptr<Upload>> BeginUpload(absl::string_view name,
+                                                      const TensorState& tensor,
+                                                      uint64_t bytes) override {
+    return internal::TensorUpload::Begin(context_.get(), name, tensor, bytes);
+  }
+
+  absl::Status Pin(char* memory, uint64_t bytes) override {
+    CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
+    return CudaStatus(cudaHostRegister(memory, bytes, cudaHostRegisterPortable),
+                      absl::StrCat("cudaHostRegister of ", bytes, " bytes"));
+  }
+  void Unpin(char* memory) override { cudaHostUnregister(memory); }
+
+ private:
+  const std::unique_ptr<DeviceContext> context_;
+};
+
+absl::Status OutOfRange(absl::string_view option, uint64_t value,
+                        uint64_t least, uint64_t most) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("CudaDevice::Options::", option, " is ", value,
+                   ", expected ", least, " to ", most));
+}
+
+absl::Status CheckOptions(const CudaDevice::Options& options) {
+  if (options.chunk_bytes < internal::kMaxPieceBytes ||
+      options.chunk_bytes > kMaxChunkBytes) {
+    return OutOfRange("chunk_bytes", options.chunk_bytes,
+                      internal::kMaxPieceBytes, kMaxChunkBytes);
+  }
+  if (options.ring_slots < kMinRingSlots ||
+      options.ring_slots > kMaxRingSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CudaDevice::Options::ring_slots is ", options.ring_slots,
+                     ", expected ", kMinRingSlots, " to ", kMaxRingSlots));
+  }
+  return absl::OkStatus();
+}
+
+// Returns a device whose memory is host memory, and says so.
+absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
+    const CudaDevice::Options& options, absl::string_view why) {
+  if (options.required) {
+    return absl::UnavailableError(absl::StrCat(
+        "there is no CUDA device (", why,
+        "); install a driver, or set CudaDevice::Options::required to false to "
+        "work in host memory"));
+  }
+  const std::string line = absl::StrCat("ckptdb: there is no CUDA device (",
+                                        why, "); tensors are in host memory");
+  if (options.log) {
+    options.log(line);
+  } else {
+    std::cerr << line << "\n";
+  }
+  return internal::NewHostBackend();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open() {
+  return Open(Options());
+}
+
+absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
+    const Options& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
+  int count = 0;  // stays as it is without a driver
+  const absl::Status counted =
+      CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  if (!counted.ok()) return WithoutDevice(options, counted.message());
+  if (count == 0) return WithoutDevice(options, "the machine has none");
+  if (options.device < 0 || options.device >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CudaDevice::Options::device is ", options.device,
+                     ", expected 0 to ", count - 1));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(
+      std::unique_ptr<DeviceContext> context,
+      DeviceContext::Create(
+          options.device,
+          {options.staging_bytes, options.chunk_bytes, options.ring_slots}));
+  return std::make_unique<Gpu>(std::move(context));
+}
+
+}  // namespace ckptdb

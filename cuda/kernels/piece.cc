@@ -1,0 +1,21 @@
+#include "ckptdb/cuda/kernels/piece.h"
+
+namespace ckptdb::internal {
+
+uint64_t DigestOf(const Piece& piece, const char* bytes) {
+  uint64_t digest = 0;
+  const uint64_t lanes = LanesOf(piece);
+  for (uint64_t lane = 0; lane < lanes; ++lane) {
+    Lane value;
+    // A constant number of bytes, but for the last lane, is what is fast.
+    if (const uint32_t some = BytesOfLane(piece, lane); some == kLaneBytes) {
+      __builtin_memcpy(&value, bytes + lane * kLaneBytes, kLaneBytes);
+    } else {
+      __builtin_memcpy(&value, bytes + lane * kLaneBytes, some);
+    }
+    digest += MixLane(piece, lane, value);
+  }
+  return digest;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,73 @@
+#include "ckptdb/cuda/kernels/tensor_kernels.h"
+
+#include <type_traits>
+
+namespace ckptdb::internal {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+// Few enough that the trainer's own kernels find room beside them, and enough
+// to read and write device memory many times as fast as the bus takes it.
+constexpr uint64_t kMaxBlocks = 64;
+
+// Adds up what the threads of a block have. Thread 0 returns the sum.
+__device__ uint64_t SumOfBlock(uint64_t value) {
+  __shared__ uint64_t warps[kThreads / 32];
+  for (int other = 16; other > 0; other /= 2) {
+    value += __shfl_down_sync(0xffffffff, value, other);
+  }
+  __syncthreads();  // the sum before has been read
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  uint64_t sum = 0;
+  if (threadIdx.x == 0) {
+    for (const uint64_t warp : warps) sum += warp;
+  }
+  return sum;
+}
+
+// A block takes every so many pieces. Buffer is char* to pack, and const char*
+// to put back.
+template <typename Buffer>
+__global__ void MovePieces(const Piece* pieces, uint64_t count, Buffer packed,
+                           uint64_t* digests) {
+  for (uint64_t p = blockIdx.x; p < count; p += gridDim.x) {
+    const Piece piece = pieces[p];
+    const uint64_t lanes = LanesOf(piece);
+    uint64_t digest = 0;
+    WithUnit(piece, [&]<uint32_t kUnit>() {
+      for (uint64_t lane = threadIdx.x; lane < lanes; lane += blockDim.x) {
+        if constexpr (std::is_same_v<Buffer, char*>) {
+          digest += PackLane<kUnit>(piece, lane, packed);
+        } else {
+          digest += UnpackLane<kUnit>(piece, lane, packed);
+        }
+      }
+    });
+    const uint64_t sum = SumOfBlock(digest);
+    if (threadIdx.x == 0) digests[p] = sum;
+  }
+}
+
+uint32_t BlocksFor(uint64_t count) {
+  return static_cast<uint32_t>(count < kMaxBlocks ? count : kMaxBlocks);
+}
+
+}  // namespace
+
+cudaError_t LaunchPack(const Piece* pieces, uint64_t count, char* packed,
+                       uint64_t* digests, cudaStream_t stream) {
+  MovePieces<char*><<<BlocksFor(count), kThreads, 0, stream>>>(pieces, count,
+                                                               packed, digests);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchUnpack(const Piece* pieces, uint64_t count,
+                         const char* packed, uint64_t* digests,
+                         cudaStream_t stream) {
+  MovePieces<const char*><<<BlocksFor(count), kThreads, 0, stream>>>(
+      pieces, count, packed, digests);
+  return cudaGetLastError();
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,26 @@
+// The kernels of tensors; internal to cuda/. They are in tensor_kernels.cu, and
+// for tests, as loops of the same mathematics, over the stand-in for the
+// runtime.
+#ifndef CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_
+#define CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ckptdb/cuda/kernels/piece.h"
+
+namespace ckptdb::internal {
+
+// Queue on `stream` the packing of `count` pieces, at least 1, into `packed`,
+// and the opposite; digests[i] is that of pieces[i], of what went to the buffer
+// and of what came from it. All memory is the device's.
+cudaError_t LaunchPack(const Piece* pieces, uint64_t count, char* packed,
+                       uint64_t* digests, cudaStream_t stream);
+cudaError_t LaunchUnpack(const Piece* pieces, uint64_t count,
+                         const char* packed, uint64_t* digests,
+                         cudaStream_t stream);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_KERNELS_TENSOR_KERNELS_H_

@@ -1,0 +1,120 @@
+// Buffers that are used again; internal to cuda/.
+//
+// To allocate memory of a device, or host memory for its copies, makes the
+// device wait for all that is queued. So only the first saves allocate, and
+// later ones find what those have given back.
+#ifndef CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
+#define CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+
+// A pool of DeviceBuffer or PinnedBuffer. Thread-safe. It outlives its loans.
+template <typename Buffer>
+class BufferPool {
+ public:
+  // A buffer that goes back to its pool. Nothing that is queued refers to it
+  // then.
+  class Loan {
+   public:
+    Loan() = default;
+    Loan(BufferPool* pool, Buffer buffer)
+        : pool_(pool), buffer_(std::move(buffer)) {}
+    Loan(Loan&& other) noexcept
+        : pool_(std::exchange(other.pool_, nullptr)),
+          buffer_(std::move(other.buffer_)) {}
+    Loan& operator=(Loan&& other) noexcept {
+      std::swap(pool_, other.pool_);
+      std::swap(buffer_, other.buffer_);
+      return *this;
+    }
+    ~Loan() {
+      if (pool_ != nullptr) pool_->Return(std::move(buffer_));
+    }
+
+    char* get() const { return buffer_.get(); }
+    uint64_t bytes() const { return buffer_.bytes(); }
+
+   private:
+    BufferPool* pool_ = nullptr;
+    Buffer buffer_;
+  };
+
+  // `what` names the buffers in errors. All of them together have at most
+  // `max_bytes`.
+  BufferPool(const char* what, uint64_t max_bytes)
+      : what_(what), max_bytes_(max_bytes) {}
+  BufferPool(const BufferPool&) = delete;
+  BufferPool& operator=(const BufferPool&) = delete;
+
+  uint64_t max_bytes() const { return max_bytes_; }
+  // Returns how many bytes could be lent now, in one buffer.
+  uint64_t free_bytes() const {
+    const MutexLock lock(&mutex_);
+    return max_bytes_ - lent_bytes_;
+  }
+
+  // Returns a buffer of at least so many bytes, not set. Returns
+  // ResourceExhausted if the pool would have more than max_bytes, or the device
+  // has no such memory. Called on the device of the pool.
+  absl::StatusOr<Loan> Take(uint64_t bytes) {
+    const uint64_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
+    const MutexLock lock(&mutex_);
+    const auto fits = std::find_if(
+        kept_.begin(), kept_.end(),
+        [&](const Buffer& buffer) { return buffer.bytes() >= bytes; });
+    if (fits != kept_.end()) {
+      Buffer buffer = std::move(*fits);
+      kept_.erase(fits);
+      kept_bytes_ -= buffer.bytes();
+      lent_bytes_ += buffer.bytes();
+      return Loan(this, std::move(buffer));
+    }
+    if (whole > max_bytes_ - lent_bytes_) {
+      return absl::ResourceExhaustedError(what_);
+    }
+    // What is kept is too small, and is in the way.
+    if (whole > max_bytes_ - lent_bytes_ - kept_bytes_) {
+      kept_.clear();
+      kept_bytes_ = 0;
+    }
+    CKPTDB_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(whole, what_));
+    lent_bytes_ += whole;
+    return Loan(this, std::move(buffer));
+  }
+
+ private:
+  static constexpr uint64_t kGrain = uint64_t{1} << 12;
+
+  // The smallest is found first.
+  void Return(Buffer buffer) {
+    const MutexLock lock(&mutex_);
+    lent_bytes_ -= buffer.bytes();
+    kept_bytes_ += buffer.bytes();
+    const auto place = std::find_if(
+        kept_.begin(), kept_.end(),
+        [&](const Buffer& other) { return other.bytes() >= buffer.bytes(); });
+    kept_.insert(place, std::move(buffer));
+  }
+
+  const char* const what_;
+  const uint64_t max_bytes_;
+  mutable Mutex mutex_;
+  uint64_t lent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Buffer> kept_ ABSL_GUARDED_BY(mutex_);  // by size
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_

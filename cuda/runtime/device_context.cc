@@ -1,0 +1,44 @@
+#include "ckptdb/cuda/runtime/device_context.h"
+
+#include <limits>
+
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// A ring for each call under way, of which a process has few.
+constexpr uint64_t kMaxRings = 8;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceContext>> DeviceContext::Create(
+    int device, const DeviceLimits& limits) {
+  CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, DeviceScope::Enter(device));
+  CKPTDB_ASSIGN_OR_RETURN(CudaStream side, CudaStream::Create());
+  CKPTDB_ASSIGN_OR_RETURN(CudaStream copies, CudaStream::Create());
+  return std::unique_ptr<DeviceContext>(
+      new DeviceContext(device, limits, std::move(side), std::move(copies)));
+}
+
+DeviceContext::DeviceContext(int device, const DeviceLimits& limits,
+                             CudaStream side, CudaStream copies)
+    : device_(device),
+      limits_(limits),
+      side_(std::move(side)),
+      copies_(std::move(copies)),
+      staging_("state that is set aside", limits.staging_bytes),
+      windows_("state that passes through the device",
+               limits.ring_bytes() * 2 * kMaxRings),
+      pinned_("copies to and from the device",
+              std::numeric_limits<int64_t>::max()) {}
+
+DeviceContext::~DeviceContext() { Synchronize().IgnoreError(); }
+
+absl::Status DeviceContext::Synchronize() const {
+  const absl::Status side = side_.Synchronize();
+  const absl::Status copies = copies_.Synchronize();
+  return side.ok() ? copies : side;
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,65 @@
+// How tensors are cut into pieces and packed, and the packed pieces into
+// copies; internal to cuda/.
+#ifndef CKPTDB_CUDA_TENSORS_PACKING_H_
+#define CKPTDB_CUDA_TENSORS_PACKING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckptdb/cuda/kernels/piece.h"
+#include "ckptdb/cuda/tensors/tensor_place.h"
+#include "ckptdb/manager/model_state.h"
+
+namespace ckptdb::internal {
+
+// Cuts `bytes` bytes of a tensor from `first` on into pieces, which lie in a
+// packed buffer from `packed` on.
+void AppendPieces(const TensorPlace& place, uint64_t first, uint64_t bytes,
+                  uint64_t packed, std::vector<Piece>* pieces);
+
+// Tensors as they lie in a packed buffer, and where they go in host memory.
+class Packing {
+ public:
+  // A copy to the host: some pieces, one after the other on both sides.
+  struct Chunk {
+    uint64_t packed = 0;
+    uint64_t bytes = 0;
+    uint64_t at = 0;  // in host memory
+  };
+
+  // Adds a stretch of a tensor, which goes to `at` of the host memory.
+  void Add(const TensorState::Device::Item& item, uint64_t first,
+           uint64_t bytes, uint64_t at);
+
+  // Returns what adding so many bytes of a tensor takes, at most.
+  static uint64_t DeviceBytesOf(uint64_t bytes);
+
+  bool empty() const { return pieces_.empty(); }
+  // The bytes of the packed buffer.
+  uint64_t bytes() const { return bytes_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // The place of a piece in host memory.
+  uint64_t AtOf(size_t piece) const { return places_[piece].at; }
+  // Says which bytes of which tensor a piece is.
+  std::string Describe(size_t piece) const;
+  // Cuts the packed buffer into chunks of at most `most_bytes`, which is at
+  // least kMaxPieceBytes.
+  std::vector<Chunk> Cut(uint64_t most_bytes) const;
+
+ private:
+  struct Place {
+    uint64_t at = 0;
+    size_t name = 0;
+  };
+
+  uint64_t bytes_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<Place> places_;  // of the pieces
+  std::vector<std::string> names_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_TENSORS_PACKING_H_

@@ -1,0 +1,24 @@
+// Tensors of a device that are set aside for a save; internal to cuda/.
+#ifndef CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_
+#define CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ckptdb/cuda/runtime/device_context.h"
+#include "ckptdb/manager/model_state.h"
+
+namespace ckptdb::internal {
+
+// As TensorState::Device::SetAside. Tensors are set aside in the order of
+// `items`, each as a whole, as long as the staging memory has room for them.
+// What remains passes through a window of the size of the ring.
+absl::StatusOr<std::unique_ptr<TensorState::Device::Capture>> CaptureTensors(
+    DeviceContext* context, absl::Span<const TensorState::Device::Item> items,
+    char* memory);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_TENSORS_TENSOR_CAPTURE_H_

@@ -1,0 +1,38 @@
+#include "ckptdb/cuda/tensors/tensor_place.h"
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+TensorPlace TensorPlace::Of(const TensorState& tensor, uint64_t bytes) {
+  TensorPlace place;
+  place.data = static_cast<char*>(tensor.data);
+  if (tensor.stride_bytes == 0 || tensor.shape.empty()) return place;
+  const auto rows = static_cast<uint64_t>(tensor.shape[0]);
+  if (rows <= 1 || tensor.stride_bytes == bytes / rows) return place;
+  place.row_bytes = bytes / rows;
+  place.stride_bytes = tensor.stride_bytes;
+  return place;
+}
+
+absl::StatusOr<uint64_t> CheckTensorPlace(const TensorState& tensor) {
+  const uint32_t element_bytes = DTypeBytes(tensor.dtype);
+  CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
+                          ElementCount(tensor.shape, element_bytes));
+  const uint64_t bytes = static_cast<uint64_t>(elements) * element_bytes;
+  if (bytes == 0) return bytes;
+  if (tensor.data == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "TensorState::data is null, and the tensor has ", bytes, " bytes"));
+  }
+  if (tensor.stride_bytes == 0 || tensor.shape.empty()) return bytes;
+  const uint64_t row_bytes = bytes / static_cast<uint64_t>(tensor.shape[0]);
+  if (tensor.stride_bytes >= row_bytes) return bytes;
+  return absl::InvalidArgumentError(
+      absl::StrCat("TensorState::stride_bytes is ", tensor.stride_bytes,
+                   ", expected at least the ", row_bytes, " bytes of a row"));
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,72 @@
+// Writes a tensor in device memory; internal to cuda/.
+#ifndef CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_
+#define CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ckptdb/cuda/runtime/device_context.h"
+#include "ckptdb/cuda/runtime/stream.h"
+#include "ckptdb/cuda/tensors/packing.h"
+#include "ckptdb/manager/model_state.h"
+
+namespace ckptdb::internal {
+
+// Everything is queued on the copy stream, in this order: a wait for the stream
+// of the tensor; then for each chunk its bytes and pieces to the device,
+// unpacking, digests to the host, and the `done` of its slot. The host waits
+// for the `done` of a slot before it uses it again, and checks the digests
+// then.
+//
+// The device lends it a window of the size of the ring, and the host as much
+// pinned memory.
+class TensorUpload : public TensorState::Device::Upload {
+ public:
+  static absl::StatusOr<std::unique_ptr<TensorUpload>> Begin(
+      DeviceContext* context, absl::string_view name, const TensorState& tensor,
+      uint64_t bytes);
+  ~TensorUpload() override;
+  TensorUpload(const TensorUpload&) = delete;
+  TensorUpload& operator=(const TensorUpload&) = delete;
+
+  absl::Status Write(uint64_t first, absl::Span<const char> bytes) override;
+  absl::Status Finish() override;
+
+ private:
+  // A place of the ring. A buffer has the bytes of a chunk, then its pieces,
+  // then their digests.
+  struct Slot {
+    CudaEvent done;
+    PinnedPool::Loan host;
+    DevicePool::Loan device;
+    std::vector<Piece> pieces;       // of a chunk that is under way
+    std::vector<uint64_t> expected;  // their digests
+  };
+
+  TensorUpload(DeviceContext* context, absl::string_view name,
+               TensorPlace place, uint64_t bytes)
+      : context_(context), name_(name), place_(place), bytes_(bytes) {}
+
+  absl::Status AddSlot();
+  absl::Status WriteChunk(uint64_t first, absl::Span<const char> bytes);
+  absl::Status QueueChunk(const Slot& slot, uint64_t bytes) const;
+  absl::Status FinishSlot(Slot* slot) const;
+
+  DeviceContext* const context_;
+  const std::string name_;
+  const TensorPlace place_;
+  const uint64_t bytes_;
+  std::vector<Slot> slots_;
+  uint64_t chunks_ = 0;  // written so far
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_TENSORS_TENSOR_UPLOAD_H_

@@ -1,0 +1,167 @@
+// Which device is opened, and which tensors it takes.
+#include "ckptdb/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/manager/model_state.h"
+#include "ckptdb/tests/cuda/device_fixture.h"
+#include "ckptdb/tests/support/cuda_standin.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(CudaDeviceTest, WithoutADriverTheHostTakesItsPlaceAndALineSaysSo) {
+  CudaStandin::Reset({.devices = 0});
+  std::vector<std::string> lines;
+  CudaDevice::Options options;
+  options.log = [&](absl::string_view line) { lines.emplace_back(line); };
+  ASSERT_OK_AND_ASSIGN(const auto device, CudaDevice::Open(options));
+  EXPECT_EQ(device->name(), "host");
+  EXPECT_EQ(device->context(), nullptr);
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("no CUDA device"),
+                                       HasSubstr("(35)"))));
+  // It calls nothing of the runtime any more.
+  const int64_t calls = CudaStandin::calls();
+  std::vector<float> from = {1, 2, 3, 4};
+  TensorState state = TensorState::Of(from.data(), {2, 1});
+  state.device = device.get();
+  state.stride_bytes = 8;
+  ModelState model;
+  ASSERT_OK(model.AddTensor("w", state));
+  std::string memory(8, ' ');
+  const TensorState::Device::Item item = {"w", &state, 8, 0};
+  ASSERT_OK_AND_ASSIGN(const auto capture,
+                       device->SetAside({&item, 1}, memory.data()));
+  from.assign(4, 0);
+  ASSERT_OK(capture->Fetch());
+  ASSERT_OK_AND_ASSIGN(const auto upload, device->BeginUpload("w", state, 8));
+  ASSERT_OK(upload->Write(2, memory.substr(2)));
+  ASSERT_OK(upload->Write(0, memory.substr(0, 2)));
+  ASSERT_OK(upload->Finish());
+  EXPECT_THAT(from, ElementsAre(1, 0, 3, 0));
+  EXPECT_FALSE(upload->Write(7, "ab").ok());
+  EXPECT_EQ(CudaStandin::calls(), calls);
+}
+
+TEST(CudaDeviceTest, ADeviceThatIsRequiredIsUnavailable) {
+  CudaStandin::Reset({.devices = 0});
+  CudaDevice::Options options;
+  options.required = true;
+  const auto device = CudaDevice::Open(options);
+  EXPECT_EQ(device.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(device.status().message()),
+              HasSubstr("CudaDevice::Options::required"));
+}
+
+// At, below and above each limit.
+TEST(CudaDeviceTest, OptionsHaveLimits) {
+  CudaStandin::Reset({.devices = 2});
+  const auto open = [](const CudaDevice::Options& options) {
+    return CudaDevice::Open(options).status();
+  };
+  CudaDevice::Options options;
+  for (const int device : {0, 1}) {
+    options.device = device;
+    EXPECT_OK(open(options));
+  }
+  options.device = 2;
+  EXPECT_THAT(std::string(open(options).message()),
+              HasSubstr("device is 2, expected 0 to 1"));
+  options.device = -1;
+  EXPECT_EQ(open(options).code(), absl::StatusCode::kInvalidArgument);
+  options = {};
+  for (const uint64_t chunk : {uint64_t{1} << 20, uint64_t{1} << 30}) {
+    options.chunk_bytes = chunk;
+    EXPECT_OK(open(options));
+  }
+  for (const uint64_t chunk :
+       {(uint64_t{1} << 20) - 1, (uint64_t{1} << 30) + 1}) {
+    options.chunk_bytes = chunk;
+    EXPECT_THAT(std::string(open(options).message()),
+                HasSubstr("expected 1048576 to 1073741824"));
+  }
+  options = {};
+  for (const int slots : {2, 4}) {
+    options.ring_slots = slots;
+    EXPECT_OK(open(options));
+  }
+  for (const int slots : {1, 5}) {
+    options.ring_slots = slots;
+    EXPECT_THAT(std::string(open(options).message()),
+                HasSubstr("expected 2 to 4"));
+  }
+}
+
+TEST(CudaDeviceTest, EachCallOfOpenMayFail) {
+  CudaStandin::Reset({});
+  CudaDevice::Options options;
+  options.log = [](absl::string_view) {};
+  for (int64_t call = 1; call <= 6; ++call) {
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorLaunchFailure);
+    const auto device = CudaDevice::Open(options);
+    CudaStandin::FailCall(0, cudaSuccess);
+    // Without a count of devices there are none.
+    if (device.ok()) {
+      EXPECT_EQ((*device)->name(), "host");
+    }
+    EXPECT_EQ(device.ok(), call == 1) << call;
+  }
+  EXPECT_EQ(CudaStandin::allocations(), 0);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
+  DeviceFixture fixture(CudaStandin::Order::kLazy);
+  const OnDevice tensor = fixture.Make(4, 8, 8);
+  ModelState model;
+  EXPECT_OK(model.AddTensor("w", fixture.StateOf(tensor)));
+
+  TensorState state = fixture.StateOf(tensor);
+  state.stride_bytes = 7;
+  EXPECT_THAT(std::string(model.AddTensor("a", state).message()),
+              AllOf(HasSubstr("state \"a\""),
+                    HasSubstr("stride_bytes is 7, expected at least the 8")));
+  float host = 0;
+  state = TensorState::Of(&host, {1});
+  state.device = fixture.device();
+  EXPECT_THAT(std::string(model.AddTensor("b", state).message()),
+              HasSubstr("data is host memory, expected memory of cuda:0"));
+  state.data = nullptr;
+  EXPECT_THAT(std::string(model.AddTensor("c", state).message()),
+              HasSubstr("data is null, and the tensor has 4 bytes"));
+  state.shape = {0, 4};
+  EXPECT_OK(model.AddTensor("d", state));
+
+  TensorState on_host = TensorState::Of(&host, {1});
+  on_host.stream = fixture.stream();
+  EXPECT_THAT(std::string(model.AddTensor("e", on_host).message()),
+              HasSubstr("TensorState::device is null"));
+}
+
+TEST(CudaDeviceTest, MemoryOfAnotherDeviceIsRefused) {
+  CudaStandin::Reset({.devices = 2});
+  ASSERT_OK_AND_ASSIGN(const auto device, CudaDevice::Open());
+  void* memory = nullptr;
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&memory, 4), cudaSuccess);
+  TensorState state = TensorState::Of(static_cast<float*>(memory), {1});
+  state.device = device.get();
+  EXPECT_THAT(std::string(device->Check(state).message()),
+              HasSubstr("data is memory of cuda:1, expected memory of cuda:0"));
+  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

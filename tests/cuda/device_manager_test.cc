@@ -1,0 +1,546 @@
+// A manager whose model is partly in the memory of a device: saves, saves of
+// what changed, restores, loads, ranks, errors of the device and crashes.
+#include <cuda_runtime_api.h>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/cuda/device_fixture.h"
+#include "ckptdb/tests/manager/test_model.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::KilledBySignal;
+using Order = CudaStandin::Order;
+
+// A model of the host, and tensors of a device: a large one, one whose rows lie
+// apart, one that never changes, and many small ones.
+struct DeviceModel {
+  explicit DeviceModel(DeviceFixture* fixture) : device(fixture) {
+    large = Add("large", fixture->Make(3, kMiB + 8));
+    apart = Add("apart", fixture->Make(1000, 48, 16));
+    still = Add("still", fixture->Make(2, kMiB));
+    for (int t = 0; t < 20; ++t) {
+      small.push_back(Add(absl::StrCat("small ", t), fixture->Make(1, t * 7)));
+    }
+    fixture->Train(still, 0);
+  }
+  OnDevice Add(const std::string& name, const OnDevice& tensor) {
+    EXPECT_OK(host.state.AddTensor(name, device->StateOf(tensor)));
+    return tensor;
+  }
+  void Train(int64_t step) {
+    host.Train(step);
+    const auto number = static_cast<int>(step);
+    device->Train(large, number);
+    device->Train(apart, number);
+    for (const OnDevice& tensor : small) device->Train(tensor, number);
+  }
+  // Whether the device has what it had after so many steps.
+  void ExpectTrained(int step) const {
+    ASSERT_EQ(cudaStreamSynchronize(device->stream()), cudaSuccess);
+    EXPECT_TRUE(large.Read() == BytesAfter(step, large.bytes()));
+    EXPECT_TRUE(apart.Read() == BytesAfter(step, apart.bytes()));
+    EXPECT_TRUE(still.Read() == BytesAfter(0, still.bytes()));
+    for (const OnDevice& tensor : small) {
+      EXPECT_TRUE(tensor.Read() == BytesAfter(step, tensor.bytes()));
+    }
+    TestModel expected;
+    TrainTo(step, &expected);
+    ExpectSame(host, expected);
+  }
+
+  DeviceFixture* const device;
+  TestModel host;
+  OnDevice large;
+  OnDevice apart;
+  OnDevice still;
+  std::vector<OnDevice> small;
+};
+
+ManagerOptions OptionsIn(const std::string& folder) {
+  ManagerOptions options;
+  options.path = folder + "/store";
+  options.store.background_sweep = false;
+  options.schedule.permanent = SaveEveryNSteps(2);
+  options.bounds.max_delta_ratio = 100;
+  options.arena_bytes = 64 * kMiB;
+  return options;
+}
+
+// Restores a step to a model on a device of its own, and looks at it.
+void ExpectStepHolds(const std::string& path, int64_t step) {
+  SCOPED_TRACE(step);
+  const TempDir other;
+  DeviceFixture fixture(Order::kEager);
+  DeviceModel loaded(&fixture);
+  ASSERT_OK_AND_ASSIGN(
+      const auto manager,
+      CheckpointManager::Open(OptionsIn(other.path()), &loaded.host.state));
+  RestoreRequest request;
+  request.step = step;
+  request.path = path;
+  ASSERT_OK(manager->Restore(request));
+  loaded.ExpectTrained(static_cast<int>(step));
+}
+
+struct SaveWay {
+  Order order;
+  bool async;
+  uint64_t arena_bytes;
+  uint64_t staging_bytes;
+};
+
+class DeviceManagerTest : public ::testing::TestWithParam<SaveWay> {
+ protected:
+  ManagerOptions Options() const {
+    ManagerOptions options = OptionsIn(dir_.path());
+    options.async = GetParam().async;
+    options.arena_bytes = GetParam().arena_bytes;
+    return options;
+  }
+  TempDir dir_;
+};
+
+TEST_P(DeviceManagerTest, SavesBesideTheTrainingAndRestoresEachStep) {
+  const ManagerOptions options = Options();
+  {
+    DeviceFixture fixture(GetParam().order,
+                          DeviceFixture::SmallRing(GetParam().staging_bytes));
+    DeviceModel model(&fixture);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.host.state));
+    while (manager->global_step() < 6) {
+      model.Train(manager->global_step() + 1);
+      ASSERT_OK(manager->Step());
+      // The device is as far ahead of the thread of saves as it can be.
+      if (manager->global_step() % 4 == 0) continue;
+      ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+    }
+    ASSERT_OK(manager->FinishTraining());
+    // The model goes back, behind what is still queued.
+    model.Train(7);
+    RestoreRequest request;
+    request.step = 4;
+    ASSERT_OK(manager->Restore(request));
+    model.ExpectTrained(4);
+    ASSERT_OK(manager->Close());
+  }
+  for (const int64_t step : {2, 4, 6}) ExpectStepHolds(options.path, step);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, DeviceManagerTest,
+    ::testing::Values(SaveWay{Order::kLazy, true, 64 * kMiB, 64 * kMiB},
+                      SaveWay{Order::kEager, true, 64 * kMiB, 64 * kMiB},
+                      SaveWay{Order::kRandom, true, 64 * kMiB, 64 * kMiB},
+                      // The arena has room for the tensors of the device alone.
+                      SaveWay{Order::kLazy, true, 5 * kMiB + 60000, 64 * kMiB},
+                      SaveWay{Order::kRandom, false, 64 * kMiB, 64 * kMiB},
+                      SaveWay{Order::kLazy, true, 64 * kMiB, 0}),
+    [](const auto& given) { return absl::StrCat("Way", given.index); });
+
+// In the order in which the device does nothing that nobody waits for.
+TEST(DeviceManager, AStepWaitsForNothingOfTheDevice) {
+  const TempDir dir;
+  DeviceFixture fixture(Order::kLazy);
+  DeviceModel model(&fixture);
+  ASSERT_OK_AND_ASSIGN(
+      const auto manager,
+      CheckpointManager::Open(OptionsIn(dir.path()), &model.host.state));
+  // The first save makes what later ones use again.
+  for (int64_t step = 1; step <= 2; ++step) {
+    model.Train(step);
+    ASSERT_OK(manager->Step());
+  }
+  ASSERT_OK(manager->WaitUntilFinished());
+  model.Train(3);
+  ASSERT_OK(manager->Step());
+  std::atomic<bool> trained = false;
+  model.Train(4);
+  ASSERT_EQ(
+      CudaStandin::Queue(fixture.stream(), "mark", [&] { trained = true; }),
+      cudaSuccess);
+  const int64_t waits = CudaStandin::host_waits_of(std::this_thread::get_id());
+  ASSERT_OK(manager->Step());
+  EXPECT_EQ(CudaStandin::host_waits_of(std::this_thread::get_id()), waits);
+  ASSERT_OK(manager->WaitUntilFinished());
+  EXPECT_TRUE(trained);
+  ASSERT_OK(manager->Close());
+}
+
+TEST(DeviceManager, WhatDidNotChangeIsBorrowed) {
+  const TempDir dir;
+  ManagerOptions options = OptionsIn(dir.path());
+  options.deltas = true;
+  std::vector<CheckpointManager::SaveReport> reports;
+  options.on_saved = [&](const CheckpointManager::SaveReport& report) {
+    reports.push_back(report);
+  };
+  {
+    DeviceFixture fixture(Order::kLazy);
+    DeviceModel model(&fixture);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.host.state));
+    for (int64_t step = 1; step <= 4; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+    }
+    ASSERT_OK(manager->Close());
+    ASSERT_EQ(reports.size(), 2U);
+    EXPECT_EQ(reports[0].result.borrowed_bytes, 0U);
+    EXPECT_GE(reports[1].result.borrowed_bytes, model.still.bytes());
+  }
+  ExpectStepHolds(options.path, 4);
+}
+
+TEST(DeviceManager, AnArenaThatIsTooSmallIsNamedWithBothNumbers) {
+  const TempDir dir;
+  DeviceFixture fixture(Order::kLazy);
+  DeviceModel model(&fixture);
+  ManagerOptions options = OptionsIn(dir.path());
+  options.arena_bytes = kMiB;
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model.host.state));
+  const auto save = manager->Save();
+  const absl::Status status =
+      save.ok() ? manager->WaitUntilFinished() : save.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("bytes of host memory, and "
+                              "ManagerOptions::arena_bytes is 1048576"),
+                    HasSubstr("raise it")));
+  ASSERT_OK(manager->Close());
+}
+
+TEST(DeviceManager, ADamagedCopyFailsTheSaveAndNotTheNext) {
+  const TempDir dir;
+  const ManagerOptions options = OptionsIn(dir.path());
+  {
+    DeviceFixture fixture(Order::kRandom);
+    DeviceModel model(&fixture);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.host.state));
+    model.Train(1);
+    ASSERT_OK(manager->Step());
+    model.Train(2);
+    CudaStandin::FlipCopy(3, 5);  // after the list of pieces and the digests
+    absl::Status status = manager->Step().status();
+    if (status.ok()) status = manager->WaitUntilFinished();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("tensor \"large\""));
+    for (int64_t step = 3; step <= 4; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+    }
+    ASSERT_OK(manager->Close());
+  }
+  ExpectStepHolds(options.path, 4);
+}
+
+// A dtype of the step that is another one, and parts of a tensor.
+TEST(DeviceManager, LoadsCastWhatTheyLoad) {
+  const TempDir dir;
+  DeviceFixture fixture(Order::kRandom);
+  std::vector<float> floats(3000);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    floats[i] = static_cast<float>(i) / 4;
+  }
+  ModelState saved;
+  ASSERT_OK(saved.AddTensor("w", TensorState::Of(floats.data(), {1000, 3})));
+  const ManagerOptions options = OptionsIn(dir.path());
+  {
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &saved));
+    ASSERT_OK(manager->Save());
+    ASSERT_OK(manager->Close());
+  }
+  const OnDevice tensor = fixture.Make(1000, 3 * sizeof(double), 8);
+  TensorState state = fixture.StateOf(tensor);
+  state.dtype = DType::kF64;
+  state.shape = {1000, 3};
+  ModelState loaded;
+  ASSERT_OK(loaded.AddTensor("w", state));
+  ManagerOptions other = OptionsIn(dir.path() + "/other");
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(other, &loaded));
+  LoadRule rule;
+  rule.path = options.path;
+  rule.cast = true;
+  ASSERT_OK(manager->Load({rule}, /*dry_run=*/false));
+  const std::string bytes = tensor.Read();
+  for (size_t i = 0; i < floats.size(); ++i) {
+    double value = 0;
+    std::memcpy(&value, bytes.data() + i * sizeof(value), sizeof(value));
+    ASSERT_EQ(value, static_cast<double>(floats[i])) << i;
+  }
+  ASSERT_OK(manager->Close());
+}
+
+// Two ranks with a device: shards of a tensor, and one that the owner reads and
+// broadcasts.
+TEST(DeviceManager, RanksRestoreShardsAndBroadcasts) {
+  const TempDir dir;
+  ManagerOptions options = OptionsIn(dir.path());
+  options.replication.broadcast = true;
+  DeviceFixture fixture(Order::kEager);
+  const std::vector<OnDevice> whole = {fixture.Make(5, 1000),
+                                       fixture.Make(5, 1000)};
+  const std::vector<OnDevice> shards = {fixture.Make(3, 70),
+                                        fixture.Make(2, 70)};
+  for (int rank = 0; rank < 2; ++rank) {
+    fixture.Train(whole[rank], 1);
+    fixture.Train(shards[rank], rank + 1);
+  }
+  const auto run = [&](uint32_t rank, std::unique_ptr<Coordinator> ranks) {
+    ModelState model;
+    ASSERT_OK(model.AddTensor("whole", fixture.StateOf(whole[rank])));
+    TensorState shard = fixture.StateOf(shards[rank]);
+    shard.global_shape = {5, 70};
+    shard.offset = {rank == 0 ? 0 : 3, 0};
+    ASSERT_OK(model.AddTensor("shard", shard));
+    ASSERT_OK_AND_ASSIGN(
+        const auto manager,
+        CheckpointManager::Open(options, &model, std::move(ranks)));
+    ASSERT_OK(manager->Save());
+    ASSERT_OK(manager->WaitUntilFinished());
+    fixture.Train(whole[rank], 9);
+    fixture.Train(shards[rank], 9);
+    ASSERT_OK(manager->Restore());
+    EXPECT_TRUE(whole[rank].Read() == BytesAfter(1, 5000));
+    EXPECT_TRUE(shards[rank].Read() ==
+                BytesAfter(static_cast<int>(rank) + 1, shards[rank].bytes()));
+    ASSERT_OK(manager->Close());
+  };
+  ThreadGroup group(2);
+  std::thread other([&] { run(1, group.Join(1)); });
+  run(0, group.Join(0));
+  other.join();
+}
+
+// Each call of the runtime fails in a save: the save fails or is right, and so
+// is the next one.
+TEST(DeviceManager, EachCallMayFail) {
+  bool failed = true;
+  int64_t call = 1;
+  for (; failed; call += 1) {
+    SCOPED_TRACE(call);
+    const TempDir dir;
+    ManagerOptions options = OptionsIn(dir.path());
+    options.tolerated_failures = 1;
+    options.on_warning = [](const std::string&) {};
+    DeviceFixture fixture(Order::kLazy);
+    DeviceModel model(&fixture);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.host.state));
+    model.Train(1);
+    ASSERT_OK(manager->Step());
+    model.Train(2);
+    const int64_t before = CudaStandin::calls();
+    CudaStandin::FailCall(before + call, cudaErrorLaunchFailure);
+    ASSERT_OK(manager->Step());
+    ASSERT_OK(manager->WaitUntilFinished());
+    failed = CudaStandin::calls() >= before + call;
+    CudaStandin::FailCall(0, cudaSuccess);
+    model.Train(3);
+    ASSERT_OK(manager->Step());
+    model.Train(4);
+    ASSERT_OK(manager->Step());
+    ASSERT_OK(manager->Close());
+    RestoreRequest request;
+    model.Train(9);
+    ASSERT_OK_AND_ASSIGN(const auto again,
+                         CheckpointManager::Open(options, &model.host.state));
+    ASSERT_OK(again->Restore(request));
+    model.ExpectTrained(4);
+    ASSERT_OK(again->Close());
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(call, 15);
+}
+
+// Copies take a way over pinned buffers then.
+TEST(DeviceManager, MemoryThatCannotBePinnedIsToldOnceAndDoes) {
+  const TempDir dir;
+  ManagerOptions options = OptionsIn(dir.path());
+  std::vector<std::string> warnings;
+  options.on_warning = [&](const std::string& warning) {
+    warnings.push_back(warning);
+  };
+  {
+    DeviceFixture fixture(Order::kRandom);
+    DeviceModel model(&fixture);
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.host.state));
+    model.Train(1);
+    ASSERT_OK(manager->Step());
+    model.Train(2);
+    // Pinning is the first of a save: the device is looked at, and then asked.
+    CudaStandin::FailCall(CudaStandin::calls() + 2, cudaErrorNotSupported);
+    ASSERT_OK(manager->Step());
+    CudaStandin::FailCall(0, cudaSuccess);
+    for (int64_t step = 3; step <= 4; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+    }
+    ASSERT_OK(manager->Close());
+  }
+  EXPECT_THAT(warnings, ::testing::ElementsAre(HasSubstr("cannot be pinned")));
+  ExpectStepHolds(options.path, 2);
+  ExpectStepHolds(options.path, 4);
+}
+
+// The folder of a process that dies, which is started with it.
+constexpr char kFolder[] = "CKPTDB_DEVICE_CRASH_FOLDER";
+
+// Saves step 2, and dies at a point of the save of step 4.
+void DieAt(absl::string_view point) {
+  ManagerOptions options = OptionsIn(std::getenv(kFolder));
+  bool armed = false;
+  const auto die = [&](absl::string_view at) {
+    if (armed && at == point) std::raise(SIGKILL);
+  };
+  options.store.on_point = die;
+  options.stage.on_point = die;
+  DeviceFixture fixture(Order::kRandom);
+  DeviceModel model(&fixture);
+  const auto manager = CheckpointManager::Open(options, &model.host.state);
+  if (!manager.ok()) return;
+  for (int64_t step = 1; step <= 4; ++step) {
+    model.Train(step);
+    armed = step == 4;
+    if (!(*manager)->Step().ok()) return;
+    if (!(*manager)->WaitUntilFinished().ok()) return;
+  }
+}
+
+class DeviceCrashTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(DeviceCrashTest, AStepIsThereOrNot) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const TempDir dir;
+  // The process that dies runs this test as well, up to there.
+  ASSERT_EQ(setenv(kFolder, dir.path().c_str(), /*overwrite=*/0), 0);
+  const absl::string_view point = kCrashPoints[static_cast<size_t>(GetParam())];
+  EXPECT_EXIT(DieAt(point), KilledBySignal(SIGKILL), "");
+  const std::string path = dir.path() + "/store";
+  ASSERT_EQ(unsetenv(kFolder), 0);
+  const auto committed =
+      std::find(kCrashPoints.begin(), kCrashPoints.end(), point::kCommitted);
+  const bool there = kCrashPoints.begin() + GetParam() >= committed;
+  ExpectStepHolds(path, there ? 4 : 2);
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path));
+  EXPECT_EQ(reader->Steps().size(), there ? 2U : 1U);
+}
+
+// The points of a save; the last three are those of a sweep.
+INSTANTIATE_TEST_SUITE_P(Points, DeviceCrashTest, ::testing::Range(0, 7));
+
+// A table that sets its rows aside: the host reads them when they are fetched.
+class CapturingTable : public TestTable {
+ public:
+  absl::StatusOr<std::unique_ptr<Captured>> Capture(
+      const absl::Span<const int64_t>* ids) const override {
+    captures_ += ids == nullptr ? 1 : 100;
+    auto rows = std::make_unique<Rows>(this);
+    const auto source = ids == nullptr ? AllRows() : RowsOf(*ids);
+    CKPTDB_RETURN_IF_ERROR(source.status());
+    for (uint64_t b = 0; b < (*source)->block_count(); ++b) {
+      CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, (*source)->Block(b));
+      rows->Add(block);
+    }
+    return rows;
+  }
+  int captures() const { return captures_; }
+  int fetches() const { return fetches_; }
+  std::thread::id fetched_by() const { return fetched_by_; }
+
+ private:
+  // Its values are there once they are fetched.
+  class Rows : public Captured {
+   public:
+    explicit Rows(const CapturingTable* table) : table_(table) {}
+    void Add(const RowBlock& block) {
+      ids_.push_back(block.ids[0]);
+      set_aside_.append(block.slots[0].At(0), 8);
+      set_aside_.append(block.slots[1].At(0), 4);
+    }
+    absl::Status Fetch() override {
+      ++table_->fetches_;
+      table_->fetched_by_ = std::this_thread::get_id();
+      values_ = set_aside_;
+      columns_ = {{{values_.data(), 12}, {values_.data() + 8, 12}}};
+      return absl::OkStatus();
+    }
+    uint64_t block_count() const override { return ids_.empty() ? 0 : 1; }
+    absl::StatusOr<RowBlock> Block(uint64_t) const override {
+      if (values_.empty()) return absl::InternalError("it was not fetched");
+      return RowBlock{ids_, columns_};
+    }
+
+   private:
+    const CapturingTable* const table_;
+    std::vector<int64_t> ids_;
+    std::string set_aside_;
+    std::string values_;
+    std::array<RowBlock::Column, 2> columns_;
+  };
+
+  mutable int captures_ = 0;
+  mutable std::atomic<int> fetches_ = 0;
+  mutable std::thread::id fetched_by_;
+};
+
+TEST(DeviceManager, TablesSetTheirRowsAsideToo) {
+  const TempDir dir;
+  for (const uint64_t arena_bytes : {64 * kMiB, uint64_t{0}}) {
+    ManagerOptions options =
+        OptionsIn(absl::StrCat(dir.path(), "/", arena_bytes));
+    options.arena_bytes = arena_bytes;
+    options.deltas = true;
+    CapturingTable table;
+    ModelState model;
+    ASSERT_OK(model.AddTable("user", &table));
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model));
+    for (int64_t step = 1; step <= 4; ++step) {
+      for (int64_t id = 0; id < 50; ++id) {
+        if (step == 1 || id % step == 0) {
+          table.Set(id, static_cast<float>(step));
+        }
+      }
+      ASSERT_OK(manager->Step());
+    }
+    ASSERT_OK(manager->WaitUntilFinished());
+    // One save whole, and one of the changes.
+    EXPECT_EQ(table.captures(), 101);
+    EXPECT_EQ(table.fetches(), 2);
+    EXPECT_NE(table.fetched_by(), std::this_thread::get_id());
+    const TestRows rows = table.rows();
+    table.Set(7, 99);
+    ASSERT_OK(manager->Restore());
+    EXPECT_TRUE(table.rows() == rows);
+    ASSERT_OK(manager->Close());
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

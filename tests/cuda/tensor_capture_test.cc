@@ -1,0 +1,301 @@
+// Tensors of a device that are set aside and copied to the host: the order of
+// streams, the ring, digests, memory, and each call that fails. The device does
+// things as late as it may, at once, or at random: docs/gpu.md has the list of
+// waits, and which of these tests finds that one is missing.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/cuda/device_fixture.h"
+#include "ckptdb/tests/cuda/device_save.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using Order = CudaStandin::Order;
+
+struct CaptureWay {
+  Order order;
+  bool pinned;
+};
+
+class TensorCaptureTest : public ::testing::TestWithParam<CaptureWay> {
+ protected:
+  // Tensors of all kinds: of several chunks, small ones, with rows apart, of
+  // odd sizes, empty.
+  static std::vector<OnDevice> MakeAll(DeviceFixture* fixture) {
+    return {fixture->Make(5, kMiB + 3), fixture->Make(1, 1),
+            fixture->Make(3, 4),        fixture->Make(700, 48, 16),
+            fixture->Make(33, 7, 5),    fixture->Make(0, 8),
+            fixture->Make(2, kMiB)};
+  }
+};
+
+TEST_P(TensorCaptureTest, TensorsAreAsTheirStreamHasLeftThem) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  const std::vector<OnDevice> tensors = MakeAll(&fixture);
+  for (const OnDevice& tensor : tensors) {
+    fixture.Train(tensor, 1);
+    save.Add(tensor);
+  }
+  ASSERT_OK(save.SetAside());
+  // The training goes on, and comes to its end before anything is fetched.
+  for (const OnDevice& tensor : tensors) fixture.Train(tensor, 2);
+  ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+  for (const OnDevice& tensor : tensors) {
+    EXPECT_TRUE(tensor.Read() == BytesAfter(2, tensor.bytes()));
+  }
+}
+
+// The staging memory has room for some of them, or for none.
+TEST_P(TensorCaptureTest, WhatDoesNotFitPassesThrough) {
+  for (const uint64_t staging : {uint64_t{0}, uint64_t{4096}, 3 * kMiB}) {
+    SCOPED_TRACE(staging);
+    DeviceFixture fixture(GetParam().order, DeviceFixture::SmallRing(staging));
+    DeviceSave save(&fixture, GetParam().pinned);
+    const std::vector<OnDevice> tensors = MakeAll(&fixture);
+    for (const OnDevice& tensor : tensors) {
+      fixture.Train(tensor, 1);
+      save.Add(tensor);
+    }
+    const uint64_t before = CudaStandin::device_bytes_used();
+    ASSERT_OK(save.SetAside());
+    for (const OnDevice& tensor : tensors) fixture.Train(tensor, 2);
+    ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+    ASSERT_OK(save.Fetch());
+    save.ExpectAllAfter(1);
+    // A ring of two chunks, and the list of its pieces.
+    EXPECT_LE(CudaStandin::device_bytes_used() - before,
+              staging + 2 * kMiB + 8192);
+  }
+}
+
+// A stream of another tensor, and an event of a third stream, are waited for.
+TEST_P(TensorCaptureTest, EachStreamAndEventIsWaitedFor) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  cudaStream_t other = nullptr;
+  cudaStream_t third = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&other), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreate(&third), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, 0), cudaSuccess);
+  const OnDevice a = fixture.Make(1, 1000);
+  const OnDevice b = fixture.Make(1, 1000);
+  save.Add(a);
+  save.Add(b);
+  save.state(1).stream = other;
+  save.state(0).event = event;
+  fixture.Train(a, 1, third);
+  ASSERT_EQ(cudaEventRecord(event, third), cudaSuccess);
+  fixture.Train(b, 1, other);
+  ASSERT_OK(save.SetAside());
+  fixture.Train(a, 2);
+  fixture.Train(b, 2, other);
+  ASSERT_EQ(cudaStreamSynchronize(other), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(third), cudaSuccess);
+}
+
+TEST_P(TensorCaptureTest, SaveAfterSaveUsesTheSameMemory) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  const OnDevice tensor = fixture.Make(5, kMiB);
+  save.Add(tensor);
+  uint64_t used = 0;
+  for (int step = 1; step <= 4; ++step) {
+    fixture.Train(tensor, step);
+    ASSERT_OK(save.SetAside());
+    fixture.Train(tensor, step + 1);
+    ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+    ASSERT_OK(save.Fetch());
+    save.ExpectAllAfter(step);
+    save.Unpin();
+    if (step == 1) used = CudaStandin::device_bytes_used();
+    EXPECT_EQ(CudaStandin::device_bytes_used(), used);
+  }
+}
+
+// Two saves at once: the second one finds no room, and is right all the same.
+TEST_P(TensorCaptureTest, TwoSavesShareADevice) {
+  DeviceFixture fixture(GetParam().order, DeviceFixture::SmallRing(3 * kMiB));
+  DeviceSave first(&fixture, GetParam().pinned);
+  DeviceSave second(&fixture, GetParam().pinned);
+  const OnDevice tensor = fixture.Make(2, kMiB);
+  first.Add(tensor);
+  second.Add(tensor);
+  fixture.Train(tensor, 1);
+  ASSERT_OK(first.SetAside());
+  fixture.Train(tensor, 2);
+  ASSERT_OK(second.SetAside());
+  fixture.Train(tensor, 3);
+  ASSERT_EQ(cudaStreamSynchronize(fixture.stream()), cudaSuccess);
+  ASSERT_OK(second.Fetch());
+  ASSERT_OK(first.Fetch());
+  first.ExpectAllAfter(1);
+  second.ExpectAllAfter(2);
+}
+
+TEST_P(TensorCaptureTest, ASaveThatIsGivenUpIsWaitedFor) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  const OnDevice tensor = fixture.Make(3, kMiB);
+  save.Add(tensor);
+  fixture.Train(tensor, 1);
+  ASSERT_OK(save.SetAside());
+  save.Drop();
+}
+
+// Copies: the list of pieces, the digests, then the chunks.
+TEST_P(TensorCaptureTest, ACopyThatChangesABitIsDataLossNamingTheTensor) {
+  for (const int copy : {3, 4, 5}) {
+    SCOPED_TRACE(copy);
+    DeviceFixture fixture(GetParam().order);
+    DeviceSave save(&fixture, GetParam().pinned);
+    const OnDevice small = fixture.Make(1, 64);
+    const OnDevice large = fixture.Make(3, kMiB);
+    save.Add(small, "small");
+    save.Add(large, "large \"one\"");
+    fixture.Train(small, 1);
+    fixture.Train(large, 1);
+    CudaStandin::FlipCopy(copy, 77);
+    ASSERT_OK(save.SetAside());
+    const absl::Status status = save.Fetch();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AnyOf(HasSubstr("tensor \"large \\\"one\\\"\": bytes "),
+                      HasSubstr("tensor \"small\": bytes 0 to 64")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("digest "));
+  }
+}
+
+TEST_P(TensorCaptureTest, SmallTensorsArePackedAndCopiedTogether) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  for (int t = 0; t < 300; ++t) {
+    const OnDevice tensor = fixture.Make(1, 1 + t * 5);
+    fixture.Train(tensor, 1);
+    save.Add(tensor);
+  }
+  const int64_t copies = CudaStandin::copies();
+  const int64_t calls = CudaStandin::calls();
+  ASSERT_OK(save.SetAside());
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+  EXPECT_LE(CudaStandin::copies() - copies, 3);
+  EXPECT_LE(CudaStandin::calls() - calls, 60);
+}
+
+// Each call fails once: nothing leaks, hangs or is used after it is gone, and
+// the next save is right. Returns false when the save made fewer calls.
+void SaveWithFailure(DeviceFixture* fixture, bool pinned, int64_t call,
+                     bool* failed) {
+  DeviceSave save(fixture, pinned);
+  const OnDevice tensor = fixture->Make(3, kMiB + 8);
+  const OnDevice apart = fixture->Make(10, 12, 4);
+  save.Add(tensor);
+  save.Add(apart);
+  fixture->Train(tensor, 1);
+  fixture->Train(apart, 1);
+  const int64_t before = CudaStandin::calls();
+  CudaStandin::FailCall(before + call, cudaErrorLaunchFailure);
+  absl::Status status = save.SetAside();
+  if (status.ok()) status = save.Fetch();
+  *failed = CudaStandin::calls() >= before + call;
+  CudaStandin::FailCall(0, cudaSuccess);
+  if (status.ok()) {
+    save.ExpectAllAfter(1);
+  } else {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("(719)"));
+  }
+  save.Unpin();
+  fixture->Train(tensor, 2);
+  fixture->Train(apart, 2);
+  ASSERT_OK(save.SetAside());
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(2);
+}
+
+TEST_P(TensorCaptureTest, EachCallMayFail) {
+  for (const uint64_t staging : {64 * kMiB, uint64_t{0}}) {
+    bool failed = true;
+    int64_t call = 1;
+    for (; failed; ++call) {
+      SCOPED_TRACE(absl::StrCat("call ", call, ", staging ", staging));
+      DeviceFixture fixture(GetParam().order,
+                            DeviceFixture::SmallRing(staging));
+      // Pin is the first call of a save, and does not count.
+      SaveWithFailure(&fixture, GetParam().pinned,
+                      call + (GetParam().pinned ? 2 : 0), &failed);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(call, 20);
+  }
+}
+
+TEST_P(TensorCaptureTest, ADeviceThatIsLostIsAnErrorOfEachSave) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, /*pinned=*/false);
+  const OnDevice tensor = fixture.Make(3, kMiB);
+  save.Add(tensor);
+  ASSERT_OK(save.SetAside());
+  CudaStandin::FailCall(1, cudaErrorLaunchFailure, /*forever=*/true);
+  EXPECT_EQ(save.Fetch().code(), absl::StatusCode::kInternal);
+  save.Drop();
+  EXPECT_EQ(save.SetAside().code(), absl::StatusCode::kInternal);
+  CudaStandin::FailCall(0, cudaSuccess);
+}
+
+TEST_P(TensorCaptureTest, MemoryThatIsShortMakesTheSaveWait) {
+  DeviceFixture fixture(GetParam().order);
+  DeviceSave save(&fixture, GetParam().pinned);
+  const OnDevice tensor = fixture.Make(3, kMiB);
+  save.Add(tensor);
+  fixture.Train(tensor, 1);
+  // The trainer has all but a ring.
+  void* rest = nullptr;
+  const uint64_t free =
+      DeviceFixture::kDeviceBytes - CudaStandin::device_bytes_used();
+  ASSERT_EQ(cudaMalloc(&rest, free - 5 * kMiB / 2), cudaSuccess);
+  ASSERT_OK(save.SetAside());
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+  ASSERT_EQ(cudaFree(rest), cudaSuccess);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, TensorCaptureTest,
+                         ::testing::Values(CaptureWay{Order::kLazy, true},
+                                           CaptureWay{Order::kLazy, false},
+                                           CaptureWay{Order::kEager, true},
+                                           CaptureWay{Order::kEager, false},
+                                           CaptureWay{Order::kRandom, true},
+                                           CaptureWay{Order::kRandom, false}),
+                         [](const auto& given) {
+                           const char* const order =
+                               given.param.order == Order::kLazy    ? "Lazy"
+                               : given.param.order == Order::kEager ? "Eager"
+                                                                    : "Random";
+                           return absl::StrCat(order, given.param.pinned
+                                                          ? "Pinned"
+                                                          : "Pageable");
+                         });
+
+}  // namespace
+}  // namespace ckptdb::testing

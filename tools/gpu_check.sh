@@ -1,0 +1,65 @@
+#!/bin/bash
+# Runs on a machine with a GPU all that needs one: the tests with the label
+# `gpu`, again under compute-sanitizer where it is installed, and the bench,
+# whose table goes to docs/gpu.md.
+#
+#   tools/gpu_check.sh [BUILD]    BUILD: a build that is there, of this tree or
+#                                 carried from another machine; without it,
+#                                 build/release is built
+#
+# Exits with 77 where there is no GPU, and says so. The last line printed is
+# "N passed, N failed".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=${1:-}
+if [[ -z ${build} ]]; then
+  tools/setup.sh
+  cmake --preset release -DCKPTDB_CUDA=ON > /dev/null
+  build=build/release
+  cmake --build "${build}" --target gpu_tests cuda_bench
+fi
+for program in gpu_tests cuda_bench; do
+  if [[ ! -x ${build}/bin/${program} ]]; then
+    echo "gpu_check.sh: ${build}/bin/${program} is not there; build it with" \
+      "CKPTDB_CUDA=ON" >&2
+    exit 1
+  fi
+done
+# Its copy of 1 MiB tells whether there is a GPU that works.
+code=0
+"${build}/bin/cuda_bench" 1 > /dev/null || code=$?
+if [[ ${code} -eq 77 ]]; then
+  echo "gpu_check.sh: there is no GPU here, so nothing was run"
+  exit 77
+fi
+
+passed=0
+failed=0
+run() {
+  echo "== $*"
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+}
+
+export CKPTDB_REQUIRE_GPU=1
+mapfile -t programs < <(find "${build}/bin" -maxdepth 1 -type f -executable \
+  -name '*gpu*_tests' | sort)
+for program in "${programs[@]}"; do
+  run "${program}"
+  if command -v compute-sanitizer > /dev/null; then
+    for tool in memcheck racecheck; do
+      run compute-sanitizer --tool "${tool}" --error-exitcode 1 "${program}"
+    done
+  else
+    echo "== compute-sanitizer is not installed, so it was not run"
+  fi
+done
+echo "== measured on $(date -u +%Y-%m-%d)"
+run "${build}/bin/cuda_bench"
+
+echo "${passed} passed, ${failed} failed"
+[[ ${failed} -eq 0 ]]
