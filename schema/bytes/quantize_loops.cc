@@ -9,7 +9,8 @@ namespace {
 constexpr uint32_t kFloatBytes = sizeof(float);
 
 // The loops below are compiled once for any processor and once for those with
-// AVX2. They have no branches, so that the compiler makes vectors of them.
+// AVX2 and FMA. They have no branches, so that the compiler makes vectors of
+// them.
 #define CKPTDB_LOOP static inline __attribute__((always_inline))
 
 // Numbers need not be aligned.
@@ -97,7 +98,7 @@ CKPTDB_LOOP void DecodeInt8Loop(const char* __restrict codes, uint64_t elements,
   }
 }
 
-// Short rows are vectors only where the compiler knows how long they are.
+// Short rows become vectors only where the compiler knows how long they are.
 CKPTDB_LOOP Findings EncodeInt8Loop(const char* row, uint64_t elements,
                                     const Int8Scale& scale, char* codes) {
   switch (elements) {
@@ -128,7 +129,7 @@ constexpr Loops kPlainLoops = {
        char* row) { DecodeInt8Loop(codes, elements, scale, row); }};
 
 #if defined(__x86_64__)
-#define CKPTDB_AVX2 __attribute__((target("avx2")))
+#define CKPTDB_AVX2 __attribute__((target("avx2,fma")))
 
 CKPTDB_AVX2 Findings EncodeBf16Avx2(const char* raw, uint64_t elements,
                                     char* __restrict halves) {
@@ -162,7 +163,8 @@ void UsePlainLoops(bool plain) { plain_loops = plain; }
 
 const Loops& TheLoops() {
 #if defined(__x86_64__)
-  static const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+  static const bool kHasAvx2 =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   if (kHasAvx2 && !plain_loops) return kAvx2Loops;
 #endif
   return kPlainLoops;
