@@ -11,8 +11,11 @@
 
 namespace ckptdb {
 
-// The format that this library writes, and the newest that it reads.
+// The format of a store and of its records.
 inline constexpr uint16_t kFormatVersion = 1;
+// The format of a rank record that has a lossy codec, and the newest that this
+// library reads. A library that knows no such codec refuses the record by it.
+inline constexpr uint16_t kLossyFormatVersion = 2;
 
 inline constexpr size_t kMaxUuidBytes = 64;
 // Limit of one record without its envelope; FlatBuffers end at 2 GiB.

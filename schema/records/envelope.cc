@@ -114,10 +114,12 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
   std::memcpy(&envelope, bytes.data(), sizeof(envelope));
   const absl::string_view body = bytes.substr(kEnvelopeBytes);
   CKPTDB_RETURN_IF_ERROR(CheckIntact(kind, envelope, body));
-  if (envelope.format_version > kFormatVersion) {
+  const uint16_t newest =
+      kind == RecordKind::kRank ? kLossyFormatVersion : kFormatVersion;
+  if (envelope.format_version > newest) {
     return absl::FailedPreconditionError(absl::StrCat(
         RecordName(kind), ": format version ", envelope.format_version,
-        " is newer than ", kFormatVersion,
+        " is newer than ", newest,
         ", the newest that this library reads; use a newer library"));
   }
   if (envelope.format_version == 0) {

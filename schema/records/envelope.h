@@ -35,8 +35,8 @@ absl::string_view RecordName(RecordKind kind);
 // Returns DataLoss when a body of so many bytes exceeds the limit of its kind.
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes);
 
-// Returns the envelope followed by the body. Only tests pass a version other
-// than kFormatVersion.
+// Returns the envelope followed by the body. A version other than
+// kFormatVersion is of a rank record with a lossy codec, or of a test.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version = kFormatVersion);
 

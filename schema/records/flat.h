@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/records/envelope.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb_generated.h"
@@ -20,10 +21,13 @@ namespace ckptdb::internal {
 
 // Returns the FlatBuffer of a finished builder in its envelope.
 inline std::string Seal(RecordKind kind,
-                        const flatbuffers::FlatBufferBuilder& built) {
-  return Seal(kind, absl::string_view(
-                        reinterpret_cast<const char*>(built.GetBufferPointer()),
-                        built.GetSize()));
+                        const flatbuffers::FlatBufferBuilder& built,
+                        uint16_t format_version = kFormatVersion) {
+  return Seal(
+      kind,
+      absl::string_view(reinterpret_cast<const char*>(built.GetBufferPointer()),
+                        built.GetSize()),
+      format_version);
 }
 
 // A verified FlatBuffer root that owns its memory.

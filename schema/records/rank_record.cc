@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "ckptdb/schema/bytes/codec.h"
 #include "ckptdb/schema/bytes/dtype.h"
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/records/checks.h"
@@ -48,6 +51,17 @@ std::vector<Offset<fbs::Slot>> AddSlots(const std::vector<Slot>& slots,
   return added;
 }
 
+// The field is absent when there are none, as in records older than it.
+Offset<Vector<const fbs::ItemError*>> AddErrors(
+    const std::vector<Item::Error>& errors, FlatBufferBuilder* builder) {
+  if (errors.empty()) return {};
+  std::vector<fbs::ItemError> added;
+  for (const Item::Error& error : errors) {
+    added.emplace_back(error.max, error.bound);
+  }
+  return builder->CreateVectorOfStructs(added);
+}
+
 Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto slots = AddSlots(item.slots, builder);
   const auto name = AddString(item.name, builder);
@@ -62,6 +76,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   if (!item.sharding_name.empty()) {
     sharding_name = AddString(item.sharding_name, builder);
   }
+  const auto errors = AddErrors(item.errors, builder);
   const fbs::Version data = ToFbs(item.data_version);
   fbs::ItemBuilder out(*builder);
   out.add_kind(static_cast<uint8_t>(item.kind));
@@ -86,6 +101,7 @@ Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   out.add_base_reason(reason);
   out.add_sharding(static_cast<uint8_t>(item.sharding));
   out.add_sharding_name(sharding_name);
+  out.add_errors(errors);
   return out.Finish();
 }
 
@@ -212,6 +228,45 @@ absl::Status CheckSharding(const Item& item) {
                    "; only a custom sharding has a name"));
 }
 
+// A lossy codec is of f32 alone, and tells its errors.
+absl::Status CheckLossyCodec(const Item& item, Codec codec, DType dtype,
+                             uint64_t row_elements) {
+  if (!IsLossy(codec)) return absl::OkStatus();
+  CKPTDB_RETURN_IF_ERROR(InItem(item, CheckLossy(codec, dtype, row_elements)));
+  if (!item.errors.empty()) return absl::OkStatus();
+  return BadItem(item, absl::StrCat("is under ", CodecName(codec),
+                                    " and does not tell its errors"));
+}
+
+absl::Status CheckErrors(const Item& item) {
+  const bool table = item.kind == Item::Kind::kRows;
+  const size_t values = item.kind == Item::Kind::kBlob ? 0
+                        : table                        ? item.slots.size()
+                                                       : 1;
+  if (!item.errors.empty() && item.errors.size() != values) {
+    return BadItem(item, absl::StrCat("has ", item.errors.size(),
+                                      " errors; expected 0 or ", values));
+  }
+  for (const Item::Error& error : item.errors) {
+    if (std::isfinite(error.bound) && error.max >= 0 &&
+        error.max <= error.bound) {
+      continue;
+    }
+    return BadItem(item,
+                   absl::StrCat("has the error ", error.max,
+                                "; expected 0 to its bound, ", error.bound));
+  }
+  CKPTDB_RETURN_IF_ERROR(CheckLossyCodec(
+      item, item.codec,
+      item.kind == Item::Kind::kTensor ? item.dtype : DType::kU8,
+      kInt8BlockElements));
+  for (const Slot& slot : item.slots) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckLossyCodec(item, slot.codec, slot.dtype, slot.elements));
+  }
+  return absl::OkStatus();
+}
+
 // Rejects enum values out of range: a record in memory may have any.
 absl::Status CheckEnums(const Item& item) {
   const auto number = [](auto value) { return static_cast<int>(value); };
@@ -266,6 +321,7 @@ absl::Status CheckItem(const Item& item) {
   for (const Slot& slot : item.slots) {
     CKPTDB_RETURN_IF_ERROR(CheckStoredEnums(item, slot.dtype, slot.codec));
   }
+  CKPTDB_RETURN_IF_ERROR(CheckErrors(item));
   switch (item.kind) {
     case Item::Kind::kTensor:
       CKPTDB_RETURN_IF_ERROR(CheckTensor(item));
@@ -291,6 +347,7 @@ uint64_t CopiedBytes(const fbs::Item& from) {
     bytes += SizeOf(numbers) * sizeof(int64_t);
   }
   bytes += SizeOf(from.chunk_hashes()) * sizeof(uint64_t);
+  bytes += SizeOf(from.errors()) * sizeof(fbs::ItemError);
   if (from.slots() == nullptr) return bytes;
   for (const fbs::Slot* slot : *from.slots()) {
     bytes += ViewOf(slot->name()).size();
@@ -309,6 +366,19 @@ std::vector<Slot> ReadSlots(const Vector<Offset<fbs::Slot>>* stored) {
     slot.elements = from->elements();
   }
   return slots;
+}
+
+// Copies bytes, as the verifier does not check the alignment of elements.
+std::vector<Item::Error> ReadErrors(
+    const Vector<const fbs::ItemError*>* stored) {
+  std::vector<Item::Error> errors(SizeOf(stored));
+  for (size_t i = 0; i < errors.size(); ++i) {
+    double numbers[2];
+    static_assert(sizeof(numbers) == sizeof(fbs::ItemError));
+    std::memcpy(numbers, stored->Data() + i * sizeof(numbers), sizeof(numbers));
+    errors[i] = {numbers[0], numbers[1]};
+  }
+  return errors;
 }
 
 void ReadTensorFields(const fbs::Item& from, Item* item) {
@@ -346,6 +416,7 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   item.digest = from.digest();
   ReadTensorFields(from, &item);
   ReadTableFields(from, &item);
+  item.errors = ReadErrors(from.errors());
   CKPTDB_RETURN_IF_ERROR(CheckItem(item));
   return item;
 }
@@ -407,11 +478,28 @@ uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
   uint64_t bytes = 0;
   for (const Item& item : record.items) {
     bytes += kLeastItem + item.name.size() + item.base_reason.size() +
-             item.chunk_hashes.size() * sizeof(uint64_t);
+             item.chunk_hashes.size() * sizeof(uint64_t) +
+             item.errors.size() * sizeof(fbs::ItemError);
     for (const Slot& slot : item.slots) bytes += kLeastSlot + slot.name.size();
   }
   return bytes;
 }
+
+namespace {
+
+// A library that knows no lossy codec must refuse a record that has one.
+uint16_t FormatOf(const StepRecord::Rank& record) {
+  for (const Item& item : record.items) {
+    if (IsLossy(item.codec) ||
+        std::any_of(item.slots.begin(), item.slots.end(),
+                    [](const Slot& slot) { return IsLossy(slot.codec); })) {
+      return kLossyFormatVersion;
+    }
+  }
+  return kFormatVersion;
+}
+
+}  // namespace
 
 std::string internal::EncodeUnchecked(const StepRecord::Rank& record) {
   FlatBufferBuilder builder;
@@ -422,7 +510,7 @@ std::string internal::EncodeUnchecked(const StepRecord::Rank& record) {
   builder.Finish(fbs::CreateRankRecord(builder, record.version.step,
                                        record.version.attempt, record.rank,
                                        builder.CreateVector(items)));
-  return Seal(RecordKind::kRank, builder);
+  return Seal(RecordKind::kRank, builder, FormatOf(record));
 }
 
 absl::StatusOr<std::string> EncodeRankRecord(const StepRecord::Rank& record) {

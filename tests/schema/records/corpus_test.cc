@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "ckptdb/schema/bytes/codec.h"
 #include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/records/envelope.h"
 #include "ckptdb/schema/records/evaluation.h"
 #include "ckptdb/schema/records/records.h"
@@ -84,6 +86,17 @@ std::string Counters(size_t bytes) {
   return raw;
 }
 
+// Some of each size, and one row with a NaN in so many.
+std::string FloatBytes(size_t count) {
+  std::string raw;
+  for (size_t i = 0; i < count; ++i) {
+    const float number = i % 200 == 99 ? std::numeric_limits<float>::quiet_NaN()
+                                       : static_cast<float>(i * i) / 64 - 7;
+    raw.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  return raw;
+}
+
 Corpus PageCorpus() {
   Corpus corpus;
   for (const Codec codec : {Codec::kNone, Codec::kLz4, Codec::kShuffleLz4}) {
@@ -94,9 +107,35 @@ Corpus PageCorpus() {
           std::string(1, 2) + MakePage(Counters(bytes), codec, 16, 4);
     }
   }
+  for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
+    for (const size_t rows : {1, 16}) {
+      corpus[std::string(CodecName(codec)) + "_" + std::to_string(rows)] =
+          std::string(1, 2) + MakePage(FloatBytes(rows * 16), codec,
+                                       static_cast<uint32_t>(rows), 4);
+    }
+  }
   corpus["zeros"] = std::string(1, 3) +
                     MakePage(std::string(200000, '\0'), Codec::kLz4, 1, 8);
   return corpus;
+}
+
+void AddLossy(Corpus* corpus) {
+  for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
+    for (const int numbers : {16, 256}) {
+      std::string stored;
+      Item::Error error;
+      Quantize(codec, FloatBytes(numbers), 16, Rounding::kNearest, &stored,
+               &error);
+      const int bytes = numbers * 4;
+      const std::string head = {codec == Codec::kBf16 ? '\2' : '\3', 15,
+                                static_cast<char>(bytes % 256),
+                                static_cast<char>(bytes / 256)};
+      const std::string name =
+          std::string(CodecName(codec)) + "_" + std::to_string(numbers);
+      (*corpus)[name] = head + stored;
+      (*corpus)[name + "_raw"] = head + FloatBytes(numbers);
+    }
+  }
 }
 
 Corpus CodecCorpus() {
@@ -114,6 +153,7 @@ Corpus CodecCorpus() {
       corpus[name + "_raw"] = head + Counters(bytes);
     }
   }
+  AddLossy(&corpus);
   return corpus;
 }
 

@@ -387,12 +387,36 @@ Item RandomItem(std::mt19937_64* random) {
   }
   if (item.kind == Item::Kind::kRows) {
     for (Slot& slot : item.slots) slot.codec = static_cast<Codec>(draw(3));
+    if (draw(2) == 0) {
+      item.slots[0].codec = draw(2) == 0 ? Codec::kBf16 : Codec::kInt8;
+      item.errors = {{static_cast<double>(draw(9)), 8}, {0, 0}};
+    }
     item.rows = draw(1000000000);
     item.erased_rows = draw(1000);
     item.raw_bytes = item.rows * 272 + item.erased_rows * 8;
     item.rows_per_page = static_cast<uint32_t>(1 + draw(1024));
   }
   return item;
+}
+
+// A library that knows no lossy codec reads records of format version 1 alone.
+TEST(RankRecord, TheFormatVersionTellsWhetherACodecIsLossy) {
+  const auto version_of = [](const StepRecord::Rank& record) {
+    const absl::StatusOr<std::string> bytes = EncodeRankRecord(record);
+    EXPECT_OK(bytes);
+    uint16_t version = 0;
+    if (bytes.ok()) std::memcpy(&version, bytes->data() + 6, sizeof(version));
+    return version;
+  };
+  StepRecord::Rank record = testing::SampleRank();
+  EXPECT_EQ(version_of(record), kFormatVersion);
+  Item& table = record.items[1];
+  table.errors = {{0.25, 0.5}, {0, 0}};  // of a fold, to a codec without loss
+  EXPECT_EQ(version_of(record), kFormatVersion);
+  table.slots[0].codec = Codec::kInt8;
+  EXPECT_EQ(version_of(record), kLossyFormatVersion);
+  ASSERT_OK_AND_ASSIGN(const StepRecord::Rank back, RoundTrip(record));
+  EXPECT_EQ(back, record);
 }
 
 TEST(RankRecord, RandomRoundTrips) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/records/evaluation.h"
 #include "ckptdb/schema/records/record_checks.h"
 #include "ckptdb/schema/records/records.h"
@@ -333,6 +334,70 @@ RuleChanges<StepRecord::Rank> RankChanges() {
           [](Item* i) { i->dtype = static_cast<DType>(kDTypes); });
   in_item("codec", SampleTensor(), false,
           [](Item* i) { i->codec = Codec::kAuto; });
+  in_item("errors of a tensor", SampleTensor(), true, [](Item* i) {
+    i->errors = {{0.5, 1}};
+  });
+  in_item("two errors of a tensor", SampleTensor(), false, [](Item* i) {
+    i->errors = {{0.5, 1}, {0.5, 1}};
+  });
+  in_item("errors of a table", SampleTable(), true, [](Item* i) {
+    i->errors = {{0, 0}, {1, 1}};
+  });
+  in_item("error of one of two slots", SampleTable(), false, [](Item* i) {
+    i->errors = {{0, 0}};
+  });
+  in_item("errors of a blob", SampleBlob(), false, [](Item* i) {
+    i->errors = {{0, 0}};
+  });
+  in_item("error above its bound", SampleTensor(), false, [](Item* i) {
+    i->errors = {{1.5, 1}};
+  });
+  in_item("error below 0", SampleTensor(), false, [](Item* i) {
+    i->errors = {{-1e-300, 1}};
+  });
+  in_item("error that is no number", SampleTensor(), false, [](Item* i) {
+    i->errors = {{std::nan(""), 1}};
+  });
+  in_item("bound that is no number", SampleTensor(), false, [](Item* i) {
+    i->errors = {{0, std::nan("")}};
+  });
+  in_item("lossy tensor of f32", SampleTensor(), true, [](Item* i) {
+    i->dtype = DType::kF32;
+    i->raw_bytes = 48;
+    i->codec = Codec::kInt8;
+    i->errors = {{0, 1}};
+  });
+  in_item("lossy tensor of bf16", SampleTensor(), false, [](Item* i) {
+    i->codec = Codec::kBf16;
+    i->errors = {{0, 1}};
+  });
+  in_item("lossy tensor without errors", SampleTensor(), false, [](Item* i) {
+    i->dtype = DType::kF32;
+    i->raw_bytes = 48;
+    i->codec = Codec::kBf16;
+  });
+  in_item("lossy slot", SampleTable(), true, [](Item* i) {
+    i->slots[0].codec = Codec::kInt8;
+    i->errors = {{0, 1}, {0, 0}};
+  });
+  in_item("lossy slot without errors", SampleTable(), false,
+          [](Item* i) { i->slots[0].codec = Codec::kInt8; });
+  in_item("lossy slot of u64", SampleTable(), false, [](Item* i) {
+    i->slots[1].codec = Codec::kBf16;
+    i->errors = {{0, 1}, {0, 0}};
+  });
+  in_item("int8 of rows that are too short", SampleTable(), false, [](Item* i) {
+    i->slots[0].elements = kLeastInt8Elements - 1;
+    i->raw_bytes = 1000 * (8 + 12 + 8) + 7 * 8;
+    i->slots[0].codec = Codec::kInt8;
+    i->errors = {{0, 1}, {0, 0}};
+  });
+  in_item("lossy ids", SampleTable(), false, [](Item* i) {
+    i->codec = Codec::kBf16;
+    i->errors = {{0, 1}, {0, 0}};
+  });
+  in_item("lossy blob", SampleBlob(), false,
+          [](Item* i) { i->codec = Codec::kBf16; });
   in_item("slot dtype", SampleTable(), false,
           [](Item* i) { i->slots[0].dtype = static_cast<DType>(kDTypes); });
   in_item("slot codec", SampleTable(), false,
