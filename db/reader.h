@@ -95,6 +95,8 @@ class StepReader {
   // A table as a whole, over all ranks.
   struct TableSpec {
     std::vector<Slot> slots;
+    // The codecs of each slot over all runs that are read, each once, in order.
+    std::vector<std::vector<Codec>> codecs;
     SliceHash slice_hash = SliceHash::kModulo;
     // The rule by which the ranks that saved the step divided its rows. It is
     // undeclared in steps from before it was recorded, in steps of one rank

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/codec.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -20,8 +21,9 @@ absl::Status Bad(uint64_t number, absl::string_view why) {
 
 absl::Status CheckSlot(const Slot& slot) {
   CKPTDB_RETURN_IF_ERROR(CheckName("slot name", slot.name));
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(slot.dtype, slot.codec),
-                                  absl::StrCat("slot \"", slot.name, "\"")));
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(CheckEnums(slot.dtype, slot.codec, slot.elements),
+               absl::StrCat("slot \"", slot.name, "\"")));
   if (slot.row_bytes() >= 1 && slot.row_bytes() <= kMaxSlotBytes) {
     return absl::OkStatus();
   }
@@ -45,7 +47,7 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
 
 }  // namespace
 
-absl::Status CheckEnums(DType dtype, Codec codec) {
+absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (number(dtype) >= kDTypes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -53,12 +55,12 @@ absl::Status CheckEnums(DType dtype, Codec codec) {
   }
   if (codec == Codec::kAuto ||
       CodecFromStored(static_cast<uint8_t>(codec)).ok()) {
-    return absl::OkStatus();
+    return CheckLossy(codec, dtype, row_elements);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("invalid codec ", number(codec),
-                   "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4) or 255 "
-                   "(auto)"));
+                   "; expected 0 (none), 1 (lz4), 2 (shuffle-lz4), 3 "
+                   "(bf16), 4 (int8) or 255 (auto)"));
 }
 
 absl::Status CheckSlots(absl::Span<const Slot> slots) {

@@ -27,8 +27,9 @@ inline absl::StatusOr<RowBlock> GetBlock(const RowSource& rows,
   return CallGuarded("RowSource::Block", [&] { return rows.Block(block); });
 }
 
-// Returns InvalidArgument for enum values out of range.
-absl::Status CheckEnums(DType dtype, Codec codec);
+// Returns InvalidArgument for enum values out of range, and for a lossy codec
+// that does not take rows of so many elements of the dtype.
+absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements);
 
 // Checks that a table can have these slots. Returns InvalidArgument naming the
 // slot and the limit.

@@ -14,6 +14,7 @@
 #include "ckptdb/db/read/run_merge.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
@@ -51,6 +52,15 @@ std::vector<RunGroup> CutGroup(const std::vector<RankItem>& runs,
     ranges.push_back({{bound(i), bound(i + 1)}, group.runs});
   }
   return ranges;
+}
+
+// Makes the errors of a run those of the folded one, too.
+void AddErrors(const Item& run, Item* folded) {
+  if (run.errors.empty()) return;
+  folded->errors.resize(folded->slots.size());
+  for (size_t i = 0; i < folded->errors.size(); ++i) {
+    folded->errors[i] = Larger(folded->errors[i], run.errors[i]);
+  }
 }
 
 absl::Status Interrupted() {
@@ -158,6 +168,7 @@ Item FoldParts::TemplateOf(const Part& part) const {
   item.raw_bytes = item.stored_bytes = 0;
   item.chunk_hashes.clear();
   item.base_reason.clear();
+  for (const RankItem& run : part.table->runs) AddErrors(*run.item, &item);
   return item;
 }
 

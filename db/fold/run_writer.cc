@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -89,8 +90,10 @@ absl::Status RunWriter::WritePage(Stream* stream) {
                   absl::StrCat("writing \"", stream->path, "\"")));
   }
   stream->page.copy(builder_.Reset(stream->page.size()), stream->page.size());
+  // Values that a lossy codec would change are kept as they are: a fold adds no
+  // error to those that were made when the rows were saved.
   builder_.Finish(stream->codec, static_cast<uint32_t>(page_rows_),
-                  stream->element_bytes);
+                  stream->element_bytes, Rounding::kNone);
   stream->hashes.push_back(builder_.raw_hash());
   stored_bytes_ += builder_.entry().size();
   key_ = stream->prefix;

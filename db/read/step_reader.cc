@@ -1,5 +1,6 @@
 #include "ckptdb/db/reader.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -115,7 +116,16 @@ absl::StatusOr<StepReader::TableSpec> StepReader::FindTable(
   spec.exact = parts[0].item->run == Item::Run::kBase;
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           internal::RunsOf(*impl_, name));
-  for (const RankItem& run : runs) spec.rows += run.item->rows;
+  std::vector<std::set<Codec>> codecs(spec.slots.size());
+  for (const RankItem& run : runs) {
+    spec.rows += run.item->rows;
+    for (size_t i = 0; i < codecs.size(); ++i) {
+      codecs[i].insert(run.item->slots[i].codec);
+    }
+  }
+  for (const std::set<Codec>& of_slot : codecs) {
+    spec.codecs.emplace_back(of_slot.begin(), of_slot.end());
+  }
   return spec;
 }
 

@@ -17,6 +17,7 @@
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/bytes/shape.h"
@@ -54,7 +55,8 @@ absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
                                          const RankState::Tensor& tensor) {
   const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
   const TensorView& view = tensor.view;
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(view.dtype, tensor.codec), place));
+  CKPTDB_RETURN_IF_ERROR(Annotate(
+      CheckEnums(view.dtype, tensor.codec, kInt8BlockElements), place));
   const uint32_t element_bytes = DTypeBytes(view.dtype);
   StagedItem staged;
   Item& item = staged.item;
@@ -94,7 +96,7 @@ absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
         absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
                      " bytes; the limit is ", kMaxBlobBytes));
   }
-  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec),
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec, 1),
                                   absl::StrCat("blob \"", blob.name, "\"")));
   StagedItem staged;
   staged.item = NewItem(ticket, Item::Kind::kBlob, blob.name);
@@ -338,14 +340,47 @@ bool KeyLess(const Item& a, const Item& b) {
   return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);
 }
 
-// Compares chunk by chunk and stops at the first that differs, so that a
-// changed tensor costs one hash.
-bool HasBytes(const Item& item, absl::string_view bytes) {
+// Compares what would be stored, chunk by chunk, and stops at the first that
+// differs, so that a changed tensor costs one hash. Sets *error to what a lossy
+// codec makes of these bytes.
+bool HasBytes(const Item& item, absl::string_view bytes, Item::Error* error) {
+  PageBuilder builder;
   for (const uint64_t hash : item.chunk_hashes) {
-    if (HashBytes(bytes.substr(0, kChunkBytes)) != hash) return false;
-    bytes.remove_prefix(std::min<size_t>(bytes.size(), kChunkBytes));
+    const absl::string_view chunk = bytes.substr(0, kChunkBytes);
+    bytes.remove_prefix(chunk.size());
+    if (!IsLossy(item.codec)) {
+      if (HashBytes(chunk) != hash) return false;
+      continue;
+    }
+    chunk.copy(builder.Reset(chunk.size()), chunk.size());
+    builder.Finish(item.codec,
+                   static_cast<uint32_t>(chunk.size() / sizeof(float)),
+                   sizeof(float));
+    if (builder.raw_hash() != hash) return false;
+    *error = Larger(*error, builder.error());
   }
   return bytes.empty();
+}
+
+// Returns whether what is stored under one codec is what would be stored under
+// the other. What is not lossy is compared before the codec.
+bool SameValues(Codec a, Codec b) {
+  return a == b || !(IsLossy(a) || IsLossy(b));
+}
+
+// Returns the errors of a tensor or of the slots of a table, once all entries
+// are made; none when no codec is lossy.
+std::vector<Item::Error> ErrorsOf(const StagedItem& staged) {
+  const size_t first = staged.item.kind == Item::Kind::kRows ? 1 : 0;
+  const size_t count = first == 0 ? 1 : staged.item.slots.size();
+  std::vector<Item::Error> errors;
+  bool lossy = false;
+  for (size_t i = first; i < first + count; ++i) {
+    errors.push_back(staged.streams[i]->error());
+    lossy = lossy || IsLossy(staged.streams[i]->codec());
+  }
+  if (!lossy) errors.clear();
+  return errors;
 }
 
 }  // namespace
@@ -360,6 +395,7 @@ void StagedItem::Seal(Item::Placement placement) {
   if (reused) return;
   std::string all_hashes;
   item.placement = placement;
+  item.errors = ErrorsOf(*this);
   for (size_t i = 0; i < streams.size(); ++i) {
     const std::vector<uint64_t>& hashes = streams[i]->hashes();
     all_hashes.append(reinterpret_cast<const char*>(hashes.data()),
@@ -419,9 +455,12 @@ absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
     }
     const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),
                                       staged.item, KeyLess);
+    Item::Error error;
     if (old != parent.items.end() && SameShape(*old, staged.item) &&
-        HasBytes(*old, staged.bytes)) {
+        SameValues(old->codec, staged.streams[0]->codec()) &&
+        HasBytes(*old, staged.bytes, &error)) {
       staged.item = *old;
+      if (IsLossy(old->codec)) staged.item.errors = {error};
       staged.reused = true;
     }
     return absl::OkStatus();

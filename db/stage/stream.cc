@@ -7,6 +7,7 @@
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -183,8 +184,17 @@ absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
                element_bytes_);
   hashes_[entry] = page->raw_hash();
+  if (IsLossy(codec_)) {
+    const MutexLock lock(&mutex_);
+    error_ = Larger(error_, page->error());
+  }
   stored_bytes_ += page->entry().size();
   return absl::OkStatus();
+}
+
+Item::Error Stream::error() const {
+  const MutexLock lock(&mutex_);
+  return error_;
 }
 
 std::unique_ptr<Stream> MakeChunkStream(std::string prefix,

@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/stage/row_order.h"
 #include "ckptdb/schema/bytes/codec.h"
 #include "ckptdb/schema/bytes/page.h"
@@ -45,6 +47,8 @@ class Stream {
   uint64_t stored_bytes() const { return stored_bytes_; }
   // Returns the hashes of the raw bytes of all entries, once they are made.
   const std::vector<uint64_t>& hashes() const { return hashes_; }
+  // Returns the errors of a lossy codec, once all entries are made.
+  Item::Error error() const;
 
   // Replaces kAuto by the codec that the first entry suggests.
   absl::Status ChooseCodec();
@@ -88,6 +92,8 @@ class Stream {
   char* held_ = nullptr;
   std::vector<std::string> held_keys_;
   std::atomic<uint64_t> stored_bytes_ = 0;
+  mutable Mutex mutex_;
+  Item::Error error_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Returns the chunks of a tensor or a blob. `prefix` is its ItemPrefix.

@@ -35,6 +35,7 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
       table.name = item.name;
       table.data_version = item.data_version;
       table.slots = item.slots;
+      table.errors = item.errors;  // the record of a lossy slot has them
       table.slice_hash = item.slice_hash;
       table.rows_per_page = item.rows_per_page;
       tables.emplace(item.name, std::move(table));

@@ -13,6 +13,7 @@
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/state/model_sharding.h"
 #include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -27,14 +28,27 @@ bool Has(const std::vector<int64_t>& sorted, int64_t id) {
   return std::binary_search(sorted.begin(), sorted.end(), id);
 }
 
+// Returns whether a row of a slot comes back as `stored` under a lossy codec.
+bool RoundsTo(Codec codec, absl::string_view row, absl::string_view stored) {
+  std::string encoded;
+  std::string decoded(row.size(), '\0');
+  Item::Error error;
+  return Quantize(codec, row, static_cast<uint32_t>(row.size() / sizeof(float)),
+                  Rounding::kNearest, &encoded, &error) &&
+         Dequantize(codec, encoded, row.size(), decoded.data()).ok() &&
+         decoded == stored;
+}
+
 // Compares the rows of the parent, which it is handed, with those of the table.
 class RowAudit : public RowSink {
  public:
+  // `codecs` are those under which the parent has each slot.
   RowAudit(const ChangeTracker::Changes& changes, std::vector<Slot> slots,
-           int64_t step)
+           std::vector<std::vector<Codec>> codecs, int64_t step)
       : upserted_(Sorted(changes.upserted)),
         erased_(Sorted(changes.erased)),
         slots_(std::move(slots)),
+        codecs_(std::move(codecs)),
         step_(step) {}
 
   // Adds the rows that the table has, which stay where they are.
@@ -104,8 +118,8 @@ class RowAudit : public RowSink {
     in_parent_[static_cast<size_t>(row - rows_.begin())] = 1;
     for (size_t s = 0; s < slots_.size(); ++s) {
       const uint64_t bytes = slots_[s].row_bytes();
-      if (std::memcmp(ValueOf(*row, s), batch.slots[s] + r * bytes, bytes) ==
-          0) {
+      if (IsStored(s, {ValueOf(*row, s), bytes},
+                   {batch.slots[s] + r * bytes, bytes})) {
         continue;
       }
       return Note(id, absl::StrCat("differs from step ", step_, " in slot \"",
@@ -113,6 +127,18 @@ class RowAudit : public RowSink {
                                    "\", and was not marked; call MarkUpserted "
                                    "for each row that changes"));
     }
+  }
+
+  // Returns whether a value of the table is stored as that of the parent: as it
+  // is, or rounded by a lossy codec under which the parent has the slot.
+  bool IsStored(size_t slot, absl::string_view value,
+                absl::string_view stored) const {
+    if (value == stored) return true;
+    if (slot >= codecs_.size()) return false;
+    return std::any_of(
+        codecs_[slot].begin(), codecs_[slot].end(), [&](Codec codec) {
+          return IsLossy(codec) && RoundsTo(codec, value, stored);
+        });
   }
 
   const char* ValueOf(const Row& row, size_t slot) const {
@@ -130,6 +156,7 @@ class RowAudit : public RowSink {
   const std::vector<int64_t> upserted_;
   const std::vector<int64_t> erased_;
   const std::vector<Slot> slots_;
+  const std::vector<std::vector<Codec>> codecs_;
   const int64_t step_;
   std::vector<RowBlock> blocks_;
   std::vector<Row> rows_;  // those without a mark, by id
@@ -150,7 +177,8 @@ absl::Status AuditTable(const StepReader& parent,
   const std::string place = absl::StrCat("table \"", table.name, "\"");
   CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec spec,
                           parent.FindTable(table.name));
-  RowAudit audit(changes, table.state->slots(), parent.record().version.step);
+  RowAudit audit(changes, table.state->slots(), spec.codecs,
+                 parent.record().version.step);
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           Annotate(table.state->AllRows(), place));
   if (rows == nullptr) {

@@ -14,7 +14,8 @@
 namespace ckptdb::internal {
 
 // Compares the rows of a rank that `changes` do not have with those of
-// `parent`, byte by byte. Returns FailedPrecondition naming the table, the
+// `parent`, byte by byte; under a lossy codec a row must round to that of the
+// parent. Returns FailedPrecondition naming the table, the
 // lowest id that differs, the slot and the mark that was missed. `sharding` as
 // ResolveShardings gave it. Takes 24 bytes a row.
 absl::Status AuditTable(const StepReader& parent,

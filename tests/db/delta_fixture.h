@@ -115,7 +115,7 @@ class DeltaFixture : public StoreFixture {
                             ? SaveDelta(step, *parent_, content_,
                                         ChangesBetween(saved_, content_))
                             : Save(step, content_);
-    ASSERT_OK(result);
+    ASSERT_OK(result.status());
     EXPECT_EQ(result->kind, parent_.has_value() ? StepRecord::Kind::kDelta
                                                 : StepRecord::Kind::kFull);
     parent_ = result->version;

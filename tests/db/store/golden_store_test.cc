@@ -7,6 +7,7 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/content.h"
 #include "ckptdb/tests/db/store_fixture.h"
+#include "ckptdb/tests/golden/lossy_codecs/values.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -161,6 +162,53 @@ TEST_F(UndeclaredShardingTest, ADeclaredTableGoesOnFromIt) {
     EXPECT_OK(step->Verify());
   }
   ExpectAll();
+}
+
+// See tests/golden/lossy_codecs/README.md.
+class LossyCodecsTest : public StoreFixture {
+ protected:
+  void SetUp() override {
+    std::filesystem::copy(
+        std::filesystem::path(CKPTDB_GOLDEN) / "lossy_codecs" / "store", path(),
+        std::filesystem::copy_options::recursive);
+    Reopen();
+  }
+
+  static Rows Expected(int64_t last) {
+    Rows rows;
+    for (int64_t step = 1; step <= last; ++step) {
+      for (const int64_t k : LossyWrites(step)) {
+        rows[k * kLossyStride] = LossyRow(k, step, /*given=*/false);
+      }
+    }
+    if (last == 3) rows.erase(99 * kLossyStride);
+    return rows;
+  }
+  static std::string BytesOf(const std::vector<float>& numbers) {
+    return {reinterpret_cast<const char*>(numbers.data()),
+            numbers.size() * sizeof(float)};
+  }
+};
+
+TEST_F(LossyCodecsTest, IsReadAsItWasHeld) {
+  EXPECT_THAT(ListSteps(), ElementsAre(1, 2, 3));
+  for (int64_t number = 1; number <= 3; ++number) {
+    SCOPED_TRACE(number);
+    ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(number));
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+    EXPECT_TRUE(rows == Expected(number)) << rows.size() << " rows";
+    ASSERT_OK_AND_ASSIGN(const std::string w, ReadTensorBytes(*step, "w"));
+    EXPECT_EQ(w, BytesOf(LossyTensor(/*given=*/false)));
+    ASSERT_OK_AND_ASSIGN(const std::string b, ReadTensorBytes(*step, "b"));
+    EXPECT_EQ(b, BytesOf(LossyBias(/*given=*/false)));
+    EXPECT_OK(step->Verify());
+    for (const Item& item : step->ranks()[0].items) {
+      ASSERT_FALSE(item.errors.empty()) << item.name;
+      // The largest scale of a row is 4; that of w is 1.
+      const float scale = item.name == "user" ? 4 : 1;
+      EXPECT_EQ(item.errors[0].max, scale * kLossyBeside) << item.name;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,397 @@
+// Stores with lossy codecs: what is read is what the codec makes of the
+// numbers at the time of the save, whatever happens to the chain afterwards.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "ckptdb/schema/bytes/limits.h"
+#include "ckptdb/schema/bytes/lossy.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+#include "ckptdb/tests/support/seed.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint32_t kWidth = 16;
+
+// Returns what is read of bytes that are saved under a codec.
+std::string RoundTrip(Codec codec, const std::string& raw,
+                      uint32_t row_elements) {
+  if (!IsLossy(codec)) return raw;
+  std::string back;
+  for (size_t at = 0; at < raw.size(); at += kChunkBytes) {
+    const std::string chunk = raw.substr(at, kChunkBytes);
+    std::string stored;
+    std::string numbers = chunk;
+    Item::Error error;
+    if (Quantize(codec, chunk, row_elements, Rounding::kNearest, &stored,
+                 &error)) {
+      EXPECT_OK(Dequantize(codec, stored, chunk.size(), numbers.data()));
+    }
+    back += numbers;
+  }
+  return back;
+}
+
+std::string RoundTripRow(const std::vector<Slot>& slots,
+                         const std::string& row) {
+  std::string back;
+  size_t at = 0;
+  for (const Slot& slot : slots) {
+    back +=
+        RoundTrip(slot.codec, row.substr(at, slot.row_bytes()), slot.elements);
+    at += slot.row_bytes();
+  }
+  return back;
+}
+
+std::string RandomNumbers(std::mt19937_64* random, size_t count) {
+  std::normal_distribution<float> normal(0, 0.05f);
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) {
+    const float number = normal(*random);
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  return bytes;
+}
+
+class LossyStoreTest : public DeltaFixture {
+ protected:
+  LossyStoreTest() : random_(TestSeed()) {
+    table().slots = {{"embedding", DType::kF32, kWidth, Codec::kInt8},
+                     {"adagrad_sum", DType::kF32, kWidth, Codec::kBf16},
+                     {"freq", DType::kI64, 1, Codec::kAuto}};
+  }
+
+  TableContent& table() { return content_.tables["user"]; }
+  std::string RandomRow() {
+    return RandomNumbers(&random_, size_t{2} * kWidth) +
+           RandomBytes(&random_, 8);
+  }
+  void AddRows(int64_t begin, int64_t end) {
+    for (int64_t id = begin; id < end; ++id) rows()[id] = RandomRow();
+  }
+  static TensorContent Tensor(std::string bytes, Codec codec) {
+    TensorContent tensor;
+    tensor.dtype = DType::kF32;
+    tensor.shape = {static_cast<int64_t>(bytes.size() / sizeof(float))};
+    tensor.bytes = std::move(bytes);
+    tensor.codec = codec;
+    return tensor;
+  }
+
+  // Makes `held_` what is to be read after a save of `content_`, whole or as
+  // the changes since `saved_`.
+  void Round(bool whole) {
+    Rows& held = held_.tables["user"].rows;
+    held_.tables["user"].slots = table().slots;
+    for (const auto& [id, row] : rows()) {
+      const auto before = saved_.tables["user"].rows.find(id);
+      if (whole || before == saved_.tables["user"].rows.end() ||
+          before->second != row) {
+        held[id] = RoundTripRow(table().slots, row);
+      }
+    }
+    std::erase_if(held,
+                  [&](const auto& row) { return !rows().contains(row.first); });
+    held_.tensors = content_.tensors;
+    for (auto& [name, tensor] : held_.tensors) {
+      tensor.bytes = RoundTrip(tensor.codec, tensor.bytes, kInt8BlockElements);
+    }
+  }
+
+  void SaveRounded(int64_t step, bool whole) {
+    whole = whole || !parent_.has_value();
+    if (whole) parent_.reset();
+    Round(whole);
+    ASSERT_NO_FATAL_FAILURE(SaveNext(step));
+    history_[step] = held_;
+  }
+
+  double LargestError(size_t slot) {
+    double largest = 0;
+    for (const auto& [id, row] : rows()) {
+      for (size_t i = 0; i < kWidth; ++i) {
+        const size_t at = (slot * kWidth + i) * sizeof(float);
+        float saved = 0;
+        float held = 0;
+        std::memcpy(&saved, row.data() + at, sizeof(saved));
+        std::memcpy(&held, held_.tables["user"].rows[id].data() + at,
+                    sizeof(held));
+        largest =
+            std::max(largest, std::abs(static_cast<double>(saved) - held));
+      }
+    }
+    return largest;
+  }
+
+  std::mt19937_64 random_;
+  RankContent held_;  // as content_, after the codecs
+};
+
+TEST_F(LossyStoreTest, RowsAndTensorsComeBackAsTheCodecHasThem) {
+  AddRows(-300, 500);
+  content_.tensors["int8"] =
+      Tensor(RandomNumbers(&random_, 100'001), Codec::kInt8);
+  content_.tensors["bf16"] =
+      Tensor(RandomNumbers(&random_, 70'000), Codec::kBf16);
+  content_.tensors["one"] = Tensor(RandomNumbers(&random_, 1), Codec::kBf16);
+  SaveRounded(1, true);
+  ExpectHistory();
+
+  const Item item = FindItem(1, "user");
+  EXPECT_EQ(item.slots[0].codec, Codec::kInt8);
+  ASSERT_THAT(item.errors, SizeIs(3));
+  for (const size_t slot : {0, 1}) {
+    EXPECT_NEAR(item.errors[slot].max, LargestError(slot),
+                1e-6 * LargestError(slot));
+    EXPECT_GT(item.errors[slot].max, 0);
+    EXPECT_LE(item.errors[slot].max, item.errors[slot].bound);
+    EXPECT_LT(item.errors[slot].bound, 3 * item.errors[slot].max);
+  }
+  EXPECT_EQ(item.errors[2], Item::Error());
+  // A row has 24 bytes of int8, 32 of bf16, the id and freq.
+  EXPECT_LT(item.stored_bytes, 800 * (24 + 32 + 8 + 8 + 2));
+  EXPECT_LT(FindItem(1, "int8").stored_bytes, 100'001 * 1.08);
+  EXPECT_LT(FindItem(1, "bf16").stored_bytes, 70'000 * 2.02);
+  EXPECT_THAT(FindItem(1, "bf16").errors, SizeIs(1));
+}
+
+TEST_F(LossyStoreTest, PartsOfTensorsAndSlices) {
+  AddRows(0, 1000);
+  content_.tensors["w"] =
+      Tensor(RandomNumbers(&random_, 200'000), Codec::kInt8);
+  SaveRounded(1, true);
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  std::string part(70'000 * sizeof(float), '\0');
+  ASSERT_OK(
+      step->ReadTensorPart("w", {65'000}, {70'000}, part.data(), part.size()));
+  EXPECT_TRUE(part == held_.tensors["w"].bytes.substr(65'000 * sizeof(float),
+                                                      part.size()));
+  Rows all;
+  for (const uint32_t begin : {0u, 300u, 700u}) {
+    ScanOptions options;
+    options.slices = {begin, begin == 0 ? 300u : begin == 300 ? 700u : kSlices};
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user", options));
+    all.insert(rows.begin(), rows.end());
+  }
+  EXPECT_TRUE(all == held_.tables["user"].rows);
+}
+
+TEST_F(LossyStoreTest, TensorsAreBorrowedByWhatIsStored) {
+  std::string numbers = RandomNumbers(&random_, 100'000);
+  content_.tensors["w"] = Tensor(numbers, Codec::kBf16);
+  SaveRounded(1, true);
+  SaveRounded(2, true);
+  const Item first = FindItem(1, "w");
+  EXPECT_EQ(FindItem(2, "w").data_version, first.data_version);
+  // Other numbers that round to the same are not stored again, and the errors
+  // are those of these numbers.
+  content_.tensors["w"].bytes = held_.tensors["w"].bytes;
+  SaveRounded(3, true);
+  EXPECT_EQ(FindItem(3, "w").data_version, first.data_version);
+  EXPECT_GT(first.errors.at(0).max, 0);
+  EXPECT_EQ(FindItem(3, "w").errors.at(0).max, 0);
+  // Under another codec the same numbers are others.
+  content_.tensors["w"] = Tensor(numbers, Codec::kNone);
+  SaveRounded(4, true);
+  EXPECT_NE(FindItem(4, "w").data_version, first.data_version);
+  EXPECT_THAT(FindItem(4, "w").errors, IsEmpty());
+  content_.tensors["w"].codec = Codec::kInt8;
+  SaveRounded(5, true);
+  EXPECT_EQ(FindItem(5, "w").codec, Codec::kInt8);
+  numbers[numbers.size() - 1] = 0x40;
+  content_.tensors["w"] = Tensor(numbers, Codec::kInt8);
+  SaveRounded(6, true);
+  EXPECT_NE(FindItem(6, "w").data_version, FindItem(5, "w").data_version);
+  ExpectHistory();
+}
+
+TEST_F(LossyStoreTest, NansInfinitiesAndTooLargeNumbersAreKept) {
+  AddRows(0, 2000);
+  const auto set = [&](int64_t id, size_t number, float value) {
+    std::memcpy(rows()[id].data() + number * sizeof(float), &value,
+                sizeof(value));
+  };
+  set(3, 2, std::numeric_limits<float>::quiet_NaN());
+  set(700, 15, -std::numeric_limits<float>::infinity());
+  set(900, kWidth, std::numeric_limits<float>::quiet_NaN());
+  set(901, kWidth + 1, std::numeric_limits<float>::infinity());
+  set(1500, kWidth + 2, std::numeric_limits<float>::max());  // no bf16
+  SaveRounded(1, true);
+  // Of the pages of bf16 that of row 1500 is stored as it is.
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  for (const int64_t id : {3, 700, 900, 901, 1500}) {
+    ASSERT_OK_AND_ASSIGN(const StepReader::Row row,
+                         step->LookupRow("user", id));
+    if (id < 900) {
+      EXPECT_TRUE(row.slots[0] == rows()[id].substr(0, kWidth * 4)) << id;
+    } else if (id == 1500) {
+      EXPECT_TRUE(row.slots[1] == rows()[id].substr(kWidth * 4, kWidth * 4));
+    } else {
+      float number = 0;
+      std::memcpy(&number, row.slots[1].data() + (id - 900) * 4, 4);
+      EXPECT_FALSE(std::isfinite(number)) << id;
+    }
+  }
+  EXPECT_OK(step->Verify());
+}
+
+TEST_F(LossyStoreTest, AFoldAddsNoErrorWhateverTheCodecs) {
+  AddRows(0, 500);
+  table().slots[0].codec = Codec::kNone;
+  SaveRounded(1, true);
+  const std::vector<Codec> codecs = {Codec::kInt8, Codec::kBf16, Codec::kInt8,
+                                     Codec::kLz4, Codec::kInt8};
+  int64_t step = 1;
+  for (const Codec codec : codecs) {
+    table().slots[0].codec = codec;
+    for (int i = 0; i < 50; ++i) {
+      rows()[static_cast<int64_t>(random_() % 550)] = RandomRow();
+    }
+    SaveRounded(++step, false);
+  }
+  ExpectHistory();
+  ASSERT_OK_AND_ASSIGN(auto reader, store_->OpenStep(step));
+  ASSERT_OK_AND_ASSIGN(const StepReader::TableSpec spec,
+                       reader->FindTable("user"));
+  EXPECT_THAT(spec.codecs[0], ElementsAre(Codec::kNone, Codec::kLz4,
+                                          Codec::kBf16, Codec::kInt8));
+  double largest = 0;
+  for (int64_t s = 2; s <= step; ++s) {
+    const Item item = FindItem(s, "user");
+    if (!item.errors.empty()) {
+      largest = std::max(largest, item.errors[0].max);
+    }
+  }
+  reader.reset();
+  ASSERT_OK(store_->Fold(step));
+  ExpectHistory();
+  const Item folded = FindItem(step, "user");
+  EXPECT_EQ(folded.run, Item::Run::kBase);
+  EXPECT_EQ(folded.errors[0].max, largest);
+  Reopen();
+  ExpectHistory();
+}
+
+// A fold of versions under one lossy codec has as few bytes as a save of it.
+TEST_F(LossyStoreTest, AFoldOfOneCodecStaysSmall) {
+  AddRows(0, 800);
+  SaveRounded(1, true);
+  for (int64_t step = 2; step < 6; ++step) {
+    for (int i = 0; i < 80; ++i) {
+      rows()[static_cast<int64_t>(random_() % 800)] = RandomRow();
+    }
+    SaveRounded(step, false);
+  }
+  ASSERT_OK(store_->Fold(5));
+  EXPECT_LE(FindItem(5, "user").stored_bytes,
+            FindItem(1, "user").stored_bytes * 1.02);
+  ExpectHistory();
+}
+
+// Random saves, whole and of changes, under random codecs, with folds, sweeps
+// and reopenings between them.
+TEST_F(LossyStoreTest, RandomChains) {
+  constexpr std::array kCodecs = {Codec::kNone,       Codec::kLz4,
+                                  Codec::kShuffleLz4, Codec::kBf16,
+                                  Codec::kInt8,       Codec::kAuto};
+  const auto any = [&] { return kCodecs[random_() % kCodecs.size()]; };
+  for (int64_t step = 1; step <= 20; ++step) {
+    SCOPED_TRACE(step);
+    if (random_() % 3 == 0) table().slots[0].codec = any();
+    if (random_() % 3 == 0) table().slots[1].codec = any();
+    const auto id = [&] { return static_cast<int64_t>(random_() % 100) - 50; };
+    for (uint64_t i = random_() % 40; i > 0; --i) rows()[id()] = RandomRow();
+    for (uint64_t i = random_() % 10; i > 0; --i) rows().erase(id());
+    if (random_() % 2 == 0 || content_.tensors.empty()) {
+      content_.tensors["w"] =
+          Tensor(RandomNumbers(&random_, random_() % 1000), any());
+    }
+    ASSERT_NO_FATAL_FAILURE(SaveRounded(step, random_() % 6 == 0));
+    if (random_() % 4 == 0) {
+      ASSERT_OK(store_->Fold(step));
+    }
+    if (random_() % 5 == 0 && history_.size() > 3) {
+      const int64_t oldest = history_.begin()->first;
+      ASSERT_OK(store_->Delete(oldest));
+      history_.erase(oldest);
+      ASSERT_OK(store_->Sweep());
+    }
+    if (random_() % 6 == 0) Reopen();
+    ASSERT_NO_FATAL_FAILURE(ExpectRows(step, held_));
+    parent_ = store_->FindStep(step)->version;
+  }
+  ExpectHistory();
+}
+
+TEST_F(LossyStoreTest, RanksNeedNotHaveTheSameCodec) {
+  RankContent whole;
+  std::vector<RankContent> ranks(2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    TableContent& part = ranks[rank].tables["user"];
+    part.slots = table().slots;
+    part.slots[0].codec = rank == 0 ? Codec::kInt8 : Codec::kNone;
+    const int64_t first = rank == 0 ? 0 : 40'000;
+    for (int64_t id = first; id < first + 500; ++id) {
+      part.rows[id] = RandomRow();
+    }
+  }
+  SaveSpec spec{.step = 1, .world_size = 2};
+  spec.slice_bounds = EvenSliceBounds(2);
+  ASSERT_OK(SaveRanks(spec, ranks).status());
+  Rows expected;
+  for (const RankContent& rank : ranks) {
+    for (const auto& [id, row] : rank.tables.at("user").rows) {
+      expected[id] = RoundTripRow(rank.tables.at("user").slots, row);
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+  EXPECT_TRUE(rows == expected);
+  EXPECT_OK(step->Verify());
+}
+
+TEST_F(LossyStoreTest, RejectsWhatACodecDoesNotTake) {
+  const auto expect = [&](const RankContent& content,
+                          const std::string& words) {
+    EXPECT_THAT(Save(1, content),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(words)));
+  };
+  AddRows(0, 3);
+  RankContent bad = content_;
+  bad.tables["user"].slots[2].codec = Codec::kBf16;
+  expect(bad,
+         "table \"user\": slot \"freq\": codec bf16 is of f32 alone, not of "
+         "i64; use one of none, lz4, shuffle-lz4, auto");
+  bad = content_;
+  bad.tables["user"].slots = {{"bias", DType::kF32, 3, Codec::kInt8},
+                              {"rest", DType::kU8, 124}};
+  expect(bad,
+         "slot \"bias\": codec int8 takes rows of at least 4 numbers, as each "
+         "has bounds of 8 bytes, and these have 3; use bf16");
+  bad = content_;
+  bad.tensors["ids"] = TensorContent::Of<int64_t>({2}, {1, 2});
+  bad.tensors["ids"].codec = Codec::kInt8;
+  expect(bad, "tensor \"ids\": codec int8 is of f32 alone, not of i64");
+  const HeldState held(content_);
+  RankState state = held.state();
+  state.AddBlob("reader", "at 7", Codec::kBf16);
+  EXPECT_THAT(store_->Save({.step = 1}, state),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("blob \"reader\": codec bf16 is of f32 "
+                                 "alone, not of u8")));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
