@@ -9,6 +9,13 @@
 namespace ckptdb::tool {
 namespace {
 
+// Adds the errors of a lossy codec, or null for what none had to do with.
+void SetError(const Item& item, size_t index, Json* json) {
+  const bool known = index < item.errors.size();
+  (*json)["max_error"] = known ? Json(item.errors[index].max) : Json();
+  (*json)["error_bound"] = known ? Json(item.errors[index].bound) : Json();
+}
+
 Json SlotJson(const Slot& slot) {
   return {{"name", slot.name},
           {"dtype", Str(DTypeName(slot.dtype))},
@@ -23,6 +30,7 @@ void SetTensor(const Item& item, Json* json) {
   (*json)["global_shape"] = item.global_shape;
   (*json)["offset"] = item.offset;
   (*json)["codec"] = Str(CodecName(item.codec));
+  SetError(item, 0, json);
 }
 
 void SetTable(const Item& item, Json* json) {
@@ -35,8 +43,10 @@ void SetTable(const Item& item, Json* json) {
   SetSharding(item.sharding, item.sharding_name, json);
   (*json)["rows_per_page"] = item.rows_per_page;
   (*json)["slots"] = Json::array();
-  for (const Slot& slot : item.slots) {
-    (*json)["slots"].push_back(SlotJson(slot));
+  for (size_t i = 0; i < item.slots.size(); ++i) {
+    Json slot = SlotJson(item.slots[i]);
+    SetError(item, i, &slot);
+    (*json)["slots"].push_back(std::move(slot));
   }
 }
 

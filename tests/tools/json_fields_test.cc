@@ -84,18 +84,35 @@ class JsonFieldsTest : public ToolFixture {
     ASSERT_OK(store_->Save({.step = step}, state).status());
     Disown();
   }
+  // A table and a tensor under lossy codecs.
+  void SaveLossy(int64_t step) {
+    const std::vector<int64_t> ids = {1};
+    const std::vector<float> values = {0.1F, 0.2F, 0.35F, 0.4F, 7, 8, 9, 1};
+    const RowSource::Arrays rows(ids, {{values.data(), 32}});
+    RankState state;
+    state.AddTable("user", {{"embedding", DType::kF32, 8, Codec::kInt8}},
+                   &rows);
+    state.AddTensor("w", TensorView::Of(values.data(), {8}), Codec::kBf16);
+    Own();
+    ASSERT_OK(store_->Save({.step = step}, state).status());
+    Disown();
+  }
 };
 
 TEST_F(JsonFieldsTest, Ls) { ExpectDocumentedFor({{"ls"}}, {{"ls"}}); }
 
 TEST_F(JsonFieldsTest, Show) {
   ASSERT_EQ(RunTool({"fold", "400", "-s", deltas()}).code, 0);
-  ExpectDocumentedFor({{"show", "100"}, {"show", "200"}, {"show", "300"}},
-                      {{"show", "200"}, {"show", "400"}});
+  SaveLossy(900);
+  ExpectDocumentedFor(
+      {{"show", "100"}, {"show", "200"}, {"show", "300"}, {"show", "900"}},
+      {{"show", "200"}, {"show", "400"}});
 }
 
 TEST_F(JsonFieldsTest, Items) {
-  ExpectDocumentedFor({{"items", "200"}, {"items", "300"}}, {{"items", "300"}});
+  SaveLossy(900);
+  ExpectDocumentedFor({{"items", "200"}, {"items", "300"}, {"items", "900"}},
+                      {{"items", "300"}});
 }
 
 TEST_F(JsonFieldsTest, Chain) {

@@ -1,6 +1,8 @@
 // ckptdb show: everything in the record of a step.
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -119,6 +121,74 @@ std::string TablesText(const std::map<std::string, const Item*>& tables) {
   return table.ToString();
 }
 
+// Numbers that a lossy codec had to do with, over all ranks.
+struct LossyNumbers {
+  Item::Kind kind = Item::Kind::kTensor;
+  std::string name;
+  std::string slot;  // of tables
+  std::set<std::string> codecs;
+  Item::Error error;
+};
+
+void AddLossy(const Item& item, std::vector<LossyNumbers>* all) {
+  for (size_t i = 0; i < item.errors.size(); ++i) {
+    const bool table = item.kind == Item::Kind::kRows;
+    const std::string slot = table ? item.slots[i].name : "";
+    const Codec codec = table ? item.slots[i].codec : item.codec;
+    if (item.errors[i] == Item::Error() && codec < Codec::kBf16) continue;
+    auto found =
+        std::find_if(all->begin(), all->end(), [&](const LossyNumbers& other) {
+          return other.kind == item.kind && other.name == item.name &&
+                 other.slot == slot;
+        });
+    if (found == all->end()) {
+      found = all->insert(found, {item.kind, item.name, slot, {}, {}});
+    }
+    found->codecs.insert(Str(CodecName(codec)));
+    found->error.max = std::max(found->error.max, item.errors[i].max);
+    found->error.bound = std::max(found->error.bound, item.errors[i].bound);
+  }
+}
+
+std::vector<LossyNumbers> LossyOf(const StepReader& step) {
+  std::vector<LossyNumbers> all;
+  for (const StepRecord::Rank& rank : step.ranks()) {
+    for (const Item& item : rank.items) AddLossy(item, &all);
+  }
+  return all;
+}
+
+std::string LossyText(const std::vector<LossyNumbers>& lossy) {
+  TextTable table({{"KIND"},
+                   {"NAME"},
+                   {"SLOT"},
+                   {"CODEC"},
+                   {"LARGEST ERROR", TextTable::kRight},
+                   {"BOUND", TextTable::kRight}},
+                  2);
+  for (const LossyNumbers& one : lossy) {
+    table.AddRow({Str(ItemKindName(one.kind)), Printable(one.name),
+                  one.slot.empty() ? "-" : Printable(one.slot),
+                  absl::StrJoin(one.codecs, ","),
+                  absl::StrFormat("%.3g", one.error.max),
+                  absl::StrFormat("%.3g", one.error.bound)});
+  }
+  return table.ToString();
+}
+
+Json LossyJson(const std::vector<LossyNumbers>& lossy) {
+  Json json = Json::array();
+  for (const LossyNumbers& one : lossy) {
+    json.push_back({{"kind", Str(ItemKindName(one.kind))},
+                    {"name", one.name},
+                    {"slot", one.slot.empty() ? Json() : Json(one.slot)},
+                    {"codecs", one.codecs},
+                    {"max_error", one.error.max},
+                    {"error_bound", one.error.bound}});
+  }
+  return json;
+}
+
 std::string SlicesText(const StepRecord& record, size_t rank) {
   if (rank + 1 >= record.slice_bounds.size()) return "-";
   return absl::StrCat("[", record.slice_bounds[rank], ", ",
@@ -163,6 +233,8 @@ void PrintText(const StepReader& step, const UserMetadata& of_store,
   *context.out << "\ncontents\n" << KindsText(step.ranks());
   const auto tables = ShownTables(step);
   if (!tables.empty()) *context.out << "\ntables\n" << TablesText(tables);
+  const auto lossy = LossyOf(step);
+  if (!lossy.empty()) *context.out << "\nlossy\n" << LossyText(lossy);
   *context.out << "\nranks\n" << RanksText(step);
 }
 
@@ -180,6 +252,7 @@ Json ShownJson(const std::string& store, const StepReader& step) {
     SetSharding(item->sharding, item->sharding_name, &table);
     json["tables"].push_back(std::move(table));
   }
+  json["lossy"] = LossyJson(LossyOf(step));
   json["ranks"] = Json::array();
   const std::vector<uint64_t>& digests = step.record().rank_digests;
   for (size_t r = 0; r < step.ranks().size(); ++r) {
