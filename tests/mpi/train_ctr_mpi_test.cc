@@ -13,8 +13,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/tests/mpi/mpirun.h"
@@ -182,11 +180,9 @@ TEST_F(TrainCtrMpiTest, TheOthersNameARankThatWasKilled) {
   for (const Crash& crash : crashes) {
     SCOPED_TRACE(crash.Flags());
     const std::string store = absl::StrCat("store", crash.rank);
-    const absl::Time begin = absl::Now();
-    EXPECT_NE(Mpirun(4, kGoOn, Program(store, "--deadline 3 " + crash.Flags())),
-              0)
-        << log();
-    EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
+    // The exit code of mpirun is 0 then, whatever those of the ranks are.
+    Mpirun(4, kGoOn, Program(store, "--deadline 3 " + crash.Flags()));
+    EXPECT_EQ(After("digest ", log()), "") << log();
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == crash.rank) continue;
       EXPECT_THAT(log(), HasSubstr(absl::StrCat("rank ", rank, " of 4: ")));

@@ -62,7 +62,7 @@ TEST(RanksTest, TheirStateIsThatOfOne) {
         ASSERT_OK_AND_ASSIGN(const uint64_t rows,
                              examples::Sum(own, "rows", trainer->rows()));
         EXPECT_EQ(rows, alone->rows());
-        EXPECT_LE(trainer->rows(), rows * 2 / size + 1);
+        EXPECT_LE(trainer->rows(), 2 * rows / size + 20);  // about even
         if (size > 2) return;  // an evaluation of many threads takes long
         ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, trainer->Evaluate());
         EXPECT_EQ(evaluation.loss, expected.loss);
