@@ -60,7 +60,7 @@ if(TARGET ckptdb_mpi)
 endif()
 
 # The library for GPU memory is found by find_package(ckptdb COMPONENTS cuda).
-set(CKPTDB_CUDA_HEADERS cuda/cuda_device.h)
+set(CKPTDB_CUDA_HEADERS cuda/cuda_device.h cuda/device_table.h cuda/hash_table.h)
 if(TARGET ckptdb_cuda)
   set(CKPTDB_INSTALLS_CUDA TRUE)
   set_target_properties(

@@ -84,6 +84,12 @@ class ChangeTracker {
     // The reason why it is not complete.
     std::string reason;
 
+    // Returns what identifies this set as long as it is there, for a tracker
+    // that adds to the sets of another one. Null: no tracker has made it.
+    const std::shared_ptr<const internal::TakenSet>& taken() const {
+      return taken_;
+    }
+
    private:
     friend class RowTracker;
     friend class RowBitmap;

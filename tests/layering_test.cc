@@ -81,6 +81,8 @@ const Allowed& Rooms() {
       {"cuda/runtime", {"db/base"}},
       {"cuda/tensors",
        {"db/base", "cuda/runtime", "cuda/rows", "cuda/kernels"}},
+      {"cuda/tables",
+       {"db/base", "cuda/runtime", "cuda/rows", "cuda/kernels"}},
       {"cuda/device",
        {"db/base", "cuda/runtime", "cuda/rows", "cuda/kernels",
         "cuda/tensors"}}};

@@ -17,9 +17,10 @@ if [[ -z ${build} ]]; then
   tools/setup.sh
   cmake --preset release -DCKPTDB_CUDA=ON > /dev/null
   build=build/release
-  cmake --build "${build}" --target gpu_tests cuda_bench
+  cmake --build "${build}" --target gpu_tests gpu_table_tests cuda_bench \
+    cuda_row_bench
 fi
-for program in gpu_tests cuda_bench; do
+for program in gpu_tests gpu_table_tests cuda_bench cuda_row_bench; do
   if [[ ! -x ${build}/bin/${program} ]]; then
     echo "gpu_check.sh: ${build}/bin/${program} is not there; build it with" \
       "CKPTDB_CUDA=ON" >&2
@@ -60,6 +61,8 @@ for program in "${programs[@]}"; do
 done
 echo "== measured on $(date -u +%Y-%m-%d)"
 run "${build}/bin/cuda_bench"
+run "${build}/bin/cuda_row_bench"      # 2.4 GiB
+run "${build}/bin/cuda_row_bench" 42   # 10 GiB
 
 echo "${passed} passed, ${failed} failed"
 [[ ${failed} -eq 0 ]]

@@ -29,6 +29,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename Operation>
+cudaError_t LaunchEach(const Operation& operation, uint64_t count,
+                       cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  RunEach<<<Blocks(count, kMarkBlocks), kThreads, 0, stream>>>(operation,
+                                                               count);
+  return cudaGetLastError();
+}
+
 // Adds up the digests of all threads of a warp, and adds the sum to `digest`.
 __device__ void AddDigest(uint64_t mine, uint64_t* digest) {
   for (uint32_t half = kWarpThreads / 2; half > 0; half /= 2) {
@@ -155,24 +164,16 @@ cudaError_t LaunchTake(const Take& take, uint32_t* tiles, uint64_t* count,
   return cudaGetLastError();
 }
 
-template <typename Row>
-cudaError_t LaunchMarks(const MarkRows<Row>& marks, cudaStream_t stream) {
-  if (marks.count == 0) return cudaSuccess;
-  RunEach<<<Blocks(marks.count, kMarkBlocks), kThreads, 0, stream>>>(
-      marks, marks.count);
-  return cudaGetLastError();
-}
-
 }  // namespace
 
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks,
                            cudaStream_t stream) {
-  return LaunchMarks(marks, stream);
+  return LaunchEach(marks, marks.count, stream);
 }
 
 cudaError_t LaunchMarkRows(const MarkRows<int64_t>& marks,
                            cudaStream_t stream) {
-  return LaunchMarks(marks, stream);
+  return LaunchEach(marks, marks.count, stream);
 }
 
 cudaError_t LaunchTakeMarks(const TakeMarks& marks, uint32_t* tiles,
@@ -195,11 +196,16 @@ cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
   return cudaGetLastError();
 }
 
+cudaError_t LaunchListIds(const ListIds& list, cudaStream_t stream) {
+  return LaunchEach(list, list.count, stream);
+}
+
+cudaError_t LaunchFreeRows(const FreeRows& rows, cudaStream_t stream) {
+  return LaunchEach(rows, rows.count, stream);
+}
+
 cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream) {
-  if (marks.words == 0) return cudaSuccess;
-  RunEach<<<Blocks(marks.words, kMarkBlocks), kThreads, 0, stream>>>(
-      marks, marks.words);
-  return cudaGetLastError();
+  return LaunchEach(marks, marks.words, stream);
 }
 
 cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream) {

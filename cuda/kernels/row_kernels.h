@@ -28,6 +28,8 @@ cudaError_t LaunchTakeAll(const TakeAll& all, uint32_t* tiles, uint64_t* count,
 cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
                            const uint32_t* tiles, uint32_t* rows,
                            cudaStream_t stream);
+cudaError_t LaunchListIds(const ListIds& list, cudaStream_t stream);
+cudaError_t LaunchFreeRows(const FreeRows& rows, cudaStream_t stream);
 cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream);
 
 // The blocks of a copy of rows, so that a save leaves the trainer's kernels

@@ -87,6 +87,35 @@ struct ReturnMarks {
   }
 };
 
+// Writes the ids of rows, one after the other.
+struct ListIds {
+  const uint32_t* rows = nullptr;
+  uint64_t count = 0;
+  // The ids of the table; null: the id of a row is first + row * step, as of
+  // uint64_t.
+  const int64_t* ids = nullptr;
+  int64_t first = 0;
+  int64_t step = 1;
+  int64_t* listed = nullptr;
+
+  CKPTDB_HOST_DEVICE void Run(uint64_t i) const {
+    const uint64_t row = rows[i];
+    listed[i] = ids != nullptr
+                    ? ids[row]
+                    : static_cast<int64_t>(static_cast<uint64_t>(first) +
+                                           row * static_cast<uint64_t>(step));
+  }
+};
+
+// Makes all rows ones that hold nothing.
+struct FreeRows {
+  int64_t* ids = nullptr;
+  uint64_t count = 0;
+  int64_t free_id = 0;
+
+  CKPTDB_HOST_DEVICE void Run(uint64_t row) const { ids[row] = free_id; }
+};
+
 // One step of the running sums of kTileWords numbers, for element `i`. After
 // steps of 1, 2, 4, ... and kTileWords / 2, with `in` and `out` exchanged and
 // all threads awaited in between, each is the sum of itself and all before it.

@@ -130,6 +130,25 @@ cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
       {{taken, words * sizeof(uint32_t)}, {rows, sizeof(uint32_t)}});
 }
 
+cudaError_t LaunchListIds(const ListIds& list, cudaStream_t stream) {
+  return CudaStandin::Queue(stream, "list ids",
+                            [=] {
+                              for (uint64_t i = 0; i < list.count; ++i)
+                                list.Run(i);
+                            },
+                            {{list.rows, list.count * sizeof(uint32_t)},
+                             {list.listed, list.count * sizeof(int64_t)}});
+}
+
+cudaError_t LaunchFreeRows(const FreeRows& rows, cudaStream_t stream) {
+  return CudaStandin::Queue(stream, "free rows",
+                            [=] {
+                              for (uint64_t row = 0; row < rows.count; ++row)
+                                rows.Run(row);
+                            },
+                            {{rows.ids, rows.count * sizeof(int64_t)}});
+}
+
 cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream) {
   return CudaStandin::Queue(stream, "return marks",
                             [=] {

@@ -1,0 +1,65 @@
+// The changes of a hash table, as the scores of its rows tell them; internal to
+// cuda/.
+#ifndef CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_
+#define CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "ckptdb/cuda/tables/hash_rows.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/row_tracker.h"
+
+namespace ckptdb::internal {
+
+// Thread-safe. A Take reads keys and scores of the table.
+class ScoreTracker : public ChangeTracker {
+ public:
+  // The layout outlives it.
+  ScoreTracker(const HashLayout* layout, HashTable::Erasures erasures)
+      : layout_(*layout), erasures_(erasures) {}
+
+  absl::StatusOr<Consumer> AddConsumer(absl::string_view name) override;
+  absl::Status RemoveConsumer(Consumer consumer) override;
+  [[nodiscard]] absl::StatusOr<Changes> Take(Consumer consumer) override;
+  absl::Status Return(Consumer consumer, Changes&& changes) override;
+
+  // The table is being restored: its scores may be lower from now on.
+  void Restart();
+
+ private:
+  using Ids = std::shared_ptr<const std::vector<int64_t>>;
+  // What a consumer has seen of the table.
+  struct Seen {
+    uint64_t score = 0;   // the highest
+    uint64_t number = 0;  // of the Take, which rises
+    Ids ids;              // in ascending order, for Erasures::kCompare
+  };
+  // A set that was taken and is neither saved nor returned.
+  struct Taken {
+    std::weak_ptr<const TakenSet> key;
+    Seen before;
+  };
+
+  absl::StatusOr<Seen> Scan(const Seen& before, Changes* changes) const;
+
+  const HashLayout& layout_;
+  const HashTable::Erasures erasures_;
+
+  Mutex mutex_;
+  // Knows the consumers and their sets, and has no marks.
+  RowTracker consumers_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, Seen> seen_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Taken> taken_ ABSL_GUARDED_BY(mutex_);
+  uint64_t takes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_TABLES_SCORE_TRACKER_H_

@@ -1,0 +1,33 @@
+// What the parts of a table in device memory know of its rows; internal to
+// cuda/.
+#ifndef CKPTDB_CUDA_TABLES_TABLE_ROWS_H_
+#define CKPTDB_CUDA_TABLES_TABLE_ROWS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "ckptdb/cuda/rows/row_lanes.h"
+#include "ckptdb/cuda/rows/row_marks.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+struct TableRows {
+  uint64_t rows = 0;
+  // The ids in device memory; null: that of a row is first_id + row * id_step.
+  int64_t* ids = nullptr;
+  int64_t free_id = 0;  // of rows that hold nothing, if there are ids
+  int64_t first_id = 0;
+  int64_t id_step = 1;
+  std::vector<Slot> slots;
+  std::vector<SlotView> values;   // of the slots
+  cudaStream_t stream = nullptr;  // on which the trainer writes the rows
+
+  RowIdsView ids_view() const { return {ids, free_id}; }
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_TABLES_TABLE_ROWS_H_

@@ -1,0 +1,409 @@
+// Whole saves and restores of tables in the memory of a device by a manager,
+// over the stand-in for the runtime.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/cuda/device_table.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "ckptdb/tests/support/long_run.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Order = CudaStandin::Order;
+using Rows = DeviceTrainer::Rows;
+
+// One process of a training: a trainer and its manager.
+struct Process {
+  std::unique_ptr<DeviceTrainer> trainer;
+  std::unique_ptr<ModelState> model = std::make_unique<ModelState>();
+  std::unique_ptr<CheckpointManager> manager;
+
+  ~Process() {
+    manager.reset();
+    model.reset();
+    trainer.reset();
+  }
+};
+
+class DeviceSaves : public ::testing::Test {
+ protected:
+  void SetUp() override { OpenDevice(Order::kRandom, 64 << 20); }
+  void TearDown() override {
+    device_.reset();
+    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+    EXPECT_EQ(CudaStandin::allocations(), 0);
+  }
+
+  void OpenDevice(Order order, uint64_t staging_bytes) {
+    device_.reset();
+    CudaStandin::Reset({.order = order, .seed = TestSeed()});
+    CudaDevice::Options options;
+    options.staging_bytes = staging_bytes;
+    options.chunk_bytes = 1 << 20;
+    options.ring_slots = 2;
+    options.required = true;
+    auto device = CudaDevice::Open(options);
+    ASSERT_OK(device);
+    device_ = *std::move(device);
+  }
+  ManagerOptions Options() const {
+    ManagerOptions options;
+    options.path = dir_.path() + "/store";
+    options.store.background_sweep = false;
+    options.bounds.max_delta_ratio = 100;
+    options.schedule.permanent = SaveEveryNSteps(1);
+    return options;
+  }
+  std::unique_ptr<Process> Start(const DeviceTrainerOptions& trainer,
+                                 const ManagerOptions& options,
+                                 TableSharding sharding = {},
+                                 std::unique_ptr<Coordinator> ranks = {}) {
+    auto process = std::make_unique<Process>();
+    process->trainer = std::make_unique<DeviceTrainer>(device_.get(), trainer);
+    EXPECT_OK(process->model->AddTable("user", process->trainer->table(),
+                                       std::move(sharding)));
+    auto manager = ranks == nullptr
+                       ? CheckpointManager::Open(options, process->model.get())
+                       : CheckpointManager::Open(options, process->model.get(),
+                                                 std::move(ranks));
+    EXPECT_OK(manager);
+    if (manager.ok()) process->manager = *std::move(manager);
+    return process;
+  }
+  // What a new process restores as the newest step.
+  Rows Restored(const DeviceTrainerOptions& trainer, int64_t* step) {
+    ManagerOptions options = Options();
+    options.path = dir_.path() + "/other";
+    const std::unique_ptr<Process> process = Start(trainer, options);
+    RestoreRequest request;
+    request.path = Options().path;
+    const auto report = process->manager->Restore(request);
+    EXPECT_OK(report);
+    if (!report.ok()) return {};
+    *step = report->version.step;
+    return process->trainer->Read();
+  }
+
+  const TempDir dir_;
+  std::unique_ptr<CudaDevice> device_;
+};
+
+TEST_F(DeviceSaves, StepsOfARandomTrainingAreRestoredAsTheyWere) {
+  std::mt19937_64 random(TestSeed());
+  constexpr int64_t kSteps = 9;
+  int64_t number = 0;
+  for (const Order order : {Order::kLazy, Order::kEager, Order::kRandom}) {
+    for (const bool with_ids : {true, false}) {
+      for (const uint64_t staging_bytes : {64 << 20, 64}) {
+        SCOPED_TRACE(absl::StrCat(static_cast<int>(order), with_ids, " ",
+                                  staging_bytes));
+        OpenDevice(order, staging_bytes);
+        DeviceTrainerOptions trainer;
+        trainer.with_ids = with_ids;
+        trainer.dim = static_cast<uint32_t>(1 + random() % 40);
+        trainer.gap_bytes = random() % 9;
+        ManagerOptions options = Options();
+        options.path = absl::StrCat(dir_.path(), "/store", ++number);
+        options.audit_deltas = random() % 4 == 0;
+        options.async = random() % 4 != 0;
+        std::map<int64_t, Rows> history;
+        {
+          const auto process = Start(trainer, options);
+          for (int64_t step = 1; step <= kSteps; ++step) {
+            ASSERT_OK(process->trainer->Train(step, &random));
+            history[step] = process->trainer->rows();
+            ASSERT_OK(process->manager->Step());
+          }
+          ASSERT_OK(process->manager->WaitUntilFinished());
+          EXPECT_EQ(process->manager->store()->Steps().size(), kSteps);
+        }
+        const auto process = Start(trainer, options);
+        for (int64_t step = kSteps; step > 0; step -= 4) {
+          RestoreRequest request;
+          request.step = step;
+          ASSERT_OK(process->manager->Restore(request));
+          EXPECT_EQ(process->trainer->Read(), history[step]) << step;
+        }
+      }
+    }
+  }
+}
+
+// Training goes on from a restore, and a delta goes on from it.
+TEST_F(DeviceSaves, TrainingGoesOnFromARestoreWithDeltas) {
+  std::mt19937_64 random(TestSeed());
+  DeviceTrainerOptions trainer;
+  Rows expected;
+  {
+    const auto process = Start(trainer, Options());
+    for (int64_t step = 1; step <= 2; ++step) {
+      ASSERT_OK(process->trainer->Train(step, &random));
+      ASSERT_OK(process->manager->Step());
+    }
+    ASSERT_OK(process->manager->WaitUntilFinished());
+    expected = process->trainer->rows();
+  }
+  {
+    const auto process = Start(trainer, Options());
+    ASSERT_OK(process->manager->Restore({}));
+    EXPECT_EQ(process->trainer->Read(), expected);
+    process->trainer->Reindex();
+    ASSERT_OK(process->trainer->Train(3, &random));
+    expected = process->trainer->rows();
+    ASSERT_OK(process->manager->Step());
+    ASSERT_OK(process->manager->WaitUntilFinished());
+    const StepRecord record = process->manager->store()->Steps().back();
+    EXPECT_EQ(record.version.step, 3);
+    EXPECT_EQ(record.parent.step, 2);
+  }
+  int64_t step = 0;
+  EXPECT_EQ(Restored(trainer, &step), expected);
+  EXPECT_EQ(step, 3);
+}
+
+TEST_F(DeviceSaves, AFollowerGoesFromStepToStepByTheChanges) {
+  std::mt19937_64 random(TestSeed());
+  for (const bool with_ids : {true, false}) {
+    SCOPED_TRACE(with_ids);
+    DeviceTrainerOptions trainer;
+    trainer.with_ids = with_ids;
+    ManagerOptions options = Options();
+    options.path = absl::StrCat(dir_.path(), "/store", with_ids);
+    const auto process = Start(trainer, options);
+    std::unique_ptr<Process> follower;
+    for (int64_t step = 1; step <= 5; ++step) {
+      ASSERT_OK(process->trainer->Train(step, &random));
+      ASSERT_OK(process->manager->Step());
+      ASSERT_OK(process->manager->WaitUntilFinished());
+      if (follower == nullptr) {
+        ManagerOptions read_only;
+        read_only.path = options.path;
+        read_only.read_only = true;
+        follower = Start(trainer, read_only);
+      }
+      ASSERT_OK_AND_ASSIGN(const auto report,
+                           follower->manager->WaitForStep(absl::Minutes(1)));
+      EXPECT_EQ(report.version.step, step);
+      EXPECT_EQ(report.incremental, step > 1);
+      EXPECT_EQ(follower->trainer->Read(), process->trainer->rows());
+    }
+  }
+}
+
+// Each call of the runtime fails in turn, of a step and of the save beside the
+// training. The save fails or succeeds; the one after it has all changes.
+TEST_F(DeviceSaves, NoFailingCallCrashesOrLosesChanges) {
+  std::mt19937_64 random(TestSeed());
+  DeviceTrainerOptions trainer;
+  ManagerOptions options = Options();
+  options.tolerated_failures = 1000;
+  const auto process = Start(trainer, options);
+  ASSERT_OK(process->trainer->Train(1, &random));
+  ASSERT_OK(process->manager->Step());
+  ASSERT_OK(process->manager->WaitUntilFinished());
+  int64_t step = 1;
+  int64_t failed = 0;
+  const uint64_t stride = IsLongRun() ? 1 : 5;
+  for (auto call = static_cast<int64_t>(FirstCase(stride) + 1); call <= 60;
+       call += static_cast<int64_t>(stride)) {
+    SCOPED_TRACE(call);
+    ASSERT_OK(process->trainer->Train(++step, &random));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    const size_t before = process->manager->store()->Steps().size();
+    ASSERT_OK(process->manager->Step());
+    process->manager->WaitUntilFinished().IgnoreError();
+    CudaStandin::FailCall(0, cudaSuccess);
+    if (process->manager->store()->Steps().size() == before) ++failed;
+    ASSERT_OK(process->trainer->Train(++step, &random));
+    ASSERT_OK(process->manager->Step());
+    ASSERT_OK(process->manager->WaitUntilFinished());
+    int64_t restored = 0;
+    EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
+    EXPECT_EQ(restored, step);
+  }
+  EXPECT_GT(failed, 3);
+}
+
+// The process ends at each point of a save. The next one has the step or the
+// one before, whole.
+TEST_F(DeviceSaves, AProcessThatEndsInASaveLeavesAWholeStep) {
+  std::mt19937_64 random(TestSeed());
+  for (const absl::string_view point : kCrashPoints) {
+    if (absl::string_view::npos != point.find("sweep")) continue;
+    SCOPED_TRACE(point);
+    for (const bool with_ids : {true, false}) {
+      DeviceTrainerOptions trainer;
+      trainer.with_ids = with_ids;
+      ManagerOptions options = Options();
+      options.path =
+          absl::StrCat(dir_.path(), "/", std::string(point), with_ids);
+      std::map<int64_t, Rows> history;
+      bool armed = false;
+      const auto end = [&](absl::string_view at) {
+        if (armed && at == point) throw std::runtime_error("the process ends");
+      };
+      options.store.on_point = end;
+      options.stage.on_point = end;
+      {
+        const auto process = Start(trainer, options);
+        for (int64_t step = 1; step <= 3; ++step) {
+          ASSERT_OK(process->trainer->Train(step, &random));
+          history[step] = process->trainer->rows();
+          armed = step == 3;
+          process->manager->Step().status().IgnoreError();
+          process->manager->WaitUntilFinished().IgnoreError();
+        }
+        armed = false;
+      }
+      const auto process = Start(trainer, options);
+      ASSERT_OK_AND_ASSIGN(const auto report, process->manager->Restore({}));
+      EXPECT_GE(report.version.step, 2);
+      EXPECT_EQ(process->trainer->Read(), history[report.version.step]);
+    }
+  }
+}
+
+// A save that fails is made up for by the next one of the same process.
+TEST_F(DeviceSaves, ASaveThatFailedIsInTheNextOne) {
+  std::mt19937_64 random(TestSeed());
+  DeviceTrainerOptions trainer;
+  ManagerOptions options = Options();
+  options.tolerated_failures = 10;
+  bool fails = false;
+  options.stage.on_point = [&](absl::string_view) {
+    if (fails) throw std::runtime_error("no disk");
+  };
+  const auto process = Start(trainer, options);
+  for (int64_t step = 1; step <= 8; ++step) {
+    ASSERT_OK(process->trainer->Train(step, &random));
+    fails = step % 3 == 2 || step % 3 == 0;
+    ASSERT_OK(process->manager->Step());
+    process->manager->WaitUntilFinished().IgnoreError();
+    if (fails) continue;
+    int64_t restored = 0;
+    EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
+    EXPECT_EQ(restored, step);
+  }
+}
+
+TEST_F(DeviceSaves, BytesThatChangeOnTheWayFailTheSaveAlone) {
+  std::mt19937_64 random(TestSeed());
+  DeviceTrainerOptions trainer;
+  ManagerOptions options = Options();
+  options.tolerated_failures = 1;
+  std::vector<absl::Status> saves;
+  options.on_saved = [&](const CheckpointManager::SaveReport& report) {
+    saves.push_back(report.status);
+  };
+  const auto process = Start(trainer, options);
+  ASSERT_OK(process->trainer->Train(1, &random));
+  ASSERT_OK(process->manager->Step());
+  ASSERT_OK(process->manager->WaitUntilFinished());
+  ASSERT_OK(process->trainer->Upsert({5, 6}, 2));
+  // The copies before are the counts and the ids.
+  CudaStandin::FlipCopy(3, 1);
+  ASSERT_OK(process->manager->Step());
+  process->manager->WaitUntilFinished().IgnoreError();
+  CudaStandin::FlipCopy(0, 0);
+  ASSERT_EQ(saves.size(), 2);
+  EXPECT_THAT(saves[1], StatusIs(absl::StatusCode::kDataLoss,
+                                 HasSubstr("table \"user\": slot")));
+  ASSERT_OK(process->trainer->Upsert({7}, 3));
+  ASSERT_OK(process->manager->Step());
+  ASSERT_OK(process->manager->WaitUntilFinished());
+  int64_t restored = 0;
+  EXPECT_EQ(Restored(trainer, &restored), process->trainer->rows());
+}
+
+// What the ranks of a world have together.
+class DeviceWorlds : public DeviceSaves {
+ protected:
+  static constexpr int64_t kIds = 600;
+
+  DeviceTrainerOptions TrainerOf(uint32_t rank, uint32_t world, bool with_ids) {
+    DeviceTrainerOptions trainer;
+    trainer.with_ids = with_ids;
+    trainer.rows = kIds / world;
+    if (!with_ids) {
+      trainer.table.first_id = rank;
+      trainer.table.id_step = world;
+    }
+    return trainer;
+  }
+  // Runs all ranks of a world to their end.
+  void Run(uint32_t world, bool with_ids, const ManagerOptions& options,
+           const std::function<void(uint32_t rank, Process*)>& each) {
+    ThreadGroup group(world);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto process = Start(TrainerOf(rank, world, with_ids), options,
+                                   TableSharding::ByModulo(), group.Join(rank));
+        each(rank, process.get());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+TEST_F(DeviceWorlds, OfOtherSizesRestoreTheirRows) {
+  for (const bool with_ids : {true, false}) {
+    SCOPED_TRACE(with_ids);
+    ManagerOptions options = Options();
+    options.path = absl::StrCat(dir_.path(), "/world", with_ids);
+    std::array<Rows, 3> saved;
+    Run(3, with_ids, options, [&](uint32_t rank, Process* process) {
+      for (int64_t step = 1; step <= 3; ++step) {
+        std::vector<int64_t> ids;
+        for (int64_t id = rank; id < kIds; id += 3) {
+          if ((id / 3 + step) % 4 == 0) ids.push_back(id);
+        }
+        EXPECT_OK(process->trainer->Upsert(ids, step));
+        if (with_ids && step == 3) {
+          EXPECT_OK(process->trainer->Erase({int64_t{rank} + 9}));
+        }
+        EXPECT_OK(process->manager->Step());
+      }
+      EXPECT_OK(process->manager->WaitUntilFinished());
+      saved[rank] = process->trainer->rows();
+    });
+    Rows all;
+    for (const Rows& rows : saved) all.insert(rows.begin(), rows.end());
+    for (const uint32_t world : {1, 2, 4}) {
+      SCOPED_TRACE(world);
+      std::vector<Rows> restored(world);
+      Run(world, with_ids, options, [&](uint32_t rank, Process* process) {
+        EXPECT_OK(process->manager->Restore({}));
+        restored[rank] = process->trainer->Read();
+        for (const auto& [id, row] : restored[rank]) {
+          EXPECT_EQ(id % world, rank);
+        }
+      });
+      Rows together;
+      for (const Rows& rows : restored) {
+        together.insert(rows.begin(), rows.end());
+      }
+      EXPECT_EQ(together, all);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

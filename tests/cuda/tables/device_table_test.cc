@@ -1,0 +1,703 @@
+// Tables in the memory of a device, over the stand-in for the runtime: what is
+// set aside, in which order, and what is left of marks when calls fail.
+#include "ckptdb/cuda/device_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+using Order = CudaStandin::Order;
+using Rows = DeviceTrainer::Rows;
+
+// Chunks of 1 MiB, so that small tables have several.
+CudaDevice::Options SmallRing(uint64_t staging_bytes = 64 << 20) {
+  CudaDevice::Options options;
+  options.staging_bytes = staging_bytes;
+  options.chunk_bytes = 1 << 20;
+  options.ring_slots = 2;
+  options.required = true;
+  return options;
+}
+
+class DeviceTableTest : public ::testing::TestWithParam<Order> {
+ protected:
+  void SetUp() override { Open(SmallRing()); }
+  void TearDown() override {
+    trainer_.reset();
+    device_.reset();
+    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+    EXPECT_EQ(CudaStandin::allocations(), 0);
+  }
+
+  void Open(const CudaDevice::Options& options) {
+    trainer_.reset();
+    device_.reset();
+    CudaStandin::Reset({.order = GetParam(), .seed = TestSeed()});
+    auto device = CudaDevice::Open(options);
+    ASSERT_OK(device);
+    device_ = *std::move(device);
+  }
+  void Make(const DeviceTrainerOptions& options = {}) {
+    trainer_ = std::make_unique<DeviceTrainer>(device_.get(), options);
+    table_ = trainer_->table();
+    ASSERT_NE(table_, nullptr);
+    auto consumer = table_->tracker()->AddConsumer("test");
+    ASSERT_OK(consumer);
+    consumer_ = *consumer;
+    // The first set of a consumer is not complete.
+    ASSERT_OK(table_->tracker()->Take(consumer_));
+  }
+  absl::StatusOr<ChangeTracker::Changes> Take() {
+    return table_->tracker()->Take(consumer_);
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  std::unique_ptr<DeviceTrainer> trainer_;
+  DeviceTable* table_ = nullptr;
+  ChangeTracker::Consumer consumer_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Orders, DeviceTableTest,
+                         ::testing::Values(Order::kLazy, Order::kEager,
+                                           Order::kRandom),
+                         [](const auto& order) {
+                           return order.param == Order::kLazy    ? "Lazy"
+                                  : order.param == Order::kEager ? "Eager"
+                                                                 : "Random";
+                         });
+
+TEST_P(DeviceTableTest, TakesTheRowsThatWereMarkedBehindTheTrainersWork) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({7, 5, 9}, 1));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+  EXPECT_TRUE(changes.complete);
+  // In the order of rows, which ids got as they came.
+  EXPECT_THAT(changes.upserted, ElementsAre(7, 5, 9));
+  EXPECT_THAT(changes.erased, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
+  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes none, Take());
+  EXPECT_THAT(none.upserted, IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const auto no_rows, table_->RowsOf(none.upserted));
+  EXPECT_EQ(no_rows->block_count(), 0);
+}
+
+TEST_P(DeviceTableTest, WhatIsSetAsideIsOfTheTimeOfTheCall) {
+  for (const bool with_ids : {true, false}) {
+    SCOPED_TRACE(with_ids);
+    Open(SmallRing());
+    DeviceTrainerOptions options;
+    options.with_ids = with_ids;
+    Make(options);
+    ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
+    const Rows before = trainer_->rows();
+    ASSERT_OK_AND_ASSIGN(auto captured, table_->Capture(nullptr));
+    EXPECT_THAT(captured->Block(0).status(),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         HasSubstr("call Fetch first")));
+    // Goes on at once, and waits on the device alone.
+    ASSERT_OK(trainer_->Upsert({2, 3, 4}, 2));
+    ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
+    ASSERT_OK(captured->Fetch());
+    EXPECT_EQ(trainer_->RowsOf(*captured), before);
+    captured.reset();
+    ASSERT_OK_AND_ASSIGN(captured, table_->Capture(nullptr));
+    ASSERT_OK(captured->Fetch());
+    EXPECT_EQ(trainer_->RowsOf(*captured), trainer_->rows());
+  }
+}
+
+// The same for a set that was taken before values changed once more.
+TEST_P(DeviceTableTest, ASetHasTheValuesOfTheTimeOfItsCapture) {
+  DeviceTrainerOptions options;
+  options.with_ids = false;
+  Make(options);
+  ASSERT_OK(trainer_->Upsert({11, 12}, 1));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+  ASSERT_OK(trainer_->Upsert({11}, 2));
+  const absl::Span<const int64_t> ids = changes.upserted;
+  ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(&ids));
+  const Rows before = trainer_->rows();
+  ASSERT_OK(trainer_->Upsert({12}, 3));
+  ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
+  ASSERT_OK(captured->Fetch());
+  const Rows rows = trainer_->RowsOf(*captured);
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows.at(11), before.at(11));
+  EXPECT_EQ(rows.at(12), before.at(12));
+}
+
+// Many chunks, in staging memory, and through a window that holds two.
+TEST_P(DeviceTableTest, RowsOfManyChunksArriveWhole) {
+  for (const uint64_t staging_bytes : {64 << 20, 1 << 20}) {
+    SCOPED_TRACE(staging_bytes);
+    Open(SmallRing(staging_bytes));
+    DeviceTrainerOptions options;
+    options.rows = 40'000;
+    options.with_ids = false;
+    options.dim = 33;
+    Make(options);
+    std::vector<int64_t> ids;
+    for (uint64_t row = 0; row < options.rows; row += 3) {
+      ids.push_back(static_cast<int64_t>(row));
+    }
+    ASSERT_OK(trainer_->Upsert(ids, 1));
+    const Rows before = trainer_->rows();
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(trainer_->Upsert(ids, 2));
+    ASSERT_EQ(cudaStreamSynchronize(trainer_->stream()), cudaSuccess);
+    ASSERT_OK(captured->Fetch());
+    EXPECT_TRUE(trainer_->RowsOf(*captured) == before);
+  }
+}
+
+TEST_P(DeviceTableTest, ACopyThatChangesBytesIsDataLoss) {
+  DeviceTrainerOptions options;
+  options.with_ids = false;
+  for (const uint64_t staging_bytes : {64 << 20, 16}) {
+    Open(SmallRing(staging_bytes));
+    Make(options);
+    for (int64_t copy = 1; copy <= 4; ++copy) {
+      SCOPED_TRACE(copy);
+      CudaStandin::FlipCopy(copy, 17);
+      EXPECT_THAT(table_->AllRows().status(),
+                  StatusIs(absl::StatusCode::kDataLoss,
+                           HasSubstr(copy <= 2 ? "slot \"embedding\""
+                                               : "slot \"step\"")));
+    }
+    CudaStandin::FlipCopy(0, 0);
+    EXPECT_OK(table_->AllRows());
+  }
+}
+
+TEST_P(DeviceTableTest, AnIdIsErasedOrUpsertedAsItWasLast) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3, 4}, 1));
+  ASSERT_OK(trainer_->Erase({2, 3}));
+  ASSERT_OK(trainer_->Upsert({3, 5}, 2));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+  EXPECT_THAT(changes.upserted, UnorderedElementsAre(1, 3, 4, 5));
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(2));
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
+  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+}
+
+TEST_P(DeviceTableTest, ASetThatIsReturnedComesAgainWithNewerMarks) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
+  ASSERT_OK(trainer_->Erase({3}));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, Take());
+  EXPECT_THAT(changes.erased, ElementsAre(3));
+  ASSERT_OK(trainer_->Erase({1}));
+  ASSERT_OK(trainer_->Upsert({3, 4}, 2));
+  ASSERT_OK(table_->tracker()->Return(consumer_, std::move(changes)));
+  ASSERT_OK_AND_ASSIGN(changes, Take());
+  EXPECT_TRUE(changes.complete);
+  EXPECT_THAT(changes.upserted, UnorderedElementsAre(2, 3, 4));
+  EXPECT_THAT(changes.erased, UnorderedElementsAre(1));
+  ASSERT_OK_AND_ASSIGN(changes, Take());
+  EXPECT_THAT(changes.upserted, IsEmpty());
+  EXPECT_THAT(changes.erased, IsEmpty());
+}
+
+TEST_P(DeviceTableTest, ConsumersTakeNothingFromOneAnother) {
+  Make();
+  ChangeTracker* const tracker = table_->tracker();
+  ASSERT_OK_AND_ASSIGN(const auto feed, tracker->AddConsumer("feed"));
+  EXPECT_THAT(tracker->AddConsumer("feed").status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("feed")));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes first, tracker->Take(feed));
+  EXPECT_FALSE(first.complete);
+  EXPECT_THAT(first.reason, HasSubstr("\"feed\" is new"));
+  ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes mine, Take());
+  ASSERT_OK(trainer_->Upsert({2, 3}, 2));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes theirs, tracker->Take(feed));
+  EXPECT_THAT(mine.upserted, ElementsAre(1, 2));
+  EXPECT_THAT(theirs.upserted, ElementsAre(1, 2, 3));
+  // Both sets are there: each finds its own rows.
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(mine.upserted));
+  EXPECT_EQ(trainer_->RowsOf(*rows).size(), 2);
+  EXPECT_THAT(tracker->Return(consumer_, std::move(theirs)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("taken")));
+  EXPECT_THAT(theirs.upserted, ElementsAre(1, 2, 3));
+  ASSERT_OK(tracker->Return(feed, std::move(theirs)));
+  ASSERT_OK(tracker->RemoveConsumer(feed));
+  EXPECT_THAT(tracker->Take(feed).status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no consumer")));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes more, Take());
+  EXPECT_THAT(more.upserted, ElementsAre(2, 3));
+  std::vector<ChangeTracker::Consumer> others;
+  for (int i = 0; i < 7; ++i) {
+    ASSERT_OK_AND_ASSIGN(others.emplace_back(),
+                         tracker->AddConsumer(absl::StrCat("other", i)));
+  }
+  EXPECT_THAT(tracker->AddConsumer("too many").status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("\"too many\" is one too many")));
+}
+
+TEST_P(DeviceTableTest, MarksOfNoRowsFailTheNextTakeAndTheNextSetIsWhole) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1}, 1));
+  ASSERT_OK(trainer_->Mark({300, -5, 0}));
+  EXPECT_THAT(Take().status(),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("2 marks are of rows that the table does not "
+                                 "have, such as row -5; it has 300 rows")));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+  EXPECT_FALSE(changes.complete);
+  EXPECT_THAT(changes.reason, HasSubstr("rows were marked"));
+  ASSERT_OK(trainer_->Upsert({2}, 1));
+  ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes next, Take());
+  EXPECT_TRUE(next.complete);
+  EXPECT_THAT(next.upserted, ElementsAre(2));
+}
+
+// A set that is not complete, and is returned, is not complete again.
+TEST_P(DeviceTableTest, AnIncompleteSetThatIsReturnedIsIncompleteAgain) {
+  Make();
+  ASSERT_OK(trainer_->Mark({300}));
+  EXPECT_FALSE(Take().ok());
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, Take());
+  EXPECT_FALSE(changes.complete);
+  ASSERT_OK(table_->tracker()->Return(consumer_, std::move(changes)));
+  ASSERT_OK_AND_ASSIGN(changes, Take());
+  EXPECT_FALSE(changes.complete);
+  ASSERT_OK_AND_ASSIGN(changes, Take());
+  EXPECT_TRUE(changes.complete);
+}
+
+// Ids that were not taken just now, such as those of another tracker.
+TEST_P(DeviceTableTest, RowsOfAnyIdsAreFound) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
+  const std::vector<int64_t> ids = {3, 1};
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(ids));
+  Rows expected = trainer_->rows();
+  expected.erase(2);
+  EXPECT_EQ(trainer_->RowsOf(*rows), expected);
+  for (const int64_t id : {int64_t{4}, DeviceTrainer::kFree}) {
+    EXPECT_THAT(table_->RowsOf({id}).status(),
+                StatusIs(absl::StatusCode::kInternal,
+                         HasSubstr(absl::StrCat("row ", id))));
+  }
+}
+
+// Fails each call of the runtime in turn. What was taken is given back, so that
+// the next set has all marks, or says that it has not.
+TEST_P(DeviceTableTest, NoFailingCallLosesMarks) {
+  Make();
+  int64_t failed = 0;
+  for (int64_t call = 1; call <= 60; ++call) {
+    SCOPED_TRACE(call);
+    ASSERT_OK(trainer_->Upsert({1, 2, call + 10}, call));
+    ASSERT_OK(trainer_->Erase({call + 9}));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    absl::StatusOr<ChangeTracker::Changes> changes = Take();
+    absl::Status saved = changes.status();
+    if (changes.ok() && changes->complete) {
+      const absl::Span<const int64_t> ids = changes->upserted;
+      auto captured = table_->Capture(&ids);
+      saved = captured.status();
+      if (saved.ok()) saved = (*captured)->Fetch();
+    }
+    if (changes.ok() && !saved.ok()) {
+      ASSERT_OK(table_->tracker()->Return(consumer_, *std::move(changes)));
+    }
+    CudaStandin::FailCall(0, cudaSuccess);
+    if (saved.ok()) continue;
+    ++failed;
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes again, Take());
+    if (!again.complete) continue;
+    EXPECT_THAT(again.upserted, UnorderedElementsAre(1, 2, call + 10));
+    EXPECT_THAT(again.erased, UnorderedElementsAre(call + 9));
+    ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(again.upserted));
+    for (const auto& [id, row] : trainer_->RowsOf(*rows)) {
+      EXPECT_EQ(row, trainer_->rows().at(id));
+    }
+  }
+  EXPECT_GT(failed, 20);
+}
+
+// Calls fail from one on, as after an error of a kernel.
+TEST_P(DeviceTableTest, WhenAllCallsFailMarksAreIncompleteAndNothingCrashes) {
+  for (int64_t call = 1; call < 40; ++call) {
+    SCOPED_TRACE(call);
+    Open(SmallRing());
+    Make();
+    ASSERT_OK(trainer_->Upsert({1, 2, 3}, 1));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorLaunchFailure,
+                          /*forever=*/true);
+    absl::StatusOr<ChangeTracker::Changes> changes = Take();
+    bool saved = false;
+    if (changes.ok()) {
+      const absl::Span<const int64_t> ids = changes->upserted;
+      const auto captured = table_->Capture(&ids);
+      saved = captured.ok() && (*captured)->Fetch().ok();
+      if (!saved) {
+        ASSERT_OK(table_->tracker()->Return(consumer_, *std::move(changes)));
+      }
+    }
+    CudaStandin::FailCall(0, cudaSuccess);
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes again, Take());
+    if (saved) {
+      EXPECT_THAT(again.upserted, IsEmpty());
+    } else if (again.complete) {
+      EXPECT_THAT(again.upserted, ElementsAre(1, 2, 3));
+    }
+  }
+}
+
+TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
+  Make();
+  const DeviceMemory rows(sizeof(int64_t));
+  *rows.get<int64_t>() = 7;
+  // The device is entered by the first call.
+  for (int64_t call = 1; call <= 2; ++call) {
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    EXPECT_THAT(
+        table_->MarkUpserted(rows.get<int64_t>(), 1),
+        StatusIs(absl::StatusCode::kInternal,
+                 HasSubstr(call == 1 ? "cudaGetDevice"
+                                     : "the kernel that marks 1 rows")));
+    CudaStandin::FailCall(0, cudaSuccess);
+    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
+    EXPECT_FALSE(changes.complete);
+  }
+}
+
+// A capture that nobody fetches, and one whose table goes on.
+TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(trainer_->Upsert({1}, 2));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->AllRows());
+  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+}
+
+TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
+  const DeviceMemory memory(4096);
+  std::vector<float> host(16);
+  const DeviceTable::Array array = {{"a", DType::kF32, 4}, memory.get()};
+  struct Case {
+    uint64_t rows = 4;
+    std::vector<DeviceTable::Array> arrays;
+    DeviceTable::Options options = {};
+    std::string error;
+  };
+  const Case cases[] = {
+      {4, {}, {}, "it has 0 slots; expected 1 to 256"},
+      {4, {array, array}, {}, "duplicate slot \"a\""},
+      {4,
+       {{{"a", DType::kF32, 4}, nullptr}},
+       {},
+       "the array of slot \"a\" is null"},
+      {4,
+       {{{"a", DType::kF32, 4}, host.data()}},
+       {},
+       "the array of slot \"a\" is host memory, expected memory of cuda:0"},
+      {4,
+       {{{"a", DType::kF32, 4}, memory.get(), 15}},
+       {},
+       "stride_bytes 15, which is below the 16 bytes"},
+      {DeviceTable::kMaxRows + 1,
+       {array},
+       {},
+       "a DeviceTable of 4294967296 rows; the limit is 4294967295"},
+      {4, {array}, {.id_step = 0}, "id_step is 0, and at least 1"},
+      {4,
+       {array},
+       {.first_id = std::numeric_limits<int64_t>::max() - 2},
+       "go beyond 2^63 - 1"},
+      {4,
+       {array},
+       {.ids = reinterpret_cast<int64_t*>(host.data())},
+       "DeviceTable::Options::ids is host memory"},
+      {4,
+       {array},
+       {.table = {.optimizer_slots = {"b"}}},
+       "optimizer_slots has \"b\""},
+  };
+  for (const Case& wrong : cases) {
+    EXPECT_THAT(
+        DeviceTable::Make(device_.get(), wrong.rows, wrong.arrays,
+                          wrong.options)
+            .status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.error)));
+  }
+  EXPECT_THAT(DeviceTable::Make(nullptr, 4, {array}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("device of a DeviceTable is null")));
+  EXPECT_OK(
+      DeviceTable::Make(device_.get(), 4, {array},
+                        {.first_id = std::numeric_limits<int64_t>::max() - 3}));
+  EXPECT_OK(DeviceTable::Make(device_.get(), 0, {array}));
+  ASSERT_OK_AND_ASSIGN(const auto table,
+                       DeviceTable::Make(device_.get(), 4, {array}));
+  EXPECT_THAT(table->MarkErased({1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("are not erased")));
+  EXPECT_EQ(table->Live({"b"}), nullptr);
+}
+
+// The example of the header.
+absl::Status ExampleOfDeviceTable(const std::string& path, cudaStream_t stream,
+                                  float* weights, float* sums,
+                                  const int32_t* rows_on_device) {
+  constexpr uint64_t kRows = 100;
+  ModelState model;
+  CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<CudaDevice> gpu,
+                          CudaDevice::Open(SmallRing()));
+  DeviceTable::Options options;
+  options.stream = stream;
+  CKPTDB_ASSIGN_OR_RETURN(
+      const std::unique_ptr<DeviceTable> items,
+      DeviceTable::Make(gpu.get(), kRows,
+                        {{{"embedding", DType::kF32, 64}, weights},
+                         {{"adagrad_sum", DType::kF32, 64}, sums}},
+                        options));
+  CKPTDB_RETURN_IF_ERROR(model.AddTable("item", items.get()));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const auto manager,
+      CheckpointManager::Open({.path = path, .schedule = {}}, &model));
+  CKPTDB_RETURN_IF_ERROR(items->MarkUpserted(rows_on_device, 2));
+  CKPTDB_RETURN_IF_ERROR(manager->Step().status());
+  return manager->Save().status();
+}
+
+TEST(DeviceTable, TheExampleOfTheHeader) {
+  CudaStandin::Reset({});
+  const TempDir dir;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  {
+    // Weights and sums of a row side by side would do as well.
+    const DeviceMemory memory(2 * 100 * 64 * sizeof(float));
+    const DeviceMemory rows(2 * sizeof(int32_t));
+    rows.get<int32_t>()[0] = 17;
+    rows.get<int32_t>()[1] = 99;
+    EXPECT_OK(ExampleOfDeviceTable(
+        dir.path() + "/store", stream, memory.get<float>(),
+        memory.get<float>() + 100 * 64, rows.get<int32_t>()));
+  }
+  cudaStreamDestroy(stream);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+// Slots as views into one array, with a row's weights and optimizer state side
+// by side and others between, as split tables have them.
+TEST_P(DeviceTableTest, SlotsAreViewsIntoOneArray) {
+  constexpr uint64_t kRows = 20;
+  constexpr uint64_t kStride = 9 * sizeof(float);
+  const DeviceMemory memory(kRows * kStride);
+  auto* const values = memory.get<float>();
+  for (uint64_t i = 0; i < kRows * 9; ++i) values[i] = static_cast<float>(i);
+  ASSERT_OK_AND_ASSIGN(
+      const auto table,
+      DeviceTable::Make(device_.get(), kRows,
+                        {{{"weights", DType::kF32, 4}, values, kStride},
+                         {{"momentum", DType::kF32, 3}, values + 5, kStride}}));
+  ASSERT_OK_AND_ASSIGN(const auto rows, table->RowsOf({3, 19}));
+  ASSERT_OK_AND_ASSIGN(const RowBlock block, rows->Block(0));
+  const auto at = [&](size_t slot, uint64_t row, uint64_t i) {
+    float value = 0;
+    std::memcpy(&value, block.slots[slot].At(row) + i * sizeof(float),
+                sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(at(0, 0, 3), 3 * 9 + 3);
+  EXPECT_EQ(at(1, 1, 2), 19 * 9 + 5 + 2);
+  LiveTable* const live = table->Live({"momentum"});
+  const std::vector<float> momentum = {-1, -2, -3};
+  const std::vector<const char*> slots = {
+      reinterpret_cast<const char*>(momentum.data())};
+  ASSERT_OK(live->Consume(0, {{3}, slots}));
+  const std::vector<float> row(values + 3 * 9, values + 4 * 9);
+  EXPECT_THAT(row, ElementsAre(27, 28, 29, 30, 31, -1, -2, -3, 35));
+}
+
+TEST(DeviceTable, WithoutADeviceItSaysWhatToUse) {
+  CudaStandin::Reset({.devices = 0});
+  CudaDevice::Options options;
+  options.log = [](absl::string_view) {};
+  ASSERT_OK_AND_ASSIGN(const auto device, CudaDevice::Open(options));
+  EXPECT_THAT(DeviceTable::Make(device.get(), 4, {}).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("use a VectorTable or ColumnTable")));
+}
+
+// Rows of a restore, in batches as a scan hands them.
+class Batches {
+ public:
+  explicit Batches(const Rows& rows) {
+    for (const auto& [id, row] : rows) {
+      ids_.push_back(id);
+      embedding_.append(reinterpret_cast<const char*>(row.embedding.data()),
+                        row.embedding.size() * sizeof(float));
+      steps_.append(reinterpret_cast<const char*>(&row.step), sizeof(row.step));
+    }
+  }
+  absl::Status Into(LiveTable* live) const {
+    const std::vector<const char*> slots = {embedding_.data(), steps_.data()};
+    return live->Consume(0, {ids_, slots});
+  }
+
+ private:
+  std::vector<int64_t> ids_;
+  std::string embedding_;
+  std::string steps_;
+};
+
+TEST_P(DeviceTableTest, ARestoreComesBehindTheTrainersWork) {
+  for (const bool with_ids : {true, false}) {
+    for (const bool clear : {true, false}) {
+      SCOPED_TRACE(absl::StrCat(with_ids, clear));
+      Open(SmallRing());
+      DeviceTrainerOptions options;
+      options.with_ids = with_ids;
+      Make(options);
+      ASSERT_OK(trainer_->Upsert({1, 2, 3, 4}, 1));
+      LiveTable* const live = table_->Live({"embedding", "step"});
+      ASSERT_NE(live, nullptr);
+      Rows expected = trainer_->rows();
+      if (clear) {
+        ASSERT_OK(live->Clear());
+        for (auto& [id, row] : expected) {
+          row = {std::vector<float>(options.dim), 0};
+        }
+        if (with_ids) expected.clear();
+      }
+      Rows restored;
+      restored[2] = {std::vector<float>(options.dim, 2.5F), 20};
+      restored[9] = {std::vector<float>(options.dim, 9.5F), 90};
+      ASSERT_OK(Batches(restored).Into(live));
+      for (const auto& [id, row] : restored) expected[id] = row;
+      ASSERT_OK(live->Erase(0, {3, 200}));
+      if (with_ids) {
+        expected.erase(3);
+      } else {
+        expected[3] = expected[200] = {std::vector<float>(options.dim), 0};
+      }
+      EXPECT_EQ(trainer_->Read(), expected);
+    }
+  }
+}
+
+TEST_P(DeviceTableTest, SlotsThatARestoreLeavesOutAreZeroInNewRows) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2}, 5));
+  ASSERT_OK(trainer_->Erase({2}));
+  LiveTable* const live = table_->Live({"step"});
+  const std::vector<int64_t> ids = {1, 7};
+  const std::vector<int64_t> steps = {50, 70};
+  const std::vector<const char*> slots = {
+      reinterpret_cast<const char*>(steps.data())};
+  ASSERT_OK(live->Consume(0, {ids, slots}));
+  const Rows rows = trainer_->Read();
+  EXPECT_EQ(rows.at(1).step, 50);
+  EXPECT_EQ(rows.at(1).embedding, trainer_->rows().at(1).embedding);
+  EXPECT_EQ(rows.at(7).step, 70);
+  // Also where row 2 was, which had values.
+  EXPECT_EQ(rows.at(7).embedding, std::vector<float>(5));
+}
+
+TEST_P(DeviceTableTest, ARestoreSaysWhatDoesNotFit) {
+  Make({.rows = 3});
+  Rows rows;
+  for (int64_t id = 10; id < 14; ++id) rows[id] = {std::vector<float>(5), 1};
+  EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("has 3 rows, and the step has more")));
+  rows.clear();
+  rows[DeviceTrainer::kFree] = {std::vector<float>(5), 1};
+  EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("the step has a row -1, which is")));
+  DeviceTrainerOptions numbers;
+  numbers.rows = 3;
+  numbers.with_ids = false;
+  numbers.table.first_id = 100;
+  numbers.table.id_step = 4;
+  Open(SmallRing());
+  Make(numbers);
+  for (const int64_t id : {99, 101, 112}) {
+    rows.clear();
+    rows[id] = {std::vector<float>(5), 1};
+    EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         HasSubstr(absl::StrCat(
+                             "row ", id, " of the step is not among the 3"))));
+  }
+  rows.clear();
+  rows[108] = {std::vector<float>(5, 1.0F), 1};
+  ASSERT_OK(Batches(rows).Into(table_->Live({"embedding", "step"})));
+  EXPECT_EQ(trainer_->Read().at(108), rows.at(108));
+}
+
+TEST_P(DeviceTableTest, AnUploadThatChangesBytesIsDataLoss) {
+  Make();
+  LiveTable* const live = table_->Live({"embedding", "step"});
+  Rows rows;
+  rows[1] = {std::vector<float>(5, 1.0F), 1};
+  ASSERT_OK(Batches(rows).Into(live));
+  // The copy has the row's number and id first, at multiples of 16.
+  CudaStandin::FlipCopy(1, 33);
+  EXPECT_THAT(Batches(rows).Into(live),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("from id 1 on, has changed their bytes")));
+}
+
+TEST_P(DeviceTableTest, NoFailingCallOfARestoreCrashes) {
+  int64_t failed = 0;
+  for (int64_t call = 1; call <= 50; ++call) {
+    SCOPED_TRACE(call);
+    Open(SmallRing());
+    Make();
+    ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+    Rows rows;
+    rows[2] = {std::vector<float>(5, 2.0F), 1};
+    rows[3] = {std::vector<float>(5, 3.0F), 1};
+    LiveTable* live = table_->Live({"embedding", "step"});
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    absl::Status restored = live->Clear();
+    if (restored.ok()) restored = Batches(rows).Into(live);
+    if (restored.ok()) restored = live->Erase(0, {3});
+    CudaStandin::FailCall(0, cudaSuccess);
+    rows.erase(3);
+    if (restored.ok()) {
+      EXPECT_EQ(trainer_->Read(), rows);
+      continue;
+    }
+    ++failed;
+    // The next one is whole.
+    live = table_->Live({"embedding", "step"});
+    ASSERT_OK(live->Clear());
+    ASSERT_OK(Batches(rows).Into(live));
+    EXPECT_EQ(trainer_->Read(), rows);
+  }
+  EXPECT_GT(failed, 15);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

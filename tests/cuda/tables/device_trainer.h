@@ -1,0 +1,301 @@
+// A trainer with a table in the memory of a device, over the stand-in, and what
+// it knows of the table's rows.
+#ifndef CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_
+#define CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "ckptdb/cuda/cuda_device.h"
+#include "ckptdb/cuda/device_table.h"
+#include "ckptdb/tests/support/cuda_standin.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+
+// Memory of the device. It goes when nothing is queued for it.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(uint64_t bytes) : bytes_(bytes) {
+    void* memory = nullptr;
+    EXPECT_EQ(cudaMalloc(&memory, std::max<uint64_t>(bytes, 1)), cudaSuccess);
+    memory_ = static_cast<char*>(memory);
+  }
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : bytes_(other.bytes_), memory_(std::exchange(other.memory_, nullptr)) {}
+  ~DeviceMemory() {
+    if (memory_ != nullptr) cudaFree(memory_);
+  }
+  template <typename T = char>
+  T* get() const {
+    return reinterpret_cast<T*>(memory_);
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const uint64_t bytes_;
+  char* memory_ = nullptr;
+};
+
+struct DeviceTrainerOptions {
+  uint64_t rows = 300;
+  bool with_ids = true;
+  uint32_t dim = 5;        // of the embedding, f32
+  uint64_t gap_bytes = 4;  // between rows of it
+  DeviceTable::Options table = {};
+};
+
+class DeviceTrainer {
+ public:
+  static constexpr int64_t kFree = -1;
+
+  // The values of a row.
+  struct Row {
+    std::vector<float> embedding;
+    int64_t step = 0;
+    bool operator==(const Row&) const = default;
+  };
+  using Rows = std::map<int64_t, Row>;
+
+  DeviceTrainer(CudaDevice* device, const DeviceTrainerOptions& options)
+      : options_(options),
+        stride_(options.dim * sizeof(float) + options.gap_bytes),
+        embedding_(options.rows * stride_),
+        steps_(options.rows * sizeof(int64_t)),
+        ids_(options.rows * sizeof(int64_t)) {
+    EXPECT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    std::memset(embedding_.get(), 0, embedding_.bytes());
+    std::memset(steps_.get(), 0, steps_.bytes());
+    std::fill_n(ids_.get<int64_t>(), options.rows, kFree);
+    DeviceTable::Options made = options.table;
+    made.stream = stream_;
+    if (options.with_ids) {
+      made.ids = ids_.get<int64_t>();
+      made.free_id = kFree;
+    } else {
+      for (uint64_t row = 0; row < options.rows; ++row) {
+        rows_[IdOf(row)] = Row{std::vector<float>(options.dim), 0};
+      }
+    }
+    auto table = DeviceTable::Make(
+        device, options.rows,
+        {{{"embedding", DType::kF32, options.dim}, embedding_.get(), stride_},
+         {{"step", DType::kI64, 1}, steps_.get()}},
+        made);
+    EXPECT_OK(table);
+    if (table.ok()) table_ = *std::move(table);
+  }
+  ~DeviceTrainer() {
+    CudaStandin::Finish(stream_);
+    table_.reset();
+    cudaStreamDestroy(stream_);
+  }
+
+  DeviceTable* table() const { return table_.get(); }
+  cudaStream_t stream() const { return stream_; }
+  const Rows& rows() const { return rows_; }
+  int64_t IdOf(uint64_t row) const {
+    return options_.table.first_id +
+           static_cast<int64_t>(row) * options_.table.id_step;
+  }
+
+  // Queues new values for these ids and their marks, and makes rows of those
+  // that are new.
+  absl::Status Upsert(const std::vector<int64_t>& ids, int64_t step,
+                      bool marks = true) {
+    struct Change {
+      uint64_t row;
+      int64_t id;
+      Row values;
+    };
+    std::vector<Change> changes;
+    std::vector<int64_t> numbers;
+    for (const int64_t id : ids) {
+      Row values{std::vector<float>(options_.dim), step};
+      for (uint32_t d = 0; d < options_.dim; ++d) {
+        values.embedding[d] = static_cast<float>(id * 1000 + step * 10 + d);
+      }
+      const uint64_t row = RowFor(id);
+      changes.push_back({row, id, values});
+      numbers.push_back(static_cast<int64_t>(row));
+      rows_[id] = values;
+    }
+    Queue("train", [this, changes] {
+      for (const Change& change : changes) {
+        std::memcpy(embedding_.get() + change.row * stride_,
+                    change.values.embedding.data(),
+                    options_.dim * sizeof(float));
+        steps_.get<int64_t>()[change.row] = change.values.step;
+        ids_.get<int64_t>()[change.row] = change.id;
+      }
+    });
+    return marks ? Mark(numbers) : absl::OkStatus();
+  }
+
+  // Queues the marks of these rows, as one kernel after another would.
+  absl::Status Mark(const std::vector<int64_t>& numbers) {
+    marked_.emplace_back(numbers.size() * sizeof(int64_t));
+    auto* const batch = marked_.back().get<int64_t>();
+    Queue("find rows", [numbers, batch] {
+      std::copy(numbers.begin(), numbers.end(), batch);
+    });
+    return table_->MarkUpserted(batch, numbers.size());
+  }
+
+  absl::Status Erase(const std::vector<int64_t>& ids) {
+    std::vector<uint64_t> gone;
+    for (const int64_t id : ids) {
+      const auto place = places_.find(id);
+      if (place == places_.end()) continue;
+      gone.push_back(place->second);
+      free_.push_back(place->second);
+      places_.erase(place);
+      rows_.erase(id);
+    }
+    Queue("erase", [this, gone] {
+      for (const uint64_t row : gone) ids_.get<int64_t>()[row] = kFree;
+    });
+    return table_->MarkErased(ids);
+  }
+
+  // Queues a step: some rows change, some come and some go.
+  absl::Status Train(int64_t step, std::mt19937_64* random) {
+    std::vector<int64_t> upserted;
+    const uint64_t most = options_.rows / 8 + 1;
+    const uint64_t count = (*random)() % most;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (!options_.with_ids) {
+        upserted.push_back(IdOf((*random)() % options_.rows));
+        continue;
+      }
+      const auto id = static_cast<int64_t>((*random)() % options_.rows) - 50;
+      if (id != kFree && rows_.size() + count < options_.rows) {
+        upserted.push_back(id);
+      }
+    }
+    std::sort(upserted.begin(), upserted.end());
+    upserted.erase(std::unique(upserted.begin(), upserted.end()),
+                   upserted.end());
+    absl::Status trained = Upsert(upserted, step);
+    if (!options_.with_ids) return trained;
+    std::vector<int64_t> erased;
+    for (const auto& [id, row] : rows_) {
+      if ((*random)() % 16 == 0) erased.push_back(id);
+    }
+    trained.Update(Erase(erased));
+    return trained;
+  }
+
+  // Returns what the device has when all that was queued is done.
+  Rows Read() const {
+    CudaStandin::Finish(stream_);
+    return ReadNow();
+  }
+  // Returns what it has now.
+  Rows ReadNow() const {
+    Rows rows;
+    for (uint64_t row = 0; row < options_.rows; ++row) {
+      const int64_t id =
+          options_.with_ids ? ids_.get<int64_t>()[row] : IdOf(row);
+      if (options_.with_ids && id == kFree) continue;
+      Row& values = rows[id];
+      values.embedding.resize(options_.dim);
+      std::memcpy(values.embedding.data(), embedding_.get() + row * stride_,
+                  options_.dim * sizeof(float));
+      values.step = steps_.get<int64_t>()[row];
+    }
+    return rows;
+  }
+
+  // Takes over what a restore has left in the device's memory, as a trainer
+  // builds its index.
+  void Reindex() {
+    rows_ = Read();
+    places_.clear();
+    free_.clear();
+    next_ = options_.rows;
+    for (uint64_t row = 0; row < options_.rows; ++row) {
+      const int64_t id = ids_.get<int64_t>()[row];
+      if (id == kFree) {
+        free_.push_back(row);
+      } else {
+        places_[id] = row;
+      }
+    }
+  }
+
+  // Returns the rows of a source.
+  Rows RowsOf(const RowSource& source) const {
+    Rows rows;
+    for (uint64_t b = 0; b < source.block_count(); ++b) {
+      const absl::StatusOr<RowBlock> block = source.Block(b);
+      EXPECT_OK(block);
+      if (!block.ok()) continue;
+      for (size_t i = 0; i < block->ids.size(); ++i) {
+        Row row{std::vector<float>(options_.dim), 0};
+        std::memcpy(row.embedding.data(), block->slots[0].At(block->RowAt(i)),
+                    options_.dim * sizeof(float));
+        std::memcpy(&row.step, block->slots[1].At(block->RowAt(i)),
+                    sizeof(row.step));
+        EXPECT_TRUE(rows.emplace(block->ids[i], row).second);
+      }
+    }
+    return rows;
+  }
+
+ private:
+  void Queue(const char* name, std::function<void()> work) {
+    EXPECT_EQ(CudaStandin::Queue(stream_, name, std::move(work),
+                                 {{embedding_.get(), embedding_.bytes()},
+                                  {steps_.get(), steps_.bytes()},
+                                  {ids_.get(), ids_.bytes()}}),
+              cudaSuccess);
+  }
+
+  uint64_t RowFor(int64_t id) {
+    if (!options_.with_ids) {
+      return static_cast<uint64_t>(id - options_.table.first_id) /
+             static_cast<uint64_t>(options_.table.id_step);
+    }
+    const auto [place, is_new] = places_.try_emplace(id, 0);
+    if (!is_new) return place->second;
+    if (free_.empty()) {
+      place->second = next_++;
+    } else {
+      place->second = free_.back();
+      free_.pop_back();
+    }
+    EXPECT_LT(place->second, options_.rows);
+    return place->second;
+  }
+
+  const DeviceTrainerOptions options_;
+  const uint64_t stride_;
+  const DeviceMemory embedding_;
+  const DeviceMemory steps_;
+  const DeviceMemory ids_;
+  cudaStream_t stream_ = nullptr;
+  std::vector<DeviceMemory> marked_;
+  Rows rows_;
+  std::map<int64_t, uint64_t> places_;
+  std::vector<uint64_t> free_;
+  uint64_t next_ = 0;
+  std::unique_ptr<DeviceTable> table_;
+};
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_CUDA_TABLES_DEVICE_TRAINER_H_

@@ -1,0 +1,207 @@
+// Tables in the memory of a real GPU: the kernels against a model on the host.
+// Skips where there is none; with CKPTDB_REQUIRE_GPU in the environment it
+// fails there.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ckptdb/cuda/device_table.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Rows of one slot in device memory, and the same on the host.
+class GpuSlot {
+ public:
+  GpuSlot(uint64_t rows, uint32_t row_bytes, uint64_t gap, uint64_t shift)
+      : row_bytes_(row_bytes),
+        stride_(row_bytes + gap),
+        shift_(shift),
+        host_(shift + rows * stride_) {
+    EXPECT_EQ(cudaMalloc(&device_, host_.size()), cudaSuccess);
+  }
+  GpuSlot(const GpuSlot&) = delete;
+  ~GpuSlot() { cudaFree(device_); }
+
+  DeviceTable::Array array(const std::string& name) const {
+    return {{name, DType::kU8, row_bytes_},
+            static_cast<char*>(device_) + shift_,
+            stride_};
+  }
+  void Change(uint64_t row, std::mt19937_64* random) {
+    for (uint32_t at = 0; at < row_bytes_; ++at) {
+      host_[shift_ + row * stride_ + at] = static_cast<char>((*random)());
+    }
+  }
+  void Send(cudaStream_t stream) {
+    EXPECT_EQ(cudaMemcpyAsync(device_, host_.data(), host_.size(),
+                              cudaMemcpyHostToDevice, stream),
+              cudaSuccess);
+  }
+  const std::vector<char>& host() const { return host_; }
+  std::vector<char> Read() const {
+    std::vector<char> bytes(host_.size());
+    EXPECT_EQ(
+        cudaMemcpy(bytes.data(), device_, bytes.size(), cudaMemcpyDeviceToHost),
+        cudaSuccess);
+    return bytes;
+  }
+  // Whether the rows are these bytes; what is between them is left out.
+  bool Has(const std::vector<char>& expected) const {
+    const std::vector<char> bytes = Read();
+    for (uint64_t at = shift_; at + row_bytes_ <= bytes.size(); at += stride_) {
+      if (std::memcmp(bytes.data() + at, expected.data() + at, row_bytes_) !=
+          0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const uint32_t row_bytes_;
+  const uint64_t stride_;
+  const uint64_t shift_;
+  std::vector<char> host_;
+  void* device_ = nullptr;
+};
+
+class GpuTableTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kRows = 100'003;
+
+  void SetUp() override {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+      ASSERT_EQ(std::getenv("CKPTDB_REQUIRE_GPU"), nullptr)
+          << "there is no GPU";
+      GTEST_SKIP() << "there is no GPU";
+    }
+    CudaDevice::Options options;
+    options.chunk_bytes = 1 << 20;
+    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(options));
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&marked_, kRows * sizeof(int64_t)), cudaSuccess);
+    // All alignments that a kernel is made for, and lanes that are not whole.
+    slots_.push_back(std::make_unique<GpuSlot>(kRows, 256, 0, 0));
+    slots_.push_back(std::make_unique<GpuSlot>(kRows, 40, 8, 8));
+    slots_.push_back(std::make_unique<GpuSlot>(kRows, 12, 4, 4));
+    slots_.push_back(std::make_unique<GpuSlot>(kRows, 6, 2, 2));
+    slots_.push_back(std::make_unique<GpuSlot>(kRows, 17, 2, 1));
+  }
+  void TearDown() override {
+    slots_.clear();
+    device_.reset();
+    cudaFree(marked_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+
+  std::unique_ptr<DeviceTable> Make() {
+    std::vector<DeviceTable::Array> arrays;
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      arrays.push_back(slots_[s]->array(std::string(1, char('a' + s))));
+    }
+    DeviceTable::Options options;
+    options.stream = stream_;
+    auto table = DeviceTable::Make(device_.get(), kRows, arrays, options);
+    EXPECT_OK(table);
+    return table.ok() ? *std::move(table) : nullptr;
+  }
+  void Mark(DeviceTable* table, const std::vector<int64_t>& rows) {
+    ASSERT_EQ(
+        cudaMemcpyAsync(marked_, rows.data(), rows.size() * sizeof(int64_t),
+                        cudaMemcpyHostToDevice, stream_),
+        cudaSuccess);
+    ASSERT_OK(table->MarkUpserted(static_cast<int64_t*>(marked_), rows.size()));
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  cudaStream_t stream_ = nullptr;
+  void* marked_ = nullptr;
+  std::vector<std::unique_ptr<GpuSlot>> slots_;
+};
+
+TEST_F(GpuTableTest, MarksAreTakenInOrderAndReturned) {
+  const auto table = Make();
+  ASSERT_NE(table, nullptr);
+  std::mt19937_64 random(TestSeed());
+  ASSERT_OK_AND_ASSIGN(const auto consumer,
+                       table->tracker()->AddConsumer("test"));
+  ASSERT_OK(table->tracker()->Take(consumer));
+  for (int round = 0; round < 5; ++round) {
+    std::vector<int64_t> rows(20'000);
+    for (int64_t& row : rows) row = static_cast<int64_t>(random() % kRows);
+    Mark(table.get(), rows);
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes,
+                         table->tracker()->Take(consumer));
+    EXPECT_TRUE(changes.upserted == rows);
+    ASSERT_OK(table->tracker()->Return(consumer, std::move(changes)));
+    ASSERT_OK_AND_ASSIGN(changes, table->tracker()->Take(consumer));
+    EXPECT_TRUE(changes.upserted == rows);
+  }
+  Mark(table.get(), {static_cast<int64_t>(kRows), -1});
+  EXPECT_THAT(table->tracker()->Take(consumer).status(),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("2 marks are of rows")));
+}
+
+TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
+  const auto table = Make();
+  ASSERT_NE(table, nullptr);
+  std::mt19937_64 random(TestSeed());
+  const TempDir dir;
+  ModelState model;
+  ASSERT_OK(model.AddTable("item", table.get()));
+  ManagerOptions options;
+  options.path = dir.path() + "/store";
+  options.schedule.permanent = SaveEveryNSteps(1);
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model));
+  std::vector<std::vector<std::vector<char>>> history(1);
+  for (int step = 1; step <= 3; ++step) {
+    std::vector<int64_t> rows(step == 1 ? kRows : 5000);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = static_cast<int64_t>(step == 1 ? i : random() % kRows);
+    }
+    for (auto& slot : slots_) {
+      for (const int64_t row : rows) {
+        slot->Change(static_cast<uint64_t>(row), &random);
+      }
+      slot->Send(stream_);
+    }
+    Mark(table.get(), rows);
+    ASSERT_OK(manager->Step());
+    history.emplace_back();
+    for (const auto& slot : slots_) history.back().push_back(slot->host());
+  }
+  ASSERT_OK(manager->WaitUntilFinished());
+  for (const int64_t step : {3, 1, 2}) {
+    RestoreRequest request;
+    request.step = step;
+    ASSERT_OK(manager->Restore(request));
+    for (size_t s = 0; s < slots_.size(); ++s) {
+      EXPECT_TRUE(slots_[s]->Has(history[step][s])) << step << " " << s;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
