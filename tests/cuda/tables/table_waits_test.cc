@@ -97,13 +97,14 @@ bool Erases(const WaitCase& with) {
   return live->Erase(0, {5}).ok() && IsThere(with, expected);
 }
 
-// Runs a scenario without its call of the number `skip`, as
-// missing_waits_test.cc does.
-bool NoticesInTable(const WaitScenario& scenario,
-                    const DeviceTrainerOptions& options,
-                    CudaStandin::Order order, bool goes_on,
-                    uint64_t staging_bytes, int64_t skip, std::string* skipped,
-                    int64_t* calls) {
+// Runs a scenario without its call of the number `skip`, counted from 1.
+// Returns whether it went wrong. Sets *ordering to its calls that order
+// something, counted in the same way.
+bool GoesWrongInTable(const WaitScenario& scenario,
+                      const DeviceTrainerOptions& options,
+                      CudaStandin::Order order, bool goes_on,
+                      uint64_t staging_bytes, int64_t skip,
+                      std::vector<CudaStandin::Ordering>* ordering) {
   CudaStandin::Reset({.order = order, .seed = TestSeed()});
   CudaDevice::Options device_options;
   device_options.staging_bytes = staging_bytes;
@@ -124,46 +125,53 @@ bool NoticesInTable(const WaitScenario& scenario,
     }
     EXPECT_OK(trainer.Upsert(all, 0, /*marks=*/false));
     CudaStandin::Finish(trainer.stream());
-    // Work that no call of the scenario has to wait for.
+    // Work that is still queued when the scenario begins.
     EXPECT_OK(trainer.Upsert({5}, 1, /*marks=*/false));
     const int64_t before = CudaStandin::calls();
     CudaStandin::SkipCall(skip == 0 ? 0 : before + skip);
     right = scenario({&trainer, table, *consumer, goes_on});
-    *calls = CudaStandin::calls() - before;
-    *skipped = CudaStandin::SkippedCall();
     CudaStandin::SkipCall(0);
+    ordering->clear();
+    for (const CudaStandin::Ordering& call : CudaStandin::ordering_calls()) {
+      if (call.number <= before) continue;
+      ordering->push_back({call.number - before, call.name});
+    }
   }
   device->reset();
   return !right || !CudaStandin::violations().empty();
 }
 
-void ExpectEachWaitIsNoticed(const WaitScenario& scenario,
-                             const DeviceTrainerOptions& options,
-                             uint64_t staging_bytes, int least) {
-  int found = 0;
-  int64_t all = 0;  // the calls of a scenario that nothing was left out of
-  for (int64_t skip = 0; skip <= all; ++skip) {
-    int64_t calls = 0;
-    std::string skipped;
-    bool noticed = false;
-    bool tried = false;
-    for (const auto order :
-         {CudaStandin::Order::kLazy, CudaStandin::Order::kEager,
-          CudaStandin::Order::kRandom}) {
-      for (const bool goes_on : {true, false}) {
-        // A call that orders nothing was not left out.
-        if (skip > 0 && tried && skipped.empty()) continue;
-        tried = true;
-        noticed |= NoticesInTable(scenario, options, order, goes_on,
-                                  staging_bytes, skip, &skipped, &calls);
+// Returns whether one of the orders notices that a call is left out.
+bool NoticedInTable(const WaitScenario& scenario,
+                    const DeviceTrainerOptions& options, uint64_t staging_bytes,
+                    int64_t skip,
+                    std::vector<CudaStandin::Ordering>* ordering) {
+  for (const auto order :
+       {CudaStandin::Order::kLazy, CudaStandin::Order::kEager,
+        CudaStandin::Order::kRandom}) {
+    for (const bool goes_on : {true, false}) {
+      if (GoesWrongInTable(scenario, options, order, goes_on, staging_bytes,
+                           skip, ordering)) {
+        return true;
       }
     }
-    if (skip == 0) all = calls;
-    // With nothing left out, nothing is wrong.
-    EXPECT_EQ(noticed, !skipped.empty()) << "call " << skip << " " << skipped;
-    if (!skipped.empty()) ++found;
   }
-  EXPECT_GE(found, least);
+  return false;
+}
+
+// At least so many calls order something, and each is needed.
+void ExpectEachWaitIsNoticed(const WaitScenario& scenario,
+                             const DeviceTrainerOptions& options,
+                             uint64_t staging_bytes, size_t least) {
+  std::vector<CudaStandin::Ordering> all;
+  EXPECT_FALSE(NoticedInTable(scenario, options, staging_bytes, 0, &all));
+  EXPECT_GE(all.size(), least);
+  for (const CudaStandin::Ordering& call : all) {
+    std::vector<CudaStandin::Ordering> rest;
+    EXPECT_TRUE(
+        NoticedInTable(scenario, options, staging_bytes, call.number, &rest))
+        << "call " << call.number << " " << call.name;
+  }
 }
 
 // Of several chunks for each slot.
