@@ -1,0 +1,322 @@
+// The calls of the CUDA runtime, as the stand-in makes them: the runtime's own
+// names and signatures.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "ckptdb/tests/support/cuda_standin_state.h"
+
+using ckptdb::testing::standin::Event;
+using ckptdb::testing::standin::Kind;
+using ckptdb::testing::standin::Lock;
+using ckptdb::testing::standin::State;
+using ckptdb::testing::standin::Stream;
+
+namespace {
+
+cudaError_t AllocateHost(void** memory, size_t bytes) {
+  *memory = State::Get().Add(bytes, Kind::kPinned);
+  return cudaSuccess;
+}
+
+// Queues a copy of which one side is the device's memory and the other pinned.
+cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
+                      cudaMemcpyKind kind, cudaStream_t stream) {
+  State& state = State::Get();
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  const auto* const device = state.Holder(to_host ? from : to, bytes);
+  const auto* const host = state.Holder(to_host ? to : from, bytes);
+  if (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyHostToDevice) {
+    state.Violate("a copy of a kind that is not expected");
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  if (device == nullptr || device->kind != Kind::kDevice) {
+    state.Violate("a copy beyond the memory of the device");
+    return cudaErrorInvalidValue;
+  }
+  if (host == nullptr || host->kind == Kind::kDevice) {
+    state.Violate("a copy of host memory that is not pinned");
+    return cudaErrorInvalidValue;
+  }
+  const bool flips = ++state.copies_ == state.flip_copy_;
+  const uint64_t byte = state.flip_byte_;
+  return state.Push(stream, {to_host ? "copy to host" : "copy to device",
+                             [=] {
+                               std::memcpy(to, from, bytes);
+                               if (!flips || bytes == 0) return;
+                               static_cast<char*>(to)[byte % bytes] ^= 0x10;
+                             },
+                             {{to, bytes}, {from, bytes}},
+                             nullptr,
+                             0});
+}
+
+}  // namespace
+
+#define CKPTDB_STANDIN_ENTER(name)                                       \
+  State& state = State::Get();                                           \
+  const Lock lock(state.mutex_);                                         \
+  if (const cudaError_t error = state.Enter(name); error != cudaSuccess) \
+  return error
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorLaunchFailure  ? "cudaErrorLaunchFailure"
+                                            : "cudaErrorOther";
+}
+
+const char* cudaGetErrorString(cudaError_t /*error*/) {
+  return "as the stand-in was told";
+}
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+// As without a driver it leaves its argument untouched.
+cudaError_t cudaGetDeviceCount(int* count) {
+  CKPTDB_STANDIN_ENTER("cudaGetDeviceCount");
+  if (state.options_.devices == 0) return cudaErrorInsufficientDriver;
+  *count = state.options_.devices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  CKPTDB_STANDIN_ENTER("cudaGetDevice");
+  *device = ckptdb::testing::standin::current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  CKPTDB_STANDIN_ENTER("cudaSetDevice");
+  if (device < 0 || device >= state.options_.devices) {
+    return cudaErrorInvalidDevice;
+  }
+  ckptdb::testing::standin::current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/,
+                                   int /*device*/) {
+  CKPTDB_STANDIN_ENTER("cudaDeviceGetAttribute");
+  *value = 4;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  CKPTDB_STANDIN_ENTER("cudaDeviceGetStreamPriorityRange");
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  CKPTDB_STANDIN_ENTER("cudaMemGetInfo");
+  *total = state.options_.device_bytes;
+  *available = state.options_.device_bytes - state.device_used_;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  CKPTDB_STANDIN_ENTER("cudaMalloc");
+  if (bytes > state.options_.device_bytes - state.device_used_) {
+    return cudaErrorMemoryAllocation;
+  }
+  *memory = state.Add(bytes, Kind::kDevice);
+  state.device_used_ += bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.Enter("cudaFree", /*may_fail=*/false);
+  if (memory == nullptr) return cudaSuccess;
+  const auto* const held = state.Holder(memory, 1);
+  const uint64_t bytes = held == nullptr ? 0 : held->bytes;
+  if (!state.Remove(memory, "cudaFree")) return cudaErrorInvalidValue;
+  state.device_used_ -= bytes;
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int /*flags*/) {
+  CKPTDB_STANDIN_ENTER("cudaHostAlloc");
+  return AllocateHost(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.Enter("cudaFreeHost", /*may_fail=*/false);
+  if (memory == nullptr) return cudaSuccess;
+  if (!state.Remove(memory, "cudaFreeHost")) return cudaErrorInvalidValue;
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void* memory, size_t bytes,
+                             unsigned int /*flags*/) {
+  CKPTDB_STANDIN_ENTER("cudaHostRegister");
+  if (state.Holder(memory, 1) != nullptr) {
+    return cudaErrorHostMemoryAlreadyRegistered;
+  }
+  state.memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes,
+                                                        Kind::kRegistered, 0};
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.Enter("cudaHostUnregister", /*may_fail=*/false);
+  return state.Remove(memory, "cudaHostUnregister")
+             ? cudaSuccess
+             : cudaErrorHostMemoryNotRegistered;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
+                                     const void* pointer) {
+  CKPTDB_STANDIN_ENTER("cudaPointerGetAttributes");
+  const auto* const holder = state.Holder(pointer, 1);
+  *attributes = {};
+  if (holder != nullptr) attributes->device = holder->device;
+  attributes->type = holder == nullptr ? cudaMemoryTypeUnregistered
+                     : holder->kind == Kind::kDevice ? cudaMemoryTypeDevice
+                                                     : cudaMemoryTypeHost;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  CKPTDB_STANDIN_ENTER("cudaMemcpyAsync");
+  return QueueCopy(to, from, bytes, kind, stream);
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,
+                            cudaStream_t stream) {
+  CKPTDB_STANDIN_ENTER("cudaMemsetAsync");
+  if (state.Holder(memory, bytes) == nullptr) return cudaErrorInvalidValue;
+  return state.Push(stream, {"memset",
+                             [=] { std::memset(memory, value, bytes); },
+                             {{memory, bytes}},
+                             nullptr,
+                             0});
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream,
+                                         unsigned int /*flags*/,
+                                         int /*priority*/) {
+  CKPTDB_STANDIN_ENTER("cudaStreamCreateWithPriority");
+  *stream = reinterpret_cast<cudaStream_t>(state.next_handle_ += 16);
+  state.streams_[*stream] = std::make_shared<Stream>();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream,
+                                      unsigned int flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
+
+// What is queued on it is done all the same.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.Enter("cudaStreamDestroy", /*may_fail=*/false);
+  const auto found = state.Find(stream);
+  if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  found->destroyed = true;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  CKPTDB_STANDIN_ENTER("cudaStreamSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
+  const auto found = state.Find(stream);
+  if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  state.RunTo(found.get(), found->queued);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned int /*flags*/) {
+  CKPTDB_STANDIN_ENTER("cudaStreamWaitEvent");
+  if (state.Skips()) return cudaSuccess;
+  const auto found = state.events_.find(event);
+  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
+  const Event& recorded = found->second;
+  return state.Push(stream,
+                    {"wait", nullptr, {}, recorded.stream, recorded.ops});
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event,
+                                     unsigned int /*flags*/) {
+  CKPTDB_STANDIN_ENTER("cudaEventCreateWithFlags");
+  *event = reinterpret_cast<cudaEvent_t>(state.next_handle_ += 16);
+  state.events_[*event] = {};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  state.Enter("cudaEventDestroy", /*may_fail=*/false);
+  return state.events_.erase(event) == 1 ? cudaSuccess
+                                         : cudaErrorInvalidResourceHandle;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  CKPTDB_STANDIN_ENTER("cudaEventRecord");
+  if (state.Skips()) return cudaSuccess;
+  const auto found = state.events_.find(event);
+  const auto on = state.Find(stream);
+  if (found == state.events_.end() || on == nullptr) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  found->second = {on, on->queued};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  CKPTDB_STANDIN_ENTER("cudaEventQuery");
+  const auto found = state.events_.find(event);
+  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
+  const Event& recorded = found->second;
+  const bool done =
+      recorded.stream == nullptr || recorded.stream->done >= recorded.ops;
+  return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  CKPTDB_STANDIN_ENTER("cudaEventSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
+  const auto found = state.events_.find(event);
+  if (found == state.events_.end()) return cudaErrorInvalidResourceHandle;
+  const Event& recorded = found->second;
+  if (recorded.stream != nullptr) {
+    state.RunTo(recorded.stream.get(), recorded.ops);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  CKPTDB_STANDIN_ENTER("cudaDeviceSynchronize");
+  if (state.Skips()) return cudaSuccess;
+  ++state.host_waits_[std::this_thread::get_id()];
+  state.RunAll();
+  return cudaSuccess;
+}
+
+}  // extern "C"
+
+#undef CKPTDB_STANDIN_ENTER
