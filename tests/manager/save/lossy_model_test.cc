@@ -27,9 +27,10 @@ struct LossyRow {
 
 struct LossyModel {
   LossyModel(Codec table, Codec tensor)
-      : users_table(&users,
-                    {Field("embedding", &LossyRow::embedding, {.codec = table}),
-                     Field("adagrad_sum", &LossyRow::adagrad_sum)}) {
+      : users_table(
+            &users,
+            {ckptdb::Field("embedding", &LossyRow::embedding, {.codec = table}),
+             ckptdb::Field("adagrad_sum", &LossyRow::adagrad_sum)}) {
     TensorState mlp = TensorState::Of(weights.data(), {300});
     mlp.codec = tensor;
     EXPECT_OK(state.AddTensor("mlp", mlp));
