@@ -96,7 +96,8 @@ class Coordinator {
   // by rank. There is one value for each rank. A rank holds what it sends and
   // what it gets until all ranks have theirs; send much in several calls. The
   // default gathers all values on the owner and broadcasts them, so it is for
-  // few bytes.
+  // few bytes. If a rank comes just before the deadline, the error may name
+  // others, which had not all values by then.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);

@@ -130,8 +130,8 @@ TEST(Page, NamesTheWrongHeaderField) {
   ASSERT_OK(Read(With(entry, 8, uint32_t{3}), 1));  // With() itself is right
   EXPECT_THAT(ParsePage(With(entry, 0, uint32_t{7})),
               IsBadHeader("magic 7, expected 1347701571"));
-  EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{3})),
-              IsPageLoss("invalid stored codec 3; expected 0 (none)"));
+  EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{5})),
+              IsPageLoss("invalid stored codec 5; expected 0 (none)"));
   EXPECT_THAT(ParsePage(With(entry, 4, uint8_t{255})),
               IsPageLoss("stored codec 255"));
   EXPECT_THAT(ParsePage(With(entry, 5, uint8_t{2})),
