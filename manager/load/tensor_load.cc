@@ -127,7 +127,7 @@ absl::Status LoadTensor(const TensorLoad& load) {
   if (load.state.device == nullptr || bytes == 0) {
     return LoadToHost(load, load.state);
   }
-  const absl::Status status = LoadToDevice(load, bytes);
+  absl::Status status = LoadToDevice(load, bytes);
   if (load.ranks == nullptr) return status;
   return Agree(load.ranks, absl::StrCat("tensor \"", load.source, "\""), status,
                load.deadline);

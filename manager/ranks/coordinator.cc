@@ -53,7 +53,8 @@ absl::Status FirstError(const std::vector<std::string>& parts) {
 }  // namespace
 
 absl::StatusOr<std::string> Coordinator::TellEach(
-    absl::string_view tag, std::vector<std::string> values,
+    absl::string_view tag,
+    std::vector<std::string> values,  // NOLINT: overrides keep them
     absl::Duration deadline) {
   const bool owner = rank() == kOwnerRank;
   if (owner && values.size() != world_size()) {

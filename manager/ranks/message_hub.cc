@@ -101,7 +101,7 @@ RankCalls& MessageHub::CallsOf(const std::string& channel) {
 }
 
 MessageHub::Bytes MessageHub::Send(uint32_t to, const CallMessage& message) {
-  const auto bytes = std::make_shared<const std::string>(Encode(message));
+  auto bytes = std::make_shared<const std::string>(Encode(message));
   for (uint32_t rank = 0; rank < world_size_; ++rank) {
     const bool receives = to == kAllOthers ? rank != rank_ : rank == to;
     if (receives) outgoing_.push_back({rank, bytes});

@@ -20,7 +20,6 @@ namespace ckptdb::internal {
 namespace {
 
 using testing::CudaStandin;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
