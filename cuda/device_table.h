@@ -102,10 +102,10 @@ class DeviceTable : public internal::AdaptedTable {
   // (CudaDevice::Open), InvalidArgument for what is wrong with rows, arrays or
   // options, and ResourceExhausted if the device has no memory for the marks.
   static absl::StatusOr<std::unique_ptr<DeviceTable>> Make(
-      CudaDevice* device, uint64_t rows, std::vector<Array> arrays,
+      CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays,
       Options options);
   static absl::StatusOr<std::unique_ptr<DeviceTable>> Make(
-      CudaDevice* device, uint64_t rows, std::vector<Array> arrays);
+      CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays);
   ~DeviceTable() override;
 
   // Mark the rows of a batch, whose numbers are in device memory, on the stream

@@ -91,7 +91,7 @@ absl::Status DeviceMarks::Mark(const Row* rows, uint64_t count) {
                                      table_.stream),
                       absl::StrCat("the kernel that marks ", count, " rows"));
   };
-  const absl::Status launched = launch();
+  absl::Status launched = launch();
   if (launched.ok()) return launched;
   const MutexLock lock(&mutex_);
   LoseAll("marks of rows could not be made");
@@ -246,9 +246,10 @@ absl::Status DeviceMarks::Return(Consumer consumer, Changes&& changes) {
   const std::shared_ptr<const TakenSet> key = changes.taken();
   std::vector<int64_t> upserted = std::move(changes.upserted);
   changes.upserted.clear();
-  const absl::Status returned = erased_.Return(consumer, std::move(changes));
+  absl::Status returned = erased_.Return(consumer, std::move(changes));
   if (!returned.ok()) {
-    changes.upserted = std::move(upserted);
+    // What is refused stays with its caller.
+    changes.upserted = std::move(upserted);  // NOLINT(bugprone-use-after-move)
     return returned;
   }
   const auto taken =

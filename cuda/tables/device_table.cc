@@ -212,12 +212,12 @@ DeviceTable::DeviceTable(std::vector<Slot> slots, TableOptions options,
 DeviceTable::~DeviceTable() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Make(
-    CudaDevice* device, uint64_t rows, std::vector<Array> arrays) {
-  return Make(device, rows, std::move(arrays), Options());
+    CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays) {
+  return Make(device, rows, arrays, Options());
 }
 
 absl::StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Make(
-    CudaDevice* device, uint64_t rows, std::vector<Array> arrays,
+    CudaDevice* device, uint64_t rows, const std::vector<Array>& arrays,
     Options options) {
   CKPTDB_RETURN_IF_ERROR(CheckTable(device, rows, arrays, options));
   auto parts = std::make_unique<Parts>();

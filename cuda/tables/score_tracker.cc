@@ -90,9 +90,10 @@ absl::Status ScoreTracker::Return(Consumer consumer, Changes&& changes) {
   std::vector<int64_t> erased = std::move(changes.erased);
   changes.upserted.clear();
   changes.erased.clear();
-  const absl::Status returned = consumers_.Return(consumer, std::move(changes));
+  absl::Status returned = consumers_.Return(consumer, std::move(changes));
   if (!returned.ok()) {
-    changes.upserted = std::move(upserted);
+    // What is refused stays with its caller.
+    changes.upserted = std::move(upserted);  // NOLINT(bugprone-use-after-move)
     changes.erased = std::move(erased);
     return returned;
   }

@@ -11,7 +11,7 @@ constexpr uint32_t kFloatBytes = sizeof(float);
 // The loops below are compiled once for any processor and once for those with
 // AVX2 and FMA. They have no branches, so that the compiler makes vectors of
 // them.
-#define CKPTDB_LOOP static inline __attribute__((always_inline))
+#define CKPTDB_LOOP inline __attribute__((always_inline))
 
 // Numbers need not be aligned.
 CKPTDB_LOOP uint32_t LoadBits(const char* numbers, uint64_t i) {
