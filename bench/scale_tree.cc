@@ -34,31 +34,35 @@ constexpr uint32_t kFanOuts[] = {8, 32, 100};
 constexpr double kLatencySeconds = 50e-6;
 constexpr double kBytesPerSecond = 1e9;
 
+Item MakeTensor(uint32_t rank, int number) {
+  constexpr int64_t kShardElements = int64_t{kChunksOfTensor} << 16;
+  Item item;
+  item.kind = Item::Kind::kTensor;
+  item.name = absl::StrCat("layer.", 100 + number, ".weight");
+  item.data_version = {1, 1};
+  item.dtype = DType::kF32;
+  item.shape = {kShardElements};
+  item.global_shape = {kShardElements * kMeasuredRanks};
+  item.offset = {kShardElements * rank};
+  item.raw_bytes = static_cast<uint64_t>(kShardElements) * sizeof(float);
+  item.stored_bytes = item.raw_bytes;
+  for (int c = 0; c < kChunksOfTensor; ++c) {
+    item.chunk_hashes.push_back(rank * uint64_t{1000} +
+                                static_cast<uint64_t>(c));
+  }
+  item.digest = HashBytes(
+      absl::string_view(reinterpret_cast<const char*>(item.chunk_hashes.data()),
+                        item.chunk_hashes.size() * sizeof(uint64_t)));
+  return item;
+}
+
 // What a rank sends the owner for a save.
 absl::StatusOr<std::string> MakePart(uint32_t rank) {
   StepRecord::Rank record;
   record.version = {1, 1};
   record.rank = rank;
   for (int t = 0; t < kTensorsOfRank; ++t) {
-    Item item;
-    item.kind = Item::Kind::kTensor;
-    item.name = absl::StrCat("layer.", 100 + t, ".weight");
-    item.data_version = record.version;
-    constexpr int64_t kShardElements = int64_t{kChunksOfTensor} << 16;
-    item.dtype = DType::kF32;
-    item.shape = {kShardElements};
-    item.global_shape = {kShardElements * kMeasuredRanks};
-    item.offset = {kShardElements * rank};
-    item.raw_bytes = static_cast<uint64_t>(kShardElements) * sizeof(float);
-    item.stored_bytes = item.raw_bytes;
-    for (int c = 0; c < kChunksOfTensor; ++c) {
-      item.chunk_hashes.push_back(rank * uint64_t{1000} +
-                                  static_cast<uint64_t>(c));
-    }
-    item.digest = HashBytes(absl::string_view(
-        reinterpret_cast<const char*>(item.chunk_hashes.data()),
-        item.chunk_hashes.size() * sizeof(uint64_t)));
-    record.items.push_back(std::move(item));
+    record.items.push_back(MakeTensor(rank, t));
   }
   internal::StagedRecord staged;
   staged.uuid = "00000000-0000-4000-8000-000000000000";
@@ -95,8 +99,8 @@ struct GatherCosts {
   double join_seconds = 0;    // to join one part to others, at an inner rank
 };
 
-// The owner's share of a gathering of kMeasuredRanks.
-absl::StatusOr<GatherCosts> MeasureGathering() {
+// What the ranks send, encoded, that of rank 1 first.
+absl::StatusOr<std::vector<std::string>> MakeMessages() {
   std::vector<std::string> messages;
   for (uint32_t rank = 1; rank < kMeasuredRanks; ++rank) {
     internal::CallMessage bring;
@@ -105,26 +109,38 @@ absl::StatusOr<GatherCosts> MeasureGathering() {
     CKPTDB_ASSIGN_OR_RETURN(bring.value, MakePart(rank));
     messages.push_back(Encode(bring));
   }
+  return messages;
+}
+
+// The owner's side of one gathering.
+absl::StatusOr<internal::CallResult> Gather(
+    const std::vector<std::string>& messages) {
   CountingOutbox outbox;
   const auto calls = internal::NewOwnerCalls(kMeasuredRanks, &outbox);
+  internal::CallRequest request;
+  request.kind = internal::CallKind::kGather;
+  request.call = "gather attempt 1";
+  request.now = absl::Now();
+  request.deadline = absl::Minutes(1);
+  calls->Begin(std::move(request));
+  for (uint32_t rank = 1; rank < kMeasuredRanks; ++rank) {
+    internal::CallMessage message;
+    CKPTDB_RETURN_IF_ERROR(Decode(messages[rank - 1], &message));
+    calls->OnMessage(rank, std::move(message));
+  }
+  calls->Advance(absl::Now());
+  return calls->Take();
+}
+
+// The owner's share of a gathering of kMeasuredRanks.
+absl::StatusOr<GatherCosts> MeasureGathering() {
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> messages,
+                          MakeMessages());
   internal::CallResult gathered;
-  CKPTDB_ASSIGN_OR_RETURN(
-      const Sample gather, Measure([&]() -> absl::Status {
-        internal::CallRequest request;
-        request.kind = internal::CallKind::kGather;
-        request.call = "gather attempt 1";
-        request.now = absl::Now();
-        request.deadline = absl::Minutes(1);
-        calls->Begin(std::move(request));
-        for (uint32_t rank = 1; rank < kMeasuredRanks; ++rank) {
-          internal::CallMessage message;
-          CKPTDB_RETURN_IF_ERROR(Decode(messages[rank - 1], &message));
-          calls->OnMessage(rank, std::move(message));
-        }
-        calls->Advance(absl::Now());
-        gathered = calls->Take();
-        return gathered.status;
-      }));
+  CKPTDB_ASSIGN_OR_RETURN(const Sample gather, Measure([&]() -> absl::Status {
+                            CKPTDB_ASSIGN_OR_RETURN(gathered, Gather(messages));
+                            return gathered.status;
+                          }));
   std::string joined;
   CKPTDB_ASSIGN_OR_RETURN(const Sample join, Measure([&] {
                             joined = internal::PackValues(gathered.values);

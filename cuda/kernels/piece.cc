@@ -2,7 +2,7 @@
 
 namespace ckptdb::internal {
 
-uint64_t DigestOf(const Piece& piece, const char* bytes) {
+uint64_t DigestOf(const TensorPiece& piece, const char* bytes) {
   uint64_t digest = 0;
   const uint64_t lanes = LanesOf(piece);
   for (uint64_t lane = 0; lane < lanes; ++lane) {

@@ -18,7 +18,7 @@ inline constexpr uint64_t kMaxPieceBytes = uint64_t{1} << 20;
 // A stretch of the bytes of a tensor, in row-major order, and its place in a
 // packed buffer, which is a multiple of kLaneBytes. There it has whole lanes,
 // of which the last one ends with zeros.
-struct Piece {
+struct TensorPiece {
   char* tensor = nullptr;
   uint64_t first = 0;
   uint64_t bytes = 0;  // at least 1, at most kMaxPieceBytes
@@ -29,13 +29,13 @@ struct Piece {
   uint64_t stride_bytes = 0;
 };
 
-CKPTDB_HOST_DEVICE inline uint64_t LanesOf(const Piece& piece) {
+CKPTDB_HOST_DEVICE inline uint64_t LanesOf(const TensorPiece& piece) {
   return (piece.bytes + kLaneBytes - 1) / kLaneBytes;
 }
 
 // Returns the most bytes, up to 16, that can be moved at once: what divides
 // every address, and of rows that lie apart every length as well.
-CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const Piece& piece) {
+CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const TensorPiece& piece) {
   uint64_t all =
       reinterpret_cast<uintptr_t>(piece.tensor) | piece.first | kLaneBytes;
   if (piece.stride_bytes != 0) {
@@ -45,14 +45,15 @@ CKPTDB_HOST_DEVICE inline uint32_t UnitOf(const Piece& piece) {
 }
 
 // Returns where a byte of the tensor is.
-CKPTDB_HOST_DEVICE inline char* AddressOf(const Piece& piece, uint64_t byte) {
+CKPTDB_HOST_DEVICE inline char* AddressOf(const TensorPiece& piece,
+                                          uint64_t byte) {
   if (piece.stride_bytes == 0) return piece.tensor + byte;
   return piece.tensor + byte / piece.row_bytes * piece.stride_bytes +
          byte % piece.row_bytes;
 }
 
 // Returns how many bytes of a piece are in its lane `lane`.
-CKPTDB_HOST_DEVICE inline uint32_t BytesOfLane(const Piece& piece,
+CKPTDB_HOST_DEVICE inline uint32_t BytesOfLane(const TensorPiece& piece,
                                                uint64_t lane) {
   const uint64_t left = piece.bytes - lane * kLaneBytes;
   return static_cast<uint32_t>(left < kLaneBytes ? left : kLaneBytes);
@@ -80,7 +81,8 @@ CKPTDB_HOST_DEVICE inline void CopyUnits(const char* from, uint32_t bytes,
 
 // Reads a lane of a tensor; kUnit is UnitOf the piece.
 template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline Lane ReadLane(const Piece& piece, uint64_t lane) {
+CKPTDB_HOST_DEVICE inline Lane ReadLane(const TensorPiece& piece,
+                                        uint64_t lane) {
   Lane value;
   char* const to = reinterpret_cast<char*>(&value);
   const uint64_t from = piece.first + lane * kLaneBytes;
@@ -97,8 +99,8 @@ CKPTDB_HOST_DEVICE inline Lane ReadLane(const Piece& piece, uint64_t lane) {
 
 // Writes a lane of a tensor, and nothing beyond the piece.
 template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline void WriteLane(const Piece& piece, uint64_t lane,
-                                         const Lane& value) {
+CKPTDB_HOST_DEVICE inline void WriteLane(const TensorPiece& piece,
+                                         uint64_t lane, const Lane& value) {
   const char* const from = reinterpret_cast<const char*>(&value);
   const uint64_t to = piece.first + lane * kLaneBytes;
   const uint32_t bytes = BytesOfLane(piece, lane);
@@ -112,7 +114,7 @@ CKPTDB_HOST_DEVICE inline void WriteLane(const Piece& piece, uint64_t lane,
 }
 
 // Reads and writes a lane of a packed buffer. What is beyond the piece is zero.
-CKPTDB_HOST_DEVICE inline Lane ReadPacked(const Piece& piece,
+CKPTDB_HOST_DEVICE inline Lane ReadPacked(const TensorPiece& piece,
                                           const char* packed, uint64_t lane) {
   Lane value;
   CopyUnits<kLaneBytes>(packed + piece.packed + lane * kLaneBytes,
@@ -120,29 +122,31 @@ CKPTDB_HOST_DEVICE inline Lane ReadPacked(const Piece& piece,
                         reinterpret_cast<char*>(&value));
   return value;
 }
-CKPTDB_HOST_DEVICE inline void WritePacked(const Piece& piece, char* packed,
-                                           uint64_t lane, const Lane& value) {
+CKPTDB_HOST_DEVICE inline void WritePacked(const TensorPiece& piece,
+                                           char* packed, uint64_t lane,
+                                           const Lane& value) {
   CopyUnits<kLaneBytes>(reinterpret_cast<const char*>(&value), kLaneBytes,
                         packed + piece.packed + lane * kLaneBytes);
 }
 
 // The digest of a piece is the sum of its lanes, each mixed with its place in
 // the buffer.
-CKPTDB_HOST_DEVICE inline uint64_t MixLane(const Piece& piece, uint64_t lane,
-                                           const Lane& value) {
+CKPTDB_HOST_DEVICE inline uint64_t MixLane(const TensorPiece& piece,
+                                           uint64_t lane, const Lane& value) {
   return MixLane(piece.packed / kLaneBytes + lane, value);
 }
 
 // Packs a lane, or puts it back, and returns its share of the digest.
 template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline uint64_t PackLane(const Piece& piece, uint64_t lane,
-                                            char* packed) {
+CKPTDB_HOST_DEVICE inline uint64_t PackLane(const TensorPiece& piece,
+                                            uint64_t lane, char* packed) {
   const Lane value = ReadLane<kUnit>(piece, lane);
   WritePacked(piece, packed, lane, value);
   return MixLane(piece, lane, value);
 }
 template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline uint64_t UnpackLane(const Piece& piece, uint64_t lane,
+CKPTDB_HOST_DEVICE inline uint64_t UnpackLane(const TensorPiece& piece,
+                                              uint64_t lane,
                                               const char* packed) {
   const Lane value = ReadPacked(piece, packed, lane);
   WriteLane<kUnit>(piece, lane, value);
@@ -151,7 +155,7 @@ CKPTDB_HOST_DEVICE inline uint64_t UnpackLane(const Piece& piece, uint64_t lane,
 
 // Calls function.template operator()<unit>() with the unit of the piece.
 template <typename Function>
-CKPTDB_HOST_DEVICE inline void WithUnit(const Piece& piece,
+CKPTDB_HOST_DEVICE inline void WithUnit(const TensorPiece& piece,
                                         Function&& function) {
   switch (UnitOf(piece)) {
     case 16:
@@ -169,7 +173,7 @@ CKPTDB_HOST_DEVICE inline void WithUnit(const Piece& piece,
 
 // Returns the digest of a piece whose bytes are in host memory, one after the
 // other.
-uint64_t DigestOf(const Piece& piece, const char* bytes);
+uint64_t DigestOf(const TensorPiece& piece, const char* bytes);
 
 }  // namespace ckptdb::internal
 

@@ -29,10 +29,10 @@ __device__ uint64_t SumOfBlock(uint64_t value) {
 // A block takes every so many pieces. Buffer is char* to pack, and const char*
 // to put back.
 template <typename Buffer>
-__global__ void MovePieces(const Piece* pieces, uint64_t count, Buffer packed,
-                           uint64_t* digests) {
+__global__ void MovePieces(const TensorPiece* pieces, uint64_t count,
+                           Buffer packed, uint64_t* digests) {
   for (uint64_t p = blockIdx.x; p < count; p += gridDim.x) {
-    const Piece piece = pieces[p];
+    const TensorPiece piece = pieces[p];
     const uint64_t lanes = LanesOf(piece);
     uint64_t digest = 0;
     WithUnit(piece, [&]<uint32_t kUnit>() {
@@ -55,14 +55,14 @@ uint32_t BlocksFor(uint64_t count) {
 
 }  // namespace
 
-cudaError_t LaunchPack(const Piece* pieces, uint64_t count, char* packed,
+cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
   MovePieces<char*><<<BlocksFor(count), kThreads, 0, stream>>>(pieces, count,
                                                                packed, digests);
   return cudaGetLastError();
 }
 
-cudaError_t LaunchUnpack(const Piece* pieces, uint64_t count,
+cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream) {
   MovePieces<const char*><<<BlocksFor(count), kThreads, 0, stream>>>(

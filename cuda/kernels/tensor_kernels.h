@@ -15,9 +15,9 @@ namespace ckptdb::internal {
 // Queue on `stream` the packing of `count` pieces, at least 1, into `packed`,
 // and the opposite; digests[i] is that of pieces[i], of what went to the buffer
 // and of what came from it. All memory is the device's.
-cudaError_t LaunchPack(const Piece* pieces, uint64_t count, char* packed,
+cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream);
-cudaError_t LaunchUnpack(const Piece* pieces, uint64_t count,
+cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream);
 

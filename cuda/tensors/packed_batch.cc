@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<PackedBatch>> PackedBatch::Begin(
     DeviceContext* context, DevicePool* pool, Packing packing) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context->Enter());
   const uint64_t pieces = packing.pieces().size();
-  const uint64_t list = pieces * (sizeof(Piece) + sizeof(uint64_t));
+  const uint64_t list = pieces * (sizeof(TensorPiece) + sizeof(uint64_t));
   CKPTDB_ASSIGN_OR_RETURN(CudaEvent packed, CudaEvent::Create());
   CKPTDB_ASSIGN_OR_RETURN(DevicePool::Loan device,
                           pool->Take(packing.bytes() + list));
@@ -50,7 +50,7 @@ PackedBatch::~PackedBatch() {
 }
 
 uint64_t PackedBatch::list_bytes() const {
-  return packing_.pieces().size() * sizeof(Piece);
+  return packing_.pieces().size() * sizeof(TensorPiece);
 }
 
 char* PackedBatch::device_list() const {
@@ -62,7 +62,7 @@ uint64_t PackedBatch::digests_bytes() const {
 }
 
 absl::Status PackedBatch::QueuePacking() {
-  const std::vector<Piece>& pieces = packing_.pieces();
+  const std::vector<TensorPiece>& pieces = packing_.pieces();
   std::memcpy(control_.get(), pieces.data(), list_bytes());
   queued_ = true;
   const cudaStream_t side = context_->side();
@@ -70,8 +70,9 @@ absl::Status PackedBatch::QueuePacking() {
       CopyToDevice(device_list(), control_.get(), list_bytes(), side));
   char* const digests = device_list() + list_bytes();
   CKPTDB_RETURN_IF_ERROR(CudaStatus(
-      LaunchPack(reinterpret_cast<const Piece*>(device_list()), pieces.size(),
-                 device_.get(), reinterpret_cast<uint64_t*>(digests), side),
+      LaunchPack(reinterpret_cast<const TensorPiece*>(device_list()),
+                 pieces.size(), device_.get(),
+                 reinterpret_cast<uint64_t*>(digests), side),
       absl::StrCat("packing ", packing_.bytes(), " bytes of tensors")));
   return packed_.Record(side);
 }

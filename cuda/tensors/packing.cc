@@ -17,7 +17,7 @@ uint64_t AlignPacked(uint64_t bytes) {
 }  // namespace
 
 void AppendPieces(const TensorPlace& place, uint64_t first, uint64_t bytes,
-                  uint64_t packed, std::vector<Piece>* pieces) {
+                  uint64_t packed, std::vector<TensorPiece>* pieces) {
   for (uint64_t at = 0; at < bytes; at += kMaxPieceBytes) {
     pieces->push_back({place.data, first + at,
                        std::min(kMaxPieceBytes, bytes - at), packed + at,
@@ -39,11 +39,11 @@ void Packing::Add(const TensorState::Device::Item& item, uint64_t first,
 
 uint64_t Packing::DeviceBytesOf(uint64_t bytes) {
   const uint64_t pieces = (bytes + kMaxPieceBytes - 1) / kMaxPieceBytes;
-  return AlignPacked(bytes) + pieces * (sizeof(Piece) + sizeof(uint64_t));
+  return AlignPacked(bytes) + pieces * (sizeof(TensorPiece) + sizeof(uint64_t));
 }
 
 std::string Packing::Describe(size_t piece) const {
-  const Piece& of = pieces_[piece];
+  const TensorPiece& of = pieces_[piece];
   return absl::StrCat("tensor \"",
                       absl::Utf8SafeCHexEscape(names_[places_[piece].name]),
                       "\": bytes ", of.first, " to ", of.first + of.bytes);
@@ -52,7 +52,7 @@ std::string Packing::Describe(size_t piece) const {
 std::vector<Packing::Chunk> Packing::Cut(uint64_t most_bytes) const {
   std::vector<Chunk> chunks;
   for (size_t p = 0; p < pieces_.size(); ++p) {
-    const Piece& piece = pieces_[p];
+    const TensorPiece& piece = pieces_[p];
     const uint64_t at = places_[p].at;
     const uint64_t end = piece.packed + AlignPacked(piece.bytes);
     const bool goes_on =

@@ -17,7 +17,7 @@ namespace ckptdb::internal {
 // Cuts `bytes` bytes of a tensor from `first` on into pieces, which lie in a
 // packed buffer from `packed` on.
 void AppendPieces(const TensorPlace& place, uint64_t first, uint64_t bytes,
-                  uint64_t packed, std::vector<Piece>* pieces);
+                  uint64_t packed, std::vector<TensorPiece>* pieces);
 
 // Tensors as they lie in a packed buffer, and where they go in host memory.
 class Packing {
@@ -39,7 +39,7 @@ class Packing {
   bool empty() const { return pieces_.empty(); }
   // The bytes of the packed buffer.
   uint64_t bytes() const { return bytes_; }
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const std::vector<TensorPiece>& pieces() const { return pieces_; }
   // The place of a piece in host memory.
   uint64_t AtOf(size_t piece) const { return places_[piece].at; }
   // Says which bytes of which tensor a piece is.
@@ -55,7 +55,7 @@ class Packing {
   };
 
   uint64_t bytes_ = 0;
-  std::vector<Piece> pieces_;
+  std::vector<TensorPiece> pieces_;
   std::vector<Place> places_;  // of the pieces
   std::vector<std::string> names_;
 };

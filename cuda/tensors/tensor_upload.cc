@@ -65,8 +65,9 @@ absl::Status TensorUpload::Finish() {
 // A small tensor needs one slot alone.
 absl::Status TensorUpload::AddSlot() {
   const uint64_t chunk = std::min(context_->limits().chunk_bytes, bytes_);
-  const uint64_t whole = (chunk + kLaneBytes - 1) / kLaneBytes * kLaneBytes +
-                         MostPieces(chunk) * (sizeof(Piece) + sizeof(uint64_t));
+  const uint64_t whole =
+      (chunk + kLaneBytes - 1) / kLaneBytes * kLaneBytes +
+      MostPieces(chunk) * (sizeof(TensorPiece) + sizeof(uint64_t));
   CKPTDB_ASSIGN_OR_RETURN(CudaEvent done, CudaEvent::Create());
   CKPTDB_ASSIGN_OR_RETURN(PinnedPool::Loan host,
                           context_->pinned().Take(whole));
@@ -87,7 +88,7 @@ absl::Status TensorUpload::WriteChunk(uint64_t first,
   CKPTDB_RETURN_IF_ERROR(FinishSlot(&slot));
   std::memcpy(slot.host.get(), bytes.data(), bytes.size());
   AppendPieces(place_, first, bytes.size(), 0, &slot.pieces);
-  for (const Piece& piece : slot.pieces) {
+  for (const TensorPiece& piece : slot.pieces) {
     slot.expected.push_back(DigestOf(piece, bytes.data() + piece.packed));
   }
   return QueueChunk(slot, bytes.size());
@@ -96,14 +97,14 @@ absl::Status TensorUpload::WriteChunk(uint64_t first,
 absl::Status TensorUpload::QueueChunk(const Slot& slot, uint64_t bytes) const {
   const cudaStream_t copies = context_->copies();
   const uint64_t list_at = (bytes + kLaneBytes - 1) / kLaneBytes * kLaneBytes;
-  const uint64_t list_bytes = slot.pieces.size() * sizeof(Piece);
+  const uint64_t list_bytes = slot.pieces.size() * sizeof(TensorPiece);
   const uint64_t digests_at = list_at + list_bytes;
   char* const host = slot.host.get();
   char* const device = slot.device.get();
   std::memcpy(host + list_at, slot.pieces.data(), list_bytes);
   CKPTDB_RETURN_IF_ERROR(CopyToDevice(device, host, digests_at, copies));
   CKPTDB_RETURN_IF_ERROR(CudaStatus(
-      LaunchUnpack(reinterpret_cast<const Piece*>(device + list_at),
+      LaunchUnpack(reinterpret_cast<const TensorPiece*>(device + list_at),
                    slot.pieces.size(), device,
                    reinterpret_cast<uint64_t*>(device + digests_at), copies),
       absl::StrCat("unpacking ", bytes, " bytes of tensor \"",
@@ -118,11 +119,11 @@ absl::Status TensorUpload::QueueChunk(const Slot& slot, uint64_t bytes) const {
 absl::Status TensorUpload::FinishSlot(Slot* slot) const {
   if (slot->pieces.empty()) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(slot->done.Synchronize());
-  const Piece& last = slot->pieces.back();
+  const TensorPiece& last = slot->pieces.back();
   const uint64_t list_at = last.packed + LanesOf(last) * kLaneBytes;
   const char* const digests =
-      slot->host.get() + list_at + slot->pieces.size() * sizeof(Piece);
-  const std::vector<Piece> pieces = std::exchange(slot->pieces, {});
+      slot->host.get() + list_at + slot->pieces.size() * sizeof(TensorPiece);
+  const std::vector<TensorPiece> pieces = std::exchange(slot->pieces, {});
   const std::vector<uint64_t> expected = std::exchange(slot->expected, {});
   for (size_t p = 0; p < pieces.size(); ++p) {
     uint64_t digest = 0;

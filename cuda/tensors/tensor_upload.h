@@ -46,8 +46,8 @@ class TensorUpload : public TensorState::Device::Upload {
     CudaEvent done;
     PinnedPool::Loan host;
     DevicePool::Loan device;
-    std::vector<Piece> pieces;       // of a chunk that is under way
-    std::vector<uint64_t> expected;  // their digests
+    std::vector<TensorPiece> pieces;  // of a chunk that is under way
+    std::vector<uint64_t> expected;   // their digests
   };
 
   TensorUpload(DeviceContext* context, absl::string_view name,

@@ -10,7 +10,7 @@ using testing::CudaStandin;
 
 // Moves each piece with move.template operator()<unit>(piece, lane).
 template <typename MoveLane>
-void MovePieces(const Piece* pieces, uint64_t count, uint64_t* digests,
+void MovePieces(const TensorPiece* pieces, uint64_t count, uint64_t* digests,
                 MoveLane move) {
   for (uint64_t p = 0; p < count; ++p) {
     CudaStandin::ExpectDeviceMemory(AddressOf(pieces[p], pieces[p].first), 1);
@@ -26,31 +26,35 @@ void MovePieces(const Piece* pieces, uint64_t count, uint64_t* digests,
 
 }  // namespace
 
-cudaError_t LaunchPack(const Piece* pieces, uint64_t count, char* packed,
+cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
   return CudaStandin::Queue(
       stream, "pack",
       [=] {
-        MovePieces(pieces, count, digests,
-                   [=]<uint32_t kUnit>(const Piece& piece, uint64_t lane) {
-                     return PackLane<kUnit>(piece, lane, packed);
-                   });
+        MovePieces(
+            pieces, count, digests,
+            [=]<uint32_t kUnit>(const TensorPiece& piece, uint64_t lane) {
+              return PackLane<kUnit>(piece, lane, packed);
+            });
       },
-      {{pieces, count * sizeof(Piece)}, {digests, count * sizeof(uint64_t)}});
+      {{pieces, count * sizeof(TensorPiece)},
+       {digests, count * sizeof(uint64_t)}});
 }
 
-cudaError_t LaunchUnpack(const Piece* pieces, uint64_t count,
+cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream) {
   return CudaStandin::Queue(
       stream, "unpack",
       [=] {
-        MovePieces(pieces, count, digests,
-                   [=]<uint32_t kUnit>(const Piece& piece, uint64_t lane) {
-                     return UnpackLane<kUnit>(piece, lane, packed);
-                   });
+        MovePieces(
+            pieces, count, digests,
+            [=]<uint32_t kUnit>(const TensorPiece& piece, uint64_t lane) {
+              return UnpackLane<kUnit>(piece, lane, packed);
+            });
       },
-      {{pieces, count * sizeof(Piece)}, {digests, count * sizeof(uint64_t)}});
+      {{pieces, count * sizeof(TensorPiece)},
+       {digests, count * sizeof(uint64_t)}});
 }
 
 }  // namespace ckptdb::internal
