@@ -43,8 +43,9 @@ class DeviceSave {
       EXPECT_OK(fixture_->device()->Pin(memory_.data(), memory_.size()));
     }
     auto capture = fixture_->device()->SetAside(items_, memory_.data());
-    if (capture.ok()) capture_ = *std::move(capture);
-    return capture.status();
+    if (!capture.ok()) return capture.status();
+    capture_ = *std::move(capture);
+    return absl::OkStatus();
   }
   absl::Status Fetch() {
     // As the thread of saves does.

@@ -208,6 +208,8 @@ class State {
     return reinterpret_cast<void*>(address);
   }
 
+  // The calls of the runtime, which are in other files, use them.
+  // NOLINTBEGIN(readability-identifier-naming)
   std::mutex mutex_;
   CudaStandin::Options options_;
   std::mt19937_64 random_;
@@ -229,6 +231,7 @@ class State {
   std::vector<CudaStandin::Ordering> ordering_;
   int64_t flip_copy_ = 0;
   uint64_t flip_byte_ = 0;
+  // NOLINTEND(readability-identifier-naming)
 };
 
 using Lock = std::lock_guard<std::mutex>;

@@ -190,7 +190,8 @@ TEST_P(DeviceTableTest, ConsumersTakeNothingFromOneAnother) {
   EXPECT_EQ(trainer_->RowsOf(*rows).size(), 2);
   EXPECT_THAT(tracker->Return(consumer_, std::move(theirs)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("taken")));
-  EXPECT_THAT(theirs.upserted, ElementsAre(1, 2, 3));
+  EXPECT_THAT(theirs.upserted,  // NOLINT(bugprone-use-after-move)
+              ElementsAre(1, 2, 3));
   ASSERT_OK(tracker->Return(feed, std::move(theirs)));
   ASSERT_OK(tracker->RemoveConsumer(feed));
   EXPECT_THAT(tracker->Take(feed).status(),
