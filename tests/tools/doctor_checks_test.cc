@@ -330,7 +330,7 @@ std::vector<Fault> PeerFaults() {
        [](World* world) { ReadAtMost(world, 10'000); }},
       {"closed_bytes", kUnsafe, "old bytes in 20 of 20",
        [](World* world) { ReadAtMost(world, 5'000); }},
-      {"replaced_file", kUnsafe, "in 19 of 20 openings, for up to 1",
+      {"replaced_file", kUnsafe, "in 19 of 20 openings, for up to ",
        CacheNames},
       {"removed_file", kMissing, "still read", CacheNames},
       {"new_file", kMissing, "not listed",
