@@ -134,6 +134,11 @@ TEST(MissingWaits, OfADirectCopyAreNoticed) {
 }
 
 TEST(MissingWaits, OfASaveThatIsGivenUpAreNoticed) {
+#if defined(__SANITIZE_ADDRESS__)
+  // Without the wait the device reads memory that is gone. The sanitizer
+  // notices that first, and ends the process.
+  GTEST_SKIP() << "the address sanitizer ends the process at a missing wait";
+#endif
   ExpectEachIsNoticed(GivesUp, 64 * kMiB, 1, "cudaStreamSynchronize");
 }
 
