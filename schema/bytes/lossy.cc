@@ -60,7 +60,9 @@ class Int8Layout {
   Int8Layout(uint64_t elements, uint32_t row_elements)
       : elements_(elements),
         row_elements_(row_elements),
-        rows_((elements + row_elements - 1) / row_elements) {}
+        rows_(row_elements == 0
+                  ? 0
+                  : (elements + row_elements - 1) / row_elements) {}
 
   uint32_t row_elements() const { return row_elements_; }
   uint64_t rows() const { return rows_; }
@@ -98,8 +100,9 @@ class Int8Encoder {
         stored_(stored) {}
 
   bool Run(Item::Error* error) {
-    stored_->resize(layout_.VerbatimAt());
     const uint32_t row_elements = layout_.row_elements();
+    if (row_elements == 0) return false;
+    stored_->resize(layout_.VerbatimAt());
     std::memcpy(stored_->data(), &row_elements, sizeof(row_elements));
     for (uint64_t row = 0; row < layout_.rows(); ++row) {
       EncodeRow(row);

@@ -485,5 +485,10 @@ TEST(Lossy, SaysWhatItTakes) {
                       "has bounds of 8 bytes, and these have 3; use bf16"));
 }
 
+TEST(Int8, NoNumbersAreStoredAsTheyAre) {
+  EXPECT_FALSE(EncodeLossy(Codec::kInt8, "", 16).taken);
+  EXPECT_FALSE(EncodeLossy(Codec::kInt8, BytesOf(Floats(64, 1)), 0).taken);
+}
+
 }  // namespace
 }  // namespace ckptdb
