@@ -36,7 +36,7 @@ constexpr uint64_t kLayerBytes = kLayerElements * sizeof(float);
 constexpr uint64_t kRankRows = 16;
 constexpr int kStagers = 4;
 constexpr double kMaxMillisPerFile = 2;
-// Of the milliseconds a rank takes of a commit of all, against those of 16.
+// The limit for the milliseconds a rank of a commit, against those of 16 ranks.
 constexpr double kMaxGrowthPerRank = 1.25;
 constexpr int64_t kMaxPublishRepetitions = 3;
 
@@ -165,8 +165,8 @@ class PublishedRanks {
   int64_t step_ = 0;
 };
 
-// As many files as a commit takes over, each linked into another folder and
-// synced, and the folder synced.
+// Links as many files as a commit takes over into another folder, and syncs
+// each of them and the folder.
 class LinkedFiles {
  public:
   LinkedFiles(std::string from, std::string to, uint64_t files)

@@ -11,8 +11,8 @@
 
 namespace ckptdb::internal {
 
-// So large that a block of threads has something to do, and so small that a
-// tensor has work for all of them.
+// It is large enough to keep a block of threads busy, and small enough for a
+// tensor to have work for many blocks.
 inline constexpr uint64_t kMaxPieceBytes = uint64_t{1} << 20;
 
 // A stretch of the bytes of a tensor, in row-major order, and its place in a

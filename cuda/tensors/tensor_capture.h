@@ -12,8 +12,8 @@
 
 namespace ckptdb::internal {
 
-// As TensorState::Device::SetAside. Tensors are set aside in the order of
-// `items`, each as a whole, as long as the staging memory has room for them.
+// Implements TensorState::Device::SetAside. Tensors are set aside in the order
+// of `items`, each as a whole, as long as the staging memory has room for them.
 // What remains passes through a window of the size of the ring.
 absl::StatusOr<std::unique_ptr<TensorState::Device::Capture>> CaptureTensors(
     DeviceContext* context, absl::Span<const TensorState::Device::Item> items,

@@ -5,7 +5,7 @@
 namespace examples {
 
 bool StartedByMpirun() {
-  // Of Open MPI, of MPICH and its kin, and of others that use PMIx.
+  // Open MPI, MPICH and its kin, and others that use PMIx set these.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
     if (std::getenv(name) != nullptr) return true;
   }

@@ -1,4 +1,4 @@
-// In the place of mpi_ranks.cc where MPI is not built.
+// This file replaces mpi_ranks.cc where MPI is not built.
 #include "ranks/mpi_ranks.h"
 
 namespace examples {

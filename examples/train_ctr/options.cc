@@ -46,7 +46,7 @@ void AddRunOptions(CLI::App* app, Options* options) {
       ->capture_default_str();
 }
 
-// Of a job of several ranks, under mpirun.
+// Adds the options of a job of several ranks, under mpirun.
 void AddRankOptions(CLI::App* app, Options* options) {
   app->add_option("--deadline", options->deadline_seconds,
                   "Seconds that the ranks of a job wait for one another; a "

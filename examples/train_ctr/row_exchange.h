@@ -84,8 +84,8 @@ class RowExchange {
   const size_t dim_;
   const std::vector<uint32_t> slice_bounds_;
 
-  // Of the last call: the numbers of the ids that each rank was asked for, and
-  // the rows that each has touched here.
+  // The last call left these: the numbers of the ids that each rank was asked
+  // for, and the rows that each has touched here.
   examples::PerRank<size_t> asked_;
   examples::PerRank<Place> touched_;
   std::vector<RowGradients> row_gradients_;  // by table

@@ -48,7 +48,7 @@ struct CallRequest {
   CallKind kind = CallKind::kBarrier;
   std::string call;  // by DescribeCall
   std::string value;
-  // Of kAllToAll, and of kTellEach on the owner: one for each rank.
+  // One for each rank, at kAllToAll, and at kTellEach on the owner.
   std::vector<std::string> values;
   absl::Time now;
   absl::Duration deadline;
