@@ -96,8 +96,7 @@ class Coordinator {
   // by rank. There is one value for each rank. A rank holds what it sends and
   // what it gets until all ranks have theirs; send much in several calls. The
   // default gathers all values on the owner and broadcasts them, so it is for
-  // few bytes. If a rank comes just before the deadline, the error may name
-  // others, which had not all values by then.
+  // few bytes.
   virtual absl::StatusOr<std::vector<std::string>> AllToAll(
       absl::string_view tag, std::vector<std::string> values,
       absl::Duration deadline);
@@ -113,9 +112,10 @@ class Coordinator {
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
 };
 
-// Returns the deadline of Tell after Gather: before it the owner has waited for
-// what the ranks gather, for `deadline` at the most. Tell, not Broadcast, as
-// the rank that Gather has missed does not come to either.
+// Returns the deadline of Tell after Gather: before it the owner may have come
+// late, by `deadline`, and have waited for what the ranks gather for as long.
+// A third one is for what it does when a rank is missing. Tell, not Broadcast,
+// as the rank that Gather has missed does not come to either.
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline);
 
 // Brings all ranks to one status. Returns OK if all of `status` are, else the

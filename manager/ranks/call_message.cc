@@ -9,7 +9,7 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr size_t kHeaderBytes = 2 + sizeof(uint64_t);
+constexpr size_t kHeaderBytes = 2 + 2 * sizeof(uint64_t);
 
 void AppendNumber(uint64_t number, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&number), sizeof(number));
@@ -47,6 +47,7 @@ std::string Encode(const CallMessage& message) {
   bytes.push_back(static_cast<char>(message.type));
   bytes.push_back(static_cast<char>(message.kind));
   AppendNumber(message.number, &bytes);
+  AppendNumber(uint64_t(absl::ToInt64Microseconds(message.waited)), &bytes);
   AppendSized(message.channel, &bytes);
   AppendSized(message.call, &bytes);
   AppendSized(status, &bytes);
@@ -68,6 +69,10 @@ absl::Status Decode(absl::string_view bytes, CallMessage* message) {
   message->type = static_cast<CallMessage::Type>(type);
   message->kind = static_cast<CallKind>(kind);
   std::memcpy(&message->number, bytes.data() + 2, sizeof(message->number));
+  int64_t waited = 0;
+  std::memcpy(&waited, bytes.data() + 2 + sizeof(message->number),
+              sizeof(waited));
+  message->waited = absl::Microseconds(waited);
   bytes.remove_prefix(kHeaderBytes);
   std::string status;
   if (!TakeSized(&bytes, &message->channel) ||

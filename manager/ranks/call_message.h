@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace ckptdb::internal {
 
@@ -47,6 +48,8 @@ struct CallMessage {
   std::string channel;  // of the coordinator: each duplicate has its own
   uint64_t number = 0;  // of the call, from 0 in each channel
   std::string call;     // by DescribeCall
+  // How long the sender had been at the call when it sent this.
+  absl::Duration waited;
   absl::Status status;
   std::string value;
 };

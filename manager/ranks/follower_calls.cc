@@ -43,6 +43,7 @@ class FollowerCalls : public RankCalls {
     kind_ = request.kind;
     name_ = request.call;
     expired_ = false;
+    began_ = now_ = request.now;
     end_ = request.now + request.deadline;
     grace_ = GraceOf(request.deadline);
     silence_ = kFirstAsk;
@@ -90,6 +91,7 @@ class FollowerCalls : public RankCalls {
   }
 
   void Advance(absl::Time now) override {
+    now_ = now;
     if (begun_ == 0 || over_) return;
     if (outcomes_.contains(number_)) {
       over_ = true;
@@ -136,6 +138,7 @@ class FollowerCalls : public RankCalls {
     message.kind = kind_;
     message.number = number_;
     message.call = name_;
+    message.waited = now_ - began_;
     return message;
   }
 
@@ -245,6 +248,8 @@ class FollowerCalls : public RankCalls {
   std::string name_;
   bool over_ = true;
   bool expired_ = false;
+  absl::Time now_;
+  absl::Time began_;
   absl::Time end_;
   absl::Duration grace_;
   absl::Duration silence_;

@@ -25,7 +25,8 @@ constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
 // A rank that waits asks about as often as the owner does. One that was not
-// heard of for so many times that long is gone.
+// heard of for so many times that long is gone, and one that came to a call
+// later than the first by as much is late.
 constexpr int kSilencesOfTheGone = 8;
 
 class OwnerCalls : public RankCalls {
@@ -66,8 +67,8 @@ class OwnerCalls : public RankCalls {
     }
     switch (message.type) {
       case CallMessage::Type::kBring:
-        Enter(from, message.call, std::move(message.value),
-              &CallAt(message.number));
+        Name(from, message, &CallAt(message.number));
+        Enter(from, std::move(message.value), &CallAt(message.number));
         break;
       case CallMessage::Type::kExpired:
         OnExpired(from, message);
@@ -76,7 +77,7 @@ class OwnerCalls : public RankCalls {
         OnAsk(from, message);
         break;
       case CallMessage::Type::kValue:
-        Name(from, message.call, &CallAt(message.number));
+        Name(from, message, &CallAt(message.number));
         exchange_.OnValue(from, std::move(message));
         break;
       case CallMessage::Type::kResendValue:
@@ -105,6 +106,12 @@ class OwnerCalls : public RankCalls {
   CallResult Take() override { return *std::exchange(result_, std::nullopt); }
 
  private:
+  struct Seen {
+    absl::Time last;
+    // When the rank came to the call, at the latest: its messages take time.
+    absl::Time came;
+  };
+
   struct Call {
     CallKind kind = CallKind::kBarrier;  // known once the owner is here
     std::string name;
@@ -112,8 +119,8 @@ class OwnerCalls : public RankCalls {
     uint32_t here = 0;
     std::vector<std::optional<std::string>> values;
     std::vector<std::string> to_each;  // of kTellEach, the owner's
-    // When ranks were heard of last, even if what they brought is lost.
-    std::map<uint32_t, absl::Time> seen;
+    // The ranks that were heard of, even if what they brought is lost.
+    std::map<uint32_t, Seen> seen;
     // At an all-to-all: the ranks whose values each rank has not got; and those
     // that the rank waits for whose deadline has passed first.
     std::map<uint32_t, std::vector<uint32_t>> waits_for;
@@ -141,14 +148,17 @@ class OwnerCalls : public RankCalls {
     const uint64_t number = begun_ - 1;
     Call& call = CallAt(number);
     call.kind = entering_->kind;
+    CallMessage own;
+    own.call = entering_->call;
+    own.waited = now_ - entering_->now;
+    Name(kOwnerRank, own, &call);
     if (call.kind == CallKind::kAllToAll) {
-      Name(kOwnerRank, entering_->call, &call);
       exchange_.Begin(MessageOf(number, call), std::move(entering_->values));
     } else {
       if (call.kind == CallKind::kTellEach) {
         call.to_each = std::move(entering_->values);
       }
-      Enter(kOwnerRank, entering_->call, std::move(entering_->value), &call);
+      Enter(kOwnerRank, std::move(entering_->value), &call);
     }
     entering_.reset();
   }
@@ -161,7 +171,7 @@ class OwnerCalls : public RankCalls {
     Call& call = own->second;
     if (call.kind != CallKind::kAllToAll) return;
     if (exchange_.IsComplete(own->first)) {
-      Enter(kOwnerRank, call.name, "", &call);
+      Enter(kOwnerRank, "", &call);
     } else if (now_ >= end_ && !call.expired) {
       call.expired_for = exchange_.Missing(own->first);
     }
@@ -211,28 +221,31 @@ class OwnerCalls : public RankCalls {
     return call.values[rank].has_value();
   }
 
-  void Enter(uint32_t rank, const std::string& name, std::string value,
-             Call* call) {
+  static void Enter(uint32_t rank, std::string value, Call* call) {
     if (IsHere(*call, rank)) return;  // a duplicate
-    Name(rank, name, call);
     call->values[rank] = std::move(value);
     ++call->here;
   }
 
-  void Name(uint32_t rank, const std::string& name, Call* call) const {
-    call->seen[rank] = now_;
+  // Takes note of a rank that says at which call it is.
+  void Name(uint32_t rank, const CallMessage& message, Call* call) const {
+    const absl::Time came = now_ - message.waited;
+    Seen& seen = call->seen.try_emplace(rank, Seen{now_, came}).first->second;
+    seen.last = now_;
+    seen.came = std::min(seen.came, came);
     if (call->name.empty()) {
-      call->name = name;
+      call->name = message.call;
       call->first = rank;
     }
-    if (call->disagreement.ok() && call->name != name) {
-      call->disagreement = RanksDisagree(rank, name, call->first, call->name);
+    if (call->disagreement.ok() && call->name != message.call) {
+      call->disagreement =
+          RanksDisagree(rank, message.call, call->first, call->name);
     }
   }
 
   void OnExpired(uint32_t from, const CallMessage& message) {
     Call& call = CallAt(message.number);
-    Name(from, message.call, &call);
+    Name(from, message, &call);
     if (!call.expired) {
       call.owner_was_missing = !call.seen.contains(kOwnerRank);
       call.expired_for = DecodeRanks(message.value);
@@ -242,7 +255,7 @@ class OwnerCalls : public RankCalls {
 
   void OnAsk(uint32_t from, const CallMessage& message) {
     Call& asked = CallAt(message.number);
-    Name(from, message.call, &asked);
+    Name(from, message, &asked);
     if (message.kind == CallKind::kAllToAll) {
       asked.waits_for[from] = DecodeRanks(message.value);
     }
@@ -272,19 +285,53 @@ class OwnerCalls : public RankCalls {
     return MissingRanks(missing, world_size_, call.name);
   }
 
-  // One rank that is gone keeps all those from being through that have not got
-  // its value. So the ranks that are missing are those that were not heard of,
-  // or not for long; where there are none, those that others wait for.
+  // One rank that is gone or late keeps all those from being through that have
+  // not got its value, and a late one has not got all values itself. So the
+  // ranks that are missing are those that were not heard of, or not for long;
+  // where there are none, those that came last; where all came together, those
+  // that others wait for.
   std::vector<uint32_t> MissingAtExchange(const Call& call) const {
-    std::set<uint32_t> gone;
+    const absl::Duration patience = kSilencesOfTheGone * max_silence_;
+    std::vector<uint32_t> missing = GoneFrom(call, patience);
+    if (missing.empty()) missing = LateAt(call, patience);
+    if (missing.empty()) missing = call.expired_for;
+    if (missing.empty()) missing = WaitedForAt(call);
+    return missing;
+  }
+
+  std::vector<uint32_t> GoneFrom(const Call& call,
+                                 absl::Duration patience) const {
+    std::vector<uint32_t> gone;
+    for (uint32_t rank = 0; rank < world_size_; ++rank) {
+      if (rank == kOwnerRank || IsHere(call, rank)) continue;
+      const auto seen = call.seen.find(rank);
+      if (seen == call.seen.end() || now_ - seen->second.last > patience) {
+        gone.push_back(rank);
+      }
+    }
+    return gone;
+  }
+
+  static std::vector<uint32_t> LateAt(const Call& call,
+                                      absl::Duration patience) {
+    absl::Time first = absl::InfiniteFuture();
+    absl::Time last = absl::InfinitePast();
+    for (const auto& [rank, seen] : call.seen) {
+      first = std::min(first, seen.came);
+      last = std::max(last, seen.came);
+    }
+    std::vector<uint32_t> late;
+    if (last - first < patience) return late;
+    for (const auto& [rank, seen] : call.seen) {
+      if (last - seen.came < patience) late.push_back(rank);
+    }
+    return late;
+  }
+
+  std::vector<uint32_t> WaitedForAt(const Call& call) const {
     std::set<uint32_t> waited_for;
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      const auto seen = call.seen.find(rank);
-      const absl::Duration patience = kSilencesOfTheGone * max_silence_;
       if (rank == kOwnerRank || IsHere(call, rank)) continue;
-      if (seen == call.seen.end() || now_ - seen->second > patience) {
-        gone.insert(rank);
-      }
       const auto waits_for = call.waits_for.find(rank);
       if (waits_for == call.waits_for.end() || waits_for->second.empty()) {
         waited_for.insert(rank);
@@ -292,8 +339,6 @@ class OwnerCalls : public RankCalls {
         waited_for.insert(waits_for->second.begin(), waits_for->second.end());
       }
     }
-    if (!gone.empty()) return {gone.begin(), gone.end()};
-    if (!call.expired_for.empty()) return call.expired_for;
     return {waited_for.begin(), waited_for.end()};
   }
 

@@ -18,7 +18,8 @@
 //      return the same; the others take the owner for missing. A kTellEach is
 //      told by the owner alone.
 //   2. An error of a deadline names the ranks that had not come; at an
-//      all-to-all also those that have come, and were not heard of since.
+//      all-to-all also those that have come, and were not heard of since, or
+//      those that came last, too late for the others to get their values.
 //   3. No rank waits longer than its deadline and GraceOf(it).
 #ifndef CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
 #define CKPTDB_MANAGER_RANKS_RANK_CALLS_H_
