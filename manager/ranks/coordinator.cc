@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<std::string>> Coordinator::AllToAll(
 }
 
 absl::Duration AfterGather(const Coordinator& ranks, absl::Duration deadline) {
-  return ranks.rank() == kOwnerRank ? deadline : 2 * deadline;
+  return ranks.rank() == kOwnerRank ? deadline : 3 * deadline;
 }
 
 absl::Status Agree(Coordinator* ranks, absl::string_view tag,

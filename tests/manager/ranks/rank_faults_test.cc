@@ -293,6 +293,22 @@ TEST(MessageCoordinator, TheOwnerTellsTheOthersAtOnceWhereARankIsGone) {
                                       HasSubstr("ranks 2 of 3"))));
 }
 
+// The owner has something else to do first, such as the save in progress.
+TEST(MessageCoordinator, AnOwnerThatComesLateStillNamesTheRankThatIsGone) {
+  constexpr absl::Duration kWait = absl::Seconds(2);
+  RankNetwork network(3, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StuckTransport>(network.Join(rank), /*gone=*/2));
+  };
+  const Statuses statuses = RunRanks(2, join, [&](Coordinator* ranks) {
+    if (ranks->rank() == kOwnerRank) absl::SleepFor(1.2 * kWait);
+    return Agree(ranks, "saved", absl::OkStatus(), kWait);
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("ranks 2 of 3"))));
+}
+
 TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
   RankNetwork network(3, {});
   const Statuses statuses = RunRanks(3, Over(&network), [](Coordinator* ranks) {
