@@ -152,9 +152,9 @@ kill_round() {
     2> /dev/null) || complain "the point was not passed"
   expect_named 3 "${rank}"
   note_time "${struck:-0}"
-  # A gathering that cannot leave a rank and what the owner tells: four deadlines
+  # A gathering that cannot leave a rank and what the owner tells: five deadlines
   # and their graces; the rest is for a machine that is busy.
-  awk -v took="${took}" -v most="$((4 * patience + 20))" \
+  awk -v took="${took}" -v most="$((5 * patience + 20))" \
     'BEGIN { exit took > most }' || complain "it took ${took} s"
   note_saved
   resume
