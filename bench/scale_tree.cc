@@ -132,7 +132,8 @@ absl::StatusOr<internal::CallResult> Gather(
   return calls->Take();
 }
 
-// The owner's share of a gathering of kMeasuredRanks.
+// The owner's share of a gathering of kMeasuredRanks, in CPU time, as other
+// programs may use the machine.
 absl::StatusOr<GatherCosts> MeasureGathering() {
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> messages,
                           MakeMessages());
@@ -156,8 +157,8 @@ absl::StatusOr<GatherCosts> MeasureGathering() {
       }));
   constexpr double kParts = kMeasuredRanks - 1;
   return GatherCosts{static_cast<double>(joined.size()) / kParts,
-                     gather.seconds / kParts, decode.seconds / kParts,
-                     join.seconds / kParts};
+                     gather.cpu_seconds / kParts, decode.cpu_seconds / kParts,
+                     join.cpu_seconds / kParts};
 }
 
 // The seconds until rank 0 has the parts of `ranks` ranks, all of which are

@@ -2,6 +2,7 @@
 // comes of a save, what it takes of memory, and what the managers send.
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "ckptdb/tests/support/allocated_bytes.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
@@ -99,6 +101,31 @@ TEST(ManyRanks, AThousandThreadsSaveTogether) {
   ManyRanks ranks(kRanks);
   ranks.SaveAll([&](uint32_t rank) { return group.Join(rank); });
   ranks.ExpectSaved();
+}
+
+// What all ranks together ask for of memory in a save.
+uint64_t AllocatedInASave(uint32_t world_size) {
+  ThreadGroup group(world_size);
+  std::vector<uint64_t> after;
+  ManyRanks ranks(world_size);
+  ranks.SaveAll([&](uint32_t rank) { return group.Join(rank); },
+                [&] { after.push_back(AllocatedBytes()); });
+  ranks.ExpectSaved();
+  return (after[kSaves - 1] - after[0]) / (kSaves - 1);
+}
+
+// Memory that grew with the square of the ranks would take eight times as much
+// for each of 128 ranks as for each of 16.
+TEST(ManyRanks, EachRankTakesAsMuchMemoryOnAnyNumberOfRanks) {
+  if (!kCountsAllocations) {
+    GTEST_SKIP() << "the sanitizer has an operator new of its own";
+  }
+  constexpr uint64_t kFew = 16;
+  constexpr uint64_t kMany = 128;
+  const uint64_t few = AllocatedInASave(kFew);
+  const uint64_t many = AllocatedInASave(kMany);
+  std::cout << few / kFew << " and " << many / kMany << " bytes a rank\n";
+  EXPECT_LE(many / kMany, few / kFew * 3 / 2);
 }
 
 // What rank 0 gets and sends for a save.
