@@ -5,6 +5,8 @@
 namespace ckptdb::internal {
 
 absl::Status BackgroundThread::Start() {
+  // The first sweep comes at once: it removes what the owner before left
+  // behind.
   requests_->Request();
   return CallGuarded("starting the thread that sweeps", [&] {
     const MutexLock lock(&mutex_);
@@ -15,6 +17,7 @@ absl::Status BackgroundThread::Start() {
 void BackgroundThread::Stop() {
   requests_->Stop();
   const MutexLock lock(&mutex_);
+  // The thread does not take this mutex, so it may be waited for under it.
   if (thread_.joinable()) thread_.join();
 }
 
@@ -23,11 +26,14 @@ void BackgroundThread::Run() {
     absl::Status status = CallGuarded("the background sweep", [&] {
       return sweeper_->Sweep(Sweeper::Depth::kQuick).status();
     });
+    // The sweep goes first, as it frees the space that a fold may need.
     if (fold_) {
       status.Update(CallGuarded("the background fold", [&] {
         return folds_->FoldNewest([this] { return requests_->stopped(); });
       }));
     }
+    // An error does not end the thread: the next request tries again, and
+    // Store::sweep_status() returns it until then.
     sweeper_->SetStatus(status);
   }
 }

@@ -29,6 +29,8 @@
 namespace ckptdb::internal {
 namespace {
 
+// Returns the error of what the caller or a stager gave. Nothing has been
+// written yet, so the same attempt can be published again.
 absl::Status Refused(absl::string_view why) {
   return absl::InvalidArgumentError(why);
 }
@@ -47,6 +49,9 @@ absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
   CKPTDB_RETURN_IF_ERROR(CheckPublishSpec(spec));
   CKPTDB_RETURN_IF_ERROR(AddRanks(ranks));
   CKPTDB_RETURN_IF_ERROR(CheckRanksAgree(commit_.ranks));
+  // The parent comes before the retired steps, as those of an abandoned branch
+  // are found from it. The chain comes after FillStep, whose references it adds
+  // to.
   CKPTDB_RETURN_IF_ERROR(AddParent());
   CKPTDB_RETURN_IF_ERROR(AddRetired(spec));
   FillStep(spec);
@@ -55,6 +60,9 @@ absl::StatusOr<Commit> CommitBuilder::Build(absl::Span<const StagedRank> ranks,
   return std::move(commit_);
 }
 
+// Puts the parts in the order of their ranks. A part is checked before its
+// records are decoded, so that a part of another store or attempt is named as
+// that and not as damage.
 absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
   const uint32_t world_size = save_.spec.world_size;
   commit_.ranks.resize(world_size);
@@ -75,6 +83,8 @@ absl::Status CommitBuilder::AddRanks(absl::Span<const StagedRank> ranks) {
                               " of world size ", world_size));
 }
 
+// Checks that a part is of this store, attempt and world size, and the only one
+// of its rank.
 absl::Status CommitBuilder::CheckStaged(
     const internal::StagedRecord& staged) const {
   const std::string place = PlaceOf(staged);
@@ -93,6 +103,7 @@ absl::Status CommitBuilder::CheckStaged(
                                 ", expected ", world_size));
   }
   CKPTDB_RETURN_IF_ERROR(CheckFiles(staged));
+  // The rank is compared with the world size before it is used as an index.
   if (staged.rank >= world_size) {
     return Refused(
         absl::StrCat(place, " is not below the world size ", world_size));
@@ -119,6 +130,8 @@ absl::Status CommitBuilder::CheckFiles(
         FromRocksRead(folder_.files()->GetFileSize(path, rocksdb::IOOptions(),
                                                    &bytes, nullptr),
                       absl::StrCat("staged file \"", path, "\"")));
+    // The size is enough here: the blocks of a file have checksums, and
+    // CheckComplete compares the number of entries.
     if (bytes != file.bytes) {
       return absl::DataLossError(absl::StrCat(
           "staged file \"", path, "\" has ", bytes, " bytes, expected ",
@@ -128,6 +141,8 @@ absl::Status CommitBuilder::CheckFiles(
   return absl::OkStatus();
 }
 
+// The envelope of a part and the rank record within it name the version and the
+// rank independently, and both must be those of the save.
 absl::Status CommitBuilder::CheckRecord(const internal::StagedRecord& staged,
                                         const StepRecord::Rank& record) const {
   if (record.version == staged.version && record.rank == staged.rank) {
@@ -144,6 +159,8 @@ absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
   uint64_t bytes = 0;
   for (const auto& [key, value] : staged.inline_entries) {
+    // An entry under a key of another version would overwrite that version's
+    // data in the batch.
     const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
     CKPTDB_RETURN_IF_ERROR(Annotate(parsed.status(), place));
     if (parsed->version != staged.version || parsed->rank != staged.rank) {
@@ -154,6 +171,8 @@ absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
     bytes += key.size() + value.size();
   }
   commit_.inline_bytes += bytes;
+  // The limit bounds the one write batch of the commit, whatever the number of
+  // ranks.
   const uint64_t share = InlineShareBytes(staged.world_size);
   if (bytes <= share) return absl::OkStatus();
   return Refused(absl::StrCat(place, " has ", bytes,
@@ -161,6 +180,9 @@ absl::Status CommitBuilder::AddEntries(const internal::StagedRecord& staged) {
                               staged.world_size, " ranks is ", share));
 }
 
+// Decodes and checks the part of one rank and adds it to the commit. The rank
+// record is kept as the bytes that the stager made, so that its digest is of
+// what is stored.
 absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
   const std::string place = PlaceOf(staged);
   absl::StatusOr<StepRecord::Rank> record =
@@ -182,6 +204,8 @@ absl::Status CommitBuilder::AddRank(const internal::StagedRecord& staged) {
 
 // The parent as it is now: it may have been folded since Begin, or be gone.
 absl::Status CommitBuilder::AddParent() {
+  // A save that names no parent was given the newest step at Begin. Its tables
+  // are whole, so it does not matter that another step may be newer by now.
   commit_.parent = save_.parent;
   if (!save_.spec.parent.has_value()) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(commit_.parent,
@@ -192,6 +216,8 @@ absl::Status CommitBuilder::AddParent() {
   return absl::OkStatus();
 }
 
+// Both are looked up under one lock, so that they are of one moment. The caller
+// has the turn to change records, so they stay true until the batch.
 absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
   return catalog_.Read([&](const Catalog& records) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));
@@ -202,6 +228,8 @@ absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
 // The steps that retention retires, and those of an abandoned branch.
 absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                                         const std::vector<int64_t>& retire) {
+  // A set, as retention and an abandoned branch may name the same step, which
+  // is removed once.
   const int64_t own = version_.step;
   std::set<int64_t> steps(retire.begin(), retire.end());
   if (save_.spec.parent.has_value() &&
@@ -220,11 +248,14 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                             Annotate(records.FindStep(step), folder_.path()));
     CKPTDB_RETURN_IF_ERROR(CheckNotPinned(record));
     commit_.retired.push_back(record);
+    // Its key is deleted in the batch. That of a replaced step is not: the new
+    // record takes its place.
     commit_.removed_steps.push_back(step);
   }
   return absl::OkStatus();
 }
 
+// Retires the version that the step has now, when the save overwrites it.
 absl::Status CommitBuilder::RetireReplaced(const Catalog& records) {
   const auto replaced = records.steps.find(version_.step);
   if (replaced == records.steps.end()) return absl::OkStatus();
@@ -233,6 +264,8 @@ absl::Status CommitBuilder::RetireReplaced(const Catalog& records) {
   return absl::OkStatus();
 }
 
+// A pin is a promise of the user's, which neither retention nor an overwriting
+// save may break.
 absl::Status CommitBuilder::CheckNotPinned(const StepRecord& record) const {
   if (!record.pinned) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -244,6 +277,7 @@ void CommitBuilder::FillStep(const PublishSpec& spec) {
   StepRecord& step = commit_.step;
   step.version = version_;
   step.store_uuid = folder_.uuid();
+  // No version has attempt 0, so it stands for no parent.
   step.has_parent = commit_.parent.version.attempt != 0;
   step.parent = commit_.parent.version;
   // The digest covers the digests of all ancestors, so a chain cannot mix

@@ -11,6 +11,8 @@ namespace ckptdb::internal {
 
 absl::Status ChainBuilder::Build() {
   StepRecord& step = commit_->step;
+  // A table that is saved whole needs nothing older. One table of delta runs
+  // makes the step a delta.
   step.chain = {step.version};
   const TableSummaries own = SummarizeTables(commit_->ranks);
   for (const auto& [name, table] : own) {
@@ -27,6 +29,8 @@ absl::Status ChainBuilder::ExtendChain(const TableSummaries& own) {
   if (!names_parent_) {
     return absl::InvalidArgumentError("a delta save requires SaveSpec::parent");
   }
+  // This checks the lineage of all members, so no save is added to a chain that
+  // could not be restored.
   CKPTDB_ASSIGN_OR_RETURN(parent_chain_,
                           catalog_.Read([&](const Catalog& records) {
                             return ChainOf(records, commit_->parent);
@@ -37,10 +41,14 @@ absl::Status ChainBuilder::ExtendChain(const TableSummaries& own) {
   for (const auto& [name, table] : own) {
     if (table.item.run == Item::Run::kBase) continue;
     CKPTDB_ASSIGN_OR_RETURN(const size_t base, AddOldRuns(table.item, &data));
+    // The chain begins at the oldest base run of all tables with deltas: older
+    // members of the parent's chain are not needed.
     first = std::min(first, base);
   }
   step.chain.clear();
   for (size_t i = first; i < parent_chain_.size(); ++i) {
+    // Members between are kept even where no table of them is needed: the chain
+    // of parents is what the lineage digests vouch for.
     step.chain.push_back(parent_chain_[i].version);
   }
   step.chain.push_back(step.version);
@@ -54,6 +62,7 @@ absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
                                                 std::set<Version>* data) {
   StepRecord& step = commit_->step;
   const auto refuse = [&](absl::string_view why) {
+    // The remedy is to save the table in full, so this is no DataLoss.
     return absl::FailedPreconditionError(
         absl::StrCat("changes of table \"", table.name, "\" over parent ",
                      ToString(step.parent), ": ", why));
@@ -79,7 +88,8 @@ absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
   return member;
 }
 
-// A folded step has the tables that were whole already in the version that it
+// Adds the versions that hold runs of the chain and are no members of it. A
+// folded step borrows the tables that were saved whole from the version that it
 // was folded from, which is in no chain.
 void ChainBuilder::AddReferences(const std::set<Version>& data) {
   StepRecord& step = commit_->step;

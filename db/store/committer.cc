@@ -20,6 +20,8 @@
 namespace ckptdb::internal {
 
 absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
+  // The counter of attempts goes with the attempt in one batch: a crash leaves
+  // both or neither, so that no number is given twice.
   CKPTDB_ASSIGN_OR_RETURN(const std::string root, EncodeRootRecord(begun.root));
   CKPTDB_ASSIGN_OR_RETURN(const std::string attempt,
                           EncodeAttemptRecord(begun.attempt));
@@ -40,6 +42,8 @@ absl::Status Committer::CheckDiskSpace(const Commit& commit) const {
   return folder_->CheckSaveSpace(BatchBytes(commit) * kCopies + kBatchOverhead);
 }
 
+// An exception after the commit point would leave the step on disk and not in
+// memory, so it puts the database out of use.
 absl::Status Committer::CommitStep(Commit commit) {
   CKPTDB_RETURN_IF_ERROR(WriteOut(commit));
   return folder_->database().FailOn(CallGuarded(
@@ -50,6 +54,9 @@ absl::Status Committer::WriteOut(const Commit& commit) {
   Database& database = folder_->database();
   // 3b. Ingest: the files of all ranks are in the database, and durable.
   if (!commit.files.empty()) {
+    // The attempt record may be in the log without a sync (Saves::Save). It
+    // must be durable before the files are: data without an attempt record is
+    // never swept.
     CKPTDB_RETURN_IF_ERROR(database.SyncLog());
     CKPTDB_RETURN_IF_ERROR(database.Ingest(commit.files));
   }
@@ -66,10 +73,14 @@ absl::Status Committer::WriteOut(const Commit& commit) {
   CKPTDB_RETURN_IF_ERROR(database.Flush(families));
   CKPTDB_RETURN_IF_ERROR(
       database.FailOn(folder_->HitCrashPoint(point::kFlushed)));
+  // The note comes after the flush, as it names the MANIFEST that the flush has
+  // extended.
   database.NoteWatermark();
   return absl::OkStatus();
 }
 
+// Makes the one batch of the commit and writes it with a sync. RocksDB applies
+// a batch as a whole, so a crash leaves all of it or nothing.
 absl::Status Committer::WriteCommit(const Commit& commit) {
   constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
   Database& database = folder_->database();
@@ -77,6 +88,8 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
   rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
   const Version& version = commit.step.version;
   rocksdb::Status status;
+  // After the first error nothing is added any more, and that error is
+  // returned.
   const auto put = [&](rocksdb::ColumnFamilyHandle* family,
                        absl::string_view key, absl::string_view value) {
     if (status.ok()) status = batch.Put(family, ToSlice(key), ToSlice(value));
@@ -100,6 +113,8 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
 
 void Committer::Acknowledge(Commit commit) {
   const Version version = commit.step.version;
+  // The next save on top of this one then need not load the records of all
+  // ranks again.
   summaries_->Add(version, commit.ranks);
   catalog_->ApplyCommit(std::move(commit));
   // The folder is empty by now, as the files were moved; if this fails the
@@ -110,6 +125,10 @@ void Committer::Acknowledge(Commit commit) {
   requests_->Request();
 }
 
+// The three changes go in one batch: the version is a step, or it is retired
+// and has its record under the other key. The batch is synced and not flushed:
+// its data is still there, so a log that loses the batch only brings the step
+// back. The sweep flushes before it removes data.
 absl::Status Committer::Delete(const StepRecord& record) {
   AttemptRecord attempt;
   attempt.version = record.version;
@@ -128,6 +147,8 @@ absl::Status Committer::Delete(const StepRecord& record) {
   }
   if (status.ok()) status = batch.Delete(meta, StepKey(record.version.step));
   CKPTDB_RETURN_IF_ERROR(FromRocks(status, "retiring a step"));
+  // A deletion must be possible on a full disk, so it may use the space that
+  // was set aside.
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/true));
   catalog_->ApplyDeletion(record);
@@ -135,6 +156,8 @@ absl::Status Committer::Delete(const StepRecord& record) {
   return absl::OkStatus();
 }
 
+// Unlike a deletion this is flushed before it is acknowledged: nothing else
+// would have the flags and metrics if the log lost them.
 absl::Status Committer::Replace(StepRecord record, Spare spare) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
   rocksdb::WriteBatch batch;
@@ -149,6 +172,9 @@ absl::Status Committer::Replace(StepRecord record, Spare spare) {
 }
 
 absl::Status Committer::SetUserMetadata(const UserMetadata& metadata) {
+  // The root is taken from the catalog, whose counter of attempts is the
+  // newest. The caller has the turn, so no attempt begins between this and the
+  // write.
   RootRecord root =
       catalog_->Read([](const Catalog& records) { return records.root; });
   root.user_metadata = metadata;

@@ -14,6 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
+// Checks the number of ranks and the sizes of their parts, before the turn is
+// taken.
 absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
   if (ranks.empty() || ranks.size() > kMaxWorldSize) {
     return absl::InvalidArgumentError(
@@ -39,6 +41,8 @@ absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
                         rocksdb::WriteBatch* batch) {
   const std::string all =
       EvaluationKeyPrefix(record.version, record.evaluation);
+  // Within a batch later entries win, so the records that follow survive this
+  // removal.
   rocksdb::Status status = batch->DeleteRange(meta, all, PrefixEnd(all));
   for (uint32_t rank = 0; rank < record.world_size; ++rank) {
     record.rank = rank;
@@ -60,6 +64,8 @@ absl::Status Evaluations::Save(
   CKPTDB_RETURN_IF_ERROR(CheckName("evaluation", evaluation));
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
   CKPTDB_RETURN_IF_ERROR(CheckParts(ranks));
+  // The turn keeps the step from being overwritten between the look-up and the
+  // write: the records would belong to a version that is no step.
   const MutexLock turn(committer_->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord found, catalog_->FindStep(step));
   StepRecord::Evaluation record;
@@ -73,11 +79,15 @@ absl::Status Evaluations::Save(
   // Written twice: to the write-ahead log and to an SST file.
   CKPTDB_RETURN_IF_ERROR(
       folder_->CheckSaveSpace(2 * batch.GetDataSize() + kBatchOverhead));
+  // One batch for all ranks, flushed before it is acknowledged: an evaluation
+  // goes on from one moment on all ranks, and a damaged log does not lose it.
   return folder_->WriteDurably(&batch);
 }
 
 absl::StatusOr<std::optional<StepRecord::Evaluation>> Evaluations::Find(
     int64_t step, absl::string_view evaluation, uint32_t rank) {
+  // The record is read without a lock; the hold keeps a sweep from removing it
+  // meanwhile.
   CKPTDB_ASSIGN_OR_RETURN(const HeldStep held, catalog_->HoldStep(step));
   return LoadEvaluation(folder_->database(), held.record, evaluation, rank);
 }

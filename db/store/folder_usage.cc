@@ -16,6 +16,8 @@
 namespace ckptdb::internal {
 namespace {
 
+// The small files in the store's own folder, with those of them that
+// ReplaceFile had not renamed when the process died.
 bool IsNote(absl::string_view name) {
   return name == "LOCK" || name == "OWNER" || name == "WATERMARK" ||
          (IsTemporaryName(name) && (absl::StartsWith(name, "OWNER.") ||
@@ -28,6 +30,8 @@ class FolderMeasurer {
                  Usage* usage)
       : is_in_progress_(is_in_progress), usage_(usage) {}
 
+  // Adds an entry to the sum and to one category. An entry that cannot be
+  // looked at is reported and has no bytes.
   void Add(const std::string& path, const absl::StatusOr<Entry>& entry) {
     if (!entry.ok()) {
       usage_->unswept.push_back(

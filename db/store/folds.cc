@@ -45,6 +45,8 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
 
 absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
                                               const FoldOptions& options) {
+  // One fold at a time, as StepCatalog keeps one attempt of a fold from the
+  // sweep.
   const MutexLock lock(&mutex_);
   CKPTDB_ASSIGN_OR_RETURN(HeldChain held,
                           catalog_->HoldChain(step, HeldBy::kCall));
@@ -53,6 +55,7 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
       const auto reader,
       StepReader::Impl::Load(&folder_->database(), std::move(held.chain),
                              std::move(held.hold), &opened));
+  // A full step has base runs only, so there is nothing to fold.
   if (opened->record().kind == StepRecord::Kind::kFull) {
     Store::FoldResult result;
     result.version = opened->record().version;
@@ -60,6 +63,9 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
   }
   absl::StatusOr<Store::FoldResult> result = FoldOpened(*opened, options);
   if (result.ok() || absl::IsCancelled(result.status())) return result;
+  // The error may have come of the sweep or the overwriting of a step that is
+  // no longer there. What it has staged is garbage then, so a sweep is asked
+  // for.
   const absl::Status still = CheckStillStep(opened->record().version);
   if (still.ok()) return result;
   requests_->Request();
@@ -93,20 +99,28 @@ absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
   return PublishFold(step.record().version, version, parts);
 }
 
+// Takes the attempt of the fold: that of an interrupted one, or a new one,
+// whose record is durable before its first file. Files that may be in the
+// database already are read before the catalog is asked which attempt can be
+// resumed.
 absl::StatusOr<Version> Folds::BeginFold(const StepRecord& step) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  // The result has at most the rows of all runs of the chain.
   CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(
       step.base_bytes + step.delta_bytes + kBatchOverhead));
   const std::map<Version, uint64_t> ingested = BulkBytes(folder_->database());
   const BegunAttempt begun =
       catalog_->BeginFold(step, folder_->NowMicros(), ingested);
+  // The records of an interrupted fold were written when it began.
   if (begun.resumed) return begun.attempt.version;
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kBegun));
   return begun.attempt.version;
 }
 
+// Direct writes are tried out in the staging folder itself, as only the file
+// system knows whether it takes them.
 absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
   FoldTarget target;
   target.version = version;
@@ -125,10 +139,16 @@ absl::StatusOr<FoldTarget> Folds::MakeTarget(const Version& version) const {
 absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
                                                      const Version& to,
                                                      const FoldParts& parts) {
+  // The turn was given up while the rows were merged, so that saves go on
+  // beside a fold.
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
+  // The step may have been deleted or overwritten since the merge began. From
+  // here on the turn keeps it as it is.
   CKPTDB_RETURN_IF_ERROR(CheckStillStep(from));
   Commit commit;
+  // The record is read anew, as flags and metrics may have changed while the
+  // rows were merged.
   CKPTDB_ASSIGN_OR_RETURN(commit.step, catalog_->FindStep(from.step));
   commit.retired.push_back(commit.step);
   commit.ranks = parts.Ranks();
@@ -149,6 +169,7 @@ absl::StatusOr<Store::FoldResult> Folds::PublishFold(const Version& from,
 }
 
 absl::Status Folds::FoldNewest(const std::function<bool()>& cancelled) {
+  // Only the newest step is folded: each later save extends its chain.
   const StoreOptions::ChainBounds& bounds = folder_->options().fold_bounds;
   const std::optional<int64_t> due =
       catalog_->Read([&](const Catalog& records) -> std::optional<int64_t> {

@@ -17,6 +17,8 @@ namespace {
 
 using Reason = Usage::Held::Reason;
 
+// Small saves share files, so that their bytes can only be estimated from the
+// index of these files and from the memtables.
 uint64_t InlineBytes(const Database& database, const Version& version) {
   const std::string begin = VersionPrefix(version);
   const std::string end = VersionEnd(version);
@@ -37,6 +39,7 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
 class NameUsages {
  public:
   void AddStep(const std::vector<StepRecord::Rank>& ranks) {
+    // A name counts once for each step that stored it, on however many ranks.
     std::set<Usage::Name*> stored;
     for (const StepRecord::Rank& rank : ranks) {
       for (const Item& item : rank.items) {
@@ -90,6 +93,9 @@ class Measurer {
         in_progress_(in_progress),
         options_(options) {}
 
+  // The steps come first: what they refer to decides how the other versions are
+  // held. The folder is measured last, outside of all locks; files may come and
+  // go meanwhile.
   absl::StatusOr<Usage> Run(int64_t now_micros) {
     CKPTDB_RETURN_IF_ERROR(AddSteps());
     CKPTDB_ASSIGN_OR_RETURN(
@@ -112,6 +118,8 @@ class Measurer {
  private:
   absl::Status AddSteps() {
     for (const auto& [step, record] : catalog_.steps) {
+      // All steps are known before the first is added, as a trainer that went
+      // back may borrow from a step with a higher number.
       own_.insert(record.version);
     }
     for (const auto& [step, record] : catalog_.steps) {
@@ -127,6 +135,8 @@ class Measurer {
     const std::vector<Version> needed = VersionsOf(record);
     referenced_.insert(needed.begin(), needed.end());
     if (options_.by_name) CKPTDB_RETURN_IF_ERROR(AddNames(record));
+    // A step that needs itself alone borrows nothing, and its rank records need
+    // not be read.
     if (needed.size() == 1) return absl::OkStatus();
     CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
                             FindBorrower(catalog_, record));
@@ -172,10 +182,13 @@ class Measurer {
       const uint64_t bytes = bulk[version];
       bulk.erase(version);
       if (own_.contains(version)) continue;
+      // A version that is no step still has its bytes, and a reason why they
+      // are not free yet.
       usage_.held_versions.push_back(
           {version, ReasonOf(record), bytes + InlineBytes(database_, version)});
     }
     for (const auto& [version, bytes] : bulk) {
+      // What is left has no attempt record.
       usage_.held_versions.push_back({version, Reason::kQuarantined, bytes});
     }
   }
@@ -188,6 +201,9 @@ class Measurer {
            ReasonOf(found->second) == Reason::kInProgress;
   }
 
+  // In the order of the sweep: what is referenced or leased stays whatever its
+  // state, and a committed attempt that nothing reaches is kept for a person to
+  // look at.
   Reason ReasonOf(const AttemptRecord& record) const {
     if (referenced_.contains(record.version)) return Reason::kReferenced;
     if (leased_.contains(record.version)) return Reason::kLeased;
@@ -216,6 +232,8 @@ class Measurer {
 std::map<Version, uint64_t> BulkBytes(const Database& database) {
   std::map<Version, uint64_t> bytes;
   rocksdb::ColumnFamilyMetaData metadata;
+  // The metadata of files is in memory, and no file has data of two versions,
+  // so the first key of a file tells whose it is.
   database.rocks()->GetColumnFamilyMetaData(database.family(Family::kBulk),
                                             &metadata);
   for (const rocksdb::LevelMetaData& level : metadata.levels) {

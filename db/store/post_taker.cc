@@ -7,7 +7,9 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether a file that could not be read may be a post all the same.
+// Returns whether a file that could not be read may be a post all the same. The
+// damaged, the foreign and the too large will not become readable. What could
+// not be read for another reason stays for the next look.
 bool MayPass(const absl::Status& error) {
   return !absl::IsDataLoss(error) && !absl::IsFailedPrecondition(error) &&
          !absl::IsPermissionDenied(error);
@@ -26,6 +28,8 @@ absl::Status PostTaker::TakePosts() {
       ReadPosts(folder_->files(), folder_->path());
   if (!found.ok()) PassOver("posts", found.status().message());
   CKPTDB_RETURN_IF_ERROR(found.status());
+  // The first error ends the loop, so that no later post is applied before an
+  // earlier one.
   for (const FoundPost& each : *found) {
     CKPTDB_RETURN_IF_ERROR(TakeFound(each));
   }
@@ -39,10 +43,14 @@ absl::Status PostTaker::TakeFound(const FoundPost& found) {
   const bool readable = found.post.ok();
   absl::Status taken = readable ? TakePost(*found.post) : found.post.status();
   if (!taken.ok()) PassOver(path, taken.message());
+  // The post can never be applied: its step is gone or overwritten, or its
+  // metrics would be too many.
   const bool useless =
       absl::IsNotFound(taken) || absl::IsInvalidArgument(taken);
   if (readable && !taken.ok() && !useless) return taken;
   if (!readable && MayPass(taken)) return absl::OkStatus();
+  // The post is removed after the change is durable. A crash between the two
+  // leaves it to be applied again, which changes nothing.
   const absl::Status removed =
       RemovePost(folder_->files(), folder_->path(), found.name);
   if (!removed.ok()) PassOver(path, removed.message());
@@ -60,6 +68,8 @@ absl::Status PostTaker::TakePost(const Post& post) {
   }
   return editor_->ChangeRecord(
       post.version.step, [&](StepRecord* changed) -> absl::Status {
+        // A fold keeps the state and is no obstacle; an overwritten step is
+        // another state, whose metrics these are not.
         if (StateOf(*changed) != post.version) {
           return absl::NotFoundError(
               absl::StrCat("step ", post.version.step,
@@ -77,6 +87,8 @@ void PostTaker::PassOver(const std::string& path, absl::string_view reason) {
   for (const Usage::Unswept& other : passed_over_) {
     if (other.path == path && other.reason == reason) return;
   }
+  // The oldest goes, so that a folder full of foreign files takes a bounded
+  // amount of memory.
   if (passed_over_.size() == kMaxPassedOver) {
     passed_over_.erase(passed_over_.begin());
   }

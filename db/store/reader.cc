@@ -57,6 +57,8 @@ class Reader::Impl {
   const internal::HomeProcess& home() const { return home_; }
 
   absl::Status Refresh();
+  // The pointer is copied under the lock and used after it: a refresh replaces
+  // the database, and calls that have the old one keep it open.
   std::vector<std::string> BadFiles() const {
     const auto opened = database();
     return {opened->corrupt_tables().begin(), opened->corrupt_tables().end()};
@@ -117,6 +119,7 @@ class Reader::Impl {
     StepRecord record;
     std::shared_ptr<const internal::Database> database;
   };
+  // Both are taken under one lock, so that the record is one of that database.
   absl::StatusOr<FoundStep> FindWithDatabase(int64_t step) const {
     const internal::MutexLock lock(&mutex_);
     CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
@@ -217,7 +220,11 @@ void Reader::Impl::StopRenewing() {
 
 absl::Status Reader::Impl::Refresh() {
   const internal::MutexLock refresh(&refresh_mutex_);
+  // Opening takes a while, so it is done under the mutex of refreshes alone;
+  // calls go on with the database before.
   const std::shared_ptr<const internal::Database> before = database();
+  // An error of this look is no reason to fail: the opening that follows says
+  // what is wrong.
   if (before != nullptr) {
     const absl::StatusOr<bool> current = before->IsCurrent();
     if (current.ok() && *current) return absl::OkStatus();
@@ -225,6 +232,8 @@ absl::Status Reader::Impl::Refresh() {
   absl::StatusOr<std::shared_ptr<const internal::Database>> opened =
       internal::Database::OpenFollower(path_, *environment_,
                                        options_.direct_reads);
+  // The first opening returns NotFound; for a store that was there before it
+  // means that it was removed.
   const bool gone = before != nullptr && absl::IsNotFound(opened.status());
   if (!gone) CKPTDB_RETURN_IF_ERROR(opened.status());
   internal::Catalog catalog;
@@ -251,6 +260,8 @@ absl::StatusOr<Usage> Reader::Impl::GetUsage(
   {
     const internal::MutexLock lock(&mutex_);
     database = database_;
+    // The copies are of one moment, and the measuring, which reads files, does
+    // not hold up other calls.
     catalog = catalog_;
   }
   return internal::MeasureUsage(*database, path_, catalog,
@@ -284,6 +295,7 @@ template <typename Plan>
 auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
     -> absl::StatusOr<Planned<Plan>> {
   const internal::MutexLock lock(&mutex_);
+  // The catalog and the database are of the same refresh.
   absl::StatusOr<Planned<Plan>> made = Annotate(make_plan(catalog_), path_);
   if (made.ok()) made->database = database_;
   return made;
@@ -295,6 +307,8 @@ auto Reader::Impl::PlanNow(const MakePlan<Plan>& make_plan) const
 template <typename Plan>
 auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
     -> absl::StatusOr<Secured<Plan>> {
+  // A step that is not known yet may have been committed since the last
+  // refresh.
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   absl::StatusOr<Planned<Plan>> planned = PlanNow(make_plan);
   if (!planned.ok()) {
@@ -304,6 +318,8 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
   }
   for (int i = 0; i < kSecureTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
+    // A lease on other versions than the new plan needs is dropped at the end
+    // of this turn, and one on those is taken in the next.
     CKPTDB_ASSIGN_OR_RETURN(TakenLease taken,
                             TakeLease(step, planned->versions));
     CKPTDB_RETURN_IF_ERROR(Refresh());
@@ -314,6 +330,8 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
         planned->versions != leased) {
       continue;
     }
+    // Without a lease the sweep may take the step at any time, so an error of
+    // reading is looked at again.
     ReadHold::ExplainFunction explain;
     if (taken.lease == nullptr) {
       explain = [this, step, make_plan, leased,
@@ -343,9 +361,13 @@ absl::Status Reader::Impl::ExplainRemoval(int64_t step,
                                           const std::vector<Version>& versions,
                                           const absl::Status& no_lease,
                                           const absl::Status& status) {
+  // The removal of files shows as one of these two: a missing entry or file, or
+  // a read that failed.
   if (!absl::IsDataLoss(status) && !absl::IsUnavailable(status)) return status;
   if (!Refresh().ok()) return status;  // it cannot be told
   const absl::StatusOr<Planned<Plan>> now = PlanNow(make_plan);
+  // The step needs the same versions as before, so it was not removed and the
+  // error is its own.
   if (now.ok() && now->versions == versions) return status;
   return absl::AbortedError(absl::StrCat(
       path_, ": step ", step, " was removed while it was read without a lease",
@@ -419,6 +441,8 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
   post.uuid = internal::NewUuid();
   post.store_uuid = uuid_;
+  // The version of the state, so that a fold by the owner does not make the
+  // post useless.
   post.version = StateOf(record);
   post.posted_at_micros = NextPostMicros();
   return internal::WritePost(lease_files_.get(), path_, post);
@@ -435,6 +459,8 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
       environment_->NowMicros() + options_.lease_ms * 1000;
   const absl::Status written =
       internal::WriteLease(lease_files_.get(), path_, lease);
+  // Where no lease can be written a step is read without one. Any other error
+  // is returned.
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
   if (impossible &&
@@ -446,11 +472,15 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
         absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
   }
   const std::string uuid = lease.uuid;
-  // It lets go of the lease when what follows fails, too.
-  // Not null, as that stands for none.
+  // It drops the lease also when what follows fails. It points at this object,
+  // as null stands for no lease.
   std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
   const internal::MutexLock lock(&lease_mutex_);
+  // It is written before it is listed: the thread renews only leases that are
+  // there.
   leases_[uuid] = std::move(lease);
+  // The thread is started with the first lease, so that a reader that only
+  // lists steps has none.
   if (!renewer_.joinable() && !stop_) {
     std::thread renewer;
     CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
@@ -463,6 +493,8 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
 
 void Reader::Impl::Drop(const std::string& uuid) {
   const internal::MutexLock lock(&lease_mutex_);
+  // The mutex is held over the removal. A renewal that came after it would
+  // write the file again, and the lease would stay until it expires.
   leases_.erase(uuid);
   // A lease that cannot be removed expires.
   internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
@@ -476,6 +508,8 @@ bool Reader::Impl::WaitToRenew(std::chrono::milliseconds pause) {
 }
 
 void Reader::Impl::RenewLeases() {
+  // Each lease is renewed three times in its length, so it outlasts two
+  // renewals that fail.
   const std::chrono::milliseconds pause(
       std::max<int64_t>(options_.lease_ms / 3, 1));
   const internal::MutexLock lock(&lease_mutex_);

@@ -17,6 +17,7 @@ namespace {
 absl::Status CheckBounds(const SaveSpec& spec) {
   const std::vector<uint32_t>& bounds = spec.slice_bounds;
   if (bounds.empty()) return absl::OkStatus();
+  // One range for each rank, together all slices; a range may be empty.
   const bool right = bounds.size() == spec.world_size + size_t{1} &&
                      bounds.front() == 0 && bounds.back() == kSlices &&
                      std::is_sorted(bounds.begin(), bounds.end());
@@ -26,6 +27,7 @@ absl::Status CheckBounds(const SaveSpec& spec) {
       kSlices, " in ", spec.world_size, " ranges; see EvenSliceBounds"));
 }
 
+// Rejects a time before 1970, which only a wrong clock gives.
 absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {
   if (micros.value_or(0) >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

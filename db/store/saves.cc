@@ -47,6 +47,8 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
   return EncodeRankRecord(all);
 }
 
+// The result is taken before the commit, which consumes the records. Times are
+// added after it.
 SaveResult ResultOf(const Commit& commit,
                     const StoreOptions::ChainBounds& bounds) {
   SaveResult result;
@@ -66,6 +68,8 @@ absl::StatusOr<Store::Attempt> Saves::Begin(const SaveSpec& spec, bool sync) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
   CKPTDB_RETURN_IF_ERROR(CheckSaveSpec(spec));
+  // Publish checks this again. Here it spares the ranks the staging of a save
+  // that cannot be published.
   CKPTDB_RETURN_IF_ERROR(catalog_->CheckStepAvailable(spec));
   CKPTDB_RETURN_IF_ERROR(folder_->CheckSaveSpace(kBatchOverhead));
   CKPTDB_ASSIGN_OR_RETURN(
@@ -87,6 +91,9 @@ absl::StatusOr<Store::Attempt> Saves::Record(const BegunAttempt& begun,
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, sync));
   Store::Attempt handle;
   handle.version = begun.attempt.version;
+  // The folder comes after the record of the attempt, as no byte may lie in a
+  // store without one. A stager looks for it to see whether the attempt is in
+  // progress.
   CKPTDB_RETURN_IF_ERROR(MakeFolders(
       folder_->files(), folder_->StagingFolder(handle.version.attempt)));
   CKPTDB_ASSIGN_OR_RETURN(handle.tickets, MakeTickets(begun, spec));
@@ -97,6 +104,8 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
     const BegunAttempt& begun, const SaveSpec& spec) const {
   const Version& version = begun.attempt.version;
   const StepRecord& parent = begun.parent;
+  // Only a save that names its parent may store changes, so only its tickets
+  // say what they can be added to.
   std::string parent_tables;
   if (spec.parent.has_value()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
@@ -114,6 +123,8 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
       ticket.slices = {spec.slice_bounds[rank],
                        spec.slice_bounds[rank + size_t{1}]};
     }
+    // All ranks get the tables of all ranks: a rank without rows in the parent
+    // may have changes now.
     ticket.parent_tables = parent_tables;
     ticket.staging = absl::StrCat(StagingOf(version.attempt), "/", rank);
     // A rank borrows from the part of the same rank, so the new ranks of a
@@ -133,6 +144,8 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
 
 absl::Status Saves::Abandon(const Version& version) {
   const MutexLock turn(committer_->changes());
+  // Nothing is written: the record of the attempt stays begun, and the sweep
+  // removes what was staged.
   CKPTDB_RETURN_IF_ERROR(catalog_->EndSave(version));
   requests_->Request();
   return absl::OkStatus();
@@ -141,7 +154,8 @@ absl::Status Saves::Abandon(const Version& version) {
 absl::StatusOr<SaveResult> Saves::Publish(const Version& version,
                                           absl::Span<const StagedRank> ranks,
                                           const PublishSpec& spec) {
-  // Errors are in posts_passed_over, and do not end a save.
+  // Errors are in posts_passed_over, and do not end a save. They are taken
+  // before the turn, which each of them takes for itself.
   posts_->TakePosts().IgnoreError();
   const MutexLock turn(committer_->changes());
   const int64_t started = folder_->NowMicros();
@@ -177,6 +191,8 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
                           Begin(spec, /*sync=*/false));
   const StoreOptions& store = folder_->options();
   StageOptions options = stage;
+  // What is staged must have the modes, the file system and the reserve of this
+  // store, whatever the caller's options say.
   options.environment = folder_->environment();
   options.directory_mode = store.directory_mode;
   options.file_mode = store.file_mode;

@@ -11,6 +11,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// Returns whether the attempt is a fold of the step's version that has not been
+// committed. A step that was overwritten or folded has another attempt, and
+// what was staged for the old one is garbage.
 bool IsFoldOf(const AttemptRecord& attempt, const StepRecord& step) {
   return attempt.state == AttemptState::kBegun &&
          attempt.version.step == step.version.step &&
@@ -57,6 +60,8 @@ absl::StatusOr<HeldChain> StepCatalog::HoldChain(int64_t step, HeldBy by) {
   return held;
 }
 
+// The versions are found and held under one lock. A sweep that marks afterwards
+// sees the hold; one that marked before has seen the step.
 absl::StatusOr<std::shared_ptr<void>> StepCatalog::Hold(HeldBy by,
                                                         PlanVersions plan) {
   const MutexLock lock(&mutex_);
@@ -85,6 +90,8 @@ HeldCatalog StepCatalog::HoldAll() {
 }
 
 absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
+  // An overwritten step is retired by the commit, so its existence is no
+  // obstacle.
   if (spec.overwrite) return absl::OkStatus();
   const MutexLock lock(&mutex_);
   const auto found = records_.steps.find(spec.step);
@@ -103,6 +110,8 @@ AttemptRecord StepCatalog::TakeAttempt(int64_t step, int64_t begun_at_micros,
   attempt.version = {step, records_.root.next_attempt++};
   attempt.begun_at_micros = begun_at_micros;
   attempt.folds = folds;
+  // The attempt is listed before its record is written, so no data file comes
+  // to lie in the store without an attempt in the catalog.
   records_.attempts[attempt.version.attempt] = attempt;
   return attempt;
 }
@@ -173,6 +182,8 @@ BegunAttempt StepCatalog::BeginFold(
     // An interrupted fold of the same version is resumed, unless its files were
     // ingested already.
     if (!IsFoldOf(record, step) || ingested.contains(record.version)) continue;
+    // The step may be deleted while it is folded; until EndFold this keeps what
+    // the fold writes.
     folding_ = record.version;
     begun.attempt = record;
     begun.resumed = true;
@@ -190,6 +201,8 @@ void StepCatalog::EndFold() {
   folding_.reset();
 }
 
+// The record goes to the retired versions, where chains find it, until a sweep
+// forgets it.
 void StepCatalog::Retire(StepRecord record) {
   const Version version = record.version;
   records_.attempts[version.attempt].state = AttemptState::kRetired;
@@ -221,6 +234,8 @@ void StepCatalog::ApplyDeletion(const StepRecord& record) {
   const MutexLock lock(&mutex_);
   records_.EraseStep(record.version.step);
   Retire(record);
+  // It is set under the lock of the retirement: a sweep that finds the version
+  // retired also finds that it has to flush.
   unflushed_ = true;
 }
 
@@ -229,6 +244,8 @@ void StepCatalog::ApplyUserMetadata(const UserMetadata& metadata) {
   records_.root.user_metadata = metadata;
 }
 
+// The flag is taken before the flush, so a deletion that comes during the flush
+// sets it again.
 bool StepCatalog::TakeUnflushed() {
   const MutexLock lock(&mutex_);
   return std::exchange(unflushed_, false);
@@ -257,6 +274,9 @@ CatalogMarks StepCatalog::Mark() const {
   for (const auto& [attempt, record] : records_.attempts) {
     if (CanFold(record)) marks.whole.insert(record.version);
   }
+  // The holds are read under the lock of the records. A hold that is taken
+  // later is of what a step needs, and that is marked, or newer than all of
+  // these attempts.
   marks.held = holds_->versions();
   marks.attempts = records_.attempts;
   for (const auto& [step, record] : records_.steps) {

@@ -9,6 +9,8 @@ namespace ckptdb::internal {
 absl::Status StepEditor::Delete(int64_t step) {
   const MutexLock turn(committer_->changes());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, catalog_->FindStep(step));
+  // The pin is looked at with the turn, so that it cannot be set before the
+  // step is gone.
   if (record.pinned) {
     return absl::FailedPreconditionError(
         absl::StrCat(store_, ": step ", step, " is pinned; call Unpin first"));
@@ -22,6 +24,8 @@ absl::Status StepEditor::ChangeRecord(int64_t step, Change change,
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, catalog_->FindStep(step));
   StepRecord record = before;
   CKPTDB_RETURN_IF_ERROR(change(&record));
+  // A change that changes nothing costs no sync. So a post that is applied
+  // twice, after a crash, is cheap.
   if (record == before) return absl::OkStatus();
   return committer_->Replace(std::move(record), spare);
 }

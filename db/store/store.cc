@@ -14,8 +14,8 @@
 namespace ckptdb {
 namespace {
 
-// A call of the caller's: none is made once the store is closed, and nothing is
-// thrown out of it.
+// Makes a call of the user's: none is made once the store is closed, and
+// nothing is thrown out of it.
 template <typename Impl, typename Function>
 auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
     -> std::invoke_result_t<Function> {
@@ -27,7 +27,8 @@ auto EnterStore(Impl* impl, absl::string_view what, Function&& function)
       what, absl::StrCat("the store \"", impl->folder().path(), "\""));
 }
 
-// The same for an answer that is no status: what it is of a closed store.
+// The same for a result that is no status; `closed` is the result of a closed
+// store.
 template <typename Impl, typename Function>
 auto EnterStoreOr(Impl* impl, std::invoke_result_t<Function> closed,
                   Function&& function) -> std::invoke_result_t<Function> {
@@ -61,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(
       });
 }
 
+// This does not enter the gate: it waits for all calls that have.
 absl::Status Store::Close() {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::Close"));
   return impl_->Close();
@@ -105,6 +107,8 @@ std::vector<StepRecord> Store::Steps() const {
         [](const internal::Catalog& records) { return records.Steps(); });
   });
 }
+// The visitor runs under the lock of the records, so that they need not be
+// copied.
 void Store::VisitSteps(absl::FunctionRef<void(const StepRecord&)> visit) const {
   const internal::CallGate::Call call(&impl_->gate());
   if (!call.admitted()) return;
@@ -239,6 +243,8 @@ absl::StatusOr<Store::SweepResult> Store::Sweep() {
 }
 absl::Status Store::sweep_status() const {
   CKPTDB_RETURN_IF_ERROR(impl_->gate().home().Check("Store::sweep_status"));
+  // This does not enter the gate, so the outcome of the last sweep can be read
+  // after Close, too.
   return impl_->sweeper().status();
 }
 std::vector<Usage::Unswept> Store::unswept() const {

@@ -41,6 +41,7 @@ absl::StatusOr<StoreFolder::Opened> StoreFolder::Open(
 
 absl::Status StoreFolder::Close() {
   absl::Status closed;
+  // The lock goes last, so that the next owner finds a closed database.
   if (database_ != nullptr) closed = database_->Close();
   database_.reset();
   if (lock_ != nullptr) lock_->Release();
@@ -56,6 +57,8 @@ absl::Status StoreFolder::OpenFolder() {
       environment_->file_system(),
       FileModes{options_.directory_mode, options_.file_mode,
                 environment_->on_disk()});
+  // This comes before anything is made, so that a mistyped path makes no
+  // folders unless a store may be created.
   CKPTDB_ASSIGN_OR_RETURN(const bool found, FindDatabase(files, path_));
   if (!found && !options_.create_if_missing) {
     return absl::NotFoundError(
@@ -63,6 +66,9 @@ absl::Status StoreFolder::OpenFolder() {
                      "\"; set StoreOptions::create_if_missing to create one"));
   }
   CKPTDB_RETURN_IF_ERROR(MakeFolders(files.get(), path_));
+  // The lock is taken before the space is checked, which may free the space
+  // that was set aside. OWNER is written after both: it fences off another
+  // owner, which an opening that finds no space must not do.
   CKPTDB_ASSIGN_OR_RETURN(lock_, OwnerLock::Acquire(files, path_));
   CKPTDB_RETURN_IF_ERROR(CheckSpaceToOpen(files.get()));
   CKPTDB_RETURN_IF_ERROR(lock_->Announce());
@@ -80,6 +86,7 @@ absl::Status StoreFolder::CheckSpaceToOpen(rocksdb::FileSystem* files) const {
   const auto check = [&] {
     return internal::CheckDiskSpace(files, path_, needed.bytes, /*reserve=*/0);
   };
+  // No reserve is kept here: an opening that fits is how a full disk is freed.
   absl::Status status = check();
   if (absl::IsResourceExhausted(status) && spare_.Release(needed.bytes)) {
     status = check();
@@ -116,6 +123,9 @@ absl::StatusOr<Catalog> StoreFolder::ReadRecords(CorruptTables* corrupt) const {
 absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
   CorruptTables corrupt;
   absl::StatusOr<Catalog> records = ReadRecords(&corrupt);
+  // NotFound is a new store, or one whose creation was interrupted. RocksDB
+  // changes the folder with each opening for writing (line 14 of
+  // docs/rocksdb.md), so any other error ends the opening here.
   const bool none = absl::IsNotFound(records.status());
   if (!none) CKPTDB_RETURN_IF_ERROR(records.status());
   CKPTDB_ASSIGN_OR_RETURN(
@@ -135,12 +145,15 @@ absl::StatusOr<Catalog> StoreFolder::OpenDatabase() {
 // The database was made just now, or its maker died before it had a root.
 absl::StatusOr<Catalog> StoreFolder::MakeRecords() {
   absl::StatusOr<Catalog> records = LoadCatalog(*database_);
+  // An interrupted creation may have come as far as the root.
   if (!absl::IsNotFound(records.status())) return records;
   CKPTDB_RETURN_IF_ERROR(CheckDiskSpace(kRecordOverhead));
   RootRecord root;
   root.uuid = NewUuid();
   root.created_at_micros = environment_->NowMicros();
   CKPTDB_RETURN_IF_ERROR(WriteRoot(root));
+  // The root has the uuid that leases, posts and step records will name, so it
+  // must not be in the log alone.
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
   return LoadCatalog(*database_);
 }
@@ -155,6 +168,8 @@ absl::Status StoreFolder::BeginOwnership(Catalog* records) {
     next = std::max(next, version.attempt + 1);
   }
   ++records->root.owner_epoch;
+  // It is not flushed: if the log loses it, the next opening counts the
+  // attempts again from all that is there.
   return WriteRoot(records->root);
 }
 
@@ -188,17 +203,23 @@ absl::Status StoreFolder::CheckDiskSpaceFor(const rocksdb::WriteBatch& batch,
   return CheckDiskSpace(kRecordOverhead + kCopies * batch.GetDataSize(), spare);
 }
 
+// A save keeps the reserve, and never uses the space that was set aside: that
+// is for calls that free space.
 absl::Status StoreFolder::CheckSaveSpace(uint64_t needed) const {
   return internal::CheckDiskSpace(files(), path_, needed,
                                   options_.reserve_bytes);
 }
 
 void StoreFolder::SetSpareAside() const {
+  // A fenced owner must not write to the folder of the next one.
   if (spare_.IsSetAside() || !lock_->Check().ok()) return;
   const absl::StatusOr<uint64_t> free = FreeBytes(files(), path_);
   if (free.ok()) spare_.SetAside(*free);
 }
 
+// The batch is synced, and then flushed from the log to a file, as a flipped
+// byte in the log would take it back without an error (line 19 of
+// docs/rocksdb.md).
 absl::Status StoreFolder::WriteDurably(rocksdb::WriteBatch* batch) const {
   CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));

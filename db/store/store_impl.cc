@@ -53,12 +53,15 @@ Store::Impl::~Impl() {
 }
 
 absl::Status Store::Impl::Close() {
+  // Waiting for the call that this is part of would never end.
   if (gate_.InCall()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Store::Close: the store \"", folder_->path(),
         "\" cannot be closed by code that one of its calls has called"));
   }
   if (!gate_.Close()) return absl::OkStatus();
+  // The gate is closed first, so that no reader comes after this look. It is
+  // opened again when the store stays.
   if (const size_t readers = holds_.readers(); readers > 0) {
     gate_.Open();
     return absl::FailedPreconditionError(absl::StrCat(
@@ -80,7 +83,11 @@ void Store::Impl::CloseAtExit() {
 }
 
 absl::Status Store::Impl::ShutDown() {
+  // A fold in the background ends at its next look at `stopped`, and can be
+  // resumed.
   background_.Stop();
+  // Saves in progress give up their holds; what they staged is swept at the
+  // next opening.
   catalog_.EndAllSaves();
   return folder_->Close();
 }
@@ -100,6 +107,8 @@ absl::StatusOr<std::unique_ptr<StepReader>> Store::Impl::OpenStep(
 
 absl::StatusOr<std::unique_ptr<ChangeReader>> Store::Impl::OpenChanges(
     const Version& from, int64_t to) {
+  // The plan is made under the lock of the catalog, where its versions are held
+  // at once.
   ChangePlan plan;
   CKPTDB_ASSIGN_OR_RETURN(
       std::shared_ptr<void> hold,

@@ -72,12 +72,16 @@ void CleanStaging(rocksdb::FileSystem* files, const std::string& store,
     if (own && may_stage(attempt)) continue;
     const auto found = LookAt(files, path);
     const bool link = found.ok() && found->kind == EntryKind::kLink;
+    // Only what the store could have made itself is removed. A link is removed
+    // all the same, and not followed: no link belongs to a store.
     if (!own && !link) {
       entry.reason = "it is not the staging folder of a save";
       entry.foreign = true;
       unswept->push_back(std::move(entry));
       continue;
     }
+    // What cannot be removed is reported and left to the next sweep, so that
+    // one folder does not end the sweep.
     const absl::Status removed = RemoveTree(files, path);
     if (removed.ok()) continue;
     entry.reason = std::string(removed.message());

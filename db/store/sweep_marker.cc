@@ -20,6 +20,7 @@ void AppendGaps(const Version& version,
   std::string begin = VersionPrefix(version);
   for (const auto& [prefix, placement] : kept) {
     if (begin < prefix) gaps->emplace_back(begin, prefix);
+    // The prefix of an item ends with NUL, so it has an end.
     begin = PrefixEnd(prefix);
   }
   gaps->emplace_back(begin, VersionEnd(version));
@@ -34,6 +35,9 @@ absl::StatusOr<Garbage> SweepMarker::Mark() {
   CatalogMarks marks = catalog_->Mark();
   KeptItems kept;
   MarkBorrowed(&marks, &kept);
+  // Marked, flushed, leases read: in this order a reader that wrote its lease
+  // before the leases are read is seen, and one that writes it later finds the
+  // step retired.
   CKPTDB_RETURN_IF_ERROR(FlushRetirements());
   Garbage garbage;
   CKPTDB_ASSIGN_OR_RETURN(const std::set<Version> leased, ReadLeased(&garbage));
@@ -53,6 +57,8 @@ absl::StatusOr<Garbage> SweepMarker::Mark() {
 // else the version holds.
 void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
   std::map<Version, std::vector<BorrowedItem>> before;
+  // Lists of the last sweep are taken over for steps that are still there;
+  // those of others go with `before`.
   before.swap(borrowed_);
   for (const StepRecord& step : marks->borrowers) {
     const std::vector<Version> needed = VersionsOf(step);
@@ -76,6 +82,8 @@ void SweepMarker::MarkBorrowed(CatalogMarks* marks, KeptItems* kept) {
   }
 }
 
+// Reads the rank records of a step without a lock. They stay, as only this
+// sweep could remove them.
 absl::StatusOr<std::vector<BorrowedItem>> SweepMarker::LoadBorrowed(
     const StepRecord& step) const {
   CKPTDB_ASSIGN_OR_RETURN(const Borrower borrower,
@@ -127,6 +135,8 @@ void SweepMarker::Collect(const CatalogMarks& marks, const KeptItems& kept,
   std::vector<Version> held;
   for (const auto& [attempt, record] : marks.attempts) {
     const Version& version = record.version;
+    // The order decides what is reported. A version that is held or leased
+    // waits, whatever its state.
     if (marks.whole.contains(version)) continue;
     if (marks.held.contains(version)) {
       held.push_back(version);
@@ -136,6 +146,8 @@ void SweepMarker::Collect(const CatalogMarks& marks, const KeptItems& kept,
       garbage->leased = true;
       continue;
     }
+    // A committed version that is a step is in `whole`. One that is only
+    // borrowed from was retired. So this one has lost its step record.
     if (record.state == AttemptState::kCommitted) {
       garbage->quarantined.push_back(version);
       continue;

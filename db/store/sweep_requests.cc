@@ -33,6 +33,8 @@ bool SweepRequests::Wait() {
       break;
     }
   }
+  // A request that comes while the sweep runs sets it again, as the sweep may
+  // have marked already.
   requested_ = false;
   return !stopped_;
 }

@@ -48,6 +48,8 @@ rocksdb::Status RemoveRecords(const Database& database, const Version& version,
 }  // namespace
 
 absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
+  // One sweep at a time, and without the turn of Committer: saves and deletions
+  // go on beside it.
   const MutexLock sweep(&sweep_mutex_);
   Database& database = folder_->database();
   CKPTDB_RETURN_IF_ERROR(database.status());
@@ -56,6 +58,8 @@ absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
   const std::map<Version, uint64_t> before = BulkBytes(database);
   Store::SweepResult result;
   CKPTDB_RETURN_IF_ERROR(Remove(depth, &garbage, &result));
+  // What a deletion or this sweep has taken of the space set aside is reserved
+  // again, where there is room now.
   folder_->SetSpareAside();
   CKPTDB_RETURN_IF_ERROR(database.ResumeCompactions());
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepDone));
@@ -77,6 +81,8 @@ absl::StatusOr<Store::SweepResult> Sweeper::Sweep(Depth depth) {
 // Steps 2 and 3: files first, then the records.
 absl::Status Sweeper::Remove(Depth depth, Garbage* garbage,
                              Store::SweepResult* result) {
+  // A crash in between leaves the attempt records, and the next sweep does all
+  // of it again.
   CKPTDB_RETURN_IF_ERROR(Free(*garbage));
   CleanFolders(&garbage->unswept);
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kSweepFreed));
@@ -90,6 +96,8 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
   Database& database = folder_->database();
   KeyRanges ranges = RangesOf(garbage.versions);
   const std::map<Version, uint64_t> bulk = BulkBytes(database);
+  // Small saves have no files in bulk. A range for each of them would make
+  // RocksDB look through all files for nothing.
   std::erase_if(ranges, [&](const auto& range) {
     const absl::StatusOr<Version> version = ParseVersionPrefix(range.first);
     return version.ok() && !bulk.contains(*version);
@@ -101,6 +109,8 @@ absl::Status Sweeper::Free(const Garbage& garbage) {
     CKPTDB_RETURN_IF_ERROR(
         folder_->CheckDiskSpace(kRecordOverhead, Spare::kUse));
   }
+  // Gaps are left out of the second call: a file that reaches from a gap into
+  // what is kept stays, with its entries in the gap.
   CKPTDB_RETURN_IF_ERROR(database.DeleteFiles(all));
   return database.DeleteLeftovers(ranges);
 }
@@ -123,7 +133,10 @@ absl::Status Sweeper::Forget(const std::vector<Version>& versions) {
         RemoveRecords(folder_->database(), version, &batch), "sweep batch"));
   }
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
+  // No sync: if a crash loses the batch the next sweep makes it again.
   CKPTDB_RETURN_IF_ERROR(folder_->database().Write(&batch, /*sync=*/false));
+  // The memory follows the disk. A version that is forgotten is in no chain, so
+  // no call looks for it.
   catalog_->Forget(versions);
   summaries_->Remove(versions);
   return absl::OkStatus();
@@ -133,7 +146,11 @@ absl::Status Sweeper::Forget(const std::vector<Version>& versions) {
 absl::Status Sweeper::CompactAway(const std::vector<Version>& versions,
                                   Store::SweepResult* result) {
   Database& database = folder_->database();
+  // The batch of Forget has removed entries of both families.
   CKPTDB_RETURN_IF_ERROR(database.Flush({Family::kMeta, Family::kInline}));
+  // One range from the first to the last version: the files of small saves hold
+  // many versions, so a range for each would rewrite the same files again and
+  // again.
   const auto [first, last] =
       std::minmax_element(versions.begin(), versions.end());
   absl::Status compacted = folder_->CheckDiskSpace(

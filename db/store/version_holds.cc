@@ -8,6 +8,8 @@ std::shared_ptr<void> VersionHolds::Hold(std::vector<Version> versions,
                                          HeldBy by) {
   {
     const MutexLock lock(&mutex_);
+    // A multiset: a version that several calls hold is free when the last of
+    // them ends.
     holds_.insert(versions.begin(), versions.end());
     if (by == HeldBy::kReader) ++readers_;
   }
@@ -34,6 +36,8 @@ void VersionHolds::NoteGarbage(const std::vector<Version>& versions) {
       if (holds_.contains(version)) {
         garbage_.insert(version);
       } else {
+        // The hold ended after the sweep had read the holds, and nobody has
+        // asked for a sweep since.
         free = true;
       }
     }
@@ -51,6 +55,7 @@ void VersionHolds::Release(const std::vector<Version>& versions, HeldBy by) {
 bool VersionHolds::RemoveHolds(const std::vector<Version>& versions) {
   bool garbage = false;
   for (const Version& version : versions) {
+    // This erases one hold of the version and not all of them.
     holds_.erase(holds_.find(version));
     if (holds_.contains(version)) continue;
     garbage = garbage_.erase(version) > 0 || garbage;
