@@ -11,6 +11,8 @@ thread_local const CallGate::Call* innermost_call = nullptr;
 }  // namespace
 
 CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
+  // In a forked child the mutex may be held by a thread that does not exist
+  // there.
   if (gate->home_.IsForked()) {
     gate_ = nullptr;
     return;
@@ -21,11 +23,14 @@ CallGate::Call::Call(CallGate* gate) : gate_(gate), outer_(innermost_call) {
     return;
   }
   ++gate->calls_;
+  // The calls of a thread are a list, so that Close can tell a call from within
+  // another one, which it could not wait for.
   innermost_call = this;
 }
 
 CallGate::Call::~Call() {
   if (gate_ == nullptr) return;
+  // The call leaves the list also in a forked child, which has a copy of it.
   innermost_call = outer_;
   if (gate_->home_.IsForked()) return;
   const MutexLock lock(&gate_->mutex_);
@@ -55,8 +60,11 @@ bool CallGate::closed() const {
 
 bool CallGate::Close() {
   const MutexLock lock(&mutex_);
+  // Only one caller closes: the others must not shut down what it is shutting
+  // down.
   if (closed_) return false;
   closed_ = true;
+  // New calls are refused from here on, so this comes to an end.
   while (calls_ > 0) idle_.Wait(&mutex_);
   return true;
 }

@@ -11,6 +11,8 @@ namespace ckptdb::internal {
 
 namespace {
 
+// Turns the exception that is being handled into a status. The kinds that a
+// caller can do something about have codes of their own.
 absl::Status Describe(absl::string_view what) {
   try {
     throw;
@@ -19,6 +21,7 @@ absl::Status Describe(absl::string_view what) {
         absl::StrCat(what, ": the machine has no memory for it"));
   } catch (const std::system_error& error) {
     const std::string text = absl::StrCat(what, ": ", error.what());
+    // This is the error of a thread that could not be started.
     return error.code() == std::errc::resource_unavailable_try_again
                ? absl::ResourceExhaustedError(text)
                : absl::InternalError(text);

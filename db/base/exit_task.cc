@@ -43,7 +43,10 @@ class ExitTasks {
   void Remove(ExitTask* task) {
     const MutexLock lock(&mutex_);
     std::erase(tasks_, task);
+    // A task may destroy the object that registered it; waiting for itself
+    // would never end.
     if (runner_ == std::this_thread::get_id()) return;
+    // The object must outlive its task, which runs without the mutex.
     while (running_ == task) ended_.Wait(&mutex_);
   }
 
@@ -62,6 +65,7 @@ class ExitTasks {
     const MutexLock lock(&mutex_);
     runner_ = std::this_thread::get_id();
     if (tasks_.empty()) return nullptr;
+    // The task that was added last runs first, as static objects are destroyed.
     running_ = tasks_.back();
     tasks_.pop_back();
     return running_;
@@ -101,7 +105,8 @@ struct Hook {
   }
 };
 
-// What the exit means to a process that has only staged, or opened nothing yet.
+// Notes the exit of a process that has staged and opened no store: it has no
+// exit tasks.
 struct LateHook {
   ~LateHook() {
     if (!has_tasks) has_exited = true;

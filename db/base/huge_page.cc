@@ -29,6 +29,8 @@ class Pool {
     GivePage(page);
   }
 
+  // Takes a seventh of a huge page, for windows that need little. Parts come
+  // from one page as long as it has room.
   char* TakePart() {
     const MutexLock lock(&mutex_);
     if (with_room_.empty()) {
@@ -52,12 +54,15 @@ class Pool {
     used &= ~(1U << (offset / kHugePartBytes));
     with_room_.insert(page);
     if (used != 0) return;
+    // A page whose parts are all back is a whole page again.
     with_room_.erase(page);
     used_parts_.erase(page);
     GivePage(page);
   }
 
  private:
+  // 48 MiB stay as they are, and 40 more pages are marked as free for the
+  // system to take whenever it is short.
   static constexpr size_t kKept = 24;
   static constexpr size_t kMostFree = 64;
   static constexpr uint32_t kAllParts =

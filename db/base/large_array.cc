@@ -25,6 +25,8 @@ size_t RoundUp(uint64_t bytes) {
 
 class KeptArrays {
  public:
+  // Takes kept memory or maps new memory. The most that was ever in use at once
+  // bounds what is kept.
   LargeMemory Take(size_t bytes) {
     const MutexLock lock(&mutex_);
     LargeMemory memory = TakeKept(bytes);
@@ -73,6 +75,7 @@ class KeptArrays {
   // Frees kept arrays, those that were kept first before the others.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = kept_.begin();
+    // This ends, as used_bytes alone never exceeds most_used_bytes.
     while (usage_.used_bytes + usage_.kept_bytes > usage_.most_used_bytes) {
       munmap(it->data, it->bytes);
       usage_.kept_bytes -= it->bytes;
@@ -95,6 +98,7 @@ KeptArrays& Kept() {
 }  // namespace
 
 LargeMemory TakeLarge(uint64_t bytes) {
+  // The C library keeps small memory itself.
   if (bytes < kHugePageBytes) {
     const auto some = static_cast<size_t>(std::max<uint64_t>(bytes, 1));
     return {std::malloc(some), some};

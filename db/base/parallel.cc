@@ -19,8 +19,9 @@ class Tasks {
       : count_(count), task_(task), failed_at_(count) {}
 
   void Work(int worker) {
-    // Looks first and then takes: what is taken is done, so that of all tasks
-    // that fail the lowest is among those that were.
+    // A task that was taken is also run, even if another one has failed
+    // meanwhile. So the lowest task that fails is always run, and its error is
+    // returned.
     while (!failed_) {
       const uint64_t i = next_++;
       if (i >= count_) return;
@@ -35,6 +36,8 @@ class Tasks {
   }
 
  private:
+  // Keeps the error of the lowest task, so that the outcome does not depend on
+  // which thread was faster.
   void Fail(uint64_t i, absl::Status status) {
     const MutexLock lock(&mutex_);
     failed_ = true;

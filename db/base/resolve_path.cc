@@ -8,6 +8,8 @@
 namespace ckptdb::internal {
 namespace {
 
+// A path that can never be right is the caller's error; what may be gone at the
+// next try is Unavailable.
 absl::StatusCode CodeOf(const std::error_code& error) {
   if (error == std::errc::permission_denied) {
     return absl::StatusCode::kPermissionDenied;
@@ -29,6 +31,8 @@ absl::Status Failure(absl::string_view path, const std::error_code& error) {
 
 }  // namespace
 
+// A NUL would end the path for the system calls, which would then open another
+// one.
 absl::Status CheckPath(absl::string_view path) {
   if (path.empty()) return absl::InvalidArgumentError("path \"\" is empty");
   const size_t nul = path.find('\0');
@@ -49,6 +53,8 @@ absl::StatusOr<std::string> ResolvePath(absl::string_view path) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(std::string(path), error);
   if (error) return Failure(path, error);
+  // Links are resolved as far as the path exists, so that a store that is yet
+  // to be made has one path, too.
   const auto resolved = std::filesystem::weakly_canonical(absolute, error);
   if (error) return Failure(path, error);
   return WithoutTrailingSlashes(resolved.lexically_normal().string());

@@ -19,6 +19,7 @@ absl::Status Bad(uint64_t number, absl::string_view why) {
       absl::StrCat("block ", number, " has ", why));
 }
 
+// Checks what a caller may set to anything; the rules are those of the format.
 absl::Status CheckSlot(const Slot& slot) {
   CKPTDB_RETURN_IF_ERROR(CheckName("slot name", slot.name));
   CKPTDB_RETURN_IF_ERROR(
@@ -47,6 +48,8 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
 
 }  // namespace
 
+// An enum of a caller may have any value. It is checked before it is an index
+// of a table.
 absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements) {
   const auto number = [](auto value) { return static_cast<int>(value); };
   if (number(dtype) >= kDTypes) {
@@ -89,6 +92,7 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
     return Bad(number, absl::StrCat("places of ", block.rows.size(),
                                     " rows, and ", rows, " ids"));
   }
+  // An empty block need not have columns.
   if (rows == 0) return absl::OkStatus();
   if (block.slots.size() != slots.size()) {
     return Bad(number,
@@ -107,6 +111,8 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
     const uint64_t stride = block.slots[s].stride_bytes;
     // The only row needs none.
     const bool one = rows == 1 && block.rows.empty();
+    // A smaller stride would have rows overlap, which no table does: it is a
+    // mistake in the units.
     if (one || stride >= slot.row_bytes()) continue;
     return Bad(number, absl::StrCat("stride ", stride, " of slot \"", slot.name,
                                     "\", below its ", slot.elements, " x ",

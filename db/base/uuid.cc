@@ -9,6 +9,8 @@
 namespace ckptdb::internal {
 
 std::string NewUuid() {
+  // The system's source of randomness, as processes that were forked or cloned
+  // must not make the same uuid.
   std::random_device random;
   std::array<uint32_t, 4> words{};
   for (uint32_t& word : words) word = random();

@@ -27,6 +27,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
         writing_(std::move(other)) {}
   ~DirectWriteFile() override { AwaitWrite().PermitUncheckedError(); }
 
+  // RocksDB would align and pad its buffers for a direct file. This one takes
+  // any bytes.
   bool use_direct_io() const override { return false; }
 
   IOStatus Append(const Slice& bytes, const IOOptions&,
@@ -65,6 +67,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     IOStatus status = WriteTail(options, debug);
     return status.ok() ? target()->Fsync(options, debug) : status;
   }
+  // The file is closed even if the tail could not be written, whose error
+  // counts.
   IOStatus Close(const IOOptions& options, IODebugContext* debug) override {
     IOStatus status = WriteTail(options, debug);
     IOStatus closed = target()->Close(options, debug);
@@ -104,6 +108,8 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     if (!status.ok() || !dirty_) return status;
     const size_t alignment = target()->GetRequiredBufferAlignment();
     const size_t padded = (gathered_ + alignment - 1) / alignment * alignment;
+    // A direct write takes whole blocks only. The zeros behind the end are cut
+    // off below.
     std::memset(page_.data() + gathered_, 0, padded - gathered_);
     status = target()->PositionedAppend(Slice(page_.data(), padded), begin_,
                                         options, debug);
@@ -127,6 +133,7 @@ std::unique_ptr<rocksdb::FSWritableFile> NewDirectWriteFile(
     std::unique_ptr<rocksdb::FSWritableFile>* direct) {
   HugePage page = HugePage::Take();
   HugePage other = HugePage::Take();
+  // Without huge pages the file is written as RocksDB does it.
   if (page.data() == nullptr || other.data() == nullptr) return nullptr;
   return std::make_unique<DirectWriteFile>(std::move(*direct), std::move(page),
                                            std::move(other));

@@ -43,6 +43,9 @@ EntryKind KindOf(const struct statx& found, int folder) {
   return same ? EntryKind::kFolder : EntryKind::kMountPoint;
 }
 
+// Looks at an entry of an open folder, so that nothing above it can be
+// exchanged meanwhile. Links are not followed, and nothing is mounted for the
+// look.
 IOStatus LookIn(const DiskPlace& place, const std::string& path, Entry* entry) {
   struct statx found {};
   if (::statx(place.folder.get(), place.name.c_str(),
@@ -59,11 +62,15 @@ IOStatus LookIn(const DiskPlace& place, const std::string& path, Entry* entry) {
   return IOStatus::OK();
 }
 
+// A store may lie on mount points, and so may its folders.
 bool IsFolder(const Entry& entry) {
   return entry.kind == EntryKind::kFolder ||
          entry.kind == EntryKind::kMountPoint;
 }
 
+// Checks that there is a regular file. A link, a FIFO or a device is not the
+// store's, and opening it may block or reach outside of the store
+// (docs/security.md).
 IOStatus CheckFile(const std::string& path) {
   Entry entry;
   IOStatus status = DiskFileSystem::LookAt(path, &entry);
@@ -78,6 +85,7 @@ IOStatus CheckNoOther(const std::string& path) {
   return status.IsPathNotFound() ? IOStatus::OK() : status;
 }
 
+// Checks that there is a folder, and no link to one.
 IOStatus CheckFolder(const std::string& path) {
   Entry entry;
   IOStatus status = DiskFileSystem::LookAt(path, &entry);
@@ -85,8 +93,8 @@ IOStatus CheckFolder(const std::string& path) {
   return NotOfAStore(path, EntryKindName(entry.kind));
 }
 
-// Makes an empty file where there is none, or one that is nothing but this
-// name: what is written to it is seen nowhere else.
+// Makes an empty file where there is none. A link, or a file that has another
+// name, is replaced, so that nothing outside of the store is written to.
 IOStatus MakeFile(const std::string& path) {
   constexpr mode_t kOwnerOnly = 0600;
   constexpr int kTries = 3;
@@ -107,7 +115,10 @@ IOStatus MakeFile(const std::string& path) {
       status = IOStatus::OK();
       continue;
     }
+    // A folder is left alone: the caller's open says what is wrong with it.
     if (!status.ok() || IsFolder(entry)) return status;
+    // A link, and a file that has another name, are removed and made anew.
+    // Somebody may put one back in between, so there are a few tries.
     if (entry.kind == EntryKind::kFile && entry.links == 1) return status;
     if (::unlinkat(place.folder.get(), place.name.c_str(), 0) != 0 &&
         errno != ENOENT) {
@@ -126,6 +137,7 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   IOStatus Read(size_t n, const IOOptions&, rocksdb::Slice* result,
                 char* scratch, IODebugContext*) override {
     size_t done = 0;
+    // A short read is not the end of the file, and a signal is no error.
     while (done < n) {
       const ssize_t got = ::read(file_.get(), scratch + done, n - done);
       if (got < 0 && errno == EINTR) continue;
@@ -204,6 +216,8 @@ IOStatus DiskFileSystem::NewSequentialFile(
                                   kMaxNameFileBytes),
                      path, EFBIG);
   }
+  // What was looked at may have been exchanged. O_NONBLOCK keeps a FIFO from
+  // blocking the open, and what was opened is looked at again.
   Descriptor file(::openat(place.folder.get(), place.name.c_str(),
                            O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.get() < 0) return DiskError("opening", path, errno);
@@ -290,6 +304,8 @@ IOStatus DiskFileSystem::FileExists(const std::string& path, const IOOptions&,
                                     IODebugContext*) {
   Entry entry;
   IOStatus status = LookAt(path, &entry);
+  // RocksDB expects NotFound of a file that is not there, and takes any other
+  // error for one.
   return status.IsPathNotFound() ? IOStatus::NotFound(path) : status;
 }
 
@@ -311,6 +327,8 @@ IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
   const int fd =
       ::openat(place.folder.get(), place.name.c_str(),
                O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  // A link fails with the same error as a file does. The error says which of
+  // them it was.
   if (fd < 0) {
     const int error = errno;
     Entry entry;
@@ -319,6 +337,7 @@ IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
     }
     return DiskError("listing", path, error);
   }
+  // The descriptor is the stream's from here on, and is closed with it.
   DIR* const folder = ::fdopendir(fd);
   if (folder == nullptr) {
     const Descriptor closed(fd);
@@ -392,6 +411,7 @@ IOStatus DiskFileSystem::GetFreeSpace(const std::string& path, const IOOptions&,
   if (::fstatvfs(folder.get(), &volume) != 0) {
     return DiskError("asking for free space", path, errno);
   }
+  // f_bavail is without the blocks that are reserved for root.
   *bytes = static_cast<uint64_t>(volume.f_frsize) * volume.f_bavail;
   return status;
 }
@@ -407,6 +427,7 @@ IOStatus DiskFileSystem::DeleteFile(const std::string& path, const IOOptions&,
 
 IOStatus DiskFileSystem::CreateDir(const std::string& path, const IOOptions&,
                                    IODebugContext*) {
+  // GuardedFileSystem sets the mode of the store afterwards.
   constexpr mode_t kMode = 0755;
   DiskPlace place;
   IOStatus status = OpenPlace(path, &place);

@@ -18,8 +18,10 @@ namespace {
 
 using rocksdb::IOStatus;
 
+// O_PATH needs no permission to read the folder, only to pass through it.
 constexpr int kFolderFlags = O_PATH | O_DIRECTORY | O_CLOEXEC;
 
+// Tells a link from another reason why a folder could not be opened.
 bool IsLink(int folder, const std::string& name) {
   struct stat found {};
   return ::fstatat(folder, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -51,7 +53,12 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+// Opens each part of the path from the part above, so that no link is followed.
+// It serves kernels without openat2, and names the part that was refused when
+// openat2 failed.
 IOStatus OpenFolderByParts(const std::string& path, Descriptor* folder) {
+  // Part by part a path of any length could be opened, which the calls that
+  // take it whole could not.
   if (path.size() >= PATH_MAX) {
     return DiskError("opening folder", path, ENAMETOOLONG);
   }
@@ -82,6 +89,8 @@ IOStatus OpenFolderByParts(const std::string& path, Descriptor* folder) {
 IOStatus OpenFolder(const std::string& path, Descriptor* folder) {
   struct open_how how {};
   how.flags = kFolderFlags;
+  // One call for the whole path, which the kernel refuses when any part is a
+  // link.
   how.resolve = RESOLVE_NO_SYMLINKS;
   const long fd =
       ::syscall(SYS_openat2, AT_FDCWD, path.empty() ? "." : path.c_str(), &how,
@@ -91,6 +100,8 @@ IOStatus OpenFolder(const std::string& path, Descriptor* folder) {
   return IOStatus::OK();
 }
 
+// Opens the folder of a path. All that is done to its last part is done by name
+// in that folder.
 IOStatus OpenPlace(const std::string& path, DiskPlace* place) {
   const size_t last = path.find_last_not_of('/');
   if (last == std::string::npos) {  // "" or "/"

@@ -82,11 +82,15 @@ IOStatus Failure(const std::string& path, int error) {
   return IOStatus::IOError(Doing(path), std::strerror(error));
 }
 
+// Locks the open file description (F_OFD_SETLK), and not the process: a lock of
+// the process would end when any of its descriptors of the file is closed.
 IOStatus LockDescription(const std::string& path, int fd) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   if (::fcntl(fd, F_OFD_SETLK, &whole) == 0) return IOStatus::OK();
+  // Busy stands for a lock that another one holds, all else for a lock that
+  // could not be tried.
   if (errno == EAGAIN || errno == EACCES) {
     return IOStatus::Busy(Doing(path), std::strerror(errno));
   }
@@ -102,11 +106,16 @@ IOStatus LockOpened(const std::string& path, int fd, rocksdb::FileLock** lock,
     return IOStatus::IOError(Doing(path), "not a regular file");
   }
   const FileId id(opened.st_dev, opened.st_ino);
+  // The file is known by its device and inode, so that a second path to it in
+  // this process is found. It is added before it is locked: a child that is
+  // forked in between closes the descriptor.
   if (!HeldLocks::Get().Add(id, fd)) {
     return IOStatus::Busy(Doing(path), "lock held by this process");
   }
   IOStatus status = LockDescription(path, fd);
   struct stat now {};
+  // The file may have been removed or replaced between the open and the lock.
+  // Then a lock of it keeps nobody out.
   *moved =
       ::stat(path.c_str(), &now) != 0 || FileId(now.st_dev, now.st_ino) != id;
   if (!status.ok() || *moved) {
@@ -124,6 +133,8 @@ IOStatus LockMachineFile(const std::string& path, rocksdb::FileLock** lock) {
   constexpr mode_t kMode = 0600;
   *lock = nullptr;
   for (int i = 0; i < kTries; ++i) {
+    // The file is opened, not made exclusively: it stays when an owner has
+    // gone.
     const int fd =
         ::open(path.c_str(),
                O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, kMode);

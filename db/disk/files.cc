@@ -45,6 +45,8 @@ absl::StatusOr<bool> IsFolder(FileSystem* files, const std::string& path) {
 absl::StatusOr<Entry> LookAt(FileSystem* files, const std::string& path) {
   const std::string text = absl::StrCat("looking at \"", path, "\"");
   Entry entry;
+  // The machine's file system tells all in one call. Others, as those of tests,
+  // have only files and folders.
   if (files->CheckedCast<DiskFileSystem>() != nullptr) {
     CKPTDB_RETURN_IF_ERROR(
         FromRocks(DiskFileSystem::LookAt(path, &entry), text));
@@ -77,6 +79,8 @@ absl::StatusOr<std::string> ReadFile(FileSystem* files, const std::string& path,
     status =
         file->Read(scratch.size(), IOOptions(), &part, scratch.data(), nullptr);
     if (status.ok() && part.empty()) return bytes;
+    // The limit is checked before the bytes are kept, so a huge file takes no
+    // memory.
     if (part.size() > max_bytes - bytes.size()) {
       return absl::FailedPreconditionError(
           absl::StrCat("\"", path, "\" has more than ", max_bytes, " bytes"));
@@ -100,9 +104,13 @@ absl::Status SyncFolder(FileSystem* files, const std::string& path) {
 absl::Status ReplaceFile(FileSystem* files, const std::string& path,
                          absl::string_view bytes, bool sync) {
   std::random_device random;
+  // A random name, so that two processes that replace the file at once do not
+  // write to one temporary file.
   const uint64_t number = (uint64_t{random()} << 32) | random();
   const std::string temporary =
       absl::StrCat(path, ".", absl::Hex(number, absl::kZeroPad16), kTemporary);
+  // The bytes are durable before the name is, so that no crash leaves the name
+  // with other bytes.
   absl::Status status = WriteFile(files, temporary, bytes, sync);
   if (status.ok()) {
     status = FromRocks(files->RenameFile(temporary, path, IOOptions(), nullptr),
@@ -121,6 +129,8 @@ bool IsTemporaryName(absl::string_view name) {
 }
 
 bool IsAbandoned(const Entry& entry, int64_t now_micros) {
+  // A time that is far in the future counts as well, as it comes from a wrong
+  // clock.
   return std::llabs(now_micros / 1'000'000 - entry.modified_s) >
          kTemporarySeconds;
 }
@@ -197,6 +207,8 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
       return absl::FailedPreconditionError(
           absl::StrCat("\"", path, "\" is a mount point"));
     }
+    // A link is removed, not what it leads to, and a mount point is not crossed
+    // (docs/security.md).
     if (entry->kind != EntryKind::kFolder) return RemoveFile(files, path);
     CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
     for (const std::string& name : names) {
@@ -207,6 +219,8 @@ absl::Status RemoveTree(FileSystem* files, const std::string& path) {
         FromRocks(files->DeleteDir(path, IOOptions(), nullptr),
                   absl::StrCat("removing folder \"", path, "\""));
     if (last.ok() || absl::IsNotFound(last)) return absl::OkStatus();
+    // Somebody has put something there meanwhile, so it is tried again. An
+    // empty folder that cannot be removed is the error.
     CKPTDB_ASSIGN_OR_RETURN(const auto left, ListFolder(files, path));
     if (left.empty()) return last;
   }
@@ -228,6 +242,7 @@ void VisitBelow(FileSystem* files, const std::string& root,
         below.empty() ? name : absl::StrCat(below, "/", name);
     const absl::StatusOr<Entry> entry =
         LookAt(files, absl::StrCat(root, "/", child));
+    // It has gone since it was listed, which a sweep beside it does.
     if (absl::IsNotFound(entry.status())) continue;
     visit(child, entry);
     if (entry.ok() && (entry->kind == EntryKind::kFolder ||
@@ -255,6 +270,7 @@ absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
 absl::Status CheckDiskSpace(FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve) {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files, path));
+  // In this form no sum can overflow.
   if (free >= reserve && free - reserve >= needed) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("\"", path, "\" needs ", needed, " bytes and a reserve of ",

@@ -20,12 +20,16 @@ class Threads {
     std::future<rocksdb::IOStatus> result = task.get_future();
     {
       const MutexLock lock(&mutex_);
+      // Each queued task takes one of the idle threads, so one is free only
+      // when there are more of them.
       if (idle_ > tasks_.size() || Start()) {
         tasks_.push_back(std::move(task));
         changed_.NotifyOne();
         return result;
       }
     }
+    // Without a thread the caller does the work itself, which is slower and not
+    // wrong.
     task();
     return result;
   }

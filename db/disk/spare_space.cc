@@ -44,6 +44,8 @@ bool SpareSpace::IsSetAside() const {
 
 void SpareSpace::SetAside(uint64_t free_bytes) const {
   const MutexLock lock(&mutex_);
+  // An eighth more must be free, so that setting it aside does not itself fill
+  // the disk.
   if (IsSetAside() || free_bytes < bytes_ + bytes_ / 8) return;
   ::unlink(path_.c_str());
   const int fd = ::open(path_.c_str(),
@@ -54,6 +56,7 @@ void SpareSpace::SetAside(uint64_t free_bytes) const {
   const bool made = ::fchmod(fd, static_cast<mode_t>(mode_)) == 0 &&
                     ::posix_fallocate(fd, 0, static_cast<off_t>(bytes_)) == 0;
   ::close(fd);
+  // A file that could not be filled sets nothing aside, and only takes space.
   if (!made) ::unlink(path_.c_str());
 }
 
@@ -65,6 +68,8 @@ bool SpareSpace::Release(uint64_t bytes) const {
   }
   constexpr uint64_t kMore = uint64_t{256} << 10;  // the file system's own
   const auto held = static_cast<uint64_t>(file.st_size);
+  // Only what is needed is given back, as whoever fills the disk takes what is
+  // given. A file with another name is not the store's to cut.
   if (held > bytes + kMore && file.st_nlink == 1) {
     return Cut(path_, held - bytes - kMore);
   }

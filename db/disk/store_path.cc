@@ -10,6 +10,8 @@ namespace ckptdb::internal {
 absl::StatusOr<std::string> ResolveStorePath(
     absl::string_view path,
     const std::shared_ptr<internal::Environment>& environment) {
+  // Only paths of the machine have links and a current folder to be resolved
+  // by.
   if (environment == nullptr || environment->on_disk()) {
     return ResolvePath(path);
   }

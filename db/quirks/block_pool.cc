@@ -32,6 +32,9 @@ class BlockPool : public rocksdb::MemoryAllocator {
   const char* Name() const override { return "ckptdb.BlockPool"; }
 
   void* Allocate(size_t size) override {
+    // RocksDB asks for the memory of a block just before it reads the block, on
+    // the same thread (line 28 of docs/rocksdb.md), so the window can lend the
+    // bytes that the block will be found in.
     ReadWindow* const window = ReadWindow::InUse();
     void* const lent = window == nullptr ? nullptr : window->LendNext(size);
     if (lent != nullptr) return lent;
@@ -46,6 +49,8 @@ class BlockPool : public rocksdb::MemoryAllocator {
   }
 
   void Deallocate(void* memory) override {
+    // What a window lent has no header. Its address alone tells it from the
+    // pool's memory.
     if (ReturnBlock(memory)) return;
     Header* const block = static_cast<Header*>(memory) - 1;
     if (block->bucket >= kBuckets || !Keep(block->bucket, block)) {
@@ -103,6 +108,9 @@ std::shared_ptr<rocksdb::Cache> PooledBlocks() {
       new std::shared_ptr<rocksdb::MemoryAllocator>(
           std::make_shared<BlockPool>());
   rocksdb::LRUCacheOptions options;
+  // A cache of no capacity keeps no block, and a cache of its own for each
+  // family of each database keeps a database and its copy apart (line 29 of
+  // docs/rocksdb.md). The memory is shared by all of them.
   options.capacity = 0;
   options.num_shard_bits = 0;
   options.memory_allocator = *kShared;

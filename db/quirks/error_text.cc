@@ -40,6 +40,8 @@ void DropBlame(std::string* text) {
 
 }  // namespace
 
+// RocksDB keeps of an errno only its words (line 2 of docs/rocksdb.md). They
+// are compared without regard to case.
 bool SaysErrno(const rocksdb::Status& status, int error) {
   return absl::StrContains(absl::AsciiStrToLower(status.ToString()),
                            absl::AsciiStrToLower(std::strerror(error)));
@@ -52,6 +54,7 @@ std::string TextWithTableNames(const rocksdb::Status& status) {
   return text;
 }
 
+// The texts that follow are those of lines 5 and 6 of docs/rocksdb.md.
 bool SaysFamilyIsMissing(absl::string_view text) {
   return absl::StrContains(text, "Column family not found");
 }

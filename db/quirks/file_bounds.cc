@@ -8,6 +8,7 @@ namespace {
 constexpr char kLeastKey[] = "ckptdb.least_key";
 constexpr char kGreatestKey[] = "ckptdb.greatest_key";
 
+// Collects the first and the last key of a file while it is written.
 class BoundsCollector : public rocksdb::TablePropertiesCollector {
  public:
   rocksdb::Status AddUserKey(const rocksdb::Slice& key,
@@ -65,10 +66,15 @@ void SetPassBounds(const rocksdb::Slice* begin, const rocksdb::Slice* end,
                    rocksdb::ReadOptions* read) {
   read->iterate_lower_bound = begin;
   read->iterate_upper_bound = end;
+  // An iterator looks into every file of level 0 that does not end before the
+  // key sought (line 24 of docs/rocksdb.md). The filter leaves out those that
+  // have nothing of the pass, so that a corrupt file is met by none but those
+  // who need it.
   read->table_filter = [begin, end](const rocksdb::TableProperties& file) {
     const auto& notes = file.user_collected_properties;
     const auto least = notes.find(kLeastKey);
     const auto greatest = notes.find(kGreatestKey);
+    // A file without notes may have anything, so it is not left out.
     if (least == notes.end() || greatest == notes.end()) return true;
     return begin->compare(greatest->second) <= 0 &&
            (end == nullptr || end->compare(least->second) > 0);

@@ -11,6 +11,7 @@
 namespace ckptdb::internal {
 namespace {
 
+// The names of line 1 of docs/rocksdb.md.
 constexpr absl::string_view kTableSuffix = ".sst";
 constexpr absl::string_view kLevelDbTableSuffix = ".ldb";
 constexpr absl::string_view kLogSuffix = ".log";
@@ -47,6 +48,8 @@ std::optional<std::string> TableOfLevelDbName(absl::string_view path) {
   return absl::StrCat(path, kTableSuffix);
 }
 
+// Returns whether RocksDB reads the file as a whole into memory, so that its
+// size has to be bounded before.
 bool IsReadWhole(absl::string_view name) {
   return name == "CURRENT" || name == "IDENTITY";
 }
@@ -68,6 +71,8 @@ bool IsDatabaseFile(absl::string_view name) {
   return false;
 }
 
+// RocksDB removes its other temporary files when it opens (line 7 of
+// docs/rocksdb.md).
 bool IsUnfinishedOptions(absl::string_view name) {
   return absl::ConsumePrefix(&name, kOptionsPrefix) &&
          absl::ConsumeSuffix(&name, kTemporarySuffix) &&

@@ -31,6 +31,8 @@ class KeptReads {
   bool Find(uint64_t offset, size_t n, rocksdb::Slice* result,
             char* scratch) const {
     const MutexLock lock(&mutex_);
+    // From the last read that begins at the offset or before it. An earlier one
+    // may be longer, so all of them are looked at.
     for (auto it = reads_.upper_bound(offset); it != reads_.begin();) {
       --it;
       const std::string& kept = it->second;
@@ -65,6 +67,7 @@ class KeepingFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (status.ok()) reads_->Keep(offset, *result);
     return status;
   }
+  // One by one, so that each goes through the kept reads.
   IOStatus MultiRead(rocksdb::FSReadRequest* requests, size_t count,
                      const IOOptions& options, IODebugContext* debug) override {
     for (size_t i = 0; i < count; ++i) {
@@ -114,6 +117,8 @@ class KeepingFileSystem : public rocksdb::FileSystemWrapper {
   const std::shared_ptr<KeptReads> reads_;
 };
 
+// Opens the table and reads its first and its last entry, which is what an
+// ingestion looks for. All that is read on the way is kept by `files`.
 rocksdb::Status ReadEnds(const std::shared_ptr<rocksdb::FileSystem>& files,
                          const std::string& path, rocksdb::Options table) {
   const auto env = rocksdb::NewCompositeEnv(files);
@@ -138,6 +143,9 @@ IOStatus OpenIngestFile(const std::shared_ptr<rocksdb::FileSystem>& files,
                         const rocksdb::FileOptions& options,
                         std::unique_ptr<FSRandomAccessFile>* result,
                         IODebugContext* debug) {
+  // The file that is returned shares these reads, so the ingestion finds in
+  // memory what was just read, and no disk can fail in between (line 21 of
+  // docs/rocksdb.md).
   const auto reads = std::make_shared<KeptReads>();
   const auto keeping = std::make_shared<KeepingFileSystem>(files, reads);
   rocksdb::Status status = ReadEnds(keeping, path, table);

@@ -10,6 +10,8 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt) {
   constexpr absl::string_view kSuffix = ".sst";
   const absl::string_view text = opened.message();
   const size_t known = corrupt->size();
+  // The error names a table by its file or by its number; FromRocks has made a
+  // name of the number (line 3 of docs/rocksdb.md).
   size_t at = text.find(kSuffix);
   for (; at != text.npos; at = text.find(kSuffix, at + 1)) {
     size_t begin = at;
@@ -26,6 +28,7 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt) {
 void OpenTablesLazily(rocksdb::DBOptions* options) {
   constexpr int kFewestOpenFiles = 20;
   options->max_open_files = kFewestOpenFiles;
+  // The check would fail the opening for a table that is missing or cut.
   options->skip_checking_sst_file_sizes_on_db_open = true;
 }
 

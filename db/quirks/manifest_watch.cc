@@ -9,6 +9,7 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
+// Passes on all calls, and tells the watch what was appended and synced.
 class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   WatchedFile(std::unique_ptr<rocksdb::FSWritableFile> file, uint64_t number,
@@ -16,6 +17,7 @@ class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
       : FSWritableFileOwnerWrapper(std::move(file)),
         number_(number),
         watch_(std::move(watch)) {
+    // Only the newest MANIFEST is watched: RocksDB writes to one at a time.
     watch_->Start(number_);
   }
 
@@ -51,6 +53,8 @@ class WatchedFile : public rocksdb::FSWritableFileOwnerWrapper {
     if (status.ok()) watch_->Sync(number_);
     return Watch(std::move(status));
   }
+  // A failed append or sync may have reached the disk or not. From then on no
+  // file may be removed that either outcome needs.
   IOStatus Watch(IOStatus status) {
     if (!status.ok()) watch_->Fail();
     return status;
@@ -73,6 +77,8 @@ void ManifestWatch::Start(uint64_t number) {
 
 void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
   const MutexLock lock(&mutex_);
+  // What belongs to a MANIFEST that was replaced is not of the one that is
+  // watched.
   if (number != written_.number) return;
   XXH3_64bits_update(hash_.get(), bytes.data(), bytes.size());
   written_.bytes += bytes.size();
@@ -81,6 +87,9 @@ void ManifestWatch::Append(uint64_t number, absl::string_view bytes) {
 void ManifestWatch::Sync(uint64_t number) {
   const MutexLock lock(&mutex_);
   if (number != written_.number) return;
+  // The first sync of a MANIFEST comes before CURRENT names it durably, and the
+  // second one after that (line 37 of docs/rocksdb.md). So a state is handed
+  // out from the second sync on.
   const bool again = number == first_synced_.number;
   ManifestState& state = again ? synced_ : first_synced_;
   state = written_;
@@ -89,6 +98,7 @@ void ManifestWatch::Sync(uint64_t number) {
 
 void ManifestWatch::Named() {
   const MutexLock lock(&mutex_);
+  // The caller knows that CURRENT names the MANIFEST, so its first sync counts.
   if (synced_.number != first_synced_.number) synced_ = first_synced_;
 }
 

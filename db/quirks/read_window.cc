@@ -14,6 +14,8 @@ using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
 
+// RocksDB has no way to pass a window to the file it reads from, so the thread
+// has it.
 thread_local ReadWindow* window_in_use = nullptr;
 
 // The pages that blocks are in which windows lent, by block.
@@ -22,6 +24,8 @@ class LentBlocks {
   // Returns false when it is lent already.
   bool Lend(const void* block, const std::shared_ptr<HugePage>& page) {
     const MutexLock lock(&mutex_);
+    // The page lives as long as any block of it is lent, also when the window
+    // has moved on.
     return pages_.try_emplace(block, page).second;
   }
   bool Return(const void* block) {
@@ -98,6 +102,8 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     std::shared_ptr<rocksdb::FSRandomAccessFile> direct = direct_.lock();
     if (direct != nullptr || !open_direct_) return direct;
     direct = open_direct_();
+    // It is held weakly: windows hold it, so that the second descriptor is
+    // closed when no pass needs it.
     direct_ = direct;
     // Asking once more would give the same answer.
     if (direct == nullptr) open_direct_ = nullptr;
@@ -112,6 +118,8 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
     if (direct != nullptr) {
       status = direct->Read(offset, bytes, options, &read, out, debug);
     }
+    // The buffered file is tried next: where it fails as well, its error is the
+    // one that counts.
     if (!status.ok()) {
       status = target()->Read(offset, bytes, options, &read, out, debug);
     }
@@ -136,6 +144,7 @@ ReadWindow* ReadWindow::InUse() { return window_in_use; }
 
 const char* ReadWindow::Find(const void* file, uint64_t offset,
                              size_t bytes) const {
+  // These comparisons cannot overflow, whatever offset a damaged index has.
   const bool inside = file == file_ && offset >= begin_ &&
                       offset - begin_ <= bytes_ &&
                       bytes <= bytes_ - (offset - begin_);
@@ -156,6 +165,9 @@ bool ReadWindow::Has(const char* memory) const {
          before(memory, page + page_->bytes());
 }
 
+// Lends only what the next read is expected to ask for: a block as large as the
+// one before, right after it. A wrong guess costs a copy, as WindowedFile
+// compares the place.
 char* ReadWindow::LendNext(size_t bytes) {
   if (bytes != piece_ || page_->data() == nullptr) return nullptr;
   if (next_ < begin_ || next_ + bytes > pieces_end_) return nullptr;
@@ -167,6 +179,7 @@ char* ReadWindow::LendNext(size_t bytes) {
   return block;
 }
 
+// The page is replaced and not emptied, as blocks of it may be lent.
 void ReadWindow::Forget() {
   file_ = nullptr;
   piece_ = 0;
@@ -186,6 +199,7 @@ bool ReturnBlock(void* memory) { return Lent().Return(memory); }
 // A window that is far smaller than a part of a huge page is not worth one.
 char* ReadWindow::Memory(size_t bytes) {
   constexpr size_t kSmall = size_t{32} << 10;
+  // The page is used again only if nothing of it was ever lent.
   if (bytes <= page_->bytes() && lent_end_ == 0) return page_->data();
   Forget();
   if (bytes > kSmall) {
@@ -206,6 +220,8 @@ const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
   if (ahead_bytes_ == 0 || piece + loss > kHugePageBytes) return nullptr;
   const uint64_t room =
       std::max<uint64_t>((std::max(ahead_bytes_, loss) - loss) / piece, 1);
+  // As many blocks as fit, but no more than the pass has left; a block that is
+  // not part of a pass is read alone.
   const auto pieces = ahead_ ? static_cast<size_t>(std::clamp<uint64_t>(
                                    (left_bytes_ + piece - 1) / piece, 1, room))
                              : 1;

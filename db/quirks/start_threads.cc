@@ -30,6 +30,10 @@ absl::Status TryThreads(int count) {
 
 absl::Status StartRocksDbThreads(const rocksdb::DBOptions& options) {
   return CallGuarded(kDoing, [&] {
+    // RocksDB throws where it cannot start a thread, and leaves the folder
+    // locked (line 34 of docs/rocksdb.md). Those of its pools are started here
+    // and stay. Those that open tables are tried out, as each opening starts
+    // its own.
     rocksdb::Env* const env = rocksdb::Env::Default();
     env->IncBackgroundThreadsIfNeeded(options.max_background_flushes,
                                       rocksdb::Env::HIGH);

@@ -27,6 +27,8 @@ constexpr uint64_t kTrailerBytes = 5;
 constexpr absl::string_view kFooterEnd(
     "\x05\0\0\0\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", 12);
 static_assert(kFooterEnd.front() == kTableFormatVersion);
+// A larger size is taken for damage of its handle, and the block is left to
+// RocksDB.
 constexpr uint64_t kMostBytes = uint64_t{1} << 20;
 constexpr absl::string_view kProperties = "rocksdb.properties";
 
@@ -35,6 +37,8 @@ struct Handle {
   uint64_t bytes = 0;
 };
 
+// Reads a number in groups of 7 bits, the lowest first; the top bit of a byte
+// says that more follow. Returns nothing when it does not end.
 std::optional<uint64_t> TakeVarint(absl::string_view* bytes) {
   constexpr int kBits = 7;
   constexpr int kMostBits = 64;
@@ -55,6 +59,8 @@ std::optional<Handle> TakeHandle(absl::string_view bytes) {
   return Handle{*offset, *size};
 }
 
+// Reads the end of a table. What cannot be read or found here is left to
+// RocksDB, whose error is the better one.
 class Tail {
  public:
   Tail(const rocksdb::FSRandomAccessFile& file, uint64_t file_bytes)
@@ -85,6 +91,7 @@ class Tail {
 
   // Returns the block with its trailer.
   std::optional<std::string> ReadBlock(const Handle& handle) {
+    // In this order no sum can overflow.
     if (handle.bytes > kMostBytes || handle.offset > file_bytes_ ||
         handle.bytes + kTrailerBytes > file_bytes_ - handle.offset) {
       return std::nullopt;
@@ -128,6 +135,8 @@ class SizedTable : public rocksdb::FSRandomAccessFileOwnerWrapper {
   IOStatus Prefetch(uint64_t offset, size_t bytes,
                     const rocksdb::IOOptions& options,
                     rocksdb::IODebugContext* debug) override {
+    // The first Prefetch is of the end that the MANIFEST knows (line 11 of
+    // docs/rocksdb.md).
     if (wanted_bytes_ == 0) wanted_bytes_ = offset + bytes;
     return target()->Prefetch(offset, bytes, options, debug);
   }
@@ -159,6 +168,8 @@ IOStatus CheckTableTail(const std::string& path,
     return IOStatus::Corruption("the file has no footer of an SST file", path);
   }
   const std::optional<Handle> properties = tail.FindProperties();
+  // Only the properties are checked here, as RocksDB parses them before it
+  // compares their checksum (line 10 of docs/rocksdb.md).
   if (!properties.has_value()) return IOStatus::OK();
   const std::optional<std::string> block = tail.ReadBlock(*properties);
   if (!block.has_value() || Tail::HasChecksum(*block)) return IOStatus::OK();

@@ -23,6 +23,8 @@ bool Database::IsLeftover(absl::string_view name) {
   return IsUnfinishedOptions(name);
 }
 
+// Reads one entry. A file that is missing is damage here, as FromRocksRead
+// says; NotFound stands for a missing entry alone.
 absl::StatusOr<std::string> Database::Get(Family from,
                                           absl::string_view key) const {
   rocksdb::ReadOptions options;
@@ -51,6 +53,8 @@ absl::Status Database::ForEach(
   return FromRocksRead(entries->status(), "reading entries");
 }
 
+// An estimate from the index of the files. It only decides how far ahead is
+// read, so an error counts as nothing.
 uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
                                     absl::string_view end) const {
   const rocksdb::Range range(ToSlice(begin), ToSlice(end));
@@ -78,12 +82,16 @@ absl::Status Database::status() const {
 // FencedFileSystem looks as well, before each change of a file.
 absl::Status Database::CheckOwner() {
   CKPTDB_RETURN_IF_ERROR(status());
+  // A follower has no lock, and writes nothing.
   if (lock_ == nullptr) return absl::OkStatus();
   absl::Status owner = lock_->Check();
   if (absl::IsFailedPrecondition(owner)) listener_->Fail(owner);  // for good
   return owner;
 }
 
+// After any error of a change the database is not used any more: what of it is
+// on disk is not known, and a second write to a log that failed aborts the
+// process (line 32 of docs/rocksdb.md).
 absl::Status Database::Changed(const rocksdb::Status& status,
                                absl::string_view what) {
   absl::Status converted = FromRocks(status, what);
@@ -101,6 +109,8 @@ absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
   const uint64_t before = rocks_->GetLatestSequenceNumber();
   CKPTDB_RETURN_IF_ERROR(
       Changed(rocks_->Write(options, batch), "writing a batch"));
+  // A write of another thread may have come in between. Then this number is too
+  // low, which leaves the WATERMARK true.
   if (sync) synced_sequence_ = before + batch->Count();
   return absl::OkStatus();
 }
@@ -121,8 +131,13 @@ absl::Status Database::Flush(const std::vector<Family>& families) {
 absl::Status Database::Ingest(const std::vector<std::string>& files) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   rocksdb::IngestExternalFileOptions options;
+  // A hard link takes no time and no space. Where the file system has none,
+  // RocksDB copies.
   options.move_files = true;
   options.failed_move_fall_back_to_copy = true;
+  // Nothing is rewritten, waited for or read again: the files were synced by
+  // their stagers, share no keys with what is in memory, and are checked when
+  // they are read.
   options.write_global_seqno = false;
   options.allow_blocking_flush = false;
   options.verify_checksums_before_ingest = false;
@@ -137,6 +152,7 @@ bool Database::HasLeftovers(const std::string& begin,
   rocks_->GetColumnFamilyMetaData(family(Family::kBulk), &metadata);
   for (const rocksdb::LevelMetaData& level : metadata.levels) {
     for (const rocksdb::SstFileMetaData& file : level.files) {
+      // The metadata is in memory, so that no file is read.
       if (file.smallestkey < end && file.largestkey >= begin) return true;
     }
   }
@@ -146,6 +162,8 @@ bool Database::HasLeftovers(const std::string& begin,
 absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   if (ranges.empty()) return absl::OkStatus();
+  // All slices are made before a pointer to one is taken, as the vector moves
+  // while it grows.
   std::vector<rocksdb::Slice> bounds;
   for (const auto& [begin, end] : ranges) {
     bounds.push_back(ToSlice(begin));
@@ -162,6 +180,9 @@ absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
       "deleting files");
 }
 
+// Removes what DeleteFiles has left of versions that are garbage as a whole.
+// That takes an earlier failure, so the compaction, which rewrites files, is
+// rare.
 absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
   for (const auto& [begin, end] : ranges) {
     if (!HasLeftovers(begin, end)) continue;
@@ -179,12 +200,17 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
                                absl::string_view end) {
   CKPTDB_RETURN_IF_ERROR(status());
   rocksdb::CompactRangeOptions options;
+  // Entries that were deleted take space until the bottommost level is
+  // rewritten, too.
   options.bottommost_level_compaction =
       rocksdb::BottommostLevelCompaction::kForceOptimized;
   const rocksdb::Slice first = ToSlice(begin);
   const rocksdb::Slice last = ToSlice(end);
   const rocksdb::Status status =
       rocks_->CompactRange(options, family(of), &first, &last);
+  // Damage of data ends this compaction only: its input stays, and steps that
+  // do not need the file can be saved and read. Damage of records puts the
+  // database out of use.
   if (HoldsData(family(of)->GetName()) && IsDamage(status)) {
     return FromRocksRead(status, "compacting");
   }
@@ -212,11 +238,14 @@ absl::Status Database::HoldCompactions() {
 absl::Status Database::ResumeCompactions() {
   if (!compactions_held_) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t free, FreeBytes(files_.get(), store_));
+  // A compaction writes its result beside its input, so there must be room for
+  // all of both families, and as much again.
   if (free / 2 < TableBytes(Family::kInline) + TableBytes(Family::kMeta)) {
     return absl::OkStatus();
   }
   compactions_held_ = false;
   CKPTDB_RETURN_IF_ERROR(SetCompactions(Family::kMeta, true));
+  // Small saves that met damage would meet it again.
   if (listener_->met_damage()) return absl::OkStatus();
   return SetCompactions(Family::kInline, true);
 }

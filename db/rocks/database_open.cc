@@ -90,6 +90,8 @@ struct OpenDatabase {
   std::shared_ptr<rocksdb::EventListener> listener;
 };
 
+// Keeps a database that is open at exit() from being destroyed, as the static
+// objects that it uses may be gone by then (line 35 of docs/rocksdb.md).
 void KeepForever(OpenDatabase database) {
   static auto* const kMutex = new Mutex();
   static auto* const kKept = new std::vector<OpenDatabase>();
@@ -107,6 +109,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   database->lock_ = lock;
+  // The fence is below the guard, so that every change through files_ passes
+  // it, that of the WATERMARK as well.
   database->files_ = std::make_shared<GuardedFileSystem>(
       std::make_shared<FencedFileSystem>(environment.file_system(), lock),
       modes);
@@ -119,6 +123,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
   }
   CKPTDB_RETURN_IF_ERROR(database->Open(DatabasePath(store), corrupt,
                                         environment.max_manifest_bytes()));
+  // The stamp comes before the note, so that the note names a MANIFEST and a
+  // write that have it.
   CKPTDB_RETURN_IF_ERROR(database->Stamp());
   database->NoteWatermark();
   return database;
@@ -127,6 +133,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     absl::string_view store, const internal::Environment& environment,
     bool direct_reads) {
+  // Beside an owner that saves many times a second an opening may be overtaken
+  // again and again. The pauses come to about 2 s in all.
   constexpr int kTries = 200;
   constexpr int kDenied = 10;
   constexpr int kMostPauseMicros = 20'000;
@@ -147,12 +155,16 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
       corrupt.clear();
       continue;
     }
+    // Nothing has changed meanwhile, so the outcome is valid, unless it names a
+    // corrupt table that the next try can open around.
     if (!changed && !AddCorruptTables(opened.status(), &corrupt)) return opened;
     // No owner makes what has another format, or has no place in a store.
     if (absl::IsFailedPrecondition(opened.status())) return opened;
     // A file that the owner makes does not have its mode at once.
     denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
     if (denied == kDenied) return opened;
+    // The MANIFEST has grown: what was corrupt may be gone, and the owner gets
+    // time to finish.
     if (!changed) continue;
     corrupt.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
@@ -169,6 +181,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   std::unique_ptr<Database> database(new Database());
   database->store_ = std::string(store);
   FileModes modes;
+  // A follower makes no files in the database, and may not own them.
   modes.apply = false;
   database->files_ =
       std::make_shared<GuardedFileSystem>(environment.file_system(), modes);
@@ -182,6 +195,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
   *changed = true;
   const std::string path = DatabasePath(store);
   rocksdb::FileSystem* const files = database->files_.get();
+  // The folder is looked at before and after. Between the two RocksDB reads the
+  // MANIFEST and then opens what it names, which may be gone by then.
   CKPTDB_ASSIGN_OR_RETURN(database->followed_, LookAtFolder(files, path));
   const absl::Status status = database->Follow(path, corrupt);
   CKPTDB_ASSIGN_OR_RETURN(const FolderState after, LookAtFolder(files, path));
@@ -195,11 +210,14 @@ absl::StatusOr<std::unique_ptr<Database>> Database::TryFollower(
 
 absl::Status Database::Follow(const std::string& path,
                               const CorruptTables& corrupt) {
+  // The WATERMARK is read before the database, so that it is not newer than
+  // what is found.
   CKPTDB_ASSIGN_OR_RETURN(const ManifestNote note, ReadWatermark());
   CKPTDB_RETURN_IF_ERROR(CheckManifest(files_.get(), path, note.manifest));
   env_ = rocksdb::NewCompositeEnv(files_);
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
+  // A follower must make nothing: a database that is not there is an error.
   options.create_if_missing = false;
   options.create_missing_column_families = false;
   OpenAround(path, corrupt, &options);
@@ -234,6 +252,7 @@ Database::~Database() {
 
 absl::Status Database::Close() {
   if (rocks_ == nullptr) return absl::OkStatus();
+  // RocksDB does not close a database of which handles are left.
   for (rocksdb::ColumnFamilyHandle* handle : handles_) {
     rocks_->DestroyColumnFamilyHandle(handle);
   }
@@ -272,6 +291,8 @@ absl::Status Database::Open(const std::string& path,
   listener_ = std::make_shared<DatabaseListener>();
   rocksdb::DBOptions options = DatabaseOptions(env_.get());
   options.listeners.push_back(listener_);
+  // RocksDB must not recover from an error by itself: this store stays out of
+  // use until it is opened again, which shows what of the last commit is there.
   options.max_bgerror_resume_count = 0;
   if (info_log_ != nullptr) options.info_log = info_log_;
   if (!max_manifest_bytes.has_value()) {
@@ -279,6 +300,8 @@ absl::Status Database::Open(const std::string& path,
                             MaxManifestBytes(files_.get(), path));
   }
   options.max_manifest_file_size = *max_manifest_bytes;
+  // Tables are opened lazily around a corrupt one. Afterwards all may stay open
+  // again.
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
@@ -287,6 +310,8 @@ absl::Status Database::Open(const std::string& path,
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
   rocks_.reset(rocks);
+  // The opening has begun a MANIFEST, which CURRENT names now (line 37 of
+  // docs/rocksdb.md).
   files_->NoteManifestNamed();
   if (!corrupt.empty()) {
     CKPTDB_RETURN_IF_ERROR(
@@ -301,6 +326,8 @@ absl::Status Database::Open(const std::string& path,
 absl::StatusOr<ManifestNote> Database::ReadWatermark() const {
   const absl::StatusOr<std::string> bytes =
       ReadFile(files_.get(), WatermarkPath(store_));
+  // Without a note, or with one that is torn, nothing is compared: the file is
+  // not synced, so both may follow a crash.
   if (absl::IsNotFound(bytes.status())) return ManifestNote();
   CKPTDB_RETURN_IF_ERROR(bytes.status());
   return DecodeManifestNote(*bytes).value_or(ManifestNote());
@@ -314,6 +341,8 @@ absl::Status Database::CheckSequence(const ManifestNote& note) const {
       note.sequence, " was acknowledged: its MANIFEST or log is truncated"));
 }
 
+// Without a sync: an older note is still true, and an error leaves the older
+// one.
 void Database::NoteWatermark() {
   const ManifestNote note{synced_sequence_, files_->manifest()};
   ReplaceFile(files_.get(), WatermarkPath(store_), EncodeManifestNote(note),

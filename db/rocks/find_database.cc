@@ -20,6 +20,9 @@ namespace {
 
 constexpr absl::string_view kStampBegin = "ckptdb ";
 
+// Returns the error of a database that no store has made. Opening it for
+// writing would add families to it, so that its own program could not open it
+// any more.
 absl::Status ForeignError(const std::string& path, absl::string_view why) {
   return absl::FailedPreconditionError(
       absl::StrCat("\"", path, "\" is the database of another program: ", why,
@@ -51,6 +54,9 @@ absl::StatusOr<bool> HasForeignEntry(const rocksdb::DBOptions& options,
   return foreign;
 }
 
+// Checks a database without a WATERMARK: it may be a store that was just made,
+// or the database of another program. Its families tell, then its tables, then
+// its first entry.
 absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
                            const std::string& path) {
   const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
@@ -68,6 +74,8 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
       return ForeignError(path, absl::StrCat("it has a family \"", name, "\""));
     }
   }
+  // RocksDB makes the families of a store one after the other, so some may be
+  // missing when its maker died.
   if (names.size() == own.size()) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
   // A store has all families before its first table.
@@ -95,6 +103,8 @@ absl::StatusOr<bool> FindDatabase(
   const std::string path = DatabasePath(store);
   CKPTDB_ASSIGN_OR_RETURN(const bool current,
                           Exists(files.get(), path + "/CURRENT"));
+  // Each owner notes a WATERMARK after its opening, so that a folder with one
+  // has held a store.
   CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
                           Exists(files.get(), WatermarkPath(store)));
   if (current) {

@@ -32,6 +32,8 @@ absl::StatusOr<FolderState> LookAtFolder(rocksdb::FileSystem* files,
   CKPTDB_ASSIGN_OR_RETURN(std::string current,
                           ReadFile(files, path + "/CURRENT"));
   if (!current.empty() && current.back() == '\n') current.pop_back();
+  // Every write changes the MANIFEST or the name or the size of a log (line 17
+  // of docs/rocksdb.md), so that an equal state means an unchanged database.
   CKPTDB_ASSIGN_OR_RETURN(state.manifest, NameAndSize(files, path, current));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListFolder(files, path));

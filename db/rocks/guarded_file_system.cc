@@ -22,6 +22,8 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
+// Returns whether the file is a table, which a MANIFEST may name, or a
+// MANIFEST.
 bool IsPrecious(const std::string& path) {
   return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
@@ -48,6 +50,8 @@ GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
 
 IOStatus GuardedFileSystem::SetMode(const std::string& path,
                                     uint32_t mode) const {
+  // The mode is set after the file was made, as the umask takes bits off the
+  // mode of a new file.
   if (!modes_.apply || ::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
   return IOStatus::IOError("chmod " + path, std::strerror(errno));
 }
@@ -56,6 +60,8 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     const std::string& path, const rocksdb::FileOptions& options,
     std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
     IODebugContext* debug) {
+  // What an ingestion reads of a staged file is read before, as an error of
+  // RocksDB's own read would lose entries (line 21 of docs/rocksdb.md).
   if (!staging_.empty() && absl::StartsWith(path, staging_)) {
     return OpenIngestFile(base_, path, FileWriterOptions(/*env=*/nullptr),
                           options, result, debug);
@@ -73,6 +79,8 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {
     return status;
   }
+  // The checks come before RocksDB reads the file, as it ends the process at
+  // some damage of the properties (line 10 of docs/rocksdb.md).
   status = CheckTableTail(path, **result, bytes);
   if (!status.ok()) return status;
   DirectOpener direct;
@@ -82,6 +90,8 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
     };
   }
   *result = NewWindowedFile(std::move(*result), std::move(direct));
+  // The size is compared outermost, where the Prefetch that tells the expected
+  // size arrives (line 11 of docs/rocksdb.md).
   *result = NewSizedTable(path, bytes, std::move(*result));
   return status;
 }
@@ -92,6 +102,8 @@ IOStatus GuardedFileSystem::GetChildren(const std::string& path,
                                         IODebugContext* debug) {
   IOStatus status = target()->GetChildren(path, options, names, debug);
   if (!status.ok() || path != corrupt_folder_) return status;
+  // RocksDB opens no database whose MANIFEST names a table that a listing lacks
+  // (line 9 of docs/rocksdb.md).
   CorruptTables missing = corrupt_tables_;
   for (const std::string& name : *names) missing.erase(name);
   names->insert(names->end(), missing.begin(), missing.end());
@@ -103,6 +115,9 @@ IOStatus GuardedFileSystem::NewWritableFile(
     std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* debug) {
   IOStatus status = target()->NewWritableFile(path, options, result, debug);
   if (status.ok()) status = SetMode(path, modes_.file);
+  // The size of the buffer tells the data files of saves from all other files,
+  // which RocksDB writes as it likes (line 31 of docs/rocksdb.md). Without huge
+  // pages they stay as they are.
   if (status.ok() && options.use_direct_writes &&
       options.writable_file_max_buffer_size == kGatheredBytes) {
     auto file = NewDirectWriteFile(result);
@@ -125,6 +140,7 @@ IOStatus GuardedFileSystem::CreateDir(const std::string& path,
 IOStatus GuardedFileSystem::CreateDirIfMissing(const std::string& path,
                                                const IOOptions& options,
                                                IODebugContext* debug) {
+  // A folder that was there keeps its mode, which its owner may have changed.
   const bool existed = target()->FileExists(path, options, debug).ok();
   IOStatus status = target()->CreateDirIfMissing(path, options, debug);
   if (existed || !status.ok()) return status;
@@ -134,6 +150,8 @@ IOStatus GuardedFileSystem::CreateDirIfMissing(const std::string& path,
 IOStatus GuardedFileSystem::DeleteFile(const std::string& path,
                                        const IOOptions& options,
                                        IODebugContext* debug) {
+  // After a failed sync the record may be on disk all the same, and the next
+  // opening needs what it names (line 15 of docs/rocksdb.md).
   if (manifest_->failed() && IsPrecious(path)) {
     return IOStatus::IOError(
         "the file stays, as a MANIFEST that could not be written may need it",

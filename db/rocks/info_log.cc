@@ -23,6 +23,8 @@ using rocksdb::InfoLogLevel;
 // Longer messages are cut.
 constexpr size_t kMaxMessageBytes = size_t{4} << 10;
 
+// In the order of RocksDB's levels that of headers is above all errors, but it
+// is none.
 ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
   if (level >= InfoLogLevel::ERROR_LEVEL &&
       level != InfoLogLevel::HEADER_LEVEL) {
@@ -117,6 +119,7 @@ class LogFile : public InfoLog {
                                       absl::UTCTimeZone()),
                      " ", message, "\n");
     const MutexLock lock(&mutex_);
+    // Two files of this size at most: the one before is replaced.
     if (bytes_ + line.size() > kMaxInfoLogBytes) Begin();
     if (fd_ < 0) return;
     // A line that does not fit on the disk is lost, or a part of it.
@@ -126,6 +129,8 @@ class LogFile : public InfoLog {
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     CloseFile();
     bytes_ = 0;
+    // Where the file cannot be renamed nothing more is logged, as the file
+    // would grow without a limit.
     if (::rename(path_.c_str(), (path_ + ".old").c_str()) == 0) Open();
   }
 

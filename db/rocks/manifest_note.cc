@@ -31,6 +31,8 @@ absl::StatusOr<std::optional<uint64_t>> HashStart(rocksdb::FileSystem* files,
   CKPTDB_RETURN_IF_ERROR(FromRocksRead(
       files->NewSequentialFile(path, rocksdb::FileOptions(), &file, nullptr),
       place));
+  // The same code hashes the MANIFEST while it is written, so that both hashes
+  // agree.
   ManifestWatch watch;
   watch.Start(1);
   std::string scratch(size_t{256} << 10, '\0');
@@ -61,6 +63,8 @@ std::string EncodeManifestNote(const ManifestNote& note) {
   return bytes;
 }
 
+// Returns nothing for a note that is torn or of another length: it is ignored,
+// as it was written without a sync.
 std::optional<ManifestNote> DecodeManifestNote(absl::string_view bytes) {
   if (bytes.size() != kNoteBytes) return std::nullopt;
   std::array<uint64_t, 4> words{};
@@ -80,6 +84,8 @@ absl::Status CheckManifest(rocksdb::FileSystem* files, const std::string& path,
   CKPTDB_ASSIGN_OR_RETURN(std::string current, std::move(read));
   if (!current.empty() && current.back() == '\n') current.pop_back();
   const std::optional<uint64_t> number = ManifestNumber(current);
+  // CURRENT never goes back to an older MANIFEST, so that one was put there by
+  // hand or by damage.
   if (!number.has_value() || *number < noted.number) {
     return absl::DataLossError(absl::StrCat("\"", current_path, "\" names \"",
                                             current, "\", but MANIFEST ",

@@ -38,6 +38,8 @@ uint64_t SizeOf(rocksdb::FileSystem* files, const std::string& path) {
 absl::StatusOr<uint64_t> MaxManifestBytes(rocksdb::FileSystem* files,
                                           const std::string& path) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files, path));
+  // It must be above what a new MANIFEST begins with, or each record would
+  // begin another one.
   return std::max(kLeastMaxBytes, kMaxBytesPerTable * CountTables(names));
 }
 

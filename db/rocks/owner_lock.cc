@@ -78,6 +78,7 @@ absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
   const rocksdb::IOStatus status =
       files->LockFile(store + "/LOCK", rocksdb::IOOptions(), &lock, nullptr);
   if (!status.ok()) return LockError(files.get(), store, status);
+  // From here on the destructor releases the lock.
   std::shared_ptr<OwnerLock> owner(new OwnerLock(files, store, lock));
   const rocksdb::IOStatus unused = TryDatabaseLock(files.get(), store);
   if (!unused.ok()) return LockError(files.get(), store, unused);
@@ -85,6 +86,8 @@ absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
 }
 
 absl::Status OwnerLock::Announce() {
+  // Without a sync: after a crash of this machine there is no owner left that
+  // has to fence off another.
   return ReplaceFile(files_.get(), OwnerPath(store_), note_, /*sync=*/false);
 }
 
@@ -104,6 +107,8 @@ absl::Status OwnerLock::Check() const {
   if (absl::IsNotFound(note.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(note.status());
   if (*note == note_) return absl::OkStatus();
+  // It is kept, so that an owner that was followed by another never writes
+  // again, even when OWNER is removed later.
   lost_ = absl::FailedPreconditionError(
       absl::StrCat("\"", store_, "\" was taken over by another owner, ",
                    NameOf(*note), "; this owner, ", NameOf(note_),

@@ -31,6 +31,8 @@ rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
   // The XXH3 of Debian's RocksDB keeps its sums in memory, and so has half the
   // speed of its XXH64.
   table.checksum = kTableChecksum;
+  // Reads go to a key that is there, or pass over all, so no filter would spare
+  // one.
   table.filter_policy = nullptr;
   table.block_cache = PooledBlocks();
   // AheadIterator reads ahead.
@@ -41,6 +43,7 @@ rocksdb::BlockBasedTableOptions TableOptions(size_t block_bytes) {
 
 rocksdb::ColumnFamilyOptions FamilyOptions(size_t block_bytes) {
   rocksdb::ColumnFamilyOptions options;
+  // Entries are under the store's own codecs already.
   options.compression = rocksdb::kNoCompression;
   options.arena_block_size = kSmallBufferBytes;
   options.table_factory.reset(
@@ -81,6 +84,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.env = env;
   options.create_if_missing = true;
   options.create_missing_column_families = true;
+  // Each table is opened once and stays open: a reader's step stays readable
+  // when the owner removes its files.
   options.max_open_files = -1;
   options.paranoid_checks = true;
   options.advise_random_on_open = false;
@@ -91,6 +96,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.bytes_per_sync = kWriteBufferBytes;
   // A commit flushes two families, at once and with one sync of the MANIFEST.
   options.atomic_flush = true;
+  // There is little to do: a commit flushes two families, and only records and
+  // small saves are compacted.
   options.max_background_flushes = 2;
   options.max_background_compactions = 1;
   options.max_file_opening_threads = 4;
