@@ -30,6 +30,8 @@ constexpr uint64_t kPartBytes = uint64_t{128} << 20;
 constexpr uint64_t kBuffersBytes = uint64_t{16} << 20;
 constexpr uint64_t kLeastBufferBytes = uint64_t{256} << 10;
 
+// Returns the raw bytes of a row with its id, by which parts are cut and
+// progress is counted.
 uint64_t RowBytes(const Item& table) {
   uint64_t bytes = sizeof(int64_t);
   for (const Slot& slot : table.slots) bytes += slot.row_bytes();
@@ -81,6 +83,8 @@ class CancellableSink : public MergeSink {
   CancellableSink(const std::function<bool()>& cancelled, RunWriter* writer)
       : cancelled_(cancelled), writer_(writer) {}
   absl::Status Rows(const RowSink::Batch& batch) override {
+    // The function is the caller's and may be slow, so it is not called for
+    // each batch, which may have one row.
     constexpr uint64_t kRowsBetween = 4096;
     rows_ += batch.ids.size();
     if (rows_ >= kRowsBetween) {
@@ -117,6 +121,9 @@ std::string FoldParts::NotePath(size_t part) const {
                       "/part-", part, ".note");
 }
 
+// Plans the parts of all tables that have a delta run. What is saved whole
+// already is borrowed: see Ranks. The plan depends on the step alone, so that a
+// fold that is resumed has the same parts.
 absl::Status FoldParts::Plan() {
   std::set<std::string> names;
   for (const StepRecord::Rank& rank : step_.ranks()) {
@@ -168,6 +175,8 @@ Item FoldParts::TemplateOf(const Part& part) const {
   item.raw_bytes = item.stored_bytes = 0;
   item.chunk_hashes.clear();
   item.base_reason.clear();
+  // The folded run has values of all runs of the chain, so its errors are the
+  // largest of them.
   for (const RankItem& run : part.table->runs) AddErrors(*run.item, &item);
   return item;
 }
@@ -204,6 +213,8 @@ std::optional<internal::StagedRecord> FoldParts::ReadNote(size_t part) const {
 absl::Status FoldParts::Advance(uint64_t bytes) {
   if (!options_.progress) return absl::OkStatus();
   const MutexLock lock(&mutex_);
+  // The bytes are estimated, so the sum may come out higher than what was
+  // planned.
   const uint64_t done = done_bytes_ = std::min(done_bytes_ + bytes, all_bytes_);
   return CallGuarded("FoldOptions::progress",
                      [&] { options_.progress(done, all_bytes_); });
@@ -244,6 +255,7 @@ absl::Status FoldParts::DoPart(size_t index) {
       absl::StrCat(folder, "/part-", index));
   CKPTDB_RETURN_IF_ERROR(MergePart(index, &writer));
   CKPTDB_ASSIGN_OR_RETURN(part.staged.files, writer.Finish());
+  // Paths in a note are relative to the store, as in every staged rank.
   for (internal::StagedFile& file : part.staged.files) {
     file.path = file.path.substr(target_.store.size() + 1);
   }
@@ -284,6 +296,8 @@ absl::Status FoldParts::Run() {
     }
     parts_[i].staged = *std::move(staged);
     parts_[i].item = std::move(record->items[0]);
+    // A part that is done keeps its files; its folder was made with the first
+    // of them.
     ++resumed_;
     CKPTDB_RETURN_IF_ERROR(Advance(parts_[i].item.raw_bytes));
   }
@@ -316,6 +330,8 @@ Item FoldParts::ItemOf(const Table& table, uint32_t rank) const {
     item.raw_bytes += part.item.raw_bytes;
     item.stored_bytes += part.item.stored_bytes;
     const std::vector<uint64_t>& hashes = part.item.chunk_hashes;
+    // Every stream of a part has as many pages, so the hashes of each are one
+    // stretch.
     const size_t pages = hashes.size() / streams.size();
     for (size_t i = 0; i < streams.size(); ++i) {
       streams[i].append(
@@ -336,6 +352,8 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
     rank.version = target_.version;
     rank.rank = old.rank;
     for (const Item& item : old.items) {
+      // Tensors, blobs and tables that are in base runs stay where they are,
+      // and become references of the folded step.
       if (item.kind != Item::Kind::kRows || item.run == Item::Run::kBase) {
         rank.items.push_back(item);
       }
@@ -344,6 +362,7 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
       Item item = ItemOf(*table, old.rank);
       if (!item.name.empty()) rank.items.push_back(std::move(item));
     }
+    // In the order that a rank record must have.
     std::sort(rank.items.begin(), rank.items.end(),
               [](const Item& a, const Item& b) {
                 return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);

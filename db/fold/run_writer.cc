@@ -70,6 +70,8 @@ absl::Status RunWriter::Erased(absl::Span<const int64_t>) {
   return absl::OkStatus();
 }
 
+// Writes a page of each stream. All streams are cut at the same row, so that
+// the position of the first row is the key of all of them.
 absl::Status RunWriter::FlushPage() {
   if (page_rows_ == 0) return absl::OkStatus();
   for (Stream& stream : streams_) {
@@ -112,6 +114,7 @@ absl::StatusOr<std::vector<internal::StagedFile>> RunWriter::Finish() {
         FromRocks(stream.file->Finish(&file),
                   absl::StrCat("writing \"", stream.path, "\"")));
     files.push_back({stream.path, file.file_size, file.num_entries});
+    // The file is synced by Finish, before the note of its part names it.
     stream.file.reset();
   }
   return files;

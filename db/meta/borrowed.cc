@@ -19,6 +19,7 @@ BorrowedItem Borrow(const StepRecord::Rank& rank, const Item& item) {
           item.stored_bytes};
 }
 
+// Returns the tables that need runs of older versions.
 std::set<std::string> DeltaTables(const std::vector<StepRecord::Rank>& ranks) {
   std::set<std::string> tables;
   for (const StepRecord::Rank& rank : ranks) {
@@ -64,6 +65,8 @@ absl::StatusOr<Borrower> FindBorrower(const Catalog& catalog,
   Borrower borrower;
   borrower.step = step;
   CKPTDB_ASSIGN_OR_RETURN(borrower.chain, ChainOf(catalog, step));
+  // A folded step also needs the delta runs of its increment, which lead to it
+  // from its parent. Without the record of the increment they cannot be found.
   if (step.folded) {
     const StepRecord* const increment = catalog.FindVersion(step.folded_from);
     if (increment != nullptr) borrower.increment = *increment;
@@ -81,6 +84,8 @@ absl::StatusOr<std::vector<BorrowedItem>> LoadBorrowedItems(
     }
   }
   std::set<std::string> tables = DeltaTables(*own);
+  // Newest first, until the base run of each table is found: older runs of it
+  // are not needed.
   for (size_t i = borrower.chain.size() - 1; i > 0 && !tables.empty(); --i) {
     CKPTDB_ASSIGN_OR_RETURN(const RankRecords ranks,
                             load_ranks(borrower.chain[i - 1]));

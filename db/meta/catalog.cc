@@ -14,6 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
+// Decodes all records of a kind, in the order of their keys. One that cannot be
+// decoded fails the opening: a step must not be missing silently.
 template <typename Record>
 absl::Status LoadRecords(
     const Database& database, char kind,
@@ -131,6 +133,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
           return Misplaced(record.version, key);
         }
         const int64_t step = record.version.step;
+        // Not PutStep: what is there at the opening is no change.
         catalog.steps.emplace_hint(catalog.steps.end(), step,
                                    std::move(record));
         return absl::OkStatus();
@@ -156,6 +159,7 @@ absl::StatusOr<StepRecord::Rank> LoadRank(const Database& database,
   absl::StatusOr<std::string> bytes =
       database.Get(Family::kMeta, RankKey(step.version, rank));
   if (absl::IsNotFound(bytes.status())) {
+    // The step record says that it is there, so this is no NotFound.
     return absl::DataLossError(absl::StrCat(place, ": its record is missing"));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(bytes.status(), place));

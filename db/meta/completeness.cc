@@ -22,6 +22,8 @@ namespace {
 using InlineEntry = std::pair<std::string, std::string>;
 using EntrySpan = absl::Span<const InlineEntry* const>;
 
+// Rounds up without a sum that could overflow, as the counts come from another
+// process.
 uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 // Returns how many pages or chunks an item has.
@@ -93,12 +95,16 @@ absl::Status CheckInlineItem(const Item& item, EntrySpan entries) {
   return Missing(item, "the hash of its entries does not match its digest");
 }
 
+// Checks that each item placed inline has all of its entries, with the bytes of
+// its digest, and that there are no others.
 absl::Status CheckInline(const internal::StagedRecord& staged,
                          const StepRecord::Rank& record) {
   std::vector<const InlineEntry*> entries;
   entries.reserve(staged.inline_entries.size());
   for (const InlineEntry& entry : staged.inline_entries)
     entries.push_back(&entry);
+  // Sorted, the entries of an item lie side by side, and in the order of its
+  // digest.
   std::sort(entries.begin(), entries.end(), KeyLess);
   size_t used = 0;
   for (const Item& item : record.items) {
@@ -120,6 +126,8 @@ absl::Status CheckInline(const internal::StagedRecord& staged,
                                    static_cast<size_t>(end - begin))));
     used += static_cast<size_t>(end - begin);
   }
+  // Entries of no item would stay in the store until the version goes, and be
+  // read by nobody.
   if (used == entries.size()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(entries.size(), " inline entries, of which ",
@@ -157,6 +165,7 @@ absl::Status CheckFiles(const internal::StagedRecord& staged,
   });
   uint64_t next = 0;
   for (const internal::StagedFile* file : files) {
+    // The first gap or overlap is where a file is missing or is there twice.
     if (file->first_entry != next) break;
     next += file->entries;
   }

@@ -28,6 +28,8 @@ absl::Status Disagree(const Held& a, const Held& b, absl::string_view why) {
                    "\" of ranks ", a.rank, " and ", b.rank, ": ", why));
 }
 
+// Each pair is compared with the first: what all share with one they share with
+// each other.
 absl::Status CheckTensors(const Held& a, const Held& b) {
   if (a.item->dtype != b.item->dtype) {
     return Disagree(a, b,
@@ -40,6 +42,9 @@ absl::Status CheckTensors(const Held& a, const Held& b) {
                                " and ", ToString(b.item->global_shape)));
 }
 
+// Tables must agree on what a reader takes from the first rank alone, and on
+// the kind of run: a base run of one rank and a delta run of another would
+// begin the table's chain at two places.
 absl::Status CheckTables(const Held& a, const Held& b) {
   if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
     return Disagree(a, b, "their slots or slice hashes differ");
@@ -125,6 +130,7 @@ size_t MostCutDimension(const std::vector<Held>& shards) {
 // cut most, those that can overlap are next to each other.
 absl::Status CheckDisjoint(std::vector<Held> shards) {
   const size_t cut = MostCutDimension(shards);
+  // With many ranks a comparison of all pairs would take too long.
   std::sort(shards.begin(), shards.end(), [&](const Held& a, const Held& b) {
     const Item& x = *a.item;
     const Item& y = *b.item;
@@ -138,9 +144,11 @@ absl::Status CheckDisjoint(std::vector<Held> shards) {
     const Item& a = *shards[i].item;
     for (size_t j = i + 1; j < shards.size(); ++j) {
       const Item& b = *shards[j].item;
+      // All that follow begin behind this shard.
       if (!a.shape.empty() && b.offset[cut] >= a.offset[cut] + a.shape[cut]) {
         break;
       }
+      // A replica: it is compared with the others in its own turn.
       if (a.offset == b.offset && a.shape == b.shape) break;
       if (Intersect({a.offset, a.shape}, {b.offset, b.shape}, &both)) {
         return Disagree(shards[i], shards[j],
@@ -194,6 +202,8 @@ absl::Status CheckNoGap(const std::vector<Held>& shards) {
     elements += more;
     if (more > 0) distinct.push_back(held.item);
   }
+  // The counts decide, which is fast. The place of the gap is looked for only
+  // when there is one.
   CKPTDB_ASSIGN_OR_RETURN(const int64_t all, ElementsOf(any, any.global_shape));
   Shape at;
   if (elements == all || !FindGap(distinct, any.global_shape, &at)) {
@@ -236,6 +246,7 @@ absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
       }
     }
   }
+  // Overlaps first: only without them does the count of elements tell a gap.
   for (const auto& [name, shards] : tensors) {
     CKPTDB_RETURN_IF_ERROR(CheckDisjoint(shards));
     CKPTDB_RETURN_IF_ERROR(CheckNoGap(shards));

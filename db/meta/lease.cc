@@ -36,11 +36,14 @@ Use UseOfTemporary(const Entry& entry, int64_t now_micros) {
 
 constexpr int64_t kLongestMicros = (kMaxLeaseMs + kMaxClockSkewMs) * 1000;
 
+// Bounded so that the product does not overflow, whatever time a file has.
 int64_t WrittenMicros(const Entry& entry) {
   constexpr int64_t kMicros = 1'000'000;
   return std::min(entry.modified_s, INT64_MAX / kMicros / 2) * kMicros;
 }
 
+// Returns whether a lease holds. One that would last longer than any lease,
+// counted from its file's time or from now, comes from a wrong clock.
 bool Lasts(const Lease& lease, const Entry& entry, int64_t now_micros) {
   const int64_t latest = std::max(WrittenMicros(entry), now_micros);
   return lease.expires_at_micros > now_micros &&
@@ -53,6 +56,7 @@ absl::StatusOr<Use> UseOfLease(rocksdb::FileSystem* files,
   if (entry.kind != EntryKind::kFile) return Use::kRemoved;
   const absl::StatusOr<std::string> bytes = ReadFile(files, path);
   if (absl::IsNotFound(bytes.status())) return Use::kNothing;
+  // It is larger than any lease is.
   if (absl::IsFailedPrecondition(bytes.status())) return Use::kRemoved;
   // Whatever it says, it was not renewed for longer than any lease lasts.
   if (absl::IsPermissionDenied(bytes.status()) &&
@@ -60,6 +64,8 @@ absl::StatusOr<Use> UseOfLease(rocksdb::FileSystem* files,
     return Use::kRemoved;
   }
   CKPTDB_RETURN_IF_ERROR(bytes.status());
+  // Leases are renamed into place, so a lease that does not decode is none that
+  // is being written.
   absl::StatusOr<Lease> decoded = DecodeLease(*bytes);
   if (!decoded.ok() || !Lasts(*decoded, entry, now_micros)) {
     return Use::kRemoved;
@@ -98,6 +104,7 @@ absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
         "a lease on ", lease.versions.size(), " versions has ", bytes.size(),
         " bytes; the limit is ", kMaxSmallFileBytes));
   }
+  // Without a sync: after a crash of the machine the reader is gone as well.
   absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/false);
   if (!absl::IsNotFound(status)) return status;
   // Copies of a store may be without the folder, as it was empty. No folder is

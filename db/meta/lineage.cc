@@ -16,6 +16,9 @@ absl::Status BadParent(const Version& parent, absl::string_view why) {
       absl::StrCat("parent ", ToString(parent), " ", why));
 }
 
+// Checks that a save may be added to this parent: it is not quarantined, not a
+// later step, and the newest one unless the caller says what becomes of those
+// after it.
 absl::Status CheckParent(const Catalog& catalog, const SaveSpec& spec,
                          const StepRecord& parent) {
   if (parent.quarantined) return BadParent(*spec.parent, "is quarantined");
@@ -47,6 +50,9 @@ absl::Status CheckMember(const StepRecord& step, const StepRecord& member,
                                 member.store_uuid, ", expected ", uuid));
 }
 
+// Checks that `next` was saved on top of `member`. The digest covers all that
+// the member consists of, so a version of another store or run is found,
+// whatever its numbers are.
 absl::Status CheckLink(const StepRecord& step, const StepRecord& member,
                        const StepRecord& next) {
   if (!next.has_parent || next.parent != member.version) {
@@ -80,6 +86,7 @@ absl::Status Ends(const Version& version, absl::string_view why) {
       absl::StrCat(ToString(version), " ", why));
 }
 
+// Goes back from a state along its increments as far as delta runs lead.
 Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   Ancestry ancestry;
   const auto end_at = [&](const Version& version, absl::string_view why) {
@@ -90,6 +97,8 @@ Ancestry AncestryOf(const Catalog& catalog, const StepRecord& start) {
   ancestry.states.push_back(StateOf(start));
   const StepRecord* record = &start;
   while (true) {
+    // The delta runs that lead to a folded step are those of the version that
+    // it was folded from.
     if (record->folded) {
       const Version folded = record->folded_from;
       record = catalog.FindVersion(folded);
@@ -154,6 +163,8 @@ absl::Status NoWay(const Version& from, const Version& to,
 
 // Returns false for the ancestor itself, and for what it was folded into.
 bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
+  // A descendant has the branch of the ancestor among its own, and has gone on
+  // at least as far.
   const StepRecord::Branch& own = ancestor.branches.back();
   return record.branches != ancestor.branches &&
          std::any_of(record.branches.begin(), record.branches.end(),
@@ -163,6 +174,8 @@ bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
                      });
 }
 
+// Returns whether a version was saved on top of this one already, be it a step
+// or retired. The next one begins another branch then.
 bool IsGoneOnFrom(const Catalog& catalog, const StepRecord& parent) {
   const auto comes_from_it = [&](const auto& entry) {
     return ComesFrom(entry.second, parent);
@@ -246,6 +259,7 @@ const StepRecord* FindState(const Catalog& catalog, const Version& version) {
   if (step != catalog.steps.end() && IsState(step->second, version)) {
     return &step->second;
   }
+  // The version may be the increment of a fold that was retired since.
   for (const auto& [retired, folded] : catalog.retired) {
     if (IsState(folded, version)) return &folded;
   }
@@ -261,6 +275,7 @@ absl::StatusOr<Path> FindPath(const Catalog& catalog, const Version& from,
   const Ancestry old_states = AncestryOf(catalog, *start);
   const Ancestry new_states = AncestryOf(catalog, to);
   for (size_t i = 0; i < new_states.states.size(); ++i) {
+    // The newest state that both have in common makes the shortest way.
     const auto common =
         std::find(old_states.states.begin(), old_states.states.end(),
                   new_states.states[i]);

@@ -19,6 +19,8 @@ std::string PostPath(const std::string& store, const std::string& name) {
   return absl::StrCat(PostsPath(store), "/", name);
 }
 
+// Reads a post and checks that it has the name of its file, by which it is
+// removed.
 absl::StatusOr<Post> ReadPost(rocksdb::FileSystem* files,
                               const std::string& store,
                               const std::string& name) {
@@ -58,6 +60,8 @@ absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
     status = ReplaceFile(files, path, bytes, /*sync=*/true);
   }
   CKPTDB_RETURN_IF_ERROR(status);
+  // The folder of posts may have been made just now, so its name is made
+  // durable, too: the call promises that the post is not lost.
   return SyncFolder(files, store);
 }
 
@@ -70,6 +74,8 @@ absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
   std::vector<FoundPost> found;
   for (const std::string& name : names) {
     if (!IsPostName(name)) continue;
+    // The rest waits for the next look, so that a save is not held up by a
+    // folder full of posts.
     if (found.size() == kMaxPostsAtOnce) break;
     absl::StatusOr<Post> post = ReadPost(files, store, name);
     if (absl::IsNotFound(post.status())) continue;
@@ -81,6 +87,8 @@ absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
 
 absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
                         const std::string& name) {
+  // The folder is synced, so that a post that was removed does not come back in
+  // front of a later one.
   CKPTDB_RETURN_IF_ERROR(RemoveFile(files, PostPath(store, name)));
   return SyncFolder(files, PostsPath(store));
 }
@@ -100,6 +108,8 @@ void CleanPosts(rocksdb::FileSystem* files, const std::string& store,
     if (absl::IsNotFound(entry.status())) continue;
     absl::Status removed = entry.status();
     if (entry.ok()) {
+      // A temporary file may be a post that is being written. It is left alone
+      // for an hour.
       const bool temporary =
           IsTemporaryName(name) && IsPostName(name.substr(0, name.find('.')));
       if (temporary && !IsAbandoned(*entry, now_micros)) continue;
