@@ -42,6 +42,8 @@ absl::StatusOr<ChangePlan> PlanChanges(const internal::Catalog& catalog,
 
 namespace {
 
+// Loads the rank records of versions that are on the way; each is checked
+// against the digest in its step record.
 absl::StatusOr<std::vector<ChainMember>> LoadMembers(
     const internal::Database& database, std::vector<StepRecord> records) {
   std::vector<ChainMember> members;
@@ -53,6 +55,8 @@ absl::StatusOr<std::vector<ChainMember>> LoadMembers(
   return members;
 }
 
+// Returns the item of the first rank that has it: the ranks agree on what a
+// table is.
 const Item* FindItem(const std::vector<StepRecord::Rank>& ranks,
                      Item::Kind kind, absl::string_view name) {
   for (const StepRecord::Rank& rank : ranks) {
@@ -109,6 +113,7 @@ class TouchedIds {
     while (next_ < ids_.size() && PositionOf(ids_[next_]) < position) ++next_;
     return next_ < ids_.size() && ids_[next_] == id;
   }
+  // Rows come in order, too, and each of them is one of the ids.
   void NoteRows(absl::Span<const int64_t> rows) {
     for (const int64_t id : rows) {
       while (noted_ < ids_.size() && ids_[noted_] != id) ++noted_;
@@ -177,6 +182,8 @@ absl::Status ChangeReader::Impl::LoadWay(const internal::Database& database,
   return absl::OkStatus();
 }
 
+// Checks that both steps have the table with the same slots, so that a row of
+// one can take the place of a row of the other.
 absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
   CKPTDB_ASSIGN_OR_RETURN(const auto parts,
                           to_impl_->Find(Item::Kind::kRows, table));
@@ -193,6 +200,8 @@ absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
       "its schema (slots or slice hash) differs between the steps");
 }
 
+// Returns the delta runs on the way. A version that saved the table whole says
+// nothing of what changed.
 absl::StatusOr<std::vector<RankItem>> ChangeReader::Impl::DeltaRuns(
     absl::string_view table) const {
   std::vector<RankItem> runs;
@@ -224,6 +233,8 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
   // The two steps are the same state: one may be a fold of the other.
   if (runs.empty()) return absl::OkStatus();
+  // Forwards the delta runs have all that is to be applied. Backwards they only
+  // tell which ids changed, and the rows are those of the target.
   return forwards() ? Forwards(runs, options, live)
                     : LookUp(table, runs, options, live);
 }
@@ -236,6 +247,7 @@ absl::StatusOr<StepReader::ScanEstimate> ChangeReader::Impl::EstimateScan(
   return internal::EstimateRuns(runs, slices);
 }
 
+// Merges the delta runs and applies upserts and erasures as they come.
 absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
                                           const ScanOptions& options,
                                           LiveTable* live) const {
@@ -251,6 +263,7 @@ absl::Status ChangeReader::Impl::Forwards(const std::vector<RankItem>& runs,
   });
 }
 
+// Applies, for each id that changed on the way, what the target has of it.
 absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
                                         const std::vector<RankItem>& touched,
                                         const ScanOptions& options,
@@ -260,6 +273,7 @@ absl::Status ChangeReader::Impl::LookUp(absl::string_view table,
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,
                           internal::SlotIndexes(runs[0], options));
   const auto touched_groups = internal::GroupRuns(touched, options.slices);
+  // The runs on the way are read for their ids alone.
   const std::vector<size_t> no_slots;
   internal::MergeScan scan(*to_impl_, touched, touched_groups, no_slots,
                            options);
@@ -333,6 +347,8 @@ std::vector<ChangeReader::ItemName> ChangeReader::ChangedItems() const {
       // ScanTable tells what changed in a table.
       if (item.kind == Item::Kind::kRows) continue;
       const auto found = old.find({rank.rank, item.kind, item.name});
+      // The digest covers the bytes of all chunks, so that no chunk has to be
+      // read.
       const bool same = found != old.end() &&
                         found->second->digest == item.digest &&
                         found->second->raw_bytes == item.raw_bytes &&

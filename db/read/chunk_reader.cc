@@ -60,10 +60,14 @@ ChunkCursor::ChunkCursor(const StepReader::Impl& step, const RankItem& part,
       begin_key_(ToSlice(prefix_)),
       end_key_(ToSlice(prefix_end_)) {}
 
+// Moves to the entry of a chunk. The next one is nearly always next in the
+// file, so a seek is made only where chunks were passed over.
 absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
                                  const std::string& place) {
   if (entries_ == nullptr) {
     const Database& database = step_.database();
+    // The iterator is made at the first read: what is read ahead is what is
+    // left from there to the end.
     entries_ = std::make_unique<AheadIterator>(
         std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
             PassOptions(&begin_key_, &end_key_),
@@ -105,6 +109,8 @@ absl::Status ForChunks(
     const ReadOptions& options,
     const std::function<absl::Status(ChunkCursor*, uint32_t)>& visit) {
   const auto chunks = static_cast<uint32_t>(part.item->chunk_hashes.size());
+  // A task has as many chunks as one read ahead, so that workers do not read
+  // the same bytes.
   const auto together = static_cast<uint32_t>(std::clamp<uint64_t>(
       ChunksOf(options.readahead_bytes), 1, std::max(chunks, 1u)));
   return ParallelFor(options.threads, (chunks + together - 1) / together,

@@ -72,6 +72,8 @@ absl::StatusOr<StepReader::Row> LookupIn(const StepReader::Impl& step,
   return row;
 }
 
+// Returns whether a run erases the id. A run without erased ids is not read for
+// that.
 absl::StatusOr<bool> ErasedIn(const StepReader::Impl& step, const RankItem& run,
                               const RowPosition& position) {
   if (run.item->erased_rows == 0) return false;
@@ -90,6 +92,7 @@ absl::StatusOr<StepReader::Row> LookupRow(const StepReader::Impl& step,
                              static_cast<uint64_t>(id)};
   const StepRecord* erased_in = nullptr;
   for (const RankItem& run : runs) {
+    // A rank that had other slices cannot have the row.
     if (!run.slices().Contains(position.slice)) continue;
     // A row that moved to another rank was upserted there and erased here, so
     // the upsert wins.

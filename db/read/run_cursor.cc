@@ -45,6 +45,8 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
       prefix_(ItemPrefix(part.item->data_version, part.rank, Item::Kind::kRows,
                          part.item->name)) {
   AppendStream(part.item->run, slot, &prefix_);
+  // The bound keeps the iterator, and what it reads ahead, from going past the
+  // slices. Behind the last slice the stream itself ends.
   end_ = slices.end < kSlices ? KeyAt({static_cast<uint16_t>(slices.end), 0})
                               : PrefixEnd(prefix_);
   lower_ = ToSlice(prefix_);
@@ -84,11 +86,15 @@ void StreamCursor::SeekToRow(const RowPosition& position) {
   // The row may lie in the page before: the key of a page is the position of
   // its first row.
   entries_->SeekForPrev(KeyAt(position));
+  // No page begins before the row: the first page of the stream may still have
+  // later rows of the range.
   if (!entries_->Valid() && entries_->status().ok()) {
     entries_->Seek(lower_);
   }
 }
 
+// Moves to the page of a slot that begins at the same row as a page of ids. The
+// ids say that it is there, so its absence is damage.
 absl::Status StreamCursor::SeekToPage(const RowPosition& position) {
   const std::string key = KeyAt(position);
   entries_->Seek(key);
@@ -109,6 +115,8 @@ absl::Status StreamCursor::Follow(const StreamCursor& ids) {
     CKPTDB_RETURN_IF_ERROR(SeekToPage(ids.position()));
   }
   CKPTDB_RETURN_IF_ERROR(Annotate(LoadPage(), Place()));
+  // Pages of all slots are cut at the same rows, so rows are found in them by
+  // their index.
   if (rows() == ids.rows()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(Place(), ": page has ", rows(),
                                           " rows; the page of the ids has ",
@@ -124,6 +132,8 @@ absl::StatusOr<bool> StreamCursor::Load() {
   return true;
 }
 
+// Loads the entry that the iterator is at, and checks its header against the
+// item.
 absl::Status StreamCursor::LoadPage() {
   CKPTDB_ASSIGN_OR_RETURN(const DataKey key,
                           ParseDataKey(FromSlice(entries_->key())));
@@ -160,6 +170,8 @@ absl::StatusOr<bool> RunCursor::Next() {
   if (started_) id_stream_.Next();
   if (!started_) id_stream_.SeekToSlices();
   started_ = true;
+  // Slots are loaded when the first row of a page is wanted: a page whose rows
+  // nobody wants is not read.
   slots_loaded_ = false;
   while (true) {
     CKPTDB_ASSIGN_OR_RETURN(const bool more, id_stream_.Load());
@@ -180,6 +192,7 @@ absl::Status RunCursor::LoadIds() {
               id_stream_.raw().size());
   for (size_t i = 0; i < rows; ++i) {
     page_positions_[i] = PositionOf(page_ids_[i], item_.slice_hash);
+    // The merge relies on the order, and so does the search in a page.
     if (i == 0 || page_positions_[i - 1] < page_positions_[i]) continue;
     return absl::DataLossError(absl::StrCat(
         "id ", page_ids_[i], " is out of order after id ", page_ids_[i - 1]));

@@ -14,6 +14,7 @@ namespace {
 // A base run has most of the bytes; of many others each gets a page or so.
 uint64_t ReadaheadOf(const Item& item, size_t runs,
                      const ReadOptions& options) {
+  // With up to this many runs each has the whole window.
   constexpr size_t kFull = 3;
   if (runs <= kFull || item.run == Item::Run::kBase) {
     return options.readahead_bytes;
@@ -88,6 +89,8 @@ bool RunMerge::After(const Head& a, const Head& b) {
   return b.position < a.position;
 }
 
+// Loads the next page of a source and counts its rows, which a whole scan
+// compares with the records.
 absl::StatusOr<bool> RunMerge::NextPage(Source* source) {
   source->at = 0;
   CKPTDB_ASSIGN_OR_RETURN(const bool more, source->cursor.Next());
@@ -150,6 +153,8 @@ absl::Status RunMerge::SkipOlder(const RowPosition& position,
   return absl::OkStatus();
 }
 
+// Passes on rows [begin, end) of a page as one batch, from where they lie.
+// Slots are loaded only now.
 absl::Status RunMerge::EmitPart(Source* source, size_t begin, size_t end,
                                 MergeSink* sink) {
   const auto ids = source->cursor.ids().subspan(begin, end - begin);
@@ -173,6 +178,7 @@ absl::Status RunMerge::Emit(Source* source, size_t count, MergeSink* sink) {
       while (to < end && wanted_(ids[to])) ++to;
     }));
     if (to > begin) CKPTDB_RETURN_IF_ERROR(EmitPart(source, begin, to, sink));
+    // The row at `to` is not wanted, or is behind the end.
     begin = to + 1;
   }
   return absl::OkStatus();
@@ -191,6 +197,8 @@ absl::Status RunMerge::Run(MergeSink* sink) {
     const bool tie =
         second != nullptr && second->position == heap_.front().position;
     size_t count = positions.size() - first->at;
+    // Several sources have this id: one row of the newest is emitted, and the
+    // others are skipped.
     if (tie) {
       count = 1;
     } else if (second != nullptr) {

@@ -37,12 +37,14 @@ absl::StatusOr<std::string> FindShared(const StepReader::Impl& step,
   const bool any =
       std::any_of(groups.begin(), groups.end(),
                   [](const RunGroup& group) { return group.runs.size() > 1; });
+  // Where no two runs have slices in common, no id can be in two of them.
   if (!any) return std::string();
   Mutex mutex;
   std::string found;
   const auto note = [&](int64_t id, const RankItem& a, const RankItem& b) {
     const MutexLock lock(&mutex);
     if (found.empty()) found = Describe(id, a, b);
+    // The error ends the merge: one shared id is enough.
     return absl::CancelledError("a shared id was found");
   };
   ScanOptions options;
@@ -73,6 +75,7 @@ absl::Status CheckNoSharedIds(
          ++end) {
       if (runs[end].item->rows > 0) of_version.push_back(runs[end]);
     }
+    // A version that was verified for another step is not merged again.
     if (is_known(runs[begin].step->version)) continue;
     CKPTDB_ASSIGN_OR_RETURN(std::string shared,
                             FindShared(step, of_version, options));
@@ -83,6 +86,8 @@ absl::Status CheckNoSharedIds(
       CKPTDB_ASSIGN_OR_RETURN(shared, FindShared(step, runs, options));
     }
     if (!shared.empty()) return absl::DataLossError(shared);
+    // The version has a shared id that this step hides. It is not taken for
+    // verified, as another step may show it.
     hidden->insert(runs[begin].step->version);
   }
   return absl::OkStatus();

@@ -26,6 +26,8 @@ uint64_t ShareOf(uint64_t whole, const RankItem& run,
                                (part.end - part.begin) / (all.end - all.begin));
 }
 
+// Rows are taken to be spread evenly over slices. This is for the division of
+// work and for forecasts alone.
 uint64_t EstimateRows(const RankItem& run, const SliceRange& slices) {
   return ShareOf(run.item->rows, run, slices);
 }
@@ -55,6 +57,8 @@ void AppendRuns(const ChainMember& member, absl::string_view table,
   }
 }
 
+// Returns the runs of a table, those of the newest version first, back to its
+// base run.
 absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
                                              absl::string_view table) {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<RankItem> runs,
@@ -76,6 +80,8 @@ absl::StatusOr<std::vector<RankItem>> RunsOf(const StepReader::Impl& step,
   return runs;
 }
 
+// Cuts the slices at all borders of ranks, so that in each group every run
+// reaches across all of it. An interval without runs has no rows.
 std::vector<RunGroup> GroupRuns(const std::vector<RankItem>& runs,
                                 const SliceRange& asked) {
   std::vector<RunGroup> groups;
@@ -119,6 +125,7 @@ StepReader::ScanEstimate EstimateRuns(const std::vector<RankItem>& runs,
     const bool base = item.run == Item::Run::kBase;
     ++(base ? estimate.base_runs : estimate.delta_runs);
     estimate.rows += EstimateRows(run, slices);
+    // Rows can be nowhere but in these runs, so their sum is an upper bound.
     estimate.max_rows += item.rows;
     estimate.erased_rows += ShareOf(item.erased_rows, run, slices);
     estimate.stored_bytes += ShareOf(item.stored_bytes, run, slices);

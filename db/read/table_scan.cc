@@ -104,6 +104,8 @@ std::vector<ScanTask> CutTasks(const std::vector<RankItem>& runs,
 
 int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
                const ReadOptions& options) {
+  // With long chains fewer workers keep the memory to about this: two pages of
+  // each stream of each run.
   constexpr uint64_t kBudgetBytes = uint64_t{1} << 30;
   size_t runs = 1;
   for (const RunGroup& group : groups) {
@@ -136,6 +138,7 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
         RunMerge merge(step_, runs_, part, slots_, options_.read,
                        options_.wanted);
         CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
+        // Once for each task, not for each row.
         const MutexLock lock(&mutex);
         for (size_t run = 0; run < part.runs.size(); ++run) {
           counts[part.runs[run]].rows += merge.counts()[run].rows;
@@ -144,6 +147,7 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
         return absl::OkStatus();
       });
   CKPTDB_RETURN_IF_ERROR(merged);
+  // Only a scan of all slices reads all rows, whose number is recorded.
   if (options_.slices != SliceRange()) return absl::OkStatus();
   return CheckCounts(counts);
 }
@@ -185,6 +189,8 @@ absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
   for (const size_t slot : slots) {
     row_bytes.push_back(runs[0].item->slots[slot].row_bytes());
   }
+  // Runs of one version have no id in common, which Verify checks, so each is
+  // read by itself. Those of several have to be merged.
   const bool one_version = runs.front().step == runs.back().step;
   const std::vector<RunGroup> groups = one_version
                                            ? EachRun(runs, options.slices)

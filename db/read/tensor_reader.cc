@@ -119,9 +119,12 @@ absl::Status ReadShard(const StepReader::Impl& step, const RankItem& shard,
                      const uint64_t begin = chunk * kChunkBytes;
                      const uint64_t end = begin + ChunkRawBytes(item, chunk);
                      const uint64_t first = plan.FirstAfter(begin);
+                     // A chunk without bytes of the box is not read.
                      if (first == plan.runs()) return absl::OkStatus();
                      const uint64_t source = plan.SourceOf(first);
                      if (source >= end) return absl::OkStatus();
+                     // The whole chunk is part of one run, so it is decoded
+                     // right where it belongs.
                      if (source <= begin && source + plan.run_bytes() >= end) {
                        return cursor->Read(chunk, out + plan.TargetOf(first) +
                                                       (begin - source));
@@ -153,12 +156,15 @@ absl::Status ReadBox(const StepReader::Impl& step,
     covered += Volume(both.shape);
     needed.emplace_back(shard, std::move(both));
   }
+  // The shards do not overlap, so that the sum of their parts tells whether the
+  // box is complete.
   if (covered != Volume(box.shape)) {
     return absl::DataLossError(
         absl::StrCat(PlaceOf(shards[0]), ": its shards cover only ", covered,
                      " of ", Volume(box.shape), " elements of ",
                      ToString(box.shape), " at ", ToString(box.offset)));
   }
+  // One shard after the other; the chunks of each are read by all threads.
   for (const auto& [shard, both] : needed) {
     CKPTDB_RETURN_IF_ERROR(ReadShard(step, shard, both, box, out, options));
   }

@@ -37,6 +37,8 @@ class Verifier {
            const ReadOptions::Progress& progress)
       : step_(step), options_(options), progress_(progress) {}
 
+  // Adds the items of the step itself. Its tables are left out where the
+  // version was verified before.
   void AddOwn(bool with_tables) {
     for (const StepRecord::Rank& rank : step_.ranks()) {
       for (const Item& item : rank.items) {
@@ -46,6 +48,8 @@ class Verifier {
     }
   }
 
+  // Adds a task for each stream of a table, so that they are read beside each
+  // other. Their hashes are joined afterwards.
   void Add(const RankItem& part) {
     all_bytes_ += part.item->raw_bytes;
     if (part.item->kind != Item::Kind::kRows) {
@@ -90,6 +94,7 @@ class Verifier {
     const Item& item = *task.part.item;
     std::string raw;
     ReadOptions alone = options_;
+    // Items are read beside each other already.
     alone.threads = 1;
     const absl::Status all_read =
         ForChunks(step_, task.part, alone,
@@ -106,6 +111,8 @@ class Verifier {
     return BadDigest(task.part, digest);
   }
 
+  // Reads all pages of a stream. This compares the hash of each and counts
+  // rows; the digest is compared when all streams of the run are read.
   absl::Status CheckStream(Task* task) {
     const auto slot = static_cast<uint16_t>(task->slot);
     // Ids are read with the cursor of scans, which checks their order as well.
@@ -214,6 +221,8 @@ absl::Status VerifyStep(const StepReader::Impl& step,
   for (const ChainMember& member : step.chain()) {
     const Version& version = member.record.version;
     if (hidden.contains(version)) continue;
+    // A version counts as verified when all of its tables were read; this step
+    // may need only some.
     if (read[version] == TablesOf(member)) verified->insert(version);
   }
   return absl::OkStatus();

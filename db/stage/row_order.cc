@@ -14,6 +14,7 @@
 
 namespace ckptdb::internal {
 
+// Consecutive rows of a block.
 struct RowPart {
   size_t block;
   uint64_t begin;
@@ -26,8 +27,8 @@ absl::Status Bad(const RankState::Table& table, absl::string_view why) {
       absl::StrCat("table \"", table.name, "\": ", why));
 }
 
-// Returns the error of what the caller's sharding function throws, with the
-// table.
+// Calls code that may call the user's sharding function, and returns what that
+// throws as an error that names the table.
 template <typename Function>
 absl::Status CallSharding(const RankState::Table& table, Function&& function) {
   return CallGuarded(absl::StrCat("table \"", table.name, "\": its sharding"),
@@ -66,6 +67,8 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
   return order;
 }
 
+// Asks the source for all blocks once and checks them. From here on a block
+// lies where it said, and ids and values are read from there.
 absl::Status RowOrder::LoadBlocks() {
   if (table_.rows == nullptr)
     return Bad(table_, "it has no source of rows; set RankState::Table::rows");
@@ -74,6 +77,8 @@ absl::Status RowOrder::LoadBlocks() {
     return Bad(table_, absl::StrCat("its source of rows has ", count,
                                     " blocks; the limit is ", kMaxBlocks));
   }
+  // The number comes from the caller's source. One that is too large is an
+  // error and not the end of the process.
   if (!CallGuarded("", [&] { blocks_.reserve(count); }).ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("table \"", table_.name, "\": cannot allocate ",
@@ -97,6 +102,7 @@ absl::Status RowOrder::LoadBlocks() {
   return absl::OkStatus();
 }
 
+// Checks that the rank may have each of its ids.
 absl::Status RowOrder::CheckAll(const OwnRows& own) const {
   for (const RowBlock& block : blocks_) {
     for (const int64_t id : block.ids) {
@@ -151,6 +157,8 @@ void RowOrder::ForRows(const std::vector<RowPart>& parts,
   }
 }
 
+// Counts the rows of each group and checks that the rank may have them, in one
+// pass over the ids.
 absl::Status RowOrder::CountGroups(const OwnRows& own,
                                    const std::vector<RowPart>& parts,
                                    GroupCounts* counts) const {
@@ -159,6 +167,7 @@ absl::Status RowOrder::CountGroups(const OwnRows& own,
   status.Update(CallSharding(table_, [&] {
     ForRows(parts, [&](size_t, uint64_t, int64_t id, uint16_t slice) {
       ++(*counts)[slice / kGroupSlices];
+      // The count goes on after an error; it is not used then.
       if (!own.Has(id, slice) && status.ok()) {
         status = Bad(table_, own.DescribeForeign(id));
       }
@@ -167,6 +176,8 @@ absl::Status RowOrder::CountGroups(const OwnRows& own,
   return status;
 }
 
+// Puts each row where the counts say. Threads write to disjoint places, so they
+// need no lock.
 void RowOrder::PutInGroups(const std::vector<RowPart>& parts,
                            GroupCounts* next) {
   ForRows(parts, [&](size_t block, uint64_t i, int64_t id, uint16_t slice) {
@@ -207,6 +218,8 @@ absl::Status RowOrder::Distribute(const OwnRows& own, int threads) {
                      });
 }
 
+// Sorts a group, and finds duplicates in it: an id has one slice, so both of a
+// pair are in the same group.
 absl::Status RowOrder::SortGroup(uint32_t group) {
   RowRef* const begin = refs_.get() + group_begin_[group];
   RowRef* const end = refs_.get() + group_begin_[group + size_t{1}];
@@ -255,6 +268,8 @@ void RowOrder::SortBySlice(RowRef* begin, RowRef* end) const {
   }
 }
 
+// Returns rows in order. A group is sorted by the first thread that needs it,
+// so that sorting runs beside writing.
 absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
                                                           uint64_t end) {
   const auto rows = absl::MakeConstSpan(refs_.get() + begin, end - begin);
@@ -267,6 +282,7 @@ absl::StatusOr<absl::Span<const RowRef>> RowOrder::Sorted(uint64_t begin,
   for (; group < kGroups && group_begin_[group] < end; ++group) {
     std::call_once(group_once_[group],
                    [&] { group_status_[group] = SortGroup(group); });
+    // The error is kept, as each thread that needs the group must see it.
     CKPTDB_RETURN_IF_ERROR(group_status_[group]);
   }
   return rows;

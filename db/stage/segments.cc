@@ -20,6 +20,8 @@ namespace {
 constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
 // An item below this size costs more in a file of its own than that frees.
 constexpr uint64_t kWorthAFile = uint64_t{16} << 20;
+// One segment for each worker where there is enough: a small file costs its
+// syncs, and a large one a worker that the others wait for.
 uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
   uint64_t bytes = 0;
   for (const StagedItem& item : items) bytes += item.raw_bytes_to_write();
@@ -27,6 +29,9 @@ uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
   return std::clamp(bytes / workers + 1, kSmallestSegment, kSegmentBytes);
 }
 
+// Cuts the entries of all items, in key order, into segments of about the
+// target. A segment is a range of keys, so that files do not overlap: files
+// that do would land in level 0.
 class Cutter {
  public:
   explicit Cutter(uint64_t target_bytes) : target_bytes_(target_bytes) {}
@@ -74,6 +79,8 @@ std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
   bool in_table = false;
   for (const StagedItem& staged : items) {
     const bool table = staged.item.kind == Item::Kind::kRows;
+    // A large table shares no file with what comes before and after it, so that
+    // its space comes back although a later step borrows a tensor.
     if (table || in_table) cutter.Border(staged.raw_bytes_to_write());
     in_table = table;
     if (staged.reused) continue;
@@ -91,6 +98,8 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
   if (options.buffer_bytes > 0) {
     writer.writable_file_max_buffer_size = options.buffer_bytes;
   }
+  // A buffer of this size tells the file system that the file is written in
+  // huge pages (GuardedFileSystem::NewWritableFile).
   if (options.direct_writes &&
       writer.writable_file_max_buffer_size >= kHugePageBytes) {
     writer.writable_file_max_buffer_size = kGatheredBytes;
@@ -102,6 +111,8 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
       /*invalidate_page_cache=*/false);
 }
 
+// Tries a direct write of a file of its own, as an open with O_DIRECT fails
+// where there is none.
 absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
                                        const std::string& folder) {
   const std::string path = folder + "/direct";
@@ -125,6 +136,8 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
   std::string key;
   for (const Piece& piece : segment) {
     for (uint64_t i = piece.begin; i < piece.end; ++i) {
+      // One page and one key are used for all entries, so that their memory is
+      // used again.
       CKPTDB_RETURN_IF_ERROR(piece.stream->Make(i, &key, &page));
       if (options.on_made) options.on_made(*piece.stream, i);
       CKPTDB_RETURN_IF_ERROR(
@@ -132,6 +145,8 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
     }
   }
   rocksdb::ExternalSstFileInfo file;
+  // Finish syncs the file. Its name need not be durable, as no save outlives
+  // the process of its owner.
   CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Finish(&file), context));
   return internal::StagedFile{path, file.file_size, file.num_entries};
 }

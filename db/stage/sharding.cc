@@ -15,8 +15,8 @@
 namespace ckptdb {
 namespace {
 
-// Has an exception of the function say which function it was, and of which id:
-// a call that comes upon it may go through many tables.
+// Adds the name of the sharding and the id to an exception of the function, as
+// a call may go through many tables.
 TableSharding::RankOf WithItsName(const std::string& name,
                                   TableSharding::RankOf rank_of) {
   return [what = absl::StrCat("the function of sharding \"", name, "\""),
@@ -24,6 +24,8 @@ TableSharding::RankOf WithItsName(const std::string& name,
     absl::StatusOr<uint32_t> rank =
         internal::CallGuarded(what, [&] { return rank_of(id, world_size); });
     if (rank.ok()) return *rank;
+    // The kind of the exception is kept, so that want of memory stays
+    // ResourceExhausted.
     if (absl::IsResourceExhausted(rank.status())) throw std::bad_alloc();
     throw std::runtime_error(
         absl::StrCat(rank.status().message(), ", for id ", id));
@@ -60,6 +62,8 @@ TableSharding TableSharding::Unchecked() {
 
 namespace internal {
 
+// Checks a sharding before it is used: bounds must give each rank one range and
+// all ranks together all slices.
 absl::Status CheckSharding(const TableSharding& sharding, uint32_t world_size) {
   if (sharding.kind() == Item::Sharding::kCustom) {
     if (absl::Status name = CheckName("sharding name", sharding.name());
@@ -126,6 +130,7 @@ std::optional<uint32_t> OwnRows::RankOfId(int64_t id) const {
 }
 
 std::string OwnRows::DescribeNoRank(int64_t id) const {
+  // Only a function can name a rank that does not exist.
   if (kind_ != Item::Sharding::kCustom) return "";
   const uint32_t rank = sharding_.rank_of()(id, world_size_);
   if (rank < world_size_) return "";

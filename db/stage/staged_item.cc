@@ -42,6 +42,8 @@ uint32_t RowsPerPage(const RankState::Table& table) {
   return static_cast<uint32_t>(kPageBytes / widest);
 }
 
+// Returns an item that this version stores. One that is borrowed is replaced by
+// the parent's item later: see ReuseUnchanged.
 Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
              const std::string& name) {
   Item item;
@@ -51,6 +53,7 @@ Item NewItem(const internal::TicketRecord& ticket, Item::Kind kind,
   return item;
 }
 
+// Checks a tensor and describes it. Its bytes are not read yet.
 absl::StatusOr<StagedItem> PrepareTensor(const internal::TicketRecord& ticket,
                                          const RankState::Tensor& tensor) {
   const std::string place = absl::StrCat("tensor \"", tensor.name, "\"");
@@ -96,6 +99,7 @@ absl::StatusOr<StagedItem> PrepareBlob(const internal::TicketRecord& ticket,
         absl::StrCat("blob \"", blob.name, "\" has ", blob.bytes.size(),
                      " bytes; the limit is ", kMaxBlobBytes));
   }
+  // A blob is of bytes, so this refuses the lossy codecs.
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckEnums(DType::kU8, blob.codec, 1),
                                   absl::StrCat("blob \"", blob.name, "\"")));
   StagedItem staged;
@@ -197,7 +201,7 @@ bool SavesNoRows(const internal::TicketRecord& ticket, const Item& item) {
   return item.sharding == Item::Sharding::kReplicated && ticket.rank != 0;
 }
 
-// A source of rows that have ids and no slots.
+// Orders the erased ids, as rows that have no slots.
 absl::StatusOr<std::unique_ptr<RowOrder>> OrderErased(
     const RankState::Table& table, const OwnRows& own, int threads) {
   const RowSource::Arrays ids(table.changes->erased, {});
@@ -231,6 +235,7 @@ absl::Status CheckApart(const RankState::Table& table, RowOrder* upserted,
   return absl::OkStatus();
 }
 
+// Adds the streams of a table.
 void AddRowStreams(const std::string& prefix, StagedItem* staged) {
   const Item& item = staged->item;
   const auto stream = [&](size_t slot) {
@@ -295,6 +300,8 @@ absl::StatusOr<StagedItem> PrepareTable(const internal::TicketRecord& ticket,
   item.rows_per_page = RowsPerPage(table);
   CKPTDB_ASSIGN_OR_RETURN(const OwnRows own,
                           ResolveSharding(ticket, table, &item));
+  // Changes are saved as a delta run where the parent allows it, and else the
+  // table is saved whole, with the reason.
   if (table.changes.has_value()) {
     item.base_reason = WhyBase(parent_tables, table);
     if (item.base_reason.empty()) item.run = Item::Run::kDelta;
@@ -330,6 +337,8 @@ absl::Status CheckNames(Item::Kind kind, const Items& items) {
   return absl::OkStatus();
 }
 
+// Returns whether an item of the parent may have the same bytes; their hashes
+// decide.
 bool SameShape(const Item& a, const Item& b) {
   return a.kind == b.kind && a.name == b.name && a.dtype == b.dtype &&
          a.raw_bytes == b.raw_bytes && a.shape == b.shape &&
@@ -359,6 +368,7 @@ bool HasBytes(const Item& item, absl::string_view bytes, Item::Error* error) {
     if (builder.raw_hash() != hash) return false;
     *error = Larger(*error, builder.error());
   }
+  // More bytes than hashes are another tensor.
   return bytes.empty();
 }
 
@@ -416,6 +426,7 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kTensor, state.tensors()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kRows, state.tables()));
   CKPTDB_RETURN_IF_ERROR(CheckNames(Item::Kind::kBlob, state.blobs()));
+  // No ticket of a save without a parent has tables.
   std::optional<StepRecord::Rank> parent_tables;
   if (!ticket.parent_tables.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(parent_tables,
@@ -460,6 +471,8 @@ absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
         SameValues(old->codec, staged.streams[0]->codec()) &&
         HasBytes(*old, staged.bytes, &error)) {
       staged.item = *old;
+      // Other numbers may be stored as the same bytes, so the error is that of
+      // these numbers and not the parent's.
       if (IsLossy(old->codec)) staged.item.errors = {error};
       staged.reused = true;
     }

@@ -30,6 +30,7 @@ uint32_t Ticket::rank() const { return record_->rank; }
 uint32_t Ticket::world_size() const { return record_->world_size; }
 std::optional<SliceRange> Ticket::slices() const { return record_->slices; }
 
+// Copies share the record until one of them is changed.
 internal::TicketRecord& Ticket::record() {
   if (record_.use_count() > 1) {
     record_ = std::make_shared<internal::TicketRecord>(*record_);
@@ -59,6 +60,8 @@ bool StagedRank::operator==(const StagedRank& other) const {
   return *record_ == *other.record_;
 }
 
+// Copied on the first change, as for Ticket: it may have 512 KiB of inline
+// entries.
 internal::StagedRecord& StagedRank::record() {
   if (record_.use_count() > 1) {
     record_ = std::make_shared<internal::StagedRecord>(*record_);

@@ -40,6 +40,7 @@ using internal::StagedItem;
 constexpr uint64_t kOverheadDivisor = 100;
 constexpr uint64_t kFixedOverhead = uint64_t{1} << 20;
 
+// Stages the part of one rank. It is used once.
 class RankStager {
  public:
   RankStager(absl::string_view store, const internal::TicketRecord& ticket,
@@ -61,6 +62,8 @@ class RankStager {
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,
                             internal::PrepareItems(ticket_, state, options_));
+    // What is borrowed is known before codecs are chosen and memory is copied,
+    // as neither is needed for it.
     CKPTDB_RETURN_IF_ERROR(ReuseParent());
     for (StagedItem& staged : items_) {
       if (staged.reused) continue;
@@ -68,7 +71,10 @@ class RankStager {
         CKPTDB_RETURN_IF_ERROR(stream->ChooseCodec());
       }
     }
+    // Everything that reads the caller's memory as a whole is done by now. What
+    // is copied here need not be read again.
     CKPTDB_RETURN_IF_ERROR(CopyLast());
+    // This is decided by an upper bound: codecs make entries smaller.
     const bool in_line = EntryBytes() <= InlineShareBytes(ticket_.world_size);
     CKPTDB_RETURN_IF_ERROR(in_line ? MakeEntries() : WriteFiles());
     return Finish(in_line ? Item::Placement::kInline : Item::Placement::kBulk);
@@ -80,6 +86,7 @@ class RankStager {
                                    point);
   }
 
+  // Checks the ticket before anything is removed or written by what it says.
   absl::Status CheckTicket() const {
     if (ticket_.world_size == 0 || ticket_.rank >= ticket_.world_size ||
         ticket_.version.attempt == 0) {
@@ -154,6 +161,8 @@ class RankStager {
     return bytes;
   }
 
+  // Borrows what the parent has with the same bytes, unless the caller wants
+  // everything to be written.
   absl::Status ReuseParent() {
     if (ticket_.parent.empty() || options_.rewrite_unchanged) {
       return absl::OkStatus();
@@ -184,6 +193,8 @@ class RankStager {
     std::vector<internal::Stream*> streams = ReadingStreams();
     char* next = copies_.memory;
     uint64_t left = copies_.bytes;
+    // From the last entry backwards, as long as there is memory: what is
+    // written first need not be copied, as it is read soon.
     for (; !streams.empty(); streams.pop_back()) {
       internal::Stream* const stream = streams.back();
       uint64_t first = stream->entries();
@@ -210,10 +221,12 @@ class RankStager {
         options_.threads, held.size(), [&](int, uint64_t i) {
           return held[i].stream->CopyHeld(held[i].begin);
         }));
+    // All of the caller's memory that is still needed has been copied.
     if (entries_to_read_ == 0) copies_.on_read(copied_bytes_);
     return absl::OkStatus();
   }
 
+  // Makes the entries of a small save, which go into the batch of the commit.
   absl::Status MakeEntries() {
     CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
     PageBuilder page;
@@ -231,6 +244,8 @@ class RankStager {
     return absl::OkStatus();
   }
 
+  // Tells the caller, once, that its memory may change: when the last entry
+  // that is read from there was made.
   void NoteMade(const internal::Stream& stream, uint64_t entry) {
     if (!copies_.on_read || !stream.reads_caller() || stream.IsHeld(entry)) {
       return;
@@ -244,6 +259,8 @@ class RankStager {
         files_.get(), store_,
         EntryBytes() + EntryBytes() / kOverheadDivisor + kFixedOverhead,
         options_.reserve_bytes));
+    // A rank that was restarted stages again into the same folder. What is left
+    // of its first try must not be published.
     CKPTDB_RETURN_IF_ERROR(internal::RemoveTree(files_.get(), folder));
     CKPTDB_RETURN_IF_ERROR(internal::MakeFolders(files_.get(), folder));
     absl::Status status = WriteSegments(folder);
@@ -263,6 +280,8 @@ class RankStager {
     CKPTDB_ASSIGN_OR_RETURN(writing.direct_writes, DirectWrites(folder));
     const auto segments = internal::CutSegments(items_, options_.threads);
     staged_files_.resize(segments.size());
+    // Segments are numbered in key order, so each file knows how many entries
+    // are before it. Publish finds a missing file by these numbers.
     std::vector<uint64_t> first_entries;
     uint64_t entries = 0;
     for (const internal::Segment& segment : segments) {
@@ -273,6 +292,7 @@ class RankStager {
     return internal::ParallelFor(
         options_.threads, segments.size(),
         [&](int, uint64_t i) -> absl::Status {
+          // Workers pass the point at once; only the first of them counts.
           if (first.exchange(false)) {
             CKPTDB_RETURN_IF_ERROR(HitCrashPoint(point::kStaging));
           }
@@ -293,6 +313,8 @@ class RankStager {
     return internal::TakesDirectWrites(files_.get(), folder);
   }
 
+  // Adds the sizes to the error of a full disk, which has only the name of a
+  // file.
   absl::Status ExplainFull(const absl::Status& status) const {
     if (!absl::IsResourceExhausted(status)) return status;
     const absl::StatusOr<uint64_t> free =
@@ -330,7 +352,8 @@ class RankStager {
   const std::shared_ptr<internal::Environment> environment_;
   const std::shared_ptr<internal::GuardedFileSystem> files_;
   std::vector<StagedItem> items_;
-  // Bytes of the memory of the caller that were not copied.
+  // Entries that are made from the caller's memory and were neither copied nor
+  // made yet.
   std::atomic<uint64_t> entries_to_read_ = 0;
   uint64_t copied_bytes_ = 0;
   std::vector<internal::StagedFile> staged_files_;
@@ -355,6 +378,7 @@ absl::StatusOr<StagedRank> internal::StageWithCopies(
         internal::ResolveStorePath(store_path, options.environment));
     absl::StatusOr<internal::StagedRecord> staged =
         RankStager(resolved, ticket.record(), options, copies).Run(state);
+    // RocksDB has been used in a process that may have opened no store.
     internal::WatchExit();
     CKPTDB_RETURN_IF_ERROR(staged.status());
     return StagedRank(*std::move(staged));

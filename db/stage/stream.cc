@@ -17,6 +17,7 @@ namespace {
 // Bytes of the position of a row in a key: its slice and its id.
 constexpr uint64_t kPositionBytes = sizeof(uint16_t) + sizeof(uint64_t);
 
+// The chunks of a tensor or a blob. An entry is a stretch of its bytes.
 class ChunkStream : public Stream {
  public:
   ChunkStream(std::string prefix, absl::string_view bytes,
@@ -183,6 +184,7 @@ absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   }
   page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
                element_bytes_);
+  // Each entry is made once, by one thread, so that its hash needs no lock.
   hashes_[entry] = page->raw_hash();
   if (IsLossy(codec_)) {
     const MutexLock lock(&mutex_);

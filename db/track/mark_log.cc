@@ -18,9 +18,12 @@ constexpr size_t kMinMergedRows = size_t{1} << 18;
 
 }  // namespace
 
+// Returns memory for so many hashes, kept or new. The chunk keeps the pool
+// alive and gives its memory back to it.
 ChunkPool::Chunk ChunkPool::Get(size_t rows) {
   Buffer buffer = Reuse(rows);
   if (buffer.hashes == nullptr) {
+    // Not cleared: a row of the log is read only after it was written.
     buffer = {std::make_unique_for_overwrite<uint64_t[]>(rows), rows};
   }
   used_bytes_ += buffer.bytes();
@@ -52,6 +55,7 @@ void ChunkPool::GiveBack(Buffer buffer) {
 }
 
 void ChunkPool::KeepAtMost(uint64_t bytes) {
+  // Most calls have nothing to free, and take no lock.
   if (kept_bytes_ <= bytes) return;
   const MutexLock lock(&mutex_);
   while (kept_bytes_ > bytes) {
@@ -92,6 +96,8 @@ double MarkSample::Ids() const {
 }
 
 MarkRoom MarkLog::Reserve(uint64_t epoch, MarkKind kind, size_t rows) {
+  // A run lies in one chunk, so the room may be less than was asked for; the
+  // caller asks again.
   if (chunk_used_ == chunk_.rows) {
     chunk_ = pool_->Get(NextChunkRows(rows));
     chunk_used_ = 0;
@@ -118,12 +124,15 @@ bool MarkLog::ExtendsLastRun(uint64_t epoch, MarkKind kind) const {
          runs_.back().kind == kind && runs_.back().chunk == chunk_.hashes;
 }
 
+// Adds hashes to the last run where they follow it, so that a log of many small
+// calls has few runs.
 void MarkLog::AddRun(const MarkRun& run) {
   if (ExtendsLastRun(run.epoch, run.kind)) {
     MarkRun& last = runs_.back();
     last.hashes = {last.hashes.data(), last.hashes.size() + run.hashes.size()};
     return;
   }
+  // The vector grows by as much as BytesToAppend has told.
   if (runs_.size() == runs_.capacity()) {
     runs_.reserve(runs_.size() + RunsToAdd());
   }
@@ -137,6 +146,8 @@ size_t MarkLog::NextChunkRows(size_t rows) const {
   return std::bit_ceil(std::max(wanted, rows));
 }
 
+// Returns what Append would add to used_bytes(), in the steps in which runs and
+// chunks grow: the limit is checked before memory is taken.
 uint64_t MarkLog::BytesToAppend(uint64_t epoch, MarkKind kind,
                                 size_t rows) const {
   const size_t room = chunk_.rows - chunk_used_;
@@ -176,12 +187,16 @@ void MarkLog::DropUpTo(uint64_t epoch) {
     chunk_ = {};
     chunk_used_ = 0;
   }
+  // Bits cannot be taken back, as several ids may have set one, so the sample
+  // is made anew from what is left.
   sample_.Clear();
   for (const MarkRun& run : runs_) {
     sample_.Add(MarkSample::Select(run.hashes));
   }
 }
 
+// After a merge the log must double before the next one, so that merges cost a
+// constant part of the marks.
 bool MarkLog::WorthMerging() const {
   return rows_ >= std::max(kMinMergedRows, 2 * merged_rows_) &&
          static_cast<double>(rows_) >= kMergedRepetitions * sample_.Ids();
@@ -191,7 +206,10 @@ void MarkLog::Merge(absl::Span<const uint64_t> cuts) {
   std::vector<uint64_t> epochs;
   const std::vector<MarkGroup> groups = GroupsBetween(cuts, &epochs);
   const NewestMarks newest(groups);
+  // The runs are dropped before the result is appended, so that their chunks
+  // are used again. The hashes to append are in `newest`.
   Clear();
+  // Oldest first, as epochs in the log ascend.
   for (size_t group = groups.size(); group-- > 0;) {
     for (const MarkKind kind : {MarkKind::kUpserted, MarkKind::kErased}) {
       newest.ForEach(group, kind, [&](absl::Span<const uint64_t> hashes) {

@@ -19,6 +19,7 @@ using internal::TakenSet;
 constexpr uint64_t kWordBits = 64;
 using Words = std::vector<uint64_t>;
 
+// The rows have been checked against the size of the table.
 void SetBits(absl::Span<const int64_t> rows, Words* words) {
   uint64_t* const first = words->data();
   for (const int64_t row : rows) {
@@ -115,15 +116,19 @@ absl::Status RowBitmap::Impl::CheckRows(absl::Span<const int64_t> ids) const {
   return absl::OkStatus();
 }
 
+// Marks in the lane of this thread, whose lock few other threads want.
 absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   CKPTDB_RETURN_IF_ERROR(CheckRows(ids));
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
   const internal::MutexLock lock(&lane.mutex);
+  // A thread that marks nothing has no bitmap.
   if (lane.marked.empty()) lane.marked.resize(words_);
   SetBits(ids, &lane.marked);
   return absl::OkStatus();
 }
 
+// Moves the marks of a lane to all consumers, so that each of them gets a mark
+// once.
 void RowBitmap::Impl::Collect(Lane* lane) {
   const internal::MutexLock lock(&lane->mutex);
   for (size_t i = 0; i < lane->marked.size(); ++i) {
@@ -144,6 +149,7 @@ absl::StatusOr<ChangeTracker::Changes> RowBitmap::Impl::Take(
   changes.upserted = TakeRows(&consumer->rows);
   changes.complete = std::exchange(consumer->complete, true);
   changes.reason = std::exchange(consumer->reason, {});
+  // The rows of an incomplete set mean nothing: the caller has to write a base.
   if (!changes.complete) changes.upserted = {};
   return changes;
 }
@@ -156,6 +162,8 @@ absl::Status RowBitmap::Impl::Return(ChangeTracker::Consumer id,
   CKPTDB_RETURN_IF_ERROR(internal::CheckTakenBy(this, id, set));
   CKPTDB_RETURN_IF_ERROR(CheckRows(changes.upserted));
   SetBits(changes.upserted, &consumer->rows);
+  // The base that an incomplete set required was not written, so it is required
+  // again.
   if (!set->complete && consumer->complete) {
     consumer->complete = false;
     consumer->reason = std::move(changes.reason);

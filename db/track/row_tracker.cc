@@ -33,6 +33,8 @@ using internal::TakenSet;
 
 using Hashes = std::vector<uint64_t>;
 
+// Marks are kept as hashes, which spread ids evenly and can be turned back
+// (SpreadId, UnspreadId).
 Hashes HashesOf(absl::Span<const int64_t> ids) {
   Hashes hashes(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) hashes[i] = SpreadId(ids[i]);
@@ -221,6 +223,8 @@ absl::Status RowTracker::Impl::RemoveConsumer(ChangeTracker::Consumer id) {
 }
 
 void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
+  // Nobody wants marks: each consumer's next set is incomplete anyway, and asks
+  // for a base.
   if (!tracking_.load()) return;
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
@@ -231,6 +235,8 @@ void RowTracker::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   }
 }
 
+// Marks rows under the lock of the lane. Returns false when the log has no room
+// or is worth a merge, for which all lanes are needed.
 bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
   const internal::MutexLock lock(&lane->mutex);
   std::array<uint64_t, kMarkRows> unknown;
@@ -240,6 +246,8 @@ bool RowTracker::Impl::MarkInLane(Lane* lane, absl::Span<const int64_t> ids) {
   return false;
 }
 
+// Writes hashes to room in the log, outside of the lock of the log: threads
+// fill the log beside each other.
 bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
   auto selected = internal::MarkSample::Select(hashes);
   while (!hashes.empty()) {
@@ -250,6 +258,8 @@ bool RowTracker::Impl::AppendInLane(absl::Span<const uint64_t> hashes) {
   return true;
 }
 
+// Makes room under the lock of the log. Returns nothing when that takes a
+// merge, or when marks are no longer wanted.
 std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
     size_t rows, internal::MarkSample::Hashes* selected) {
   const internal::MutexLock lock(&mutex_);
@@ -267,10 +277,14 @@ std::optional<internal::MarkRoom> RowTracker::Impl::Reserve(
 void RowTracker::Impl::MarkErased(absl::Span<const int64_t> ids) {
   if (ids.empty() || !tracking_.load()) return;
   const LaneLocks locks(&lanes_);
+  // An id that a filter knows would not be logged when it is upserted again,
+  // and the erasure would stay its newest mark.
   locks.ForEachFilter([&](MarkFilter* filter) { filter->Forget(ids); });
   Mark(MarkKind::kErased, ids);
 }
 
+// Appends marks with all lanes held, merging or dropping marks where there is
+// no room.
 void RowTracker::Impl::Mark(MarkKind kind, absl::Span<const int64_t> ids) {
   const internal::MutexLock lock(&mutex_);
   for (; !ids.empty(); ids.remove_prefix(std::min(ids.size(), kMarkRows))) {
@@ -298,6 +312,8 @@ absl::StatusOr<ChangeTracker::Changes> RowTracker::Impl::Take(
     CKPTDB_RETURN_IF_ERROR(Cut(id, &changes, &snapshot));
     locks.ForEachFilter([](MarkFilter* filter) { filter->Clear(); });
   }
+  // The ids are found after the locks were released: the runs keep their
+  // chunks, whose contents do not change any more.
   if (changes.complete) {
     const MarkGroup pieces = PiecesOf(snapshot.runs, snapshot.returned);
     const NewestMarks newest({pieces});
@@ -310,6 +326,7 @@ absl::StatusOr<ChangeTracker::Changes> RowTracker::Impl::Take(
   return changes;
 }
 
+// Ends the epoch for a consumer, and notes what its set is made of.
 absl::Status RowTracker::Impl::Cut(ChangeTracker::Consumer id,
                                    ChangeTracker::Changes* changes,
                                    Snapshot* snapshot) {
@@ -330,6 +347,8 @@ absl::Status RowTracker::Impl::Cut(ChangeTracker::Consumer id,
     consumer->base_epoch = epoch_;
   }
   consumer->epoch = epoch_++;
+  // The log keeps the marks after this set as long as the caller has it: when
+  // the set is returned they are read again.
   taken_.push_back(set);
   DropUnneeded();
   return absl::OkStatus();
@@ -345,6 +364,7 @@ absl::Status RowTracker::Impl::Return(ChangeTracker::Consumer id,
   PutBack(consumer, changes);
   changes = {};
   DropUnneeded();
+  // The returned set counts against the limit.
   MakeRoom(MarkKind::kUpserted, 0);
   return absl::OkStatus();
 }
@@ -353,7 +373,10 @@ void RowTracker::Impl::PutBack(Consumer* consumer,
                                const ChangeTracker::Changes& changes) {
   const TakenSet* const set = changes.taken_.get();
   if (!set->complete) return RequireBase(consumer, changes.reason);
+  // A base that was required since has these rows.
   if (!consumer->complete || set->epoch < consumer->base_epoch) return;
+  // Sets that were taken after this one are read again from the log, so that
+  // newer marks win over the returned ones.
   consumer->epoch = std::min(consumer->epoch, set->epoch);
   ReturnedSet& returned = consumer->returned[set->epoch];
   returned = {HashesOf(changes.upserted), HashesOf(changes.erased)};
@@ -389,12 +412,14 @@ std::vector<uint64_t> RowTracker::Impl::Cuts() {
   return cuts;
 }
 
+// Returns whether returning this set would make the log be read from its epoch.
 bool RowTracker::Impl::MayComeBack(const TakenSet& set) {
   const absl::StatusOr<Consumer*> consumer = consumers_.Find(set.consumer);
   return set.complete && consumer.ok() && (*consumer)->complete &&
          set.epoch > (*consumer)->base_epoch;
 }
 
+// The log is needed after the oldest epoch that anybody may read from.
 void RowTracker::Impl::DropUnneeded() {
   const std::vector<uint64_t> cuts = Cuts();
   tracking_ = !cuts.empty();
@@ -405,6 +430,7 @@ void RowTracker::Impl::DropUnneeded() {
   }
 }
 
+// What nobody needs is dropped first, so that it is not merged.
 void RowTracker::Impl::Merge() {
   DropUnneeded();
   log_.Merge(Cuts());
@@ -428,6 +454,8 @@ bool RowTracker::Impl::MakeRoom(MarkKind kind, size_t rows) {
   return true;
 }
 
+// Gives up all marks: each consumer needs a base. Training goes on, and no mark
+// is lost without a word.
 void RowTracker::Impl::DropAll() {
   const std::string reason =
       absl::StrCat("the tracker exceeded its memory limit of ",
