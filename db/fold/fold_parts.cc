@@ -255,7 +255,6 @@ absl::Status FoldParts::DoPart(size_t index) {
       absl::StrCat(folder, "/part-", index));
   CKPTDB_RETURN_IF_ERROR(MergePart(index, &writer));
   CKPTDB_ASSIGN_OR_RETURN(part.staged.files, writer.Finish());
-  // Paths in a note are relative to the store, as in every staged rank.
   for (internal::StagedFile& file : part.staged.files) {
     file.path = file.path.substr(target_.store.size() + 1);
   }

@@ -318,8 +318,6 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
   }
   for (int i = 0; i < kSecureTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
-    // A lease on other versions than the new plan needs is dropped at the end
-    // of this turn, and one on those is taken in the next.
     CKPTDB_ASSIGN_OR_RETURN(TakenLease taken,
                             TakeLease(step, planned->versions));
     CKPTDB_RETURN_IF_ERROR(Refresh());
@@ -330,8 +328,6 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
         planned->versions != leased) {
       continue;
     }
-    // Without a lease the sweep may take the step at any time, so an error of
-    // reading is looked at again.
     ReadHold::ExplainFunction explain;
     if (taken.lease == nullptr) {
       explain = [this, step, make_plan, leased,

@@ -45,6 +45,8 @@ void BulkCopy(void* to, const void* from, uint64_t bytes) {
   }
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
+  // Streaming stores write whole lines of the target. The source need not be
+  // aligned.
   const uint64_t head = -reinterpret_cast<uintptr_t>(out) % kLineBytes;
   std::memcpy(out, in, head);
   const uint64_t lines = (bytes - head) / kLineBytes;

@@ -66,6 +66,7 @@ bool CastOne(const char* in, char* out) {
   if constexpr (!kFloat) {
     if (!HasInteger<Target>(number)) return false;
   }
+  // In all other cases the conversion itself rounds once.
   if constexpr (kFloat && !kFromFloat && From::kBytes == 8 && To::kBytes < 4) {
     To::Store(ToOddDouble(number), out);
   } else {
@@ -103,6 +104,8 @@ size_t CastWhileInRange(DType from, const void* in, DType to, void* out,
     return WithElements(to, [&](auto target) -> size_t {
       using From = decltype(source);
       using To = decltype(target);
+      // CanCast refuses to cast a float to an integer, so no code is made for
+      // it.
       if constexpr (std::is_floating_point_v<typename From::Number> &&
                     !std::is_floating_point_v<typename To::Number>) {
         return 0;
@@ -141,6 +144,8 @@ absl::Status CastElements(DType from, const void* in, DType to, void* out,
   }
   const size_t done = internal::CastWhileInRange(from, in, to, out, elements);
   if (done == elements) return absl::OkStatus();
+  // The elements before it have been written; the caller drops them with the
+  // error.
   const char* const element =
       static_cast<const char*>(in) + done * DTypeBytes(from);
   return absl::OutOfRangeError(absl::StrCat(

@@ -16,6 +16,9 @@ namespace {
 // kAuto keeps kNone unless a codec comes to at most this part of the raw size.
 constexpr size_t kWorthwhilePercent = 95;
 
+// Puts the first bytes of all elements together, then the second ones, and so
+// on: bytes of the same weight are alike, and compress better. What is no whole
+// element stays at the end.
 void Shuffle(absl::string_view raw, uint32_t element_bytes, char* out) {
   const size_t elements = raw.size() / element_bytes;
   for (uint32_t byte = 0; byte < element_bytes; ++byte) {
@@ -27,6 +30,7 @@ void Shuffle(absl::string_view raw, uint32_t element_bytes, char* out) {
   std::copy(raw.begin() + shuffled, raw.end(), out + shuffled);
 }
 
+// Undoes Shuffle.
 void Unshuffle(absl::string_view planes, uint32_t element_bytes, char* out) {
   const size_t elements = planes.size() / element_bytes;
   for (uint32_t byte = 0; byte < element_bytes; ++byte) {
@@ -69,6 +73,8 @@ absl::StatusOr<Codec> ParseCodec(absl::string_view name) {
                    "auto"));
 }
 
+// kAuto is a choice of the saver's and is never stored, so its number is
+// damage.
 absl::StatusOr<Codec> CodecFromStored(uint8_t number) {
   if (number <= static_cast<uint8_t>(Codec::kInt8)) {
     return static_cast<Codec>(number);
@@ -84,9 +90,12 @@ Codec ChooseCodec(absl::string_view sample, uint32_t element_bytes) {
   size_t smallest = sample.size() * kWorthwhilePercent / 100;
   std::string stored;
   for (const Codec codec : {Codec::kLz4, Codec::kShuffleLz4}) {
+    // With one byte an element there is nothing to shuffle.
     if (codec == Codec::kShuffleLz4 && element_bytes == 1) continue;
     if (!Compress(codec, sample, element_bytes, &stored)) continue;
     if (stored.size() > smallest) continue;
+    // The next codec must be smaller: of two that are as good the simpler one
+    // is taken.
     smallest = stored.size() - 1;
     best = codec;
   }
@@ -115,6 +124,8 @@ bool Compress(Codec codec, absl::string_view raw, uint32_t element_bytes,
 
 absl::Status Decompress(Codec codec, absl::string_view stored,
                         uint32_t element_bytes, uint64_t raw_bytes, char* raw) {
+  // The sizes come from a header whose hash is right. They are checked all the
+  // same, as a right hash may have been forged.
   if (codec == Codec::kNone) {
     if (stored.size() != raw_bytes) {
       return absl::DataLossError(
@@ -125,6 +136,8 @@ absl::Status Decompress(Codec codec, absl::string_view stored,
     return absl::OkStatus();
   }
   if (IsLossy(codec)) return Dequantize(codec, stored, raw_bytes, raw);
+  // No encoder writes more, and the limit bounds the memory that a forged
+  // header can ask for.
   if (raw_bytes > kChunkBytes || stored.size() >= raw_bytes) {
     return absl::DataLossError(absl::StrCat(
         stored.size(), " bytes of ", CodecName(codec), " for ", raw_bytes,

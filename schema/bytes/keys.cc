@@ -39,11 +39,15 @@ T TakeBigEndian(absl::string_view* bytes) {
   return static_cast<T>(bits);
 }
 
+// A key comes from a store or from another process. The error has all of it in
+// hex, as it may be anything.
 absl::Status BadKey(absl::string_view key, absl::string_view why) {
   return absl::DataLossError(
       absl::StrCat("key ", absl::BytesToHexString(key), " ", why));
 }
 
+// Removes the version from the front. A negative step would sort behind all
+// others.
 absl::StatusOr<Version> TakeVersion(absl::string_view key,
                                     absl::string_view* rest) {
   if (rest->size() < kVersionBytes) return BadKey(key, "is too short");
@@ -66,6 +70,8 @@ absl::StatusOr<absl::string_view> TakeName(absl::string_view key,
   return name;
 }
 
+// Reads what follows the name in the key of a page: run, slot, slice and id of
+// its first row. Only a delta run has erased ids.
 absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
                             DataKey* parsed) {
   if (suffix.size() != kRowsSuffixBytes) {
@@ -89,6 +95,8 @@ absl::Status TakeRowsSuffix(absl::string_view key, absl::string_view suffix,
   return absl::OkStatus();
 }
 
+// Reads what follows the name, by the kind of the item. Its size must be exact,
+// so that no two keys are read as the same.
 absl::Status TakeSuffix(absl::string_view key, absl::string_view suffix,
                         DataKey* parsed) {
   if (parsed->kind == Item::Kind::kRows) {
@@ -136,6 +144,8 @@ std::string ItemPrefix(const Version& version, uint32_t rank, Item::Kind kind,
   AppendBigEndian(rank, &key);
   key.push_back(static_cast<char>(kind));
   key.append(name.data(), name.size());
+  // The NUL makes names sort as strings and keeps a name apart from a longer
+  // one that begins with it.
   key.push_back('\0');
   return key;
 }

@@ -40,6 +40,8 @@ class DefaultArithmetic {
   std::fenv_t before_;
 };
 
+// Returns false when the page has to be stored as it is: a number would become
+// an infinity, or a fold, which must add no error, would change one.
 bool QuantizeBf16(absl::string_view raw, Rounding rounding, std::string* stored,
                   Item::Error* error) {
   const uint64_t elements = raw.size() / kFloatBytes;
@@ -99,6 +101,8 @@ class Int8Encoder {
         loops_(TheLoops()),
         stored_(stored) {}
 
+  // Returns false when the page does not become smaller, as a codec is stored
+  // only where it saves bytes.
   bool Run(Item::Error* error) {
     const uint32_t row_elements = layout_.row_elements();
     if (row_elements == 0) return false;
@@ -106,6 +110,8 @@ class Int8Encoder {
     std::memcpy(stored_->data(), &row_elements, sizeof(row_elements));
     for (uint64_t row = 0; row < layout_.rows(); ++row) {
       EncodeRow(row);
+      // Each verbatim row makes it longer, so the end can be told before the
+      // last row.
       if (stored_->size() >= raw_.size()) return false;
     }
     error->max = FloatOf(error_);
@@ -114,6 +120,8 @@ class Int8Encoder {
   }
 
  private:
+  // Encodes a row between its least and its greatest number. A row with a NaN
+  // or an infinity has no such line and is kept verbatim.
   void EncodeRow(uint64_t row) {
     const uint64_t elements = layout_.ElementsOf(row);
     const char* const numbers = raw_.data() + layout_.RawAt(row);
@@ -128,6 +136,8 @@ class Int8Encoder {
     bound_ = std::max(bound_, scale.ErrorBound());
   }
 
+  // Its codes stay in place and are 0, so that the codes of all rows are where
+  // their numbers say.
   void KeepRow(uint64_t row) {
     const uint64_t elements = layout_.ElementsOf(row);
     std::memset(stored_->data() + layout_.CodesAt(row), 0, elements);
@@ -185,6 +195,8 @@ class Int8Decoder {
   }
 
  private:
+  // Decodes a row; returns false when bytes are missing. Bounds and codes that
+  // no encoder writes are damage, even under a right hash.
   absl::StatusOr<bool> DecodeRow(uint64_t row) {
     const uint64_t elements = layout_.ElementsOf(row);
     const absl::string_view codes =
@@ -225,6 +237,8 @@ absl::Status DequantizeInt8(absl::string_view stored, uint64_t raw_bytes,
     return BadSize(Codec::kInt8, stored.size(), raw_bytes);
   }
   std::memcpy(&row_elements, stored.data(), sizeof(row_elements));
+  // The number decides where everything else is, so it is checked before the
+  // layout is made.
   if (row_elements == 0 || row_elements > elements) {
     return absl::DataLossError(absl::StrCat("rows of int8 have ", row_elements,
                                             " numbers; expected 1 to ",

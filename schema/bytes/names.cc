@@ -34,6 +34,8 @@ size_t SequenceBytes(absl::string_view text, size_t at) {
   return 0;
 }
 
+// A name that is refused may be anything and of any length: it is escaped and
+// cut.
 absl::Status Bad(absl::string_view what, absl::string_view name,
                  absl::string_view why) {
   constexpr size_t kShown = 64;
@@ -52,6 +54,7 @@ absl::Status CheckName(absl::string_view what, absl::string_view name) {
                             kMaxNameBytes));
   }
   for (size_t at = 0; at < name.size();) {
+    // A NUL ends the name in a key.
     if (name[at] == '\0') {
       return Bad(what, name, absl::StrCat("has a NUL at byte ", at));
     }

@@ -53,6 +53,8 @@ absl::Status CheckHash(const PageView& page, absl::string_view raw) {
                                           absl::Hex(page.raw_hash)));
 }
 
+// The magic comes first, as bytes that are no page at all have no right hash
+// either; all other fields count only when the hash of the header is right.
 absl::Status CheckHeader(const fbs::PageHeader& header, size_t stored) {
   if (header.magic() != kMagic) {
     return BadHeader("magic", header.magic(), absl::StrCat(kMagic));
@@ -96,6 +98,7 @@ uint64_t HashBytes(absl::string_view bytes) {
 char* PageBuilder::Reset(size_t raw_bytes) {
   raw_bytes_ = raw_bytes;
   const size_t needed = kPageHeaderBytes + raw_bytes;
+  // The buffer only grows, so that it is not cleared for each page.
   if (buffer_.size() < needed) buffer_.resize(needed);
   return buffer_.data() + kPageHeaderBytes;
 }
@@ -110,6 +113,9 @@ void PageBuilder::WriteHeader(Codec codec, uint32_t count, std::string* entry,
 
 // Returns false when the codec does not take the bytes.
 bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
+  // A page of a slot has several numbers a row, which are a row of int8. A
+  // chunk of a tensor counts elements, one number each, and has rows of
+  // kInt8BlockElements.
   const auto per_count = static_cast<uint32_t>(
       count == 0 ? 1 : raw_bytes_ / sizeof(float) / count);
   if (!Quantize(codec,
@@ -118,6 +124,8 @@ bool PageBuilder::FinishLossy(Codec codec, uint32_t count, Rounding rounding) {
                 &compressed_, &error_)) {
     return false;
   }
+  // Under a lossy codec the stored bytes are hashed, as the raw ones cannot be
+  // had back.
   raw_hash_ = HashBytes(compressed_);
   compressed_.insert(0, kPageHeaderBytes, '\0');
   WriteHeader(codec, count, &compressed_,
@@ -204,6 +212,8 @@ absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
   }
   CKPTDB_RETURN_IF_ERROR(
       Decompress(page.codec, page.stored, element_bytes, page.raw_bytes, raw));
+  // The hash is of the raw bytes, so it also finds a codec that decodes to
+  // others.
   return CheckHash(page, absl::string_view(raw, page.raw_bytes));
 }
 

@@ -70,6 +70,8 @@ size_t DecodeUtf8(absl::string_view text, uint32_t* code_point) {
   return lead.bytes;
 }
 
+// A backslash is doubled by the caller, so that what is printed can be told
+// from an escape.
 void AppendEscaped(absl::string_view bytes, std::string* out) {
   if (bytes == "\n") {
     out->append("\\n");
@@ -101,6 +103,8 @@ std::string Printable(absl::string_view text) {
     uint32_t code_point = 0;
     const size_t bytes = DecodeUtf8(text, &code_point);
     const absl::string_view head = text.substr(0, std::max<size_t>(bytes, 1));
+    // Bytes that are not UTF-8 are escaped one by one, as nothing tells where a
+    // code point would end.
     if (bytes == 0 || IsUnseen(code_point)) {
       AppendEscaped(head, &out);
     } else {
@@ -118,6 +122,8 @@ std::string PrintableJson(absl::string_view json) {
   while (!json.empty()) {
     uint32_t code_point = 0;
     const size_t bytes = std::max<size_t>(DecodeUtf8(json, &code_point), 1);
+    // Below 0x7f JSON escapes what cannot be seen, and its own line feeds have
+    // to stay.
     if (code_point >= 0x7f && IsUnseen(code_point)) {
       AppendJsonEscape(code_point, &out);
     } else {

@@ -29,6 +29,9 @@ CKPTDB_LOOP uint32_t MagnitudeOf(float number) {
 CKPTDB_LOOP int32_t LargerOf(int32_t a, int32_t b) { return a < b ? b : a; }
 CKPTDB_LOOP int32_t SmallerOf(int32_t a, int32_t b) { return a < b ? a : b; }
 
+// Encodes, and finds what it did to the numbers: the largest error and
+// magnitude of finite ones, whether one would become an infinity, and whether
+// all come back bit for bit.
 CKPTDB_LOOP Findings EncodeBf16Loop(const char* __restrict raw,
                                     uint64_t elements,
                                     char* __restrict halves) {
@@ -43,6 +46,8 @@ CKPTDB_LOOP Findings EncodeBf16Loop(const char* __restrict raw,
     const uint32_t back = DecodeBf16(half);
     const uint32_t finite = IsFiniteFloat(bits) ? ~uint32_t{0} : 0;
     const uint32_t difference = MagnitudeOf(FloatOf(bits) - FloatOf(back));
+    // The bits of floats that are not negative have the order of the floats, so
+    // that integers are compared.
     error = LargerOf(error, static_cast<int32_t>(difference & finite));
     magnitude = LargerOf(magnitude,
                          static_cast<int32_t>(bits & kFloatMagnitude & finite));
@@ -62,6 +67,8 @@ CKPTDB_LOOP void DecodeBf16Loop(const char* halves, uint64_t elements,
   }
 }
 
+// Finds the least and the greatest number of a row by keys, integers in the
+// order of the floats.
 CKPTDB_LOOP Int8Bounds BoundsLoop(const char* row, uint64_t elements) {
   int32_t least = std::numeric_limits<int32_t>::max();
   int32_t greatest = std::numeric_limits<int32_t>::min();
@@ -155,12 +162,16 @@ constexpr Loops kAvx2Loops = {EncodeBf16Avx2, DecodeBf16Avx2, BoundsAvx2,
                               EncodeInt8Avx2, DecodeInt8Avx2};
 #endif
 
+// Tests compare the loops of a processor with the plain ones. It is of a
+// thread, so that other threads are not concerned.
 thread_local bool plain_loops = false;
 
 }  // namespace
 
 void UsePlainLoops(bool plain) { plain_loops = plain; }
 
+// Both loops give the same bytes, so that a store does not depend on the
+// processor.
 const Loops& TheLoops() {
 #if defined(__x86_64__)
   static const bool kHasAvx2 =

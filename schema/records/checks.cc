@@ -14,6 +14,7 @@
 
 namespace ckptdb::internal {
 
+// No store gives the attempt 0, so a record without one was not filled in.
 absl::Status CheckVersion(RecordKind kind, absl::string_view field,
                           const Version& version) {
   if (version.step < 0) {
@@ -54,6 +55,7 @@ absl::Status CheckSliceBounds(RecordKind kind,
                     absl::StrCat("span ", bounds.front(), " to ", bounds.back(),
                                  "; expected 0 to ", kSlices));
   }
+  // Equal bounds are a rank without slices.
   const auto* const fall = std::is_sorted_until(bounds.begin(), bounds.end());
   if (fall == bounds.end()) return absl::OkStatus();
   return BadField(kind, kField,
@@ -75,6 +77,8 @@ absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
                    kMaxUuidBytes, " letters, digits and hyphens"));
 }
 
+// The same checks serve both ways: what is damage in a record that was read is
+// a mistake in one that is to be written.
 absl::Status AsInvalid(const absl::Status& checked) {
   if (checked.ok()) return checked;
   return absl::InvalidArgumentError(checked.message());
@@ -88,6 +92,8 @@ absl::Status CheckNameField(RecordKind kind, absl::string_view field,
       absl::StrCat(RecordName(kind), ": ", status.message()));
 }
 
+// The path comes from another process and is joined to the folder of a store,
+// which it must not leave.
 absl::Status CheckPath(RecordKind kind, absl::string_view field,
                        absl::string_view path) {
   const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');

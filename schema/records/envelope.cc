@@ -33,6 +33,9 @@ uint64_t HashOf(const Envelope& envelope, absl::string_view body) {
   return XXH3_64bits_withSeed(body.data(), body.size(), seed);
 }
 
+// Checks magic, size and hash, which are the same in all versions of the
+// format. So damage is told from a newer format before the version is looked
+// at.
 absl::Status CheckIntact(RecordKind kind, const Envelope& envelope,
                          absl::string_view body) {
   if (envelope.magic != kMagic) {
@@ -83,6 +86,7 @@ absl::Status BadField(RecordKind kind, absl::string_view field,
 }
 
 absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
+  // A ticket and a staged rank contain whole records.
   const bool carries_records =
       kind == RecordKind::kTicket || kind == RecordKind::kStagedRank;
   const uint64_t limit = carries_records ? kMaxTransferBytes : kMaxRecordBytes;
@@ -114,6 +118,8 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
   std::memcpy(&envelope, bytes.data(), sizeof(envelope));
   const absl::string_view body = bytes.substr(kEnvelopeBytes);
   CKPTDB_RETURN_IF_ERROR(CheckIntact(kind, envelope, body));
+  // Only rank records have a second version: see "Lossy codecs" in
+  // docs/format.md.
   const uint16_t newest =
       kind == RecordKind::kRank ? kLossyFormatVersion : kFormatVersion;
   if (envelope.format_version > newest) {
@@ -126,6 +132,8 @@ absl::StatusOr<absl::string_view> Unseal(RecordKind kind,
     return absl::DataLossError(absl::StrCat(
         RecordName(kind), ": invalid format version 0; versions start at 1"));
   }
+  // The kind is compared last: a newer version may have kinds that this one
+  // does not know.
   if (envelope.kind != static_cast<uint16_t>(kind)) {
     return BadField(kind, "kind",
                     absl::StrCat(envelope.kind, " is wrong; expected ",

@@ -45,10 +45,12 @@ absl::Status CheckMetrics(RecordKind kind, const Metrics& metrics) {
 absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
                                     const FlatMetrics* entries) {
   Metrics metrics;
+  // The count is checked before any entry is copied.
   CKPTDB_RETURN_IF_ERROR(CheckCount(kind, SizeOf(entries)));
   if (entries == nullptr) return metrics;
   for (const fbs::Metric* entry : *entries) {
     const std::string name = ToStd(entry->name());
+    // Of two values of one name it would depend on the reader which one counts.
     if (!metrics.emplace(name, entry->value()).second) {
       return BadField(kind, "metrics", DuplicateName(name));
     }

@@ -24,6 +24,7 @@ absl::Status internal::Check(const Post& post) {
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckVersion(kPostKind, "version", post.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(kPostKind, post.metrics));
+  // A post that asks for nothing was not made by a reader.
   if (post.pin || !post.metrics.empty()) return absl::OkStatus();
   return internal::BadField(kPostKind, "metrics",
                             "are empty, and no pin is requested");

@@ -62,6 +62,8 @@ Offset<Vector<const fbs::ItemError*>> AddErrors(
   return builder->CreateVectorOfStructs(added);
 }
 
+// Adds an item. FlatBuffers needs all strings and vectors to be finished before
+// the table that refers to them is begun.
 Offset<fbs::Item> AddItem(const Item& item, FlatBufferBuilder* builder) {
   const auto slots = AddSlots(item.slots, builder);
   const auto name = AddString(item.name, builder);
@@ -117,6 +119,8 @@ absl::Status InItem(const Item& item, const absl::Status& status) {
   return BadItem(item, absl::StrCat("is invalid: ", status.message()));
 }
 
+// Checks that the bytes are those of the shape, and that the shard lies within
+// the tensor.
 absl::Status CheckTensor(const Item& item) {
   const uint32_t element_bytes = DTypeBytes(item.dtype);
   const absl::StatusOr<int64_t> elements =
@@ -140,6 +144,8 @@ absl::Status CheckBlob(const Item& item) {
                          " raw bytes; the limit of a blob is ", kMaxBlobBytes));
 }
 
+// The number of chunks follows from the bytes. A reader takes the hash of each
+// by its number, so it relies on this.
 absl::Status CheckChunks(const Item& item) {
   const uint64_t chunks = item.raw_bytes / kChunkBytes +
                           (item.raw_bytes % kChunkBytes != 0 ? 1 : 0);
@@ -148,6 +154,7 @@ absl::Status CheckChunks(const Item& item) {
                                     " chunk hashes; expected ", chunks));
 }
 
+// Checks names and widths of slots, on which the size of a row is computed.
 absl::Status CheckSlots(const Item& item) {
   std::set<absl::string_view> names;
   for (const Slot& slot : item.slots) {
@@ -181,6 +188,8 @@ uint64_t WidestColumnBytes(const Item& item) {
   return widest;
 }
 
+// Checks that rows, erased ids and bytes agree, and that no page exceeds its
+// limit.
 absl::Status CheckRows(const Item& item) {
   if (item.run == Item::Run::kBase && item.erased_rows != 0) {
     return BadItem(item, absl::StrCat("has ", item.erased_rows,
@@ -194,6 +203,8 @@ absl::Status CheckRows(const Item& item) {
   uint64_t rows = 0;
   uint64_t erased = 0;
   uint64_t bytes = 0;
+  // Counts of a damaged record may be anything, so a product that overflows
+  // must not come out right.
   if (!__builtin_mul_overflow(item.rows, RowBytes(item), &rows) &&
       !__builtin_mul_overflow(item.erased_rows, sizeof(int64_t), &erased) &&
       !__builtin_add_overflow(rows, erased, &bytes) &&
@@ -238,6 +249,8 @@ absl::Status CheckLossyCodec(const Item& item, Codec codec, DType dtype,
                                     " and does not tell its errors"));
 }
 
+// Checks the errors of lossy codecs: one for a tensor, one for each slot of a
+// table, or none at all.
 absl::Status CheckErrors(const Item& item) {
   const bool table = item.kind == Item::Kind::kRows;
   const size_t values = item.kind == Item::Kind::kBlob ? 0
@@ -248,6 +261,7 @@ absl::Status CheckErrors(const Item& item) {
                                       " errors; expected 0 or ", values));
   }
   for (const Item::Error& error : item.errors) {
+    // Written so that a NaN fails.
     if (std::isfinite(error.bound) && error.max >= 0 &&
         error.max <= error.bound) {
       continue;
@@ -294,12 +308,15 @@ absl::Status CheckEnums(const Item& item) {
   return absl::OkStatus();
 }
 
+// Rejects a dtype or codec that is never stored, before it is an index of a
+// table.
 absl::Status CheckStoredEnums(const Item& item, DType dtype, Codec codec) {
   CKPTDB_RETURN_IF_ERROR(
       InItem(item, DTypeFromStored(static_cast<uint8_t>(dtype)).status()));
   return InItem(item, CodecFromStored(static_cast<uint8_t>(codec)).status());
 }
 
+// Only a table needs slots.
 absl::Status CheckSlotCount(const Item& item, size_t slots) {
   if (slots <= kMaxSlots && (item.kind != Item::Kind::kRows || slots > 0)) {
     return absl::OkStatus();
@@ -381,6 +398,8 @@ std::vector<Item::Error> ReadErrors(
   return errors;
 }
 
+// Reads these fields whatever the kind is, as what was encoded must decode to
+// an equal record.
 void ReadTensorFields(const fbs::Item& from, Item* item) {
   item->dtype = static_cast<DType>(from.dtype());
   item->codec = static_cast<Codec>(from.codec());
@@ -421,6 +440,8 @@ absl::StatusOr<Item> ReadItem(const fbs::Item& from) {
   return item;
 }
 
+// Checks the order of items, which is that of keys: Publish counts entries by
+// it, and an item is found by a binary search.
 absl::Status CheckOrder(const Item& last, const Item& item) {
   if (std::tie(last.kind, last.name) < std::tie(item.kind, item.name)) {
     return absl::OkStatus();
@@ -438,6 +459,8 @@ absl::StatusOr<std::vector<Item>> ReadItems(
   std::vector<Item> items;
   uint64_t copied = 0;
   for (const fbs::Item* from : stored) {
+    // An item with too many slots fails in ReadItem, before they are walked
+    // through.
     if (SizeOf(from->slots()) <= kMaxSlots) copied += CopiedBytes(*from);
     if (copied > record_bytes) {
       return BadField(kKind, "items",
@@ -473,6 +496,7 @@ absl::Status internal::Check(const StepRecord::Rank& record) {
 }
 
 uint64_t internal::LeastBytes(const StepRecord::Rank& record) {
+  // Lower bounds of what FlatBuffers takes for a table of this kind.
   constexpr uint64_t kLeastItem = 64;
   constexpr uint64_t kLeastSlot = 16;
   uint64_t bytes = 0;

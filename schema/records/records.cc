@@ -43,6 +43,8 @@ enum StepFlags : uint32_t {
   kAllFlags = 7,
 };
 
+// These two complete the conversions of flat.h, so that the templates below
+// take branches as well as versions.
 fbs::Branch ToFbs(const StepRecord::Branch& branch) {
   return {branch.first, branch.last};
 }
@@ -118,6 +120,8 @@ absl::StatusOr<UserMetadata> ReadMetadata(
   return metadata;
 }
 
+// Checks versions of which none may be there twice. They are copied to be
+// sorted; their order in the record stays.
 absl::Status CheckVersions(RecordKind kind, absl::string_view field,
                            std::vector<Version> versions) {
   for (const Version& version : versions) {
@@ -167,6 +171,8 @@ absl::Status CheckLineage(const StepRecord& record) {
                                ToString(record.parent)));
 }
 
+// Checks that a chain ends at its step and never goes back, before CheckLineage
+// looks at the parent.
 absl::Status CheckChain(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<Version>& chain = record.chain;
@@ -184,6 +190,8 @@ absl::Status CheckChain(const StepRecord& record) {
   return CheckLineage(record);
 }
 
+// Checks the version that a folded step was folded from: an older attempt of
+// the same step, as a fold makes no other state.
 absl::Status CheckIncrement(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   CKPTDB_RETURN_IF_ERROR(
@@ -203,6 +211,8 @@ absl::Status CheckIncrement(const StepRecord& record) {
                                ToString(record.version)));
 }
 
+// Checks that branches ascend without overlap and that the last one is the
+// record's own. A fold counts with the attempt of its increment.
 absl::Status CheckBranches(const StepRecord& record) {
   constexpr RecordKind kKind = RecordKind::kStep;
   const std::vector<StepRecord::Branch>& branches = record.branches;
@@ -250,6 +260,8 @@ uint32_t FlagsOf(const StepRecord& record) {
 }
 
 absl::Status SetFlags(uint32_t flags, StepRecord* record) {
+  // A flag of a newer library may change what a step is, so it is not passed
+  // over.
   if ((flags & ~uint32_t{kAllFlags}) != 0) {
     return BadField(RecordKind::kStep, "flags",
                     absl::StrCat(flags, " have unknown bits"));
@@ -312,6 +324,7 @@ bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b) {
 
 uint64_t LineageDigest(const StepRecord& record) {
   std::string bytes;
+  // The layout is part of the format: see "StepRecord" in docs/format.md.
   const auto append = [&](auto number) {
     std::array<char, sizeof(number)> raw;
     std::memcpy(raw.data(), &number, raw.size());
@@ -434,6 +447,8 @@ absl::Status internal::Check(const AttemptRecord& record) {
         absl::StrCat(static_cast<int>(record.state), " is unknown"));
   }
   CKPTDB_RETURN_IF_ERROR(CheckVersion(kKind, "version", record.version));
+  // A fold begins after the version that it folds was committed, and attempts
+  // ascend.
   if (record.folds == 0 || record.folds < record.version.attempt) {
     return absl::OkStatus();
   }
@@ -442,6 +457,7 @@ absl::Status internal::Check(const AttemptRecord& record) {
       absl::StrCat("attempt ", record.folds, "; expected an older attempt"));
 }
 
+// Its size is fixed and far below any limit.
 uint64_t internal::LeastBytes(const AttemptRecord&) { return 0; }
 
 std::string internal::EncodeUnchecked(const AttemptRecord& record) {

@@ -24,6 +24,8 @@ using internal::SizeOf;
 using internal::ToStd;
 using internal::ViewOf;
 
+// Checks what a ticket and a staged rank have in common: which store, version
+// and rank they are of.
 absl::Status CheckPlace(RecordKind kind, absl::string_view uuid,
                         const Version& version, uint32_t rank,
                         uint32_t world_size) {
@@ -47,6 +49,8 @@ Offset<fbs::InlineEntry> AddEntry(
   return fbs::CreateInlineEntry(*builder, key, AddBytes(entry.second, builder));
 }
 
+// Checks that an inline entry is of this version and rank: it is put into the
+// write batch under its own key.
 absl::Status CheckEntryKey(const internal::StagedRecord& staged,
                            absl::string_view key) {
   constexpr RecordKind kKind = RecordKind::kStagedRank;
@@ -71,6 +75,8 @@ absl::Status CheckCopied(uint64_t copied, size_t record_bytes) {
                                " of the record"));
 }
 
+// Reads the files, counting bytes before they are copied: a forged FlatBuffer
+// may refer to one string many times.
 absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
                        internal::StagedRecord* staged) {
   if (from.files() == nullptr) return absl::OkStatus();
@@ -177,11 +183,13 @@ absl::Status internal::Check(const internal::StagedRecord& staged) {
   for (const auto& [key, value] : staged.inline_entries) {
     CKPTDB_RETURN_IF_ERROR(CheckEntryKey(staged, key));
   }
+  // The record itself is decoded and checked when the part is published.
   if (!staged.rank_record.empty()) return absl::OkStatus();
   return BadField(kKind, "rank record", "is empty");
 }
 
 uint64_t internal::LeastBytes(const internal::StagedRecord& staged) {
+  // Lower bounds of what FlatBuffers takes for a table of this kind.
   constexpr uint64_t kLeastFile = 32;
   constexpr uint64_t kLeastEntry = 16;
   uint64_t bytes = staged.rank_record.size();
