@@ -117,9 +117,9 @@ IOStatus MakeFile(const std::string& path) {
     }
     // A folder is left alone: the caller's open says what is wrong with it.
     if (!status.ok() || IsFolder(entry)) return status;
-    // A link, and a file that has another name, are removed and made anew.
-    // Somebody may put one back in between, so there are a few tries.
     if (entry.kind == EntryKind::kFile && entry.links == 1) return status;
+    // What is here may be put back by somebody before the next try, so the
+    // number of tries is limited.
     if (::unlinkat(place.folder.get(), place.name.c_str(), 0) != 0 &&
         errno != ENOENT) {
       return DiskError("removing", path, errno);

@@ -144,7 +144,7 @@ IOStatus OpenIngestFile(const std::shared_ptr<rocksdb::FileSystem>& files,
                         std::unique_ptr<FSRandomAccessFile>* result,
                         IODebugContext* debug) {
   // The file that is returned shares these reads, so the ingestion finds in
-  // memory what was just read, and no disk can fail in between (line 21 of
+  // memory what was just read, and none of its reads can fail (line 21 of
   // docs/rocksdb.md).
   const auto reads = std::make_shared<KeptReads>();
   const auto keeping = std::make_shared<KeepingFileSystem>(files, reads);

@@ -44,7 +44,7 @@ absl::Status RowBatcher::Rows(const RowSink::Batch& batch) {
   return ids_.size() < kGathered ? absl::OkStatus() : FlushRows();
 }
 
-// Only what follows a step from change to change is told of erased ids.
+// Only a ChangeReader passes a LiveTable, which is told of erased ids.
 absl::Status RowBatcher::Erased(absl::Span<const int64_t> ids) {
   if (live_ == nullptr) return absl::OkStatus();
   erased_.insert(erased_.end(), ids.begin(), ids.end());

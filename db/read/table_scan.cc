@@ -138,7 +138,6 @@ absl::Status MergeScan::Run(const TaskFunction& task) {
         RunMerge merge(step_, runs_, part, slots_, options_.read,
                        options_.wanted);
         CKPTDB_RETURN_IF_ERROR(task(worker, i, &merge));
-        // Once for each task, not for each row.
         const MutexLock lock(&mutex);
         for (size_t run = 0; run < part.runs.size(); ++run) {
           counts[part.runs[run]].rows += merge.counts()[run].rows;

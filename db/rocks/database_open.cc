@@ -163,9 +163,9 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFollower(
     // A file that the owner makes does not have its mode at once.
     denied = absl::IsPermissionDenied(opened.status()) ? denied + 1 : 0;
     if (denied == kDenied) return opened;
+    if (!changed) continue;
     // The MANIFEST has grown: what was corrupt may be gone, and the owner gets
     // time to finish.
-    if (!changed) continue;
     corrupt.clear();
     rocksdb::SystemClock::Default()->SleepForMicroseconds(pause_micros(random));
   }

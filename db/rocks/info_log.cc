@@ -23,8 +23,8 @@ using rocksdb::InfoLogLevel;
 // Longer messages are cut.
 constexpr size_t kMaxMessageBytes = size_t{4} << 10;
 
-// In the order of RocksDB's levels that of headers is above all errors, but it
-// is none.
+// RocksDB orders the level of headers above those of errors; it is not an
+// error.
 ckptdb::Logger::Severity SeverityOf(InfoLogLevel level) {
   if (level >= InfoLogLevel::ERROR_LEVEL &&
       level != InfoLogLevel::HEADER_LEVEL) {

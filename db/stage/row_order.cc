@@ -14,7 +14,6 @@
 
 namespace ckptdb::internal {
 
-// Consecutive rows of a block.
 struct RowPart {
   size_t block;
   uint64_t begin;
@@ -102,7 +101,6 @@ absl::Status RowOrder::LoadBlocks() {
   return absl::OkStatus();
 }
 
-// Checks that the rank may have each of its ids.
 absl::Status RowOrder::CheckAll(const OwnRows& own) const {
   for (const RowBlock& block : blocks_) {
     for (const int64_t id : block.ids) {

@@ -111,8 +111,8 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
       /*invalidate_page_cache=*/false);
 }
 
-// Tries a direct write of a file of its own, as an open with O_DIRECT fails
-// where there is none.
+// Tries to open a file for direct writes, which fails where the file system has
+// none.
 absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
                                        const std::string& folder) {
   const std::string path = folder + "/direct";

@@ -235,7 +235,6 @@ absl::Status CheckApart(const RankState::Table& table, RowOrder* upserted,
   return absl::OkStatus();
 }
 
-// Adds the streams of a table.
 void AddRowStreams(const std::string& prefix, StagedItem* staged) {
   const Item& item = staged->item;
   const auto stream = [&](size_t slot) {

@@ -228,9 +228,9 @@ absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
 // The steps that retention retires, and those of an abandoned branch.
 absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                                         const std::vector<int64_t>& retire) {
-  // A set, as retention and an abandoned branch may name the same step, which
-  // is removed once.
   const int64_t own = version_.step;
+  // Retention and an abandoned branch may name the same step, which is removed
+  // once.
   std::set<int64_t> steps(retire.begin(), retire.end());
   if (save_.spec.parent.has_value() &&
       save_.spec.abandoned == SaveSpec::Abandoned::kRemove) {

@@ -88,8 +88,6 @@ absl::Status Committer::WriteCommit(const Commit& commit) {
   rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
   const Version& version = commit.step.version;
   rocksdb::Status status;
-  // After the first error nothing is added any more, and that error is
-  // returned.
   const auto put = [&](rocksdb::ColumnFamilyHandle* family,
                        absl::string_view key, absl::string_view value) {
     if (status.ok()) status = batch.Put(family, ToSlice(key), ToSlice(value));

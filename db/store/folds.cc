@@ -63,9 +63,8 @@ absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
   }
   absl::StatusOr<Store::FoldResult> result = FoldOpened(*opened, options);
   if (result.ok() || absl::IsCancelled(result.status())) return result;
-  // The error may have come of the sweep or the overwriting of a step that is
-  // no longer there. What it has staged is garbage then, so a sweep is asked
-  // for.
+  // The error may come from the deletion or the overwriting of the step. What
+  // was staged is garbage then, so a sweep is asked for.
   const absl::Status still = CheckStillStep(opened->record().version);
   if (still.ok()) return result;
   requests_->Request();

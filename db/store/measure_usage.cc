@@ -201,9 +201,8 @@ class Measurer {
            ReasonOf(found->second) == Reason::kInProgress;
   }
 
-  // In the order of the sweep: what is referenced or leased stays whatever its
-  // state, and a committed attempt that nothing reaches is kept for a person to
-  // look at.
+  // What is referenced or leased stays whatever its state, and a committed
+  // attempt that nothing reaches is kept for a person to look at.
   Reason ReasonOf(const AttemptRecord& record) const {
     if (referenced_.contains(record.version)) return Reason::kReferenced;
     if (leased_.contains(record.version)) return Reason::kLeased;

@@ -27,7 +27,7 @@ absl::Status CheckBounds(const SaveSpec& spec) {
       kSlices, " in ", spec.world_size, " ranges; see EvenSliceBounds"));
 }
 
-// Rejects a time before 1970, which only a wrong clock gives.
+// Rejects a time before 1970.
 absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {
   if (micros.value_or(0) >= 0) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -121,7 +121,7 @@ absl::Status RowBitmap::Impl::MarkUpserted(absl::Span<const int64_t> ids) {
   CKPTDB_RETURN_IF_ERROR(CheckRows(ids));
   Lane& lane = lanes_[internal::MarkLaneOfThread()];
   const internal::MutexLock lock(&lane.mutex);
-  // A thread that marks nothing has no bitmap.
+  // A lane in which nothing was marked has no bitmap.
   if (lane.marked.empty()) lane.marked.resize(words_);
   SetBits(ids, &lane.marked);
   return absl::OkStatus();

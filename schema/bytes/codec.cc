@@ -30,7 +30,6 @@ void Shuffle(absl::string_view raw, uint32_t element_bytes, char* out) {
   std::copy(raw.begin() + shuffled, raw.end(), out + shuffled);
 }
 
-// Undoes Shuffle.
 void Unshuffle(absl::string_view planes, uint32_t element_bytes, char* out) {
   const size_t elements = planes.size() / element_bytes;
   for (uint32_t byte = 0; byte < element_bytes; ++byte) {

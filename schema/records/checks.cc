@@ -14,7 +14,7 @@
 
 namespace ckptdb::internal {
 
-// No store gives the attempt 0, so a record without one was not filled in.
+// Attempts start at 1, so that 0 stands for no version.
 absl::Status CheckVersion(RecordKind kind, absl::string_view field,
                           const Version& version) {
   if (version.step < 0) {

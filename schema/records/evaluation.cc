@@ -33,7 +33,6 @@ absl::Status CheckSize(uint64_t bytes) {
 }  // namespace
 
 absl::Status internal::Check(const StepRecord::Evaluation& record) {
-  // The size first, as it is what may be far off.
   CKPTDB_RETURN_IF_ERROR(CheckSize(uint64_t{record.part.meters.size()} +
                                    record.part.loader.size()));
   CKPTDB_RETURN_IF_ERROR(
