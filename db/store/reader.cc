@@ -455,8 +455,8 @@ absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
       environment_->NowMicros() + options_.lease_ms * 1000;
   const absl::Status written =
       internal::WriteLease(lease_files_.get(), path_, lease);
-  // Where no lease can be written a step is read without one. Any other error
-  // is returned.
+  // Where the disk or its permissions allow no lease, a step may be read
+  // without one. Any other error is returned.
   const bool impossible =
       absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
   if (impossible &&

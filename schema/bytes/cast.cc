@@ -144,8 +144,6 @@ absl::Status CastElements(DType from, const void* in, DType to, void* out,
   }
   const size_t done = internal::CastWhileInRange(from, in, to, out, elements);
   if (done == elements) return absl::OkStatus();
-  // The elements before it have been written; the caller drops them with the
-  // error.
   const char* const element =
       static_cast<const char*>(in) + done * DTypeBytes(from);
   return absl::OutOfRangeError(absl::StrCat(
