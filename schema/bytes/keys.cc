@@ -192,6 +192,8 @@ absl::StatusOr<DataKey> ParseDataKey(absl::string_view key) {
 }
 
 std::string DescribeDataKey(absl::string_view key) {
+  // A key that does not parse is shown in hex, so that every error can name its
+  // key.
   const absl::StatusOr<DataKey> parsed = ParseDataKey(key);
   if (!parsed.ok()) return absl::StrCat("key ", absl::BytesToHexString(key));
   const std::string item =
@@ -217,6 +219,7 @@ std::string StepKey(int64_t step) {
   return key;
 }
 
+// The whole version: of one step many versions may be retired.
 std::string RetiredKey(const Version& version) {
   return "v" + VersionPrefix(version);
 }
@@ -243,6 +246,8 @@ std::string EvaluationKeyPrefix(const Version& version,
   return key;
 }
 
+// The evaluations of a version are one range, and the ranks of an evaluation
+// are one within it.
 std::string EvaluationKey(const Version& version, absl::string_view evaluation,
                           uint32_t rank) {
   std::string key = EvaluationKeyPrefix(version, evaluation);
@@ -288,6 +293,8 @@ absl::StatusOr<MetaKey> ParseMetaKey(absl::string_view key) {
       parsed.rank = TakeBigEndian<uint32_t>(&rest);
       return parsed;
     }
+    // The key of an attempt has no step: attempts are counted over all steps of
+    // a store.
     case MetaKind::kAttempt:
       if (!sized(4)) return BadKey(key, "is not the key of an attempt");
       parsed.version.attempt = TakeBigEndian<uint32_t>(&rest);

@@ -36,6 +36,7 @@ absl::Status BadHeader(absl::string_view field, uint64_t value,
                                           ", expected ", expected));
 }
 
+// The hash of the header is set last, over all other fields.
 fbs::PageHeader MakeHeader(Codec codec, uint32_t count, size_t raw_bytes,
                            size_t stored_bytes, uint64_t raw_hash) {
   fbs::PageHeader header(kMagic, static_cast<uint8_t>(codec), 0, 0, count,
@@ -169,6 +170,7 @@ absl::StatusOr<PageView> ParsePage(absl::string_view entry) {
                      " bytes is too short; a page header alone has ",
                      kPageHeaderBytes, " bytes"));
   }
+  // The entry need not be aligned, so the header is copied.
   fbs::PageHeader header;
   std::memcpy(static_cast<void*>(&header), entry.data(), sizeof(header));
   PageView page;

@@ -63,6 +63,8 @@ absl::Status CheckSliceBounds(RecordKind kind,
                                " at rank ", fall - bounds.begin()));
 }
 
+// The uuid of a lease and of a post is the name of a file, so no other
+// characters are allowed.
 absl::Status CheckUuid(RecordKind kind, absl::string_view uuid) {
   const bool good =
       !uuid.empty() && uuid.size() <= kMaxUuidBytes &&

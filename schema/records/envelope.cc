@@ -96,6 +96,7 @@ absl::Status CheckBodyBytes(RecordKind kind, uint64_t bytes) {
       absl::StrCat(bytes, " exceeds the limit of ", limit, " bytes"));
 }
 
+// The kind and the version are set before the hash, which is seeded with them.
 std::string Seal(RecordKind kind, absl::string_view body,
                  uint16_t format_version) {
   Envelope envelope{kMagic, static_cast<uint16_t>(kind), format_version, 0};

@@ -30,6 +30,8 @@ absl::Status internal::Check(const Post& post) {
                             "are empty, and no pin is requested");
 }
 
+// Its metrics are limited in number and names, and stay far below the limit of
+// a record.
 uint64_t internal::LeastBytes(const Post&) { return 0; }
 
 std::string internal::EncodeUnchecked(const Post& post) {

@@ -85,6 +85,8 @@ Offset<Vector<Offset<fbs::Metadata>>> AddMetadata(const UserMetadata& metadata,
   return builder->CreateVector(entries);
 }
 
+// The number of bytes is not told, as it is only known up to where the limit
+// was exceeded.
 absl::Status CheckMetadataBytes(RecordKind kind, uint64_t bytes) {
   if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
   return BadField(
@@ -246,6 +248,8 @@ absl::Status CheckKind(StepRecord::Kind kind) {
                                " is unknown; expected 0 (full) or 1 (delta)"));
 }
 
+// A reader compares each rank record with its digest, by the number of the
+// rank.
 absl::Status CheckRankDigests(const StepRecord& record) {
   if (record.rank_digests.size() == record.world_size) return absl::OkStatus();
   return BadField(RecordKind::kStep, "rank digests",
@@ -314,6 +318,7 @@ absl::string_view AttemptStateName(AttemptState state) {
   return "unknown";
 }
 
+// Codecs may differ: a page names its own, so rows of both can be merged.
 bool SameColumns(absl::Span<const Slot> a, absl::Span<const Slot> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Slot& x, const Slot& y) {
@@ -347,6 +352,8 @@ uint64_t LineageDigest(const StepRecord& record) {
   return HashBytes(bytes);
 }
 
+// Metrics and metadata have limits of their own; the chain and the ranks may be
+// many.
 uint64_t internal::LeastBytes(const StepRecord& record) {
   return (record.chain.size() + record.references.size()) *
              sizeof(fbs::Version) +
@@ -408,6 +415,7 @@ absl::StatusOr<StepRecord> DecodeStepRecord(absl::string_view bytes) {
   record.version = {from->step(), from->attempt()};
   CKPTDB_RETURN_IF_ERROR(SetFlags(from->flags(), &record));
   record.kind = static_cast<StepRecord::Kind>(from->kind());
+  // A full step has a parent, too, when it was saved on top of another.
   record.has_parent = from->parent() != nullptr;
   if (record.has_parent) record.parent = FromFbs(*from->parent());
   record.parent_digest = from->parent_digest();
@@ -493,6 +501,7 @@ absl::Status internal::Check(const RootRecord& record) {
   return BadField(kKind, "next attempt", "0 is invalid; attempts start at 1");
 }
 
+// Its metadata has a limit of its own, which is far below that of records.
 uint64_t internal::LeastBytes(const RootRecord&) { return 0; }
 
 std::string internal::EncodeUnchecked(const RootRecord& record) {

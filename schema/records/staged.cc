@@ -91,6 +91,7 @@ absl::Status ReadFiles(const fbs::StagedRank& from, size_t record_bytes,
   return absl::OkStatus();
 }
 
+// Reads the inline entries, counting bytes in the same way.
 absl::Status ReadEntries(const fbs::StagedRank& from, size_t record_bytes,
                          internal::StagedRecord* staged) {
   if (from.inline_entries() == nullptr) return absl::OkStatus();
@@ -136,6 +137,8 @@ uint64_t internal::LeastBytes(const internal::TicketRecord& ticket) {
 std::string internal::EncodeUnchecked(const internal::TicketRecord& ticket) {
   FlatBufferBuilder builder;
   const auto uuid = AddString(ticket.uuid, &builder);
+  // No slices and an empty range of slices differ, so the range is stored as a
+  // vector of none or two.
   std::vector<uint32_t> slices;
   if (ticket.slices.has_value()) {
     slices = {ticket.slices->begin, ticket.slices->end};
@@ -167,6 +170,7 @@ absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
   ticket.parent = BytesOf(from->parent());
   ticket.parent_tables = BytesOf(from->parent_tables());
   const std::vector<uint32_t> slices = ToStd(from->slices());
+  // Before the first two are used as begin and end.
   CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));
   if (!slices.empty()) ticket.slices = SliceRange{slices[0], slices[1]};
   CKPTDB_RETURN_IF_ERROR(internal::Check(ticket));
