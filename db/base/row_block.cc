@@ -39,11 +39,12 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
                          absl::string_view slot, uint64_t places) {
   if (!block.rows.empty()) {
     return Bad(number, absl::StrCat("both places of slot \"", slot,
-                                    "\" and RowBlock::rows"));
+                                    "\" and RowBlock::rows; set one of them"));
   }
   if (places == block.ids.size()) return absl::OkStatus();
   return Bad(number, absl::StrCat(places, " places of slot \"", slot,
-                                  "\", and ", block.ids.size(), " ids"));
+                                  "\", and ", block.ids.size(),
+                                  " ids; give one place for each id"));
 }
 
 }  // namespace
@@ -89,8 +90,9 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                absl::StrCat(rows, " rows; the limit is ", kMaxBlockRows));
   }
   if (!block.rows.empty() && block.rows.size() != rows) {
-    return Bad(number, absl::StrCat("places of ", block.rows.size(),
-                                    " rows, and ", rows, " ids"));
+    return Bad(number,
+               absl::StrCat("places of ", block.rows.size(), " rows, and ",
+                            rows, " ids; give one row number for each id"));
   }
   // An empty block need not have columns.
   if (rows == 0) return absl::OkStatus();
@@ -106,7 +108,8 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
       continue;
     }
     if (block.slots[s].data == nullptr) {
-      return Bad(number, absl::StrCat("no data of slot \"", slot.name, "\""));
+      return Bad(number, absl::StrCat("no data for slot \"", slot.name,
+                                      "\"; set Column::data or places"));
     }
     const uint64_t stride = block.slots[s].stride_bytes;
     // The only row needs none.
@@ -115,7 +118,8 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
     // mistake in the units.
     if (one || stride >= slot.row_bytes()) continue;
     return Bad(number, absl::StrCat("stride ", stride, " of slot \"", slot.name,
-                                    "\", below its ", slot.elements, " x ",
+                                    "\"; expected at least ", slot.row_bytes(),
+                                    " bytes, ", slot.elements, " x ",
                                     DTypeName(slot.dtype)));
   }
   return absl::OkStatus();

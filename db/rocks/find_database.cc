@@ -80,11 +80,11 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
   CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
   // A store has all families before its first table.
   if (std::any_of(children.begin(), children.end(), IsTable)) {
-    return ForeignError(path, "it has tables, and not the families of a store");
+    return ForeignError(path, "it has tables, but lacks families of a store");
   }
   CKPTDB_ASSIGN_OR_RETURN(const bool foreign, HasForeignEntry(options, path));
   if (!foreign) return absl::OkStatus();
-  return ForeignError(path, "it has entries, and not the families of a store");
+  return ForeignError(path, "it has entries, but lacks families of a store");
 }
 
 }  // namespace

@@ -200,9 +200,9 @@ absl::Status ReadPageTo(const PageView& page, uint32_t element_bytes,
                         char* raw) {
   if (IsLossy(page.codec)) {
     if (element_bytes != sizeof(float)) {
-      return absl::DataLossError(
-          absl::StrCat("page of ", element_bytes, " bytes an element is under ",
-                       CodecName(page.codec), ", which is of f32 alone"));
+      return absl::DataLossError(absl::StrCat(
+          "page of elements of ", element_bytes, " bytes has codec ",
+          CodecName(page.codec), "; expected elements of f32"));
     }
     CKPTDB_RETURN_IF_ERROR(CheckHash(page, page.stored));
     return Dequantize(page.codec, page.stored, page.raw_bytes, raw);

@@ -245,8 +245,9 @@ absl::Status CheckLossyCodec(const Item& item, Codec codec, DType dtype,
   if (!IsLossy(codec)) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(InItem(item, CheckLossy(codec, dtype, row_elements)));
   if (!item.errors.empty()) return absl::OkStatus();
-  return BadItem(item, absl::StrCat("is under ", CodecName(codec),
-                                    " and does not tell its errors"));
+  return BadItem(item, absl::StrCat("has codec ", CodecName(codec),
+                                    " and no errors; expected one for each "
+                                    "tensor or slot"));
 }
 
 // Checks the errors of lossy codecs: one for a tensor, one for each slot of a

@@ -418,9 +418,10 @@ TEST(Lossy, PagesAreOfF32Alone) {
   ASSERT_OK_AND_ASSIGN(const absl::string_view read,
                        ReadPage(view, 4, &scratch));
   EXPECT_EQ(read, raw);
-  EXPECT_THAT(ReadPage(view, 8, &scratch),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("page of 8 bytes an element is under bf16")));
+  EXPECT_THAT(
+      ReadPage(view, 8, &scratch),
+      StatusIs(absl::StatusCode::kDataLoss,
+               HasSubstr("page of elements of 8 bytes has codec bf16")));
 }
 
 // The bytes do not depend on how the thread of a trainer calculates.
