@@ -114,8 +114,9 @@ class DirectWriteFile : public rocksdb::FSWritableFileOwnerWrapper {
     status = target()->PositionedAppend(Slice(page_.data(), padded), begin_,
                                         options, debug);
     if (!status.ok()) return status;
-    dirty_ = false;
-    return target()->Truncate(begin_ + gathered_, options, debug);
+    status = target()->Truncate(begin_ + gathered_, options, debug);
+    if (status.ok()) dirty_ = false;
+    return status;
   }
 
   HugePage page_;

@@ -49,7 +49,7 @@ absl::Status SyncFolder(rocksdb::FileSystem* files, const std::string& path);
 bool IsTemporaryName(absl::string_view name);
 
 // Returns whether nobody writes to the file any more, by when that was last
-// done: kTemporarySeconds ago, or later than now.
+// done: more than kTemporarySeconds ago, or as far in the future.
 inline constexpr int64_t kTemporarySeconds = 3600;
 bool IsAbandoned(const Entry& entry, int64_t now_micros);
 

@@ -71,17 +71,20 @@ absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
                                                  const std::string& store) {
   CKPTDB_ASSIGN_OR_RETURN(const auto names,
                           ListFolder(files, PostsPath(store)));
+  // A heap of the first posts, the last of them on top. All are read, as a name
+  // does not tell when its post was made, and no later one may be taken first.
   std::vector<FoundPost> found;
   for (const std::string& name : names) {
     if (!IsPostName(name)) continue;
-    // The rest waits for the next look, so that a save is not held up by a
-    // folder full of posts.
-    if (found.size() == kMaxPostsAtOnce) break;
     absl::StatusOr<Post> post = ReadPost(files, store, name);
     if (absl::IsNotFound(post.status())) continue;
     found.push_back({name, std::move(post)});
+    std::push_heap(found.begin(), found.end(), IsBefore);
+    if (found.size() <= kMaxPostsAtOnce) continue;
+    std::pop_heap(found.begin(), found.end(), IsBefore);
+    found.pop_back();
   }
-  std::sort(found.begin(), found.end(), IsBefore);
+  std::sort_heap(found.begin(), found.end(), IsBefore);
   return found;
 }
 

@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// The maximum number of posts that one listing of the folder reads. Others wait
-// for the next one.
+// The maximum number of posts that are taken at once, so that a save is not held
+// up by a folder full of them. Others wait for the next look.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 
 // Writes a post, which is durable on return, with its name. Returns
@@ -34,7 +34,8 @@ struct FoundPost {
   std::string name;
   absl::StatusOr<Post> post;  // or the reason why it cannot be used
 };
-// Reads at most kMaxPostsAtOnce posts, in the order in which they were posted.
+// Returns the posts that were posted first, at most kMaxPostsAtOnce, in the
+// order in which they were posted; after them those that cannot be used.
 // Links are not followed: what is not a regular file cannot be used.
 absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
                                                  const std::string& store);

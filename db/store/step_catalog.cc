@@ -186,7 +186,7 @@ BegunAttempt StepCatalog::BeginFold(
     // the fold writes.
     folding_ = record.version;
     begun.attempt = record;
-    begun.resumed = true;
+    begun.root = records_.root;
     return begun;
   }
   begun.attempt =

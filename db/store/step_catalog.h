@@ -38,8 +38,7 @@ struct SaveInProgress {
 struct BegunAttempt {
   AttemptRecord attempt;
   RootRecord root;
-  StepRecord parent;     // of a save; a version of attempt 0: none
-  bool resumed = false;  // a fold that was cut short: both records are stored
+  StepRecord parent;  // of a save; a version of attempt 0: none
 };
 
 // A step as it was found, and what keeps all that it needs.

@@ -121,15 +121,16 @@ std::string PrintableJson(absl::string_view json) {
   std::string out;
   while (!json.empty()) {
     uint32_t code_point = 0;
-    const size_t bytes = std::max<size_t>(DecodeUtf8(json, &code_point), 1);
+    const size_t bytes = DecodeUtf8(json, &code_point);
+    const absl::string_view head = json.substr(0, std::max<size_t>(bytes, 1));
     // Below 0x7f JSON escapes what cannot be seen, and its own line feeds have
-    // to stay.
-    if (code_point >= 0x7f && IsUnseen(code_point)) {
+    // to stay. Bytes that are not UTF-8 stay as well: they have no code point.
+    if (bytes > 0 && code_point >= 0x7f && IsUnseen(code_point)) {
       AppendJsonEscape(code_point, &out);
     } else {
-      absl::StrAppend(&out, json.substr(0, bytes));
+      absl::StrAppend(&out, head);
     }
-    json.remove_prefix(bytes);
+    json.remove_prefix(head.size());
   }
   return out;
 }

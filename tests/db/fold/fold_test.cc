@@ -228,6 +228,33 @@ TEST_F(FoldTest, KeepsFinishedParts) {
   ExpectStates();
 }
 
+// An attempt is listed in memory first. When its record cannot be written, as
+// OWNER cannot be read for a moment, the next fold writes it.
+TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
+  TestTable table;
+  SaveChain(&table, 2, 3000);
+  bool fail = false;
+  options_.on_point = [&](absl::string_view at) {
+    if (fail && at == point::kStaged) throw std::runtime_error("stopped");
+  };
+  Reopen();
+  const std::string owner = path() + "/OWNER";
+  std::filesystem::rename(owner, owner + ".away");
+  std::filesystem::create_directory(owner);
+  EXPECT_THAT(store_->Fold(2).status(), Not(IsOk()));
+  std::filesystem::remove(owner);
+  std::filesystem::rename(owner + ".away", owner);
+  fail = true;
+  EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
+                                        HasSubstr("threw: stopped")));
+  options_.on_point = nullptr;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
+  EXPECT_GT(folded.parts, 0u);
+  EXPECT_EQ(folded.resumed_parts, folded.parts);
+  ExpectStates();
+}
+
 TEST_F(FoldTest, RepeatsADamagedPart) {
   StopAFoldWithItsPartsStaged();
   for (const auto& entry :

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/records/envelope.h"
@@ -100,6 +101,29 @@ TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
   EXPECT_EQ(seen.metrics.at("auc"), 0.75);
   Reopen();
   EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
+}
+
+// More than are taken at once, in a folder that lists them in no order.
+TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
+  constexpr int64_t kMost = internal::kMaxPostsAtOnce;
+  constexpr int64_t kPosts = kMost + 100;
+  const Version version = Record(1).version;
+  for (int64_t i = 0; i < kPosts; ++i) {
+    Post post;
+    post.uuid = internal::NewUuid();
+    post.store_uuid = store_->uuid();
+    post.version = version;
+    post.posted_at_micros = 1 + i;
+    post.metrics["auc"] = static_cast<double>(i);
+    ASSERT_OK_AND_ASSIGN(const std::string bytes, EncodePost(post));
+    Put(post.uuid, bytes);
+  }
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.at("auc"), kMost - 1);
+  EXPECT_THAT(Names(), SizeIs(kPosts - kMost));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.at("auc"), kPosts - 1);
+  EXPECT_THAT(Names(), IsEmpty());
 }
 
 TEST_F(PostsTest, APinComesInWithTheNextSave) {

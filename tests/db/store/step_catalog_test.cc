@@ -204,13 +204,11 @@ TEST_F(StepCatalogTest, MarksKnowSavesStepsAndWhatTheyBorrow) {
 TEST_F(StepCatalogTest, AFoldThatWasCutShortGoesOnWhileItsStepIsTheSame) {
   const Version step = Save(7);
   const BegunAttempt begun = catalog_.BeginFold(RecordOf(step), kNow, {});
-  EXPECT_FALSE(begun.resumed);
   EXPECT_EQ(begun.attempt.folds, step.attempt);
   const uint32_t attempt = begun.attempt.version.attempt;
   catalog_.EndFold();
   EXPECT_TRUE(catalog_.MayStage(attempt)) << "it can go on";
   const BegunAttempt again = catalog_.BeginFold(RecordOf(step), kNow, {});
-  EXPECT_TRUE(again.resumed);
   EXPECT_EQ(again.attempt, begun.attempt);
   // While it is under way its files are kept, also those of a step that goes.
   catalog_.ApplyDeletion(RecordOf(step));
@@ -228,7 +226,6 @@ TEST_F(StepCatalogTest, AFoldWhoseFilesWereIngestedIsNotTakenAgain) {
   catalog_.EndFold();
   const BegunAttempt second =
       catalog_.BeginFold(RecordOf(step), kNow, {{first, 4096}});
-  EXPECT_FALSE(second.resumed);
   EXPECT_EQ(second.attempt.version.attempt, first.attempt + 1);
 }
 

@@ -73,6 +73,8 @@ TEST(PrintableJson, HasTheSameMeaning) {
   EXPECT_EQ(PrintableJson("\"a\xe2\x80\x8b\""), "\"a\\u200b\"");
   EXPECT_EQ(PrintableJson("\"\x7f\xc2\x9b\""), "\"\\u007f\\u009b\"");
   EXPECT_EQ(PrintableJson("\"\xf3\xa0\x80\x81\""), "\"\\udb40\\udc01\"");
+  // What is cut off in the middle is no code point.
+  EXPECT_EQ(PrintableJson("\"\xe2\x80\"A"), "\"\xe2\x80\"A");
 }
 
 }  // namespace
