@@ -27,6 +27,8 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(
 
 CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
+// A forked child gives the manager up instead of destroying it: the threads
+// that it would wait for are in the parent alone.
 CheckpointManager::~CheckpointManager() {
   if (impl_ != nullptr) impl_->gate().home().KeepInChild(&impl_);
 }
@@ -78,11 +80,17 @@ absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Load(
                              [&] { return impl_->Load(rules, dry_run); });
 }
 bool CheckpointManager::IsSavingInProgress() const {
+  // In a child the save in progress is the parent's, and a lock may be held
+  // forever.
   if (impl_->gate().home().IsForked()) return false;
   return impl_->IsSavingInProgress();
 }
+// The gate takes a lock, so these two go past it: a signal handler may call the
+// first.
 void CheckpointManager::SetPreempted() { impl_->SetPreempted(); }
 bool CheckpointManager::preempted() const { return impl_->preempted(); }
+// These two enter the gate by themselves, as they return something else on a
+// thread that does not train.
 absl::Status CheckpointManager::CheckForErrors() {
   return impl_->CheckForErrors();
 }

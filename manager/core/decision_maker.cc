@@ -36,6 +36,8 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   return decision;
 }
 
+// Nothing is put off and no step becomes permanent here, so a question that is
+// asked twice has one answer.
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::Foresee(
     const Question& question) const {
   SavePolicy::Decision decision = Decide(question);
@@ -44,6 +46,8 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::Foresee(
   return PromotionInstead(question.preempted, decision).value_or(decision);
 }
 
+// The kind of save is kept for later, with the reason for the delay, so that
+// the step that makes up for this one explains itself.
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
     const Question& question, const SavePolicy::Decision& decision) {
   CKPTDB_ASSIGN_OR_RETURN(SavePolicy::Decision now,
@@ -55,6 +59,8 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
   return now;
 }
 
+// With kWait the decision stands: the caller waits for the save in progress
+// before it begins this one.
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
     const Question& question, const SavePolicy::Decision& decision) const {
   const std::string why =
@@ -95,6 +101,8 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   return newest;
 }
 
+// A policy must not count damaged steps, nor those of a branch that the
+// training has left.
 std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   std::vector<StepInfo> steps;
   store_->VisitSteps([&](const StepRecord& record) {
@@ -107,7 +115,9 @@ std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   return steps;
 }
 
-// A step that is there is better than one that will not be in time.
+// Returns the decision to make the newest step permanent where another save
+// would end too late. Where the newest step is permanent already, nothing is
+// returned and the save is tried.
 std::optional<SavePolicy::Decision> DecisionMaker::PromotionInstead(
     bool preempted, const SavePolicy::Decision& decision) const {
   const absl::Duration last_save = absl::Microseconds(last_save_micros_);
@@ -127,6 +137,8 @@ std::optional<SavePolicy::Decision> DecisionMaker::PromotionInstead(
                    absl::FormatDuration(options_.preemption_grace))};
 }
 
+// The store is changed first: if it fails, the step ends with its error on all
+// ranks, and no rank believes that the newest step is permanent.
 absl::StatusOr<bool> DecisionMaker::PromoteInstead(
     bool preempted, SavePolicy::Decision* decision) {
   std::optional<SavePolicy::Decision> instead =

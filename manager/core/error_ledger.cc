@@ -4,6 +4,8 @@
 
 namespace ckptdb::internal {
 
+// The first error is kept, as later ones may follow from it. One that
+// WaitCommitted has given to the training thread makes room for the next.
 void ErrorLedger::NoteSave(std::shared_ptr<PendingSave::State> save,
                            absl::Status error) {
   const MutexLock lock(&mutex_);
@@ -22,6 +24,8 @@ void ErrorLedger::NoteStatistics(const absl::Status& status) {
   statistics_error_.Update(status);
 }
 
+// Whether the training thread was told is asked now, and not when the error was
+// noted: it may have called WaitCommitted in between.
 absl::Status ErrorLedger::TakeSaveError() {
   const MutexLock lock(&mutex_);
   const SaveError taken = std::exchange(save_error_, SaveError());
@@ -39,6 +43,8 @@ absl::Status ErrorLedger::TakeStatisticsError() {
   return std::exchange(statistics_error_, absl::OkStatus());
 }
 
+// A call returns one status, so where both kinds of errors are there, that of
+// the callback is dropped: a step that is not saved weighs more.
 absl::Status ErrorLedger::TakeError() {
   absl::Status error = TakeSaveError();
   error.Update(TakeCallbackError());

@@ -19,6 +19,8 @@ std::string ExplainKept(const Retirement& retirement, int64_t step) {
                       decision->reason);
 }
 
+// A manager writes its reason into the metadata of each step, so that later
+// managers know it, too.
 std::string ExplainSaved(const StepRecord& record) {
   const auto why = record.user_metadata.find(kSavedBecause);
   return why == record.user_metadata.end()
@@ -32,6 +34,8 @@ std::string ExplainSaved(const StepRecord& record) {
 absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
     const Store& store, const History& history, const Retirement& retirement,
     int64_t step) {
+  // The history is this manager's alone and forgets old steps; the record knows
+  // those of earlier runs.
   const std::optional<CheckpointManager::StepExplanation> noted =
       history.Find(step);
   const absl::StatusOr<StepRecord> record = store.FindStep(step);
@@ -40,6 +44,8 @@ absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
       noted.value_or(CheckpointManager::StepExplanation());
   if (record.ok()) {
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
+    // For a step that is there the last plan counts. The history may say that
+    // it was removed, when the commit that was to remove it has failed.
     explanation.kept = ExplainKept(retirement, step);
   }
   if (explanation.kept.empty()) explanation.kept = "not in the store";

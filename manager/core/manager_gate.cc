@@ -4,6 +4,9 @@
 
 namespace ckptdb::internal {
 
+// Code that the manager has called must not come back to it: it would wait for
+// the mutex of the call that it is part of, or hold up the save that the
+// training thread waits for.
 absl::Status ManagerGate::CheckCaller(absl::string_view what) const {
   CKPTDB_RETURN_IF_ERROR(home().Check(what));
   return calls_.InCall() ? ReentryError(what) : absl::OkStatus();

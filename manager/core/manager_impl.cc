@@ -48,6 +48,8 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
   if (parts_->store != nullptr) parts_->warnings.WarnOfPosts(*parts_->store);
 }
 
+// The step is counted first: a step that does not ascend is refused before this
+// rank meets the others.
 absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
   if (read_only()) return CountStep(step);
@@ -64,6 +66,8 @@ absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
 absl::StatusOr<CheckpointManager::StepOutcome>
 CheckpointManager::Impl::CountStep(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
+  // The changes since a step lead to the next one only from a model that is
+  // still exactly that step.
   lineage_.RequireBase("the model was trained");
   return CheckpointManager::StepOutcome{step, ReadOnlyDecision(), std::nullopt,
                                         preempted()};
@@ -91,6 +95,8 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
       const CheckpointManager::StepOutcome outcome,
       steps_.BroadcastDecision(
           SavePolicy::Decision{request.kind, request.reason}, request));
+  // The caller has asked for this save, so one that ManagerOptions::busy turns
+  // down is an error here, and not an outcome.
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", outcome.step, " is not saved: ", outcome.decision.reason));
@@ -103,6 +109,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
       options.first_save == ManagerOptions::FirstSave::kAlways ||
       (options.first_save == ManagerOptions::FirstSave::kUnlessRestored &&
        !progress_.restored());
+  // A step that was just restored is in the store already, also with kAlways.
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
   SaveRequest request;
   request.reason = "StartTraining saves the initial state";
@@ -111,15 +118,19 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.saving) return absl::OkStatus();
+  // The error of the save before does not keep the last step from being saved;
+  // it is returned at the end.
   absl::Status status = FinishSaveAndTell();
   if (!progress_.trained() || lineage_.IsParent(global_step())) return status;
-  // There was no time for a save.
+  // The newest step was made permanent instead of saving this one, as there was
+  // no time for a save.
   if (preemption_.promoted_at() == global_step()) return status;
   SaveRequest request;
   request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
-  // Here no failure is tolerated.
+  // The caller is told of any failure here, also of one that
+  // ManagerOptions::tolerated_failures would let pass.
   if (save.ok()) status.Update(save->WaitCommitted().status());
   status.Update(FinishSaveAndTell());
   return status;
@@ -128,6 +139,8 @@ absl::Status CheckpointManager::Impl::FinishTraining() {
 absl::StatusOr<CheckpointManager::RestoreReport>
 CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
+  // The error of the save before ends the restore on all ranks, while no model
+  // has changed yet.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
                                FinishSaveAndTell(), parts_->options.deadline));
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
@@ -146,6 +159,8 @@ CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
         "\" is not read-only; only one that follows the store of "
         "another job can wait for its steps"));
   }
+  // Only the owner looks at the store. The others wait for it as long as it may
+  // take, and one deadline more.
   const absl::Status status =
       parts_->is_owner()
           ? restorer_.AwaitNewer(timeout, [this] { return preempted(); })
@@ -163,6 +178,8 @@ CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
 
 void CheckpointManager::Impl::NoteRestored(
     const CheckpointManager::RestoreReport& report) {
+  // A step of another store says nothing about the steps of this one, so the
+  // count of steps and a save that was put off stay as they are.
   if (report.store != parts_->options.path) {
     return progress_.OnRestored(std::nullopt);
   }
@@ -184,6 +201,8 @@ absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
   if (parts_->options.on_deleted) {
+    // The step is gone by now. So an exception of the callback is not the error
+    // of this call, but of the next one.
     parts_->errors.NoteCallback(
         internal::CallGuarded("ManagerOptions::on_deleted",
                               [&] { parts_->options.on_deleted(step); }));
@@ -223,6 +242,9 @@ absl::Status CheckpointManager::Impl::FinishSaveAndTell() {
   return parts_->errors.TakeError();
 }
 
+// Takes the errors on the training thread alone; others only look at them, so
+// that the training still gets them. While a save is in progress nothing is
+// taken, as its end would have to be waited for.
 absl::Status CheckpointManager::Impl::CheckForErrors() {
   CKPTDB_RETURN_IF_ERROR(
       gate_.home().Check("CheckpointManager::CheckForErrors"));
@@ -236,6 +258,8 @@ absl::Status CheckpointManager::Impl::CheckForErrors() {
       [this] { return parts_->errors.PeekError(); });
 }
 
+// A thread that does not train waits on the object that it shares with the
+// save, and takes no error away.
 absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   CKPTDB_RETURN_IF_ERROR(
       gate_.home().Check("CheckpointManager::WaitUntilFinished"));
@@ -251,11 +275,14 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
       });
 }
 
-// Waits for no other rank, as each has only its own save to end.
+// Waits for no other rank, as each has only its own save to end. The order is
+// that of use: the thread of saves uses the store, and calls under way use
+// both.
 absl::Status CheckpointManager::Impl::Close() {
   saves_.FinishSave();
   saves_.Stop();
-  gate_.calls().Close();  // waits for who waits for that save
+  // No further call comes in, and those that wait for the save are waited for.
+  gate_.calls().Close();
   absl::Status closed;
   if (parts_->store != nullptr) closed = parts_->store->Close();
   if (absl::IsFailedPrecondition(closed)) {
@@ -270,7 +297,10 @@ absl::Status CheckpointManager::Impl::Close() {
   return status;
 }
 
-// A save of several ranks may wait for one that is gone.
+// A save of several ranks may wait for one that is gone, for up to
+// ManagerOptions::deadline, half an hour by default. A process that exits gives
+// it a minute. Where the save itself has called exit(), nothing is waited for:
+// it would wait for itself.
 void CheckpointManager::Impl::WaitAtExit() {
   const std::shared_ptr<PendingSave::State> save = saves_.current();
   if (save == nullptr || gate_.calls().InCall()) return;

@@ -32,6 +32,8 @@ absl::Status CheckDuration(absl::string_view name, absl::Duration value,
                    "; it must be ", may_be_zero ? "at least" : "above", " 0"));
 }
 
+// At 0 the numbers of steps and failures turn something off. A number of
+// threads, a deadline and an interval of polling have no meaning at 0.
 absl::Status CheckNumbers(const ManagerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(
       CheckAtLeast(kWhere, "base_every", options.base_every, 0));
@@ -64,6 +66,8 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   return CheckNumbers(options);
 }
 
+// Checks a manager that restores the part of one rank of a job alone: see "One
+// rank that comes back" in docs/manager.md.
 absl::Status CheckShard(const ManagerParts& parts) {
   if (!parts.options.shard.has_value()) return absl::OkStatus();
   const ModelState::Shard& shard = *parts.options.shard;
@@ -83,6 +87,8 @@ absl::Status CheckShard(const ManagerParts& parts) {
                    " ranks; a rank that restores alone needs SingleProcess()"));
 }
 
+// Returns the options without those that cannot apply, so that the rest of the
+// manager asks about one option and not about several.
 ManagerOptions Effective(ManagerOptions options) {
   // A path that cannot be resolved is left for CheckOptions to reject.
   options.path =
@@ -93,6 +99,8 @@ ManagerOptions Effective(ManagerOptions options) {
   }
   if (options.read_only) options.saving = false;
   if (!options.io_state_resize.has_value()) {
+    // A reader trains nothing that would go on from an io state, and restores
+    // with any number of ranks.
     options.io_state_resize = options.read_only
                                   ? ManagerOptions::IoStateResize::kReset
                                   : ManagerOptions::IoStateResize::kError;
@@ -112,6 +120,8 @@ ManagerOptions Effective(ManagerOptions options) {
   return options;
 }
 
+// The first manager that has metadata for the store writes it. A later one
+// leaves what it finds, as other jobs may rely on it.
 absl::Status OpenStore(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_ASSIGN_OR_RETURN(parts->store,
@@ -141,6 +151,8 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
   return parts->feed->Join();
 }
 
+// All that can be refused is refused before the store is opened, which takes
+// its lock and may change it.
 absl::Status CheckAndOpen(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
@@ -182,6 +194,8 @@ absl::Status CompareDeclarations(const Declarations& own, size_t rank,
 
 absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
+  // Only the owner has the declarations of all ranks. It compares them, and
+  // tells the others the result.
   Coordinator* const ranks = parts.ranks.get();
   const Declarations own = {
       DescribeShardings(*parts.model, parts.shardings),
@@ -212,6 +226,8 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
     const ManagerOptions& options, const ModelState* model,
     std::unique_ptr<Coordinator> ranks) {
   auto parts = std::make_unique<ManagerParts>(options, model, std::move(ranks));
+  // An error up to here is that of all ranks. So all of them make the duplicate
+  // below, or none does, as Coordinator::Duplicate asks for.
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
                                parts->options.deadline));

@@ -47,9 +47,13 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
     const MutexLock lock(&mutex_);
     current_ = pending;
   }
+  // Other threads can wait for the save from here on.
   operation_->Capture(*listeners_.lineage);
   beside_ = parts_->options.async && StartBeside();
   if (beside_) {
+    // The training must not change the model before it is read. This returns at
+    // once when all of it was copied. The error is that of the save, and comes
+    // with its end.
     pending->WaitStaged(absl::InfiniteDuration()).IgnoreError();
   } else {
     RunOperation();
@@ -87,7 +91,10 @@ void SaveRunner::RunOperation() {
   EndOperation();
 }
 
-// The error is there to be told before anybody can see that the save has ended.
+// Ends a save in three steps. Its error is in the ledger before anybody can see
+// that it has finished; Finish wakes those who wait for the commit; End comes
+// when the callbacks have returned, so that who waits for it finds nothing of
+// the save running.
 void SaveRunner::EndOperation() {
   CheckpointManager::SaveReport& report = operation_->report();
   failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
@@ -99,6 +106,8 @@ void SaveRunner::EndOperation() {
     operation_->pending()->Finish(report.status);
   }
   if (parts_->is_owner()) {
+    // The sweep that follows this commit runs beside it, so this is the outcome
+    // of the last one that has ended.
     report.sweep_status = parts_->store->sweep_status();
     report.unswept_entries = parts_->store->unswept().size();
   }
@@ -128,6 +137,8 @@ std::optional<int64_t> SaveRunner::FinishSave() {
     wait_micros = MicrosSince(begin);
   }
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
+  // Everything below belongs to the training thread: the lineage, the
+  // decisions, and the warnings, which call the caller's code.
   listeners_.decisions->OnSaveEnded(operation->report().total_micros);
   Warnings& warnings = parts_->warnings;
   if (!arena_.pin_status().ok() && !std::exchange(told_of_pinning_, true)) {
@@ -151,6 +162,9 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   return wait_micros;
 }
 
+// The preemption is open again, for the next step to answer, and the marks go
+// back to their trackers, or the next delta would lack these rows. A failure
+// that is not tolerated is in the ledger; the others are warned of.
 void SaveRunner::NoteFailure(SaveOperation* operation) {
   const ManagerOptions& options = parts_->options;
   if (operation->answers_preemption()) listeners_.preemption->Reopen();

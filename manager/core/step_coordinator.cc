@@ -213,6 +213,8 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
   }
 }
 
+// Every rank takes note of the save before where the owner has, also when the
+// step ends with an error, so that all have the same parent.
 absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
   if (announced.finish_save) FinishSave();

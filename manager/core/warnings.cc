@@ -65,6 +65,8 @@ void Warnings::WarnOfMetadata() {
                     "Store::SetUserMetadata replaces it"));
 }
 
+// The reason is part of the key: an entry that stays for another reason than
+// before is told once more.
 bool Warnings::IsNew(const Usage::Unswept& entry, std::set<std::string>* told) {
   return told->insert(entry.path + "\n" + entry.reason).second;
 }

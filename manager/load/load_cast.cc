@@ -12,6 +12,7 @@
 namespace ckptdb::internal {
 namespace {
 
+// The bytes of a tensor that a thread has in memory before they are cast.
 constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 
 // Returns where an element of this rank's part lies in the global tensor.
@@ -50,6 +51,9 @@ class TensorCast {
   }
 
  private:
+  // Reads a piece into the buffer, and casts it to its place in the tensor. The
+  // numbers before one that is out of range are cast, so the tensor is partly
+  // loaded after the error.
   absl::Status LoadPiece(uint64_t piece, std::string* buffer) {
     uint64_t first = 0;
     Box box = pieces_.At(piece, &first);
@@ -85,6 +89,9 @@ class TensorCast {
 
 }  // namespace
 
+// A piece has as many of the inner dimensions as fit as a whole; the next one
+// outwards is cut, and the piece has one index of those before it. So it is one
+// stretch of the tensor in memory, and a box of the tensor in the step.
 TensorPieces::TensorPieces(const Shape& shape, uint64_t most_elements)
     : shape_(shape) {
   if (shape_.empty()) return;
@@ -145,6 +152,7 @@ absl::Status CastTable::Consume(int worker, const RowSink::Batch& batch) {
   Worker& own = workers_[static_cast<size_t>(worker)];
   for (size_t slot = 0; slot < to_.size(); ++slot) {
     own.slots[slot] = batch.slots[slot];
+    // A slot that keeps its dtype is handed on where it is.
     if (from_[slot].dtype == to_[slot].dtype) continue;
     CKPTDB_RETURN_IF_ERROR(CastSlot(slot, batch, &own));
   }
@@ -158,6 +166,7 @@ absl::Status CastTable::CastSlot(size_t slot, const RowSink::Batch& batch,
   const size_t elements = batch.ids.size() * to.elements;
   const size_t bytes = elements * DTypeBytes(to.dtype);
   std::string& values = worker->values[slot];
+  // The buffer of a worker only grows, so most batches allocate nothing.
   if (values.size() < bytes) values.resize(bytes);
   worker->slots[slot] = values.data();
   const size_t done = CastWhileInRange(from.dtype, batch.slots[slot], to.dtype,

@@ -165,6 +165,9 @@ struct TableLoad {
   std::shared_ptr<LiveTable> live;
 };
 
+// Brings a table up to date by its changes where there are any, and else reads
+// all of it. A row for which the sharding's function names no rank is only left
+// out while rows are filtered, so that error comes after the scan.
 absl::Status LoadTable(const TableLoad& load) {
   absl::Status status =
       absl::FailedPreconditionError("there are no changes to the step");
@@ -197,6 +200,8 @@ const Item* FindBlob(const StepReader& step, uint32_t rank,
 
 }  // namespace
 
+// Goes back to the last star alone, as an earlier one could only take what that
+// one takes as well. So it takes no longer than pattern times name.
 bool GlobMatches(absl::string_view pattern, absl::string_view name) {
   // The position to resume at when "*" must stand for one more character.
   size_t star = absl::string_view::npos;
@@ -239,6 +244,8 @@ class LoadPlan::Maker {
     const std::string source = planned->item.source;
     const auto found = step_.FindTensor(source);
     if (!found.ok()) return Missing(found.status(), planned);
+    // The size is set before the item is checked: a dry run shows it for what
+    // does not fit, too.
     planned->item.bytes = found->raw_bytes;
     const Shape& shape = GlobalShape(tensor.state);
     const DType from = found->dtype;
@@ -251,6 +258,8 @@ class LoadPlan::Maker {
     }
     TensorLoad load = {&step_,       options_.read,     source,           from,
                        tensor.state, /*ranks=*/nullptr, options_.deadline};
+    // A tensor that is cast is read in pieces by each rank for itself, and so
+    // is not broadcast.
     if (from != to) {
       planned->item.casts.push_back({"", from, to});
     } else if (Broadcasts(tensor.state)) {
@@ -281,6 +290,7 @@ class LoadPlan::Maker {
           Misfit(ColumnsOf(slots), ColumnsOf(found->slots), casts.has_value()),
           planned);
     }
+    // The table is asked last, as it makes the object that takes the rows.
     LiveTable* const own = table.state->Live(scan.slots);
     if (own == nullptr) {
       return DoesNotFit(
@@ -288,6 +298,8 @@ class LoadPlan::Maker {
           planned);
     }
     planned->item.casts = *casts;
+    // The table owns it. The pointer is a shared one so that a CastTable can
+    // stand in its place.
     std::shared_ptr<LiveTable> live(own, [](LiveTable*) {});
     if (!casts->empty()) {
       live = std::make_shared<CastTable>(planned->item.source, there, slots,
@@ -312,6 +324,7 @@ class LoadPlan::Maker {
                        live] { return RestoreByExchange(exchange); };
       return;
     }
+    // The scan calls the filter, so the plan holds both.
     const auto filter = std::make_shared<RowFilter>(sharding, hash, shard_.rank,
                                                     shard_.world_size);
     filter->Apply(found, &scan);
@@ -325,6 +338,8 @@ class LoadPlan::Maker {
     PlannedItem* const planned = Choose(kExtra, extra.name);
     if (planned == nullptr) return absl::OkStatus();
     const std::string blob = ExtraBlob(planned->item.source);
+    // Objects are saved by the owner alone, and every rank reads the owner's
+    // blob.
     const Item* const found = FindBlob(step_, kOwnerRank, blob);
     if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
     planned->item.bytes = found->raw_bytes;
@@ -364,6 +379,8 @@ class LoadPlan::Maker {
                        "; ManagerOptions::io_state_resize says what to do"),
           planned);
     }
+    // All blobs are looked for now: one that is missing is found before the
+    // model changes.
     const std::vector<uint32_t> ranks = RanksToRead(saved, resize);
     const std::string blob = IoStateBlob(planned->item.source);
     for (const uint32_t rank : ranks) {
@@ -393,6 +410,8 @@ class LoadPlan::Maker {
     std::set<std::string> taken;
     for (const PlannedItem& planned : items_) {
       const CheckpointManager::LoadedItem& item = planned.item;
+      // Blobs have a prefix of their category, so an object never hides a
+      // tensor of the same name.
       taken.insert(item.category == kExtra     ? ExtraBlob(item.source)
                    : item.category == kIoState ? IoStateBlob(item.source)
                                                : item.source);
@@ -409,6 +428,8 @@ class LoadPlan::Maker {
   std::vector<PlannedItem> TakeItems() { return std::move(items_); }
 
  private:
+  // These two need all ranks to load together. One that restores alone, by
+  // ManagerOptions::shard, has a coordinator of one rank and reads for itself.
   bool Broadcasts(const TensorState& tensor) const {
     return options_.replication.broadcast && !tensor.sharded() &&
            shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
@@ -432,6 +453,8 @@ class LoadPlan::Maker {
                         !Matches(rule_.exclude, category, name);
     return chosen ? Append(category, name) : nullptr;
   }
+  // A rule chooses a table slot by slot: "sparse" without "sparse_opt" leaves
+  // the optimizer's slots as they are, and does not read them.
   std::vector<Slot> ChosenSlots(const ModelState::Table& table) const {
     const std::vector<std::string> optimizer = table.state->optimizer_slots();
     std::vector<Slot> chosen;
@@ -458,6 +481,8 @@ class LoadPlan::Maker {
     planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMissing;
     return absl::OkStatus();
   }
+  // An item that does not fit is no error of the plan: CheckAll names all of
+  // them at once, and a rule that is not strict leaves them out.
   static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
     planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMisfit;
     planned->item.detail = std::move(detail);
@@ -513,6 +538,8 @@ absl::Status LoadPlan::CheckAll() const {
                      "\" matches nothing that is registered; did you mean \"",
                      unmatched_[0].nearest, "\"?"));
   }
+  // One error names everything, so that a user does not mend one item after the
+  // other. Missing items come before those that do not fit.
   std::vector<std::string> missing;
   std::vector<std::string> misfits;
   for (const PlannedItem& planned : items_) {

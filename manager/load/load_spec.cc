@@ -51,6 +51,8 @@ std::string CastText(const CheckpointManager::DTypeCast& cast) {
       DTypeName(cast.from), " to ", DTypeName(cast.to));
 }
 
+// Adds up the items that are loaded. Those that do not fit have a size as well,
+// which a dry run prints.
 uint64_t SumLoaded(const CheckpointManager::LoadedRule& rule,
                    uint64_t CheckpointManager::LoadedItem::*field) {
   uint64_t sum = 0;
@@ -81,6 +83,7 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < list.size(); ++i) {
+    // An error is located while its value exists: it is found by its address.
     absl::StatusOr<LoadRule> rule = ReadRule(i, list[i]);
     if (!rule.ok()) return text.Locate(rule.status());
     rules.push_back(*std::move(rule));

@@ -178,6 +178,8 @@ absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
 absl::StatusOr<RestoreTarget> Restorer::FindOwnStep() {
   RestoreTarget own;
   if (is_owner()) {
+    // Only the owner has opened the store, and what it finds counts for all
+    // ranks: the store may change between two looks.
     const absl::StatusOr<StepRecord> latest = opener_.LatestOwn();
     own.error = latest.status();
     if (latest.ok()) own.version = latest->version;

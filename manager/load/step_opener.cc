@@ -33,6 +33,8 @@ absl::StatusOr<StepRecord> StepOpener::BestStep() const {
   return BestOf(reader_->Steps());
 }
 
+// FailedPrecondition and not NotFound: there may be steps, and it is the option
+// that is missing.
 absl::StatusOr<StepRecord> StepOpener::BestOf(
     const std::vector<StepRecord>& steps) const {
   if (options_.best.has_value()) {
@@ -50,6 +52,8 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
     CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
                             other != nullptr ? other->FindStep(*request.step)
                                              : store_->FindStep(*request.step));
+    // The newest and the best step are never quarantined ones; one that was
+    // named can be, and no other one is taken in its place.
     if (!record.quarantined) return record;
     return absl::FailedPreconditionError(
         absl::StrCat("step ", *request.step, " of store \"", options_.path,

@@ -27,8 +27,10 @@ absl::StatusOr<uint64_t> BytesOf(const TensorState& state) {
   return static_cast<uint64_t>(elements) * element_bytes;
 }
 
-// Reads a tensor on the owner, and broadcasts it in pieces. All ranks return
-// the same status.
+// Reads a tensor on the owner, and broadcasts it in pieces. All of it is read
+// before the first piece is sent: an error of reading is then that of all
+// ranks, and none waits for a piece that does not come. All ranks return the
+// same status.
 absl::Status BroadcastTensor(const std::string& name,
                              const std::function<absl::Status()>& read,
                              absl::Span<char> tensor, Coordinator* ranks,
@@ -47,6 +49,8 @@ absl::Status BroadcastTensor(const std::string& name,
         ranks->Broadcast(
             tag, is_owner ? std::string(piece.data(), piece.size()) : "",
             deadline));
+    // A piece of another size does not end the loop: the other ranks come to
+    // the next broadcast, and would wait for this one.
     if (bytes.size() == piece.size()) {
       std::copy(bytes.begin(), bytes.end(), piece.begin());
     } else {

@@ -57,6 +57,8 @@ class RowAudit : public RowSink {
     for (uint64_t b = 0; b < blocks; ++b) {
       CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(source, b));
       CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, slots_));
+      // The block is the caller's and is read again for each row of the parent,
+      // so it is checked once, here.
       blocks_.push_back(block);
       for (uint64_t i = 0; i < block.ids.size(); ++i) AddRow(b, i);
     }
@@ -71,6 +73,9 @@ class RowAudit : public RowSink {
     return absl::OkStatus();
   }
 
+  // Returns the error of the row with the lowest id, so that it is the same
+  // each time, whichever worker finds its row first. Rows of the table that the
+  // scan has not met are new.
   absl::Status Finish() {
     for (size_t i = 0; i < rows_.size(); ++i) {
       if (in_parent_[i] != 0) continue;
@@ -91,6 +96,8 @@ class RowAudit : public RowSink {
     uint64_t place;
   };
 
+  // Keeps a row without a mark, to be compared. One that is marked is saved,
+  // and needs no look.
   void AddRow(uint64_t block, uint64_t place) {
     const int64_t id = blocks_[block].ids[place];
     if (Has(erased_, id)) {
@@ -134,6 +141,7 @@ class RowAudit : public RowSink {
   bool IsStored(size_t slot, absl::string_view value,
                 absl::string_view stored) const {
     if (value == stored) return true;
+    // A slot without recorded codecs was stored as it is.
     if (slot >= codecs_.size()) return false;
     return std::any_of(
         codecs_[slot].begin(), codecs_[slot].end(), [&](Codec codec) {
@@ -179,6 +187,8 @@ absl::Status AuditTable(const StepReader& parent,
                           parent.FindTable(table.name));
   RowAudit audit(changes, table.state->slots(), spec.codecs,
                  parent.record().version.step);
+  // All rows are asked for, as those that a mark was missed for are in no set
+  // of changes.
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           Annotate(table.state->AllRows(), place));
   if (rows == nullptr) {

@@ -36,6 +36,8 @@ absl::Status CheckLoader(const EvaluationState::Name& name,
       absl::StrCat(Describe(name), ": the loader is null"));
 }
 
+// Returns the parts of all ranks, or the error of the lowest rank that has one,
+// which is named where there are several.
 absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
     const std::vector<std::string>& messages) {
   std::vector<StepRecord::Evaluation::Part> parts(messages.size());
@@ -128,6 +130,8 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   StagedPart message;
   message.status = own.status();
   if (own.ok()) message.staged = internal::Encode(*own);
+  // Every rank comes here, also one whose meters have failed: its error goes in
+  // the place of its part, and none waits for it.
   const std::string tag = TagOf("save", name);
   const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
   absl::Status status = parts.status();
@@ -166,6 +170,7 @@ EvaluationState::FindParts(const EvaluationState::Name& name) const {
     CKPTDB_ASSIGN_OR_RETURN(std::optional<StepRecord::Evaluation> found,
                             Find(name, rank));
     if (!found.has_value()) {
+      // All parts are written in one batch, so a step has all or none of them.
       if (rank == 0) return parts;
       return absl::DataLossError(absl::StrCat(
           Describe(name), ": the part of rank ", rank, " is missing"));
@@ -176,6 +181,8 @@ EvaluationState::FindParts(const EvaluationState::Name& name) const {
   return parts;
 }
 
+// Meters of another group would not understand the bytes, and the loaders of
+// another number of ranks would read some data twice or never.
 absl::Status EvaluationState::CheckFound(
     const EvaluationState::Name& name,
     const StepRecord::Evaluation& found) const {
@@ -196,6 +203,7 @@ absl::StatusOr<uint64_t> EvaluationState::Load(
   absl::Status status = CheckLoader(name, loader);
   const absl::StatusOr<ModelState::Object*> meters = FindGroup(name.group);
   status.Update(meters.status());
+  // No rank changes its meters before all ranks have found theirs.
   CKPTDB_RETURN_IF_ERROR(
       Agree(ranks_, TagOf("check", name), status, deadline_));
   StagedPart message;
@@ -233,6 +241,8 @@ absl::Status EvaluationState::Cleanup(int64_t step) {
 
 absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
   std::vector<int64_t> steps;
+  // Only the owner knows the steps, and only it removes; the others come to
+  // Agree with nothing to do.
   if (store_.store != nullptr) {
     for (const StepRecord& record : store_.store->Steps()) {
       if (record.version.step != except) steps.push_back(record.version.step);

@@ -101,6 +101,8 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
   std::unique_ptr<Reader> reader;  // outlives what it has opened
   std::unique_ptr<StepReader> parent;
   if (environment_.is_owner()) {
+    // The owner has the database open, and needs no reader; the other ranks
+    // read beside it.
     CKPTDB_ASSIGN_OR_RETURN(parent, environment_.store->OpenStep(parent_step));
   } else {
     CKPTDB_ASSIGN_OR_RETURN(
@@ -172,6 +174,9 @@ void SaveOperation::LetTrainingContinue() {
 
 void SaveOperation::Run() {
   const absl::Status saved = CallGuarded("saving", [&] { StageAndCommit(); });
+  // An exception ends the save as well, unless the owner has said already how
+  // it ended. The training thread may wait for the model, so it is woken in
+  // each case.
   if (!saved.ok() && outcome_.status.ok()) outcome_.status = saved;
   if (part_.status.ok()) part_.status = saved;
   LetTrainingContinue();

@@ -20,7 +20,9 @@ Outcome SavePublisher::Publish(
   if (staged.ok()) {
     PublishSpec spec = SpecOf(publication);
     // Another thread may pin or delete a step that was to leave meanwhile: then
-    // nothing was published, and what leaves is planned anew.
+    // nothing was published, and what leaves is planned anew. The number of
+    // tries is limited, as a store that is out of use returns
+    // FailedPrecondition each time.
     constexpr int kTries = 10;
     for (int i = 0; i < kTries; ++i) {
       outcome.status = PlanAndPublish(*staged, &publication, &spec,
@@ -36,6 +38,7 @@ Outcome SavePublisher::Publish(
 }
 
 void SavePublisher::Abandon(const Version& version) {
+  // The sweep removes what the attempt has left, whether or not this succeeds.
   store_->Abandon(version).IgnoreError();
 }
 
@@ -47,6 +50,8 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
   for (const auto& [name, value] : request.user_metadata) {
     spec.user_metadata[name] = value;
   }
+  // Comes last, so that no metadata of the caller's takes the place of the
+  // reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.bounds;
@@ -56,6 +61,7 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
 absl::Status SavePublisher::PlanAndPublish(
     const std::vector<StagedRank>& staged, Publication* publication,
     PublishSpec* spec, SaveResult* result, int64_t* planning_micros) {
+  // The steps of the try before may be gone or pinned by now.
   spec->retire.clear();
   const auto begin = std::chrono::steady_clock::now();
   // Retention asks for metrics and pins. An error of a post is reported by
@@ -80,6 +86,8 @@ std::vector<int64_t> SavePublisher::StepsToRetire(
   std::vector<int64_t> retired;
   for (const RetentionDecision& decision : retirement_->Plan(*store_, commit)) {
     retired.push_back(decision.step);
+    // Noted before the commit. If that fails, the store still has the step, and
+    // ExplainStep asks the plan instead.
     history_->NoteKept(decision.step,
                        absl::StrCat("removed: ", decision.reason));
   }

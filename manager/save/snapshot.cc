@@ -54,7 +54,9 @@ struct TableCopy {
   std::vector<uint64_t> row_bytes;
 };
 
-// Copies one slot of the rows [first, first + rows) of a block.
+// Copies one slot of the rows [first, first + rows) of a block: row by row
+// where each has an address of its own, at once where they lie side by side,
+// and otherwise by their numbers and the stride.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
   const RowBlock::Column from = block.slots[slot];
@@ -117,6 +119,7 @@ struct Snapshot::Copy {
   std::vector<std::function<absl::Status()>> tasks;
   char* next = nullptr;
 
+  // Hands out the next part of the memory, which was reserved for all parts.
   char* Take(uint64_t bytes) {
     char* const place = next;
     next += Align(bytes);
@@ -159,7 +162,9 @@ std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
                                              std::move(copied));
 }
 
-// Blocks are asked for some ahead of their copy.
+// Copies the rows of a part. Blocks are asked for some ahead of their copy, so
+// that the memory of a row is on its way before it is needed: blocks may be as
+// small as a row.
 absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
                                       const TableCopy& to) {
   constexpr uint64_t kAhead = 8;
@@ -190,6 +195,7 @@ absl::Status Snapshot::AddTensors(const ModelState& model,
   for (size_t t = 0; t < model.tensors().size(); ++t) {
     const ModelState::Tensor& tensor = model.tensors()[t];
     const TensorState& state = tensor.state;
+    // Each rank saves its shard, and one rank a replica.
     const bool saves_replica = t < spec.tensor_savers.size()
                                    ? spec.tensor_savers[t] == spec.rank
                                    : spec.owner;
@@ -205,6 +211,7 @@ absl::Status Snapshot::AddTensors(const ModelState& model,
     device_bytes_ += Align(bytes);
     device_tensors_.push_back({tensors_.size() - 1, state, bytes});
   }
+  // Those of a device come together, so that it is asked once for all of them.
   std::stable_sort(device_tensors_.begin(), device_tensors_.end(),
                    [](const DeviceTensor& a, const DeviceTensor& b) {
                      return std::less<>()(a.state.device, b.state.device);
@@ -255,6 +262,8 @@ absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
       " has returned null"));
 }
 
+// A table in the memory of a device sets its rows aside by itself; the rows of
+// all others are cut into parts for the threads that copy.
 absl::Status Snapshot::AddRows(const ModelState::Table& table,
                                const ChangeTracker::Changes* changes,
                                Table* added) {
@@ -271,6 +280,9 @@ absl::Status Snapshot::AddRows(const ModelState::Table& table,
   return CutTable(added);
 }
 
+// Adds a table with all its rows or with its changes. A rank that saves no rows
+// of a replicated table adds it without rows, and with the owner's choice of
+// the two.
 absl::Status Snapshot::AddTable(const ModelState::Table& table,
                                 const SnapshotSpec& spec,
                                 const TableSharding& sharding,
@@ -307,6 +319,7 @@ absl::Status Snapshot::CutTable(Table* table) {
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(*table->rows));
   for (uint64_t b = 0; b < blocks; ++b) {
     CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(*table->rows, b));
+    // Code of the caller's has made the block, and the copy trusts it.
     CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, table->item.slots));
     for (uint64_t skipped = 0; skipped < block.ids.size();) {
       if (table->parts.empty() || table->parts.back().rows == most) {
@@ -403,6 +416,7 @@ absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
                             TensorBytes(view.dtype, view.shape));
     view.data = copy.AddBytes(view.data, bytes);
   }
+  // The tables point to the model until all tasks have succeeded.
   std::vector<std::unique_ptr<RowSource>> copied(tables_.size());
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (tables_[t].captured == nullptr) copied[t] = copy.AddTable(tables_[t]);
