@@ -10,7 +10,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns how many letters must be changed, added or left out.
+// Returns how many letters must be changed, added or left out: the distance of
+// Levenshtein, of whose table one row is kept.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -26,7 +27,9 @@ size_t Distance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
-// Returns nothing for a value that is no number from 0 to 2^63 - 1.
+// Returns nothing for a value that is no integer from 0 to 2^63 - 1. The JSON
+// library stores an integer that it has read as an unsigned one, unless it is
+// negative; one that was put in by code may be signed.
 std::optional<int64_t> CountIn(const Json& json) {
   constexpr auto kMax =
       static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
@@ -67,6 +70,7 @@ void ObjectReader::Read(const char* key, bool* value) {
 }
 
 void ObjectReader::Read(const char* key, int* value) {
+  // The range of the type is checked here, as FindCount allows 63 bits.
   const std::optional<int64_t> count = FindCount(key);
   if (!count.has_value()) return;
   if (*count <= std::numeric_limits<int>::max()) {
@@ -135,6 +139,8 @@ void ObjectReader::Read(const char* key,
   constexpr char kWhat[] = "an object of strings";
   const Json* found = Find(key, Json::value_t::object, kWhat);
   if (found == nullptr) return;
+  // Unlike a list, which takes the place of what was there, an object adds to
+  // it.
   for (const auto& [name, value] : found->items()) {
     if (!value.is_string()) return Fail(key, *found, kWhat);
     (*values)[name] = value.get<std::string>();
@@ -142,6 +148,8 @@ void ObjectReader::Read(const char* key,
 }
 
 const Json* ObjectReader::Find(const char* key) {
+  // A key that is not there is noted as well: it may be what a misspelt one was
+  // meant to be.
   known_.emplace_back(key);
   if (!json_.is_object()) return nullptr;
   const auto found = json_.find(key);
@@ -152,6 +160,8 @@ std::string ObjectReader::PlaceOf(absl::string_view key) const {
   return absl::StrCat(place_, ".", key);
 }
 
+// A key that nobody has asked for is an error: an option that was misspelt must
+// not be ignored.
 absl::Status ObjectReader::Finish() {
   if (!json_.is_object()) return status_;
   for (const auto& [key, value] : json_.items()) {

@@ -133,6 +133,8 @@ class ValueFinder {
 
 }  // namespace
 
+// A reader of values knows a value, not its place in the text. So its address
+// travels in a payload of the error, and Locate looks for it.
 absl::Status AboutValue(const Json& value, absl::Status error) {
   if (!error.ok() && !error.GetPayload(kValuePayload).has_value()) {
     error.SetPayload(kValuePayload, absl::Cord(IdOf(&value)));

@@ -31,7 +31,9 @@ absl::Status Error(const std::string& place, const Json& json,
       json, absl::InvalidArgumentError(absl::StrCat(place, ": ", what)));
 }
 
-// The policy, or its error with the place of `json`.
+// Returns the policy, or its error with the place of `json`. A policy carries
+// the error of its arguments, which is asked for here so that the message has a
+// line and a column.
 template <typename Policy>
 absl::StatusOr<Policy> AtPlace(const std::string& place, const Json& json,
                                Policy policy) {
@@ -65,6 +67,8 @@ Policy Compose(absl::Span<const Policy> policies, bool any) {
 }
 
 template <typename Policy>
+// Reads the list of "any" or "all". An empty list is refused, as it says
+// neither yes nor no.
 absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
                                     const std::string& place, const Json& json,
                                     int depth) {
@@ -112,6 +116,8 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
                               " keys; expected one; \"any\" and \"all\" "
                               "combine policies"));
   }
+  // These keys are looked for first, in policies of both kinds. Looking also
+  // makes them known to the reader, which names them where a key is misspelt.
   for (const char* const composition : {"any", "all"}) {
     const Json* const found = reader.Find(composition);
     if (found == nullptr) continue;
@@ -132,7 +138,8 @@ absl::StatusOr<Policy> ReadPolicy(const PolicyKind<Policy>& kind,
   return AtPlace(place, json, *std::move(read));
 }
 
-// Makes a policy of the value of a key, when it is there.
+// Makes a policy of the value of a key, when it is there. It is not made of the
+// default value, which is out of bounds for most policies.
 template <typename Argument, typename Policy>
 void ReadKeyed(ObjectReader* reader, const char* key, Policy (*make)(Argument),
                Policy* policy) {
@@ -170,6 +177,7 @@ absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
   return best;
 }
 
+// Declared here, as a policy of "latest_of" contains another one.
 PolicyKind<KeepPolicy> KeepPolicies();
 
 absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
@@ -314,6 +322,8 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
 absl::Status ReadManagerConfig(absl::string_view json,
                                ManagerOptions* options) {
   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kManager, json));
+  // The options are read into a copy, so that an error leaves those of the
+  // caller as they were.
   ManagerOptions read = *options;
   ObjectReader reader(kManager, text.json());
   ReadDeciding(&reader, &read);

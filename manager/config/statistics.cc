@@ -76,6 +76,9 @@ std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
                   {"total_micros", report.total_micros}});
 }
 
+// A line is appended by one write, so that those of several processes do not
+// mix. One that was written in part is not completed: an error says that it is
+// lost.
 absl::Status AppendLine(const std::string& path, std::string line) {
   line += '\n';
   const int fd = OpenToAppend(path);

@@ -40,7 +40,8 @@ class Ranking {
 
   bool HasMetric(size_t at) const { return scores_[at].first != 0; }
 
-  // Returns the places among the steps of the `count` best.
+  // Returns the places among the steps of the `count` best, in no order: each
+  // save asks for them, of all steps, and a full sort would take longer.
   absl::Span<const size_t> Best(uint64_t count) {
     const size_t end = std::min<uint64_t>(count, order_.size());
     std::nth_element(order_.begin(),
@@ -49,7 +50,8 @@ class Ranking {
     return absl::MakeConstSpan(order_).subspan(0, end);
   }
 
-  // Returns 1 for the best.
+  // Returns 1 for the best. Only a reason needs it, and few reasons are asked
+  // for, so the sort is put off until then.
   size_t PlaceOf(size_t at) {
     if (places_.empty()) {
       std::sort(order_.begin(), order_.end(),
@@ -61,6 +63,7 @@ class Ranking {
   }
 
  private:
+  // Of two steps with the same score the later one is better.
   bool IsBetter(size_t a, size_t b) const {
     return std::pair(scores_[a], a) > std::pair(scores_[b], b);
   }
@@ -96,6 +99,8 @@ KeepAnswer KeepBest(Steps steps, const KeepPolicy::BestOptions& options) {
   answer.keep.resize(steps.size());
   for (const size_t at : ranking->Best(count)) answer.keep[at] = true;
   for (size_t at = 0; at < steps.size(); ++at) {
+    // Where few steps have the metric, the best include some without it.
+    // Whether those stay is the option's to say.
     if (ranking->HasMetric(at)) continue;
     answer.keep[at] = options.keep_without_metric;
   }
@@ -135,6 +140,7 @@ absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
   Score highest = {0, 0};
   for (const StepRecord& step : steps) {
     const Score score = ScoreOf(step.metrics, options);
+    // Steps ascend, so of equal scores the later one wins here as well.
     if (step.quarantined || score.first == 0 || score < highest) continue;
     best = &step;
     highest = score;

@@ -23,7 +23,9 @@ std::string Said(const std::string& name, bool yes) {
   return absl::StrCat(name, " said ", yes ? "yes" : "no");
 }
 
-// A policy of functions that look at one step at a time.
+// Makes a policy of functions that look at one step at a time. For a reason
+// `keeps` is called again, so a function of KeepIf may be asked twice about a
+// step.
 template <typename Keeps, typename Why>
 KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
   return MakeKeep(std::move(status),
@@ -41,6 +43,8 @@ KeepPolicy MakeOfEach(absl::Status status, Keeps keeps, Why why) {
                   });
 }
 
+// Keeps the first step, and then each whose save began so many seconds after
+// that of the last one kept.
 KeepAnswer KeepSpaced(Steps steps, double seconds) {
   KeepAnswer answer;
   answer.keep.reserve(steps.size());
@@ -89,7 +93,8 @@ KeepAnswer KeepNearest(Steps steps, int64_t interval) {
   return answer;
 }
 
-// Keeps only the latest `count` of the steps that a policy has kept.
+// Keeps only the latest `count` of the steps that a policy has kept. A step
+// that it has not kept has its reason from that policy.
 KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   KeepAnswer latest;
   latest.keep.assign(all.keep.size(), false);
@@ -109,7 +114,9 @@ KeepAnswer KeepLatestOf(KeepAnswer all, int64_t count) {
   return latest;
 }
 
-// Keeps a step that one of two policies keeps, or that both keep.
+// Keeps a step that one of two policies keeps (`any`), or that both keep. There
+// is room for one warning, so that of the second is shown only where the first
+// has none.
 KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
   KeepAnswer answer;
   answer.keep.reserve(left.keep.size());
@@ -136,7 +143,8 @@ KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                   });
 }
 
-// Completes the answer of a caller's function.
+// Completes the answer of a caller's function. One that answers for too few
+// steps must not remove the others.
 KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
                     size_t steps) {
   KeepAnswer answer;
@@ -155,6 +163,7 @@ KeepAnswer AnswerOf(const std::string& name, std::vector<bool> keep,
   return answer;
 }
 
+// Keeps all steps.
 KeepAnswer KeepEach(Steps steps, const std::string& why) {
   KeepAnswer answer;
   answer.keep.assign(steps.size(), true);
@@ -176,6 +185,8 @@ KeepPolicy internal::MakeKeep(absl::Status status, KeepRule::Answer answer) {
 internal::KeepAnswer internal::Ask(const KeepPolicy& policy, Steps steps,
                                    int64_t now_micros) {
   if (!policy.has_value()) return KeepEach(steps, "all steps are kept");
+  // A policy with an error keeps everything: a step that was removed does not
+  // come back.
   if (policy.status().ok()) return policy.rule()->answer(steps, now_micros);
   return KeepEach(steps, std::string(policy.status().message()));
 }
@@ -244,6 +255,9 @@ KeepPolicy KeepEveryNSeconds(double seconds) {
 
 KeepPolicy KeepForNSeconds(double seconds) {
   const auto age = [](const StepInfo& step, int64_t now) {
+    // As numbers of floating point, since the difference of two int64 may
+    // overflow. A clock that went back gives a negative age, which keeps the
+    // step.
     return (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
            internal::kMicrosPerSecond;
   };

@@ -16,6 +16,8 @@ namespace {
 // it.
 std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
                    const StepInfo& step) {
+  // A reason that is particular to this step comes before those that hold for
+  // many.
   if (step.step == state.newest) return "the newest";
   const auto held = state.held.find(step.step);
   if (held != state.held.end()) return held->second;
@@ -37,7 +39,8 @@ class Plan {
         ephemeral_(std::count_if(
             state.steps.begin(), state.steps.end(),
             [](const StepInfo& step) { return step.ephemeral; })) {
-    // A policy is asked about permanent steps alone; mostly that is all.
+    // A policy is asked about permanent steps alone. They are copied only where
+    // there are ephemeral ones as well, which most stores do not have.
     if (ephemeral_ > 0) {
       for (const StepInfo& step : state.steps) {
         if (!step.ephemeral) permanent_.push_back(step);
@@ -65,11 +68,14 @@ class Plan {
 
   bool Stays(size_t at, size_t place) const {
     const StepInfo& step = state_.steps[at];
+    // Wanted is asked first, as HeldBy writes a text.
     return Wanted(step, place) || !HeldBy(options_, state_, step).empty();
   }
 
   RetentionDecision DecisionOf(size_t at, size_t place) const {
     const StepInfo& step = state_.steps[at];
+    // A step that is held stays whatever the policy answers, so that is its
+    // reason.
     std::string held = HeldBy(options_, state_, step);
     if (!held.empty()) return {step.step, true, std::move(held)};
     const bool stays = Wanted(step, place);

@@ -7,6 +7,8 @@
 
 namespace ckptdb::internal {
 
+// The state is that after the commit, which is taken to succeed. Where it
+// fails, the next plan reads the steps of `assumed_` from the store again.
 std::vector<RetentionDecision> Retirement::Plan(const Store& store,
                                                 const Commit& commit) {
   const MutexLock lock(&mutex_);
@@ -35,6 +37,8 @@ std::string Retirement::TakeWarning() {
 void Retirement::Refresh(const Store& store) {
   const Store::Changes changes = store.ChangedSteps(seen_);
   seen_ = changes.until;
+  // The store says so for the first plan, and when hundreds of records have
+  // changed since the plan before.
   if (changes.all) {
     state_.steps.clear();
     pinned_.clear();
@@ -48,6 +52,7 @@ void Retirement::Refresh(const Store& store) {
   std::set<int64_t> gone;
   for (const int64_t step : changed) {
     bool there = false;
+    // It may have been unpinned; Note adds it again if it is pinned.
     pinned_.erase(step);
     store.VisitStep(step, [&](const StepRecord& record)
                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -66,6 +71,8 @@ bool Retirement::Note(const StepRecord& record) {
   return true;
 }
 
+// Steps stay in order, as policies are given them. A new one is mostly the
+// last, so the insertion moves little.
 void Retirement::Put(StepInfo info) {
   const auto at = std::lower_bound(
       state_.steps.begin(), state_.steps.end(), info.step,

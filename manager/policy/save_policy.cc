@@ -31,6 +31,8 @@ Verdict NotSooner(const SavePolicy::Context& context, double seconds) {
                                " seconds after step ", context.last->step)};
 }
 
+// Both policies are asked, as the reason of either may become that of the
+// composition.
 SavePolicy ComposeSave(absl::string_view name, const SavePolicy& left,
                        const SavePolicy& right,
                        Verdict (*combine)(const Verdict&, const Verdict&)) {
@@ -49,6 +51,8 @@ absl::Status SavePolicy::status() const {
 
 Verdict internal::Decide(const SavePolicy& policy,
                          const SavePolicy::Context& context) {
+  // No policy saves nothing, and neither does one with an error, whose message
+  // is the reason; Open refuses the latter.
   if (!policy.has_value()) return {false, "there is no policy"};
   if (policy.status().ok()) return policy.rule()->decide(context);
   return {false, std::string(policy.status().message())};
@@ -68,6 +72,8 @@ SavePolicy SaveAtOrAfterEveryNSteps(int64_t steps) {
   return MakeSave(
       CheckAtLeast("SaveAtOrAfterEveryNSteps", "interval", steps, 1),
       [steps](const SavePolicy::Context& context) -> Verdict {
+        // Without an earlier step the count begins at 0. No multiple is greater
+        // than that at step 0, so step 0 is asked for by itself.
         const int64_t last = context.last.has_value() ? context.last->step : 0;
         const int64_t multiple = context.step / steps * steps;
         const bool yes =

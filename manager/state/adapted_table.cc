@@ -28,6 +28,8 @@ absl::Status CheckOptions(const std::vector<Slot>& slots,
 
 }  // namespace
 
+// A constructor returns no status, so the first error is kept: AddTable returns
+// it.
 AdaptedTable::AdaptedTable(absl::Status made, std::vector<Slot> slots,
                            TableOptions options)
     : slots_(std::move(slots)),

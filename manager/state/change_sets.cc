@@ -46,6 +46,8 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
     absl::StatusOr<ChangeTracker::Changes> taken =
         model_.tables()[t].state->tracker()->Take(*consumers_[t]);
     if (!taken.ok()) {
+      // What was taken of other tables goes back, or the next save would lack
+      // it.
       CKPTDB_RETURN_IF_ERROR(Return(std::move(sets)));
       return taken.status();
     }
@@ -54,6 +56,8 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
   return sets;
 }
 
+// An error of one table does not stop the marks of the other tables from going
+// back.
 absl::Status ChangeFeed::Return(ChangeSets sets) {
   absl::Status all;
   for (size_t t = 0; t < sets.size(); ++t) {

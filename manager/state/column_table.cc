@@ -97,6 +97,8 @@ std::vector<RowBlock::Column> ColumnTable::Columns::slots(size_t chunk) const {
   return slots;
 }
 
+// Makes room for one row: nothing is needed if a row is free, else a chunk with
+// the memory of all slots.
 absl::Status ColumnTable::Columns::MakeRoom() {
   if (free_ != kNoRow || next_row_ < chunks_.size() * kRows) {
     return absl::OkStatus();
@@ -134,6 +136,8 @@ ColumnTable::Row ColumnTable::Columns::TakeRow() {
 
 absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
   CKPTDB_RETURN_IF_ERROR(MakeRoom());
+  // There is room by now, and TakeRow cannot fail. So if the index throws for
+  // lack of memory, the table is as it was.
   const auto [entry, is_new] = index_.try_emplace(id);
   if (is_new) {
     const Row row = TakeRow();
@@ -312,6 +316,8 @@ ColumnTable::ColumnTable(std::vector<Slot> slots, TableOptions options)
 
 ColumnTable::~ColumnTable() = default;
 
+// A column is a typed view of the slot's memory, so another dtype is refused
+// here, and not when numbers are read.
 absl::StatusOr<size_t> ColumnTable::FindColumn(absl::string_view slot,
                                                DType dtype) const {
   CKPTDB_RETURN_IF_ERROR(status());
@@ -382,6 +388,7 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
         }
         return absl::OkStatus();
       });
+  // After an error, too: the rows before it are in the table.
   tracker_.MarkUpserted(ids.subspan(0, rows->size()));
   return inserted;
 }
@@ -395,6 +402,8 @@ uint64_t ColumnTable::Erase(absl::Span<const int64_t> ids) {
   return erased;
 }
 
+// The tracker has to know every id that goes, so the ids are listed before the
+// rows are gone.
 void ColumnTable::Clear() {
   std::vector<int64_t> ids;
   ids.reserve(size());

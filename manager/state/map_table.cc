@@ -59,6 +59,8 @@ AnyField NewField(std::string name, DType dtype, size_t type_elements,
   return field;
 }
 
+// Has is asked for each node of a walk. A bit that is not set answers it, so
+// the sorted list is looked through rarely.
 void Cuts::Add(const void* address) {
   filter_[Bit(address) / kWordBits] |= uint64_t{1} << Bit(address) % kWordBits;
   sorted_.push_back(address);
@@ -128,6 +130,9 @@ class AnyMapTable::Rows : public RowSource {
     part->vectors.reserve(table_.fields_.size());
     for (const AnyField& field : table_.fields_) {
       RowBlock::Column& slot = part->slots.emplace_back();
+      // A field that is part of the row lies at the same offset in all of them,
+      // so the addresses of the rows serve all such fields. A vector has memory
+      // of its own for each row.
       if (field.in_row) {
         const auto* const row = static_cast<const char*>(rows[0]);
         slot.offset_bytes = static_cast<uint64_t>(
@@ -161,7 +166,8 @@ class AnyMapTable::Rows : public RowSource {
   std::vector<Part> parts_;
 };
 
-// Puts the rows of a restore into the map.
+// Puts the rows of a restore into the map. The workers take turns, as the map
+// is the trainer's and may not be changed by two threads.
 class AnyMapTable::LiveRows : public LiveTable {
  public:
   // `vectors` are fields that are not restored, and need a size in new rows.
@@ -239,6 +245,8 @@ LiveTable* AnyMapTable::Live(absl::Span<const std::string> slots) {
   if (!chosen.has_value()) return nullptr;
   std::vector<const AnyField*> fields;
   for (const size_t slot : *chosen) fields.push_back(&fields_[slot]);
+  // A row that a restore adds has empty vectors in the fields that it does not
+  // load; they get their size, or the next save would fail.
   std::vector<const AnyField*> vectors;
   for (const AnyField& field : fields_) {
     const bool is_chosen =

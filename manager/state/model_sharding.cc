@@ -10,6 +10,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// Returns what a table declares, or else what all tables do. Bounds that were
+// left open become even shares, so that ranks can compare them and a step can
+// record them.
 absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
                                       const TableSharding& of_all,
                                       uint32_t world_size) {
@@ -26,6 +29,7 @@ absl::StatusOr<TableSharding> Resolve(const ModelState::Table& table,
                      "manager, which could not restore it; use one of ",
                      kShardingChoices));
   }
+  // One rank has all rows, so nothing has to be declared.
   if (world_size == 1) return sharding;
   return absl::InvalidArgumentError(absl::StrCat(
       "it declares no sharding among ", world_size,
@@ -75,6 +79,8 @@ std::string DescribeShardings(const ModelState& model,
   return absl::StrJoin(tables, "; ");
 }
 
+// The first table by slices stands for all: ResolveShardings refuses a model
+// whose tables have different bounds.
 std::vector<uint32_t> SliceBoundsOf(
     const std::vector<TableSharding>& shardings) {
   for (const TableSharding& sharding : shardings) {

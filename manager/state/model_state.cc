@@ -46,6 +46,7 @@ absl::Status CheckPlace(const TensorState& tensor) {
 
 }  // namespace
 
+// Null: the rows are in host memory, and the save copies them itself.
 absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
     const absl::Span<const int64_t>* /*ids*/) const {
   return std::unique_ptr<Captured>();
@@ -75,6 +76,9 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
       "\" is registered already; each name can be registered once"));
 }
 
+// The name is registered last, here and below, so that a state that is refused
+// can be added again once it is mended. A rank may have no element of a tensor,
+// and then needs no memory.
 absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
   const absl::StatusOr<int64_t> elements =
       ElementCount(tensor.shape, DTypeBytes(tensor.dtype));

@@ -13,8 +13,10 @@
 
 namespace ckptdb::internal {
 
-// The largest tensors go first, each to the rank that has the least by then: so
-// no rank saves more than 4/3 of what the best assignment would give it.
+// The largest tensors go first, each to the rank that has the least by then. So
+// the rank that saves the most has at most 4/3 of what the best assignment
+// would give it. Equal sizes go by name, so that all ranks come to the same
+// result.
 absl::StatusOr<std::vector<uint32_t>> AssignSavers(
     const ModelState& model, ModelState::Replication::Saver saver,
     uint32_t world_size) {

@@ -17,6 +17,8 @@ bool ComesAfter(const StepRecord& other, const StepRecord& restored) {
 
 }  // namespace
 
+// A reason that the last save or a restore has left comes before the number of
+// deltas.
 std::string SaveLineage::BaseReason(int64_t base_every) const {
   if (!base_due_reason_.empty()) return base_due_reason_;
   const auto every = static_cast<uint64_t>(base_every);
@@ -31,6 +33,8 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
   SaveSpec spec;
   spec.step = step;
   const auto ignore = [](const StepRecord&) {};
+  // A parent that was deleted meanwhile is no parent, and the save is a full
+  // one.
   if (parent_.has_value() && store.VisitStep(parent_->step, ignore)) {
     spec.parent = parent_;
   }
@@ -48,6 +52,8 @@ void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
   parent_columns_ = std::move(columns);
   deltas_ = result.deltas;
   base_due_reason_ = result.base_due_reason;
+  // With kKeep they stay in the list: policies that ask for all steps do not
+  // see them, and a later save may overwrite them.
   if (abandoned == SaveSpec::Abandoned::kRemove) abandoned_.clear();
   source_.reset();
 }
@@ -62,6 +68,7 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
   base_due_reason_.clear();
   source_ = record.version.step;
   abandoned_.clear();
+  // Quarantined steps are of no branch that could be given up.
   if (store != nullptr) {
     for (const StepRecord& other : store->Steps()) {
       if (!other.quarantined && ComesAfter(other, record)) {

@@ -113,7 +113,8 @@ class VectorTable::Rows : public internal::RowParts {
   const VectorTable& table_;
 };
 
-// Writes the rows of a restore to their places, on all threads at once.
+// Writes the rows of a restore to their places, on all threads at once and
+// without a lock, as each id has a place of its own.
 class VectorTable::LiveRows : public LiveTable {
  public:
   LiveRows(const VectorTable& table, std::vector<size_t> slots)
@@ -132,6 +133,7 @@ class VectorTable::LiveRows : public LiveTable {
     for (size_t r = 0; r < batch.ids.size(); ++r) {
       const auto row = static_cast<uint64_t>(batch.ids[r]);
       if (row >= table_.rows_) {
+        // The arrays are the trainer's and cannot grow.
         return absl::OutOfRangeError(
             absl::StrCat("row ", batch.ids[r], " of the step is beyond the ",
                          table_.rows_, " rows of the VectorTable"));
@@ -183,6 +185,8 @@ VectorTable::VectorTable(uint64_t rows, std::vector<AnyArray> arrays,
 
 VectorTable::~VectorTable() = default;
 
+// With a function that tells which rows this rank holds, the marks of the other
+// rows are left out, so that ranks can be given the same ids.
 absl::Status VectorTable::MarkUpserted(absl::Span<const int64_t> ids) {
   if (marks_ == nullptr) return status();
   if (!holds_) return marks_->MarkUpserted(ids);
