@@ -18,6 +18,7 @@ namespace {
 
 using Message = Coordinator::Transport::Message;
 
+// One tag is enough on a communicator that nothing else uses.
 constexpr int kTag = 0;
 // MPI counts the bytes of a message in an int.
 constexpr size_t kMaxMessageBytes = std::numeric_limits<int>::max();
@@ -83,7 +84,8 @@ absl::Status CheckCommunicator(MPI_Comm comm) {
       "MPI_Intercomm_merge first");
 }
 
-// Lets other processes of a busy machine go on.
+// Lets other processes of a busy machine go on: MPI itself would wait by
+// polling.
 void Pause() {
   std::mutex mutex;
   std::condition_variable never;
@@ -110,6 +112,7 @@ class MpiTransport : public Coordinator::Transport {
   explicit MpiTransport(MPI_Comm comm) : comm_(comm) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
+    // The default handler would end the process at the first error.
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   ~MpiTransport() override;
@@ -124,6 +127,8 @@ class MpiTransport : public Coordinator::Transport {
                                                 absl::Time give_up) override;
 
  private:
+  // MPI keeps the addresses of a transfer until it is complete, so transfers
+  // are in lists, whose elements stay where they are.
   struct Transfer {
     uint32_t rank = 0;
     std::shared_ptr<const std::string> sent;
@@ -160,6 +165,7 @@ MpiTransport::~MpiTransport() {
   }
 }
 
+// Waits for nothing, so it needs no time to give up at: the hub calls it again.
 absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
     std::vector<Message> outgoing, absl::Time /*give_up*/) {
   for (Message& message : outgoing) {
@@ -194,6 +200,9 @@ absl::Status MpiTransport::Send(Message message) {
       "MPI_Isend");
 }
 
+// Begins to receive all messages that have arrived. MPI_Improbe tells the size
+// of a message and takes it out of the queue in one step, so that memory of
+// that size is there for this message and no other.
 absl::Status MpiTransport::BeginReceives() {
   while (true) {
     int found = 0;
@@ -233,6 +242,7 @@ int HighestTag(MPI_Comm comm) {
   int* highest = nullptr;
   int found = 0;
   MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&highest), &found);
+  // Every MPI allows tags up to 32767.
   return found != 0 ? *highest : std::numeric_limits<int16_t>::max();
 }
 
@@ -269,6 +279,7 @@ absl::Status NameMissing(MPI_Comm comm, absl::Duration deadline) {
     MPI_Request request = MPI_REQUEST_NULL;
     CKPTDB_RETURN_IF_ERROR(StatusOf(
         MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, comm, &request), "MPI_Isend"));
+    // The messages are empty, so MPI needs no memory of this process for them.
     MPI_Request_free(&request);
   }
   std::vector<bool> here(static_cast<size_t>(size), false);
@@ -290,7 +301,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> MpiCoordinator(
     MPI_Comm comm, absl::Duration deadline) {
   CKPTDB_RETURN_IF_ERROR(CheckInitialized());
   CKPTDB_RETURN_IF_ERROR(CheckCommunicator(comm));
-  // MPI writes to it when it is complete, also after the deadline.
+  // MPI writes to it when the duplication is complete, also after the deadline,
+  // so it is given up then instead of freed. MPI_Comm_dup would wait for a
+  // missing rank forever.
   auto own = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   CKPTDB_RETURN_IF_ERROR(

@@ -22,7 +22,8 @@ namespace {
 
 using internal::CallGuarded;
 
-// What a rank says at the beginning of a turn.
+// What a rank says at the beginning of a turn. The number shows ranks that are
+// out of step, as when another call of the trainer's uses the group.
 struct Turn {
   uint64_t number = 0;  // counts the turns of a rank
   uint8_t to_all = 0;   // rank 0 has something to broadcast
@@ -52,6 +53,8 @@ void Pack(const std::string& message, std::string* packed) {
   packed->append(message);
 }
 
+// Returns Internal for bytes that Pack has not made: the functions of the
+// trainer have mixed them up, or cut them.
 absl::Status Unpack(uint32_t rank, absl::string_view packed,
                     std::vector<Coordinator::Transport::Message>* messages) {
   while (!packed.empty()) {
@@ -72,6 +75,8 @@ absl::Status Unpack(uint32_t rank, absl::string_view packed,
   return absl::OkStatus();
 }
 
+// A transport whose messages have all arrived when a turn is over, so that
+// nothing is ever unsent.
 class CollectiveTransport : public Coordinator::Transport {
  public:
   explicit CollectiveTransport(Coordinator::Collectives collectives)
@@ -88,10 +93,13 @@ class CollectiveTransport : public Coordinator::Transport {
     CKPTDB_RETURN_IF_ERROR(watchdog_.Arm(give_up));
     absl::StatusOr<std::vector<Message>> incoming = TakeTurn(outgoing);
     const bool late = watchdog_.Disarm();
+    // The watchdog has aborted the group, so the turn is late whatever the
+    // functions have returned: they may have ended just before.
     if (late) return Late(incoming.status());
     if (incoming.ok()) return incoming;
     const absl::Status why = NameRank(incoming.status());
-    // The other ranks must not wait for this one.
+    // The other ranks are in a collective that this one will not come to, and
+    // would wait until their deadlines.
     CallGuarded("Coordinator::Collectives::abort", [&] {
       group_.abort(why);
     }).IgnoreError();
@@ -111,6 +119,8 @@ class CollectiveTransport : public Coordinator::Transport {
     return NameRank(absl::DeadlineExceededError(status.message()));
   }
 
+  // All ranks know from the all-gather whether a broadcast and an all-to-all
+  // follow, and so come to the same collectives in the same order.
   absl::StatusOr<std::vector<Message>> TakeTurn(
       const std::vector<Message>& outgoing) {
     std::string to_all;
@@ -134,6 +144,7 @@ class CollectiveTransport : public Coordinator::Transport {
             "Coordinator::Collectives::broadcast gave nothing, expected what "
             "rank 0 has sent");
       }
+      // The owner has these messages, as it has sent them.
       if (rank() != kOwnerRank) {
         CKPTDB_RETURN_IF_ERROR(Unpack(kOwnerRank, packed, &incoming));
       }
@@ -168,6 +179,8 @@ class CollectiveTransport : public Coordinator::Transport {
                     [&] { return group_.all_gather(Encode(own)); }));
     CKPTDB_RETURN_IF_ERROR(CheckCount("all_gather", turns.size()));
     Turn all = own;
+    // What has come is checked, as the functions are the trainer's: another
+    // call on the same group would be taken for a turn.
     for (uint32_t r = 0; r < turns.size(); ++r) {
       if (turns[r].size() != kTurnBytes) {
         return absl::InternalError(absl::StrCat(

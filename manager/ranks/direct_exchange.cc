@@ -31,6 +31,8 @@ void DirectExchange::OnValue(uint32_t from, CallMessage message) {
   Put(from, std::move(message.value), &CallAt(message.number));
 }
 
+// A call that has not begun here has no values yet; Begin sends them. One that
+// is over is forgotten, as its values are of no use any more.
 void DirectExchange::OnResend(uint32_t from, uint64_t number) {
   const auto found = calls_.find(number);
   if (found == calls_.end() || found->second.sent.empty()) return;
@@ -73,6 +75,7 @@ std::vector<std::string> DirectExchange::Take(uint64_t number) {
   return values;
 }
 
+// All calls up to this one go: one that has failed was never taken.
 void DirectExchange::Forget(uint64_t number) {
   calls_.erase(calls_.begin(), calls_.upper_bound(number));
 }
@@ -84,6 +87,8 @@ DirectExchange::Call& DirectExchange::CallAt(uint64_t number) {
 }
 
 void DirectExchange::Put(uint32_t from, std::string value, Call* call) {
+  // A value that was sent twice is counted once, or a call would be complete
+  // with one missing.
   if (call->values[from].has_value()) return;  // a duplicate
   call->values[from] = std::move(value);
   ++call->here;

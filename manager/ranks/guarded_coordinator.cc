@@ -11,6 +11,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// Turns what a coordinator of the caller's throws into a status, and checks the
+// numbers of values. Its rank and world size are asked for once, so that the
+// manager never sees two answers.
 class GuardedCoordinator : public Coordinator {
  public:
   GuardedCoordinator(std::unique_ptr<Coordinator> ranks, uint32_t rank,

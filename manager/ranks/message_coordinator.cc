@@ -14,6 +14,7 @@ using internal::CallKind;
 using internal::CallResult;
 using internal::MessageHub;
 
+// One channel of the hub that all duplicates of a coordinator share.
 class OverMessages : public Coordinator {
  public:
   OverMessages(std::shared_ptr<MessageHub> hub, std::string channel)
@@ -74,6 +75,8 @@ class OverMessages : public Coordinator {
   }
   bool HasDirectAllToAll() const override { return true; }
 
+  // All ranks make as many duplicates in the same order, so a number names the
+  // same channel on each, without a message.
   absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() override {
     return std::make_unique<OverMessages>(
         hub_, absl::StrCat(channel_, "/", duplicates_++));

@@ -12,6 +12,9 @@
 namespace ckptdb::internal {
 namespace {
 
+// A thread that waits looks for messages again after a pause, which doubles
+// while none comes: soon at first, as an answer mostly comes soon, and then
+// seldom, as the training needs the processor.
 constexpr absl::Duration kFirstPause = absl::Microseconds(20);
 constexpr absl::Duration kMaxPause = absl::Milliseconds(2);
 // A waiting rank looks at its deadlines at least as often.
@@ -21,7 +24,8 @@ constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
 }  // namespace
 
-// It is called by the state machine, whose callers hold the mutex.
+// What the calls of one channel send. It is used by the state machine, whose
+// callers hold the mutex.
 class MessageHub::Outbox : public RankCalls::Outbox {
  public:
   Outbox(MessageHub* hub, std::string channel)
@@ -63,6 +67,7 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
       request.kind == CallKind::kGather && rank_ != kOwnerRank;
   const std::string call = request.call;
   RankCalls& calls = CallsOf(channel);
+  // If the call fails, this shows which ranks were not heard of in it.
   const std::vector<uint64_t> heard = heard_;
   calls.Begin(std::move(request));
   pause_ = kFirstPause;
@@ -73,12 +78,15 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
   }
   result = calls.Take();
   if (!result.status.ok()) {
-    // Some rank is missing, and may take nothing any more.
+    // A rank is missing and may take nothing any more, so this waits only as
+    // long as messages leave: the others are to hear of the error.
     Flush(absl::Now() + kMaxStandstill, kMaxStandstill);
     NoteMissing(heard);
     return result;
   }
-  // Others wait for the owner, which must not wait for one that is gone.
+  // A call is over when what it has sent has left. The owner gives up after a
+  // standstill, as all others wait for it, and it must not wait for one that is
+  // gone.
   const bool owner = rank_ == kOwnerRank;
   const bool flushed =
       Flush(give_up, owner ? kMaxStandstill : absl::InfiniteDuration());
@@ -128,6 +136,8 @@ void MessageHub::SendAgain(uint32_t to, Bytes bytes) {
 // exchanges messages now.
 void MessageHub::Progress(absl::Time give_up) {
   if (exchanging_) {
+    // The other thread exchanges for this one as well. It wakes this one by
+    // `changed_`; the limit is for this call's own deadline.
     changed_.WaitUntil(&mutex_, absl::ToChronoTime(absl::Now() + kMaxWait));
   } else {
     Exchange(give_up);
@@ -139,6 +149,7 @@ void MessageHub::Progress(absl::Time give_up) {
 }
 
 void MessageHub::Exchange(absl::Time give_up) {
+  // Messages that are added from here on go with the next exchange.
   std::vector<Message> outgoing = std::exchange(outgoing_, {});
   size_t to_missing = 0;
   for (const Message& message : outgoing) {
@@ -147,6 +158,9 @@ void MessageHub::Exchange(absl::Time give_up) {
   const uint64_t taken = sent_;
   const bool sends = !outgoing.empty();
   exchanging_ = true;
+  // The transport may wait, so the mutex is given up: other threads of the rank
+  // begin calls and add messages meanwhile. `exchanging_` keeps them away from
+  // the transport.
   mutex_.Unlock();
   size_t unsent = 0;
   absl::StatusOr<std::vector<Message>> incoming =
@@ -158,6 +172,8 @@ void MessageHub::Exchange(absl::Time give_up) {
   mutex_.Lock();
   exchanging_ = false;
   unsent_ = unsent;
+  // Messages to ranks that are missing may never leave. They are not waited
+  // for, and no more of them can be stuck than are unsent.
   stuck_ = std::min(stuck_ + to_missing, unsent_);
   taken_ = taken;
   broken_.Update(incoming.status());

@@ -25,6 +25,7 @@ Json ToJson(const absl::Status& status) { return EncodeStatus(status); }
 Json ToJson(const Version& version) {
   return Json::array({version.step, version.attempt});
 }
+// All fields of a result go to the other ranks, as each reports the save.
 Json ToJson(const SaveResult& result) {
   return {{"version", ToJson(result.version)},
           {"raw", result.raw_bytes},
@@ -106,6 +107,9 @@ uint64_t SizeOf(const Entries& entries) {
   return bytes;
 }
 
+// Returns DataLoss where the entries changed on their way: they go into the
+// write batch as they are, and a changed one would be committed as if it had
+// been saved.
 absl::Status CheckEntries(absl::string_view bytes, uint64_t hash) {
   const uint64_t found = HashBytes(bytes);
   if (found == hash) return absl::OkStatus();
@@ -174,6 +178,7 @@ absl::Status Decode(absl::string_view bytes, Outcome* message) {
 }
 
 // A SavePart is the hash of the entries, the message proper, and the entries.
+// CBOR would copy the entries once more, so they follow it as they are.
 std::string Encode(SavePart message) {
   StagedRecord record = std::move(message.staged.record());
   Entries entries = std::exchange(record.inline_entries, {});
@@ -183,6 +188,7 @@ std::string Encode(SavePart message) {
     message.status = encoded.status();
     if (encoded.ok()) staged = *std::move(encoded);
   }
+  // A rank that has failed sends its error alone.
   if (!message.status.ok()) entries.clear();
   const std::string proper =
       ToBytes({{"status", ToJson(message.status)}, {"staged", staged}});

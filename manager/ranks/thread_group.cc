@@ -45,6 +45,8 @@ class ThreadGroup::Meeting {
       uint32_t rank, const std::string& tag, std::string value,
       absl::Duration deadline, Wait wait, Take take,
       std::vector<std::string> to_each = {}) {
+    // The time begins before the lock is taken, which thousands of threads may
+    // want.
     const absl::Time end = absl::Now() + deadline;
     const internal::MutexLock lock(&mutex_);
     const uint64_t number = calls_of_[rank]++;
@@ -58,6 +60,8 @@ class ThreadGroup::Meeting {
     while (!IsOver(call, wait)) {
       if (!call.changed.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
           !IsOver(call, wait)) {
+        // The first deadline that passes settles the call for all ranks, also
+        // for those that come later, so that all return the same error.
         call.status = Missing(call, wait);
         call.changed.NotifyAll();
       }
@@ -131,7 +135,8 @@ class ThreadGroup::Meeting {
         values.push_back(std::move(to_each[rank]));
       }
     }
-    // The last rank to leave removes the call.
+    // The last rank to leave removes the call. A call that some rank never
+    // comes to stays until the group ends.
     if (++call->left == world_size_) calls_.erase(number);
     if (!status.ok()) return status;
     return values;

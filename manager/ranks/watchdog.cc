@@ -17,6 +17,7 @@ Watchdog::~Watchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
+// The thread starts with the first deadline: a group of one rank needs none.
 absl::Status Watchdog::Arm(absl::Time end) {
   if (!thread_.joinable()) {
     CKPTDB_RETURN_IF_ERROR(
@@ -32,6 +33,7 @@ absl::Status Watchdog::Arm(absl::Time end) {
 bool Watchdog::Disarm() {
   const MutexLock lock(&mutex_);
   end_ = absl::InfiniteFuture();
+  // The caller may destroy next what the function uses.
   while (biting_) changed_.Wait(&mutex_);
   return bitten_;
 }
@@ -47,6 +49,8 @@ void Watchdog::Run() {
       continue;
     }
     biting_ = true;
+    // The function may take long. Disarm waits for it by `biting_`, not by the
+    // mutex.
     mutex_.Unlock();
     CallGuarded("Coordinator::Collectives::abort", bite_).IgnoreError();
     mutex_.Lock();
