@@ -51,6 +51,7 @@ std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
     entry->app =
         app->add_subcommand(entry->command->name(), entry->command->summary());
     entry->command->AddArguments(entry->app);
+    // The flags stand before or after the command, so both have them.
     AddFlags(entry->app, &entry->flags);
     const std::string notes = entry->command->notes();
     entry->app->footer(absl::StrCat(notes, notes.empty() ? "" : "\n",
@@ -88,6 +89,8 @@ Context MakeContext(const Entry& entry, const Flags& global,
   context.err = streams.err;
   context.terminal = streams.terminal;
   const char* variable = std::getenv(kStoreVariable);
+  // What is nearer to the command counts: its own flag, the global one, the
+  // environment.
   for (const std::string& store :
        {entry.flags.store, global.store,
         std::string(variable == nullptr ? "" : variable)}) {
@@ -120,6 +123,8 @@ ExitCode RunEntry(const Entry& entry, const Flags& global,
                   const Streams& streams) {
   const Context context = MakeContext(entry, global, streams);
   absl::Status status = entry.command->Run(context);
+  // A full disk behind a pipe or a redirection shows only when the buffer is
+  // written, and must not end with code 0.
   streams.out->flush();
   if (status.ok() && !streams.out->good()) {
     status = absl::InternalError("cannot write to standard output");

@@ -8,10 +8,14 @@ namespace {
 std::atomic<bool> is_asked = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+// A signal handler may do no more than this; the commands look at it between
+// two pieces of work.
 void Ask(int /*signal*/) { is_asked = true; }
 
 void Catch(int signal, struct sigaction* old) {
   sigaction(signal, nullptr, old);
+  // A signal that was ignored when the command started, as under nohup, stays
+  // ignored.
   if (old->sa_handler == SIG_IGN) return;
   struct sigaction action = {};
   action.sa_handler = Ask;

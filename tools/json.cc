@@ -142,6 +142,7 @@ Json ReasonJson(const std::string& reason) {
   return reason.empty() ? Json() : Json(reason);
 }
 
+// JSON has no NaN and no infinities, so these are strings.
 Json NumberJson(double number) {
   if (std::isfinite(number)) return number;
   if (std::isnan(number)) return "nan";

@@ -15,6 +15,8 @@
 namespace ckptdb::tool {
 namespace {
 
+// A user who has named no store has most likely forgotten to, so the error says
+// how.
 absl::Status OpenError(const Context& context, const absl::Status& status) {
   absl::Status placed = WithPlace(status, context.store);
   if (context.store_given || !absl::IsNotFound(status)) return placed;
@@ -62,10 +64,14 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
                               absl::StrCat(context.command, ": opening"));
   StoreOptions options;
   options.create_if_missing = false;
+  // A command that changes one thing must not remove others beside it; those
+  // that free space sweep by themselves.
   options.background_sweep = false;
   KeepModes(context.store, &options);
   auto store = Store::Open(context.store, options);
   if (!store.ok()) {
+    // Unavailable is also the code of an I/O error. Only with a holder the
+    // store is busy, and the exit code 4.
     const bool held = store.status().GetPayload(kHolderPayload).has_value();
     return OpenError(context,
                      held ? store.status() : ReadingStatus(store.status()));
@@ -88,6 +94,7 @@ absl::StatusOr<std::unique_ptr<StepReader>> OpenStep(const Context& context,
     if (!record.ok()) return WithPlace(record.status(), context.store);
     const int64_t number = record->version.step;
     auto opened = reader->OpenStep(number);
+    // RetryLatest takes Aborted as the sign to try again.
     if (latest && IsGone(opened.status())) {
       return absl::AbortedError(opened.status().message());
     }

@@ -12,6 +12,7 @@ namespace ckptdb::tool {
 absl::Status PinSteps(const Context& context,
                       const std::vector<std::string>& steps, bool pin) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+  // All steps are looked up before the first is changed.
   auto records = ResolveSteps(*store, steps);
   if (!records.ok()) return WithPlace(records.status(), context.store);
   const std::string done = pin ? "pinned" : "unpinned";

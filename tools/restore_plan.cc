@@ -60,6 +60,8 @@ class DenseItems {
   PlannedItems TensorsOf(std::optional<uint32_t> rank) const {
     PlannedItems planned;
     for (const auto& [name, tensor] : tensors_) {
+      // A tensor of several parts, by as many ranks as saved: each reads its
+      // own part. Otherwise a rank reads all parts, of which replicas are one.
       if (rank.has_value() && tensor.bytes.size() > 1) {
         const auto part = tensor.of_rank.find(*rank);
         if (part != tensor.of_rank.end()) Add(part->second, &planned);
@@ -171,9 +173,14 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
   table.slices = slices;
   if (changes != nullptr) {
     const auto estimate = changes->EstimateScan(name, slices);
+    // FailedPrecondition says that the table was saved whole on the way, so it
+    // is read in full.
     if (!absl::IsFailedPrecondition(estimate.status())) {
       CKPTDB_RETURN_IF_ERROR(estimate.status());
       table.read = *estimate;
+      // Backwards, the ids that changed are looked up in the step, in which
+      // runs the records do not tell. So all runs of the step count, and the
+      // sum is an upper bound.
       if (changes->forwards() || estimate->delta_runs == 0) return table;
       CKPTDB_ASSIGN_OR_RETURN(const StepReader::ScanEstimate all,
                               step.EstimateScan(name, slices));

@@ -50,6 +50,7 @@ ScanOptions OneRowOptions(int64_t id, SliceHash hash) {
   options.slices = {slice, slice + 1};
   options.wanted = [id](int64_t other) { return other == id; };
   options.read.threads = 1;
+  // A few pages are read, so that nothing is read ahead.
   options.read.readahead_bytes = 0;
   return options;
 }
@@ -108,9 +109,13 @@ absl::Status RowHistory::Add(const StepRecord& step) {
   const int64_t number = step.version.step;
   absl::StatusOr<State> state =
       absl::FailedPreconditionError("there is no step to come from");
+  // The changes since the step before are few pages. Where none lead here, the
+  // row is looked up.
   if (before_.has_value() && state_.has_table) state = Follow(number);
   if (absl::IsFailedPrecondition(state.status())) state = LookUp(number);
   if (absl::IsNotFound(state.status())) {
+    // `before_` stays the step before this one, so the next one is compared
+    // with what was read last.
     ++gone_;
     return absl::OkStatus();
   }
@@ -132,6 +137,7 @@ absl::StatusOr<RowHistory::State> RowHistory::Follow(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(
       changes->ScanTable(table_, OneRowOptions(id_, spec->slice_hash), &sink));
   State state = state_;
+  // A row that was erased and came again is in both, and is there.
   if (sink.erased()) state.row.reset();
   if (sink.row().has_value()) state.row = sink.row();
   return state;
@@ -151,6 +157,8 @@ absl::StatusOr<RowHistory::State> RowHistory::LookUp(int64_t step) {
   return state;
 }
 
+// Adds an event if the row differs from that in the step before, and makes this
+// the step before.
 void RowHistory::Note(const StepRecord& step, State state) {
   RowEvent event;
   event.step = step;

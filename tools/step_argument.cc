@@ -7,6 +7,7 @@
 namespace ckptdb::tool {
 namespace {
 
+// Digits alone: SimpleAtoi would also take spaces and a sign.
 bool ParseStep(const std::string& text, int64_t* step) {
   for (char c : text) {
     if (c < '0' || '9' < c) return false;

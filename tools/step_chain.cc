@@ -11,6 +11,7 @@ namespace {
 ChainLink LoadKept(Reader* reader, const Version& version, int64_t step) {
   ChainLink link;
   link.version = version;
+  // An error is no error of the command: what is not known is printed as "-".
   const auto changes = reader->OpenChanges(version, step);
   if (changes.ok()) link.record = (*changes)->from();
   return link;
@@ -20,6 +21,8 @@ ChainLink LinkOf(const StepReader& step) {
   return {step.record().version, /*is_step=*/true, step.record(), step.ranks()};
 }
 
+// Loads a version of the chain: as a step if it still is one, and otherwise
+// what the records tell of it.
 ChainLink LoadLink(Reader* reader, const Version& version, int64_t step) {
   const auto found = reader->FindStep(version.step);
   if (found.ok() && found->version == version) {
@@ -41,6 +44,9 @@ const Item* FindTable(const ChainLink& link, const std::string& name) {
   return nullptr;
 }
 
+// Goes back from the step to the base run of the table. Of a removed version
+// only the step record is there, not those of its ranks, so the search ends at
+// one: the base may be in it or before it.
 TableStart StartOf(const StepChain& chain, const std::string& table) {
   TableStart start;
   start.table = table;

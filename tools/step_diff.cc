@@ -17,6 +17,8 @@
 namespace ckptdb::tool {
 namespace {
 
+// Tensors that are read are compared in boxes of at most so many bytes, and no
+// further than to the first that differs.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 
 using PartsByName = std::map<std::string, std::vector<const Item*>>;
@@ -56,6 +58,7 @@ const typename Map::mapped_type* FindIn(const Map& map,
   return found == map.end() ? nullptr : &found->second;
 }
 
+// NaN is equal to itself here: it has not changed.
 bool SameNumber(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
@@ -108,6 +111,8 @@ PartDigests DigestsOf(const std::vector<const Item*>& parts) {
   return digests;
 }
 
+// Parts of the same place can be compared. Where some have no counterpart and
+// none differs, only the data can tell.
 Answer CompareDigests(const PartDigests& from, const PartDigests& to) {
   bool all = from.size() == to.size();
   for (const auto& [box, digest] : from) {
@@ -190,6 +195,7 @@ absl::Status Comparer::CompareTensor(const std::vector<const Item*>& from,
                                      TensorDiff* diff) {
   if (diff->from->dtype != diff->to->dtype) diff->differs.emplace_back("dtype");
   if (diff->from->shape != diff->to->shape) diff->differs.emplace_back("shape");
+  // With another dtype or shape the contents cannot be compared.
   if (!diff->differs.empty()) return absl::OkStatus();
   Answer answer = CompareDigests(DigestsOf(from), DigestsOf(to));
   if (answer == Answer::kUnknown) {
@@ -341,6 +347,8 @@ class RowCounter : public LiveTable {
 absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
                                    const std::vector<const Item*>& to,
                                    TableDiff* diff) {
+  // Equal digests of whole tables show that the rows are the same, without
+  // reading an id.
   if (!diff->layout_differs() && SameRuns(from, to)) {
     diff->rows = RowCounts();
     return absl::OkStatus();
@@ -349,9 +357,12 @@ absl::Status Comparer::CompareRows(const std::vector<const Item*>& from,
   if (changes_ == nullptr) return absl::OkStatus();
   RowCounter counter;
   ScanOptions options;
+  // Counting needs no values.
   options.ids_only = true;
   const absl::Status status =
       changes_->ScanTable(diff->name, options, &counter);
+  // The table was saved whole on the way: its rows are not counted, and the
+  // reason is printed.
   if (absl::IsFailedPrecondition(status)) {
     diff->not_counted_reason = Str(status.message());
     return absl::OkStatus();
@@ -385,6 +396,8 @@ absl::StatusOr<std::unique_ptr<ChangeReader>> OpenWay(Reader* reader,
 
 }  // namespace
 
+// One difference answers it. A table of which nothing is known leaves it open
+// only if nothing else differs.
 std::optional<bool> StepDiff::same() const {
   const auto unknown = [](const TableDiff& diff) { return diff.unknown(); };
   if (!metrics.empty() || !tensors.empty() || !blobs.empty() ||

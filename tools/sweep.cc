@@ -50,6 +50,8 @@ void PrintUnswept(const std::vector<Usage::Unswept>& unswept,
   }
 }
 
+// Entries that do not belong to the store stay, and are no failure. Only an
+// entry of the store's own that stays makes `ckptdb gc` fail.
 absl::Status UnsweptStatus(const std::string& store,
                            const std::vector<Usage::Unswept>& unswept) {
   const auto own =

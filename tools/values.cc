@@ -50,6 +50,8 @@ auto WithElement(DType dtype, absl::string_view bytes, const Take& take) {
 }
 
 template <typename T>
+// The shortest text that reads back as this number, of the type that has it: an
+// f32 as a double would have digits that nobody wrote.
 std::string FloatText(T number) {
   std::array<char, 64> text = {};
   const auto end =

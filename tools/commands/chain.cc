@@ -21,6 +21,8 @@
 namespace ckptdb::tool {
 namespace {
 
+// Returns what the version is now: it may be a step, or be kept because this
+// step needs it.
 std::string StateText(const ChainLink& link, const StepRecord& step) {
   if (link.version == step.version) return "this step";
   return link.is_step ? "a step" : "kept for others";
@@ -62,6 +64,8 @@ std::string LinksText(const StepChain& chain, const StepRecord& step) {
   return table.ToString();
 }
 
+// Compares the chain with the default limits. The limits of the trainer are in
+// its options, and not in the store.
 std::string BoundsText(const StepRecord& step) {
   const StoreOptions::ChainBounds bounds;
   const std::string due = BaseDue(step, bounds);
@@ -88,6 +92,8 @@ std::string TablesText(const StepChain& chain) {
   TextTable table(
       {{"TABLE"}, {"BASE"}, {"DELTAS", TextTable::kRight}, {"BASE REASON"}});
   for (const TableStart& start : TableStarts(chain)) {
+    // An unknown reason and no reason are different: the record of a removed
+    // version's rank is gone, or the table had no changes to be saved as.
     std::string why = "unknown";
     if (start.base_reason.has_value()) why = Printable(*start.base_reason);
     table.AddRow({Printable(start.table), BaseText(start),
@@ -100,6 +106,7 @@ std::string TablesText(const StepChain& chain) {
 Json LinkJson(const ChainLink& link) {
   Json json = ToJson(link.version);
   const std::optional<Totals> tables = link.tables();
+  // The record of a version may be gone: then its fields are null.
   const auto of_record = [&](const auto& field) {
     return link.record ? Json(field(*link.record)) : Json();
   };

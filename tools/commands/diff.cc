@@ -52,6 +52,8 @@ std::string SlotChange(const SlotDiff& diff) {
   return Str(ChangeName(diff.from.has_value(), diff.to.has_value()));
 }
 
+// Returns "unknown" where neither the digests nor the numbers of rows tell, and
+// nothing was counted.
 std::string TableChange(const TableDiff& diff) {
   return diff.unknown() ? "unknown" : Str(ChangeName(diff.in_from, diff.in_to));
 }
@@ -289,6 +291,8 @@ class Diff : public Command {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     StepDiff diff;
     const bool latest = from_ == kLatest || to_ == kLatest;
+    // Both steps are opened anew each time: after a try that failed, "latest"
+    // is another step.
     CKPTDB_RETURN_IF_ERROR(RetryLatest(latest, [&]() -> absl::Status {
       CKPTDB_ASSIGN_OR_RETURN(auto from,
                               OpenStep(context, reader.get(), from_));

@@ -82,6 +82,9 @@ void Doctor::AddArguments(CLI::App* app) {
       ->check(CLI::Range(uint64_t{0}, kMaxSpeedMib));
 }
 
+// Makes the checks of one process first, then those with a second process, then
+// those with each host: a failure of the first explains those of the others.
+// The speed is measured last.
 absl::Status Doctor::Try(FileCalls* files, const Peers& peers,
                          Report* report) const {
   CKPTDB_RETURN_IF_ERROR(RunChecks({.files = files}, &report->checks));
@@ -106,6 +109,8 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
                           Report* report) const {
   Peers peers;
   if (hosts_ > 1) {
+    // On standard error, and at once, as the user has to start the command on
+    // other hosts now.
     *context.err << "ckptdb: doctor: waiting for " << hosts_ - 1
                  << " more to run with --hosts " << hosts_ << " --session "
                  << session_ << std::endl;
@@ -116,6 +121,8 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
   return Try(folder->files(), peers, report);
 }
 
+// Returns FailedPrecondition, and so exit code 5, when a check is unsafe. A
+// host that does not lead has no outcomes, and ends with 0.
 absl::Status Judge(const std::string& folder, const Report& report) {
   const auto unsafe = ChecksOf(report, CheckResult::kUnsafe);
   if (unsafe.empty()) return absl::OkStatus();
@@ -132,6 +139,7 @@ absl::Status Doctor::Run(const Context& context) {
                      "hosts, such as --session ",
                      NewSession().substr(0, 8)));
   }
+  // From here on a signal ends the checks, and the folder is removed.
   const Interrupt interrupt;
   Report report;
   report.folder = folder_.empty() ? context.store : folder_;
@@ -139,11 +147,15 @@ absl::Status Doctor::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string host,
                           PeerService(nullptr).Do("host"));
   report.hosts.push_back(host);
+  // The host that makes the folder leads; mkdir tells exactly one of them that
+  // it has.
   auto folder = PrivateFolder::Make(report.folder,
                                     session_.empty() ? NewSession() : session_);
   absl::Status status = folder.status();
   if (folder.ok()) {
     status = Lead(context, folder->get(), &report);
+    // After an error, too. The error of a check comes before that of removing
+    // the folder.
     status.Update((*folder)->Remove());
   } else if (hosts_ > 1 && absl::IsAlreadyExists(status)) {
     report.leads = false;

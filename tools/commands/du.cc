@@ -100,6 +100,8 @@ uint64_t ExclusiveBytes(const Usage& usage) {
   return bytes;
 }
 
+// The lines of the text, from "steps" to "not the store's", add up to "on
+// disk". So each byte is in one of these sums.
 uint64_t HeldBytes(const Usage& usage) {
   uint64_t bytes = 0;
   for (const Usage::Held& other : usage.held_versions)
@@ -151,6 +153,7 @@ Json NameJson(const Usage::Name& name) {
 // Sets "tables", "tensors" and "blobs".
 void SetNames(const Usage& usage, Json* json) {
   (*json)["tables"] = Json::array();
+  // A store without tensors or blobs has these fields as well, at 0.
   Usage::Name tensors;
   tensors.kind = Item::Kind::kTensor;
   Usage::Name blobs;

@@ -29,6 +29,8 @@ struct Outcome {
   int64_t micros = 0;
 };
 
+// An interrupt is no failure of the fold: its parts are kept, and the error
+// tells how to go on.
 absl::Status FoldError(const absl::Status& status, int64_t step) {
   if (!absl::IsCancelled(status)) {
     return WithPlace(ReadingStatus(status), StepName(step));
@@ -140,16 +142,21 @@ absl::Status FoldCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
   const auto record = ResolveStep(*store, step_);
   if (!record.ok()) return WithPlace(record.status(), context.store);
+  // Not before the store is open: until then Ctrl-C ends the command, which has
+  // changed nothing.
   const Interrupt interrupt;
   Outcome outcome;
   outcome.before = *record;
   const bool has_chain = DeltasOf(*record) > 0;
+  // Printed before the fold, which may take long.
   if (has_chain && !context.json) PrintBefore(*record, context.out);
   CKPTDB_RETURN_IF_ERROR(Fold(context, store.get(), &outcome));
   if (!outcome.fold.folded) {
     PrintNotFolded(context, *record);
     return absl::OkStatus();
   }
+  // The fold is committed. A sweep that fails is reported, and does not undo
+  // it.
   auto swept = Sweep(context, store.get());
   const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();
   if (context.json) {

@@ -121,6 +121,8 @@ absl::Status History::Run(const Context& context) {
         context.store, ": ", history.gone(),
         " steps were removed while they were read, and are missing here"));
   }
+  // What was found is printed before an error ends the command: a step that
+  // cannot be read does not hide the earlier ones.
   if (history.events().empty()) {
     return status.ok() ? NotFound(context, history.found_table()) : status;
   }

@@ -167,6 +167,8 @@ class Items : public Command {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
     const uint32_t world_size = step->record().world_size;
+    // A rank or a name that is not there is NotFound, so that a script does not
+    // take a misspelt one for an empty step.
     if (filter_.rank && *filter_.rank >= world_size) {
       return absl::NotFoundError(
           absl::StrCat(StepName(step->record().version.step), " has no rank ",

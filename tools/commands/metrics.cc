@@ -109,6 +109,8 @@ absl::StatusOr<StepRecord> PostTo(const Context& context,
 absl::Status MetricsCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(const Metrics metrics, Parse());
   absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
+  // OpenOwner returns Unavailable for a busy store alone. The trainer that has
+  // it open reads posts before its retention decides.
   const bool posted = absl::IsUnavailable(store.status());
   if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,

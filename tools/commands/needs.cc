@@ -19,6 +19,7 @@ bool Has(const std::vector<Version>& versions, const Version& version) {
 Needs NeedsOf(const Version& version, absl::Span<const StepRecord> steps) {
   Needs needs;
   for (const StepRecord& step : steps) {
+    // A step is in its own chain, and does not keep itself.
     if (step.version == version) continue;
     const int64_t number = step.version.step;
     if (Has(step.chain, version)) needs.in_chain_of.push_back(number);

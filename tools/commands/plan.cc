@@ -256,6 +256,7 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
     planned->not_incremental_reason = Str(changes.status().message());
     return absl::OkStatus();
   }
+  // RetryLatest tries again after Aborted, if the step was "latest".
   if (absl::IsNotFound(changes.status())) {
     return absl::AbortedError(
         absl::StrCat(ToString(planned->step.version),
@@ -263,6 +264,8 @@ absl::Status PlanCommand::PlanFrom(Reader* reader, Planned* planned) const {
                      changes.status().message()));
   }
   CKPTDB_RETURN_IF_ERROR(changes.status());
+  // The step may have been overwritten since it was opened, so the plan is of
+  // the one that the changes lead to.
   planned->step = (*changes)->to().record();
   planned->forwards = (*changes)->forwards();
   CKPTDB_ASSIGN_OR_RETURN(
@@ -279,6 +282,8 @@ absl::StatusOr<Planned> PlanCommand::MakePlan(const Context& context,
   if (!from_.empty()) {
     const absl::Status status = PlanFrom(reader, &planned);
     if (!status.ok()) return WithPlace(ReadingStatus(status), context.store);
+    // Where no delta runs lead to the step, a full restore is planned, and the
+    // reason is printed with it.
     if (planned.incremental()) return planned;
   }
   CKPTDB_ASSIGN_OR_RETURN(

@@ -73,6 +73,7 @@ absl::Status Remove(const std::vector<StepRecord>& records, Store* store,
                     std::vector<Removed>* removed) {
   for (const StepRecord& record : records) {
     const int64_t step = record.version.step;
+    // Asked before the deletion, after which the step cannot be opened.
     const uint64_t inline_bytes = InlineBytes(*store, step);
     const absl::Status deleted = store->Delete(step);
     if (!deleted.ok()) return WithPlace(ReadingStatus(deleted), StepName(step));
@@ -140,6 +141,8 @@ absl::Status Rm::Run(const Context& context) {
   CKPTDB_RETURN_IF_ERROR(CheckRemovable(*records));
   std::vector<Removed> removed;
   absl::Status status = Remove(*records, store.get(), &removed);
+  // An error after the first deletion does not keep the others from being
+  // reported and swept.
   if (removed.empty()) return status;
   const auto swept = Sweep(context, store.get());
   const Store::SweepResult result = swept.ok() ? *swept : Store::SweepResult();

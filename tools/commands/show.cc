@@ -135,6 +135,7 @@ void AddLossy(const Item& item, std::vector<LossyNumbers>* all) {
     const bool table = item.kind == Item::Kind::kRows;
     const std::string slot = table ? item.slots[i].name : "";
     const Codec codec = table ? item.slots[i].codec : item.codec;
+    // A slot without an error and without a lossy codec is left out.
     if (item.errors[i] == Item::Error() && codec < Codec::kBf16) continue;
     auto found =
         std::find_if(all->begin(), all->end(), [&](const LossyNumbers& other) {
@@ -189,6 +190,7 @@ Json LossyJson(const std::vector<LossyNumbers>& lossy) {
   return json;
 }
 
+// A step whose tables are not divided by slices has no bounds.
 std::string SlicesText(const StepRecord& record, size_t rank) {
   if (rank + 1 >= record.slice_bounds.size()) return "-";
   return absl::StrCat("[", record.slice_bounds[rank], ", ",

@@ -72,6 +72,8 @@ absl::Status VerifyStep(const Context& context, Reader* reader,
       verified);
 }
 
+// Verifies one step. Its error is part of the verdict, as the other steps are
+// verified all the same.
 Verdict Judge(const Context& context, Reader* reader, int64_t step,
               std::set<Version>* verified) {
   Verdict verdict;
@@ -98,6 +100,7 @@ void PrintLine(const Verdict& verdict, std::ostream* out) {
       *out << ", " << verdict.previously_verified << " of them verified before";
     }
   }
+  // Flushed line by line, as the next step may take minutes.
   *out << std::endl;
 }
 

@@ -100,6 +100,8 @@ absl::StatusOr<std::vector<std::string>> FileCalls::List() {
     return Failure("list the folder");
   }
   std::vector<std::string> names;
+  // readdir returns null at the end and after an error, and only errno tells
+  // them apart.
   errno = 0;
   while (const dirent* entry = ::readdir(entries)) {
     const std::string name = entry->d_name;
@@ -111,6 +113,10 @@ absl::StatusOr<std::vector<std::string>> FileCalls::List() {
   return names;
 }
 
+// Takes a lock of the open file description, as the store does: a lock of the
+// process would be granted to it twice, and would end when any descriptor of
+// the file is closed. The errno of a lock that another one has is either of the
+// two.
 absl::StatusOr<bool> FileCalls::Lock(int file) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -166,6 +172,7 @@ absl::Status ReplaceFile(FileCalls* files, const std::string& name,
   const std::string temporary = absl::StrCat(name, ".new");
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, temporary, bytes, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(files->Rename(temporary, name));
+  // The new name is durable when the folder is.
   return files->SyncFolder();
 }
 

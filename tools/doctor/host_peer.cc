@@ -19,6 +19,8 @@ namespace {
 constexpr char kJoined[] = "joined-";
 constexpr char kEnd[] = "end";
 
+// A message ends with a newline, so that one that a host sees in part is known
+// for what it is.
 absl::Status WriteMessage(FileCalls* files, const std::string& name,
                           const std::string& text) {
   return ReplaceFile(files, name, absl::StrCat(text, "\n"));
@@ -54,6 +56,8 @@ absl::StatusOr<std::string> Await(FileCalls* files, const std::string& name,
   while (absl::Now() < end) {
     CKPTDB_RETURN_IF_ERROR(Interrupt::Check());
     const auto message = ReadFile(files, name);
+    // A file that is not there yet, cannot be read, or is seen in part is
+    // looked at again.
     if (message.ok() && absl::EndsWith(*message, "\n")) {
       return message->substr(0, message->size() - 1);
     }
@@ -83,6 +87,8 @@ class HostPeer : public Peer {
     if (gone_) return absl::AbortedError(absl::StrCat(host_, " is gone"));
     const absl::StatusOr<std::string> answer = Exchange(request);
     if (answer.ok()) return DecodeAnswer(*answer);
+    // A peer that did not answer once is not asked again: each check would wait
+    // for the whole of its patience.
     gone_ = true;
     if (absl::IsCancelled(answer.status())) return answer.status();
     return absl::AbortedError(
@@ -91,6 +97,8 @@ class HostPeer : public Peer {
 
  private:
   absl::StatusOr<std::string> Exchange(const std::string& request) {
+    // Each request has a name of its own, so that a file that a host has cached
+    // is never taken for a new one.
     const std::string number = absl::StrCat(id_, "-", ++asked_);
     CKPTDB_RETURN_IF_ERROR(
         WriteMessage(files_, absl::StrCat("ask-", number), request));

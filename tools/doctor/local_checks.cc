@@ -16,6 +16,8 @@ using Seen = absl::StatusOr<std::string>;
 
 std::string Bytes(char fill) { return std::string(kSome, fill); }
 
+// Each check reads back what it has written: a call that succeeds and does
+// something else is what makes a store unsafe.
 absl::Status ExpectBytes(FileCalls* files, const std::string& name,
                          const std::string& bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string found, ReadFile(files, name));
@@ -48,7 +50,8 @@ Seen HardLink(const CheckContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const auto second, files->Look("link"));
   if (first.inode != second.inode || second.links != 2) {
     return UnexpectedError(absl::StrCat(
-        "the two names are not one file of 2 links: ", second.links, " links"));
+        "the two names are not one file with 2 links: ", second.links,
+        " links"));
   }
   CKPTDB_RETURN_IF_ERROR(files->Unlink("linked"));
   CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "link", Bytes('l')));
@@ -67,6 +70,8 @@ Seen RenameReplaces(const CheckContext& context) {
   return "rename replaces a file";
 }
 
+// A reader may have a small file such as CURRENT open while the owner replaces
+// it.
 Seen RenameOverOpen(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "open", Bytes('o'), true));
@@ -123,14 +128,14 @@ Seen FileNames(const CheckContext& context) {
   if (std::count(left.begin(), left.end(), names[0]) != 0) {
     return UnexpectedError("a removed file is still listed");
   }
-  return "names are kept as they are, and listed";
+  return "file names are kept and listed as they were given";
 }
 
 Seen FileModes(const CheckContext& context) {
   CKPTDB_RETURN_IF_ERROR(WriteFile(context.files, "mode", "", false));
   CKPTDB_ASSIGN_OR_RETURN(const auto entry, context.files->Look("mode"));
   constexpr uint32_t kOthers = 077;
-  if ((entry.mode & kOthers) == 0) return "a file is its user's only";
+  if ((entry.mode & kOthers) == 0) return "only its user can access a new file";
   return UnexpectedError(
       absl::StrFormat("a file made with mode 600 has mode %o", entry.mode));
 }
@@ -146,34 +151,38 @@ Seen FreeSpace(const CheckContext& context) {
   return UnexpectedError(text);
 }
 
+// A shorter file over a longer one shows whether O_TRUNC has emptied it.
 Seen Truncate(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "cut", Bytes('1'), true));
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "cut", "2", true));
   CKPTDB_RETURN_IF_ERROR(ExpectBytes(files, "cut", "2"));
-  return "a file is emptied";
+  return "O_TRUNC empties a file";
 }
 
+// An error of O_DIRECT is Unimplemented, as the store then writes through the
+// page cache. Bytes that differ are another matter, and unsafe.
 Seen DirectIo(const CheckContext& context) {
   constexpr size_t kBlock = 4096;
   auto file = Open(context.files, "direct", O_WRONLY | O_CREAT | O_DIRECT);
   if (!file.ok()) return absl::UnimplementedError(file.status().message());
   std::string memory(2 * kBlock, 'd');
   const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  // O_DIRECT needs memory that begins at a multiple of a block.
   const size_t shift = (kBlock - address % kBlock) % kBlock;
   const absl::Status status = context.files->Write(
       file->get(), absl::string_view(memory).substr(shift, kBlock));
   if (!status.ok()) return absl::UnimplementedError(status.message());
   CKPTDB_RETURN_IF_ERROR(
       ExpectBytes(context.files, "direct", std::string(kBlock, 'd')));
-  return "O_DIRECT writes";
+  return "a write with O_DIRECT succeeds";
 }
 
 Seen Allocate(const CheckContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
                           Open(context.files, "allocated", O_WRONLY | O_CREAT));
   CKPTDB_RETURN_IF_ERROR(context.files->Allocate(file.get(), kSome));
-  return "fallocate allocates";
+  return "fallocate succeeds";
 }
 
 }  // namespace
@@ -207,7 +216,8 @@ const std::vector<Check>& LocalChecks() {
        "other users of the machine may read the store; restrict them by the "
        "options of the mount"},
       {"direct_io", DirectIo, CheckResult::kUnsafe,
-       "data files that are written by O_DIRECT have other bytes",
+       "data files that are written with O_DIRECT contain other bytes than "
+       "were written",
        "data files go through the page cache, which costs CPU and drives out "
        "what the trainer has there"},
       {"fallocate", Allocate, CheckResult::kMissing,

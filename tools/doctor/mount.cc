@@ -48,6 +48,8 @@ Mount FindMount(const std::string& path, std::istream* table) {
 
 Mount MountOf(const std::string& folder) {
   char* const path = ::realpath(folder.c_str(), nullptr);
+  // A folder that is not there leaves the fields empty; making the private
+  // folder in it tells why.
   if (path == nullptr) return {};
   std::ifstream table("/proc/self/mountinfo");
   Mount mount = FindMount(path, &table);

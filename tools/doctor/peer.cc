@@ -19,6 +19,8 @@
 namespace ckptdb::tool {
 namespace {
 
+// The bytes that `open` reads, so that its host has begun to read the file and
+// most of it is still to come.
 constexpr size_t kFirstBytes = 4096;
 
 std::string HostName() {
@@ -104,6 +106,7 @@ absl::StatusOr<std::string> PeerService::Time(const std::string& name) {
   const absl::Time start = absl::Now();
   CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
                           tool::Open(files_, name, O_RDONLY));
+  // The bytes are to come from the file system, and not from this host's cache.
   files_->DropCache(file.get());
   constexpr size_t kBlock = size_t{1} << 20;
   uint64_t bytes = 0;
@@ -128,6 +131,8 @@ absl::StatusOr<std::string> DecodeAnswer(const std::string& line) {
       absl::StrSplit(line, absl::MaxSplits(' ', 1));
   int code = 0;
   if (!absl::SimpleAtoi(parts.first, &code)) {
+    // An answer that cannot be decoded tells nothing about the file system, so
+    // it ends the checks.
     return absl::AbortedError(absl::StrCat("invalid answer \"", line, "\""));
   }
   if (code == 0) return parts.second;

@@ -12,6 +12,8 @@
 namespace ckptdb::tool {
 namespace {
 
+// A cache shows old bytes only some of the time, so these checks are made in
+// rounds.
 constexpr int kRounds = 20;
 
 using Seen = absl::StatusOr<std::string>;
@@ -28,43 +30,47 @@ Seen ExclusiveCreateByOthers(const CheckContext& context) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL;
   CKPTDB_RETURN_IF_ERROR(
       Open(context.files, "exclusive-ours", kFlags).status());
+  CKPTDB_RETURN_IF_ERROR(ExpectAnswer(
+      context, "create exclusive-ours", "exists",
+      "the other process made a name with O_EXCL that existed already"));
   CKPTDB_RETURN_IF_ERROR(
-      ExpectAnswer(context, "create exclusive-ours", "exists",
-                   "the other made a name with O_EXCL that was there"));
-  CKPTDB_RETURN_IF_ERROR(ExpectAnswer(context, "create exclusive-theirs",
-                                      "made",
-                                      "the other could not make a new name"));
+      ExpectAnswer(context, "create exclusive-theirs", "made",
+                   "the other process could not make a new name"));
   const auto again = Open(context.files, "exclusive-theirs", kFlags);
   if (again.ok())
-    return UnexpectedError("a name of the other was made with O_EXCL");
+    return UnexpectedError(
+        "a name that the other process had made was made again with O_EXCL");
   for (const char* name : {"exclusive-ours", "exclusive-theirs"}) {
     CKPTDB_RETURN_IF_ERROR(context.files->Unlink(name));
   }
-  return "a name that the other made is refused";
+  return "O_EXCL refuses a name that the other process has made";
 }
 
 Seen Lock(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_ASSIGN_OR_RETURN(OpenFile file, Open(files, "lock", O_RDWR | O_CREAT));
-  CKPTDB_RETURN_IF_ERROR(ExpectAnswer(context, "lock lock", "locked",
-                                      "the other could not lock a free file"));
+  CKPTDB_RETURN_IF_ERROR(
+      ExpectAnswer(context, "lock lock", "locked",
+                   "the other process could not lock a free file"));
   CKPTDB_ASSIGN_OR_RETURN(const bool both, files->Lock(file.get()));
   if (both)
-    return UnexpectedError("a file that the other has locked was locked again");
+    return UnexpectedError(
+        "a file that the other process has locked was locked again");
   CKPTDB_RETURN_IF_ERROR(context.peer->Ask("unlock").status());
   CKPTDB_ASSIGN_OR_RETURN(const bool after, files->Lock(file.get()));
   if (!after)
-    return UnexpectedError("a lock stays after the other released it");
+    return UnexpectedError("a lock stays after the other process released it");
   CKPTDB_RETURN_IF_ERROR(
       ExpectAnswer(context, "lock lock", "refused",
-                   "the other locked a file that is locked here"));
-  return "a lock of either is refused to the other";
+                   "the other process locked a file that is locked here"));
+  return "a lock that one process holds is refused to the other";
 }
 
 // Ends the peer, so it is the last check.
 Seen LockOfTheDead(const CheckContext& context) {
-  CKPTDB_RETURN_IF_ERROR(ExpectAnswer(context, "lock dead", "locked",
-                                      "the other could not lock a free file"));
+  CKPTDB_RETURN_IF_ERROR(
+      ExpectAnswer(context, "lock dead", "locked",
+                   "the other process could not lock a free file"));
   context.peer->Kill();
   CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
                           Open(context.files, "dead", O_RDWR | O_CREAT));
@@ -97,6 +103,8 @@ Seen SyncedBytes(const CheckContext& context) {
                    " of ", kRounds, " openings"));
 }
 
+// Without fsync: close-to-open is what ranks on other hosts rely on. Two names
+// take turns, so that each is read again after it was read once.
 Seen ClosedBytes(const CheckContext& context) {
   int stale = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -108,7 +116,9 @@ Seen ClosedBytes(const CheckContext& context) {
                             context.peer->Ask(absl::StrCat("read ", name)));
     if (digest != Digest(bytes)) ++stale;
   }
-  if (stale == 0) return "what was closed is read by who opens it next";
+  if (stale == 0)
+    return "the bytes of a closed file are read by the process that opens it "
+           "next";
   return UnexpectedError(
       absl::StrCat("closed files were read with old bytes in ", stale, " of ",
                    kRounds, " openings"));
@@ -150,7 +160,7 @@ Seen ReplacedFile(const CheckContext& context) {
                             UntilRead(context, "read replaced", Digest(bytes)));
     longest = std::max(longest, time);
   }
-  if (stale == 0) return "a replaced file is read anew at once";
+  if (stale == 0) return "a replaced file is seen at once";
   return UnexpectedError(StaleText(stale, longest, context.patience));
 }
 
@@ -166,6 +176,7 @@ Seen NewFile(const CheckContext& context) {
   return "a new file is listed at once";
 }
 
+// The peer reads the file first, so that its host has it in its cache.
 Seen RemovedFile(const CheckContext& context) {
   for (int round = 0; round < kRounds; ++round) {
     CKPTDB_RETURN_IF_ERROR(WriteFile(context.files, "removed", "r", true));
@@ -191,8 +202,8 @@ Seen OpenFileReplaced(const CheckContext& context) {
   CKPTDB_RETURN_IF_ERROR(ReplaceFile(context.files, "held", "new"));
   CKPTDB_RETURN_IF_ERROR(
       ExpectAnswer(context, "reread", Digest(bytes),
-                   "a file that the other has open changed by rename"));
-  return "a file that the other has open keeps its bytes";
+                   "a file that the other process has open changed by rename"));
+  return "a file that the other process has open keeps its bytes";
 }
 
 Seen OpenFileRemoved(const CheckContext& context) {
@@ -202,10 +213,14 @@ Seen OpenFileRemoved(const CheckContext& context) {
   CKPTDB_RETURN_IF_ERROR(context.files->Unlink("kept"));
   CKPTDB_RETURN_IF_ERROR(
       ExpectAnswer(context, "reread", Digest(bytes),
-                   "a removed file that the other has open changed"));
-  return "a removed file stays readable to the other that has it open";
+                   "a removed file that the other process has open changed"));
+  return "a removed file stays readable to the other process, which has it "
+         "open";
 }
 
+// A lease lasts 60 s, and the owner and the reader each look at a clock of
+// their own. The time that the answer takes is not held against the other
+// clock.
 Seen Clock(const CheckContext& context) {
   constexpr absl::Duration kLimit = absl::Seconds(10);
   const absl::Time start = absl::Now();
@@ -230,7 +245,7 @@ const std::vector<Check>& PeerChecks() {
   static const auto* const kChecks = new std::vector<Check>{
       {"lock", Lock, CheckResult::kUnsafe,
        "two owners may open the store at once, and steps can be lost; mount "
-       "with locks, or see to it that there is one owner"},
+       "with locks, or make sure that there is one owner"},
       {"exclusive_create_by_others", ExclusiveCreateByOthers,
        CheckResult::kUnsafe,
        "two processes may write to one temporary file, and damage a step"},

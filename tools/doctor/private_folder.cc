@@ -94,6 +94,8 @@ absl::StatusOr<std::unique_ptr<PrivateFolder>> PrivateFolder::Join(
   auto joined = std::unique_ptr<PrivateFolder>(
       new PrivateFolder(path, outer, inner, /*made=*/false));
   struct stat found {};
+  // The name can be guessed, so another user may have made the folder. One that
+  // others can write to is not used.
   constexpr mode_t kOthersWrite = 022;
   if (::fstat(inner, &found) != 0 || (found.st_mode & kOthersWrite) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -33,6 +33,8 @@ bool Send(int socket, const std::string& message) {
          static_cast<ssize_t>(message.size());
 }
 
+// The child ends by _exit, so that it runs nothing that the parent has
+// registered for its end.
 [[noreturn]] void Serve(int socket, FileCalls* files) {
   PeerService service(files);
   while (true) {
@@ -46,6 +48,7 @@ class ProcessPeer : public Peer {
  public:
   ProcessPeer(pid_t process, int socket)
       : process_(process), socket_(socket), host_("second process") {}
+  // The child ends when its socket is closed.
   ~ProcessPeer() override {
     ::close(socket_);
     Wait();
@@ -87,6 +90,7 @@ class ProcessPeer : public Peer {
 
 absl::StatusOr<std::unique_ptr<Peer>> StartProcessPeer(FileCalls* files) {
   std::array<int, 2> ends{};
+  // A socket of packets keeps messages apart, without a length before each.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) !=
       0) {
     return absl::ErrnoToStatus(errno, "socketpair");
@@ -96,6 +100,7 @@ absl::StatusOr<std::unique_ptr<Peer>> StartProcessPeer(FileCalls* files) {
     ::close(ends[0]);
     Serve(ends[1], files);
   }
+  // close may change errno.
   const int error = errno;
   ::close(ends[1]);
   if (process < 0) {

@@ -21,6 +21,7 @@ std::string Rate(double bytes_per_second) {
   return absl::StrFormat("%.0f MB/s", bytes_per_second / 1e6);
 }
 
+// Below the table of all checks, as these texts are long and few.
 void PrintConsequences(const Report& report, std::ostream* out) {
   for (const CheckOutcome& check : report.checks) {
     if (check.result == CheckResult::kOk) continue;
@@ -115,7 +116,7 @@ void PrintReport(const Report& report, std::ostream* out) {
   if (report.speed.has_value()) PrintSpeed(*report.speed, out);
   *out << '\n';
   if (ChecksOf(report, CheckResult::kUnsafe).empty()) {
-    *out << "A store can be put here, as far as this was tried.\n";
+    *out << "A store can be put here: these checks found nothing unsafe.\n";
   }
   if (report.hosts.size() == 1) {
     *out << "This was tried from one host. For a store of several hosts, run "

@@ -43,6 +43,7 @@ absl::StatusOr<double> WriteSpeed(FileCalls* files, uint64_t bytes) {
     CKPTDB_RETURN_IF_ERROR(files->Write(
         file.get(), absl::string_view(block).substr(0, bytes - done)));
   }
+  // The fsync is part of the measured time, as a save waits for it.
   CKPTDB_RETURN_IF_ERROR(files->Sync(file.get()));
   return PerSecond(bytes, absl::Now() - start);
 }
@@ -112,6 +113,7 @@ class OwnPeer : public Peer {
 
 absl::Status CheckSpace(FileCalls* files, uint64_t bytes) {
   CKPTDB_ASSIGN_OR_RETURN(const auto space, files->GetSpace());
+  // Measuring must not fill a disk that others use.
   if (space.available_bytes / 4 >= bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat(FormatBytes(space.available_bytes),
