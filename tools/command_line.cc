@@ -43,6 +43,8 @@ struct Entry {
   Flags flags;
 };
 
+// CLI11 keeps the addresses of the values, so each entry has a place of its own
+// in memory.
 std::vector<std::unique_ptr<Entry>> AddCommands(CLI::App* app) {
   std::vector<std::unique_ptr<Entry>> entries;
   for (std::unique_ptr<Command>& command : AllCommands()) {

@@ -76,6 +76,8 @@ Json ToJson(const Totals& totals) {
           {"borrowed_bytes", totals.borrowed_bytes}};
 }
 
+// The names of fields are stable (docs/json.md): which of them an item has
+// depends on its kind alone.
 Json ToJson(const Item& item, const Version& version) {
   Json json = {
       {"kind", Str(ItemKindName(item.kind))},
@@ -149,6 +151,8 @@ Json NumberJson(double number) {
   return number > 0 ? "inf" : "-inf";
 }
 
+// Bytes that are not UTF-8 are replaced, as names may have any bytes and JSON
+// may not.
 void PrintJson(const Json& document, std::ostream* out) {
   *out << PrintableJson(
               document.dump(2, ' ', false, Json::error_handler_t::replace))

@@ -119,6 +119,8 @@ bool IsBySlices(const StepRecord& step, const StepReader::TableSpec& table) {
           (step.world_size == 1 || !step.slice_bounds.empty()));
 }
 
+// Returns the slices of each rank; without an assignment by slices, all slices
+// for each.
 std::vector<SliceRange> SlicesOf(const StepRecord& step, uint32_t world_size,
                                  SliceAssignment assignment) {
   std::vector<SliceRange> slices(world_size);
@@ -195,6 +197,8 @@ absl::StatusOr<PlannedTable> PlanTable(const StepReader& step,
   return table;
 }
 
+// Plans for each rank by itself. Tables that are not divided by slices are read
+// whole by each, as far as the records tell.
 absl::StatusOr<RestorePlan> Plan(const StepReader& step,
                                  const ChangeReader* changes,
                                  uint32_t world_size) {

@@ -17,6 +17,8 @@ absl::StatusOr<Store::SweepResult> Sweep(const Context& context, Store* store) {
   return WithPlace(ReadingStatus(swept.status()), context.store);
 }
 
+// Inline bytes have a number of their own, as they are in the database's files
+// and not in those that were removed.
 void PrintSwept(const Store::SweepResult& swept, uint64_t inline_bytes,
                 std::ostream* out) {
   for (const Version& version : swept.swept_versions) {

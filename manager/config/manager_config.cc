@@ -87,6 +87,7 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
 }
 
 template <typename Policy>
+// Reads a policy that is a name alone, such as "save_initially".
 absl::StatusOr<Policy> ReadNamed(const PolicyKind<Policy>& kind,
                                  const std::string& place, const Json& json) {
   // The value is read as one of several names, whose error says what is wrong

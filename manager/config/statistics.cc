@@ -29,6 +29,8 @@ int OpenToAppend(const std::string& path) {
 
 }  // namespace
 
+// The fields are those of docs/json.md. What only a committed step has is left
+// out of a save that failed.
 std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   const SaveResult& result = report.result;
   JsonLine line = {{"event", "save"},
@@ -92,6 +94,8 @@ absl::Status AppendLine(const std::string& path, std::string line) {
       "\": cannot append a line, which is lost: ", std::strerror(error)));
 }
 
+// The file is created when the manager is opened, so that a path that cannot be
+// written is an error then, and not a warning days later.
 absl::Status CheckStatisticsPath(const std::string& path) {
   const int fd = OpenToAppend(path);
   if (fd < 0) {

@@ -23,6 +23,8 @@ namespace {
 
 constexpr char kWhere[] = "ManagerOptions";
 
+// Returns InvalidArgument for a negative duration, and for 0 unless it has a
+// meaning.
 absl::Status CheckDuration(absl::string_view name, absl::Duration value,
                            bool may_be_zero) {
   if (value > absl::ZeroDuration()) return absl::OkStatus();
@@ -192,6 +194,8 @@ absl::Status CompareDeclarations(const Declarations& own, size_t rank,
   return CompareReplicas(own.replicas, rank, other.second);
 }
 
+// Returns InvalidArgument on all ranks if one of them declares other things
+// than rank 0.
 absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
   // Only the owner has the declarations of all ranks. It compares them, and

@@ -9,6 +9,8 @@
 
 namespace ckptdb::internal {
 
+// An exception of the callback does not end what is being done; the next call
+// returns it.
 void Warnings::Warn(const std::string& warning) {
   if (options_.on_warning) {
     errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
@@ -42,6 +44,8 @@ void Warnings::WarnOfMetrics(uint32_t rank) {
                     "; reduce them, and pass the result to Step on that rank"));
 }
 
+// Given for each save that has waited that long, unlike the warnings that are
+// given once.
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
   if (waited < options_.warn_waiting) return;
   Warn(absl::StrCat("the save of step ", step, " waited ",
@@ -72,6 +76,8 @@ bool Warnings::IsNew(const Usage::Unswept& entry, std::set<std::string>* told) {
 }
 
 void Warnings::WarnOfSweeps(const Store& store) {
+  // A sweep fails again with the same text until its cause is gone, so the text
+  // is what tells whether it was told.
   const absl::Status status = store.sweep_status();
   if (!status.ok() && told_of_sweeps_.insert(status.ToString()).second) {
     Warn(absl::StrCat(StoreName(), " cannot free space, as its sweep fails: ",

@@ -15,6 +15,8 @@ using internal::JsonText;
 
 constexpr char kPlace[] = "load specification";
 
+// Reads one rule. Keys that are not there keep the defaults of LoadRule; an
+// unknown one is an error that names the nearest.
 absl::StatusOr<LoadRule> ReadRule(size_t number, const Json& json) {
   LoadRule rule;
   internal::ObjectReader reader(absl::StrCat(kPlace, ", rule ", number), json);
@@ -45,6 +47,7 @@ absl::string_view OutcomeName(CheckpointManager::LoadedItem::Outcome outcome) {
   return "unknown";
 }
 
+// Returns `cast "embedding" f32 to bf16`, and no slot for a tensor.
 std::string CastText(const CheckpointManager::DTypeCast& cast) {
   return absl::StrCat(
       "cast ", cast.slot.empty() ? "" : absl::StrCat("\"", cast.slot, "\" "),
@@ -105,6 +108,8 @@ uint64_t CheckpointManager::LoadSummary::rows() const {
   return SumAll(rules, &CheckpointManager::LoadedRule::rows);
 }
 
+// One line for each item, below the line of its rule: what was or would be
+// loaded comes before what no rule has chosen.
 std::string CheckpointManager::LoadSummary::ToString() const {
   std::string text;
   for (const CheckpointManager::LoadedRule& rule : rules) {

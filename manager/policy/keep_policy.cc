@@ -134,6 +134,7 @@ KeepAnswer CombineAnswers(KeepAnswer left, KeepAnswer right, bool any) {
   return answer;
 }
 
+// An operand with an error makes the composition one with that error.
 KeepPolicy ComposeKeep(absl::string_view name, const KeepPolicy& left,
                        const KeepPolicy& right, bool any) {
   return MakeKeep(internal::CheckOperands(name, left, right),

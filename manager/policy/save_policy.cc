@@ -15,6 +15,8 @@ using internal::CheckSeconds;
 using internal::SaveRule;
 using internal::Verdict;
 
+// Makes a policy that asks `decide`, unless `status` is an error, which it then
+// carries.
 SavePolicy MakeSave(absl::Status status,
                     std::function<Verdict(const SavePolicy::Context&)> decide) {
   return SavePolicy(std::make_shared<const SaveRule>(
@@ -108,6 +110,8 @@ SavePolicy SaveContinuously(double seconds) {
   return MakeSave(
       CheckSeconds("SaveContinuously", seconds, /*may_be_zero=*/true),
       [seconds](const SavePolicy::Context& context) -> Verdict {
+        // The interval alone could end while the save before is still in
+        // progress.
         if (context.saving) return {false, "a save is in progress"};
         return NotSooner(context, seconds);
       });

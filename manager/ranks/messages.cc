@@ -43,6 +43,7 @@ absl::Status StatusFrom(const Json& json) {
 Version VersionFrom(const Json& json) {
   return {json.at(0).get<int64_t>(), json.at(1).get<uint32_t>()};
 }
+// A field that is missing throws, which Parse turns into Internal.
 SaveResult ResultFrom(const Json& json) {
   SaveResult result;
   result.version = VersionFrom(json.at("version"));
@@ -99,6 +100,8 @@ bool TakeSized(absl::string_view* bytes, absl::string_view* part) {
   return true;
 }
 
+// Returns the bytes that the entries take in a message, so that its memory is
+// allocated once.
 uint64_t SizeOf(const Entries& entries) {
   uint64_t bytes = 0;
   for (const auto& [key, value] : entries) {
@@ -120,6 +123,8 @@ absl::Status CheckEntries(absl::string_view bytes, uint64_t hash) {
       " when they were sent"));
 }
 
+// Returns Internal for entries that are truncated. It is called for bytes whose
+// hash was right.
 absl::Status TakeEntries(absl::string_view bytes, Entries* entries) {
   while (!bytes.empty()) {
     absl::string_view key;

@@ -59,6 +59,8 @@ EvaluationState::EvaluationState(EvaluationState::Place store,
                                  Coordinator* ranks, absl::Duration deadline)
     : store_(std::move(store)), ranks_(ranks), deadline_(deadline) {}
 
+// A group is registered on each rank by itself: ranks that have different ones
+// find out when they save or load it.
 absl::Status EvaluationState::AddGroup(const std::string& group,
                                        ModelState::Object* meters) {
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
@@ -105,6 +107,7 @@ absl::Status EvaluationState::CheckWritable() const {
                    "removed"));
 }
 
+// Returns this rank's part: what the meters and the loader are now.
 absl::StatusOr<StepRecord::Evaluation::Part> EvaluationState::Dump(
     const EvaluationState::Name& name, IoState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckLoader(name, loader));
@@ -150,6 +153,8 @@ absl::Status EvaluationState::SaveParts(
                                       ranks);
 }
 
+// Returns what a rank has saved under the name: from the store on the owner,
+// and from the reader of a manager that is read-only.
 absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
     const EvaluationState::Name& name, uint32_t rank) const {
   if (store_.store != nullptr) {

@@ -25,6 +25,8 @@ uint64_t Align(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Returns InvalidArgument for a shape with too many elements, which AddTensor
+// refuses as well.
 absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
   const uint32_t element_bytes = DTypeBytes(dtype);
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,

@@ -30,6 +30,7 @@ constexpr uint64_t kNoRow = ~uint64_t{0};
 using RowBits = std::array<uint64_t, kWords>;
 
 template <typename Visit>
+// Calls visit(row) for each bit that is set, in ascending order.
 void ForBits(const RowBits& bits, const Visit& visit) {
   for (uint64_t word = 0; word < kWords; ++word) {
     for (uint64_t rest = bits[word]; rest != 0; rest &= rest - 1) {
@@ -153,6 +154,8 @@ absl::StatusOr<ColumnTable::Inserted> ColumnTable::Columns::Insert(int64_t id) {
   return Inserted{entry->second, is_new};
 }
 
+// The row goes to the front of the list of free ones. Its values stay until
+// Insert clears them.
 bool ColumnTable::Columns::Erase(int64_t id) {
   const auto found = index_.find(id);
   if (found == index_.end()) return false;
@@ -243,6 +246,8 @@ class ColumnRows : public internal::RowParts {
                     std::vector<std::atomic<uint64_t>>* marked) const {
     constexpr size_t kAhead = 16;
     for (size_t i = 0; i < ids.size(); ++i) {
+      // Some ids are asked for ahead, so that the lookups do not wait for
+      // memory one after the other.
       if (i + kAhead < ids.size()) columns_.Prefetch(ids[i + kAhead]);
       const auto row = columns_.Find(ids[i]);
       if (!row.has_value()) {
@@ -256,6 +261,7 @@ class ColumnRows : public internal::RowParts {
     return absl::OkStatus();
   }
 
+  // Lists the rows of a chunk that are to be saved, and their ids side by side.
   void Choose(size_t chunk, const RowBits& bits) {
     Part& part = parts_[chunk];
     const int64_t* const ids = columns_.ids(chunk);
@@ -435,6 +441,7 @@ absl::StatusOr<std::unique_ptr<RowSource>> ColumnTable::RowsOf(
   return rows;
 }
 
+// The object of the call before goes: one restore at a time uses a table.
 LiveTable* ColumnTable::Live(absl::Span<const std::string> slots) {
   std::optional<std::vector<size_t>> chosen = FindSlots(slots);
   if (!chosen.has_value()) return nullptr;

@@ -24,6 +24,7 @@ std::vector<Slot> SlotsOf(const std::vector<AnyField>& fields) {
   return slots;
 }
 
+// Returns the first error of what the table is made of.
 absl::Status CheckMap(const RowMap* map, const std::vector<AnyField>& fields) {
   if (map == nullptr) return absl::InvalidArgumentError("the map is null");
   for (const AnyField& field : fields) {
@@ -34,6 +35,9 @@ absl::Status CheckMap(const RowMap* map, const std::vector<AnyField>& fields) {
 
 }  // namespace
 
+// Makes a field of a type with so many elements, or 0 for a std::vector, whose
+// number of elements only `options.dim` tells. A field carries its error, as
+// its constructor returns none.
 AnyField NewField(std::string name, DType dtype, size_t type_elements,
                   const TableOptions::Field& options, bool is_null) {
   constexpr size_t kMost = std::numeric_limits<uint32_t>::max();
@@ -147,6 +151,8 @@ class AnyMapTable::Rows : public RowSource {
     return absl::OkStatus();
   }
 
+  // Returns the address of the vector's elements in each row. A vector of
+  // another size than was declared cannot be stored as a column.
   static absl::StatusOr<std::vector<const void*>> FindVectors(
       const AnyField& field, const Part& part) {
     std::vector<const void*> values;

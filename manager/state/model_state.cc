@@ -23,6 +23,7 @@ std::string BytesOf(const T& value) {
 }
 
 template <typename T>
+// Sets a value to the bytes that BytesOf has given.
 absl::Status Assign(absl::string_view bytes, T* value) {
   if (bytes.size() != sizeof(T)) {
     return absl::DataLossError(absl::StrCat(
@@ -53,6 +54,7 @@ absl::StatusOr<std::unique_ptr<TableState::Captured>> TableState::Capture(
 }
 
 absl::Status IoState::Redistribute(absl::Span<const std::string> parts) {
+  // A state that knows how its parts fit together overrides this.
   return absl::UnimplementedError(absl::StrCat(
       "this io state cannot be put together from ", parts.size(), " parts"));
 }

@@ -49,6 +49,9 @@ absl::StatusOr<std::vector<uint32_t>> AssignSavers(
   return savers;
 }
 
+// The lines are sorted, as ranks may register their tensors in any order. The
+// options are part of them: ranks that differ in those would wait for one
+// another.
 std::string DescribeReplicas(const ModelState& model,
                              const ModelState::Replication& replication) {
   std::vector<std::string> lines;
@@ -73,6 +76,7 @@ absl::Status CompareReplicas(absl::string_view owners, size_t rank,
   if (owners == other) return absl::OkStatus();
   const std::vector<std::string> expected = absl::StrSplit(owners, '\n');
   const std::vector<std::string> got = absl::StrSplit(other, '\n');
+  // The first line that differs is enough to find the mistake.
   const auto [a, b] =
       std::mismatch(expected.begin(), expected.end(), got.begin(), got.end());
   const auto name = [](const auto& at, const auto& lines) {

@@ -17,6 +17,8 @@ using internal::AnyArray;
 // The number of rows of the arrays in a block.
 constexpr uint64_t kArrayRows = uint64_t{1} << 20;
 
+// Returns InvalidArgument for arrays that cannot have these rows. A table
+// without rows may have null arrays.
 absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
   if (rows > kMaxBitmapRows) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -49,6 +51,8 @@ class VectorTable::Rows : public internal::RowParts {
  public:
   explicit Rows(const VectorTable& table) : table_(table) {}
 
+  // A block has the rows of one part of the arrays, whose ids are their
+  // numbers.
   absl::Status FindAll() {
     parts_.resize((table_.rows_ + kArrayRows - 1) / kArrayRows);
     return internal::ParallelFor(
@@ -101,6 +105,8 @@ class VectorTable::Rows : public internal::RowParts {
     }
   }
 
+  // Returns where the slots of this row are; those of the rows after it follow
+  // at the stride of each array.
   std::vector<RowBlock::Column> SlotsFrom(uint64_t row) const {
     std::vector<RowBlock::Column> slots;
     for (const AnyArray& array : table_.arrays_) {

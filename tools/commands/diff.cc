@@ -99,6 +99,7 @@ std::string VersionText(const StepRecord& record) {
                       FormatUtc(record.committed_at_micros), " UTC");
 }
 
+// Says how much was read, as reading is what may take long.
 std::string ReadText(const StepDiff& diff) {
   if (diff.tensors_read == 0) return "no data of tensors and blobs";
   return absl::StrCat(

@@ -18,6 +18,7 @@
 namespace ckptdb::tool {
 namespace {
 
+// These are the values of `held_versions[].reason` in docs/json.md.
 std::string HoldReasonText(Usage::Held::Reason why) {
   switch (why) {
     case Usage::Held::Reason::kReferenced:

@@ -127,6 +127,8 @@ class FoldCommand : public Command {
   std::string step_;
 };
 
+// A step without a chain is no error. The document has the same fields as one
+// of a fold.
 void PrintNotFolded(const Context& context, const StepRecord& record) {
   if (context.json) {
     Json document = OutcomeJson(context.store, {record, {}, record, 0});

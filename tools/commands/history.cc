@@ -104,6 +104,8 @@ absl::Status ReadAll(const Context& context, const Reader& reader,
   return absl::OkStatus();
 }
 
+// Tells a row that no step has from a table that no step has, as the latter is
+// mostly a misspelt name.
 absl::Status History::NotFound(const Context& context, bool found_table) const {
   const std::string table = absl::StrCat("table \"", row_.table, "\"");
   return absl::NotFoundError(
@@ -117,6 +119,7 @@ absl::Status History::Run(const Context& context) {
   RowHistory history(reader.get(), row_.table, row_.id());
   absl::Status status = ReadAll(context, *reader, &history);
   if (status.ok() && history.gone() > 0) {
+    // Code 5: the other steps are printed, but the history has gaps.
     status = absl::AbortedError(absl::StrCat(
         context.store, ": ", history.gone(),
         " steps were removed while they were read, and are missing here"));

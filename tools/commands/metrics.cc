@@ -67,6 +67,8 @@ class MetricsCommand : public Command {
   std::vector<std::string> metrics_;
 };
 
+// A metric that is given twice is an error: which of the values counts could
+// only be guessed.
 absl::StatusOr<Metrics> MetricsCommand::Parse() const {
   Metrics metrics;
   for (const std::string& text : metrics_) {
@@ -94,6 +96,8 @@ absl::StatusOr<StepRecord> Add(const Context& context, Store* store,
   return WithPlace(ReadingStatus(added), StepName(record->version.step));
 }
 
+// Posts the metrics to the process that owns the store. They are durable when
+// this returns.
 absl::StatusOr<StepRecord> PostTo(const Context& context,
                                   const std::string& step,
                                   const Metrics& metrics) {

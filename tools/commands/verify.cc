@@ -137,6 +137,8 @@ class Verify : public Command {
 absl::StatusOr<std::vector<int64_t>> Verify::StepsToVerify(
     const Context& context, const Reader& reader) {
   std::vector<int64_t> steps;
+  // "latest" is resolved when it is read, and again after the trainer has
+  // retired that step.
   if (step_ == kLatest) return std::vector<int64_t>{kLatestStep};
   if (step_.empty()) {
     for (const StepRecord& record : reader.Steps()) {

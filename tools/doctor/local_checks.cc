@@ -37,6 +37,8 @@ Seen ExclusiveCreate(const CheckContext& context) {
   return "a second create with O_EXCL is refused";
 }
 
+// A save moves its data files into the database by links, and removes the names
+// in staging/ then: so the second name must keep the file.
 Seen HardLink(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "linked", Bytes('l'), true));
@@ -85,6 +87,8 @@ Seen RenameOverOpen(const CheckContext& context) {
   return "an open file keeps its bytes";
 }
 
+// The owner removes files of steps that it has retired, and a reader without a
+// lease may have them open.
 Seen UnlinkOpen(const CheckContext& context) {
   FileCalls* const files = context.files;
   CKPTDB_RETURN_IF_ERROR(WriteFile(files, "unlinked", Bytes('u'), true));
@@ -140,6 +144,8 @@ Seen FileModes(const CheckContext& context) {
       absl::StrFormat("a file made with mode 600 has mode %o", entry.mode));
 }
 
+// The store checks free space before a save, so numbers that cannot be right
+// are found here.
 Seen FreeSpace(const CheckContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const auto space, context.files->GetSpace());
   const std::string text =

@@ -18,6 +18,8 @@ constexpr int kRounds = 20;
 
 using Seen = absl::StatusOr<std::string>;
 
+// Returns UnexpectedError with the text `otherwise` unless the peer answers
+// what is expected.
 absl::Status ExpectAnswer(const CheckContext& context,
                           const std::string& request,
                           const std::string& expected,
@@ -145,6 +147,8 @@ std::string StaleText(int stale, absl::Duration longest,
                       longest < patience ? "" : " and more");
 }
 
+// The owner replaces CURRENT, OWNER and WATERMARK so. An error of reading
+// counts as old: a host may have a stale handle.
 Seen ReplacedFile(const CheckContext& context) {
   constexpr int kMeasured = 2;  // each may take all of the patience
   int stale = 0;
@@ -164,6 +168,7 @@ Seen ReplacedFile(const CheckContext& context) {
   return UnexpectedError(StaleText(stale, longest, context.patience));
 }
 
+// The owner finds leases by listing their folder.
 Seen NewFile(const CheckContext& context) {
   for (int round = 0; round < kRounds; ++round) {
     const std::string name = absl::StrCat("listed-", round);

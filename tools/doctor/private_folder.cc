@@ -28,6 +28,7 @@ std::string NameOf(const std::string& session) {
   return absl::StrCat(kPrivatePrefix, session);
 }
 
+// Opens the folder that the user has named, through links if it is one.
 absl::StatusOr<int> OpenParent(const std::string& parent) {
   const int folder = ::open(parent.c_str(), kFolderFlags);
   if (folder >= 0) return folder;
@@ -113,6 +114,8 @@ absl::Status PrivateFolder::Remove() {
   for (int i = 0; i < kTries && made_; ++i) {
     FileCalls files(folder_);
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List());
+    // Folders are never made in it. A name that stays keeps the folder from
+    // being removed, which is the error.
     for (const std::string& each : names) files.Unlink(each).IgnoreError();
     if (::unlinkat(parent_, name.c_str(), AT_REMOVEDIR) == 0) made_ = false;
   }

@@ -12,6 +12,7 @@
 namespace ckptdb::tool {
 namespace {
 
+// Returns "lock with host2", or "hard_link" for a check of one process.
 std::string NameOf(const CheckOutcome& check) {
   if (check.host.empty()) return check.name;
   return absl::StrCat(check.name, " with ", Printable(check.host));
@@ -51,6 +52,7 @@ void PrintSpeed(const Speed& speed, std::ostream* out) {
   *out << '\n' << table.ToString();
 }
 
+// docs/json.md has null for what is not there.
 Json TextOrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }

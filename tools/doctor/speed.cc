@@ -28,6 +28,7 @@ double PerSecond(uint64_t bytes, absl::Duration time) {
 // Bytes that no file system can compress.
 std::string RandomBytes(size_t bytes) {
   std::string block(bytes, '\0');
+  // The seed is fixed: the bytes need not be secret, only hard to compress.
   std::mt19937_64 random(bytes);
   for (char& c : block) c = static_cast<char>(random());
   return block;
@@ -83,6 +84,8 @@ absl::Status MeasureSyncs(FileCalls* files, Speed* speed) {
                    &speed->replace_p99_micros);
 }
 
+// Has a peer read the file that WriteSpeed has written, and returns how fast it
+// was.
 absl::StatusOr<Speed::Read> ReadSpeed(Peer* peer, const std::string& host) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string answer,
                           peer->Ask(absl::StrCat("time ", kName)));
