@@ -334,8 +334,10 @@ class CheckpointManager {
   // It counts and saves nothing, does not change what Explain returns, and
   // returns no error of an earlier save. All ranks call it, and get the same
   // answer. A policy that depends on time may answer differently a moment
-  // later. Returns FailedPrecondition if BusyPolicy::kFail would fail the step,
-  // and InvalidArgument for a step below 0.
+  // later, and so may a save that is in progress, if the rank is preempted and
+  // the step of that save can be made permanent instead. Returns
+  // FailedPrecondition if BusyPolicy::kFail would fail the step, and
+  // InvalidArgument for a step below 0.
   absl::StatusOr<SavePolicy::Decision> ShouldSave(int64_t step,
                                                   const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says. Returns

@@ -79,19 +79,23 @@ std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
 }
 
 // A line is appended by one write, so that those of several processes do not
-// mix. One that was written in part is not completed: an error says that it is
-// lost.
+// mix. One that was written in part is not completed: it is ended, so that the
+// next one is a line of its own, and an error says that it is lost.
 absl::Status AppendLine(const std::string& path, std::string line) {
   line += '\n';
   const int fd = OpenToAppend(path);
-  const bool written = fd >= 0 && ::write(fd, line.data(), line.size()) ==
-                                      static_cast<ssize_t>(line.size());
-  const int error = written ? 0 : errno;
+  const ssize_t written = fd < 0 ? -1 : ::write(fd, line.data(), line.size());
+  const std::string reason =
+      written < 0 ? std::strerror(errno)
+                  : absl::StrCat(written, " of its ", line.size(),
+                                 " bytes were written; the disk may be full");
+  const bool whole = written == static_cast<ssize_t>(line.size());
+  const bool ended = whole || written <= 0 || ::write(fd, "\n", 1) == 1;
   if (fd >= 0) ::close(fd);
-  if (written) return absl::OkStatus();
+  if (whole) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "statistics_path \"", path,
-      "\": cannot append a line, which is lost: ", std::strerror(error)));
+      "statistics_path \"", path, "\": cannot append a line, which is lost",
+      ended ? "" : " and is joined to the next one", ": ", reason));
 }
 
 // The file is created when the manager is opened, so that a path that cannot be

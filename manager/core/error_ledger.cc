@@ -43,12 +43,11 @@ absl::Status ErrorLedger::TakeStatisticsError() {
   return std::exchange(statistics_error_, absl::OkStatus());
 }
 
-// A call returns one status, so where both kinds of errors are there, that of
-// the callback is dropped: a step that is not saved weighs more.
+// A call returns one status. Where both kinds of errors are there, that of the
+// callback stays for the next call: a step that is not saved weighs more.
 absl::Status ErrorLedger::TakeError() {
-  absl::Status error = TakeSaveError();
-  error.Update(TakeCallbackError());
-  return error;
+  const absl::Status error = TakeSaveError();
+  return error.ok() ? TakeCallbackError() : error;
 }
 
 absl::Status ErrorLedger::PeekError() const {

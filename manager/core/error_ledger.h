@@ -31,7 +31,7 @@ class ErrorLedger {
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeStatisticsError();
-  // Takes the first two kinds of errors, that of a save first.
+  // Takes an error of a save, or where there is none that of a callback.
   absl::Status TakeError();
 
   // Returns what TakeError would return.

@@ -32,9 +32,8 @@ StepCoordinator::BroadcastDecision(
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
   }
-  const absl::StatusOr<std::string> bytes =
-      ranks->Tell(absl::StrCat("step ", parts_.progress->global_step()),
-                  Encode(own), AfterGather(*ranks, manager.options.deadline));
+  const absl::StatusOr<std::string> bytes = TellAfterNotices(
+      absl::StrCat("step ", parts_.progress->global_step()), Encode(own));
   if (!bytes.ok()) {
     if (own.decision.kind != SavePolicy::Kind::kNone) {
       // The attempt is swept, whether or not this succeeds.
@@ -50,7 +49,6 @@ StepCoordinator::BroadcastDecision(
 absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
     int64_t step, const Metrics& metrics) {
   ManagerParts& manager = *parts_.manager;
-  Coordinator* const ranks = manager.ranks.get();
   Announcement own;
   own.error = GatherNotices(/*of_a_step=*/true, &own.preempted);
   if (own.error.ok() && manager.is_owner()) {
@@ -59,9 +57,8 @@ absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
   if (manager.world_size() > 1) {
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string bytes,
-        ranks->Tell(absl::StrCat("whether step ", step, " is saved"),
-                    Encode(own),
-                    AfterGather(*ranks, manager.options.deadline)));
+        TellAfterNotices(absl::StrCat("whether step ", step, " is saved"),
+                         Encode(own)));
     CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
     if (own.finish_save) FinishSave();
   }
@@ -95,6 +92,7 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
   *preempted = of_a_step && parts_.preemption->pending();
   absl::Status own = manager.errors.TakeCallbackError();
   if (manager.world_size() == 1) return own;
+  noticed_ = own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),
       absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
@@ -113,6 +111,18 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
         Annotate(DecodeStatus(notice.substr(1)), absl::StrCat("rank ", rank)));
   }
   return thrown;
+}
+
+// Returns what the owner tells. Where that fails, nobody was told of an error
+// of a callback on this rank, so it stays for the next call.
+absl::StatusOr<std::string> StepCoordinator::TellAfterNotices(
+    const std::string& tag, std::string announced) {
+  ManagerParts& manager = *parts_.manager;
+  absl::StatusOr<std::string> told = manager.ranks->Tell(
+      tag, std::move(announced),
+      AfterGather(*manager.ranks, manager.options.deadline));
+  if (!told.ok()) manager.errors.NoteCallback(noticed_);
+  return told;
 }
 
 void StepCoordinator::FinishSave() {

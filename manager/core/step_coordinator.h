@@ -63,6 +63,8 @@ class StepCoordinator {
   };
 
   absl::Status GatherNotices(bool of_a_step, bool* preempted);
+  absl::StatusOr<std::string> TellAfterNotices(const std::string& tag,
+                                               std::string announced);
   void FinishSave();
   // The following run on the owner.
   void Announce(const std::optional<SavePolicy::Decision>& wanted,
@@ -83,6 +85,8 @@ class StepCoordinator {
 
   const Parts parts_;
   Times times_;
+  // What a callback of this rank has thrown, as GatherNotices has sent it last.
+  absl::Status noticed_;
   // On the owner, those of the save that was begun last, by rank.
   std::vector<std::string> tickets_;
 };

@@ -55,8 +55,10 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
     // The newest and the best step are never quarantined ones; one that was
     // named can be, and no other one is taken in its place.
     if (!record.quarantined) return record;
+    const std::string& path =
+        IsOwn(request.path) ? options_.path : request.path;
     return absl::FailedPreconditionError(
-        absl::StrCat("step ", *request.step, " of store \"", options_.path,
+        absl::StrCat("step ", *request.step, " of store \"", path,
                      "\" is quarantined, as it was found damaged; restore "
                      "another step"));
   }

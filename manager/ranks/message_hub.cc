@@ -194,14 +194,16 @@ void MessageHub::Dispatch(std::vector<Message> incoming) {
   for (Message& message : incoming) {
     CallMessage decoded;
     const absl::Status status =
-        Annotate(Decode(*message.bytes, &decoded),
-                 absl::StrCat("from rank ", message.rank));
+        message.rank < world_size_
+            ? Annotate(Decode(*message.bytes, &decoded),
+                       absl::StrCat("from rank ", message.rank))
+            : absl::InternalError(absl::StrCat(
+                  "Coordinator::Transport: a message is from rank ",
+                  message.rank, "; the ranks are 0 to ", world_size_ - 1));
     broken_.Update(status);
     if (!status.ok()) return;
-    if (message.rank < world_size_) {
-      ++heard_[message.rank];
-      missing_[message.rank] = false;
-    }
+    ++heard_[message.rank];
+    missing_[message.rank] = false;
     message.bytes.reset();
     const std::string channel = decoded.channel;
     CallsOf(channel).OnMessage(message.rank, std::move(decoded));

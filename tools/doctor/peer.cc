@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -44,6 +45,12 @@ absl::StatusOr<std::string> PeerService::Do(const std::string& request) {
   const std::pair<std::string, std::string> words =
       absl::StrSplit(request, absl::MaxSplits(' ', 1));
   const auto& [word, name] = words;
+  // Another user may have made the folder, whose name can be guessed, and asks
+  // for nothing outside it.
+  if (absl::StrContains(name, '/')) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "request \"", request, "\" has a path; expected the name of a file"));
+  }
   if (word == "host") return HostName();
   if (word == "clock") return absl::StrCat(absl::ToUnixMicros(absl::Now()));
   if (word == "create") return Create(name);

@@ -29,6 +29,7 @@ using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr absl::Duration kLong = absl::Minutes(5);
 constexpr absl::Duration kShort = absl::Milliseconds(200);
@@ -307,6 +308,42 @@ TEST(MessageCoordinator, AnOwnerThatComesLateStillNamesTheRankThatIsGone) {
   });
   EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
                                       HasSubstr("ranks 2 of 3"))));
+}
+
+// It takes rank 1 for rank 9.
+class StrayTransport : public Coordinator::Transport {
+ public:
+  explicit StrayTransport(std::unique_ptr<Coordinator::Transport> sends)
+      : sends_(std::move(sends)) {}
+
+  uint32_t rank() const override { return sends_->rank(); }
+  uint32_t world_size() const override { return sends_->world_size(); }
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override {
+    auto incoming = sends_->Exchange(std::move(outgoing), give_up);
+    if (!incoming.ok()) return incoming;
+    for (Message& message : *incoming) message.rank = 9;
+    return incoming;
+  }
+  size_t unsent() const override { return sends_->unsent(); }
+
+ private:
+  const std::unique_ptr<Coordinator::Transport> sends_;
+};
+
+TEST(MessageCoordinator, AMessageOfARankThatDoesNotExistIsAnError) {
+  RankNetwork network(2, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StrayTransport>(network.Join(rank)));
+  };
+  const Statuses statuses = RunRanks(2, join, [](Coordinator* ranks) {
+    return ranks->Barrier("meet", kShort);
+  });
+  EXPECT_THAT(statuses[kOwnerRank],
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("from rank 9; the ranks are 0 to 1")));
+  EXPECT_THAT(statuses[1], Not(IsOk()));
 }
 
 TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {

@@ -1,0 +1,48 @@
+#include "ckptdb/manager/core/error_ledger.h"
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "ckptdb/manager/save/pending_save_state.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::ErrorLedger;
+using ::testing::HasSubstr;
+
+const auto kSave = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("disk"));
+const auto kCallback =
+    StatusIs(absl::StatusCode::kInternal, HasSubstr("callback"));
+
+// A call returns one status, and none of the two errors is lost.
+TEST(ErrorLedger, ACallbackWaitsForTheErrorOfASaveToBeTaken) {
+  ErrorLedger errors;
+  errors.NoteCallback(absl::InternalError("callback threw"));
+  errors.NoteSave(std::make_shared<PendingSave::State>(7),
+                  absl::UnavailableError("disk is gone"));
+  EXPECT_THAT(errors.PeekError(), kSave);
+  EXPECT_THAT(errors.TakeError(), kSave);
+  EXPECT_THAT(errors.PeekError(), kCallback);
+  EXPECT_THAT(errors.TakeError(), kCallback);
+  EXPECT_OK(errors.PeekError());
+  EXPECT_OK(errors.TakeError());
+}
+
+TEST(ErrorLedger, TheFirstErrorOfEachKindIsKept) {
+  ErrorLedger errors;
+  errors.NoteSave(std::make_shared<PendingSave::State>(7),
+                  absl::UnavailableError("disk is gone"));
+  errors.NoteSave(std::make_shared<PendingSave::State>(8),
+                  absl::AbortedError("later"));
+  errors.NoteCallback(absl::InternalError("callback threw"));
+  errors.NoteCallback(absl::AbortedError("later"));
+  EXPECT_THAT(errors.TakeSaveError(), kSave);
+  EXPECT_THAT(errors.TakeCallbackError(), kCallback);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
