@@ -28,8 +28,8 @@ struct EmbeddingTableOptions {
   float init_range = 0.05f;
 };
 
-// Returns the slots of a table in a checkpoint: embedding, adagrad_sum, freq and
-// last_step.
+// Returns the slots of a table in a checkpoint: embedding, adagrad_sum, freq
+// and last_step.
 std::vector<ckptdb::Slot> EmbeddingSlots(size_t dim);
 
 // Returns the seed of the first values of the table's rows, of its name and

@@ -15,6 +15,8 @@ constexpr size_t kMaxBatch = 1 << 20;
 constexpr size_t kMaxDim = 4096;
 constexpr size_t kMaxHiddenWidth = 1 << 16;
 constexpr int64_t kEraseChecks = 8;
+// Row numbers on a device are int32_t.
+constexpr size_t kMaxDeviceRows = (size_t{1} << 31) - 1;
 
 absl::Status CheckRange(absl::string_view what, size_t value, size_t limit) {
   if (value >= 1 && value <= limit) return absl::OkStatus();
@@ -25,6 +27,8 @@ absl::Status CheckRange(absl::string_view what, size_t value, size_t limit) {
 absl::Status Check(const TrainerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckRange("batch", options.batch, kMaxBatch));
   CKPTDB_RETURN_IF_ERROR(CheckRange("dim", options.dim, kMaxDim));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRange("device-rows", options.device_rows, kMaxDeviceRows));
   for (const size_t width : options.hidden) {
     CKPTDB_RETURN_IF_ERROR(
         CheckRange("hidden layer width", width, kMaxHiddenWidth));
