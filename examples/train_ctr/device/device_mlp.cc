@@ -16,7 +16,10 @@ absl::StatusOr<std::unique_ptr<DeviceMlp>> DeviceMlp::Make(
   return made;
 }
 
-DeviceMlp::~DeviceMlp() { cudaStreamSynchronize(stream_); }
+DeviceMlp::~DeviceMlp() {
+  CudaStatus(cudaStreamSynchronize(stream_), "cudaStreamSynchronize")
+      .IgnoreError();
+}
 
 absl::Status DeviceMlp::Allocate(size_t max_examples) {
   const std::vector<TensorView> tensors = mlp_.State();

@@ -99,7 +99,8 @@ absl::Status DeviceModel::MakePerceptron() {
 // Nothing that is queued refers to memory that goes.
 DeviceModel::~DeviceModel() {
   if (stream_ == nullptr) return;
-  cudaStreamSynchronize(stream_);
+  CudaStatus(cudaStreamSynchronize(stream_), "cudaStreamSynchronize")
+      .IgnoreError();
   tables_.clear();
   mlp_.reset();
   cudaStreamDestroy(stream_);
