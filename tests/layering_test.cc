@@ -41,7 +41,7 @@ const Allowed& Layers() {
       {"cuda", {"schema", "db", "manager", "cuda"}},
       {"mpi", {"schema", "db", "manager", "mpi"}},
       {"tools", {"schema", "db", "manager", "tools"}},
-      {"examples", {"schema", "db", "manager", "mpi", "examples"}}};
+      {"examples", {"schema", "db", "manager", "cuda", "mpi", "examples"}}};
   return kLayers;
 }
 

@@ -17,10 +17,11 @@ if [[ -z ${build} ]]; then
   tools/setup.sh
   cmake --preset release -DCKPTDB_CUDA=ON > /dev/null
   build=build/release
-  cmake --build "${build}" --target gpu_tests gpu_table_tests cuda_bench \
-    cuda_row_bench
+  cmake --build "${build}" --target gpu_tests gpu_table_tests \
+    train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench
 fi
-for program in gpu_tests gpu_table_tests cuda_bench cuda_row_bench; do
+for program in gpu_tests gpu_table_tests train_ctr_gpu_tests train_ctr \
+  cuda_bench cuda_row_bench; do
   if [[ ! -x ${build}/bin/${program} ]]; then
     echo "gpu_check.sh: ${build}/bin/${program} is not there; build it with" \
       "CKPTDB_CUDA=ON" >&2
@@ -53,7 +54,9 @@ for program in "${programs[@]}"; do
   run "${program}"
   if command -v compute-sanitizer > /dev/null; then
     for tool in memcheck racecheck; do
-      run compute-sanitizer --tool "${tool}" --error-exitcode 1 "${program}"
+      # Not the programs that a test starts: some of them it kills.
+      run compute-sanitizer --tool "${tool}" --error-exitcode 1 \
+        --target-processes application-only "${program}"
     done
   else
     echo "== compute-sanitizer is not installed, so it was not run"

@@ -9,8 +9,10 @@ namespace {
 
 bool IsPinnedByte(const char* byte) {
   cudaPointerAttributes attributes = {};
-  if (cudaPointerGetAttributes(&attributes, byte) != cudaSuccess) return false;
-  return attributes.type == cudaMemoryTypeHost;
+  return CudaStatus(cudaPointerGetAttributes(&attributes, byte),
+                    "cudaPointerGetAttributes")
+             .ok() &&
+         attributes.type == cudaMemoryTypeHost;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/buffer_pool.h"
+#include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/cuda/runtime/stream.h"
 
 namespace ckptdb::internal {
@@ -79,7 +80,9 @@ class WaitForStream {
   WaitForStream(const WaitForStream&) = delete;
   WaitForStream& operator=(const WaitForStream&) = delete;
   ~WaitForStream() {
-    if (waits_) cudaStreamSynchronize(stream_);
+    if (!waits_) return;
+    CudaStatus(cudaStreamSynchronize(stream_), "cudaStreamSynchronize")
+        .IgnoreError();
   }
   // There is nothing to wait for any more.
   void Dismiss() { waits_ = false; }

@@ -16,7 +16,9 @@ namespace ckptdb::internal {
 // no such memory; Unavailable if there is no device or driver; InvalidArgument
 // for a value that the runtime refuses; and else Internal, as after an error of
 // a kernel, which no later call of the process overcomes. `call` names the
-// call, with what it was asked for.
+// call, with what it was asked for. An error is reported once: the runtime
+// keeps it until it is asked for its last error, as after the launch of a
+// kernel, which then would seem to have failed.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 
 }  // namespace ckptdb::internal

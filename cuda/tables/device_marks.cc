@@ -66,7 +66,8 @@ DeviceMarks::DeviceMarks(DeviceContext* context, const TableRows* table,
 DeviceMarks::~DeviceMarks() {
   // Marks may be queued on the trainer's stream, and what is behind them on
   // that of the context.
-  cudaStreamSynchronize(table_.stream);
+  CudaStatus(cudaStreamSynchronize(table_.stream), "cudaStreamSynchronize")
+      .IgnoreError();
   context_->Synchronize().IgnoreError();
 }
 

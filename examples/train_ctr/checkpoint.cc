@@ -107,13 +107,15 @@ absl::Status Checkpoints::Restore(int64_t step) {
   ckptdb::RestoreRequest request;
   request.step = step;
   restored_ = true;
-  return manager_->Restore(request).status();
+  CKPTDB_RETURN_IF_ERROR(manager_->Restore(request).status());
+  return trainer_->model()->OnRestored();
 }
 
 absl::Status Checkpoints::StartTraining() {
   if (!restored_ && !load_.empty()) {
     CKPTDB_ASSIGN_OR_RETURN(const ckptdb::CheckpointManager::LoadSummary loaded,
                             manager_->Load(load_));
+    CKPTDB_RETURN_IF_ERROR(trainer_->model()->OnRestored());
     std::fprintf(stderr, "%s", loaded.ToString().c_str());
   }
   return manager_->StartTraining();

@@ -3,6 +3,8 @@
 #include <ckptdb/schema/status.h>
 #include <xxhash.h>
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "ranks/ranks.h"
 #include "train_ctr/random.h"
@@ -55,16 +57,6 @@ std::string StateDigest(const StateView& state,
   return absl::StrCat(absl::Hex(digest, absl::kZeroPad16));
 }
 
-StateView ViewOf(Trainer& trainer) {
-  StateView state;
-  for (const EmbeddingTable& table : trainer.tables()) {
-    state.tables.push_back(&table);
-  }
-  state.tensors = trainer.tensors();
-  state.progress = trainer.progress();
-  return state;
-}
-
 }  // namespace
 
 uint64_t TableDigest(const EmbeddingTable& table) {
@@ -75,12 +67,8 @@ std::string StateDigest(const StateView& state) {
   return StateDigest(state, RowSums(state));
 }
 
-std::string StateDigest(Trainer& trainer) {
-  return StateDigest(ViewOf(trainer));
-}
-
 absl::StatusOr<std::string> SharedDigest(Trainer& trainer) {
-  const StateView state = ViewOf(trainer);
+  CKPTDB_ASSIGN_OR_RETURN(const StateView state, trainer.View());
   std::vector<uint64_t> sums(state.tables.size(), 0);
   CKPTDB_ASSIGN_OR_RETURN(
       const examples::PerRank<uint64_t> of_ranks,

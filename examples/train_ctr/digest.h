@@ -4,21 +4,13 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "train_ctr/embedding_table.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
 #include "train_ctr/trainer.h"
 
 namespace train_ctr {
-
-// All state of a trainer, wherever it is. Points to it.
-struct StateView {
-  std::vector<const EmbeddingTable*> tables;
-  std::vector<TensorView> tensors;
-  std::string progress;
-};
 
 // Returns a digest of every row's id and slots, whatever the order of the rows.
 uint64_t TableDigest(const EmbeddingTable& table);
@@ -26,8 +18,6 @@ uint64_t TableDigest(const EmbeddingTable& table);
 // Returns a digest of all tables, tensors and the progress, as 16 hex digits,
 // whatever the order of tables and tensors.
 std::string StateDigest(const StateView& state);
-// The same of a trainer that is alone.
-std::string StateDigest(Trainer& trainer);
 
 // Returns the digest of the state of all ranks together, which all ask for. It
 // is that of one rank that has all rows.

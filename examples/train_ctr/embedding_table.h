@@ -28,6 +28,14 @@ struct EmbeddingTableOptions {
   float init_range = 0.05f;
 };
 
+// Returns the slots of a table in a checkpoint: embedding, adagrad_sum, freq
+// and last_step.
+std::vector<ckptdb::Slot> EmbeddingSlots(size_t dim);
+
+// Returns the seed of the first values of the table's rows, of its name and
+// the options' seed.
+uint64_t TableSeed(const EmbeddingTableOptions& options);
+
 // Rows are in a ckptdb::ColumnTable, which a checkpoint saves and restores, and
 // which marks what changes. The number of a row depends on the order of
 // insertions and erasures, its values do not: nothing a trainer computes may
@@ -49,8 +57,7 @@ class EmbeddingTable {
   const std::string& name() const { return options_.name; }
   size_t dim() const { return options_.dim; }
   size_t rows() const { return columns_->size(); }
-  // Returns what a checkpoint holds of it: the slots embedding, adagrad_sum,
-  // freq and last_step.
+  // Returns what a checkpoint holds of it: EmbeddingSlots.
   ckptdb::ColumnTable* state() const { return columns_.get(); }
 
   // The row of `id`, created when there is none; counts the sight of it, and
@@ -75,6 +82,7 @@ class EmbeddingTable {
 
  private:
   EmbeddingTableOptions options_;
+  uint64_t seed_;
   std::unique_ptr<ckptdb::ColumnTable> columns_;
   ckptdb::ColumnTable::Column<float> embedding_;
   ckptdb::ColumnTable::Column<float> adagrad_sum_;

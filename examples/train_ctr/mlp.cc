@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "train_ctr/math/layer_math.h"
 #include "train_ctr/random.h"
 
 namespace train_ctr {
@@ -43,59 +44,40 @@ Mlp::Mlp(size_t inputs, const std::vector<size_t>& hidden, uint64_t seed) {
   }
 }
 
-void Mlp::ForwardLayer(const float* input, size_t examples, bool relu,
-                       Layer* layer) {
-  const size_t outputs = layer->outputs;
-  layer->output.resize(examples * outputs);
-  for (size_t e = 0; e < examples; ++e) {
-    float* out = &layer->output[e * outputs];
-    std::copy_n(layer->bias.values.data(), outputs, out);
-    for (size_t i = 0; i < layer->inputs; ++i) {
-      const float x = input[e * layer->inputs + i];
-      const float* weights = &layer->weight.values[i * outputs];
-      for (size_t o = 0; o < outputs; ++o) out[o] += x * weights[o];
-    }
-    if (!relu) continue;
-    for (size_t o = 0; o < outputs; ++o) out[o] = std::max(out[o], 0.0f);
-  }
-}
-
 const std::vector<float>& Mlp::Forward(const float* input, size_t examples) {
   for (Layer& layer : layers_) {
-    ForwardLayer(input, examples, &layer != &layers_.back(), &layer);
+    layer.output.resize(examples * layer.outputs);
+    RunTiles(ForwardLayer{.input = input,
+                          .weight = layer.weight.values.data(),
+                          .bias = layer.bias.values.data(),
+                          .examples = examples,
+                          .inputs = layer.inputs,
+                          .outputs = layer.outputs,
+                          .relu = &layer != &layers_.back(),
+                          .output = layer.output.data()});
     input = layer.output.data();
   }
   return layers_.back().output;
-}
-
-void Mlp::BackwardLayer(size_t examples, const Layer& layer,
-                        std::vector<float>* input_gradient) {
-  const size_t outputs = layer.outputs;
-  input_gradient->resize(examples * layer.inputs);
-  for (size_t e = 0; e < examples; ++e) {
-    const float* out = &layer.output_gradient[e * outputs];
-    for (size_t i = 0; i < layer.inputs; ++i) {
-      const float* weights = &layer.weight.values[i * outputs];
-      float sum = 0;
-      for (size_t o = 0; o < outputs; ++o) sum += weights[o] * out[o];
-      (*input_gradient)[e * layer.inputs + i] = sum;
-    }
-  }
 }
 
 void Mlp::BackwardExamples(const std::vector<float>& logit_gradient,
                            std::vector<float>* input_gradient) {
   examples_ = logit_gradient.size();
   layers_.back().output_gradient = logit_gradient;
-  for (size_t l = layers_.size(); l-- > 1;) {
-    const std::vector<float>& in = layers_[l - 1].output;
-    std::vector<float>* gradient = &layers_[l - 1].output_gradient;
-    BackwardLayer(examples_, layers_[l], gradient);
-    for (size_t i = 0; i < gradient->size(); ++i) {
-      if (in[i] <= 0) (*gradient)[i] = 0;
-    }
+  for (size_t l = layers_.size(); l-- > 0;) {
+    const Layer& layer = layers_[l];
+    std::vector<float>* gradient =
+        l == 0 ? input_gradient : &layers_[l - 1].output_gradient;
+    gradient->resize(examples_ * layer.inputs);
+    RunTiles(BackwardLayer{
+        .weight = layer.weight.values.data(),
+        .output_gradient = layer.output_gradient.data(),
+        .relu_input = l == 0 ? nullptr : layers_[l - 1].output.data(),
+        .examples = examples_,
+        .inputs = layer.inputs,
+        .outputs = layer.outputs,
+        .input_gradient = gradient->data()});
   }
-  BackwardLayer(examples_, layers_.front(), input_gradient);
 }
 
 void Mlp::Backward(const float* input, const std::vector<float>& logit_gradient,
@@ -134,15 +116,17 @@ void Mlp::AddFactors(Part part, size_t examples, const float** factors,
   const float* const inputs = *factors;
   const float* const output_gradients = inputs + examples * width;
   *factors = output_gradients + examples * outputs;
-  for (size_t e = 0; e < examples; ++e) {
-    const float* out = output_gradients + e * outputs;
-    for (size_t o = 0; o < outputs; ++o) layer->bias.gradient[o] += out[o];
-    for (size_t i = 0; i < width; ++i) {
-      const float x = inputs[e * width + i];
-      float* gradient = sums + i * outputs;
-      for (size_t o = 0; o < outputs; ++o) gradient[o] += x * out[o];
-    }
-  }
+  WeightGradient sum = {.input = nullptr,
+                        .output_gradient = output_gradients,
+                        .examples = examples,
+                        .inputs = 1,
+                        .outputs = outputs,
+                        .gradient = layer->bias.gradient.data()};
+  RunTiles(sum);
+  sum.input = inputs;
+  sum.inputs = width;
+  sum.gradient = sums;
+  RunTiles(sum);
 }
 
 std::vector<float> Mlp::SumPart(
@@ -180,26 +164,31 @@ void Mlp::SetGradients(const std::vector<std::vector<float>>& parts) {
   }
 }
 
-void Mlp::AdamStep(const AdamOptions& options, Parameter* parameter) const {
-  const auto t = static_cast<double>(adam_step_);
-  const float scale = static_cast<float>(
-      options.learning_rate * std::sqrt(1 - std::pow(options.beta2, t)) /
-      (1 - std::pow(options.beta1, t)));
-  for (size_t i = 0; i < parameter->values.size(); ++i) {
-    const float g = parameter->gradient[i];
-    float& m = parameter->m[i];
-    float& v = parameter->v[i];
-    m = options.beta1 * m + (1 - options.beta1) * g;
-    v = options.beta2 * v + (1 - options.beta2) * g * g;
-    parameter->values[i] -= scale * m / (std::sqrt(v) + options.epsilon);
-  }
+AdamStep NextAdamStep(const AdamOptions& options, int64_t* step) {
+  const auto t = static_cast<double>(++*step);
+  AdamStep adam;
+  adam.scale = static_cast<float>(options.learning_rate *
+                                  std::sqrt(1 - std::pow(options.beta2, t)) /
+                                  (1 - std::pow(options.beta1, t)));
+  adam.beta1 = options.beta1;
+  adam.beta2 = options.beta2;
+  adam.epsilon = options.epsilon;
+  return adam;
 }
 
 void Mlp::ApplyAdam(const AdamOptions& options) {
-  ++adam_step_;
+  AdamStep adam = NextAdamStep(options, &adam_step_);
+  const auto apply = [&adam](Parameter* parameter) {
+    adam.count = parameter->values.size();
+    adam.gradient = parameter->gradient.data();
+    adam.m = parameter->m.data();
+    adam.v = parameter->v.data();
+    adam.value = parameter->values.data();
+    RunTiles(adam);
+  };
   for (Layer& layer : layers_) {
-    AdamStep(options, &layer.weight);
-    AdamStep(options, &layer.bias);
+    apply(&layer.weight);
+    apply(&layer.bias);
   }
 }
 

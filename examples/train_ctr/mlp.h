@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "train_ctr/math/layer_math.h"
 #include "train_ctr/tensor.h"
 
 namespace train_ctr {
@@ -17,6 +18,10 @@ struct AdamOptions {
   float beta2 = 0.999f;
   float epsilon = 1e-8f;
 };
+
+// Counts a step of Adam, from 1, and returns the part of it that is the same
+// for all parameters.
+AdamStep NextAdamStep(const AdamOptions& options, int64_t* step);
 
 // A perceptron of several layers. The same calls give the same bits. Not
 // thread-safe.
@@ -91,16 +96,10 @@ class Mlp {
   };
 
   static Parameter MakeParameter(size_t size);
-  static void ForwardLayer(const float* input, size_t examples, bool relu,
-                           Layer* layer);
-  static void BackwardLayer(size_t examples, const Layer& layer,
-                            std::vector<float>* input_gradient);
   // Adds the gradients of some examples to those of the biases, and to `sums`
   // of a part of the weights. Moves `factors` past those of the layer.
   static void AddFactors(Part part, size_t examples, const float** factors,
                          float* sums, Layer* layer);
-  void AdamStep(const AdamOptions& options, Parameter* parameter) const;
-
   size_t FactorsOfExample(Part part) const;
 
   std::vector<Layer> layers_;

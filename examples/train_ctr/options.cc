@@ -4,7 +4,9 @@
 #include <map>
 
 #include <ckptdb/schema/status.h>
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "train_ctr/crash_drill.h"
 #include "train_ctr/file_source.h"
 #include "train_ctr/text_formats.h"
@@ -110,6 +112,45 @@ void AddFollowOptions(CLI::App* app, Options* options) {
       ->capture_default_str();
 }
 
+// "host", "cuda" or "cuda:N".
+absl::StatusOr<std::optional<int>> ParseDevice(absl::string_view text) {
+  if (text == "host") return std::optional<int>();
+  absl::string_view number = text;
+  if (!absl::ConsumePrefix(&number, "cuda")) number = "-";
+  if (number.empty()) return std::optional<int>(0);
+  int device = 0;
+  if (absl::ConsumePrefix(&number, ":") && absl::SimpleAtoi(number, &device) &&
+      device >= 0) {
+    return std::optional<int>(device);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown device \"", text,
+                   "\"; expected host, cuda, or cuda:N with the number of a "
+                   "GPU"));
+}
+
+// Adds the options of a model in GPU memory.
+void AddDeviceOptions(CLI::App* app, TrainerOptions* options) {
+  CLI::Option* device =
+      app->add_option_function<std::string>(
+             "--device",
+             [options](const std::string& text) {
+               const auto parsed = ParseDevice(text);
+               if (!parsed.ok()) {
+                 throw CLI::ValidationError(
+                     "--device", std::string(parsed.status().message()));
+               }
+               options->cuda_device = *parsed;
+             },
+             "Memory that has the model: host, or a GPU's, which then trains "
+             "it: cuda or cuda:N. The state is the same bit for bit")
+          ->default_str("host");
+  app->add_option("--device-rows", options->device_rows,
+                  "Rows of each table for which the GPU has memory")
+      ->needs(device)
+      ->capture_default_str();
+}
+
 void AddTrainerOptions(CLI::App* app, TrainerOptions* options) {
   app->add_option("--batch", options->batch, "Examples of a step")
       ->capture_default_str();
@@ -180,6 +221,7 @@ void AddOptions(CLI::App* app, Options* options) {
   AddResumeOptions(app, options);
   AddDeltaOptions(app, options);
   AddTrainerOptions(app, &options->trainer);
+  AddDeviceOptions(app, &options->trainer);
   AddLogOptions(app, options);
   AddFollowOptions(app, options);
 }

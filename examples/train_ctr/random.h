@@ -5,22 +5,24 @@
 
 #include <cstdint>
 
+#include "train_ctr/math/host_device.h"
+
 namespace train_ctr {
 
 // The finalizer of SplitMix64: a bijection of uint64.
-inline uint64_t Mix(uint64_t x) {
+TRAIN_CTR_HOST_DEVICE inline uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
 // Depends on the order of its arguments.
-inline uint64_t Mix(uint64_t a, uint64_t b) {
+TRAIN_CTR_HOST_DEVICE inline uint64_t Mix(uint64_t a, uint64_t b) {
   return Mix(Mix(a + 0x9e3779b97f4a7c15u) ^ b);
 }
 
 // Returns a number in [0, 1), from the upper 53 bits.
-inline double ToUnit(uint64_t bits) {
+TRAIN_CTR_HOST_DEVICE inline double ToUnit(uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
@@ -29,7 +31,12 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  uint64_t Next() { return Mix(state_ += 0x9e3779b97f4a7c15u); }
+  // Returns number `n`, from 0, of those that a generator of this seed gives.
+  TRAIN_CTR_HOST_DEVICE static uint64_t At(uint64_t seed, uint64_t n) {
+    return Mix(seed + (n + 1) * kStep);
+  }
+
+  uint64_t Next() { return Mix(state_ += kStep); }
   double NextUnit() { return ToUnit(Next()); }
   // Returns a number in [0, bound), for bound > 0.
   uint64_t NextBelow(uint64_t bound) {
@@ -40,6 +47,8 @@ class Random {
   void set_state(uint64_t state) { state_ = state; }
 
  private:
+  static constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+
   uint64_t state_;
 };
 

@@ -22,6 +22,14 @@ ckptdb::DType DTypeOf(ElementType type) {
                                        : ckptdb::DType::kI64;
 }
 
+ckptdb::TensorState TensorOf(const TensorView& tensor) {
+  ckptdb::TensorState state;
+  state.dtype = DTypeOf(tensor.type);
+  state.shape = tensor.shape;
+  state.data = tensor.values;
+  return state;
+}
+
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table) {
   CKPTDB_ASSIGN_OR_RETURN(const ckptdb::StepReader::TableSpec spec,

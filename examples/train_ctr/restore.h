@@ -22,6 +22,9 @@ inline const std::string kProgressBlob = ckptdb::ExtraBlob(kProgress);
 
 ckptdb::DType DTypeOf(ElementType type);
 
+// Returns a tensor as a manager saves and restores it.
+ckptdb::TensorState TensorOf(const TensorView& tensor);
+
 // Returns DataLoss if the step's table does not have the columns of this one.
 absl::Status CheckColumns(const ckptdb::StepReader& step,
                           const EmbeddingTable& table);

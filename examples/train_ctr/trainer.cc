@@ -15,6 +15,8 @@ constexpr size_t kMaxBatch = 1 << 20;
 constexpr size_t kMaxDim = 4096;
 constexpr size_t kMaxHiddenWidth = 1 << 16;
 constexpr int64_t kEraseChecks = 8;
+// Row numbers on a device are int32_t.
+constexpr size_t kMaxDeviceRows = (size_t{1} << 31) - 1;
 
 absl::Status CheckRange(absl::string_view what, size_t value, size_t limit) {
   if (value >= 1 && value <= limit) return absl::OkStatus();
@@ -25,6 +27,8 @@ absl::Status CheckRange(absl::string_view what, size_t value, size_t limit) {
 absl::Status Check(const TrainerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckRange("batch", options.batch, kMaxBatch));
   CKPTDB_RETURN_IF_ERROR(CheckRange("dim", options.dim, kMaxDim));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRange("device-rows", options.device_rows, kMaxDeviceRows));
   for (const size_t width : options.hidden) {
     CKPTDB_RETURN_IF_ERROR(
         CheckRange("hidden layer width", width, kMaxHiddenWidth));
@@ -41,23 +45,18 @@ absl::Status Check(const TrainerOptions& options) {
   return absl::OkStatus();
 }
 
-std::vector<EmbeddingTable> MakeTables(const TrainerOptions& options,
-                                       const FieldLayout& layout) {
-  std::vector<EmbeddingTable> tables;
-  for (const std::string& name : layout.tables) {
-    tables.emplace_back(EmbeddingTableOptions{
-        .name = name, .dim = options.dim, .seed = options.seed});
-  }
-  return tables;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(
     const TrainerOptions& options, std::unique_ptr<Reader> reader,
     examples::Ranks* own) {
   CKPTDB_RETURN_IF_ERROR(Check(options));
-  return std::unique_ptr<Trainer>(new Trainer(options, std::move(reader), own));
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(options, std::move(reader), own));
+  CKPTDB_ASSIGN_OR_RETURN(
+      trainer->model_,
+      NewModel(options, trainer->reader_->layout(), trainer->own_));
+  return trainer;
 }
 
 Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
@@ -65,25 +64,17 @@ Trainer::Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
     : options_(options),
       reader_(std::move(reader)),
       alone_(own == nullptr ? examples::OneRank() : nullptr),
-      own_(own == nullptr ? alone_.get() : own),
-      tables_(MakeTables(options, reader_->layout())),
-      row_exchange_(own_, options.sharding, &reader_->layout(), &tables_),
-      mlp_(reader_->layout().fields() * options.dim, options.hidden,
-           options.seed) {}
+      own_(own == nullptr ? alone_.get() : own) {}
 
 absl::StatusOr<double> Trainer::Step() {
   CKPTDB_RETURN_IF_ERROR(reader_->NextBatch(options_.batch, &batch_));
   ++step_;
   TakeShare();
-  CKPTDB_RETURN_IF_ERROR(row_exchange_.Touch(share_.ids, step_, &inputs_));
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits, GatherLogits());
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits,
+                          model_->Forward(share_, step_));
   const double loss = LossGradient(logits);
-  mlp_.BackwardExamples(logit_gradient_, &input_gradient_);
-  CKPTDB_RETURN_IF_ERROR(row_exchange_.ApplyGradients(
-      input_gradient_, options_.sparse_learning_rate));
-  CKPTDB_RETURN_IF_ERROR(SumGradients());
-  mlp_.ApplyAdam({.learning_rate = options_.dense_learning_rate});
-  EraseUnseen();
+  CKPTDB_RETURN_IF_ERROR(model_->Backward(logit_gradient_));
+  CKPTDB_RETURN_IF_ERROR(EraseUnseen());
   return loss;
 }
 
@@ -92,18 +83,6 @@ void Trainer::TakeShare() {
   share_begin_ = examples * own_->rank() / own_->size();
   batch_.CopyTo(share_begin_, examples * (own_->rank() + 1) / own_->size(),
                 &share_);
-}
-
-absl::StatusOr<std::vector<float>> Trainer::GatherLogits() {
-  CKPTDB_ASSIGN_OR_RETURN(
-      const examples::PerRank<float> shares,
-      examples::AllGather(own_, "logits",
-                          mlp_.Forward(inputs_.data(), share_.size())));
-  std::vector<float> logits;
-  for (const std::vector<float>& share : shares) {
-    logits.insert(logits.end(), share.begin(), share.end());
-  }
-  return logits;
 }
 
 double Trainer::LossGradient(const std::vector<float>& logits) {
@@ -120,27 +99,12 @@ double Trainer::LossGradient(const std::vector<float>& logits) {
   return loss / static_cast<double>(batch_.size());
 }
 
-absl::Status Trainer::SumGradients() {
-  const size_t size = own_->size();
-  examples::PerRank<float> factors(size);
-  for (size_t r = 0; r < size; ++r) {
-    factors[r] = mlp_.Factors(inputs_.data(), {r, size});
-  }
-  CKPTDB_ASSIGN_OR_RETURN(factors,
-                          examples::Exchange(own_, "factors", factors));
-  CKPTDB_ASSIGN_OR_RETURN(
-      const examples::PerRank<float> parts,
-      examples::AllGather(own_, "gradients",
-                          mlp_.SumPart({own_->rank(), size}, factors)));
-  mlp_.SetGradients(parts);
-  return absl::OkStatus();
-}
-
-void Trainer::EraseUnseen() {
+absl::Status Trainer::EraseUnseen() {
   const int64_t after = options_.erase_after_steps;
-  if (after == 0) return;
-  if (step_ % std::max<int64_t>(1, after / kEraseChecks) != 0) return;
-  for (EmbeddingTable& table : tables_) table.EraseUnseenSince(step_ - after);
+  if (after == 0 || step_ % std::max<int64_t>(1, after / kEraseChecks) != 0) {
+    return absl::OkStatus();
+  }
+  return model_->EraseUnseenSince(step_ - after);
 }
 
 absl::StatusOr<Evaluation> Trainer::Evaluate() {
@@ -161,18 +125,18 @@ absl::StatusOr<bool> Trainer::EvaluateBatch(EvaluationProgress* progress) {
       reader_->NextHeldOut(options_.batch, &progress->position, &batch_));
   if (batch_.size() == 0) return false;
   TakeShare();
-  CKPTDB_RETURN_IF_ERROR(row_exchange_.LookUp(share_.ids, &inputs_));
-  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits, GatherLogits());
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<float> logits,
+                          model_->Predict(share_));
   for (size_t e = 0; e < batch_.size(); ++e) {
     progress->metrics.Add(logits[e], batch_.labels[e]);
   }
   return true;
 }
 
-size_t Trainer::rows() const {
-  size_t rows = 0;
-  for (const EmbeddingTable& table : tables_) rows += table.rows();
-  return rows;
+absl::StatusOr<StateView> Trainer::View() {
+  CKPTDB_ASSIGN_OR_RETURN(StateView view, model_->View());
+  view.progress = progress();
+  return view;
 }
 
 std::string Trainer::identity() const {

@@ -3,7 +3,7 @@
 //
 // The same options, log and number of steps give the same bits, whether or not
 // the state was saved and restored in between, and on any number of ranks. The
-// state is: tables(), tensors() and progress(), nothing else.
+// state is: that of model() and progress(), nothing else.
 //
 // With several ranks all read the same log, and each trains its share of each
 // batch. The rows of tables are divided among them; tensors and progress are
@@ -21,33 +21,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ranks/ranks.h"
-#include "train_ctr/embedding_table.h"
 #include "train_ctr/metrics.h"
-#include "train_ctr/mlp.h"
+#include "train_ctr/model.h"
 #include "train_ctr/reader.h"
-#include "train_ctr/row_exchange.h"
-#include "train_ctr/tensor.h"
+#include "train_ctr/state_view.h"
+#include "train_ctr/trainer_options.h"
 
 namespace train_ctr {
-
-struct TrainerOptions {
-  uint64_t seed = 1;
-  // Examples of a step. Default: 256.
-  size_t batch = 256;
-  // Floats of an embedding. Default: 16.
-  size_t dim = 16;
-  // Widths of the perceptron's hidden layers. Default: 64, 32.
-  std::vector<size_t> hidden = {64, 32};
-  // Adagrad's, for embeddings. Default: 0.02.
-  float sparse_learning_rate = 0.02f;
-  // Adam's, for the perceptron. Default: 0.001.
-  float dense_learning_rate = 0.001f;
-  // Rows not seen for more than this many steps are erased; looked for every
-  // eighth of it. 0 keeps all. Default: 0.
-  int64_t erase_after_steps = 0;
-  // How rows are divided among ranks. It changes no bit of the state.
-  Sharding sharding = Sharding::kSlices;
-};
 
 // An evaluation that is under way.
 struct EvaluationProgress {
@@ -59,8 +39,9 @@ struct EvaluationProgress {
 // of evaluations in the same order. Not thread-safe.
 class Trainer {
  public:
-  // Returns InvalidArgument for an option out of its range. `own` is this rank
-  // and outlives the trainer; null stands for one rank alone.
+  // Returns InvalidArgument for an option out of its range, and the errors of
+  // NewModel. `own` is this rank and outlives the trainer; null stands for one
+  // rank alone.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(
       const TrainerOptions& options, std::unique_ptr<Reader> reader,
       examples::Ranks* own = nullptr);
@@ -80,13 +61,13 @@ class Trainer {
   int64_t step() const { return step_; }
   uint64_t epoch() const { return reader_->epoch(); }
   // The rows of this rank.
-  size_t rows() const;
+  size_t rows() const { return model_->rows(); }
   examples::Ranks* ranks() const { return own_; }
   Sharding sharding() const { return options_.sharding; }
 
-  std::vector<EmbeddingTable>& tables() { return tables_; }
-  const std::vector<EmbeddingTable>& tables() const { return tables_; }
-  std::vector<TensorView> tensors() { return mlp_.State(); }
+  Model* model() const { return model_.get(); }
+  // Returns all state, which is good until the next call.
+  absl::StatusOr<StateView> View();
   // The options, the step counter and the reader's position, as bytes.
   std::string progress() const;
   // Returns FailedPrecondition if the progress is of other options or another
@@ -96,28 +77,22 @@ class Trainer {
  private:
   Trainer(const TrainerOptions& options, std::unique_ptr<Reader> reader,
           examples::Ranks* own);
-  // This rank's share of the batch, whose logits follow; all ranks get all.
+  // Takes this rank's share of the batch.
   void TakeShare();
-  absl::StatusOr<std::vector<float>> GatherLogits();
   double LossGradient(const std::vector<float>& logits);
-  absl::Status SumGradients();
-  void EraseUnseen();
+  absl::Status EraseUnseen();
 
   TrainerOptions options_;
   std::unique_ptr<Reader> reader_;
   const std::unique_ptr<examples::Ranks> alone_;  // null if ranks were given
   examples::Ranks* const own_;
-  std::vector<EmbeddingTable> tables_;
-  RowExchange row_exchange_;
-  Mlp mlp_;
+  std::unique_ptr<Model> model_;
   int64_t step_ = 0;
 
   // Scratch of a step.
   Batch batch_;
   Batch share_;
-  size_t share_begin_ = 0;     // of the batch
-  std::vector<float> inputs_;  // examples of the share x fields x dim
-  std::vector<float> input_gradient_;
+  size_t share_begin_ = 0;  // of the batch
   std::vector<float> logit_gradient_;
 };
 

@@ -124,6 +124,23 @@ TEST_F(CudaStandinTest, WhatADeviceMayPunishIsNoted) {
                   "a stream that is not there is used"));
 }
 
+TEST_F(CudaStandinTest, AnErrorThatNobodyAskedForIsThatOfTheNextLaunch) {
+  Start(Order::kLazy);
+  const auto launch = [this] {
+    return CudaStandin::Queue(a_, "kernel", [] {});
+  };
+  const auto fail = [this] {
+    CudaStandin::FailCall(CudaStandin::calls() + 1, cudaErrorLaunchFailure);
+    return cudaStreamSynchronize(a_);
+  };
+  EXPECT_EQ(fail(), cudaErrorLaunchFailure);
+  EXPECT_EQ(launch(), cudaErrorLaunchFailure);
+  EXPECT_EQ(launch(), cudaSuccess);
+  EXPECT_EQ(fail(), cudaErrorLaunchFailure);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorLaunchFailure);
+  EXPECT_EQ(launch(), cudaSuccess);
+}
+
 TEST_F(CudaStandinTest, WithoutADriverTheCountStaysAsItIs) {
   CudaStandin::Reset({.devices = 0});
   int count = 7;

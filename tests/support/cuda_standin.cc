@@ -15,6 +15,7 @@ using standin::Stream;
 
 void CudaStandin::Reset(const Options& options) {
   standin::current_device = 0;
+  standin::last_error = cudaSuccess;
   State::Get().Reset(options);
 }
 
@@ -23,11 +24,13 @@ cudaError_t CudaStandin::Queue(cudaStream_t stream, const char* name,
                                std::vector<Range> ranges) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
-  if (const cudaError_t error = state.Enter(name); error != cudaSuccess) {
-    return error;
+  cudaError_t error = state.Enter(name);
+  if (error == cudaSuccess) {
+    error = state.Push(stream,
+                       {name, std::move(work), std::move(ranges), nullptr, 0});
   }
-  return state.Push(stream,
-                    {name, std::move(work), std::move(ranges), nullptr, 0});
+  const cudaError_t last = std::exchange(standin::last_error, cudaSuccess);
+  return error != cudaSuccess ? error : last;
 }
 
 int64_t CudaStandin::calls() {

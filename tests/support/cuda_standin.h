@@ -49,7 +49,8 @@ class CudaStandin {
   // of that test only if it looks.
   static void Reset(const Options& options);
 
-  // Queues a kernel. Returns what a launch would.
+  // Queues a kernel. Returns what a launch would: also the error of a call of
+  // this thread that nobody has asked for by cudaGetLastError.
   static cudaError_t Queue(cudaStream_t stream, const char* name,
                            std::function<void()> work,
                            std::vector<Range> ranges = {});

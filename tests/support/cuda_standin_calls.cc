@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "ckptdb/tests/support/cuda_standin_state.h"
 
@@ -75,7 +76,9 @@ const char* cudaGetErrorString(cudaError_t /*error*/) {
   return "as the stand-in was told";
 }
 
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() {
+  return std::exchange(ckptdb::testing::standin::last_error, cudaSuccess);
+}
 
 // As without a driver it leaves its argument untouched.
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -124,7 +127,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   CKPTDB_STANDIN_ENTER("cudaMalloc");
   if (bytes > state.options_.device_bytes - state.device_used_) {
-    return cudaErrorMemoryAllocation;
+    return ckptdb::testing::standin::last_error = cudaErrorMemoryAllocation;
   }
   *memory = state.Add(bytes, Kind::kDevice);
   state.device_used_ += bytes;

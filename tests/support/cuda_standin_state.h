@@ -27,6 +27,9 @@ namespace ckptdb::testing::standin {
 
 // Each thread has a device of its own, as in the runtime.
 inline thread_local int current_device = 0;
+// The error of a call of this thread that nobody has asked for yet. The launch
+// of a kernel returns it, as cudaGetLastError does.
+inline thread_local cudaError_t last_error = cudaSuccess;
 
 struct Stream;
 
@@ -91,7 +94,7 @@ class State {
     const bool fails =
         fail_call_ > 0 && may_fail &&
         (fail_forever_ ? calls_ >= fail_call_ : calls_ == fail_call_);
-    return fails ? fail_error_ : cudaSuccess;
+    return fails ? last_error = fail_error_ : cudaSuccess;
   }
 
   // Notes the call that was entered last as one that orders something. Returns

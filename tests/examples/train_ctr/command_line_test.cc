@@ -11,6 +11,7 @@
 namespace train_ctr {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -40,6 +41,38 @@ TEST_F(CommandLineTest, WrongFlagsAreErrors) {
   ExpectRefused({"--steps", "9", "--save-every", "3", "--abandoned", "keep"},
                 "--resume-step");
   ExpectRefused({"--follow", "--batch", "3"}, "--batch");
+}
+
+TEST_F(CommandLineTest, ADeviceThatIsNoneIsRefused) {
+  const std::vector<std::string> train = {"--steps", "9", "--save-every", "3"};
+  const auto with = [&train](std::vector<std::string> more) {
+    more.insert(more.end(), train.begin(), train.end());
+    return more;
+  };
+  for (const std::string device : {"gpu", "cuda:", "cuda:x", "cuda:-1", ""}) {
+    ExpectRefused(
+        with({"--device", device}),
+        "unknown device \"" + device + "\"; expected host, cuda, or cuda:N");
+  }
+  ExpectRefused(with({"--device-rows", "9"}), "--device");
+  ExpectRefused(with({"--device", "host", "--device-rows", "0"}),
+                "device-rows 0 is not in 1 to 2147483647");
+  ExpectRefused(with({"--device", "host", "--device-rows", "2147483648"}),
+                "device-rows 2147483648 is not in 1 to 2147483647");
+}
+
+// No machine has it: one has no driver, one fewer GPUs, and a build may have no
+// CUDA. Each says which device was asked for and what is missing.
+TEST_F(CommandLineTest, ADeviceThatTheMachineDoesNotHaveIsNamed) {
+  ExpectRefused({"--steps", "9", "--save-every", "3", "--device", "cuda:1000"},
+                "--device cuda:1000: this ");
+  const ProgramResult result =
+      RunProgram(dir_.path(), {"--store", store(), "--steps", "9",
+                               "--save-every", "3", "--device", "cuda:1000"});
+  EXPECT_THAT(result.errors,
+              AnyOf(HasSubstr("machine has no CUDA device ("),
+                    HasSubstr("CUDA devices, numbered from 0 to"),
+                    HasSubstr("train_ctr was built without CUDA; configure")));
 }
 
 TEST_F(CommandLineTest, AReportThatCannotBeWrittenIsKnownAtOnce) {

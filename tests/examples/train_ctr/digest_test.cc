@@ -13,8 +13,8 @@ TEST(DigestTest, DoesNotDependOnRowOrder) {
   ASSERT_OK(trainer->Step());
   auto copy = MakeTrainer(SmallTrainer());
   ASSERT_NO_FATAL_FAILURE(CopyState(*trainer, copy.get()));
-  ASSERT_NE(trainer->tables()[0].state()->IdOf(0),
-            copy->tables()[0].state()->IdOf(0));
+  ASSERT_NE(TablesOf(*trainer)[0].state()->IdOf(0),
+            TablesOf(*copy)[0].state()->IdOf(0));
   EXPECT_EQ(StateDigest(*trainer), StateDigest(*copy));
   EXPECT_EQ(StateDigest(*trainer).size(), 16u);
 }
@@ -27,7 +27,7 @@ TEST(DigestTest, DependsOnEveryPartOfTheState) {
   const auto expect_new = [&](const std::string& what) {
     EXPECT_TRUE(digests.insert(StateDigest(*trainer)).second) << what;
   };
-  for (EmbeddingTable& table : trainer->tables()) {
+  for (EmbeddingTable& table : TablesOf(*trainer)) {
     const auto row = table.mutable_row(0);
     row.embedding[3] += 1;
     expect_new(table.name() + " embedding");
@@ -40,7 +40,7 @@ TEST(DigestTest, DependsOnEveryPartOfTheState) {
     table.Insert(123456);
     expect_new(table.name() + " row");
   }
-  for (const TensorView& tensor : trainer->tensors()) {
+  for (const TensorView& tensor : ModelOf(*trainer).tensors()) {
     static_cast<char*>(tensor.values)[tensor.bytes() - 1] ^= 1;
     expect_new(tensor.name);
   }

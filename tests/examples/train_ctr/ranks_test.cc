@@ -73,6 +73,26 @@ TEST(RanksTest, TheirStateIsThatOfOne) {
   }
 }
 
+// So does the program of a build without CUDA refuse one rank.
+TEST(RanksTest, AModelInGpuMemoryIsOfOneRank) {
+  const auto make = [](Ranks* own) {
+    TrainerOptions options = SmallTrainer();
+    options.cuda_device = 2;
+    auto reader =
+        Reader::Create(GeneratedSource::Create({}).value(), 64, options.seed);
+    return Trainer::Create(options, std::move(reader).value(), own).status();
+  };
+  RunRankThreads(3, [&make](Ranks* own) {
+    EXPECT_THAT(make(own),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("--device cuda:2 with 3 ranks: ")));
+  });
+  EXPECT_THAT(make(nullptr),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("--device cuda:2: this train_ctr was built "
+                                 "without CUDA")));
+}
+
 TEST(RanksTest, ValuesGoToTheirRanks) {
   RunRankThreads(3, [](Ranks* own) {
     examples::PerRank<int64_t> to(3);

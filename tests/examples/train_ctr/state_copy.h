@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "ckptdb/tests/support/status_matchers.h"
+#include "train_ctr/digest.h"
 #include "train_ctr/generated_source.h"
+#include "train_ctr/host_model.h"
 #include "train_ctr/reader.h"
 #include "train_ctr/trainer.h"
 
@@ -30,6 +33,20 @@ inline std::unique_ptr<Trainer> MakeTrainer(
   auto reader =
       Reader::Create(GeneratedSource::Create(log).value(), 64, options.seed);
   return Trainer::Create(options, std::move(reader).value()).value();
+}
+
+// The model of a trainer, which is in host memory.
+inline HostModel& ModelOf(const Trainer& trainer) {
+  return static_cast<HostModel&>(*trainer.model());
+}
+inline std::vector<EmbeddingTable>& TablesOf(const Trainer& trainer) {
+  return ModelOf(trainer).tables();
+}
+
+// The digest of a trainer that is alone.
+inline std::string StateDigest(Trainer& trainer) {
+  const absl::StatusOr<StateView> state = trainer.View();
+  return state.ok() ? StateDigest(*state) : state.status().ToString();
 }
 
 inline void CopyRow(const EmbeddingTable& from, int64_t id,
@@ -53,14 +70,14 @@ inline void CopyTable(const EmbeddingTable& from, EmbeddingTable* to) {
 
 inline void CopyState(Trainer& from, Trainer* to) {
   ASSERT_OK(to->RestoreProgress(from.progress()));
-  const auto source = from.tensors();
-  const auto target = to->tensors();
+  const auto source = ModelOf(from).tensors();
+  const auto target = ModelOf(*to).tensors();
   for (size_t t = 0; t < source.size(); ++t) {
     ASSERT_EQ(source[t].name, target[t].name);
     std::memcpy(target[t].values, source[t].values, source[t].bytes());
   }
-  for (size_t t = 0; t < from.tables().size(); ++t) {
-    CopyTable(from.tables()[t], &to->tables()[t]);
+  for (size_t t = 0; t < TablesOf(from).size(); ++t) {
+    CopyTable(TablesOf(from)[t], &TablesOf(*to)[t]);
   }
 }
 

@@ -76,7 +76,7 @@ TEST(TrainerTest, ErasesUnseenRows) {
   Train(*keeping, 100);
   EXPECT_LT(erasing->rows(), keeping->rows() / 2);
   // 16 steps, looked for every 2.
-  for (const EmbeddingTable& table : erasing->tables()) {
+  for (const EmbeddingTable& table : TablesOf(*erasing)) {
     table.state()->ForEach([&](int64_t, EmbeddingTable::Row row) {
       EXPECT_GE(table.last_step(row), 100 - 16);
     });
@@ -88,10 +88,10 @@ TEST(TrainerTest, ErasesUnseenRows) {
 TEST(TrainerTest, TracksWhatItChanges) {
   auto trainer = MakeTrainer(SmallTrainer());
   std::vector<ckptdb::ChangeTracker::Consumer> consumers;
-  for (size_t t = 0; t < trainer->tables().size(); ++t) {
+  for (size_t t = 0; t < TablesOf(*trainer).size(); ++t) {
     ASSERT_OK_AND_ASSIGN(
         const auto consumer,
-        trainer->tables()[t].state()->tracker()->AddConsumer("test"));
+        TablesOf(*trainer)[t].state()->tracker()->AddConsumer("test"));
     consumers.push_back(consumer);
   }
   auto copy = MakeTrainer(SmallTrainer());
@@ -102,10 +102,10 @@ TEST(TrainerTest, TracksWhatItChanges) {
     for (size_t t = 0; t < consumers.size(); ++t) {
       ASSERT_OK_AND_ASSIGN(
           const ckptdb::ChangeTracker::Changes changes,
-          trainer->tables()[t].state()->tracker()->Take(consumers[t]));
+          TablesOf(*trainer)[t].state()->tracker()->Take(consumers[t]));
       EXPECT_EQ(changes.complete, round > 0);
-      const EmbeddingTable& now = trainer->tables()[t];
-      EmbeddingTable& table = copy->tables()[t];
+      const EmbeddingTable& now = TablesOf(*trainer)[t];
+      EmbeddingTable& table = TablesOf(*copy)[t];
       if (!changes.complete) {
         CopyTable(now, &table);
         continue;

@@ -1,0 +1,79 @@
+#include <algorithm>
+
+#include "train_ctr/device/kernels.h"
+
+namespace train_ctr {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint64_t kMaxBlocks = 4096;
+
+// One thread does so many numbers, each so many blocks' width after the last.
+template <typename Operation>
+__global__ void __launch_bounds__(kThreads) RunEach(Operation operation) {
+  const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
+  for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+       i < operation.count(); i += step) {
+    operation.Run(i);
+  }
+}
+
+// The elements of a matrix, one a thread, as RunTiles makes them on the host.
+template <typename Operation>
+struct EachElement {
+  Operation operation;
+
+  TRAIN_CTR_HOST_DEVICE uint64_t count() const {
+    return operation.rows() * operation.columns();
+  }
+  TRAIN_CTR_HOST_DEVICE void Run(uint64_t i) const {
+    operation.template Run<1>(i / operation.columns(), i % operation.columns());
+  }
+};
+
+template <typename Operation>
+cudaError_t LaunchEach(const Operation& operation, cudaStream_t stream) {
+  const uint64_t blocks = (operation.count() + kThreads - 1) / kThreads;
+  if (blocks == 0) return cudaSuccess;
+  RunEach<<<static_cast<uint32_t>(std::min(blocks, kMaxBlocks)), kThreads, 0,
+            stream>>>(operation);
+  return cudaGetLastError();
+}
+
+template <typename Operation>
+cudaError_t LaunchMatrix(const Operation& operation, cudaStream_t stream) {
+  return LaunchEach(EachElement<Operation>{operation}, stream);
+}
+
+}  // namespace
+
+cudaError_t Launch(const ClearIds& operation, cudaStream_t stream) {
+  return LaunchEach(operation, stream);
+}
+cudaError_t Launch(const TouchRows& operation, cudaStream_t stream) {
+  return LaunchEach(operation, stream);
+}
+cudaError_t Launch(const GatherEmbeddings& operation, cudaStream_t stream) {
+  return LaunchEach(operation, stream);
+}
+cudaError_t Launch(const AdagradRows& operation, cudaStream_t stream) {
+  return LaunchEach(operation, stream);
+}
+cudaError_t Launch(const EraseRows& operation, cudaStream_t stream) {
+  return LaunchEach(operation, stream);
+}
+
+cudaError_t Launch(const ForwardLayer& operation, cudaStream_t stream) {
+  return LaunchMatrix(operation, stream);
+}
+cudaError_t Launch(const BackwardLayer& operation, cudaStream_t stream) {
+  return LaunchMatrix(operation, stream);
+}
+cudaError_t Launch(const WeightGradient& operation, cudaStream_t stream) {
+  return LaunchMatrix(operation, stream);
+}
+cudaError_t Launch(const AdamStep& operation, cudaStream_t stream) {
+  return LaunchMatrix(operation, stream);
+}
+
+}  // namespace train_ctr

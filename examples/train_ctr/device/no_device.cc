@@ -1,0 +1,16 @@
+// What a build without CUDA has in place of the model in GPU memory.
+#include "absl/strings/str_cat.h"
+#include "train_ctr/device/new_device_model.h"
+
+namespace train_ctr {
+
+absl::StatusOr<std::unique_ptr<Model>> NewDeviceModel(
+    const TrainerOptions& options, const FieldLayout& /*layout*/) {
+  return absl::UnavailableError(absl::StrCat(
+      "--device cuda:", options.cuda_device.value_or(0),
+      ": this train_ctr was built without CUDA; configure with "
+      "-DCKPTDB_CUDA=ON where nvcc is installed, without CKPTDB_SANITIZE, or "
+      "train without --device"));
+}
+
+}  // namespace train_ctr

@@ -1,0 +1,24 @@
+// What the mathematics of the model has for the host and for kernels. The same
+// functions run on both, and give the same bits: sums are made in a stated
+// order, and neither compiler may contract a product and a sum to one rounding
+// (-ffp-contract=off, --fmad=false).
+#ifndef CKPTDB_EXAMPLES_TRAIN_CTR_MATH_HOST_DEVICE_H_
+#define CKPTDB_EXAMPLES_TRAIN_CTR_MATH_HOST_DEVICE_H_
+
+// Marks a function that runs on the host and on a device. A compiler for the
+// host alone sees nothing of it.
+#if defined(__CUDACC__)
+#define TRAIN_CTR_HOST_DEVICE __host__ __device__
+#else
+#define TRAIN_CTR_HOST_DEVICE
+#endif
+
+// Asks a compiler of kernels to unroll the loop that follows, so that small
+// arrays stay in registers. Compilers for the host do so by themselves.
+#if defined(__CUDA_ARCH__)
+#define TRAIN_CTR_UNROLL _Pragma("unroll")
+#else
+#define TRAIN_CTR_UNROLL
+#endif
+
+#endif  // CKPTDB_EXAMPLES_TRAIN_CTR_MATH_HOST_DEVICE_H_

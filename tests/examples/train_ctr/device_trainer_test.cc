@@ -1,0 +1,242 @@
+// A trainer whose model is in GPU memory beside one whose model is in host
+// memory: both have the same state after each step.
+#include <ckptdb/db/reader.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ckptdb/tests/examples/train_ctr/device_machine.h"
+#include "ckptdb/tests/examples/train_ctr/state_copy.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "train_ctr/checkpoint.h"
+#include "train_ctr/digest.h"
+#include "train_ctr/replica.h"
+
+namespace train_ctr {
+namespace {
+
+using ::ckptdb::testing::StatusIs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DeviceTrainerTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::string missing = StartMachine(GetParam());
+    if (!missing.empty()) GTEST_SKIP() << missing;
+    options_.cuda_device = 0;
+    options_.device_rows = 20'000;
+    checkpoint_.store = dir_.path() + "/store";
+    checkpoint_.keep_steps = 100;
+    checkpoint_.delta = true;
+    checkpoint_.base_every = 4;
+    checkpoint_.crash_drill = std::make_shared<CrashDrill>(std::nullopt);
+  }
+  void TearDown() override {
+    if (!IsSkipped()) CheckMachine();
+  }
+
+  absl::StatusOr<std::unique_ptr<Trainer>> Make() const {
+    auto reader =
+        Reader::Create(GeneratedSource::Create({}).value(), 64, options_.seed);
+    return Trainer::Create(options_, std::move(reader).value());
+  }
+  std::unique_ptr<Trainer> MakeOnHost() const {
+    TrainerOptions options = options_;
+    options.cuda_device = std::nullopt;
+    return MakeTrainer(options);
+  }
+
+  // The digest of a saved step, read as a whole by another handle.
+  std::string DigestOf(int64_t step) const {
+    const auto reader = ckptdb::Reader::Open(checkpoint_.store);
+    if (!reader.ok()) return reader.status().ToString();
+    const auto opened = (*reader)->OpenStep(step);
+    if (!opened.ok()) return opened.status().ToString();
+    Replica replica;
+    const auto restored = replica.Restore(**opened);
+    if (!restored.ok()) return restored.status().ToString();
+    return StateDigest(replica.state());
+  }
+
+  const ckptdb::testing::TempDir dir_;
+  TrainerOptions options_ = SmallTrainer();
+  CheckpointOptions checkpoint_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Machines, DeviceTrainerTest,
+                         ::testing::ValuesIn(Machines()),
+                         [](const auto& machine) { return machine.param; });
+
+TEST_P(DeviceTrainerTest, EachStepHasTheBitsOfAHostTrainer) {
+  options_.hidden = {9, 8, 17};
+  options_.dim = 5;
+  options_.batch = 37;
+  ASSERT_OK_AND_ASSIGN(const auto device, Make());
+  const auto host = MakeOnHost();
+  EXPECT_EQ(StateDigest(*device), StateDigest(*host));
+  for (int step = 1; step <= 120; ++step) {
+    ASSERT_OK_AND_ASSIGN(const double loss, device->Step());
+    EXPECT_EQ(loss, host->Step().value()) << step;
+    EXPECT_EQ(device->rows(), host->rows()) << step;
+    if (step % 10 != 0) continue;
+    ASSERT_EQ(StateDigest(*device), StateDigest(*host)) << step;
+  }
+  ASSERT_OK_AND_ASSIGN(const Evaluation evaluation, device->Evaluate());
+  ASSERT_OK_AND_ASSIGN(const Evaluation expected, host->Evaluate());
+  EXPECT_EQ(evaluation.loss, expected.loss);
+  EXPECT_EQ(evaluation.auc, expected.auc);
+  EXPECT_EQ(StateDigest(*device), StateDigest(*host));
+}
+
+// The training goes on while a step is written. Deltas have the rows of those
+// of the host.
+TEST_P(DeviceTrainerTest, EachSavedStepIsTheStateOfThatStep) {
+  ASSERT_OK_AND_ASSIGN(const auto device, Make());
+  ASSERT_OK_AND_ASSIGN(const auto checkpoints,
+                       Checkpoints::Open(checkpoint_, device.get()));
+  const auto host = MakeOnHost();
+  CheckpointOptions host_checkpoint = checkpoint_;
+  host_checkpoint.store = dir_.path() + "/host_store";
+  ASSERT_OK_AND_ASSIGN(const auto host_checkpoints,
+                       Checkpoints::Open(host_checkpoint, host.get()));
+  std::vector<std::string> digests;
+  for (int step = 1; step <= 100; ++step) {
+    ASSERT_OK(device->Step());
+    ASSERT_OK(host->Step());
+    if (step % 10 != 0) continue;
+    digests.push_back(StateDigest(*host));
+    ASSERT_OK(checkpoints->Save(0.5));
+    ASSERT_OK(host_checkpoints->Save(0.5));
+  }
+  ASSERT_OK(checkpoints->Finish());
+  ASSERT_OK(host_checkpoints->Finish());
+  const std::vector<SaveReport> saves = checkpoints->TakeReports();
+  const std::vector<SaveReport> expected = host_checkpoints->TakeReports();
+  ASSERT_EQ(saves.size(), digests.size());
+  ASSERT_EQ(expected.size(), digests.size());
+  uint64_t erased = 0;
+  for (size_t s = 0; s < saves.size(); ++s) {
+    EXPECT_EQ(saves[s].step, int64_t(10 * (s + 1)));
+    EXPECT_EQ(saves[s].kind, expected[s].kind) << s;
+    EXPECT_EQ(saves[s].rows_upserted, expected[s].rows_upserted) << s;
+    EXPECT_EQ(saves[s].rows_erased, expected[s].rows_erased) << s;
+    EXPECT_EQ(DigestOf(saves[s].step), digests[s]) << s;
+    erased += saves[s].rows_erased;
+  }
+  EXPECT_GT(erased, 0U);  // so that there are deltas
+}
+
+// A run is given up in the middle of a save, and another one goes on from the
+// newest step and from an older one.
+TEST_P(DeviceTrainerTest, ARestoredTrainerGoesOnAsIfNothingHadHappened) {
+  const auto host = MakeOnHost();
+  while (host->step() < 90) ASSERT_OK(host->Step());
+  for (const int64_t resumed_from : {0, 40, 20}) {
+    SCOPED_TRACE(resumed_from);
+    ASSERT_OK_AND_ASSIGN(const auto device, Make());
+    ASSERT_OK_AND_ASSIGN(const auto checkpoints,
+                         Checkpoints::Open(checkpoint_, device.get()));
+    if (resumed_from > 0) {
+      ASSERT_OK(device->Step());  // what is there before is replaced
+      ASSERT_OK(checkpoints->Restore(resumed_from));
+      EXPECT_EQ(StateDigest(*device), DigestOf(resumed_from));
+    }
+    while (device->step() < 90) {
+      ASSERT_OK(device->Step());
+      if (device->step() <= 40 && device->step() % 20 == 0) {
+        ASSERT_OK(checkpoints->Save(0.5));
+      }
+    }
+    EXPECT_EQ(StateDigest(*device), StateDigest(*host));
+    EXPECT_EQ(device->rows(), host->rows());
+  }
+}
+
+TEST_P(DeviceTrainerTest, ATableThatIsFullIsAnErrorThatSaysWhatToDo) {
+  options_.device_rows = 50;
+  ASSERT_OK_AND_ASSIGN(const auto device, Make());
+  absl::Status trained;
+  while (trained.ok() && device->step() < 100) {
+    trained = device->Step().status();
+  }
+  EXPECT_THAT(trained, StatusIs(absl::StatusCode::kResourceExhausted,
+                                HasSubstr("has 50 rows in GPU memory, and all "
+                                          "are taken; give it more by "
+                                          "--device-rows")));
+  EXPECT_THAT(trained.message(), HasSubstr("table \""));
+}
+
+// Rows that are erased have room for others: many more ids come than fit.
+TEST_P(DeviceTrainerTest, RowsThatAreErasedAreUsedAgain) {
+  options_.erase_after_steps = 8;
+  options_.device_rows = 600;
+  ASSERT_OK_AND_ASSIGN(const auto device, Make());
+  const auto host = MakeOnHost();
+  size_t most = 0;
+  while (device->step() < 200) {
+    ASSERT_OK(device->Step());
+    ASSERT_OK(host->Step());
+    most = std::max(most, device->rows());
+  }
+  EXPECT_LE(most, 1200U);
+  EXPECT_EQ(StateDigest(*device), StateDigest(*host));
+}
+
+TEST_P(DeviceTrainerTest, ANumberThatNoDeviceHasIsRefused) {
+  options_.cuda_device = 1'000;
+  EXPECT_THAT(Make().status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("--device cuda:1000: "),
+                             HasSubstr("numbered from 0 to"))));
+}
+
+TEST_P(DeviceTrainerTest, RowsThatDoNotFitIntoItsMemoryAreRefused) {
+  options_.device_rows = (uint64_t{1} << 31) - 1;
+  options_.dim = 4096;
+  EXPECT_THAT(Make().status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("--device cuda:0: cudaMalloc of")));
+}
+
+#ifdef TRAIN_CTR_STANDIN
+
+// Trains a few steps, and returns the digest, or the first error.
+absl::StatusOr<std::string> TrainALittle(Trainer* trainer) {
+  for (int step = 0; step < 4; ++step) {
+    CKPTDB_RETURN_IF_ERROR(trainer->Step().status());
+  }
+  CKPTDB_RETURN_IF_ERROR(trainer->model()->EraseUnseenSince(3));
+  CKPTDB_RETURN_IF_ERROR(trainer->model()->OnRestored());
+  CKPTDB_ASSIGN_OR_RETURN(const StateView state, trainer->View());
+  return StateDigest(state);
+}
+
+// No error is lost: a run in which a call of the runtime fails says so.
+TEST_P(DeviceTrainerTest, EachCallThatFailsIsAnError) {
+  using Standin = ckptdb::testing::CudaStandin;
+  options_.device_rows = 600;
+  for (int64_t call = 1;; ++call) {
+    StartMachine(GetParam());
+    Standin::FailCall(call, cudaErrorLaunchFailure);
+    absl::StatusOr<std::unique_ptr<Trainer>> trainer = Make();
+    absl::StatusOr<std::string> digest = absl::UnknownError("");
+    if (trainer.ok()) digest = TrainALittle(trainer->get());
+    const bool all_done = Standin::calls() < call;
+    trainer = absl::CancelledError();
+    CheckMachine();
+    if (all_done) {
+      EXPECT_OK(digest);
+      EXPECT_GT(call, 100);
+      break;
+    }
+    ASSERT_FALSE(digest.ok()) << "call " << call;
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace train_ctr
