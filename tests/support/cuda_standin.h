@@ -84,6 +84,8 @@ class CudaStandin {
   // between host and device, in its destination. 0: of none.
   static void FlipCopy(int64_t number, uint64_t byte);
   static int64_t copies();
+  // The bytes of all copies to the host since Reset.
+  static uint64_t bytes_to_host();
 
   // How often a thread has waited for a stream, an event or the device.
   static int64_t host_waits_of(std::thread::id thread);

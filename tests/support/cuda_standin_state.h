@@ -79,6 +79,7 @@ class State {
     default_stream_ = std::make_shared<Stream>();
     violations_.clear();
     calls_ = copies_ = fail_call_ = flip_copy_ = skip_call_ = 0;
+    bytes_to_host_ = 0;
     ordering_.clear();
     device_used_ = 0;
     last_call_.clear();
@@ -224,6 +225,7 @@ class State {
   std::string last_call_;
   std::map<std::thread::id, int64_t> host_waits_;
   int64_t copies_ = 0;
+  uint64_t bytes_to_host_ = 0;
   int64_t fail_call_ = 0;
   cudaError_t fail_error_ = cudaSuccess;
   bool fail_forever_ = false;
