@@ -109,7 +109,7 @@ RowCapture::Staged RowCapture::StagedAt(size_t chunk) const {
 
 // Gathers the rows, unless a slot is refused.
 absl::Status RowCapture::TakeRows() {
-  refused_ = false;
+  refused_ = host_waited_ = false;
   CutChunks();
   if (chunks_.empty()) return absl::OkStatus();
   absl::StatusOr<DevicePool::Loan> staging =
@@ -137,7 +137,6 @@ absl::Status RowCapture::BeginFound(char* found) {
 // covers it.
 absl::Status RowCapture::ReadFound() {
   const uint64_t bytes = found_bytes();
-  if (bytes == 0) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const PinnedPool::Loan copy,
                           context_->pinned().Take(2 * bytes));
   WaitForStream wait(context_->side());
@@ -150,6 +149,7 @@ absl::Status RowCapture::ReadFound() {
       CudaStatus(cudaStreamSynchronize(context_->side()),
                  "cudaStreamSynchronize for rows under a lossy codec"));
   wait.Dismiss();
+  host_waited_ = true;
   if (std::memcmp(copy.get(), copy.get() + bytes, bytes) != 0) {
     return absl::DataLossError(
         "what the device has found out about rows under a lossy codec differs "
@@ -208,14 +208,14 @@ absl::Status RowCapture::Gather(const Chunk& chunk, const Staged& to) {
 }
 
 // Work that is queued on the trainer's stream from now on may write the table
-// when the rows were gathered.
+// when the rows were gathered. If the host has waited for that, no stream needs
+// to.
 absl::Status RowCapture::SetAside() {
   CKPTDB_RETURN_IF_ERROR(BeginFound(staging_.get() + bytes_ + digests_bytes()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
     CKPTDB_RETURN_IF_ERROR(Gather(chunks_[c], StagedAt(c)));
   }
-  CKPTDB_RETURN_IF_ERROR(ReadFound());
-  if (refused_) return absl::OkStatus();
+  if (found_bytes() > 0) return ReadFound();
   CKPTDB_RETURN_IF_ERROR(gathered_.Record(context_->side()));
   return gathered_.Await(table_.stream);
 }
@@ -282,20 +282,28 @@ absl::Status RowCapture::FinishCopy(Place* place) {
       " rows from the device has changed their bytes"));
 }
 
+// Finishes what is on its way, in the order in which it was started.
+absl::Status RowCapture::FinishRing(std::vector<Place>* ring) {
+  for (size_t c = 0; c < ring->size(); ++c) {
+    Place& place = (*ring)[(chunks_.size() + c) % ring->size()];
+    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
+  }
+  return absl::OkStatus();
+}
+
 // Copies what is set aside.
 absl::Status RowCapture::CopyStaged() {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Place> ring, MakeRing());
   WaitForStream wait(context_->copies());
-  CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
+  if (!host_waited_) {
+    CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
+  }
   for (size_t c = 0; c < chunks_.size(); ++c) {
     Place& place = ring[c % ring.size()];
     if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
     CKPTDB_RETURN_IF_ERROR(StartCopy(chunks_[c], StagedAt(c), &place));
   }
-  for (size_t c = 0; c < ring.size(); ++c) {
-    Place& place = ring[(chunks_.size() + c) % ring.size()];
-    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
-  }
+  CKPTDB_RETURN_IF_ERROR(FinishRing(&ring));
   wait.Dismiss();
   queued_ = false;
   return absl::OkStatus();
@@ -324,10 +332,8 @@ absl::Status RowCapture::PassThrough() {
     CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
     CKPTDB_RETURN_IF_ERROR(StartCopy(chunks_[c], staged, &place));
   }
-  for (Place& place : ring) {
-    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
-  }
-  CKPTDB_RETURN_IF_ERROR(ReadFound());
+  CKPTDB_RETURN_IF_ERROR(FinishRing(&ring));
+  if (found_bytes() > 0) CKPTDB_RETURN_IF_ERROR(ReadFound());
   wait.Dismiss();
   gathers.Dismiss();
   queued_ = false;

@@ -104,6 +104,7 @@ class RowCapture : public TableState::Captured {
   absl::Status AllocateHost();
   absl::Status StartCopy(const Chunk& chunk, const Staged& from, Place* place);
   absl::Status FinishCopy(Place* place);
+  absl::Status FinishRing(std::vector<Place>* ring);
   absl::Status CopyStaged();
   RowBlock::Column ColumnOf(size_t slot);
 
@@ -123,8 +124,9 @@ class RowCapture : public TableState::Captured {
   DevicePool::Loan staging_;
   LargeArray<char> host_;
   std::vector<RowBlock::Column> columns_;
-  bool queued_ = false;   // something that has not been waited for
-  bool fetched_ = false;  // the rows are in host memory
+  bool host_waited_ = false;  // for the gathers
+  bool queued_ = false;       // something that has not been waited for
+  bool fetched_ = false;      // the rows are in host memory
 };
 
 }  // namespace ckptdb::internal

@@ -13,12 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/device_table.h"
 #include "ckptdb/db/base/row_block.h"
-#include "ckptdb/db/stage/row_order.h"
-#include "ckptdb/db/stage/stream.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/tests/cuda/tables/device_table_fixture.h"
 #include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "ckptdb/tests/cuda/tables/staged_slots.h"
 #include "ckptdb/tests/support/code_numbers.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/temp_dir.h"
@@ -30,37 +29,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 using Order = CudaStandin::Order;
-
-// The entries that a stager makes of the slots of a source.
-struct StagedSlots {
-  std::vector<std::pair<std::string, std::string>> entries;
-  std::vector<Item::Error> errors;
-};
-
-StagedSlots StageSlots(const RowSource& rows, const std::vector<Slot>& slots) {
-  constexpr uint32_t kRowsPerPage = 50;
-  StagedSlots staged;
-  RankState::Table table;
-  table.name = "item";
-  table.slots = slots;
-  table.rows = &rows;
-  const auto order =
-      internal::RowOrder::Build(table, internal::OwnRows(), /*threads=*/1);
-  EXPECT_OK(order);
-  if (!order.ok()) return staged;
-  for (size_t s = 0; s < slots.size(); ++s) {
-    const auto stream = internal::MakeSlotStream(
-        absl::StrCat(s, "/"), order->get(), kRowsPerPage, s, slots[s]);
-    for (uint64_t entry = 0; entry < stream->entries(); ++entry) {
-      std::string key;
-      PageBuilder page;
-      EXPECT_OK(stream->Make(entry, &key, &page));
-      staged.entries.emplace_back(key, std::string(page.entry()));
-    }
-    staged.errors.push_back(stream->error());
-  }
-  return staged;
-}
 
 // A table in the device's memory with a slot of each codec, and the same rows
 // in that of the host.

@@ -355,6 +355,28 @@ TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
   EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
 }
 
+// A dropped capture has waited for its gather before its memory goes back: a
+// larger capture frees that memory, as there is no room for both.
+TEST_P(DeviceTableTest, MemoryOfACaptureThatIsDroppedMayGo) {
+  for (const bool fetched : {false, true}) {
+    Open(SmallRing(/*staging_bytes=*/16 << 10));
+    DeviceTrainerOptions options;
+    options.with_ids = false;
+    Make(options);
+    ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+    const std::vector<int64_t> two = {1, 2};
+    const absl::Span<const int64_t> ids = two;
+    {
+      ASSERT_OK_AND_ASSIGN(const auto dropped, table_->Capture(&ids));
+      if (fetched) ASSERT_OK(dropped->Fetch());
+    }
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(captured->Fetch());
+    EXPECT_EQ(trainer_->RowsOf(*captured), trainer_->rows());
+    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+  }
+}
+
 TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
   const DeviceMemory memory(4096);
   std::vector<float> host(16);
