@@ -61,6 +61,9 @@ struct Memory {
 
 class State {
  public:
+  // The name of a copy to the host.
+  static constexpr const char* kCopyToHost = "copy to host";
+
   static State& Get() {
     static State& state = *new State;
     return state;
@@ -138,8 +141,28 @@ class State {
     }
   }
 
+  // Does what is before the first copy to the host of each stream, and waits
+  // for none of those.
+  void RunToCopies() {
+    for (bool more = true; more;) {
+      more = false;
+      for (const std::shared_ptr<Stream>& stream : AllStreams()) {
+        while (!stream->ops.empty() &&
+               MayRunBeforeCopies(stream->ops.front())) {
+          RunTo(stream.get(), stream->done + 1);
+          more = true;
+        }
+      }
+    }
+  }
+  static bool MayRunBeforeCopies(const Op& op) {
+    if (op.name == kCopyToHost) return false;
+    return op.awaited == nullptr || op.awaited->done >= op.awaited_ops;
+  }
+
   void Advance() {
     if (options_.order == CudaStandin::Order::kEager) RunAll();
+    if (options_.order == CudaStandin::Order::kCopiesLast) RunToCopies();
     if (options_.order != CudaStandin::Order::kRandom) return;
     for (const std::shared_ptr<Stream>& stream : AllStreams()) {
       const uint64_t ahead = stream->queued - stream->done;

@@ -29,11 +29,13 @@ using Rows = DeviceTrainer::Rows;
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeviceTableTest,
                          ::testing::Values(Order::kLazy, Order::kEager,
-                                           Order::kRandom),
+                                           Order::kCopiesLast, Order::kRandom),
                          [](const auto& order) {
                            return order.param == Order::kLazy    ? "Lazy"
                                   : order.param == Order::kEager ? "Eager"
-                                                                 : "Random";
+                                  : order.param == Order::kCopiesLast
+                                      ? "CopiesLast"
+                                      : "Random";
                          });
 
 TEST_P(DeviceTableTest, TakesTheRowsThatWereMarkedBehindTheTrainersWork) {
@@ -255,6 +257,21 @@ TEST_P(DeviceTableTest, RowsOfAnyIdsAreFound) {
   }
 }
 
+// A set whose ids its holder has changed is no longer the one that was taken.
+TEST_P(DeviceTableTest, RowsOfATakenSetThatWasChangedAreThoseOfItsIds) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3, 7}, 1));
+  ASSERT_OK(Take());
+  ASSERT_OK(trainer_->Upsert({1, 2, 3}, 2));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, Take());
+  ASSERT_THAT(changes.upserted, ElementsAre(1, 2, 3));
+  changes.upserted[1] = 7;
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
+  Rows expected = trainer_->rows();
+  expected.erase(2);
+  EXPECT_EQ(trainer_->RowsOf(*rows), expected);
+}
+
 // Fails each call of the runtime in turn. What was taken is given back, so that
 // the next set has all marks, or says that it has not.
 TEST_P(DeviceTableTest, NoFailingCallLosesMarks) {
@@ -343,6 +360,30 @@ TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
   }
 }
 
+// While the capture is still there, its buffers are others' already.
+TEST_P(DeviceTableTest, AFetchThatFailsLeavesNoCopyBehind) {
+  DeviceTrainerOptions options;
+  options.with_ids = false;
+  options.rows = 3000;
+  options.dim = 255;
+  Make(options);
+  ASSERT_OK(trainer_->Upsert({1, 20, 300}, 1));
+  const std::vector<int64_t> some = {300, 20, 1};
+  Rows expected;
+  for (const int64_t id : some) expected[id] = trainer_->rows().at(id);
+  int64_t failed = 0;
+  for (int64_t call = 1; call <= 30; ++call) {
+    SCOPED_TRACE(call);
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    failed += captured->Fetch().ok() ? 0 : 1;
+    CudaStandin::FailCall(0, cudaSuccess);
+    ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(some));
+    ASSERT_EQ(trainer_->RowsOf(*rows), expected);
+  }
+  EXPECT_GT(failed, 15);
+}
+
 // A capture that nobody fetches, and one whose table goes on.
 TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
   Make();
@@ -368,7 +409,9 @@ TEST_P(DeviceTableTest, MemoryOfACaptureThatIsDroppedMayGo) {
     const absl::Span<const int64_t> ids = two;
     {
       ASSERT_OK_AND_ASSIGN(const auto dropped, table_->Capture(&ids));
-      if (fetched) ASSERT_OK(dropped->Fetch());
+      if (fetched) {
+        ASSERT_OK(dropped->Fetch());
+      }
     }
     ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
     ASSERT_OK(captured->Fetch());
