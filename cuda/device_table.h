@@ -40,14 +40,21 @@
 //    on, and compares digests of what was gathered with those of what has
 //    arrived: bytes that have changed on the way are DataLoss.
 //
+// A slot whose codec is bf16 or int8 is encoded by the gather, and its codes
+// alone are staged and copied; what is stored are the bytes of a table in host
+// memory with the same rows. The call of the manager then waits for the gather
+// as well: if a number has no code, such as a NaN under int8, the slot is
+// gathered as it is. A restore writes f32, widened on the host.
+//
 // Rows that do not fit into CudaDevice::Options::staging_bytes pass through a
 // window while the call of the manager waits, as tensors do.
 //
 // Device memory: an eighth of a byte a row for the marks and for each consumer
 // of them; during a save as much again, 4 bytes for each row of it, 8 while
 // their ids are read, and the staging memory. Host memory during a save: the
-// rows of it, each slot padded to a multiple of 16 bytes, and 8 bytes for each
-// id; during a restore of a table with ids about 20 bytes for each of its rows.
+// rows of it, each slot or its codes padded to a multiple of 16 bytes, 8 bytes
+// for each row of a slot under int8, and 8 bytes for each id; during a restore
+// of a table with ids about 20 bytes for each of its rows.
 #ifndef CKPTDB_CUDA_DEVICE_TABLE_H_
 #define CKPTDB_CUDA_DEVICE_TABLE_H_
 

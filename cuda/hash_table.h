@@ -35,7 +35,8 @@
 // Options::erasures.
 //
 // The call of the manager that begins a save waits until the rows of it are in
-// host memory: the table may change then. Batches of `batch_rows` places are
+// host memory: the table may change then. Slots with a lossy codec are encoded
+// on the device, as those of a DeviceTable. Batches of `batch_rows` places are
 // exported, checked by a digest when they have arrived, and the next one takes
 // their place, so that device memory for two batches is enough.
 #ifndef CKPTDB_CUDA_HASH_TABLE_H_

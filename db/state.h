@@ -33,6 +33,8 @@
 
 namespace ckptdb {
 namespace internal {
+struct EncodedRows;
+
 template <typename T>
 struct DTypeOf;
 template <>
@@ -112,6 +114,10 @@ struct RowBlock {
     // none is null. If it is empty, `data` is used.
     absl::Span<const void* const> places = {};
     uint64_t offset_bytes = 0;
+    // Rows that a device of this library has put under the lossy codec of the
+    // slot already, in all blocks of the source or in none; nothing else of the
+    // column is read then. Null for a trainer's own source.
+    const internal::EncodedRows* encoded = nullptr;
 
     // Returns the values of the row at `row`, which RowBlock::RowAt returns.
     const char* At(uint64_t row) const {

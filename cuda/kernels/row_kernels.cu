@@ -68,28 +68,83 @@ __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
   AddDigest(digest, copy.digest);
 }
 
+// Adds up what all threads of a warp have found, and adds it to `found`.
+__device__ void AddFound(CodesFound mine, CodesFound* found) {
+  for (uint32_t half = kWarpThreads / 2; half > 0; half /= 2) {
+    mine.Add({__shfl_down_sync(~0U, mine.error, half),
+              __shfl_down_sync(~0U, mine.magnitude, half),
+              __shfl_down_sync(~0U, mine.refused, half)});
+  }
+  if (threadIdx.x % kWarpThreads == 0) mine.AddTo(found);
+}
+
+template <uint32_t kAlignment>
+__global__ void __launch_bounds__(kThreads) EncodeBf16Lanes(EncodeBf16Rows to) {
+  const uint64_t lanes = to.Lanes();
+  CodesFound found;
+  uint64_t digest = 0;
+  for (uint64_t at = ThreadNumber(); at < lanes; at += ThreadCount()) {
+    digest += to.Run<kAlignment>(at, &found);
+  }
+  AddDigest(digest, to.digest);
+  AddFound(found, to.found);
+}
+
+// A row has `parts` threads of one warp, which exchange its range. All threads
+// of a warp go through the loop equally often, as all take part in that.
+template <uint32_t kAlignment>
+__global__ void __launch_bounds__(kThreads)
+    EncodeInt8Groups(EncodeInt8Rows to, uint32_t parts) {
+  const uint32_t part = threadIdx.x % parts;
+  const uint64_t groups = ThreadCount() / parts;
+  CodesFound found;
+  uint64_t digest = 0;
+  for (uint64_t before = 0; before < to.from.count; before += groups) {
+    const uint64_t i = before + ThreadNumber() / parts;
+    KeyRange range;
+    if (i < to.from.count) range = to.RangeOf<kAlignment>(i, part, parts);
+    for (uint32_t half = parts / 2; half > 0; half /= 2) {
+      range.Add({__shfl_xor_sync(~0U, range.least, half),
+                 __shfl_xor_sync(~0U, range.greatest, half)});
+    }
+    if (i < to.from.count) {
+      digest += to.Run<kAlignment>(i, part, parts, range, &found);
+    }
+  }
+  AddDigest(digest, to.digest);
+  AddFound(found, to.found);
+}
+
+// Calls launch.operator()<kAlignment>() for this alignment.
+template <typename Launch>
+cudaError_t WithAlignment(uint32_t alignment, const Launch& launch) {
+  switch (alignment) {
+    case 16:
+      launch.template operator()<16>();
+      break;
+    case 8:
+      launch.template operator()<8>();
+      break;
+    case 4:
+      launch.template operator()<4>();
+      break;
+    case 2:
+      launch.template operator()<2>();
+      break;
+    default:
+      launch.template operator()<1>();
+  }
+  return cudaGetLastError();
+}
+
 template <typename Copy>
 cudaError_t LaunchCopy(const Copy& copy, uint64_t most_lanes,
                        uint32_t alignment, cudaStream_t stream) {
   if (most_lanes == 0) return cudaSuccess;
   const uint32_t blocks = Blocks(most_lanes, kCopyBlocks);
-  switch (alignment) {
-    case 16:
-      CopyLanes<Copy, 16><<<blocks, kThreads, 0, stream>>>(copy);
-      break;
-    case 8:
-      CopyLanes<Copy, 8><<<blocks, kThreads, 0, stream>>>(copy);
-      break;
-    case 4:
-      CopyLanes<Copy, 4><<<blocks, kThreads, 0, stream>>>(copy);
-      break;
-    case 2:
-      CopyLanes<Copy, 2><<<blocks, kThreads, 0, stream>>>(copy);
-      break;
-    default:
-      CopyLanes<Copy, 1><<<blocks, kThreads, 0, stream>>>(copy);
-  }
-  return cudaGetLastError();
+  return WithAlignment(alignment, [&]<uint32_t kAlignment>() {
+    CopyLanes<Copy, kAlignment><<<blocks, kThreads, 0, stream>>>(copy);
+  });
 }
 
 // One block a tile, one thread a word.
@@ -211,6 +266,23 @@ cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream) {
 cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream) {
   return LaunchCopy(rows, rows.count * LanesOf(rows.slot.row_bytes),
                     AlignmentOf(rows.slot), stream);
+}
+
+cudaError_t LaunchEncode(const EncodeBf16Rows& rows, cudaStream_t stream) {
+  if (rows.Lanes() == 0) return cudaSuccess;
+  const uint32_t blocks = Blocks(rows.Lanes(), kCopyBlocks);
+  return WithAlignment(AlignmentOf(rows.from.slot), [&]<uint32_t kAlignment>() {
+    EncodeBf16Lanes<kAlignment><<<blocks, kThreads, 0, stream>>>(rows);
+  });
+}
+
+cudaError_t LaunchEncode(const EncodeInt8Rows& rows, cudaStream_t stream) {
+  if (rows.from.count == 0) return cudaSuccess;
+  const uint32_t parts = rows.Parts();
+  const uint32_t blocks = Blocks(rows.from.count * parts, kCopyBlocks);
+  return WithAlignment(AlignmentOf(rows.from.slot), [&]<uint32_t kAlignment>() {
+    EncodeInt8Groups<kAlignment><<<blocks, kThreads, 0, stream>>>(rows, parts);
+  });
 }
 
 cudaError_t LaunchScatter(const ScatterRowsOfSlot& rows, cudaStream_t stream) {

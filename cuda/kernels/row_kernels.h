@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "ckptdb/cuda/rows/row_codes.h"
 #include "ckptdb/cuda/rows/row_operations.h"
 
 namespace ckptdb::internal {
@@ -37,6 +38,8 @@ cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream);
 inline constexpr uint32_t kCopyBlocks = 512;
 
 cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream);
+cudaError_t LaunchEncode(const EncodeBf16Rows& rows, cudaStream_t stream);
+cudaError_t LaunchEncode(const EncodeInt8Rows& rows, cudaStream_t stream);
 cudaError_t LaunchScatter(const ScatterRowsOfSlot& rows, cudaStream_t stream);
 
 }  // namespace ckptdb::internal

@@ -34,6 +34,18 @@ CKPTDB_HOST_DEVICE inline void AtomicOr(uint32_t* word, uint32_t bits) {
 #endif
 }
 
+CKPTDB_HOST_DEVICE inline void AtomicMax(uint32_t* word, uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicMax(word, value);
+#else
+  uint32_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
+  while (now < value &&
+         !__atomic_compare_exchange_n(word, &now, value, /*weak=*/true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+#endif
+}
+
 CKPTDB_HOST_DEVICE inline uint32_t AtomicExchange(uint32_t* word,
                                                   uint32_t value) {
 #if defined(__CUDA_ARCH__)

@@ -180,7 +180,6 @@ absl::Status DeviceMarks::TakeRows(Consumer consumer, Changes* changes) {
   if (listed.ok()) listed = CheckReport();
   if (listed.ok()) listed = ListTaken(&waiting, &taken, changes);
   if (!listed.ok()) {
-    if (!taken.lost.empty()) waiting.lost = taken.lost;
     GiveBack(taken.set, &waiting);
     return listed;
   }

@@ -191,14 +191,14 @@ struct DeviceTable::Parts {
   }
 
   absl::StatusOr<std::unique_ptr<internal::RowCapture>> Capture(
-      const absl::Span<const int64_t>* wanted) const {
+      const absl::Span<const int64_t>* wanted, internal::RowForm form) const {
     CKPTDB_ASSIGN_OR_RETURN(const internal::DeviceScope scope,
                             context->Enter());
     CKPTDB_RETURN_IF_ERROR(marks->AwaitTrainer());
     std::vector<int64_t> ids;
     CKPTDB_ASSIGN_OR_RETURN(RowList list, List(wanted, &ids));
     return internal::RowCapture::Begin(context, &rows, std::move(list),
-                                       std::move(ids));
+                                       std::move(ids), form);
   }
 
   static constexpr uint32_t kNoRow = ~uint32_t{0};
@@ -255,18 +255,20 @@ ChangeTracker* DeviceTable::tracker() { return parts_->marks.get(); }
 
 absl::StatusOr<std::unique_ptr<TableState::Captured>> DeviceTable::Capture(
     const absl::Span<const int64_t>* ids) const {
-  return parts_->Capture(ids);
+  return parts_->Capture(ids, internal::RowForm::kEncoded);
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> DeviceTable::AllRows() const {
-  CKPTDB_ASSIGN_OR_RETURN(auto rows, parts_->Capture(nullptr));
+  CKPTDB_ASSIGN_OR_RETURN(auto rows,
+                          parts_->Capture(nullptr, internal::RowForm::kRaw));
   CKPTDB_RETURN_IF_ERROR(rows->Fetch());
   return rows;
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> DeviceTable::RowsOf(
     absl::Span<const int64_t> ids) const {
-  CKPTDB_ASSIGN_OR_RETURN(auto rows, parts_->Capture(&ids));
+  CKPTDB_ASSIGN_OR_RETURN(auto rows,
+                          parts_->Capture(&ids, internal::RowForm::kRaw));
   CKPTDB_RETURN_IF_ERROR(rows->Fetch());
   return rows;
 }

@@ -135,15 +135,31 @@ TableRows HashWindow::AsTable(uint64_t rows) const {
   return table;
 }
 
+// All batches have a slot encoded, or none: if one of them cannot, all are
+// copied anew.
 absl::StatusOr<std::unique_ptr<HashRows>> HashRows::Copy(
-    const HashLayout* layout, const absl::Span<const int64_t>* ids) {
+    const HashLayout* layout, const absl::Span<const int64_t>* ids,
+    RowForm form) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, layout->context->Enter());
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<HashWindow> window,
                           HashWindow::Make(layout));
   auto rows = std::make_unique<HashRows>();
-  const uint64_t all =
-      ids == nullptr ? layout->source->capacity() : ids->size();
-  for (uint64_t first = 0; first < all; first += window->rows()) {
+  rows->slots_ = layout->slots;
+  if (form == RowForm::kRaw) {
+    for (Slot& slot : rows->slots_) slot.codec = Codec::kNone;
+  }
+  do {
+    rows->refused_ = false;
+    rows->parts_.clear();
+    CKPTDB_RETURN_IF_ERROR(rows->CopyBatches(*layout, window.get(), ids));
+  } while (rows->refused_);
+  return rows;
+}
+
+absl::Status HashRows::CopyBatches(const HashLayout& layout, HashWindow* window,
+                                   const absl::Span<const int64_t>* ids) {
+  const uint64_t all = ids == nullptr ? layout.source->capacity() : ids->size();
+  for (uint64_t first = 0; first < all && !refused_; first += window->rows()) {
     const uint64_t some = std::min(window->rows(), all - first);
     std::vector<int64_t> keys;
     if (ids == nullptr) {
@@ -154,9 +170,9 @@ absl::StatusOr<std::unique_ptr<HashRows>> HashRows::Copy(
       CKPTDB_RETURN_IF_ERROR(window->Find(wanted));
       keys.assign(wanted.begin(), wanted.end());
     }
-    CKPTDB_RETURN_IF_ERROR(rows->Add(*layout, *window, std::move(keys)));
+    CKPTDB_RETURN_IF_ERROR(Add(layout, *window, std::move(keys)));
   }
-  return rows;
+  return absl::OkStatus();
 }
 
 // The window is used again when the rows are in host memory.
@@ -165,11 +181,17 @@ absl::Status HashRows::Add(const HashLayout& layout, const HashWindow& window,
   if (ids.empty()) return absl::OkStatus();
   auto part = std::make_unique<Part>();
   part->table = window.AsTable(ids.size());
+  part->table.slots = slots_;
   const RowList list = {nullptr, ids.size()};
-  CKPTDB_ASSIGN_OR_RETURN(
-      part->rows,
-      RowCapture::Begin(layout.context, &part->table, list, std::move(ids)));
+  CKPTDB_ASSIGN_OR_RETURN(part->rows,
+                          RowCapture::Begin(layout.context, &part->table, list,
+                                            std::move(ids), RowForm::kEncoded));
   CKPTDB_RETURN_IF_ERROR(part->rows->Fetch());
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].codec == Codec::kNone || part->rows->IsEncoded(s)) continue;
+    slots_[s].codec = Codec::kNone;
+    refused_ = refused_ || SlotForm::Encoded(layout.slots[s]).encoded();
+  }
   parts_.push_back(std::move(part));
   return absl::OkStatus();
 }

@@ -74,7 +74,8 @@ class HashRows : public TableState::Captured {
  public:
   // Copies all rows of the table, or those of `ids` unless it is null.
   static absl::StatusOr<std::unique_ptr<HashRows>> Copy(
-      const HashLayout* layout, const absl::Span<const int64_t>* ids);
+      const HashLayout* layout, const absl::Span<const int64_t>* ids,
+      RowForm form);
 
   absl::Status Fetch() override { return absl::OkStatus(); }
   uint64_t block_count() const override { return parts_.size(); }
@@ -89,9 +90,13 @@ class HashRows : public TableState::Captured {
     std::unique_ptr<RowCapture> rows;
   };
 
+  absl::Status CopyBatches(const HashLayout& layout, HashWindow* window,
+                           const absl::Span<const int64_t>* ids);
   absl::Status Add(const HashLayout& layout, const HashWindow& window,
                    std::vector<int64_t> ids);
 
+  std::vector<Slot> slots_;  // with the codecs under which they are encoded
+  bool refused_ = false;     // one of them, whose codec is gone now
   std::vector<std::unique_ptr<Part>> parts_;
 };
 

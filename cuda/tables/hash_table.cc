@@ -86,16 +86,19 @@ ChangeTracker* HashTable::tracker() { return &parts_->tracker; }
 
 absl::StatusOr<std::unique_ptr<TableState::Captured>> HashTable::Capture(
     const absl::Span<const int64_t>* ids) const {
-  return internal::HashRows::Copy(&parts_->layout, ids);
+  return internal::HashRows::Copy(&parts_->layout, ids,
+                                  internal::RowForm::kEncoded);
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> HashTable::AllRows() const {
-  return internal::HashRows::Copy(&parts_->layout, nullptr);
+  return internal::HashRows::Copy(&parts_->layout, nullptr,
+                                  internal::RowForm::kRaw);
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> HashTable::RowsOf(
     absl::Span<const int64_t> ids) const {
-  return internal::HashRows::Copy(&parts_->layout, &ids);
+  return internal::HashRows::Copy(&parts_->layout, &ids,
+                                  internal::RowForm::kRaw);
 }
 
 LiveTable* HashTable::Live(absl::Span<const std::string> slots) {

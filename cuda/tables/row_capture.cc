@@ -26,38 +26,50 @@ uint64_t CopyAndDigest(const char* from, uint64_t bytes, char* to) {
   return digest;
 }
 
+// Copies bounds, which come behind so many lanes, and returns their digest.
+uint64_t CopyBounds(const char* from, uint64_t bytes, uint64_t lanes,
+                    char* to) {
+  uint64_t digest = 0;
+  for (uint64_t at = 0; at < bytes; at += sizeof(Int8Bounds)) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, from + at, sizeof(bits));
+    std::memcpy(to + at, &bits, sizeof(bits));
+    digest += MixLane(lanes + at / sizeof(bits), {bits, 0});
+  }
+  return digest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowCapture>> RowCapture::Begin(
     DeviceContext* context, const TableRows* table, RowList list,
-    std::vector<int64_t> ids) {
+    std::vector<int64_t> ids, RowForm form) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context->Enter());
   CKPTDB_ASSIGN_OR_RETURN(CudaEvent gathered, CudaEvent::Create());
-  std::unique_ptr<RowCapture> capture(new RowCapture(
-      context, table, std::move(list), std::move(ids), std::move(gathered)));
-  capture->CutChunks();
-  if (capture->chunks_.empty()) return capture;
-  const uint64_t bytes = capture->bytes_ + capture->digests_bytes();
-  absl::StatusOr<DevicePool::Loan> staging = context->staging().Take(bytes);
-  if (staging.ok()) {
-    capture->staging_ = *std::move(staging);
-    CKPTDB_RETURN_IF_ERROR(capture->SetAside());
-  } else if (absl::IsResourceExhausted(staging.status())) {
-    CKPTDB_RETURN_IF_ERROR(capture->PassThrough());
-  } else {
-    return staging.status();
-  }
+  std::unique_ptr<RowCapture> capture(
+      new RowCapture(context, table, std::move(list), std::move(ids),
+                     std::move(gathered), form));
+  // Each round but the last has made a slot raw.
+  do {
+    CKPTDB_RETURN_IF_ERROR(capture->TakeRows());
+  } while (capture->refused_);
   return capture;
 }
 
 RowCapture::RowCapture(DeviceContext* context, const TableRows* table,
                        RowList list, std::vector<int64_t> ids,
-                       CudaEvent gathered)
+                       CudaEvent gathered, RowForm form)
     : context_(context),
       table_(*table),
       list_(std::move(list)),
       ids_(std::move(ids)),
-      gathered_(std::move(gathered)) {}
+      gathered_(std::move(gathered)) {
+  for (const Slot& slot : table_.slots) {
+    forms_.push_back(form == RowForm::kEncoded ? SlotForm::Encoded(slot)
+                                               : SlotForm::Raw(slot));
+  }
+  encoded_.resize(forms_.size());
+}
 
 RowCapture::~RowCapture() {
   if (queued_) context_->Synchronize().IgnoreError();
@@ -65,16 +77,29 @@ RowCapture::~RowCapture() {
 
 // All rows of a slot lie together, as a block of rows has them.
 void RowCapture::CutChunks() {
-  for (size_t slot = 0; slot < table_.values.size(); ++slot) {
-    const uint64_t padded = PaddedBytes(table_.values[slot].row_bytes);
+  chunks_.clear();
+  host_at_.clear();
+  bytes_ = 0;
+  host_bytes_ = 0;
+  for (size_t slot = 0; slot < forms_.size(); ++slot) {
+    const SlotForm& form = forms_[slot];
+    host_at_.push_back(host_bytes_);
+    host_bytes_ += form.BytesOf(ids_.size());
     const uint64_t most =
-        std::max<uint64_t>(context_->limits().chunk_bytes / padded, 1);
+        std::max<uint64_t>(context_->limits().chunk_bytes / form.bytes(), 1);
     for (uint64_t first = 0; first < ids_.size(); first += most) {
       const uint64_t rows = std::min<uint64_t>(most, ids_.size() - first);
-      chunks_.push_back({slot, first, rows, rows * padded, bytes_});
-      bytes_ += rows * padded;
+      chunks_.push_back({slot, first, rows, form.BytesOf(rows), bytes_});
+      bytes_ += chunks_.back().bytes;
     }
   }
+}
+
+uint64_t RowCapture::found_bytes() const {
+  const bool any =
+      std::any_of(forms_.begin(), forms_.end(),
+                  [](const SlotForm& form) { return form.encoded(); });
+  return any ? AlignLane(forms_.size() * sizeof(CodesFound)) : 0;
 }
 
 RowCapture::Staged RowCapture::StagedAt(size_t chunk) const {
@@ -82,30 +107,115 @@ RowCapture::Staged RowCapture::StagedAt(size_t chunk) const {
           staging_.get() + bytes_ + chunk * sizeof(uint64_t)};
 }
 
+// Gathers the rows, unless a slot is refused.
+absl::Status RowCapture::TakeRows() {
+  refused_ = host_waited_ = false;
+  CutChunks();
+  if (chunks_.empty()) return absl::OkStatus();
+  absl::StatusOr<DevicePool::Loan> staging =
+      context_->staging().Take(bytes_ + digests_bytes() + found_bytes());
+  if (!staging.ok()) {
+    return absl::IsResourceExhausted(staging.status()) ? PassThrough()
+                                                       : staging.status();
+  }
+  staging_ = *std::move(staging);
+  CKPTDB_RETURN_IF_ERROR(SetAside());
+  if (refused_) staging_ = {};
+  return absl::OkStatus();
+}
+
+// Nothing is found out yet.
+absl::Status RowCapture::BeginFound(char* found) {
+  if (found_bytes() == 0) return absl::OkStatus();
+  found_ = reinterpret_cast<CodesFound*>(found);
+  queued_ = true;
+  return CudaStatus(cudaMemsetAsync(found, 0, found_bytes(), context_->side()),
+                    "cudaMemsetAsync of what is found out about rows");
+}
+
+// Waits for the gathers and reads what they have found out: twice, as no digest
+// covers it.
+absl::Status RowCapture::ReadFound() {
+  const uint64_t bytes = found_bytes();
+  CKPTDB_ASSIGN_OR_RETURN(const PinnedPool::Loan copy,
+                          context_->pinned().Take(2 * bytes));
+  WaitForStream wait(context_->side());
+  for (const uint64_t at : {uint64_t{0}, bytes}) {
+    CKPTDB_RETURN_IF_ERROR(CopyToHost(copy.get() + at,
+                                      reinterpret_cast<const char*>(found_),
+                                      bytes, context_->side()));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      CudaStatus(cudaStreamSynchronize(context_->side()),
+                 "cudaStreamSynchronize for rows under a lossy codec"));
+  wait.Dismiss();
+  host_waited_ = true;
+  if (std::memcmp(copy.get(), copy.get() + bytes, bytes) != 0) {
+    return absl::DataLossError(
+        "what the device has found out about rows under a lossy codec differs "
+        "between two copies of it");
+  }
+  for (size_t slot = 0; slot < forms_.size(); ++slot) {
+    if (!forms_[slot].encoded()) continue;
+    CodesFound found;
+    std::memcpy(&found, copy.get() + slot * sizeof(found), sizeof(found));
+    encoded_[slot].error = FloatOf(found.error);
+    encoded_[slot].magnitude = FloatOf(found.magnitude);
+    if (found.refused == 0) continue;
+    forms_[slot] = SlotForm::Raw(table_.slots[slot]);
+    refused_ = true;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowCapture::Launch(const Chunk& chunk, const Staged& to) {
+  const SlotForm& form = forms_[chunk.slot];
+  const SlotView& slot = table_.values[chunk.slot];
+  auto* const batch = reinterpret_cast<Lane*>(to.rows);
+  auto* const digest = reinterpret_cast<uint64_t*>(to.digest);
+  const NumberRows numbers = {slot, list_.get(), chunk.first, chunk.rows};
+  cudaError_t error = cudaSuccess;
+  switch (form.codec()) {
+    case Codec::kBf16:
+      error = LaunchEncode(
+          EncodeBf16Rows{numbers, batch, digest, found_ + chunk.slot},
+          context_->side());
+      break;
+    case Codec::kInt8:
+      error = LaunchEncode(
+          EncodeInt8Rows{
+              numbers, batch,
+              reinterpret_cast<uint64_t*>(to.rows + form.BoundsAt(chunk.rows)),
+              digest, found_ + chunk.slot},
+          context_->side());
+      break;
+    default:
+      error = LaunchGather(
+          {slot, list_.get(), chunk.first, chunk.rows, nullptr, batch, digest},
+          context_->side());
+  }
+  return CudaStatus(error, absl::StrCat("the kernel that gathers ", chunk.rows,
+                                        " rows of slot \"",
+                                        table_.slots[chunk.slot].name, "\""));
+}
+
 absl::Status RowCapture::Gather(const Chunk& chunk, const Staged& to) {
   queued_ = true;
-  const GatherRowsOfSlot rows = {table_.values[chunk.slot],
-                                 list_.get(),
-                                 chunk.first,
-                                 chunk.rows,
-                                 nullptr,
-                                 reinterpret_cast<Lane*>(to.rows),
-                                 reinterpret_cast<uint64_t*>(to.digest)};
   CKPTDB_RETURN_IF_ERROR(CudaStatus(
       cudaMemsetAsync(to.digest, 0, sizeof(uint64_t), context_->side()),
       "cudaMemsetAsync of a digest"));
-  return CudaStatus(
-      LaunchGather(rows, context_->side()),
-      absl::StrCat("the kernel that gathers ", chunk.rows, " rows of slot \"",
-                   table_.slots[chunk.slot].name, "\""));
+  return Launch(chunk, to);
 }
 
 // Work that is queued on the trainer's stream from now on may write the table
-// when the rows were gathered.
+// when the rows were gathered. If the host has waited for that, no stream needs
+// to.
 absl::Status RowCapture::SetAside() {
+  CKPTDB_RETURN_IF_ERROR(BeginFound(staging_.get() + bytes_ + digests_bytes()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
     CKPTDB_RETURN_IF_ERROR(Gather(chunks_[c], StagedAt(c)));
   }
+  if (found_bytes() > 0) return ReadFound();
   CKPTDB_RETURN_IF_ERROR(gathered_.Record(context_->side()));
   return gathered_.Await(table_.stream);
 }
@@ -131,10 +241,10 @@ absl::StatusOr<std::vector<RowCapture::Place>> RowCapture::MakeRing() const {
 }
 
 absl::Status RowCapture::AllocateHost() {
-  host_ = AllocateArray<char>(bytes_);
+  host_ = AllocateArray<char>(host_bytes_);
   if (host_ != nullptr) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("cannot allocate ", bytes_, " bytes for ", ids_.size(),
+      absl::StrCat("cannot allocate ", host_bytes_, " bytes for ", ids_.size(),
                    " rows of a table in device memory"));
 }
 
@@ -156,29 +266,44 @@ absl::Status RowCapture::FinishCopy(Place* place) {
   CKPTDB_RETURN_IF_ERROR(place->done.Synchronize());
   uint64_t expected = 0;
   std::memcpy(&expected, place->buffer.get() + chunk.bytes, sizeof(expected));
-  if (CopyAndDigest(place->buffer.get(), chunk.bytes, host_.get() + chunk.at) ==
-      expected) {
-    return absl::OkStatus();
-  }
+  const SlotForm& form = forms_[chunk.slot];
+  const char* const from = place->buffer.get();
+  char* const to = host_.get() + host_at_[chunk.slot];
+  const uint64_t bounds_at = form.BoundsAt(chunk.rows);
+  const uint64_t digest =
+      CopyAndDigest(from, bounds_at, to + chunk.first * form.padded_bytes()) +
+      CopyBounds(
+          from + bounds_at, chunk.rows * form.bounds_bytes(),
+          bounds_at / kLaneBytes,
+          to + form.BoundsAt(ids_.size()) + chunk.first * form.bounds_bytes());
+  if (digest == expected) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "slot \"", table_.slots[chunk.slot].name, "\": the copy of ", chunk.rows,
       " rows from the device has changed their bytes"));
+}
+
+// Finishes what is on its way, in the order in which it was started.
+absl::Status RowCapture::FinishRing(std::vector<Place>* ring) {
+  for (size_t c = 0; c < ring->size(); ++c) {
+    Place& place = (*ring)[(chunks_.size() + c) % ring->size()];
+    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
+  }
+  return absl::OkStatus();
 }
 
 // Copies what is set aside.
 absl::Status RowCapture::CopyStaged() {
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Place> ring, MakeRing());
   WaitForStream wait(context_->copies());
-  CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
+  if (!host_waited_) {
+    CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
+  }
   for (size_t c = 0; c < chunks_.size(); ++c) {
     Place& place = ring[c % ring.size()];
     if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
     CKPTDB_RETURN_IF_ERROR(StartCopy(chunks_[c], StagedAt(c), &place));
   }
-  for (size_t c = 0; c < ring.size(); ++c) {
-    Place& place = ring[(chunks_.size() + c) % ring.size()];
-    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
-  }
+  CKPTDB_RETURN_IF_ERROR(FinishRing(&ring));
   wait.Dismiss();
   queued_ = false;
   return absl::OkStatus();
@@ -189,10 +314,12 @@ absl::Status RowCapture::PassThrough() {
   CKPTDB_RETURN_IF_ERROR(AllocateHost());
   CKPTDB_ASSIGN_OR_RETURN(std::vector<Place> ring, MakeRing());
   const uint64_t window = PlaceBytes();
-  CKPTDB_ASSIGN_OR_RETURN(const DevicePool::Loan windows,
-                          context_->windows().Take(window * ring.size()));
+  CKPTDB_ASSIGN_OR_RETURN(
+      const DevicePool::Loan windows,
+      context_->windows().Take(window * ring.size() + found_bytes()));
   WaitForStream wait(context_->copies());
   WaitForStream gathers(context_->side());
+  CKPTDB_RETURN_IF_ERROR(BeginFound(windows.get() + window * ring.size()));
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const size_t number = c % ring.size();
     Place& place = ring[number];
@@ -205,13 +332,12 @@ absl::Status RowCapture::PassThrough() {
     CKPTDB_RETURN_IF_ERROR(gathered_.Await(context_->copies()));
     CKPTDB_RETURN_IF_ERROR(StartCopy(chunks_[c], staged, &place));
   }
-  for (Place& place : ring) {
-    if (place.chunk != nullptr) CKPTDB_RETURN_IF_ERROR(FinishCopy(&place));
-  }
+  CKPTDB_RETURN_IF_ERROR(FinishRing(&ring));
+  if (found_bytes() > 0) CKPTDB_RETURN_IF_ERROR(ReadFound());
   wait.Dismiss();
   gathers.Dismiss();
   queued_ = false;
-  fetched_ = true;
+  fetched_ = !refused_;
   return absl::OkStatus();
 }
 
@@ -223,13 +349,30 @@ absl::Status RowCapture::Fetch() {
     staging_ = {};
   }
   fetched_ = true;
-  uint64_t at = 0;
-  for (const SlotView& slot : table_.values) {
-    const uint64_t padded = PaddedBytes(slot.row_bytes);
-    columns_.push_back({host_.get() + at, padded});
-    at += padded * ids_.size();
+  for (size_t slot = 0; slot < forms_.size(); ++slot) {
+    columns_.push_back(ColumnOf(slot));
   }
   return absl::OkStatus();
+}
+
+RowBlock::Column RowCapture::ColumnOf(size_t slot) {
+  const SlotForm& form = forms_[slot];
+  RowBlock::Column column;
+  if (ids_.empty()) return column;
+  const char* const rows = host_.get() + host_at_[slot];
+  if (!form.encoded()) {
+    column.data = rows;
+    column.stride_bytes = form.padded_bytes();
+    return column;
+  }
+  EncodedRows& encoded = encoded_[slot];
+  encoded.codec = form.codec();
+  encoded.codes = rows;
+  encoded.stride_bytes = form.padded_bytes();
+  encoded.bounds =
+      reinterpret_cast<const Int8Bounds*>(rows + form.BoundsAt(ids_.size()));
+  column.encoded = &encoded;
+  return column;
 }
 
 absl::StatusOr<RowBlock> RowCapture::Block(uint64_t /*block*/) const {

@@ -10,6 +10,11 @@
 // Where the rows do not fit into the staging memory, each chunk is gathered
 // into a window when the chunk that was there before has left it, and the host
 // waits for the last one.
+//
+// A slot with a lossy codec is encoded as it is gathered. The host then waits
+// for the gathers as well: what the kernels have found out says whether each
+// number has a code. A slot with one that has none is gathered anew as it is,
+// while its table still is what it was.
 #ifndef CKPTDB_CUDA_TABLES_ROW_CAPTURE_H_
 #define CKPTDB_CUDA_TABLES_ROW_CAPTURE_H_
 
@@ -19,14 +24,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/cuda/rows/row_codes.h"
 #include "ckptdb/cuda/runtime/device_context.h"
 #include "ckptdb/cuda/runtime/stream.h"
 #include "ckptdb/cuda/tables/row_list.h"
+#include "ckptdb/cuda/tables/slot_form.h"
 #include "ckptdb/cuda/tables/table_rows.h"
 #include "ckptdb/db/base/large_array.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
+
+// How rows leave the device.
+enum class RowForm {
+  kRaw,      // as they are
+  kEncoded,  // slots with a lossy codec under it, for the stager alone
+};
 
 class RowCapture : public TableState::Captured {
  public:
@@ -35,7 +48,7 @@ class RowCapture : public TableState::Captured {
   // context and the table outlive it.
   static absl::StatusOr<std::unique_ptr<RowCapture>> Begin(
       DeviceContext* context, const TableRows* table, RowList list,
-      std::vector<int64_t> ids);
+      std::vector<int64_t> ids, RowForm form);
   // Waits for what is queued.
   ~RowCapture() override;
   RowCapture(const RowCapture&) = delete;
@@ -45,6 +58,8 @@ class RowCapture : public TableState::Captured {
   uint64_t block_count() const override { return ids_.empty() ? 0 : 1; }
   // Returns FailedPrecondition before Fetch has succeeded.
   absl::StatusOr<RowBlock> Block(uint64_t block) const override;
+  // Returns whether a slot leaves the device encoded.
+  bool IsEncoded(size_t slot) const { return forms_[slot].encoded(); }
 
  private:
   // Rows of one slot, which are copied at once.
@@ -52,8 +67,8 @@ class RowCapture : public TableState::Captured {
     size_t slot = 0;
     uint64_t first = 0;
     uint64_t rows = 0;
-    uint64_t bytes = 0;  // padded
-    uint64_t at = 0;     // in staging memory and in host memory
+    uint64_t bytes = 0;  // in whole lanes
+    uint64_t at = 0;     // in staging memory
   };
   // A place of the ring.
   struct Place {
@@ -68,11 +83,19 @@ class RowCapture : public TableState::Captured {
   };
 
   RowCapture(DeviceContext* context, const TableRows* table, RowList list,
-             std::vector<int64_t> ids, CudaEvent gathered);
+             std::vector<int64_t> ids, CudaEvent gathered, RowForm form);
 
   void CutChunks();
-  uint64_t digests_bytes() const { return chunks_.size() * sizeof(uint64_t); }
+  uint64_t digests_bytes() const {
+    return AlignLane(chunks_.size() * sizeof(uint64_t));
+  }
+  // What is found out about the slots; none if none is encoded.
+  uint64_t found_bytes() const;
   Staged StagedAt(size_t chunk) const;
+  absl::Status TakeRows();
+  absl::Status BeginFound(char* found);
+  absl::Status ReadFound();
+  absl::Status Launch(const Chunk& chunk, const Staged& to);
   absl::Status Gather(const Chunk& chunk, const Staged& to);
   absl::Status SetAside();
   absl::Status PassThrough();
@@ -81,20 +104,29 @@ class RowCapture : public TableState::Captured {
   absl::Status AllocateHost();
   absl::Status StartCopy(const Chunk& chunk, const Staged& from, Place* place);
   absl::Status FinishCopy(Place* place);
+  absl::Status FinishRing(std::vector<Place>* ring);
   absl::Status CopyStaged();
+  RowBlock::Column ColumnOf(size_t slot);
 
   DeviceContext* const context_;
   const TableRows& table_;
   const RowList list_;
   const std::vector<int64_t> ids_;
   const CudaEvent gathered_;
+  std::vector<SlotForm> forms_;  // of the slots
+  bool refused_ = false;         // a slot, whose form has become raw
   std::vector<Chunk> chunks_;
-  uint64_t bytes_ = 0;  // of all chunks
+  uint64_t bytes_ = 0;             // of all chunks
+  std::vector<uint64_t> host_at_;  // of each slot, in host memory
+  uint64_t host_bytes_ = 0;
+  CodesFound* found_ = nullptr;       // on the device, for each slot
+  std::vector<EncodedRows> encoded_;  // of each slot
   DevicePool::Loan staging_;
   LargeArray<char> host_;
   std::vector<RowBlock::Column> columns_;
-  bool queued_ = false;   // something that has not been waited for
-  bool fetched_ = false;  // the rows are in host memory
+  bool host_waited_ = false;  // for the gathers
+  bool queued_ = false;       // something that has not been waited for
+  bool fetched_ = false;      // the rows are in host memory
 };
 
 }  // namespace ckptdb::internal

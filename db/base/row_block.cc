@@ -47,6 +47,41 @@ absl::Status CheckPlaces(uint64_t number, const RowBlock& block,
                                   " ids; give one place for each id"));
 }
 
+// Checks a block whose rows of a slot are encoded already.
+absl::Status CheckEncoded(uint64_t number, const EncodedRows& rows,
+                          const Slot& slot, EncodedColumns encoded) {
+  if (encoded == EncodedColumns::kTaken && rows.codes != nullptr &&
+      rows.codec == slot.codec &&
+      EncodesByRow(rows.codec, slot.dtype, slot.elements)) {
+    return absl::OkStatus();
+  }
+  return Bad(number,
+             absl::StrCat("rows of slot \"", slot.name, "\" under codec ",
+                          CodecName(rows.codec), ", which are taken ",
+                          encoded == EncodedColumns::kTaken
+                              ? "where the slot has this codec"
+                              : "from a device's own capture alone"));
+}
+
+// Checks the one array that a slot has its rows in.
+absl::Status CheckArray(uint64_t number, const RowBlock& block, size_t s,
+                        const Slot& slot) {
+  if (block.slots[s].data == nullptr) {
+    return Bad(number, absl::StrCat("no data for slot \"", slot.name,
+                                    "\"; set Column::data or places"));
+  }
+  const uint64_t stride = block.slots[s].stride_bytes;
+  // The only row needs none.
+  const bool one = block.ids.size() == 1 && block.rows.empty();
+  // A smaller stride would have rows overlap, which no table does: it is a
+  // mistake in the units.
+  if (one || stride >= slot.row_bytes()) return absl::OkStatus();
+  return Bad(number, absl::StrCat("stride ", stride, " of slot \"", slot.name,
+                                  "\"; expected at least ", slot.row_bytes(),
+                                  " bytes, ", slot.elements, " x ",
+                                  DTypeName(slot.dtype)));
+}
+
 }  // namespace
 
 // An enum of a caller may have any value. It is checked before it is an index
@@ -83,7 +118,8 @@ absl::Status CheckSlots(absl::Span<const Slot> slots) {
 }
 
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
-                           absl::Span<const Slot> slots) {
+                           absl::Span<const Slot> slots,
+                           EncodedColumns encoded) {
   const uint64_t rows = block.ids.size();
   if (rows > kMaxBlockRows) {
     return Bad(number,
@@ -101,26 +137,27 @@ absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
                absl::StrCat(block.slots.size(), " slots, not ", slots.size()));
   }
   for (size_t s = 0; s < slots.size(); ++s) {
-    const Slot& slot = slots[s];
-    if (!block.slots[s].places.empty()) {
+    const RowBlock::Column& column = block.slots[s];
+    if (column.encoded != nullptr) {
       CKPTDB_RETURN_IF_ERROR(
-          CheckPlaces(number, block, slot.name, block.slots[s].places.size()));
-      continue;
+          CheckEncoded(number, *column.encoded, slots[s], encoded));
+    } else if (!column.places.empty()) {
+      CKPTDB_RETURN_IF_ERROR(
+          CheckPlaces(number, block, slots[s].name, column.places.size()));
+    } else {
+      CKPTDB_RETURN_IF_ERROR(CheckArray(number, block, s, slots[s]));
     }
-    if (block.slots[s].data == nullptr) {
-      return Bad(number, absl::StrCat("no data for slot \"", slot.name,
-                                      "\"; set Column::data or places"));
-    }
-    const uint64_t stride = block.slots[s].stride_bytes;
-    // The only row needs none.
-    const bool one = rows == 1 && block.rows.empty();
-    // A smaller stride would have rows overlap, which no table does: it is a
-    // mistake in the units.
-    if (one || stride >= slot.row_bytes()) continue;
-    return Bad(number, absl::StrCat("stride ", stride, " of slot \"", slot.name,
-                                    "\"; expected at least ", slot.row_bytes(),
-                                    " bytes, ", slot.elements, " x ",
-                                    DTypeName(slot.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
+                               const RowBlock& block) {
+  for (size_t s = 0; s < block.slots.size(); ++s) {
+    const bool encoded = block.slots[s].encoded != nullptr;
+    if (encoded == (first.slots[s].encoded != nullptr)) continue;
+    return Bad(number, absl::StrCat("slot ", s, encoded ? "" : " not",
+                                    " encoded, other than an earlier block"));
   }
   return absl::OkStatus();
 }

@@ -35,10 +35,17 @@ absl::Status CheckEnums(DType dtype, Codec codec, uint64_t row_elements);
 // slot and the limit.
 absl::Status CheckSlots(absl::Span<const Slot> slots);
 
+// Says whether rows may be encoded already: RowBlock::Column::encoded.
+enum class EncodedColumns { kRefused, kTaken };
+
 // Returns InvalidArgument naming the block's number, unless it has rows of
 // `slots`.
 absl::Status CheckRowBlock(uint64_t number, const RowBlock& block,
-                           absl::Span<const Slot> slots);
+                           absl::Span<const Slot> slots,
+                           EncodedColumns encoded = EncodedColumns::kRefused);
+// Returns InvalidArgument unless the same slots are encoded in both blocks.
+absl::Status CheckEncodedAlike(const RowBlock& first, uint64_t number,
+                               const RowBlock& block);
 
 // The same, for constants, too: a row of such a width is copied without a call.
 template <typename Bytes, typename AddressOf>

@@ -66,6 +66,16 @@ absl::StatusOr<std::unique_ptr<RowOrder>> RowOrder::Build(
   return order;
 }
 
+// `with_rows` is the first block that has rows.
+absl::Status RowOrder::CheckBlock(uint64_t number, const RowBlock& block,
+                                  std::optional<RowBlock>* with_rows) const {
+  CKPTDB_RETURN_IF_ERROR(
+      CheckRowBlock(number, block, table_.slots, EncodedColumns::kTaken));
+  if (block.ids.empty()) return absl::OkStatus();
+  if (!with_rows->has_value()) *with_rows = block;
+  return CheckEncodedAlike(**with_rows, number, block);
+}
+
 // Asks the source for all blocks once and checks them. From here on a block
 // lies where it said, and ids and values are read from there.
 absl::Status RowOrder::LoadBlocks() {
@@ -84,10 +94,11 @@ absl::Status RowOrder::LoadBlocks() {
                      count * sizeof(RowBlock), " bytes for the places of ",
                      count, " blocks"));
   }
+  std::optional<RowBlock> with_rows;
   for (uint64_t i = 0; i < count; ++i) {
     CKPTDB_ASSIGN_OR_RETURN(RowBlock block, GetBlock(*table_.rows, i));
     CKPTDB_RETURN_IF_ERROR(
-        Annotate(CheckRowBlock(i, block, table_.slots),
+        Annotate(CheckBlock(i, block, &with_rows),
                  absl::StrCat("table \"", table_.name, "\"")));
     rows_ += block.ids.size();
     blocks_.push_back(block);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,8 @@ class RowOrder {
 
   explicit RowOrder(const RankState::Table& table) : table_(table) {}
 
+  absl::Status CheckBlock(uint64_t number, const RowBlock& block,
+                          std::optional<RowBlock>* with_rows) const;
   absl::Status LoadBlocks();
   absl::Status Distribute(const OwnRows& own, int threads);
   template <typename Visit>

@@ -106,28 +106,102 @@ class SlotStream : public RowStream {
                   DTypeBytes(spec.dtype), spec.codec),
         slot_(slot) {}
 
- private:
+ protected:
   void Gather(absl::Span<const RowRef> rows, char* raw) const override {
+    GatherPieces(
+        rows, row_bytes(),
+        [](const RowBlock::Column& values, uint64_t row) {
+          return values.At(row);
+        },
+        raw);
+  }
+
+  // Copies `bytes` bytes of each row, one after the other, from where
+  // address_of(column, row) says.
+  template <typename AddressOf>
+  void GatherPieces(absl::Span<const RowRef> rows, uint64_t bytes,
+                    const AddressOf& address_of, char* to) const {
     const absl::Span<const RowBlock> blocks = order().blocks();
     // Most tables are one block, whose column is looked up once and not for
     // each row.
     if (blocks.size() == 1) {
-      const RowBlock::Column& values = blocks[0].slots[slot_];
+      const RowBlock::Column& column = blocks[0].slots[slot_];
       GatherRows(
-          rows.size(), row_bytes(),
-          [&](uint64_t i) { return values.At(rows[i].row); }, raw);
+          rows.size(), bytes,
+          [&](uint64_t i) { return address_of(column, rows[i].row); }, to);
     } else {
       GatherRows(
-          rows.size(), row_bytes(),
+          rows.size(), bytes,
           [&](uint64_t i) {
-            return blocks[rows[i].block].slots[slot_].At(rows[i].row);
+            return address_of(blocks[rows[i].block].slots[slot_], rows[i].row);
           },
-          raw);
+          to);
     }
   }
 
+ private:
   const size_t slot_;
 };
+
+// The same of rows that a device has encoded.
+class EncodedSlotStream : public SlotStream {
+ public:
+  EncodedSlotStream(std::string prefix, RowOrder* order, uint32_t rows_per_page,
+                    size_t slot, const Slot& spec)
+      : SlotStream(std::move(prefix), order, rows_per_page, slot, spec),
+        elements_(spec.elements) {
+    for (const RowBlock& block : order->blocks()) {
+      if (block.ids.empty()) continue;
+      const EncodedRows& rows = *block.slots[slot].encoded;
+      all_.error = std::max(all_.error, rows.error);
+      all_.magnitude = std::max(all_.magnitude, rows.magnitude);
+    }
+  }
+
+ private:
+  bool encoded() const override { return true; }
+
+  EncodedPage PageOf(uint64_t rows) const {
+    return EncodedPage(codec(), rows, elements_);
+  }
+
+  void Gather(absl::Span<const RowRef> rows, char* stored) const override {
+    const EncodedPage page = PageOf(rows.size());
+    page.WriteHead(stored);
+    if (codec() == Codec::kInt8) {
+      GatherPieces(
+          rows, sizeof(Int8Bounds),
+          [](const RowBlock::Column& column, uint64_t row) {
+            return reinterpret_cast<const char*>(column.encoded->bounds + row);
+          },
+          stored + page.bounds_at());
+    }
+    GatherPieces(
+        rows, page.code_bytes(),
+        [](const RowBlock::Column& column, uint64_t row) {
+          return column.encoded->CodesAt(row);
+        },
+        stored + page.codes_at());
+  }
+
+  void FinishEncoded(uint32_t count, const char* stored,
+                     PageBuilder* page) const override {
+    const EncodedPage rows = PageOf(count);
+    page->FinishEncoded(codec(), count, rows.bytes(),
+                        rows.ErrorOf(stored, all_));
+  }
+
+  const uint32_t elements_;
+  EncodedRows all_;  // the errors of all blocks
+};
+
+// Blocks are encoded alike: RowOrder has checked it.
+bool IsEncoded(const RowOrder& order, size_t slot) {
+  const absl::Span<const RowBlock> blocks = order.blocks();
+  return std::any_of(blocks.begin(), blocks.end(), [&](const RowBlock& block) {
+    return !block.ids.empty() && block.slots[slot].encoded != nullptr;
+  });
+}
 
 }  // namespace
 
@@ -182,8 +256,12 @@ absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   } else {
     CKPTDB_RETURN_IF_ERROR(Fill(entry, key, raw));
   }
-  page->Finish(codec_, static_cast<uint32_t>(bytes / count_bytes_),
-               element_bytes_);
+  const auto count = static_cast<uint32_t>(bytes / count_bytes_);
+  if (encoded()) {
+    FinishEncoded(count, raw, page);
+  } else {
+    page->Finish(codec_, count, element_bytes_);
+  }
   // Each entry is made once, by one thread, so that its hash needs no lock.
   hashes_[entry] = page->raw_hash();
   if (IsLossy(codec_)) {
@@ -193,6 +271,9 @@ absl::Status Stream::Make(uint64_t entry, std::string* key, PageBuilder* page) {
   stored_bytes_ += page->entry().size();
   return absl::OkStatus();
 }
+
+void Stream::FinishEncoded(uint32_t /*count*/, const char* /*stored*/,
+                           PageBuilder* /*page*/) const {}
 
 Item::Error Stream::error() const {
   const MutexLock lock(&mutex_);
@@ -214,6 +295,10 @@ std::unique_ptr<Stream> MakeIdStream(std::string prefix, RowOrder* order,
 std::unique_ptr<Stream> MakeSlotStream(std::string prefix, RowOrder* order,
                                        uint32_t rows_per_page, size_t slot,
                                        const Slot& spec) {
+  if (IsEncoded(*order, slot)) {
+    return std::make_unique<EncodedSlotStream>(std::move(prefix), order,
+                                               rows_per_page, slot, spec);
+  }
   return std::make_unique<SlotStream>(std::move(prefix), order, rows_per_page,
                                       slot, spec);
 }

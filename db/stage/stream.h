@@ -77,8 +77,15 @@ class Stream {
 
   uint64_t BytesOf(uint64_t entry) const;
 
-  // Sets *key to the key of an entry, and writes its raw bytes to `raw`.
+  // Sets *key to the key of an entry, and writes its raw bytes to `raw`; of an
+  // encoded stream, its stored bytes, which are fewer.
   virtual absl::Status Fill(uint64_t entry, std::string* key, char* raw) = 0;
+  // Says whether the entries are under the codec already.
+  virtual bool encoded() const { return false; }
+  // Writes the header of an entry that is, of which `page` has the stored
+  // bytes, at `stored`.
+  virtual void FinishEncoded(uint32_t count, const char* stored,
+                             PageBuilder* page) const;
 
  private:
   const uint64_t raw_bytes_;

@@ -261,7 +261,46 @@ absl::Status DequantizeBf16(absl::string_view stored, uint64_t raw_bytes,
   return absl::OkStatus();
 }
 
+// The fewest numbers of a row of int8 that is smaller than as f32 in a page of
+// its own: 4 bytes for their number, 8 for the bounds, and a byte each.
+constexpr uint64_t kLeastInt8RowElements = 5;
+
 }  // namespace
+
+namespace internal {
+
+bool EncodesByRow(Codec codec, DType dtype, uint64_t row_elements) {
+  if (dtype != DType::kF32) return false;
+  return codec == Codec::kBf16 ||
+         (codec == Codec::kInt8 && row_elements >= kLeastInt8RowElements);
+}
+
+uint64_t CodeBytes(Codec codec, uint64_t row_elements) {
+  return codec == Codec::kBf16 ? row_elements * sizeof(uint16_t) : row_elements;
+}
+
+void EncodedPage::WriteHead(char* page) const {
+  if (codec_ != Codec::kInt8) return;
+  std::memcpy(page, &row_elements_, sizeof(row_elements_));
+}
+
+Item::Error EncodedPage::ErrorOf(const char* page,
+                                 const EncodedRows& rows) const {
+  const DefaultArithmetic arithmetic;
+  if (codec_ == Codec::kBf16) {
+    return {rows.error, Bf16ErrorBound(rows.magnitude)};
+  }
+  Item::Error error = {rows.error, 0};
+  for (uint64_t row = 0; row < rows_; ++row) {
+    Int8Bounds bounds{};
+    std::memcpy(&bounds, page + bounds_at() + row * sizeof(bounds),
+                sizeof(bounds));
+    error.bound = std::max(error.bound, Int8Scale(bounds).ErrorBound());
+  }
+  return error;
+}
+
+}  // namespace internal
 
 bool IsLossy(Codec codec) {
   return codec == Codec::kBf16 || codec == Codec::kInt8;

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/schema/bytes/quantize.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb {
@@ -57,6 +58,55 @@ bool Quantize(Codec codec, absl::string_view raw, uint32_t row_elements,
 // does not decode to as many; the content of `raw` is then undefined.
 absl::Status Dequantize(Codec codec, absl::string_view stored,
                         uint64_t raw_bytes, char* raw);
+
+// Rows that were encoded one by one where they are, such as on a device, by the
+// mathematics of quantize.h. Any of them, put together, are a page that
+// Quantize would make of their numbers.
+namespace internal {
+struct EncodedRows {
+  Codec codec = Codec::kBf16;  // or kInt8
+  const char* codes = nullptr;
+  uint64_t stride_bytes = 0;  // from the codes of one row to those of the next
+  const Int8Bounds* bounds =
+      nullptr;          // of the rows, under kInt8; none verbatim
+  float error = 0;      // the largest that was made
+  float magnitude = 0;  // the largest that a number had, under kBf16
+
+  const char* CodesAt(uint64_t row) const { return codes + row * stride_bytes; }
+};
+
+// Returns whether rows may be encoded one by one. It is false for a codec that
+// is not lossy, and for rows of int8 so short that a page of one of them is
+// stored as it is.
+bool EncodesByRow(Codec codec, DType dtype, uint64_t row_elements);
+// Returns the bytes of the codes of a row.
+uint64_t CodeBytes(Codec codec, uint64_t row_elements);
+
+// The stored bytes of a page of encoded rows.
+class EncodedPage {
+ public:
+  EncodedPage(Codec codec, uint64_t rows, uint32_t row_elements)
+      : codec_(codec), rows_(rows), row_elements_(row_elements) {}
+
+  uint64_t bytes() const { return codes_at() + rows_ * code_bytes(); }
+  uint64_t code_bytes() const { return CodeBytes(codec_, row_elements_); }
+  // Where bounds and codes of the rows are, one after the other.
+  uint64_t bounds_at() const { return sizeof(row_elements_); }
+  uint64_t codes_at() const {
+    return codec_ == Codec::kInt8 ? bounds_at() + rows_ * sizeof(Int8Bounds)
+                                  : 0;
+  }
+  // Writes what is before bounds and codes.
+  void WriteHead(char* page) const;
+  // Returns the errors of a page that is complete, whose rows are of `rows`.
+  Item::Error ErrorOf(const char* page, const EncodedRows& rows) const;
+
+ private:
+  const Codec codec_;
+  const uint64_t rows_;
+  const uint32_t row_elements_;
+};
+}  // namespace internal
 
 }  // namespace ckptdb
 

@@ -163,6 +163,14 @@ void PageBuilder::FinishWithHash(Codec codec, uint32_t count,
   WriteHeader(codec, count, out, stored.size());
 }
 
+void PageBuilder::FinishEncoded(Codec codec, uint32_t count,
+                                size_t stored_bytes, const Item::Error& error) {
+  error_ = error;
+  raw_hash_ = HashBytes(
+      absl::string_view(buffer_).substr(kPageHeaderBytes, stored_bytes));
+  WriteHeader(codec, count, &buffer_, stored_bytes);
+}
+
 absl::StatusOr<PageView> ParsePage(absl::string_view entry) {
   if (entry.size() < kPageHeaderBytes) {
     return absl::DataLossError(

@@ -49,6 +49,10 @@ class PageBuilder {
               Rounding rounding = Rounding::kNearest);
   void FinishWithHash(Codec codec, uint32_t count, uint32_t element_bytes,
                       uint64_t raw_hash);
+  // Writes the header of bytes that are under a lossy codec already, the first
+  // `stored_bytes` of what was filled in. They are fewer than the raw bytes.
+  void FinishEncoded(Codec codec, uint32_t count, size_t stored_bytes,
+                     const Item::Error& error);
 
   // Returns the header and the stored bytes, valid until the next Reset.
   absl::string_view entry() const { return entry_; }

@@ -10,7 +10,9 @@
 // compiler uses and whether or not it contracts a multiplication and an
 // addition to one operation: each product that is added to something is exact.
 // That asks for IEEE arithmetic, so it is not to be compiled with -ffast-math
-// or, for a device, with -ftz=true. A host thread that flushes subnormal
+// or, for a device, with --use_fast_math or --ftz=true. The kernels that use it
+// are compiled with --fmad=false besides, so that nothing rests on the proof
+// alone. A host thread that flushes subnormal
 // numbers, or rounds in another direction, must not do so here: see lossy.h.
 #ifndef CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
 #define CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
@@ -23,19 +25,19 @@
 #endif
 
 #if defined(__CUDACC__)
-#define CKPTDB_HOST_DEVICE __host__ __device__ __forceinline__
+#define CKPTDB_QUANTIZE __host__ __device__ __forceinline__
 #else
-#define CKPTDB_HOST_DEVICE inline
+#define CKPTDB_QUANTIZE inline
 #endif
 
 namespace ckptdb::internal {
 
-CKPTDB_HOST_DEVICE uint32_t FloatBits(float number) {
+CKPTDB_QUANTIZE uint32_t FloatBits(float number) {
   uint32_t bits = 0;
   memcpy(&bits, &number, sizeof(bits));
   return bits;
 }
-CKPTDB_HOST_DEVICE float FloatOf(uint32_t bits) {
+CKPTDB_QUANTIZE float FloatOf(uint32_t bits) {
   float number = 0;
   memcpy(&number, &bits, sizeof(number));
   return number;
@@ -45,14 +47,14 @@ CKPTDB_HOST_DEVICE float FloatOf(uint32_t bits) {
 constexpr uint32_t kFloatMagnitude = 0x7fffffff;
 constexpr uint32_t kFloatInfinity = 0x7f800000;
 
-CKPTDB_HOST_DEVICE bool IsFiniteFloat(uint32_t bits) {
+CKPTDB_QUANTIZE bool IsFiniteFloat(uint32_t bits) {
   return (bits & kFloatMagnitude) < kFloatInfinity;
 }
 
 // bf16 is the upper half of a float. Numbers are rounded to the nearest one,
 // ties to even. Infinities and zeros keep their sign; a NaN keeps its sign and
 // the upper bits of its payload, and is quiet.
-CKPTDB_HOST_DEVICE uint16_t EncodeBf16(uint32_t bits) {
+CKPTDB_QUANTIZE uint16_t EncodeBf16(uint32_t bits) {
   const uint32_t odd = (bits >> 16) & 1;
   const uint32_t rounded = (bits + 0x7fff + odd) >> 16;
   const uint32_t quiet = (bits >> 16) | 0x40;
@@ -60,31 +62,30 @@ CKPTDB_HOST_DEVICE uint16_t EncodeBf16(uint32_t bits) {
   return static_cast<uint16_t>(is_nan ? quiet : rounded);
 }
 // Returns the bits of the float, which is exact.
-CKPTDB_HOST_DEVICE uint32_t DecodeBf16(uint16_t half) {
+CKPTDB_QUANTIZE uint32_t DecodeBf16(uint16_t half) {
   return static_cast<uint32_t>(half) << 16;
 }
 // Returns whether a finite number is so large that it is rounded to an
 // infinity.
-CKPTDB_HOST_DEVICE bool OverflowsBf16(uint32_t bits) {
+CKPTDB_QUANTIZE bool OverflowsBf16(uint32_t bits) {
   constexpr uint32_t kLeast = 0x7f7f8000;
   return (bits & kFloatMagnitude) - kLeast < kFloatInfinity - kLeast;
 }
 // Returns the bound of the error of finite numbers of at most this magnitude:
 // half of the distance of two neighbours.
-CKPTDB_HOST_DEVICE double Bf16ErrorBound(double magnitude) {
+CKPTDB_QUANTIZE double Bf16ErrorBound(double magnitude) {
   constexpr double kHalfOfLeast = 0x1p-134;
   return magnitude * 0x1p-8 + kHalfOfLeast;
 }
 
 // Returns an integer for the bits of a float, ordered as floats are: -NaN,
-// -inf,
-// ..., -0, 0, ..., inf, NaN.
-CKPTDB_HOST_DEVICE int32_t OrderedKey(uint32_t bits) {
+// -inf, ..., -0, 0, ..., inf, NaN.
+CKPTDB_QUANTIZE int32_t OrderedKey(uint32_t bits) {
   const auto number = static_cast<int32_t>(bits);
   return number ^
          static_cast<int32_t>(static_cast<uint32_t>(number >> 31) >> 1);
 }
-CKPTDB_HOST_DEVICE uint32_t BitsOfKey(int32_t key) {
+CKPTDB_QUANTIZE uint32_t BitsOfKey(int32_t key) {
   return static_cast<uint32_t>(
       key ^ static_cast<int32_t>(static_cast<uint32_t>(key >> 31) >> 1));
 }
@@ -99,8 +100,8 @@ struct Int8Bounds {
   uint32_t greatest;
 
   // Makes them of the least and the greatest OrderedKey of a row.
-  CKPTDB_HOST_DEVICE static Int8Bounds Of(int32_t least_key,
-                                          int32_t greatest_key) {
+  CKPTDB_QUANTIZE static Int8Bounds Of(int32_t least_key,
+                                       int32_t greatest_key) {
     constexpr uint32_t kMinusZero = 0x80000000;
     uint32_t least = BitsOfKey(least_key);
     uint32_t greatest = BitsOfKey(greatest_key);
@@ -112,11 +113,11 @@ struct Int8Bounds {
     return {least, greatest};
   }
 
-  CKPTDB_HOST_DEVICE bool is_verbatim() const {
+  CKPTDB_QUANTIZE bool is_verbatim() const {
     return least == kVerbatim && greatest == kVerbatim;
   }
   // Returns whether `Of` makes such bounds of a row that is not verbatim.
-  CKPTDB_HOST_DEVICE bool is_valid() const {
+  CKPTDB_QUANTIZE bool is_valid() const {
     constexpr uint32_t kMinusZero = 0x80000000;
     return IsFiniteFloat(least) && IsFiniteFloat(greatest) &&
            least != kMinusZero && greatest != kMinusZero &&
@@ -137,7 +138,7 @@ class Int8Scale {
  public:
   static constexpr int kGreatestCode = 255;
 
-  CKPTDB_HOST_DEVICE explicit Int8Scale(Int8Bounds bounds)
+  CKPTDB_QUANTIZE explicit Int8Scale(Int8Bounds bounds)
       : greatest_(FloatOf(bounds.greatest)) {
     bias_ = static_cast<double>(FloatOf(bounds.least));
     const double range = static_cast<double>(greatest_) - bias_;
@@ -147,18 +148,18 @@ class Int8Scale {
   }
 
   // `number` is of the row. The least one becomes 0, the greatest one 255.
-  CKPTDB_HOST_DEVICE uint8_t Encode(float number) const {
+  CKPTDB_QUANTIZE uint8_t Encode(float number) const {
     return static_cast<uint8_t>(static_cast<int32_t>(
         (static_cast<double>(number) - start_) * inverse_));
   }
-  CKPTDB_HOST_DEVICE float Decode(uint8_t code) const {
+  CKPTDB_QUANTIZE float Decode(uint8_t code) const {
     const auto inner = static_cast<float>(bias_ + code * scale_);
     return code == kGreatestCode ? greatest_ : inner;
   }
 
   // Returns the bound of the error of a number of the row: half a step and half
   // the distance of two floats, and some room for roundings.
-  CKPTDB_HOST_DEVICE double ErrorBound() const {
+  CKPTDB_QUANTIZE double ErrorBound() const {
     constexpr double kHalfOfLeast = 0x1p-150;
     const double low = bias_ < 0 ? -bias_ : bias_;
     const double high = greatest_ < 0 ? -greatest_ : greatest_;
@@ -168,7 +169,7 @@ class Int8Scale {
 
  private:
   // Drops the last 9 of 53 bits.
-  CKPTDB_HOST_DEVICE static double Truncate(double number) {
+  CKPTDB_QUANTIZE static double Truncate(double number) {
     uint64_t bits = 0;
     memcpy(&bits, &number, sizeof(bits));
     bits &= ~static_cast<uint64_t>(0x1ff);

@@ -89,6 +89,68 @@ void RunLanes(const Copy& copy, uint32_t alignment) {
   if (copy.digest != nullptr) AtomicAdd(copy.digest, digest);
 }
 
+// Calls run.operator()<kAlignment>() for this alignment.
+template <typename Run>
+void WithAlignment(uint32_t alignment, const Run& run) {
+  switch (alignment) {
+    case 16:
+      return run.template operator()<16>();
+    case 8:
+      return run.template operator()<8>();
+    case 4:
+      return run.template operator()<4>();
+    case 2:
+      return run.template operator()<2>();
+    default:
+      return run.template operator()<1>();
+  }
+}
+
+template <uint32_t kAlignment>
+void EncodeAll(const EncodeBf16Rows& to) {
+  CodesFound found;
+  uint64_t digest = 0;
+  for (uint64_t at = 0; at < to.Lanes(); ++at) {
+    digest += to.Run<kAlignment>(at, &found);
+  }
+  AtomicAdd(to.digest, digest);
+  found.AddTo(to.found);
+}
+
+// The threads of a row, one after the other, and what each has found.
+template <uint32_t kAlignment>
+void EncodeAll(const EncodeInt8Rows& to) {
+  const uint32_t parts = to.Parts();
+  for (uint64_t i = 0; i < to.from.count; ++i) {
+    KeyRange range;
+    for (uint32_t part = 0; part < parts; ++part) {
+      range.Add(to.RangeOf<kAlignment>(i, part, parts));
+    }
+    for (uint32_t part = 0; part < parts; ++part) {
+      CodesFound found;
+      AtomicAdd(to.digest, to.Run<kAlignment>(i, part, parts, range, &found));
+      found.AddTo(to.found);
+    }
+  }
+}
+
+template <typename Operation>
+cudaError_t Encode(const Operation& to, Ranges ranges, cudaStream_t stream) {
+  const NumberRows& from = to.from;
+  ranges.push_back({to.digest, sizeof(*to.digest)});
+  ranges.push_back({to.found, sizeof(*to.found)});
+  ranges.push_back(
+      {from.rows, from.rows == nullptr ? 0 : from.count * sizeof(uint32_t)});
+  return CudaStandin::Queue(
+      stream, "encode",
+      [=] {
+        WithAlignment(AlignmentOf(from.slot), [&]<uint32_t kAlignment>() {
+          EncodeAll<kAlignment>(to);
+        });
+      },
+      std::move(ranges));
+}
+
 }  // namespace
 
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks,
@@ -165,6 +227,18 @@ cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream) {
       stream, "gather", [=] { RunLanes(rows, AlignmentOf(rows.slot)); },
       {{rows.batch, lanes * kLaneBytes},
        {rows.rows, rows.rows == nullptr ? 0 : rows.count * sizeof(uint32_t)}});
+}
+
+cudaError_t LaunchEncode(const EncodeBf16Rows& rows, cudaStream_t stream) {
+  return Encode(rows, {{rows.batch, rows.Lanes() * kLaneBytes}}, stream);
+}
+
+cudaError_t LaunchEncode(const EncodeInt8Rows& rows, cudaStream_t stream) {
+  const uint64_t count = rows.from.count;
+  return Encode(rows,
+                {{rows.codes, count * rows.LanesOfRow() * kLaneBytes},
+                 {rows.bounds, count * sizeof(*rows.bounds)}},
+                stream);
 }
 
 cudaError_t LaunchScatter(const ScatterRowsOfSlot& rows, cudaStream_t stream) {

@@ -93,6 +93,12 @@ int64_t CudaStandin::copies() {
   return state.copies_;
 }
 
+uint64_t CudaStandin::bytes_to_host() {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  return state.bytes_to_host_;
+}
+
 int64_t CudaStandin::host_waits_of(std::thread::id thread) {
   State& state = State::Get();
   const Lock lock(state.mutex_);

@@ -10,8 +10,10 @@
 // The two ends are tested: kLazy does nothing before somebody waits for it, and
 // then only what was waited for, so that a read without a wait finds old bytes;
 // kEager does everything as soon as what it waits for is done, so that a write
-// that comes too early destroys bytes that are still needed. kRandom does
-// something in between after each call.
+// that comes too early destroys bytes that are still needed. kCopiesLast is
+// eager but for copies to the host, as behind a slow bus: what writes over
+// their source too early destroys it. kRandom does something in between after
+// each call.
 //
 // It refuses, and notes as a violation, what a device would be free to punish:
 // copies to memory that is not pinned, or outside of an allocation; memory that
@@ -34,7 +36,7 @@ namespace ckptdb::testing {
 
 class CudaStandin {
  public:
-  enum class Order { kLazy, kEager, kRandom };
+  enum class Order { kLazy, kEager, kCopiesLast, kRandom };
   struct Options {
     int devices = 1;
     Order order = Order::kLazy;
@@ -85,6 +87,8 @@ class CudaStandin {
   // between host and device, in its destination. 0: of none.
   static void FlipCopy(int64_t number, uint64_t byte);
   static int64_t copies();
+  // The bytes of all copies to the host since Reset.
+  static uint64_t bytes_to_host();
 
   // How often a thread has waited for a stream, an event or the device.
   static int64_t host_waits_of(std::thread::id thread);

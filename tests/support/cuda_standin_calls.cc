@@ -44,8 +44,9 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
     return cudaErrorInvalidValue;
   }
   const bool flips = ++state.copies_ == state.flip_copy_;
+  if (to_host) state.bytes_to_host_ += bytes;
   const uint64_t byte = state.flip_byte_;
-  return state.Push(stream, {to_host ? "copy to host" : "copy to device",
+  return state.Push(stream, {to_host ? State::kCopyToHost : "copy to device",
                              [=] {
                                std::memcpy(to, from, bytes);
                                if (!flips || bytes == 0) return;

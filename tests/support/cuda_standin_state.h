@@ -64,6 +64,9 @@ struct Memory {
 
 class State {
  public:
+  // The name of a copy to the host.
+  static constexpr const char* kCopyToHost = "copy to host";
+
   static State& Get() {
     static State& state = *new State;
     return state;
@@ -82,6 +85,7 @@ class State {
     default_stream_ = std::make_shared<Stream>();
     violations_.clear();
     calls_ = copies_ = fail_call_ = flip_copy_ = skip_call_ = 0;
+    bytes_to_host_ = 0;
     ordering_.clear();
     device_used_ = 0;
     last_call_.clear();
@@ -140,8 +144,28 @@ class State {
     }
   }
 
+  // Does what is before the first copy to the host of each stream, and waits
+  // for none of those.
+  void RunToCopies() {
+    for (bool more = true; more;) {
+      more = false;
+      for (const std::shared_ptr<Stream>& stream : AllStreams()) {
+        while (!stream->ops.empty() &&
+               MayRunBeforeCopies(stream->ops.front())) {
+          RunTo(stream.get(), stream->done + 1);
+          more = true;
+        }
+      }
+    }
+  }
+  static bool MayRunBeforeCopies(const Op& op) {
+    if (op.name == kCopyToHost) return false;
+    return op.awaited == nullptr || op.awaited->done >= op.awaited_ops;
+  }
+
   void Advance() {
     if (options_.order == CudaStandin::Order::kEager) RunAll();
+    if (options_.order == CudaStandin::Order::kCopiesLast) RunToCopies();
     if (options_.order != CudaStandin::Order::kRandom) return;
     for (const std::shared_ptr<Stream>& stream : AllStreams()) {
       const uint64_t ahead = stream->queued - stream->done;
@@ -227,6 +251,7 @@ class State {
   std::string last_call_;
   std::map<std::thread::id, int64_t> host_waits_;
   int64_t copies_ = 0;
+  uint64_t bytes_to_host_ = 0;
   int64_t fail_call_ = 0;
   cudaError_t fail_error_ = cudaSuccess;
   bool fail_forever_ = false;

@@ -29,11 +29,13 @@ using Rows = DeviceTrainer::Rows;
 
 INSTANTIATE_TEST_SUITE_P(Orders, DeviceTableTest,
                          ::testing::Values(Order::kLazy, Order::kEager,
-                                           Order::kRandom),
+                                           Order::kCopiesLast, Order::kRandom),
                          [](const auto& order) {
                            return order.param == Order::kLazy    ? "Lazy"
                                   : order.param == Order::kEager ? "Eager"
-                                                                 : "Random";
+                                  : order.param == Order::kCopiesLast
+                                      ? "CopiesLast"
+                                      : "Random";
                          });
 
 TEST_P(DeviceTableTest, TakesTheRowsThatWereMarkedBehindTheTrainersWork) {
@@ -258,37 +260,42 @@ TEST_P(DeviceTableTest, RowsOfAnyIdsAreFound) {
 // Fails each call of the runtime in turn. What was taken is given back, so that
 // the next set has all marks, or says that it has not.
 TEST_P(DeviceTableTest, NoFailingCallLosesMarks) {
-  Make();
-  int64_t failed = 0;
-  for (int64_t call = 1; call <= 60; ++call) {
-    SCOPED_TRACE(call);
-    ASSERT_OK(trainer_->Upsert({1, 2, call + 10}, call));
-    ASSERT_OK(trainer_->Erase({call + 9}));
-    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
-    absl::StatusOr<ChangeTracker::Changes> changes = Take();
-    absl::Status saved = changes.status();
-    if (changes.ok() && changes->complete) {
-      const absl::Span<const int64_t> ids = changes->upserted;
-      auto captured = table_->Capture(&ids);
-      saved = captured.status();
-      if (saved.ok()) saved = (*captured)->Fetch();
+  for (const Codec codec : {Codec::kNone, Codec::kInt8}) {
+    Open(SmallRing());
+    DeviceTrainerOptions options;
+    options.codec = codec;
+    Make(options);
+    int64_t failed = 0;
+    for (int64_t call = 1; call <= 60; ++call) {
+      SCOPED_TRACE(call);
+      ASSERT_OK(trainer_->Upsert({1, 2, call + 10}, call));
+      ASSERT_OK(trainer_->Erase({call + 9}));
+      CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+      absl::StatusOr<ChangeTracker::Changes> changes = Take();
+      absl::Status saved = changes.status();
+      if (changes.ok() && changes->complete) {
+        const absl::Span<const int64_t> ids = changes->upserted;
+        auto captured = table_->Capture(&ids);
+        saved = captured.status();
+        if (saved.ok()) saved = (*captured)->Fetch();
+      }
+      if (changes.ok() && !saved.ok()) {
+        ASSERT_OK(table_->tracker()->Return(consumer_, *std::move(changes)));
+      }
+      CudaStandin::FailCall(0, cudaSuccess);
+      if (saved.ok()) continue;
+      ++failed;
+      ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes again, Take());
+      if (!again.complete) continue;
+      EXPECT_THAT(again.upserted, UnorderedElementsAre(1, 2, call + 10));
+      EXPECT_THAT(again.erased, UnorderedElementsAre(call + 9));
+      ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(again.upserted));
+      for (const auto& [id, row] : trainer_->RowsOf(*rows)) {
+        EXPECT_EQ(row, trainer_->rows().at(id));
+      }
     }
-    if (changes.ok() && !saved.ok()) {
-      ASSERT_OK(table_->tracker()->Return(consumer_, *std::move(changes)));
-    }
-    CudaStandin::FailCall(0, cudaSuccess);
-    if (saved.ok()) continue;
-    ++failed;
-    ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes again, Take());
-    if (!again.complete) continue;
-    EXPECT_THAT(again.upserted, UnorderedElementsAre(1, 2, call + 10));
-    EXPECT_THAT(again.erased, UnorderedElementsAre(call + 9));
-    ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(again.upserted));
-    for (const auto& [id, row] : trainer_->RowsOf(*rows)) {
-      EXPECT_EQ(row, trainer_->rows().at(id));
-    }
+    EXPECT_GT(failed, 20);
   }
-  EXPECT_GT(failed, 20);
 }
 
 // Calls fail from one on, as after an error of a kernel.
@@ -336,18 +343,6 @@ TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
     ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());
     EXPECT_FALSE(changes.complete);
   }
-}
-
-// A capture that nobody fetches, and one whose table goes on.
-TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
-  Make();
-  ASSERT_OK(trainer_->Upsert({1, 2}, 1));
-  {
-    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
-    ASSERT_OK(trainer_->Upsert({1}, 2));
-  }
-  ASSERT_OK_AND_ASSIGN(const auto rows, table_->AllRows());
-  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
 }
 
 TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {

@@ -19,6 +19,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/cuda/cuda_device.h"
 #include "ckptdb/cuda/device_table.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/tests/support/cuda_standin.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
@@ -53,8 +54,9 @@ class DeviceMemory {
 struct DeviceTrainerOptions {
   uint64_t rows = 300;
   bool with_ids = true;
-  uint32_t dim = 5;        // of the embedding, f32
-  uint64_t gap_bytes = 4;  // between rows of it
+  uint32_t dim = 5;            // of the embedding, f32
+  uint64_t gap_bytes = 4;      // between rows of it
+  Codec codec = Codec::kNone;  // of it
   DeviceTable::Options table = {};
 };
 
@@ -92,7 +94,9 @@ class DeviceTrainer {
     }
     auto table = DeviceTable::Make(
         device, options.rows,
-        {{{"embedding", DType::kF32, options.dim}, embedding_.get(), stride_},
+        {{{"embedding", DType::kF32, options.dim, options.codec},
+          embedding_.get(),
+          stride_},
          {{"step", DType::kI64, 1}, steps_.get()}},
         made);
     EXPECT_OK(table);
@@ -237,6 +241,21 @@ class DeviceTrainer {
     }
   }
 
+  // Returns rows as they come back under the codec of the table.
+  Rows Rounded(Rows rows) const {
+    if (options_.codec == Codec::kNone) return rows;
+    for (auto& [id, row] : rows) {
+      const uint64_t bytes = options_.dim * sizeof(float);
+      auto* const numbers = reinterpret_cast<char*>(row.embedding.data());
+      std::string stored;
+      Item::Error error;
+      EXPECT_TRUE(Quantize(options_.codec, {numbers, bytes}, options_.dim,
+                           Rounding::kNearest, &stored, &error));
+      EXPECT_OK(Dequantize(options_.codec, stored, bytes, numbers));
+    }
+    return rows;
+  }
+
   // Returns the rows of a source.
   Rows RowsOf(const RowSource& source) const {
     Rows rows;
@@ -246,8 +265,7 @@ class DeviceTrainer {
       if (!block.ok()) continue;
       for (size_t i = 0; i < block->ids.size(); ++i) {
         Row row{std::vector<float>(options_.dim), 0};
-        std::memcpy(row.embedding.data(), block->slots[0].At(block->RowAt(i)),
-                    options_.dim * sizeof(float));
+        ReadNumbers(block->slots[0], block->RowAt(i), &row.embedding);
         std::memcpy(&row.step, block->slots[1].At(block->RowAt(i)),
                     sizeof(row.step));
         EXPECT_TRUE(rows.emplace(block->ids[i], row).second);
@@ -257,6 +275,27 @@ class DeviceTrainer {
   }
 
  private:
+  static void ReadNumbers(const RowBlock::Column& column, uint64_t row,
+                          std::vector<float>* numbers) {
+    if (column.encoded == nullptr) {
+      std::memcpy(numbers->data(), column.At(row),
+                  numbers->size() * sizeof(float));
+      return;
+    }
+    const internal::EncodedRows& encoded = *column.encoded;
+    const char* const codes = encoded.CodesAt(row);
+    for (size_t i = 0; i < numbers->size(); ++i) {
+      if (encoded.codec == Codec::kBf16) {
+        uint16_t half = 0;
+        std::memcpy(&half, codes + i * sizeof(half), sizeof(half));
+        (*numbers)[i] = internal::FloatOf(internal::DecodeBf16(half));
+      } else {
+        (*numbers)[i] = internal::Int8Scale(encoded.bounds[row])
+                            .Decode(static_cast<uint8_t>(codes[i]));
+      }
+    }
+  }
+
   void Queue(const char* name, std::function<void()> work) {
     EXPECT_EQ(CudaStandin::Queue(stream_, name, std::move(work),
                                  {{embedding_.get(), embedding_.bytes()},

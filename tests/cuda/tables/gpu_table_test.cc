@@ -12,8 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/device_table.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/cuda/tables/staged_slots.h"
+#include "ckptdb/tests/support/code_numbers.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
@@ -199,6 +202,53 @@ TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
     ASSERT_OK(manager->Restore(request));
     for (size_t s = 0; s < slots_.size(); ++s) {
       EXPECT_TRUE(slots_[s]->Has(history[step][s])) << step << " " << s;
+    }
+  }
+}
+
+// What the kernels encode is stored as the bytes that the host makes of the
+// same rows, with their errors: rows of all kinds, at addresses of all
+// alignments, of widths that a lane and a warp do and do not divide.
+TEST_F(GpuTableTest, CodesAreThoseOfTheHost) {
+  constexpr uint64_t kCodeRows = 4'001;
+  std::mt19937_64 random(TestSeed());
+  for (const uint32_t dim : {5, 8, 31, 64, 67, 256, 1030}) {
+    for (const uint64_t shift : {0, 8, 4, 2, 1}) {
+      SCOPED_TRACE(absl::StrCat(dim, " ", shift));
+      const uint64_t stride = dim * sizeof(float) + 16 + shift;
+      std::vector<char> rows(shift + kCodeRows * stride);
+      for (uint64_t row = 0; row < kCodeRows; ++row) {
+        const std::vector<float> numbers =
+            RowOfKind(static_cast<RowKind>(random() % kRowKinds), dim, &random);
+        std::memcpy(rows.data() + shift + row * stride, numbers.data(),
+                    dim * sizeof(float));
+      }
+      void* memory = nullptr;
+      ASSERT_EQ(cudaMalloc(&memory, rows.size()), cudaSuccess);
+      ASSERT_EQ(
+          cudaMemcpy(memory, rows.data(), rows.size(), cudaMemcpyHostToDevice),
+          cudaSuccess);
+      void* const first = static_cast<char*>(memory) + shift;
+      const std::vector<Slot> slots = {
+          {"halves", DType::kF32, dim, Codec::kBf16},
+          {"bytes", DType::kF32, dim, Codec::kInt8}};
+      {
+        ASSERT_OK_AND_ASSIGN(const auto table,
+                             DeviceTable::Make(device_.get(), kCodeRows,
+                                               {{slots[0], first, stride},
+                                                {slots[1], first, stride}}));
+        ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));
+        ASSERT_OK(captured->Fetch());
+        ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(0));
+        EXPECT_NE(block.slots[0].encoded, nullptr);
+        EXPECT_NE(block.slots[1].encoded, nullptr);
+        ASSERT_OK_AND_ASSIGN(const auto raw, table->AllRows());
+        const StagedSlots there = StageSlots(*captured, slots);
+        const StagedSlots here = StageSlots(*raw, slots);
+        EXPECT_TRUE(there.entries == here.entries);
+        EXPECT_EQ(there.errors, here.errors);
+      }
+      cudaFree(memory);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -16,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/tests/cuda/tables/device_trainer.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/temp_dir.h"
@@ -177,13 +179,14 @@ class HashTableTest : public ::testing::TestWithParam<Order> {
   }
 
   std::unique_ptr<HashTable> Make(FakeHashTable* source,
-                                  HashTable::Options options = {}) {
+                                  HashTable::Options options = {},
+                                  Codec codec = Codec::kNone) {
     options.stream = stream_;
     options.batch_rows = 50;
-    auto table = HashTable::Make(
-        device_.get(), source,
-        {{"embedding", DType::kF32, kDim}, {"adagrad_sum", DType::kF32, 1}},
-        options);
+    auto table = HashTable::Make(device_.get(), source,
+                                 {{"embedding", DType::kF32, kDim, codec},
+                                  {"adagrad_sum", DType::kF32, 1}},
+                                 options);
     EXPECT_OK(table);
     return table.ok() ? *std::move(table) : nullptr;
   }
@@ -259,6 +262,45 @@ TEST_P(HashTableTest, WithoutErasuresLowerScoresStayOnTheDevice) {
   source.Train({{4, Of(4, 6)}}, {}, stream_);
   ASSERT_OK_AND_ASSIGN(changes, tracker->Take(saves));
   EXPECT_THAT(changes.upserted, ElementsAre(4));
+}
+
+// Batches are encoded alike: one row that has no code makes all leave the
+// device as they are.
+TEST_P(HashTableTest, ALossySlotLeavesTheDeviceEncodedInAllBatchesOrInNone) {
+  FakeHashTable source;
+  const auto table = Make(&source, {}, Codec::kBf16);
+  Values rows;
+  for (int64_t key = 0; key < 120; ++key) rows[key] = Of(key, 5);
+  source.Train(rows, {}, stream_);
+  for (const bool has_code : {true, false}) {
+    if (!has_code) {
+      // In the second batch of the places.
+      rows[55].numbers[1] = std::numeric_limits<float>::max();
+      source.Train({{55, rows[55]}}, {}, stream_);
+    }
+    ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));
+    ASSERT_OK(captured->Fetch());
+    ASSERT_GT(captured->block_count(), 2U);
+    uint64_t count = 0;
+    for (uint64_t b = 0; b < captured->block_count(); ++b) {
+      ASSERT_OK_AND_ASSIGN(const RowBlock block, captured->Block(b));
+      count += block.ids.size();
+      EXPECT_EQ(block.slots[0].encoded != nullptr, has_code);
+      EXPECT_EQ(block.slots[1].encoded, nullptr);
+      for (size_t i = 0; i < block.ids.size() && has_code; ++i) {
+        uint16_t half = 0;
+        std::memcpy(&half, block.slots[0].encoded->CodesAt(i), sizeof(half));
+        EXPECT_EQ(half, internal::EncodeBf16(internal::FloatBits(
+                            rows[block.ids[i]].numbers[0])));
+      }
+    }
+    EXPECT_EQ(count, 120U);
+    if (!has_code) {
+      EXPECT_EQ(RowsOf(*captured), rows);
+    }
+    ASSERT_OK_AND_ASSIGN(const auto all, table->AllRows());
+    EXPECT_EQ(RowsOf(*all), rows);
+  }
 }
 
 TEST_P(HashTableTest, AnExportOfMoreRowsThanPlacesIsRefused) {

@@ -269,8 +269,8 @@ TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
   };
   Reopen();
   files->stale = true;
-  EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kUnavailable,
-                                        HasSubstr("OWNER")));
+  EXPECT_THAT(store_->Fold(2),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("OWNER")));
   EXPECT_FALSE(files->stale);
   fail = true;
   EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,

@@ -1,16 +1,26 @@
 // Stores with lossy codecs: what is read is what the codec makes of the
 // numbers at the time of the save, whatever happens to the chain afterwards.
 #include <gmock/gmock.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "ckptdb/db/reader.h"
+#include "ckptdb/db/rocks/rocks_options.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/bytes/lossy.h"
+#include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 #include "ckptdb/tests/support/seed.h"
 
@@ -118,6 +128,44 @@ class LossyStoreTest : public DeltaFixture {
     history_[step] = held_;
   }
 
+  // Flips a bit of each page of the closed store that is under `codec`. Returns
+  // how many there are.
+  int FlipInPages(Codec codec, size_t byte) {
+    const auto env = rocksdb::NewCompositeEnv(rocksdb::FileSystem::Default());
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* opened = nullptr;
+    const rocksdb::Status status =
+        rocksdb::DB::Open(internal::DatabaseOptions(env.get()), path() + "/db",
+                          internal::FamilyDescriptors(), &handles, &opened);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    if (!status.ok()) return 0;
+    const std::unique_ptr<rocksdb::DB> rocks(opened);
+    int flipped = 0;
+    for (rocksdb::ColumnFamilyHandle* family : handles) {
+      std::map<std::string, std::string> pages;
+      {
+        const std::unique_ptr<rocksdb::Iterator> at(
+            rocks->NewIterator(rocksdb::ReadOptions(), family));
+        for (at->SeekToFirst(); at->Valid(); at->Next()) {
+          const std::string value = at->value().ToString();
+          const auto page = ParsePage(value);
+          if (page.ok() && page->codec == codec) {
+            pages[at->key().ToString()] = value;
+          }
+        }
+      }
+      for (auto& [key, value] : pages) {
+        value.at(byte) ^= 0x10;
+        EXPECT_TRUE(
+            rocks->Put(rocksdb::WriteOptions(), family, key, value).ok());
+        ++flipped;
+      }
+      EXPECT_TRUE(rocks->Flush(rocksdb::FlushOptions(), family).ok());
+      EXPECT_TRUE(rocks->DestroyColumnFamilyHandle(family).ok());
+    }
+    return flipped;
+  }
+
   double LargestError(size_t slot) {
     double largest = 0;
     for (const auto& [id, row] : rows()) {
@@ -215,6 +263,58 @@ TEST_F(LossyStoreTest, TensorsAreBorrowedByWhatIsStored) {
   SaveRounded(6, true);
   EXPECT_NE(FindItem(6, "w").data_version, FindItem(5, "w").data_version);
   ExpectHistory();
+}
+
+// A process that holds one step gets to another by what was stored of its
+// changes.
+TEST_F(LossyStoreTest, ChangesAreThoseThatTheCodecHasStored) {
+  AddRows(0, 300);
+  SaveRounded(1, true);
+  const Version first = *parent_;
+  for (int64_t step = 2; step < 5; ++step) {
+    for (int i = 0; i < 40; ++i) {
+      rows()[static_cast<int64_t>(random_() % 330)] = RandomRow();
+    }
+    rows().erase(step);
+    SaveRounded(step, false);
+  }
+  const TableContent& before = history_[1].tables["user"];
+  const TableContent& after = history_[4].tables["user"];
+  LiveRows live(before.slots, before.rows);
+  ASSERT_OK_AND_ASSIGN(const auto changes, store_->OpenChanges(first, 4));
+  EXPECT_TRUE(changes->forwards());
+  ASSERT_OK(changes->ScanTable("user", {}, &live));
+  EXPECT_TRUE(live.rows() == after.rows);
+  EXPECT_LT(live.touched().size(), 150U);
+}
+
+// The bounds of a row, from which its scale follows, are covered by the hash of
+// their page, as its codes are.
+TEST_F(LossyStoreTest, ADamagedBoundOrCodeIsDataLoss) {
+  constexpr size_t kBoundsAt = kPageHeaderBytes + sizeof(uint32_t);
+  AddRows(0, 300);
+  SaveRounded(1, true);
+  // A bit of the greatest number of the first row, and one of a code.
+  for (const size_t byte : {kBoundsAt + 6, kBoundsAt + 300 * 8 + 17}) {
+    SCOPED_TRACE(byte);
+    for (const bool damaged : {true, false}) {
+      store_.reset();
+      EXPECT_EQ(FlipInPages(Codec::kInt8, byte), 1);
+      Reopen();
+      ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+      if (damaged) {
+        EXPECT_THAT(step->Verify(), StatusIs(absl::StatusCode::kDataLoss,
+                                             HasSubstr("page hash")));
+        LiveRows live(table().slots);
+        EXPECT_THAT(
+            step->ScanTable("user", {}, &live),
+            StatusIs(absl::StatusCode::kDataLoss, HasSubstr("page hash")));
+        EXPECT_THAT(live.touched(), IsEmpty());
+      } else {
+        EXPECT_OK(step->Verify());
+      }
+    }
+  }
 }
 
 TEST_F(LossyStoreTest, NansInfinitiesAndTooLargeNumbersAreKept) {

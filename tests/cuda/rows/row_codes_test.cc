@@ -1,0 +1,373 @@
+// Rows that are encoded as they are gathered, against a plain model of the
+// codecs and against what the host stores, by random and extreme numbers.
+#include "ckptdb/cuda/rows/row_codes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/cuda/kernels/row_kernels.h"
+#include "ckptdb/schema/bytes/lossy.h"
+#include "ckptdb/tests/support/code_numbers.h"
+#include "ckptdb/tests/support/cuda_standin.h"
+#include "ckptdb/tests/support/seed.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using testing::CudaStandin;
+using testing::RowKind;
+using testing::TestSeed;
+
+using Numbers = std::vector<float>;
+
+// Values of a slot, with bytes between rows and before the first one.
+class CodeSlot {
+ public:
+  CodeSlot(std::vector<Numbers> rows, uint64_t shift, uint64_t gap)
+      : rows_(std::move(rows)),
+        row_bytes_(static_cast<uint32_t>(rows_[0].size() * sizeof(float))),
+        stride_(row_bytes_ + gap),
+        memory_(shift + rows_.size() * stride_ + kLaneBytes),
+        first_(shift) {
+    while (reinterpret_cast<uintptr_t>(memory_.data() + first_) % kLaneBytes !=
+           shift % kLaneBytes) {
+      ++first_;
+    }
+    for (size_t row = 0; row < rows_.size(); ++row) {
+      std::memcpy(memory_.data() + first_ + row * stride_, rows_[row].data(),
+                  row_bytes_);
+    }
+  }
+  SlotView view() { return {memory_.data() + first_, stride_, row_bytes_}; }
+  const std::vector<Numbers>& rows() const { return rows_; }
+  uint32_t elements() const { return row_bytes_ / 4; }
+
+ private:
+  const std::vector<Numbers> rows_;
+  const uint32_t row_bytes_;
+  const uint64_t stride_;
+  std::vector<char> memory_;
+  uint64_t first_;
+};
+
+// What the kernels write.
+struct CodeBatch {
+  std::vector<Lane> codes;
+  std::vector<Int8Bounds> bounds;
+  uint64_t digest = 0;
+  CodesFound found;
+};
+
+constexpr uint64_t kGuardBits = 0x5555aaaa5555aaaa;
+
+CodeBatch Launch(Codec codec, const NumberRows& from) {
+  CudaStandin::Reset({});
+  CodeBatch batch;
+  const uint32_t lanes =
+      LanesOf(static_cast<uint32_t>(CodeBytes(codec, from.Numbers())));
+  batch.codes.assign(from.count * lanes + 1, {kGuardBits, kGuardBits});
+  std::vector<uint64_t> bounds(from.count + 1, kGuardBits);
+  if (codec == Codec::kBf16) {
+    EXPECT_EQ(LaunchEncode(EncodeBf16Rows{from, batch.codes.data(),
+                                          &batch.digest, &batch.found},
+                           nullptr),
+              cudaSuccess);
+  } else {
+    EXPECT_EQ(
+        LaunchEncode(EncodeInt8Rows{from, batch.codes.data(), bounds.data(),
+                                    &batch.digest, &batch.found},
+                     nullptr),
+        cudaSuccess);
+  }
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(batch.codes.back().low, kGuardBits);
+  EXPECT_EQ(bounds.back(), kGuardBits);
+  batch.codes.pop_back();
+  bounds.pop_back();
+  batch.bounds.resize(from.count);
+  std::memcpy(batch.bounds.data(), bounds.data(), from.count * 8);
+  return batch;
+}
+
+// A plain model, by the words of docs/format.md.
+struct RowModel {
+  std::string codes;
+  float least = 0;
+  float greatest = 0;
+  double error = 0;
+};
+
+// Of the two halves around a number the nearer one, or the even one.
+uint16_t NearestHalf(float number) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &number, sizeof(bits));
+  const auto lower = static_cast<uint16_t>(bits >> 16);
+  if (std::isnan(number)) return lower | 0x40;
+  if (std::isinf(number)) return lower;
+  const auto value = [](uint32_t half) {
+    const uint32_t wide = half << 16;
+    float half_value = 0;
+    std::memcpy(&half_value, &wide, sizeof(half_value));
+    return static_cast<double>(half_value);
+  };
+  const double below = std::abs(number - value(lower));
+  const double above = std::abs(value(lower + 1U) - number);
+  if (below == above) return lower % 2 == 0 ? lower : lower + 1;
+  return below < above ? lower : lower + 1;
+}
+
+RowModel Bf16Model(const Numbers& row) {
+  RowModel model;
+  for (const float number : row) {
+    const uint16_t half = NearestHalf(number);
+    model.codes.append(reinterpret_cast<const char*>(&half), sizeof(half));
+    if (!std::isfinite(number)) continue;
+    model.error = std::max<double>(
+        model.error, std::abs(number - FloatOf(uint32_t{half} << 16)));
+  }
+  return model;
+}
+
+RowModel Int8Model(const Numbers& row) {
+  RowModel model;
+  model.least = *std::min_element(row.begin(), row.end()) + 0.0F;
+  model.greatest = *std::max_element(row.begin(), row.end()) + 0.0F;
+  const double range =
+      static_cast<double>(model.greatest) - static_cast<double>(model.least);
+  int exponent = 0;
+  const double fraction = std::frexp(range / 255, &exponent);
+  const double scale =
+      std::ldexp(std::floor(std::ldexp(fraction, 44)), exponent - 44);
+  for (const float number : row) {
+    const double place =
+        range == 0 ? 0
+                   : (number - (static_cast<double>(model.least) - scale / 2)) *
+                         (255 / range);
+    const auto code = static_cast<uint8_t>(std::floor(place));
+    model.codes.push_back(static_cast<char>(code));
+    const float back = code == 255
+                           ? model.greatest
+                           : static_cast<float>(model.least + code * scale);
+    model.error = std::max<double>(model.error, std::abs(number - back));
+  }
+  return model;
+}
+
+// Fails unless the batch is what the model makes of the rows.
+void ExpectModel(Codec codec, const std::vector<Numbers>& rows,
+                 const CodeBatch& batch) {
+  const uint64_t elements = rows[0].size();
+  const uint64_t code_bytes = CodeBytes(codec, elements);
+  const uint64_t lanes = LanesOf(static_cast<uint32_t>(code_bytes));
+  uint64_t digest = 0;
+  double error = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const RowModel model =
+        codec == Codec::kBf16 ? Bf16Model(rows[i]) : Int8Model(rows[i]);
+    std::string padded = model.codes;
+    padded.resize(lanes * kLaneBytes, '\0');
+    const char* const got =
+        reinterpret_cast<const char*>(batch.codes.data() + i * lanes);
+    ASSERT_EQ(std::string(got, padded.size()), padded) << "row " << i;
+    for (uint64_t l = 0; l < lanes; ++l) {
+      digest += MixLane(i * lanes + l, batch.codes[i * lanes + l]);
+    }
+    error = std::max(error, model.error);
+    if (codec == Codec::kBf16) continue;
+    ASSERT_EQ(batch.bounds[i].least, FloatBits(model.least));
+    ASSERT_EQ(batch.bounds[i].greatest, FloatBits(model.greatest));
+    digest += MixLane(
+        rows.size() * lanes + i,
+        {uint64_t{batch.bounds[i].greatest} << 32 | batch.bounds[i].least, 0});
+  }
+  EXPECT_EQ(batch.digest, digest);
+  EXPECT_EQ(batch.found.refused, 0U);
+  EXPECT_EQ(FloatOf(batch.found.error), static_cast<float>(error));
+}
+
+// Fails unless the rows are, as a page, what the host stores.
+void ExpectPage(Codec codec, const std::vector<Numbers>& rows,
+                const CodeBatch& batch) {
+  const auto elements = static_cast<uint32_t>(rows[0].size());
+  std::string raw;
+  for (const Numbers& row : rows) {
+    raw.append(reinterpret_cast<const char*>(row.data()),
+               row.size() * sizeof(float));
+  }
+  std::string stored;
+  Item::Error error;
+  ASSERT_TRUE(
+      Quantize(codec, raw, elements, Rounding::kNearest, &stored, &error));
+  const EncodedPage page(codec, rows.size(), elements);
+  std::string made(page.bytes(), '?');
+  page.WriteHead(made.data());
+  if (codec == Codec::kInt8) {
+    std::memcpy(made.data() + page.bounds_at(), batch.bounds.data(),
+                rows.size() * sizeof(Int8Bounds));
+  }
+  const uint64_t padded = PaddedBytes(static_cast<uint32_t>(page.code_bytes()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(made.data() + page.codes_at() + i * page.code_bytes(),
+                reinterpret_cast<const char*>(batch.codes.data()) + i * padded,
+                page.code_bytes());
+  }
+  EXPECT_TRUE(made == stored);
+  EncodedRows found;
+  found.error = FloatOf(batch.found.error);
+  found.magnitude = FloatOf(batch.found.magnitude);
+  EXPECT_EQ(page.ErrorOf(made.data(), found), error);
+}
+
+std::vector<Numbers> RandomRows(uint64_t count, uint32_t elements,
+                                std::mt19937_64* random) {
+  std::vector<Numbers> rows;
+  for (uint64_t i = 0; i < count; ++i) {
+    rows.push_back(
+        testing::RowOfKind(static_cast<RowKind>(i % 8), elements, random));
+  }
+  return rows;
+}
+
+TEST(RowCodes, AreWhatTheModelAndTheHostMakeOfTheRows) {
+  std::mt19937_64 random(TestSeed());
+  for (const uint32_t elements :
+       {1, 2, 3, 4, 5, 6, 7, 8, 15, 16, 17, 31, 33, 64, 67, 128, 500, 1030}) {
+    // Addresses and strides that are multiples of 16 to 1.
+    for (const uint64_t shift : {0, 8, 4, 2, 1}) {
+      SCOPED_TRACE(absl::StrCat(elements, " ", shift));
+      CodeSlot slot(RandomRows(24, elements, &random), shift,
+                    (16 - elements * 4 % 16) % 16 + shift);
+      const NumberRows from = {slot.view(), nullptr, 0, 24};
+      const CodeBatch halves = Launch(Codec::kBf16, from);
+      ExpectModel(Codec::kBf16, slot.rows(), halves);
+      ExpectPage(Codec::kBf16, slot.rows(), halves);
+      const CodeBatch bytes = Launch(Codec::kInt8, from);
+      ExpectModel(Codec::kInt8, slot.rows(), bytes);
+      if (EncodesByRow(Codec::kInt8, DType::kF32, elements)) {
+        ExpectPage(Codec::kInt8, slot.rows(), bytes);
+      }
+    }
+  }
+}
+
+TEST(RowCodes, OfAListAreThoseOfItsRows) {
+  std::mt19937_64 random(TestSeed());
+  CodeSlot slot(RandomRows(40, 21, &random), 4, 8);
+  const std::vector<uint32_t> list = {0, 3, 4, 17, 39};
+  // The list from its second row on.
+  std::vector<Numbers> rows;
+  for (size_t i = 1; i < list.size(); ++i) rows.push_back(slot.rows()[list[i]]);
+  const NumberRows from = {slot.view(), list.data(), 1, rows.size()};
+  for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
+    ExpectModel(codec, rows, Launch(codec, from));
+  }
+}
+
+// However many threads a row has.
+TEST(RowCodes, OfInt8AreTheSameWhateverTheParts) {
+  std::mt19937_64 random(TestSeed());
+  for (const uint32_t elements : {5, 64, 300, 1030}) {
+    CodeSlot slot(RandomRows(8, elements, &random), 0, 0);
+    const NumberRows from = {slot.view(), nullptr, 0, 8};
+    const CodeBatch expected = Launch(Codec::kInt8, from);
+    for (const uint32_t parts : {1, 2, 4, 8, 16, 32}) {
+      std::vector<Lane> codes(expected.codes.size());
+      std::vector<uint64_t> bounds(8);
+      CodesFound found;
+      uint64_t digest = 0;
+      const EncodeInt8Rows to = {from, codes.data(), bounds.data(), nullptr,
+                                 nullptr};
+      for (uint64_t i = 0; i < 8; ++i) {
+        KeyRange range;
+        for (uint32_t p = 0; p < parts; ++p) {
+          range.Add(to.RangeOf<4>(i, p, parts));
+        }
+        for (uint32_t p = 0; p < parts; ++p) {
+          digest += to.Run<4>(i, p, parts, range, &found);
+        }
+      }
+      EXPECT_EQ(digest, expected.digest) << elements << " " << parts;
+      EXPECT_EQ(std::memcmp(codes.data(), expected.codes.data(),
+                            codes.size() * sizeof(Lane)),
+                0);
+      EXPECT_EQ(found.error, expected.found.error);
+    }
+  }
+}
+
+TEST(RowCodes, ThreadsOfARowArePowersOfTwoWithALaneEach) {
+  const auto parts = [](uint32_t elements) {
+    EncodeInt8Rows rows;
+    rows.from.slot.row_bytes = elements * 4;
+    return rows.Parts();
+  };
+  EXPECT_EQ(parts(1), 1U);
+  EXPECT_EQ(parts(16), 1U);
+  EXPECT_EQ(parts(17), 2U);
+  EXPECT_EQ(parts(64), 4U);
+  EXPECT_EQ(parts(496), 16U);
+  EXPECT_EQ(parts(497), 32U);
+  EXPECT_EQ(parts(65'536), 32U);
+}
+
+// One number among many that has no code.
+TEST(RowCodes, ANumberWithoutACodeIsRefused) {
+  std::mt19937_64 random(TestSeed());
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  constexpr float kMost = std::numeric_limits<float>::max();
+  struct Case {
+    float number;
+    bool bf16;
+    bool int8;
+  };
+  const Case cases[] = {{testing::NanWithPayload(), false, true},
+                        {kInfinite, false, true},
+                        {-kInfinite, false, true},
+                        {kMost, true, false},
+                        {-kMost, true, false},
+                        {FloatOf(0x7f7f8000), true, false},
+                        {FloatOf(0x7f7f7fff), false, false},
+                        {-0.0F, false, false}};
+  for (const Case& each : cases) {
+    for (const uint32_t at : {0, 13, 36}) {
+      SCOPED_TRACE(absl::StrCat(each.number, " ", at));
+      std::vector<Numbers> rows;
+      for (int i = 0; i < 6; ++i) {
+        rows.push_back(testing::RowOfKind(RowKind::kNormal, 37, &random));
+      }
+      rows[4][at] = each.number;
+      CodeSlot slot(rows, 0, 0);
+      const NumberRows from = {slot.view(), nullptr, 0, 6};
+      const auto refused = [&](Codec codec) {
+        const uint32_t found = Launch(codec, from).found.refused;
+        EXPECT_TRUE(found == 0 || found == CodesFound::kRefused);
+        return found != 0;
+      };
+      EXPECT_EQ(refused(Codec::kBf16), each.bf16);
+      EXPECT_EQ(refused(Codec::kInt8), each.int8);
+    }
+  }
+}
+
+// NaN is kept with its sign and the upper bits of its payload, without an
+// error.
+TEST(RowCodes, NanAndInfinitiesAreKeptUnderBf16) {
+  const Numbers row = {testing::NanWithPayload(), FloatOf(0x7f800001),
+                       -std::numeric_limits<float>::infinity(), -0.0F, 1};
+  CodeSlot slot({row}, 0, 0);
+  const CodeBatch batch = Launch(Codec::kBf16, {slot.view(), nullptr, 0, 1});
+  ExpectModel(Codec::kBf16, {row}, batch);
+  ExpectPage(Codec::kBf16, {row}, batch);
+  EXPECT_EQ(batch.codes[0].low, 0x8000ff807fc0ffcaU);
+}
+
+}  // namespace
+}  // namespace ckptdb::internal

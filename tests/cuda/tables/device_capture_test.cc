@@ -1,0 +1,100 @@
+// Captures of tables in the memory of a device that are dropped, fail or are of
+// a set that was changed, over the stand-in for the runtime: what they leave
+// behind.
+#include <string>
+#include <vector>
+
+#include "ckptdb/cuda/device_table.h"
+#include "ckptdb/tests/cuda/tables/device_table_fixture.h"
+#include "ckptdb/tests/cuda/tables/device_trainer.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+using CapturedRows = DeviceTrainer::Rows;
+
+// A capture that nobody fetches, and one whose table goes on.
+TEST_P(DeviceTableTest, ACaptureThatIsDroppedLeavesNothingBehind) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+  {
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(trainer_->Upsert({1}, 2));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->AllRows());
+  EXPECT_EQ(trainer_->RowsOf(*rows), trainer_->rows());
+}
+
+// A dropped capture has waited for its gather before its memory goes back: a
+// larger capture frees that memory, as there is no room for both.
+TEST_P(DeviceTableTest, MemoryOfACaptureThatIsDroppedMayGo) {
+  for (const bool fetched : {false, true}) {
+    Open(SmallRing(/*staging_bytes=*/16 << 10));
+    DeviceTrainerOptions options;
+    options.with_ids = false;
+    Make(options);
+    ASSERT_OK(trainer_->Upsert({1, 2}, 1));
+    const std::vector<int64_t> two = {1, 2};
+    const absl::Span<const int64_t> ids = two;
+    {
+      ASSERT_OK_AND_ASSIGN(const auto dropped, table_->Capture(&ids));
+      if (fetched) {
+        ASSERT_OK(dropped->Fetch());
+      }
+    }
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    ASSERT_OK(captured->Fetch());
+    EXPECT_EQ(trainer_->RowsOf(*captured), trainer_->rows());
+    EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+  }
+}
+
+// While the capture is still there, its buffers are others' already: a tensor
+// that is restored goes through them.
+TEST_P(DeviceTableTest, AFetchThatFailsLeavesNoCopyBehind) {
+  DeviceTrainerOptions options;
+  options.with_ids = false;
+  options.rows = 3000;
+  options.dim = 255;
+  Make(options);
+  const DeviceMemory memory(1 << 20);
+  TensorState tensor = TensorState::Of(memory.get<uint8_t>(), {1 << 20});
+  tensor.device = device_.get();
+  int64_t failed = 0;
+  for (int64_t call = 1; call <= 30; ++call) {
+    SCOPED_TRACE(call);
+    ASSERT_OK(trainer_->Upsert({1, 20, 300}, call));
+    ASSERT_OK_AND_ASSIGN(const auto captured, table_->Capture(nullptr));
+    CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+    failed += captured->Fetch().ok() ? 0 : 1;
+    CudaStandin::FailCall(0, cudaSuccess);
+    const std::string bytes(memory.bytes(), static_cast<char>(call));
+    ASSERT_OK_AND_ASSIGN(const auto upload,
+                         device_->BeginUpload("t", tensor, bytes.size()));
+    ASSERT_OK(upload->Write(0, bytes));
+    ASSERT_OK(upload->Finish());
+    EXPECT_TRUE(std::string(memory.get(), memory.bytes()) == bytes);
+  }
+  EXPECT_GT(failed, 15);
+}
+
+// A set whose ids its holder has changed is no longer the one that was taken.
+TEST_P(DeviceTableTest, RowsOfATakenSetThatWasChangedAreThoseOfItsIds) {
+  Make();
+  ASSERT_OK(trainer_->Upsert({1, 2, 3, 7}, 1));
+  ASSERT_OK(Take());
+  ASSERT_OK(trainer_->Upsert({1, 2, 3}, 2));
+  ASSERT_OK_AND_ASSIGN(ChangeTracker::Changes changes, Take());
+  ASSERT_THAT(changes.upserted, ElementsAre(1, 2, 3));
+  changes.upserted[1] = 7;
+  ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
+  CapturedRows expected = trainer_->rows();
+  expected.erase(2);
+  EXPECT_EQ(trainer_->RowsOf(*rows), expected);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
