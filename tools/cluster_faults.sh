@@ -275,8 +275,8 @@ takeover() {
   note_saved
   # The second one goes on saving for a while after that.
   out=${second} job=${second_job} ranks=2
-  local saves
-  saves=$(wc -l < "${out}/0.saved")
+  local saves=0
+  [[ ! -r ${out}/0.saved ]] || saves=$(wc -l < "${out}/0.saved")
   wait_until 30 has_saved "$((saves + 5))" ||
     complain "the second owner does not go on: $(cat "${out}/0.end" 2> /dev/null)"
   end_job 0

@@ -17,8 +17,8 @@
 
 namespace ckptdb::internal {
 
-// The maximum number of posts that are taken at once, so that a save is not held
-// up by a folder full of them. Others wait for the next look.
+// The maximum number of posts that are taken at once, so that a save is not
+// held up by a folder full of them. Others wait for the next look.
 inline constexpr size_t kMaxPostsAtOnce = 1024;
 
 // Writes a post, which is durable on return, with its name. Returns

@@ -422,9 +422,8 @@ TEST(DoctorPeer, AnswersTravelAsTheyAre) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("open x")));
   EXPECT_THAT(DecodeAnswer("nonsense"),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("")));
-  for (const char* const request :
-       {"create ../outside", "read /etc/passwd", "lock a/b", "open ../x",
-        "time ../x"}) {
+  for (const char* const request : {"create ../outside", "read /etc/passwd",
+                                    "lock a/b", "open ../x", "time ../x"}) {
     EXPECT_THAT(PeerService(nullptr).Do(request),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("expected the name of a file")));

@@ -39,9 +39,10 @@ Seen ExclusiveCreateByOthers(const CheckContext& context) {
       ExpectAnswer(context, "create exclusive-theirs", "made",
                    "the other process could not make a new name"));
   const auto again = Open(context.files, "exclusive-theirs", kFlags);
-  if (again.ok())
+  if (again.ok()) {
     return UnexpectedError(
         "a name that the other process had made was made again with O_EXCL");
+  }
   for (const char* name : {"exclusive-ours", "exclusive-theirs"}) {
     CKPTDB_RETURN_IF_ERROR(context.files->Unlink(name));
   }
@@ -55,13 +56,15 @@ Seen Lock(const CheckContext& context) {
       ExpectAnswer(context, "lock lock", "locked",
                    "the other process could not lock a free file"));
   CKPTDB_ASSIGN_OR_RETURN(const bool both, files->Lock(file.get()));
-  if (both)
+  if (both) {
     return UnexpectedError(
         "a file that the other process has locked was locked again");
+  }
   CKPTDB_RETURN_IF_ERROR(context.peer->Ask("unlock").status());
   CKPTDB_ASSIGN_OR_RETURN(const bool after, files->Lock(file.get()));
-  if (!after)
+  if (!after) {
     return UnexpectedError("a lock stays after the other process released it");
+  }
   CKPTDB_RETURN_IF_ERROR(
       ExpectAnswer(context, "lock lock", "refused",
                    "the other process locked a file that is locked here"));
@@ -77,8 +80,9 @@ Seen LockOfTheDead(const CheckContext& context) {
   CKPTDB_ASSIGN_OR_RETURN(const OpenFile file,
                           Open(context.files, "dead", O_RDWR | O_CREAT));
   CKPTDB_ASSIGN_OR_RETURN(const bool locked, context.files->Lock(file.get()));
-  if (!locked)
+  if (!locked) {
     return UnexpectedError("a lock stays after its process was killed");
+  }
   return "a lock ends with its process";
 }
 
