@@ -9,10 +9,26 @@
 namespace ckptdb::internal {
 namespace {
 
-constexpr size_t kHeaderBytes = 2 + 2 * sizeof(uint64_t);
+constexpr size_t kHeaderBytes = 2 + 3 * sizeof(uint64_t);
 
 void AppendNumber(uint64_t number, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void AppendDuration(absl::Duration duration, std::string* bytes) {
+  AppendNumber(uint64_t(absl::ToInt64Microseconds(duration)), bytes);
+}
+
+// Returns the number at the start of `bytes`, which has one, and removes it.
+uint64_t TakeNumber(absl::string_view* bytes) {
+  uint64_t number = 0;
+  std::memcpy(&number, bytes->data(), sizeof(number));
+  bytes->remove_prefix(sizeof(number));
+  return number;
+}
+
+absl::Duration TakeDuration(absl::string_view* bytes) {
+  return absl::Microseconds(int64_t(TakeNumber(bytes)));
 }
 
 void AppendSized(absl::string_view part, std::string* bytes) {
@@ -21,10 +37,8 @@ void AppendSized(absl::string_view part, std::string* bytes) {
 }
 
 bool TakeSized(absl::string_view* bytes, std::string* part) {
-  uint64_t size = 0;
-  if (bytes->size() < sizeof(size)) return false;
-  std::memcpy(&size, bytes->data(), sizeof(size));
-  bytes->remove_prefix(sizeof(size));
+  if (bytes->size() < sizeof(uint64_t)) return false;
+  const uint64_t size = TakeNumber(bytes);
   if (bytes->size() < size) return false;
   part->assign(bytes->data(), size);
   bytes->remove_prefix(size);
@@ -47,7 +61,8 @@ std::string Encode(const CallMessage& message) {
   bytes.push_back(static_cast<char>(message.type));
   bytes.push_back(static_cast<char>(message.kind));
   AppendNumber(message.number, &bytes);
-  AppendNumber(uint64_t(absl::ToInt64Microseconds(message.waited)), &bytes);
+  AppendDuration(message.waited, &bytes);
+  AppendDuration(message.silence, &bytes);
   AppendSized(message.channel, &bytes);
   AppendSized(message.call, &bytes);
   AppendSized(status, &bytes);
@@ -68,12 +83,10 @@ absl::Status Decode(absl::string_view bytes, CallMessage* message) {
   }
   message->type = static_cast<CallMessage::Type>(type);
   message->kind = static_cast<CallKind>(kind);
-  std::memcpy(&message->number, bytes.data() + 2, sizeof(message->number));
-  int64_t waited = 0;
-  std::memcpy(&waited, bytes.data() + 2 + sizeof(message->number),
-              sizeof(waited));
-  message->waited = absl::Microseconds(waited);
-  bytes.remove_prefix(kHeaderBytes);
+  bytes.remove_prefix(2);
+  message->number = TakeNumber(&bytes);
+  message->waited = TakeDuration(&bytes);
+  message->silence = TakeDuration(&bytes);
   std::string status;
   if (!TakeSized(&bytes, &message->channel) ||
       !TakeSized(&bytes, &message->call) || !TakeSized(&bytes, &status) ||

@@ -50,6 +50,8 @@ struct CallMessage {
   std::string call;     // by DescribeCall
   // How long the sender had been at the call when it sent this.
   absl::Duration waited;
+  // How long the sender is silent at most while it waits.
+  absl::Duration silence;
   absl::Status status;
   std::string value;
 };

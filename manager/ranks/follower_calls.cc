@@ -139,6 +139,7 @@ class FollowerCalls : public RankCalls {
     message.number = number_;
     message.call = name_;
     message.waited = now_ - began_;
+    message.silence = max_silence_;
     return message;
   }
 

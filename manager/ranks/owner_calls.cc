@@ -24,9 +24,9 @@ constexpr size_t kMaxOutcomes = 64;
 constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
-// A rank that waits asks about as often as the owner does. One that was not
-// heard of for so many times that long is gone, and one that came to a call
-// later than the first by as much is late.
+// A rank that waits asks at least as often as it says. One that was not heard
+// of for so many times that long is gone. One that came to a call later than
+// the first by as many times what the owner is silent is late.
 constexpr int kSilencesOfTheGone = 8;
 
 class OwnerCalls : public RankCalls {
@@ -110,6 +110,7 @@ class OwnerCalls : public RankCalls {
     absl::Time last;
     // When the rank came to the call, at the latest: its messages take time.
     absl::Time came;
+    absl::Duration silence;  // at most, while it waits
   };
 
   struct Call {
@@ -230,9 +231,11 @@ class OwnerCalls : public RankCalls {
   // Takes note of a rank that says at which call it is.
   void Name(uint32_t rank, const CallMessage& message, Call* call) const {
     const absl::Time came = now_ - message.waited;
-    Seen& seen = call->seen.try_emplace(rank, Seen{now_, came}).first->second;
+    Seen& seen =
+        call->seen.try_emplace(rank, Seen{now_, came, {}}).first->second;
     seen.last = now_;
     seen.came = std::min(seen.came, came);
+    seen.silence = std::max(max_silence_, message.silence);
     if (call->name.empty()) {
       call->name = message.call;
       call->first = rank;
@@ -291,21 +294,23 @@ class OwnerCalls : public RankCalls {
   // where there are none, those that came last; where all came together, those
   // that others wait for.
   std::vector<uint32_t> MissingAtExchange(const Call& call) const {
-    const absl::Duration patience = kSilencesOfTheGone * max_silence_;
-    std::vector<uint32_t> missing = GoneFrom(call, patience);
-    if (missing.empty()) missing = LateAt(call, patience);
+    std::vector<uint32_t> missing = GoneFrom(call);
+    if (missing.empty()) {
+      missing = LateAt(call, kSilencesOfTheGone * max_silence_);
+    }
     if (missing.empty()) missing = call.expired_for;
     if (missing.empty()) missing = WaitedForAt(call);
     return missing;
   }
 
-  std::vector<uint32_t> GoneFrom(const Call& call,
-                                 absl::Duration patience) const {
+  std::vector<uint32_t> GoneFrom(const Call& call) const {
     std::vector<uint32_t> gone;
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
       if (rank == kOwnerRank || IsHere(call, rank)) continue;
       const auto seen = call.seen.find(rank);
-      if (seen == call.seen.end() || now_ - seen->second.last > patience) {
+      if (seen == call.seen.end() ||
+          now_ - seen->second.last >
+              kSilencesOfTheGone * seen->second.silence) {
         gone.push_back(rank);
       }
     }
