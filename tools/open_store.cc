@@ -73,6 +73,11 @@ absl::StatusOr<std::unique_ptr<Store>> OpenOwner(const Context& context) {
     // Unavailable is also the code of an I/O error. Only with a holder the
     // store is busy, and the exit code 4.
     const bool held = store.status().GetPayload(kHolderPayload).has_value();
+    // The library names an option, which a command does not have.
+    if (absl::IsNotFound(store.status())) {
+      return OpenError(context, absl::NotFoundError(absl::StrCat(
+                                    "no store at \"", context.store, "\"")));
+    }
     return OpenError(context,
                      held ? store.status() : ReadingStatus(store.status()));
   }

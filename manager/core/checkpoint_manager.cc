@@ -1,7 +1,10 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 
+#include <cstdint>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/core/manager_impl.h"
 #include "ckptdb/manager/core/manager_parts.h"
@@ -48,7 +51,12 @@ absl::Status CheckpointManager::FinishTraining() {
 int64_t CheckpointManager::global_step() const { return impl_->global_step(); }
 absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Step(
     const Metrics& metrics, const UserMetadata& user_metadata) {
-  return StepTo(impl_->global_step() + 1, metrics, user_metadata);
+  const int64_t step = impl_->global_step();
+  if (step == std::numeric_limits<int64_t>::max()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "CheckpointManager::Step: step ", step, " is the last one there is"));
+  }
+  return StepTo(step + 1, metrics, user_metadata);
 }
 absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
@@ -20,6 +21,12 @@ absl::Status ChangeFeed::Join() {
     if (tracker == nullptr) continue;
     absl::StatusOr<ChangeTracker::Consumer> consumer =
         tracker->AddConsumer(kConsumer);
+    if (absl::IsAlreadyExists(consumer.status())) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "table \"", table.name,
+          "\": a manager tracks its changes already; close the other manager "
+          "of this model, or register the table under one name alone"));
+    }
     CKPTDB_RETURN_IF_ERROR(
         Annotate(consumer.status(), "table \"" + table.name + "\""));
     consumers_.back() = *consumer;

@@ -5,7 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/row_block.h"
 #include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -88,6 +90,10 @@ absl::Status ModelState::AddTensor(std::string name, TensorState tensor) {
       elements.status(), absl::StrCat("state \"", name, "\"")));
   CKPTDB_RETURN_IF_ERROR(internal::Annotate(
       CheckPlace(tensor), absl::StrCat("state \"", name, "\"")));
+  // A save would refuse it as well, but the first one may be hours away.
+  CKPTDB_RETURN_IF_ERROR(internal::Annotate(
+      internal::CheckEnums(tensor.dtype, tensor.codec, kInt8BlockElements),
+      absl::StrCat("state \"", name, "\"")));
   CKPTDB_RETURN_IF_ERROR(
       Register(name, tensor.data == nullptr && *elements > 0));
   tensors_.push_back({std::move(name), std::move(tensor)});

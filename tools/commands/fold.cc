@@ -108,13 +108,16 @@ class FoldCommand : public Command {
     return "Merge the chain of a step into a full step";
   }
   std::string notes() const override {
-    return "The step keeps its rows, tensors and blobs, and no longer needs "
-           "the versions of\n"
-           "its chain, which are removed when nothing else needs them. The "
-           "fold reads the chain\n"
-           "and writes all rows. Ctrl-C interrupts it and leaves the step "
-           "unchanged; running it\n"
-           "again resumes it.\n";
+    return "The step keeps its rows, tensors and blobs, and its rows no longer "
+           "need the versions\n"
+           "of its chain. Those are removed when no other step needs them, so "
+           "a "
+           "fold frees space\n"
+           "once the older steps are gone. The fold reads the chain and writes "
+           "all rows. Ctrl-C\n"
+           "interrupts it and leaves the step unchanged; running it again "
+           "resumes "
+           "it.\n";
   }
   std::string examples() const override {
     return "  ckptdb fold 1000 --store /checkpoints/ctr\n"

@@ -152,6 +152,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Peer>>> WaitForHosts(
                                 absl::StrCat(kJoined, id), patience.to_answer));
     peers.push_back(std::make_unique<HostPeer>(files, id, std::move(host),
                                                patience.to_answer));
+    // So each host soon knows that there is a process that leads.
+    CKPTDB_RETURN_IF_ERROR(peers.back()->Ask("host").status());
   }
   return peers;
 }
@@ -163,9 +165,20 @@ absl::Status ServeAsHost(FileCalls* files, const Patience& patience) {
   CKPTDB_RETURN_IF_ERROR(WriteMessage(files, absl::StrCat(kJoined, id), host));
   for (int number = 1;; ++number) {
     const std::string name = absl::StrCat(id, "-", number);
-    const auto request = Await(files, absl::StrCat("ask-", name),
-                               absl::StrCat(kJoined, id), patience.for_a_turn);
+    // The first request comes when all hosts have joined. None comes in a
+    // folder that a process which was killed has left behind.
+    const bool first = number == 1;
+    const auto request = Await(
+        files, absl::StrCat("ask-", name), absl::StrCat(kJoined, id),
+        first ? patience.to_join + patience.to_answer : patience.for_a_turn);
     if (absl::IsCancelled(request.status())) return request.status();
+    if (first && absl::IsDeadlineExceeded(request.status())) {
+      files->Unlink(absl::StrCat(kJoined, id)).IgnoreError();
+      return absl::AbortedError(absl::StrCat(
+          "no process leads this session: its folder ", kPrivatePrefix,
+          "NAME is left from an earlier one; remove it, or give --session "
+          "another name"));
+    }
     if (!request.ok()) {
       return absl::AbortedError(
           absl::StrCat("the host that leads this session has ended: ",

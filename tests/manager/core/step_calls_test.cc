@@ -1,6 +1,8 @@
 // ShouldSave, loops that begin with step 0, and what Step is given.
 #include <gmock/gmock.h>
 
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -262,6 +264,26 @@ TEST_F(ManagerTest, AStepHasTheMetadataThatStepWasGiven) {
   EXPECT_EQ(records[0].user_metadata.at("shard"), "day 7");
   EXPECT_EQ(records[1].user_metadata.at("shard"), "none");
   EXPECT_EQ(records[1].user_metadata.at("file"), "x");
+}
+
+TEST_F(ManagerTest, TheLastStepHasNoNext) {
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  options_.schedule.permanent = SaveAtSteps({});
+  Start();
+  ASSERT_OK(manager_->StepTo(kLast));
+  EXPECT_THAT(manager_->Step().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("step 9223372036854775807 is the last")));
+  EXPECT_EQ(manager_->global_step(), kLast);
+}
+
+TEST_F(ManagerTest, AModelHasOneManagerAtATime) {
+  Start();
+  ManagerOptions other = options_;
+  other.path = dir_.path() + "/other";
+  EXPECT_THAT(CheckpointManager::Open(other, &model_->state).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       HasSubstr("close the other manager of this model")));
 }
 
 }  // namespace

@@ -57,6 +57,16 @@ TEST(ModelStateTest, TensorsHaveAShape) {
   EXPECT_OK(model.state.AddTensor("x", TensorState::Of<float>(nullptr, {0})));
 }
 
+TEST(ModelStateTest, TensorsHaveACodecOfTheirType) {
+  int64_t number = 7;
+  TensorState tensor = TensorState::Of(&number, {1});
+  tensor.codec = Codec::kBf16;
+  ModelState state;
+  EXPECT_THAT(state.AddTensor("x", tensor),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("state \"x\": codec bf16")));
+}
+
 TEST(ModelStateTest, ValuesComeBackAsTheyWere) {
   double value = std::numeric_limits<double>::quiet_NaN();
   ModelState state;
