@@ -122,9 +122,10 @@ Seen ClosedBytes(const CheckContext& context) {
                             context.peer->Ask(absl::StrCat("read ", name)));
     if (digest != Digest(bytes)) ++stale;
   }
-  if (stale == 0)
+  if (stale == 0) {
     return "the bytes of a closed file are read by the process that opens it "
            "next";
+  }
   return UnexpectedError(
       absl::StrCat("closed files were read with old bytes in ", stale, " of ",
                    kRounds, " openings"));
