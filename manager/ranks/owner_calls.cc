@@ -25,9 +25,9 @@ constexpr absl::Duration kFirstResend = absl::Milliseconds(200);
 constexpr int kResendsInDeadline = 32;
 constexpr absl::Duration kMaxResendSilence = absl::Seconds(5);
 // A rank that waits asks at least as often as it says. One that was not heard
-// of for so many times that long is gone. One that came to a call later than
-// the first by as many times what the owner is silent is late.
-constexpr int kSilencesOfTheGone = 8;
+// of for so many times that long is gone, and one that came to a call by as
+// much later than the first is late.
+constexpr int kSilencesOfTheGone = 6;
 
 class OwnerCalls : public RankCalls {
  public:
@@ -290,45 +290,51 @@ class OwnerCalls : public RankCalls {
 
   // One rank that is gone or late keeps all those from being through that have
   // not got its value, and a late one has not got all values itself. So the
-  // ranks that are missing are those that were not heard of, or not for long;
-  // where there are none, those that came last; where all came together, those
-  // that others wait for.
+  // ranks that are missing are those that were not heard of; where there are
+  // none, those not heard of for long; then those that came last; and where all
+  // came together, those that others wait for.
   std::vector<uint32_t> MissingAtExchange(const Call& call) const {
-    std::vector<uint32_t> missing = GoneFrom(call);
-    if (missing.empty()) {
-      missing = LateAt(call, kSilencesOfTheGone * max_silence_);
-    }
+    std::vector<uint32_t> missing = UnseenAt(call);
+    if (missing.empty()) missing = SilentAt(call);
+    if (missing.empty()) missing = LateAt(call);
     if (missing.empty()) missing = call.expired_for;
     if (missing.empty()) missing = WaitedForAt(call);
     return missing;
   }
 
-  std::vector<uint32_t> GoneFrom(const Call& call) const {
-    std::vector<uint32_t> gone;
+  std::vector<uint32_t> UnseenAt(const Call& call) const {
+    std::vector<uint32_t> unseen;
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
-      if (rank == kOwnerRank || IsHere(call, rank)) continue;
-      const auto seen = call.seen.find(rank);
-      if (seen == call.seen.end() ||
-          now_ - seen->second.last >
-              kSilencesOfTheGone * seen->second.silence) {
-        gone.push_back(rank);
-      }
+      if (!call.seen.contains(rank)) unseen.push_back(rank);
     }
-    return gone;
+    return unseen;
   }
 
-  static std::vector<uint32_t> LateAt(const Call& call,
-                                      absl::Duration patience) {
+  std::vector<uint32_t> SilentAt(const Call& call) const {
+    std::vector<uint32_t> silent;
+    for (const auto& [rank, seen] : call.seen) {
+      if (rank == kOwnerRank || IsHere(call, rank)) continue;
+      if (now_ - seen.last > kSilencesOfTheGone * seen.silence) {
+        silent.push_back(rank);
+      }
+    }
+    return silent;
+  }
+
+  // Messages that were lost make a rank late as well, by a few silences.
+  static std::vector<uint32_t> LateAt(const Call& call) {
     absl::Time first = absl::InfiniteFuture();
     absl::Time last = absl::InfinitePast();
+    absl::Duration silence;
     for (const auto& [rank, seen] : call.seen) {
       first = std::min(first, seen.came);
       last = std::max(last, seen.came);
+      silence = std::max(silence, seen.silence);
     }
     std::vector<uint32_t> late;
-    if (last - first < patience) return late;
+    if (last - first < kSilencesOfTheGone * silence) return late;
     for (const auto& [rank, seen] : call.seen) {
-      if (last - seen.came < patience) late.push_back(rank);
+      if (last - seen.came < silence) late.push_back(rank);
     }
     return late;
   }
