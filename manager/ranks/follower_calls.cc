@@ -63,6 +63,7 @@ class FollowerCalls : public RankCalls {
   }
 
   void OnMessage(uint32_t from, CallMessage message) override {
+    if (from == kOwnerRank) AskOwnerIfAhead(message.number);
     switch (message.type) {
       case CallMessage::Type::kOutcome:
         OnOutcome(std::move(message));
@@ -171,6 +172,13 @@ class FollowerCalls : public RankCalls {
     }
     askers_.erase(number);
     outcomes_.emplace(number, std::move(outcome));
+  }
+
+  // An owner that is at a later call has settled this one, and what it told
+  // was lost. It is asked each time that it is heard of, as no other rank knows
+  // the value of a kTellEach; other ranks are asked when they ask.
+  void AskOwnerIfAhead(uint64_t number) {
+    if (!over_ && number > number_ && !outcomes_.contains(number_)) AskOwner();
   }
 
   void OnAsk(uint32_t from, uint64_t number) {
