@@ -99,7 +99,7 @@ struct GatherCosts {
   double join_seconds = 0;    // to join one part to others, at an inner rank
 };
 
-// What the ranks send, encoded, that of rank 1 first.
+// Returns the encoded messages of the ranks, that of rank 1 first.
 absl::StatusOr<std::vector<std::string>> MakeMessages() {
   std::vector<std::string> messages;
   for (uint32_t rank = 1; rank < kMeasuredRanks; ++rank) {

@@ -46,7 +46,7 @@ std::string FormatIsoUtc(int64_t micros) {
 std::string FormatDuration(int64_t micros) {
   const auto value = static_cast<double>(micros);
   if (micros < 1000) return absl::StrCat(micros, " us");
-  // As above, so that rounding never prints 1000.0 ms.
+  // The bound keeps rounding from printing 1000.0 ms.
   if (value < 999.95e3) return absl::StrFormat("%.1f ms", value / 1e3);
   if (value < 119.95e6) return absl::StrFormat("%.1f s", value / 1e6);
   return absl::StrFormat("%.1f min", value / 60e6);

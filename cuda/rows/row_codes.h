@@ -147,7 +147,7 @@ struct KeyRange {
 // in an array of their own. The `parts` threads of a row find out its range
 // together, and then each makes every so many lanes of 16 codes.
 struct EncodeInt8Rows {
-  // Of a row, all in one warp.
+  // A row has at most so many parts, all of them in one warp.
   static constexpr uint32_t kMaxParts = 32;
 
   NumberRows from;

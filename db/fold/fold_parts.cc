@@ -361,7 +361,7 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
       Item item = ItemOf(*table, old.rank);
       if (!item.name.empty()) rank.items.push_back(std::move(item));
     }
-    // In the order that a rank record must have.
+    // A rank record has its items sorted by kind and name.
     std::sort(rank.items.begin(), rank.items.end(),
               [](const Item& a, const Item& b) {
                 return std::tie(a.kind, a.name) < std::tie(b.kind, b.name);

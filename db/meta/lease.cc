@@ -104,7 +104,7 @@ absl::Status WriteLease(rocksdb::FileSystem* files, const std::string& store,
         "a lease on ", lease.versions.size(), " versions has ", bytes.size(),
         " bytes; the limit is ", kMaxSmallFileBytes));
   }
-  // Without a sync: after a crash of the machine the reader is gone as well.
+  // A lease is not synced: after a crash of the machine the reader is gone too.
   absl::Status status = ReplaceFile(files, path, bytes, /*sync=*/false);
   if (!absl::IsNotFound(status)) return status;
   // Copies of a store may be without the folder, as it was empty. No folder is

@@ -31,8 +31,8 @@ class KeptReads {
   bool Find(uint64_t offset, size_t n, rocksdb::Slice* result,
             char* scratch) const {
     const MutexLock lock(&mutex_);
-    // From the last read that begins at the offset or before it. An earlier one
-    // may be longer, so all of them are looked at.
+    // The search begins at the last read that begins at the offset or before
+    // it. An earlier one may be longer, so all of them are looked at.
     for (auto it = reads_.upper_bound(offset); it != reads_.begin();) {
       --it;
       const std::string& kept = it->second;

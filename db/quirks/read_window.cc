@@ -220,8 +220,8 @@ const char* ReadWindow::Move(const void* file, uint64_t offset, size_t bytes,
   if (ahead_bytes_ == 0 || piece + loss > kHugePageBytes) return nullptr;
   const uint64_t room =
       std::max<uint64_t>((std::max(ahead_bytes_, loss) - loss) / piece, 1);
-  // As many blocks as fit, but no more than the pass has left; a block that is
-  // not part of a pass is read alone.
+  // A pass reads as many blocks as fit, and no more than it has left; a block
+  // that is not part of a pass is read alone.
   const auto pieces = ahead_ ? static_cast<size_t>(std::clamp<uint64_t>(
                                    (left_bytes_ + piece - 1) / piece, 1, room))
                              : 1;

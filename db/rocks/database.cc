@@ -181,8 +181,8 @@ absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
 }
 
 // Removes what DeleteFiles has left of versions that are garbage as a whole.
-// That takes an earlier failure, so the compaction, which rewrites files, is
-// rare.
+// There is something left only after an earlier failure, so the compaction,
+// which rewrites files, is rare.
 absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
   for (const auto& [begin, end] : ranges) {
     if (!HasLeftovers(begin, end)) continue;

@@ -341,8 +341,8 @@ absl::Status Database::CheckSequence(const ManifestNote& note) const {
       note.sequence, " was acknowledged: its MANIFEST or log is truncated"));
 }
 
-// Without a sync: an older note is still true, and an error leaves the older
-// one.
+// The note is not synced: an older one is still true, and an error leaves the
+// older one.
 void Database::NoteWatermark() {
   const ManifestNote note{synced_sequence_, files_->manifest()};
   ReplaceFile(files_.get(), WatermarkPath(store_), EncodeManifestNote(note),

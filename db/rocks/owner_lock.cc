@@ -86,8 +86,8 @@ absl::StatusOr<std::shared_ptr<OwnerLock>> OwnerLock::Acquire(
 }
 
 absl::Status OwnerLock::Announce() {
-  // Without a sync: after a crash of this machine there is no owner left that
-  // has to fence off another.
+  // OWNER is not synced: after a crash of this machine there is no owner left
+  // that has to fence off another.
   return ReplaceFile(files_.get(), OwnerPath(store_), note_, /*sync=*/false);
 }
 

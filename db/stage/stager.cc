@@ -193,8 +193,8 @@ class RankStager {
     std::vector<internal::Stream*> streams = ReadingStreams();
     char* next = copies_.memory;
     uint64_t left = copies_.bytes;
-    // From the last entry backwards, as long as there is memory: what is
-    // written first need not be copied, as it is read soon.
+    // Entries are copied from the last one backwards, as long as there is
+    // memory: what is written first need not be copied, as it is read soon.
     for (; !streams.empty(); streams.pop_back()) {
       internal::Stream* const stream = streams.back();
       uint64_t first = stream->entries();

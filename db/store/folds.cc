@@ -111,8 +111,8 @@ absl::StatusOr<Version> Folds::BeginFold(const StepRecord& step) {
   const std::map<Version, uint64_t> ingested = BulkBytes(folder_->database());
   const BegunAttempt begun =
       catalog_->BeginFold(step, folder_->NowMicros(), ingested);
-  // Also where an interrupted fold goes on: its attempt is listed from before
-  // the record is written, and that may have failed.
+  // The record is written also where an interrupted fold goes on: its attempt
+  // was listed before the record was written, and that may have failed.
   CKPTDB_RETURN_IF_ERROR(committer_->WriteAttempt(begun, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kBegun));
   return begun.attempt.version;

@@ -23,7 +23,7 @@ constexpr size_t kMinMergedRows = size_t{1} << 18;
 ChunkPool::Chunk ChunkPool::Get(size_t rows) {
   Buffer buffer = Reuse(rows);
   if (buffer.hashes == nullptr) {
-    // Not cleared: a row of the log is read only after it was written.
+    // The rows are not cleared: each is read only after it was written.
     buffer = {std::make_unique_for_overwrite<uint64_t[]>(rows), rows};
   }
   used_bytes_ += buffer.bytes();

@@ -44,8 +44,8 @@ absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
       noted.value_or(CheckpointManager::StepExplanation());
   if (record.ok()) {
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
-    // For a step that is there the last plan counts. The history may say that
-    // it was removed, when the commit that was to remove it has failed.
+    // The last plan explains a step that is there. The history may say that it
+    // was removed, if the commit that was to remove it has failed.
     explanation.kept = ExplainKept(retirement, step);
   }
   if (explanation.kept.empty()) explanation.kept = "not in the store";

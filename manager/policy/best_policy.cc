@@ -63,7 +63,7 @@ class Ranking {
   }
 
  private:
-  // Of two steps with the same score the later one is better.
+  // If two steps have the same score, the later one is better.
   bool IsBetter(size_t a, size_t b) const {
     return std::pair(scores_[a], a) > std::pair(scores_[b], b);
   }

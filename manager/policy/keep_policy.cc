@@ -256,8 +256,8 @@ KeepPolicy KeepEveryNSeconds(double seconds) {
 
 KeepPolicy KeepForNSeconds(double seconds) {
   const auto age = [](const StepInfo& step, int64_t now) {
-    // As numbers of floating point, since the difference of two int64 may
-    // overflow. A clock that went back gives a negative age, which keeps the
+    // The times are converted to double first, since the difference of two
+    // int64 may overflow. A clock that went back gives a negative age, which keeps the
     // step.
     return (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
            internal::kMicrosPerSecond;

@@ -108,7 +108,7 @@ class OwnerCalls : public RankCalls {
  private:
   struct Seen {
     absl::Time last;
-    // When the rank came to the call, at the latest: its messages take time.
+    // The rank came to the call then or earlier, as its messages take time.
     absl::Time came;
     absl::Duration silence;  // at most, while it waits
   };

@@ -394,7 +394,7 @@ absl::Status ColumnTable::Insert(absl::Span<const int64_t> ids,
         }
         return absl::OkStatus();
       });
-  // After an error, too: the rows before it are in the table.
+  // Rows are marked after an error, too: those before it are in the table.
   tracker_.MarkUpserted(ids.subspan(0, rows->size()));
   return inserted;
 }

@@ -50,7 +50,7 @@ absl::StatusOr<Metrics> ReadMetrics(RecordKind kind,
   if (entries == nullptr) return metrics;
   for (const fbs::Metric* entry : *entries) {
     const std::string name = ToStd(entry->name());
-    // Of two values of one name it would depend on the reader which one counts.
+    // Duplicate names are rejected: readers could disagree on which one counts.
     if (!metrics.emplace(name, entry->value()).second) {
       return BadField(kind, "metrics", DuplicateName(name));
     }

@@ -170,7 +170,7 @@ absl::StatusOr<internal::TicketRecord> DecodeTicket(absl::string_view bytes) {
   ticket.parent = BytesOf(from->parent());
   ticket.parent_tables = BytesOf(from->parent_tables());
   const std::vector<uint32_t> slices = ToStd(from->slices());
-  // Before the first two are used as begin and end.
+  // Two numbers or none are let through, which are the begin and the end below.
   CKPTDB_RETURN_IF_ERROR(CheckSlices(slices));
   if (!slices.empty()) ticket.slices = SliceRange{slices[0], slices[1]};
   CKPTDB_RETURN_IF_ERROR(internal::Check(ticket));

@@ -41,7 +41,8 @@ using internal::CudaStatus;
 constexpr int kRuns = 15;
 constexpr int kNoGpu = 77;
 
-// Over the stand-in, of the process alone: a copy of the device is work of its.
+// Over the stand-in this is CPU time, as a copy of the device is work of the
+// process.
 double NowMilliseconds() {
 #ifdef CKPTDB_CUDA_STANDIN
   timespec now = {};

@@ -37,7 +37,7 @@ cudaError_t QueueEach(const char* name, const Operation& operation,
   });
 }
 
-// As the kernels do, one element a thread, not in the tiles of the host.
+// Each element is computed by itself, as the kernels do, and not in tiles.
 template <typename Operation>
 cudaError_t QueueMatrix(const char* name, const Operation& operation,
                         cudaStream_t stream, Ranges ranges) {

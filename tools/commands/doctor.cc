@@ -109,8 +109,8 @@ absl::Status Doctor::Lead(const Context& context, PrivateFolder* folder,
                           Report* report) const {
   Peers peers;
   if (hosts_ > 1) {
-    // On standard error, and at once, as the user has to start the command on
-    // other hosts now.
+    // This goes to standard error at once, as the user has to start the command
+    // on the other hosts now.
     *context.err << "ckptdb: doctor: waiting for " << hosts_ - 1
                  << " more to run with --hosts " << hosts_ << " --session "
                  << session_ << std::endl;
@@ -154,8 +154,8 @@ absl::Status Doctor::Run(const Context& context) {
   absl::Status status = folder.status();
   if (folder.ok()) {
     status = Lead(context, folder->get(), &report);
-    // After an error, too. The error of a check comes before that of removing
-    // the folder.
+    // The folder is removed after an error, too. The error of a check comes
+    // before that of removing it.
     status.Update((*folder)->Remove());
   } else if (hosts_ > 1 && absl::IsAlreadyExists(status)) {
     report.leads = false;

@@ -147,8 +147,8 @@ absl::Status FoldCommand::Run(const Context& context) {
   CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
   const auto record = ResolveStep(*store, step_);
   if (!record.ok()) return WithPlace(record.status(), context.store);
-  // Not before the store is open: until then Ctrl-C ends the command, which has
-  // changed nothing.
+  // Ctrl-C is caught from here on. Until the store is open it ends the command,
+  // which has changed nothing.
   const Interrupt interrupt;
   Outcome outcome;
   outcome.before = *record;

@@ -109,7 +109,7 @@ Seen SyncedBytes(const CheckContext& context) {
                    " of ", kRounds, " openings"));
 }
 
-// Without fsync: close-to-open is what ranks on other hosts rely on. Two names
+// Writes without fsync, as ranks on other hosts rely on close-to-open. Two names
 // take turns, so that each is read again after it was read once.
 Seen ClosedBytes(const CheckContext& context) {
   int stale = 0;

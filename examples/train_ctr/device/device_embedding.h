@@ -94,13 +94,13 @@ class DeviceEmbedding {
   DeviceArray<int64_t> last_step_;
   StagedArray<uint8_t> erased_;  // by row
 
-  // Of the last Touch or LookUp.
+  // These are of the last Touch or LookUp.
   StagedArray<BatchRow> batch_rows_;
   StagedArray<BatchPlace> batch_places_;
   DeviceArray<int32_t> listed_rows_;
   size_t row_count_ = 0;
   std::vector<uint32_t> batch_row_of_place_;
-  // By row, as far as one was named: kNoBatchRow outside of a batch.
+  // The batch row of each table row; kNoBatchRow for those not in the batch.
   std::vector<uint32_t> batch_row_of_row_;
 
   std::unique_ptr<ckptdb::DeviceTable> state_;

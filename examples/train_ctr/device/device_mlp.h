@@ -66,7 +66,7 @@ class DeviceMlp {
     uint64_t outputs = 0;
     Parameter weight;
     Parameter bias;
-    // Of the hidden layers: examples x outputs.
+    // Hidden layers have examples x outputs numbers here, the last layer none.
     DeviceArray<float> output;
     DeviceArray<float> output_gradient;
   };

@@ -58,7 +58,7 @@ class CodeSlot {
   uint64_t first_;
 };
 
-// What the kernels write.
+// Holds what the kernels write.
 struct CodeBatch {
   std::vector<Lane> codes;
   std::vector<Int8Bounds> bounds;
@@ -105,7 +105,7 @@ struct RowModel {
   double error = 0;
 };
 
-// Of the two halves around a number the nearer one, or the even one.
+// Returns the nearer of the two bf16 around a number; of a tie, the even one.
 uint16_t NearestHalf(float number) {
   uint32_t bits = 0;
   std::memcpy(&bits, &number, sizeof(bits));

@@ -78,7 +78,7 @@ class CodeTables {
   DeviceTable* device() const { return device_table_.get(); }
   VectorTable* host() const { return host_table_.get(); }
   const std::vector<Slot>& slots() const { return slots_; }
-  // Whether the slots have left the device encoded.
+  // Returns for each slot whether it has left the device encoded.
   static std::vector<bool> Encoded(const RowSource& rows) {
     const auto block = rows.Block(0);
     EXPECT_OK(block);
@@ -169,7 +169,7 @@ TEST_P(DeviceCodesTest, RowsOfOneKindAreStoredAsOfAHostTable) {
   }
 }
 
-// In staging memory, and through a window.
+// The chunks lie in staging memory, or pass through a window.
 TEST_P(DeviceCodesTest, ManyChunksAreStoredAsOfAHostTable) {
   for (const uint64_t staging_bytes : {64 << 20, 64}) {
     SCOPED_TRACE(staging_bytes);

@@ -274,7 +274,7 @@ TEST_P(HashTableTest, ALossySlotLeavesTheDeviceEncodedInAllBatchesOrInNone) {
   source.Train(rows, {}, stream_);
   for (const bool has_code : {true, false}) {
     if (!has_code) {
-      // In the second batch of the places.
+      // Row 55 is in the second batch of the places.
       rows[55].numbers[1] = std::numeric_limits<float>::max();
       source.Train({{55, rows[55]}}, {}, stream_);
     }

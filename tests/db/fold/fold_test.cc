@@ -234,7 +234,7 @@ TEST_F(FoldTest, KeepsFinishedParts) {
   ExpectStates();
 }
 
-// Once, OWNER is a stale handle, as on NFS.
+// The first opening of OWNER after `stale` is set fails with ESTALE, as on NFS.
 class StaleOwner : public rocksdb::FileSystemWrapper {
  public:
   using FileSystemWrapper::FileSystemWrapper;

@@ -103,7 +103,8 @@ TEST_F(PostsTest, MetricsComeInWithTheNextSave) {
   EXPECT_EQ(Record(1).metrics.at("auc"), 0.75);
 }
 
-// More than are taken at once, in a folder that lists them in no order.
+// There are more posts than are taken at once, in a folder that lists them in
+// no order.
 TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
   constexpr int64_t kMost = internal::kMaxPostsAtOnce;
   constexpr int64_t kPosts = kMost + 100;

@@ -103,7 +103,7 @@ TEST(ManyRanks, AThousandThreadsSaveTogether) {
   ranks.ExpectSaved();
 }
 
-// What all ranks together ask for of memory in a save.
+// Returns the bytes that all ranks together allocate in a save.
 uint64_t AllocatedInASave(uint32_t world_size) {
   ThreadGroup group(world_size);
   std::vector<uint64_t> after;

@@ -228,7 +228,7 @@ class World {
     }
   }
 
-  // Whether an error names the rank that is gone or late, and no other one.
+  // Returns whether an error names the rank that is gone or late, and no other.
   bool Names(const absl::Status& status, uint32_t gone) const {
     return absl::StartsWith(status.message(),
                             absl::StrCat("ranks ", gone, " of ",
