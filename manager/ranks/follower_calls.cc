@@ -14,10 +14,12 @@ namespace ckptdb::internal {
 namespace {
 
 // When a rank that hears nothing asks for the first time. Each time it waits
-// twice as long, up to a part of its deadline and five seconds.
+// twice as long, up to a part of its deadline and five seconds. The deadline
+// may be several times that of the owner (AfterGather), within which what was
+// lost is to be asked for often enough.
 constexpr absl::Duration kFirstAsk = absl::Milliseconds(200);
 constexpr absl::Duration kMaxAskSilence = absl::Seconds(5);
-constexpr int kAsksInDeadline = 32;
+constexpr int kAsksInDeadline = 128;
 // How often it asks within its grace.
 constexpr int kAsksInGrace = 20;
 // It asks the ranks at distances below this one then, and those at this, twice

@@ -96,7 +96,8 @@ class OwnerCalls : public RankCalls {
     ResendLost(now);
     for (auto next = open_.begin(); next != open_.end();) {
       const uint64_t number = next->first;
-      const std::optional<absl::Status> status = Settled(next->second, now);
+      const std::optional<absl::Status> status =
+          Settled(number, next->second, now);
       ++next;
       if (status.has_value()) Settle(number, *status);
     }
@@ -272,7 +273,8 @@ class OwnerCalls : public RankCalls {
   }
 
   // Returns the status of a call that is over.
-  std::optional<absl::Status> Settled(const Call& call, absl::Time now) const {
+  std::optional<absl::Status> Settled(uint64_t number, const Call& call,
+                                      absl::Time now) const {
     if (!call.disagreement.ok()) return call.disagreement;
     if (call.owner_was_missing) {
       return MissingRanks({kOwnerRank}, world_size_, call.name);
@@ -283,7 +285,7 @@ class OwnerCalls : public RankCalls {
     }
     if (!call.expired && now < end_) return std::nullopt;
     const std::vector<uint32_t> missing = call.kind == CallKind::kAllToAll
-                                              ? MissingAtExchange(call)
+                                              ? MissingAtExchange(number, call)
                                               : MissingAt(call);
     return MissingRanks(missing, world_size_, call.name);
   }
@@ -293,12 +295,13 @@ class OwnerCalls : public RankCalls {
   // ranks that are missing are those that were not heard of; where there are
   // none, those not heard of for long; then those that came last; and where all
   // came together, those that others wait for.
-  std::vector<uint32_t> MissingAtExchange(const Call& call) const {
+  std::vector<uint32_t> MissingAtExchange(uint64_t number,
+                                          const Call& call) const {
     std::vector<uint32_t> missing = UnseenAt(call);
     if (missing.empty()) missing = SilentAt(call);
     if (missing.empty()) missing = LateAt(call);
     if (missing.empty()) missing = call.expired_for;
-    if (missing.empty()) missing = WaitedForAt(call);
+    if (missing.empty()) missing = WaitedForAt(number, call);
     return missing;
   }
 
@@ -339,8 +342,11 @@ class OwnerCalls : public RankCalls {
     return late;
   }
 
-  std::vector<uint32_t> WaitedForAt(const Call& call) const {
-    std::set<uint32_t> waited_for;
+  // A rank may have died after it was through, and its value for the owner be
+  // lost.
+  std::vector<uint32_t> WaitedForAt(uint64_t number, const Call& call) const {
+    const std::vector<uint32_t> by_owner = exchange_.Missing(number);
+    std::set<uint32_t> waited_for(by_owner.begin(), by_owner.end());
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
       if (rank == kOwnerRank || IsHere(call, rank)) continue;
       const auto waits_for = call.waits_for.find(rank);
