@@ -1,17 +1,13 @@
 #include "ckptdb/db/reader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
-#include <map>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/db/base/exit_task.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/uuid.h"
@@ -20,7 +16,6 @@
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/disk/store_path.h"
 #include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/meta/lease.h"
 #include "ckptdb/db/meta/lineage.h"
 #include "ckptdb/db/meta/posts.h"
 #include "ckptdb/db/read/change_reader_impl.h"
@@ -28,6 +23,7 @@
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/store/evaluation_records.h"
 #include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/db/store/reader_leases.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
@@ -40,17 +36,12 @@ using internal::Annotate;
 // The number of tries to open a step that the owner overwrites meanwhile.
 constexpr int kSecureTries = 5;
 
-// An owner of another user must be able to read them, whatever the umask.
-constexpr uint32_t kLeaseFolderMode = 0755;
-constexpr uint32_t kLeaseMode = 0644;
-
 }  // namespace
 
 class Reader::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
       absl::string_view path, const ReaderOptions& options);
-  ~Impl();
 
   const std::string& path() const { return path_; }
   const std::string& uuid() const { return uuid_; }
@@ -104,10 +95,7 @@ class Reader::Impl {
         environment_(options.environment != nullptr
                          ? options.environment
                          : internal::Environment::Default()),
-        lease_files_(std::make_shared<internal::GuardedFileSystem>(
-            environment_->file_system(),
-            internal::FileModes{kLeaseFolderMode, kLeaseMode,
-                                environment_->on_disk()})) {}
+        leases_(path_, options, environment_) {}
 
   std::shared_ptr<const internal::Database> database() const {
     const internal::MutexLock lock(&mutex_);
@@ -130,7 +118,6 @@ class Reader::Impl {
   int64_t NextPostMicros();
   absl::Status WritePost(int64_t step, Post post);
 
-  struct TakenLease;
   template <typename Plan>
   struct Planned;
   template <typename Plan>
@@ -148,21 +135,11 @@ class Reader::Impl {
                               const std::vector<Version>& versions,
                               const absl::Status& no_lease,
                               const absl::Status& status);
-  absl::StatusOr<TakenLease> TakeLease(int64_t step,
-                                       const std::vector<Version>& versions);
-  void Drop(const std::string& uuid);
-  void StopRenewing();
-  void RenewLeases();
-  // Returns whether leases are to be renewed after this pause: until they are
-  // not any more.
-  bool WaitToRenew(std::chrono::milliseconds pause)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lease_mutex_);
 
   const internal::HomeProcess home_;
   const std::string path_;
   const ReaderOptions options_;
   const std::shared_ptr<internal::Environment> environment_;
-  const std::shared_ptr<internal::GuardedFileSystem> lease_files_;
   std::string uuid_;
 
   // This is held while the next database is opened, and taken before `mutex_`.
@@ -172,12 +149,7 @@ class Reader::Impl {
   internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
   int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
 
-  internal::Mutex lease_mutex_;
-  internal::ConditionVariable lease_wakes_;
-  std::map<std::string, Lease> leases_ ABSL_GUARDED_BY(lease_mutex_);
-  bool stop_ ABSL_GUARDED_BY(lease_mutex_) = false;
-  std::thread renewer_ ABSL_GUARDED_BY(lease_mutex_);
-  std::unique_ptr<internal::ExitTask> exit_task_;
+  internal::ReaderLeases leases_;
 };
 
 absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
@@ -196,26 +168,8 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
   }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
   CKPTDB_RETURN_IF_ERROR(impl->Refresh());
-  impl->exit_task_ = std::make_unique<internal::ExitTask>(
-      [raw = impl.get()] { raw->StopRenewing(); });
+  impl->leases_.StopAtExit();
   return impl;
-}
-
-Reader::Impl::~Impl() {
-  exit_task_.reset();
-  StopRenewing();
-}
-
-// Stops the thread. Leases that are taken later are not renewed.
-void Reader::Impl::StopRenewing() {
-  std::thread renewer;
-  {
-    const internal::MutexLock lock(&lease_mutex_);
-    stop_ = true;
-    renewer = std::move(renewer_);
-  }
-  lease_wakes_.NotifyAll();
-  if (renewer.joinable()) renewer.join();
 }
 
 absl::Status Reader::Impl::Refresh() {
@@ -277,12 +231,6 @@ struct Reader::Impl::Planned {
   std::shared_ptr<const internal::Database> database;
 };
 
-// A lease, or the reason why none could be written.
-struct Reader::Impl::TakenLease {
-  std::shared_ptr<void> lease;
-  absl::Status no_lease;
-};
-
 // The plan of what is to be read, and the lease that keeps it from the sweep.
 template <typename Plan>
 struct Reader::Impl::Secured {
@@ -318,8 +266,8 @@ auto Reader::Impl::Secure(int64_t step, const MakePlan<Plan>& make_plan)
   }
   for (int i = 0; i < kSecureTries; ++i) {
     CKPTDB_RETURN_IF_ERROR(planned.status());
-    CKPTDB_ASSIGN_OR_RETURN(TakenLease taken,
-                            TakeLease(step, planned->versions));
+    CKPTDB_ASSIGN_OR_RETURN(internal::ReaderLeases::Taken taken,
+                            leases_.Take(step, planned->versions));
     CKPTDB_RETURN_IF_ERROR(Refresh());
     const Version before = planned->version;
     const std::vector<Version> leased = planned->versions;
@@ -441,82 +389,7 @@ absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
   // post useless.
   post.version = StateOf(record);
   post.posted_at_micros = NextPostMicros();
-  return internal::WritePost(lease_files_.get(), path_, post);
-}
-
-absl::StatusOr<Reader::Impl::TakenLease> Reader::Impl::TakeLease(
-    int64_t step, const std::vector<Version>& versions) {
-  if (options_.leases == ReaderOptions::LeaseMode::kNone) return TakenLease();
-  Lease lease;
-  lease.uuid = internal::NewUuid();
-  lease.step = step;
-  lease.versions = versions;
-  lease.expires_at_micros =
-      environment_->NowMicros() + options_.lease_ms * 1000;
-  const absl::Status written =
-      internal::WriteLease(lease_files_.get(), path_, lease);
-  // Where the disk or its permissions allow no lease, a step may be read
-  // without one. Any other error is returned.
-  const bool impossible =
-      absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
-  if (impossible &&
-      options_.leases == ReaderOptions::LeaseMode::kWherePossible) {
-    return TakenLease{nullptr, written};
-  }
-  if (!written.ok()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
-  }
-  const std::string uuid = lease.uuid;
-  // It drops the lease also when what follows fails. It points at this object,
-  // as null stands for no lease.
-  std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
-  const internal::MutexLock lock(&lease_mutex_);
-  // It is written before it is listed: the thread renews only leases that are
-  // there.
-  leases_[uuid] = std::move(lease);
-  // The thread is started with the first lease, so that a reader that only
-  // lists steps has none.
-  if (!renewer_.joinable() && !stop_) {
-    std::thread renewer;
-    CKPTDB_RETURN_IF_ERROR(internal::CallGuarded(
-        "starting the thread that renews leases",
-        [&] { renewer = std::thread([this] { RenewLeases(); }); }));
-    renewer_ = std::move(renewer);
-  }
-  return TakenLease{std::move(taken), absl::OkStatus()};
-}
-
-void Reader::Impl::Drop(const std::string& uuid) {
-  const internal::MutexLock lock(&lease_mutex_);
-  // The mutex is held over the removal. A renewal that came after it would
-  // write the file again, and the lease would stay until it expires.
-  leases_.erase(uuid);
-  // A lease that cannot be removed expires.
-  internal::RemoveLease(lease_files_.get(), path_, uuid).IgnoreError();
-}
-
-bool Reader::Impl::WaitToRenew(std::chrono::milliseconds pause) {
-  const auto deadline = std::chrono::steady_clock::now() + pause;
-  while (!stop_ && lease_wakes_.WaitUntil(&lease_mutex_, deadline)) {
-  }
-  return !stop_;
-}
-
-void Reader::Impl::RenewLeases() {
-  // Each lease is renewed three times in its length, so it outlasts two
-  // renewals that fail.
-  const std::chrono::milliseconds pause(
-      std::max<int64_t>(options_.lease_ms / 3, 1));
-  const internal::MutexLock lock(&lease_mutex_);
-  while (WaitToRenew(pause)) {
-    for (auto& [uuid, lease] : leases_) {
-      lease.expires_at_micros =
-          environment_->NowMicros() + options_.lease_ms * 1000;
-      // The next turn tries again, twice before the lease ends.
-      internal::WriteLease(lease_files_.get(), path_, lease).IgnoreError();
-    }
-  }
+  return internal::WritePost(leases_.files(), path_, post);
 }
 
 namespace {

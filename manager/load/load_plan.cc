@@ -1,7 +1,6 @@
 #include "ckptdb/manager/load/load_plan.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/load/load_cast.h"
+#include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/manager/load/row_exchange.h"
 #include "ckptdb/manager/load/tensor_load.h"
 #include "ckptdb/manager/state/model_sharding.h"
@@ -22,32 +21,6 @@
 
 namespace ckptdb::internal {
 namespace {
-
-constexpr char kSparse[] = "sparse";
-constexpr char kSparseOpt[] = "sparse_opt";
-constexpr char kDense[] = "dense";
-constexpr char kExtra[] = "extra";
-constexpr char kIoState[] = "io_state";
-
-constexpr const char* kCategories[] = {kSparse, kSparseOpt, kDense, kExtra,
-                                       kIoState};
-
-bool IsCategory(absl::string_view pattern) {
-  for (const char* each : kCategories) {
-    if (pattern == each) return true;
-  }
-  return false;
-}
-
-// Returns whether a pattern is the name of the category, or matches the name.
-bool Matches(const std::vector<std::string>& patterns,
-             absl::string_view category, absl::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) {
-                       return IsCategory(pattern) ? pattern == category
-                                                  : GlobMatches(pattern, name);
-                     });
-}
 
 const Shape& GlobalShape(const TensorState& tensor) {
   return tensor.sharded() ? tensor.global_shape : tensor.shape;
@@ -85,35 +58,6 @@ std::vector<Slot> SlotsThere(const StepReader::TableSpec& table,
     if (same != table.slots.end()) there.push_back(*same);
   }
   return there;
-}
-
-std::vector<std::string> RegisteredNames(const ModelState& model) {
-  std::vector<std::string> names;
-  for (const auto& tensor : model.tensors()) names.push_back(tensor.name);
-  for (const auto& table : model.tables()) names.push_back(table.name);
-  for (const auto& extra : model.extras()) names.push_back(extra.name);
-  for (const auto& io : model.io_states()) names.push_back(io.name);
-  return names;
-}
-
-// Returns the patterns that match nothing that is registered. A category never
-// is one of them: a model may have nothing of it.
-std::vector<CheckpointManager::UnmatchedPattern> FindUnmatched(
-    const LoadRule& rule, const ModelState& model) {
-  const std::vector<std::string> names = RegisteredNames(model);
-  std::vector<std::string> meant = names;
-  meant.insert(meant.end(), std::begin(kCategories), std::end(kCategories));
-  std::vector<CheckpointManager::UnmatchedPattern> unmatched;
-  for (const std::string& pattern : rule.load) {
-    const bool matches =
-        pattern == "*" || IsCategory(pattern) ||
-        std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-          return GlobMatches(pattern, name);
-        });
-    if (matches) continue;
-    unmatched.push_back({pattern, std::string(Nearest(pattern, meant))});
-  }
-  return unmatched;
 }
 
 // Returns the casts that turn the slots that are there into those that are
@@ -199,33 +143,6 @@ const Item* FindBlob(const StepReader& step, uint32_t rank,
 }
 
 }  // namespace
-
-// Goes back to the last star alone, as an earlier one could only take what that
-// one takes as well. So it takes no longer than pattern times name.
-bool GlobMatches(absl::string_view pattern, absl::string_view name) {
-  // The position to resume at when "*" must stand for one more character.
-  size_t star = absl::string_view::npos;
-  size_t star_name = 0;
-  size_t p = 0;
-  size_t n = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_name = n;
-    } else if (p < pattern.size() &&
-               (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != absl::string_view::npos) {
-      p = star + 1;
-      n = ++star_name;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 // Adds to a plan what a rule chooses, one item after the other.
 class LoadPlan::Maker {

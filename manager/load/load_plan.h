@@ -68,10 +68,6 @@ class LoadPlan {
   std::vector<CheckpointManager::UnmatchedPattern> unmatched_;
 };
 
-// Returns whether `name` matches the pattern, in which "*" stands for any
-// characters and "?" for any one.
-bool GlobMatches(absl::string_view pattern, absl::string_view name);
-
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_

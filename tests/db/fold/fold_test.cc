@@ -1,21 +1,16 @@
 // Folding: the same rows before and after, what stays and what goes, and a
 // fold that is cut short.
 #include <gmock/gmock.h>
-#include <rocksdb/file_system.h>
 
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <future>
 #include <mutex>
 #include <thread>
 
-#include "absl/strings/match.h"
-#include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/stale_files.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/seed.h"
 
@@ -234,44 +229,24 @@ TEST_F(FoldTest, KeepsFinishedParts) {
   ExpectStates();
 }
 
-// The first opening of OWNER after `stale` is set fails with ESTALE, as on NFS.
-class StaleOwner : public rocksdb::FileSystemWrapper {
- public:
-  using FileSystemWrapper::FileSystemWrapper;
-  const char* Name() const override { return "StaleOwner"; }
-
-  rocksdb::IOStatus NewSequentialFile(
-      const std::string& path, const rocksdb::FileOptions& options,
-      std::unique_ptr<rocksdb::FSSequentialFile>* file,
-      rocksdb::IODebugContext* debug) override {
-    if (absl::EndsWith(path, "/OWNER") && stale.exchange(false)) {
-      return rocksdb::IOStatus::IOError(path, std::strerror(ESTALE));
-    }
-    return FileSystemWrapper::NewSequentialFile(path, options, file, debug);
-  }
-
-  std::atomic<bool> stale = false;
-};
-
 // An attempt is listed in memory first. Where its record could not be written,
 // the next fold writes it.
 TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
   TestTable table;
   SaveChain(&table, 2, 3000);
-  const auto files = std::make_shared<StaleOwner>(
-      internal::Environment::Default()->file_system());
-  options_.environment = std::make_shared<internal::Environment>(
-      files, [] { return internal::Environment::Default()->NowMicros(); },
-      /*on_disk=*/true);
+  const auto files = StaleFilesOnDisk();
+  options_.environment = EnvironmentOf(files);
+  options_.background_sweep = false;  // which would open OWNER as well
   bool fail = false;
   options_.on_point = [&](absl::string_view at) {
     if (fail && at == point::kStaged) throw std::runtime_error("stopped");
   };
   Reopen();
-  files->stale = true;
+  files->stale_name = "/OWNER";
+  files->stale_opens = 1;
   EXPECT_THAT(store_->Fold(2),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("OWNER")));
-  EXPECT_FALSE(files->stale);
+  EXPECT_EQ(files->stale_opens, 0);
   fail = true;
   EXPECT_THAT(store_->Fold(2), StatusIs(absl::StatusCode::kInternal,
                                         HasSubstr("threw: stopped")));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ckptdb/tests/examples/train_ctr/saved_digest.h"
 #include "ckptdb/tests/examples/train_ctr/state_copy.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "train_ctr/digest.h"
@@ -71,16 +72,8 @@ class CheckpointTest : public ::testing::Test {
     while (run.trainer->step() < step) ASSERT_OK(run.trainer->Step());
   }
 
-  // The newest step read as a whole, by another handle of the store.
-  std::string DigestOf(int64_t step) {
-    const auto reader = ckptdb::Reader::Open(store_);
-    if (!reader.ok()) return reader.status().ToString();
-    const auto opened = (*reader)->OpenStep(step);
-    if (!opened.ok()) return opened.status().ToString();
-    Replica replica;
-    const auto restored = replica.Restore(**opened);
-    if (!restored.ok()) return restored.status().ToString();
-    return StateDigest(replica.state());
+  std::string DigestOf(int64_t step) const {
+    return DigestOfSavedStep(store_, step);
   }
 
   std::vector<int64_t> Steps() {

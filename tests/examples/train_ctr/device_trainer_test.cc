@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ckptdb/tests/examples/train_ctr/device_machine.h"
+#include "ckptdb/tests/examples/train_ctr/saved_digest.h"
 #include "ckptdb/tests/examples/train_ctr/state_copy.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "train_ctr/checkpoint.h"
@@ -49,16 +50,8 @@ class DeviceTrainerTest : public ::testing::TestWithParam<std::string> {
     return MakeTrainer(options);
   }
 
-  // The digest of a saved step, read as a whole by another handle.
   std::string DigestOf(int64_t step) const {
-    const auto reader = ckptdb::Reader::Open(checkpoint_.store);
-    if (!reader.ok()) return reader.status().ToString();
-    const auto opened = (*reader)->OpenStep(step);
-    if (!opened.ok()) return opened.status().ToString();
-    Replica replica;
-    const auto restored = replica.Restore(**opened);
-    if (!restored.ok()) return restored.status().ToString();
-    return StateDigest(replica.state());
+    return DigestOfSavedStep(checkpoint_.store, step);
   }
 
   const ckptdb::testing::TempDir dir_;

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ckptdb/manager/load/load_plan.h"
+#include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
 

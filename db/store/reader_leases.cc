@@ -1,0 +1,128 @@
+#include "ckptdb/db/store/reader_leases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/uuid.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+// An owner of another user must be able to read leases, whatever the umask.
+constexpr uint32_t kLeaseFolderMode = 0755;
+constexpr uint32_t kLeaseMode = 0644;
+
+}  // namespace
+
+ReaderLeases::ReaderLeases(std::string store, const ReaderOptions& options,
+                           std::shared_ptr<Environment> environment)
+    : store_(std::move(store)),
+      mode_(options.leases),
+      lease_ms_(options.lease_ms),
+      environment_(std::move(environment)),
+      files_(std::make_shared<GuardedFileSystem>(
+          environment_->file_system(),
+          FileModes{kLeaseFolderMode, kLeaseMode, environment_->on_disk()})) {}
+
+ReaderLeases::~ReaderLeases() {
+  exit_task_.reset();
+  StopRenewing();
+}
+
+void ReaderLeases::StopAtExit() {
+  exit_task_ = std::make_unique<ExitTask>([this] { StopRenewing(); });
+}
+
+absl::StatusOr<ReaderLeases::Taken> ReaderLeases::Take(
+    int64_t step, const std::vector<Version>& versions) {
+  if (mode_ == ReaderOptions::LeaseMode::kNone) return Taken();
+  Lease lease;
+  lease.uuid = NewUuid();
+  lease.step = step;
+  lease.versions = versions;
+  lease.expires_at_micros = NextExpiry();
+  const absl::Status written = WriteLease(files_.get(), store_, lease);
+  // Where the disk or its permissions allow no lease, a step may be read
+  // without one. Any other error is returned.
+  const bool impossible =
+      absl::IsPermissionDenied(written) || absl::IsResourceExhausted(written);
+  if (impossible && mode_ == ReaderOptions::LeaseMode::kWherePossible) {
+    return Taken{nullptr, written};
+  }
+  if (!written.ok()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("no lease on step ", lease.step, ": ", written.message()));
+  }
+  const std::string uuid = lease.uuid;
+  // It drops the lease also when what follows fails. It points at this object,
+  // as null stands for no lease.
+  std::shared_ptr<void> taken(this, [this, uuid](void*) { Drop(uuid); });
+  const MutexLock lock(&mutex_);
+  // It is written before it is listed: the thread renews only leases that are
+  // there.
+  leases_[uuid] = std::move(lease);
+  CKPTDB_RETURN_IF_ERROR(StartRenewing());
+  return Taken{std::move(taken), absl::OkStatus()};
+}
+
+// The thread is started with the first lease, so that a reader that only lists
+// steps has none.
+absl::Status ReaderLeases::StartRenewing() {
+  if (renewer_.joinable() || stop_) return absl::OkStatus();
+  std::thread renewer;
+  CKPTDB_RETURN_IF_ERROR(
+      CallGuarded("starting the thread that renews leases",
+                  [&] { renewer = std::thread([this] { Renew(); }); }));
+  renewer_ = std::move(renewer);
+  return absl::OkStatus();
+}
+
+void ReaderLeases::StopRenewing() {
+  std::thread renewer;
+  {
+    const MutexLock lock(&mutex_);
+    stop_ = true;
+    renewer = std::move(renewer_);
+  }
+  wakes_.NotifyAll();
+  if (renewer.joinable()) renewer.join();
+}
+
+void ReaderLeases::Renew() {
+  // Each lease is renewed three times in its length, so it outlasts two
+  // renewals that fail.
+  const std::chrono::milliseconds pause(std::max<int64_t>(lease_ms_ / 3, 1));
+  const MutexLock lock(&mutex_);
+  while (WaitToRenew(pause)) {
+    for (auto& [uuid, lease] : leases_) {
+      lease.expires_at_micros = NextExpiry();
+      // The next turn tries again, twice before the lease ends.
+      WriteLease(files_.get(), store_, lease).IgnoreError();
+    }
+  }
+}
+
+bool ReaderLeases::WaitToRenew(std::chrono::milliseconds pause) {
+  const auto deadline = std::chrono::steady_clock::now() + pause;
+  while (!stop_ && wakes_.WaitUntil(&mutex_, deadline)) {
+  }
+  return !stop_;
+}
+
+void ReaderLeases::Drop(const std::string& uuid) {
+  const MutexLock lock(&mutex_);
+  // The mutex is held over the removal. A renewal that came after it would
+  // write the file again, and the lease would stay until it expires.
+  leases_.erase(uuid);
+  // A lease that cannot be removed expires.
+  RemoveLease(files_.get(), store_, uuid).IgnoreError();
+}
+
+int64_t ReaderLeases::NextExpiry() const {
+  return environment_->NowMicros() + lease_ms_ * 1000;
+}
+
+}  // namespace ckptdb::internal

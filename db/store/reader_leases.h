@@ -1,0 +1,84 @@
+// The leases of a reader in another process than the owner's: it takes them,
+// renews them by a thread, and drops them; internal to db/.
+#ifndef CKPTDB_DB_STORE_READER_LEASES_H_
+#define CKPTDB_DB_STORE_READER_LEASES_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/base/exit_task.h"
+#include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/meta/lease.h"
+#include "ckptdb/db/options.h"
+#include "ckptdb/db/rocks/guarded_file_system.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+// Thread-safe. It outlives the leases that are taken from it.
+class ReaderLeases {
+ public:
+  // A lease, or the reason why none could be written. It is dropped with the
+  // last copy of `lease`, which is null where the step is read without one.
+  struct Taken {
+    std::shared_ptr<void> lease;
+    absl::Status no_lease;
+  };
+
+  ReaderLeases(std::string store, const ReaderOptions& options,
+               std::shared_ptr<Environment> environment);
+  ReaderLeases(const ReaderLeases&) = delete;
+  ReaderLeases& operator=(const ReaderLeases&) = delete;
+  ~ReaderLeases();
+
+  // Ends the thread when the process exits. Called once, after the first
+  // database of the process was opened: see ExitTask.
+  void StopAtExit();
+
+  // Takes a lease on these versions for `step`. Returns PermissionDenied if it
+  // cannot be written and the options require one.
+  absl::StatusOr<Taken> Take(int64_t step,
+                             const std::vector<Version>& versions);
+
+  // Returns the file system that writes with the modes of leases, which an
+  // owner of another user can read.
+  rocksdb::FileSystem* files() const { return files_.get(); }
+
+ private:
+  absl::Status StartRenewing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Stops the thread. Leases that are taken later are not renewed.
+  void StopRenewing();
+  void Renew();
+  // Returns whether leases are to be renewed after this pause: until they are
+  // not any more.
+  bool WaitToRenew(std::chrono::milliseconds pause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(const std::string& uuid);
+  int64_t NextExpiry() const;
+
+  const std::string store_;
+  const ReaderOptions::LeaseMode mode_;
+  const int64_t lease_ms_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<GuardedFileSystem> files_;
+
+  Mutex mutex_;
+  ConditionVariable wakes_;
+  std::map<std::string, Lease> leases_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread renewer_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ExitTask> exit_task_;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_READER_LEASES_H_

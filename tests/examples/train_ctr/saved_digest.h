@@ -1,0 +1,30 @@
+// The digest of a step of train_ctr's store.
+#ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_SAVED_DIGEST_H_
+#define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_SAVED_DIGEST_H_
+
+#include <ckptdb/db/reader.h>
+
+#include <cstdint>
+#include <string>
+
+#include "train_ctr/digest.h"
+#include "train_ctr/replica.h"
+
+namespace train_ctr {
+
+// Reads the step as a whole, by a handle of its own. Returns the error where it
+// cannot be read, which is no digest.
+inline std::string DigestOfSavedStep(const std::string& store, int64_t step) {
+  const auto reader = ckptdb::Reader::Open(store);
+  if (!reader.ok()) return reader.status().ToString();
+  const auto opened = (*reader)->OpenStep(step);
+  if (!opened.ok()) return opened.status().ToString();
+  Replica replica;
+  const auto restored = replica.Restore(**opened);
+  if (!restored.ok()) return restored.status().ToString();
+  return StateDigest(replica.state());
+}
+
+}  // namespace train_ctr
+
+#endif  // CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_SAVED_DIGEST_H_

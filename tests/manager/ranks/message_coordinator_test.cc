@@ -1,0 +1,416 @@
+// Tests coordinators over messages and over collectives: all their calls, and
+// ranks that are late, gone, or at another call.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/ranks/rank_network.h"
+#include "ckptdb/tests/manager/ranks/run_ranks.h"
+#include "ckptdb/tests/support/seed.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Makes all calls, in the coordinator and, on another thread, in a duplicate.
+absl::Status SpeakOnTwoThreads(Coordinator* ranks) {
+  const auto speak = [](Coordinator* own) -> absl::Status {
+    for (int round = 0; round < 10; ++round) {
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto values,
+          own->Gather("part", absl::StrCat(own->rank(), ".", round), kLong));
+      EXPECT_EQ(values.size(),
+                own->rank() == kOwnerRank ? own->world_size() : 0);
+      for (size_t r = 0; r < values.size(); ++r) {
+        EXPECT_EQ(values[r], absl::StrCat(r, ".", round));
+      }
+      const std::string mine = absl::StrCat("of ", own->rank());
+      CKPTDB_ASSIGN_OR_RETURN(const std::string one,
+                              own->Broadcast("one", mine, kLong));
+      EXPECT_EQ(one, "of 0");
+      CKPTDB_ASSIGN_OR_RETURN(const std::string told,
+                              own->Tell("told", mine, kLong));
+      EXPECT_EQ(told, "of 0");
+      std::vector<std::string> parts;
+      for (uint32_t r = 0; r < own->world_size(); ++r) {
+        parts.push_back(absl::StrCat("part ", r, " of ", own->rank()));
+      }
+      CKPTDB_ASSIGN_OR_RETURN(const std::string part,
+                              own->TellEach("parts", std::move(parts), kLong));
+      EXPECT_EQ(part, absl::StrCat("part ", own->rank(), " of 0"));
+      const absl::Status bad =
+          own->rank() == 1 ? absl::DataLossError("x") : absl::OkStatus();
+      const absl::Status agreed = Agree(own, "agree", bad, kLong);
+      EXPECT_EQ(agreed.ok(), own->world_size() == 1) << agreed;
+      std::vector<std::string> to_each(own->world_size());
+      for (size_t r = 0; r < to_each.size(); ++r) {
+        to_each[r] = absl::StrCat(own->rank(), " to ", r, ".", round);
+      }
+      CKPTDB_ASSIGN_OR_RETURN(
+          const auto from_each,
+          own->AllToAll("exchange", std::move(to_each), kLong));
+      EXPECT_EQ(from_each.size(), own->world_size());
+      for (size_t r = 0; r < from_each.size(); ++r) {
+        EXPECT_EQ(from_each[r],
+                  absl::StrCat(r, " to ", own->rank(), ".", round));
+      }
+      CKPTDB_RETURN_IF_ERROR(own->Barrier("all", kLong));
+    }
+    return absl::OkStatus();
+  };
+  CKPTDB_ASSIGN_OR_RETURN(const auto other, ranks->Duplicate());
+  absl::Status second;
+  std::thread beside([&] { second = speak(other.get()); });
+  absl::Status first = speak(ranks);
+  beside.join();
+  first.Update(second);
+  return first;
+}
+
+TEST(MessageCoordinator, CarriesAllCallsOfTwoThreads) {
+  for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
+    RankNetwork network(world_size, {});
+    EXPECT_THAT(RunRanks(world_size, Over(&network), SpeakOnTwoThreads),
+                Each(IsOk()));
+  }
+}
+
+// The values of a rank that is late are there when it comes, and those that it
+// has are named as missing until then.
+TEST(MessageCoordinator, ALateRankIsNamedToAllAtAnAllToAll) {
+  RankNetwork network(3, {});
+  std::vector<std::unique_ptr<Coordinator>> ranks;
+  for (uint32_t r = 0; r < 3; ++r) {
+    ranks.push_back(MessageCoordinator(network.Join(r)));
+    EXPECT_TRUE(ranks[r]->HasDirectAllToAll());
+  }
+  const std::vector<std::string> values = {"a", "", std::string(100'000, 'c')};
+  const auto exchange = [&](uint32_t r, absl::Duration deadline) {
+    return ranks[r]->AllToAll("rows", values, deadline).status();
+  };
+  Statuses statuses(3);
+  std::thread two([&] { statuses[2] = exchange(2, kLong); });
+  statuses[0] = exchange(0, kShort);
+  two.join();
+  statuses[1] = exchange(1, kLong);
+  EXPECT_THAT(statuses,
+              Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                            AllOf(HasSubstr("ranks 1 of 3 did not come to"),
+                                  HasSubstr("\"all-to-all rows\"")))));
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      ASSERT_OK_AND_ASSIGN(const auto received,
+                           ranks[r]->AllToAll("next", values, kLong));
+      EXPECT_THAT(received,
+                  ::testing::ElementsAre(values[r], values[r], values[r]));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A rank at an all-to-all says so at once, and does not wait for its deadline.
+TEST(MessageCoordinator, RanksThatDisagreeAboutAnAllToAllAllHearOfIt) {
+  RankNetwork network(4, {});
+  const Statuses statuses = RunRanks(4, Over(&network), [](Coordinator* ranks) {
+    if (ranks->rank() == 2) return ranks->Barrier("rows", kLong);
+    return ranks->AllToAll("rows", std::vector<std::string>(4, "x"), kLong)
+        .status();
+  });
+  EXPECT_THAT(statuses,
+              Each(StatusIs(absl::StatusCode::kAborted,
+                            AllOf(HasSubstr("\"barrier rows\""),
+                                  HasSubstr("\"all-to-all rows\"")))));
+}
+
+TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {
+  NetworkFaults faults;
+  faults.seed = TestSeed();
+  faults.lost = 0.1;
+  faults.duplicated = 0.2;
+  faults.max_delay = absl::Milliseconds(5);
+  RankNetwork network(3, faults);
+  EXPECT_THAT(RunRanks(3, Over(&network),
+                       [](Coordinator* ranks) {
+                         const absl::Status status = SpeakOnTwoThreads(ranks);
+                         // The owner answers those that have not heard.
+                         ranks->Barrier("end", absl::Seconds(3)).IgnoreError();
+                         return status;
+                       }),
+              Each(IsOk()));
+}
+
+TEST(CollectiveCoordinator, CarriesAllCallsOfTwoThreads) {
+  for (const uint32_t world_size : {1U, 2U, 5U, 16U}) {
+    CollectiveGroup group(world_size);
+    EXPECT_THAT(RunRanks(world_size, Over(&group), SpeakOnTwoThreads),
+                Each(IsOk()));
+  }
+}
+
+TEST(CollectiveCoordinator, NeedsAllFunctionsAndARank) {
+  CollectiveGroup group(2);
+  Coordinator::Collectives collectives = group.Join(1);
+  collectives.all_to_all = nullptr;
+  EXPECT_THAT(CollectiveCoordinator(collectives).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("all_to_all is null")));
+  collectives = group.Join(1);
+  collectives.rank = 2;
+  EXPECT_THAT(CollectiveCoordinator(collectives).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the rank is 2, expected one below the world "
+                                 "size, 2")));
+}
+
+// Ranks 0 and 2 of 3 make a call, and rank 1 makes it when it is over.
+TEST(MessageCoordinator, ALateRankIsNamedToAllAndFindsTheOthersAgain) {
+  RankNetwork network(3, {});
+  std::vector<std::unique_ptr<Coordinator>> ranks;
+  for (uint32_t r = 0; r < 3; ++r) {
+    ranks.push_back(MessageCoordinator(network.Join(r)));
+  }
+  Statuses statuses(3);
+  std::thread two([&] { statuses[2] = ranks[2]->Barrier("all", kLong); });
+  statuses[0] = ranks[0]->Barrier("all", kShort);
+  two.join();
+  statuses[1] = ranks[1]->Barrier("all", kLong);
+  EXPECT_THAT(
+      statuses,
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    AllOf(HasSubstr("ranks 1"),
+                          HasSubstr("of 3 did not come to \"barrier all\"")))));
+  std::vector<std::thread> threads;
+  for (const auto& rank : ranks) {
+    threads.emplace_back([&] { EXPECT_OK(rank->Barrier("next", kLong)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(MessageCoordinator, AnAbsentOwnerIsNamedToAll) {
+  RankNetwork network(3, {});
+  EXPECT_THAT(
+      RunRanks(3, Over(&network),
+               [](Coordinator* ranks) -> absl::Status {
+                 const bool owner = ranks->rank() == kOwnerRank;
+                 if (owner) return absl::DeadlineExceededError("ranks 0 of 3");
+                 return ranks->Broadcast("decision", "", kShort).status();
+               }),
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    HasSubstr("ranks 0 of 3"))));
+}
+
+// Over TCP a send to a process that is gone does not end.
+class StuckTransport : public Coordinator::Transport {
+ public:
+  StuckTransport(std::unique_ptr<Coordinator::Transport> sends, uint32_t gone)
+      : sends_(std::move(sends)), gone_(gone) {}
+
+  uint32_t rank() const override { return sends_->rank(); }
+  uint32_t world_size() const override { return sends_->world_size(); }
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override {
+    stuck_ += std::erase_if(outgoing, [&](const Message& message) {
+      return message.rank == gone_;
+    });
+    return sends_->Exchange(std::move(outgoing), give_up);
+  }
+  size_t unsent() const override { return sends_->unsent() + stuck_; }
+
+ private:
+  const std::unique_ptr<Coordinator::Transport> sends_;
+  const uint32_t gone_;
+  size_t stuck_ = 0;
+};
+
+// The others wait for the owner, so what it does must not take as long as a
+// deadline, whether or not it knows of the rank that is gone.
+TEST(MessageCoordinator, TheOwnerTellsTheOthersAtOnceWhereARankIsGone) {
+  constexpr absl::Duration kTell = absl::Seconds(20);
+  RankNetwork network(3, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StuckTransport>(network.Join(rank), /*gone=*/2));
+  };
+  const Statuses statuses = RunRanks(2, join, [&](Coordinator* ranks) {
+    const absl::Time begun = absl::Now();
+    for (int i = 0; i < 6; ++i) {
+      CKPTDB_RETURN_IF_ERROR(ranks->Tell("outcome", "done", kTell).status());
+      if (i != 2) continue;
+      ranks->Gather("part", "mine", kShort).IgnoreError();
+    }
+    EXPECT_LT(absl::Now() - begun, kTell / 2);
+    return ranks->Barrier("next", kShort);
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("ranks 2 of 3"))));
+}
+
+// The owner has something else to do first, such as the save in progress.
+TEST(MessageCoordinator, AnOwnerThatComesLateStillNamesTheRankThatIsGone) {
+  constexpr absl::Duration kWait = absl::Seconds(2);
+  RankNetwork network(3, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StuckTransport>(network.Join(rank), /*gone=*/2));
+  };
+  const Statuses statuses = RunRanks(2, join, [&](Coordinator* ranks) {
+    if (ranks->rank() == kOwnerRank) absl::SleepFor(1.2 * kWait);
+    return Agree(ranks, "saved", absl::OkStatus(), kWait);
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                      HasSubstr("ranks 2 of 3"))));
+}
+
+// It takes rank 1 for rank 9.
+class StrayTransport : public Coordinator::Transport {
+ public:
+  explicit StrayTransport(std::unique_ptr<Coordinator::Transport> sends)
+      : sends_(std::move(sends)) {}
+
+  uint32_t rank() const override { return sends_->rank(); }
+  uint32_t world_size() const override { return sends_->world_size(); }
+  absl::StatusOr<std::vector<Message>> Exchange(std::vector<Message> outgoing,
+                                                absl::Time give_up) override {
+    auto incoming = sends_->Exchange(std::move(outgoing), give_up);
+    if (!incoming.ok()) return incoming;
+    for (Message& message : *incoming) message.rank = 9;
+    return incoming;
+  }
+  size_t unsent() const override { return sends_->unsent(); }
+
+ private:
+  const std::unique_ptr<Coordinator::Transport> sends_;
+};
+
+TEST(MessageCoordinator, AMessageOfARankThatDoesNotExistIsAnError) {
+  RankNetwork network(2, {});
+  const auto join = [&](uint32_t rank) {
+    return MessageCoordinator(
+        std::make_unique<StrayTransport>(network.Join(rank)));
+  };
+  const Statuses statuses = RunRanks(2, join, [](Coordinator* ranks) {
+    return ranks->Barrier("meet", kShort);
+  });
+  EXPECT_THAT(statuses[kOwnerRank],
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("from rank 9; the ranks are 0 to 1")));
+  EXPECT_THAT(statuses[1], Not(IsOk()));
+}
+
+TEST(MessageCoordinator, RanksThatDisagreeAllHearOfIt) {
+  RankNetwork network(3, {});
+  const Statuses statuses = RunRanks(3, Over(&network), [](Coordinator* ranks) {
+    const bool owner = ranks->rank() == kOwnerRank;
+    const absl::Status status = ranks->Barrier(owner ? "save" : "load", kLong);
+    EXPECT_OK(ranks->Barrier("after", kLong));
+    return status;
+  });
+  EXPECT_THAT(statuses, Each(StatusIs(absl::StatusCode::kAborted,
+                                      AllOf(HasSubstr("\"barrier save\""),
+                                            HasSubstr("\"barrier load\"")))));
+}
+
+TEST(CollectiveCoordinator, ARankThatDoesNotComeIsNamedByTheGroup) {
+  CollectiveGroup group(3);
+  EXPECT_THAT(
+      RunRanks(3, Over(&group),
+               [](Coordinator* ranks) -> absl::Status {
+                 if (ranks->rank() == 2) {
+                   return absl::DeadlineExceededError("not there were ranks 2");
+                 }
+                 const absl::Status status = ranks->Barrier("all", kShort);
+                 // There is no going on with such a group.
+                 EXPECT_EQ(ranks->Barrier("next", kLong), status);
+                 return status;
+               }),
+      Each(StatusIs(absl::StatusCode::kDeadlineExceeded,
+                    HasSubstr("not there were ranks 2"))));
+}
+
+TEST(CollectiveCoordinator, WhatFailsOnOneRankEndsAll) {
+  using Kind = CollectiveFaults::Kind;
+  for (const Kind kind :
+       {Kind::kFailBefore, Kind::kFailAfter, Kind::kWrongCount, Kind::kThrow}) {
+    for (uint64_t at_call = 0; at_call < 6; ++at_call) {
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(kind), " at ", at_call));
+      CollectiveGroup group(3);
+      CollectiveFaults faults;
+      faults.kind = kind;
+      faults.at_call = at_call;
+      const auto join = [&](uint32_t rank) {
+        Coordinator::Collectives own = group.Join(rank);
+        return *CollectiveCoordinator(rank == 1 ? Disturb(own, faults) : own);
+      };
+      const Statuses statuses = RunRanks(3, join, [](Coordinator* ranks) {
+        absl::Status status;
+        for (int i = 0; i < 4 && status.ok(); ++i) {
+          status = ranks->Barrier("all", kLong);
+        }
+        return status;
+      });
+      for (const absl::Status& status : statuses) {
+        EXPECT_FALSE(status.ok());
+        EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1: "));
+      }
+    }
+  }
+}
+
+// What the example of the header knows of its trainer.
+using ProcessGroup = Coordinator::Collectives;
+absl::StatusOr<std::vector<std::string>> AllGather(const ProcessGroup& pg,
+                                                   std::string own) {
+  return pg.all_gather(std::move(own));
+}
+absl::StatusOr<std::string> FromZero(const ProcessGroup& pg,
+                                     std::string value) {
+  return pg.broadcast(std::move(value));
+}
+absl::StatusOr<std::vector<std::string>> AllToAll(
+    const ProcessGroup& pg, std::vector<std::string> values) {
+  return pg.all_to_all(std::move(values));
+}
+void Abort(const ProcessGroup& pg, const absl::Status& why) { pg.abort(why); }
+
+TEST(HeaderExamples, Collectives) {
+  CollectiveGroup trainer(2);
+  std::vector<std::thread> threads;
+  for (uint32_t torch_rank = 0; torch_rank < 2; ++torch_rank) {
+    threads.emplace_back([&trainer, torch_rank,
+                          torch_world_size = uint32_t{2}] {
+      const ProcessGroup pg = trainer.Join(torch_rank);
+      Coordinator::Collectives group;
+      group.rank = torch_rank;
+      group.world_size = torch_world_size;
+      group.all_gather = [&](std::string own) { return AllGather(pg, own); };
+      group.broadcast = [&](std::string value) { return FromZero(pg, value); };
+      group.all_to_all = [&](std::vector<std::string> to) {
+        return AllToAll(pg, to);
+      };
+      group.abort = [&](const absl::Status& why) { Abort(pg, why); };
+      auto ranks = CollectiveCoordinator(std::move(group));
+      ASSERT_OK(ranks.status());
+      EXPECT_OK((*ranks)->Barrier("all", kLong));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,50 @@
+// Runs the ranks of a test on threads, each with a coordinator of its own.
+#ifndef CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
+#define CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "ckptdb/manager/coordinator.h"
+#include "ckptdb/tests/manager/ranks/rank_network.h"
+
+namespace ckptdb::testing {
+
+inline constexpr absl::Duration kLong = absl::Minutes(5);
+inline constexpr absl::Duration kShort = absl::Milliseconds(200);
+
+using Statuses = std::vector<absl::Status>;
+using Rank = std::function<absl::Status(Coordinator*)>;
+using Join = std::function<std::unique_ptr<Coordinator>(uint32_t rank)>;
+
+// Runs each rank on a thread of its own. Returns what they end with.
+inline Statuses RunRanks(uint32_t world_size, const Join& join,
+                         const Rank& rank) {
+  Statuses statuses(world_size);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < world_size; ++r) {
+    threads.emplace_back([&, r] {
+      const std::unique_ptr<Coordinator> ranks = join(r);
+      statuses[r] = rank(ranks.get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+inline Join Over(RankNetwork* network) {
+  return [=](uint32_t rank) { return MessageCoordinator(network->Join(rank)); };
+}
+inline Join Over(CollectiveGroup* group) {
+  return
+      [=](uint32_t rank) { return *CollectiveCoordinator(group->Join(rank)); };
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_MANAGER_RANKS_RUN_RANKS_H_
