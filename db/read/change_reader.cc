@@ -1,3 +1,4 @@
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/reader.h"
 
 #include <map>
@@ -229,6 +230,8 @@ absl::Status ChangeReader::Impl::ScanTable(absl::string_view table,
                                            const ScanOptions& options,
                                            LiveTable* live) const {
   CKPTDB_RETURN_IF_ERROR(internal::CheckSlices(options.slices));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckThreads("ReadOptions::threads", options.read.threads));
   CKPTDB_RETURN_IF_ERROR(CheckTable(table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs, DeltaRuns(table));
   // The two steps are the same state: one may be a fold of the other.

@@ -1,3 +1,4 @@
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/reader.h"
 
 #include <set>
@@ -149,6 +150,8 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
                                         const ReadOptions& options) const {
   CKPTDB_RETURN_IF_ERROR(
       impl_->home().CheckAlive("StepReader::ReadTensorPart"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckThreads("ReadOptions::threads", options.threads));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> shards,
                           impl_->Find(Item::Kind::kTensor, name));
   const Item& item = *shards[0].item;
@@ -174,6 +177,8 @@ absl::Status StepReader::ReadTensorPart(absl::string_view name,
 absl::StatusOr<std::string> StepReader::ReadBlob(
     uint32_t rank, absl::string_view name, const ReadOptions& options) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::ReadBlob"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckThreads("ReadOptions::threads", options.threads));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> all,
                           impl_->Find(Item::Kind::kBlob, name));
   for (const RankItem& blob : all) {
@@ -247,6 +252,8 @@ absl::Status StepReader::Verify(const ReadOptions& options,
                                 const ReadOptions::Progress& progress,
                                 std::set<Version>* verified) const {
   CKPTDB_RETURN_IF_ERROR(impl_->home().CheckAlive("StepReader::Verify"));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckThreads("ReadOptions::threads", options.threads));
   return internal::CallGuarded("StepReader::Verify", [&] {
     return impl_->hold().Explain(
         internal::VerifyStep(*impl_, options, progress, verified));

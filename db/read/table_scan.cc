@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/read/row_batcher.h"
 #include "ckptdb/schema/bytes/limits.h"
@@ -113,8 +114,7 @@ int WorkersFor(const std::vector<RunGroup>& groups, size_t slots,
   }
   const uint64_t worker_bytes = runs * (slots + 2) * 2 * kPageBytes;
   return static_cast<int>(std::clamp<uint64_t>(
-      kBudgetBytes / worker_bytes, 1,
-      static_cast<uint64_t>(std::max(options.threads, 1))));
+      kBudgetBytes / worker_bytes, 1, static_cast<uint64_t>(options.threads)));
 }
 
 MergeScan::MergeScan(const StepReader::Impl& step,
@@ -172,6 +172,8 @@ absl::Status MergeScan::CheckCounts(
 absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options) {
   CKPTDB_RETURN_IF_ERROR(CheckSlices(options.slices));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckThreads("ReadOptions::threads", options.read.threads));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
   return SlotIndexes(runs[0], options).status();
@@ -180,6 +182,8 @@ absl::Status CheckScan(const StepReader::Impl& step, absl::string_view table,
 absl::Status ScanTable(const StepReader::Impl& step, absl::string_view table,
                        const ScanOptions& options, RowSink* sink) {
   CKPTDB_RETURN_IF_ERROR(CheckSlices(options.slices));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckThreads("ReadOptions::threads", options.read.threads));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<RankItem> runs,
                           RunsOf(step, table));
   CKPTDB_ASSIGN_OR_RETURN(const std::vector<size_t> slots,

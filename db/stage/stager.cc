@@ -1,3 +1,4 @@
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/paths.h"
 #include "ckptdb/db/state.h"
 
@@ -58,6 +59,10 @@ class RankStager {
                                 environment_->on_disk()})) {}
 
   absl::StatusOr<internal::StagedRecord> Run(const RankState& state) {
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckThreads("StageOptions::threads", options_.threads));
+    CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
+        "StageOptions", options_.directory_mode, options_.file_mode));
     CKPTDB_RETURN_IF_ERROR(CheckTicket());
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,

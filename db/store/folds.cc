@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/store/commit.h"
@@ -45,6 +46,7 @@ absl::Status FillFolded(const Version& version, Commit* commit) {
 
 absl::StatusOr<Store::FoldResult> Folds::Fold(int64_t step,
                                               const FoldOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckThreads("FoldOptions::threads", options.threads));
   // One fold at a time, as StepCatalog keeps one attempt of a fold from the
   // sweep.
   const MutexLock lock(&mutex_);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/schema/bytes/names.h"
+#include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -45,17 +46,6 @@ absl::Status CheckMetrics(const Metrics& metrics) {
     CKPTDB_RETURN_IF_ERROR(CheckName("metric name", name));
   }
   return absl::OkStatus();
-}
-
-absl::Status CheckUserMetadata(const UserMetadata& metadata) {
-  uint64_t bytes = 0;
-  for (const auto& [name, value] : metadata) {
-    CKPTDB_RETURN_IF_ERROR(CheckName("metadata name", name));
-    bytes += name.size() + value.size();
-  }
-  if (bytes <= kMaxMetadataBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "user metadata of ", bytes, " bytes; the limit is ", kMaxMetadataBytes));
 }
 
 // The comparison is false for a NaN, which is rejected too.

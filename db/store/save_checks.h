@@ -10,7 +10,6 @@
 namespace ckptdb::internal {
 
 absl::Status CheckMetrics(const Metrics& metrics);
-absl::Status CheckUserMetadata(const UserMetadata& metadata);
 
 // Checks what can be checked without looking at the store.
 absl::Status CheckSaveSpec(const SaveSpec& spec);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/disk/store_path.h"
 #include "ckptdb/db/read/change_reader_impl.h"
 #include "ckptdb/db/read/step_reader_impl.h"
@@ -34,6 +35,8 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
       const std::string resolved,
       internal::ResolveStorePath(path, options.environment));
   CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.fold_bounds));
+  CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
+      "StoreOptions", options.directory_mode, options.file_mode));
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
                           internal::StoreFolder::Open(resolved, options));
   std::unique_ptr<Impl> impl(new Impl(std::move(opened)));

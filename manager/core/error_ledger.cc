@@ -24,7 +24,8 @@ void ErrorLedger::NoteStatistics(const absl::Status& status) {
   statistics_error_.Update(status);
 }
 
-// The training thread may have been told since the error was noted: it may have called WaitCommitted in between.
+// The training thread may have been told since the error was noted: it may have
+// called WaitCommitted in between.
 absl::Status ErrorLedger::TakeSaveError() {
   const MutexLock lock(&mutex_);
   const SaveError taken = std::exchange(save_error_, SaveError());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/resolve_path.h"
 #include "ckptdb/manager/config/statistics.h"
 #include "ckptdb/manager/policy/policy_checks.h"
@@ -16,6 +17,7 @@
 #include "ckptdb/manager/state/reader_options.h"
 #include "ckptdb/manager/state/replicated_tensors.h"
 #include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -40,7 +42,11 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(
       CheckAtLeast(kWhere, "base_every", options.base_every, 0));
   CKPTDB_RETURN_IF_ERROR(
-      CheckAtLeast(kWhere, "copy_threads", options.copy_threads, 1));
+      CheckThreads("ManagerOptions::copy_threads", options.copy_threads));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckThreads("ManagerOptions::stage.threads", options.stage.threads));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckThreads("ManagerOptions::read.threads", options.read.threads));
   CKPTDB_RETURN_IF_ERROR(CheckAtLeast(kWhere, "tolerated_failures",
                                       options.tolerated_failures, 0));
   CKPTDB_RETURN_IF_ERROR(
@@ -65,6 +71,13 @@ absl::Status CheckOptions(const ManagerOptions& options) {
     CKPTDB_RETURN_IF_ERROR(Annotate(CheckBest("best", *options.best), kWhere));
   }
   CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.bounds));
+  CKPTDB_RETURN_IF_ERROR(CheckModes("ManagerOptions::store",
+                                    options.store.directory_mode,
+                                    options.store.file_mode));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.user_metadata),
+                                  "ManagerOptions::user_metadata"));
+  CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.store_metadata),
+                                  "ManagerOptions::store_metadata"));
   return CheckNumbers(options);
 }
 

@@ -40,7 +40,7 @@ class TensorCast {
         pieces_(state.shape, kPieceBytes / DTypeBytes(from)) {}
 
   absl::Status Run() {
-    const int threads = std::max(read_.threads, 1);
+    const int threads = read_.threads;
     buffers_.resize(static_cast<size_t>(threads));
     // Several threads read each piece of a tensor that has only a few.
     read_.threads = static_cast<int>(std::max<uint64_t>(

@@ -257,8 +257,8 @@ KeepPolicy KeepEveryNSeconds(double seconds) {
 KeepPolicy KeepForNSeconds(double seconds) {
   const auto age = [](const StepInfo& step, int64_t now) {
     // The times are converted to double first, since the difference of two
-    // int64 may overflow. A clock that went back gives a negative age, which keeps the
-    // step.
+    // int64 may overflow. A clock that went back gives a negative age, which
+    // keeps the step.
     return (static_cast<double>(now) - static_cast<double>(step.time_micros)) /
            internal::kMicrosPerSecond;
   };
@@ -276,11 +276,12 @@ KeepPolicy KeepForNSeconds(double seconds) {
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function) {
   absl::Status status = internal::CheckFunction("KeepIf", name, function);
+  auto keeps = [name, function = std::move(function)](const StepInfo& step,
+                                                      int64_t) {
+    return internal::CallNamed("KeepIf", name, [&] { return function(step); });
+  };
   return MakeOfEach(
-      std::move(status),
-      [function = std::move(function)](const StepInfo& step, int64_t) {
-        return function(step);
-      },
+      std::move(status), std::move(keeps),
       [name = std::move(name)](const StepInfo&, int64_t, bool yes) {
         return Said(name, yes);
       });
@@ -295,7 +296,11 @@ KeepPolicy KeepFunction(
   return MakeKeep(std::move(status), [name = std::move(name),
                                       function = std::move(function)](
                                          Steps steps, int64_t now_micros) {
-    return AnswerOf(name, function(steps, now_micros), steps.size());
+    return AnswerOf(
+        name,
+        internal::CallNamed("KeepFunction", name,
+                            [&] { return function(steps, now_micros); }),
+        steps.size());
   });
 }
 

@@ -4,11 +4,15 @@
 
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/policies.h"
 
 namespace ckptdb::internal {
@@ -57,6 +61,18 @@ absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
   if (function != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(policy, ": function \"", name, "\" is null"));
+}
+
+// Returns what a function of the caller's returns. What it throws is thrown on
+// with the policy and its name before it, for the guard around the decision.
+template <typename Function>
+auto CallNamed(absl::string_view policy, absl::string_view name,
+               const Function& function) {
+  auto answer = CallGuarded(absl::StrCat(policy, " \"", name, "\""), function);
+  if (!answer.ok()) {
+    throw std::runtime_error(std::string(answer.status().message()));
+  }
+  return *std::move(answer);
 }
 
 inline absl::Status CheckBest(absl::string_view where,

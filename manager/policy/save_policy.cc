@@ -141,7 +141,8 @@ SavePolicy SaveIf(
       std::move(status),
       [name = std::move(name), function = std::move(function)](
           const SavePolicy::Context& context) -> Verdict {
-        const bool yes = function(context);
+        const bool yes = internal::CallNamed("SaveIf", name,
+                                             [&] { return function(context); });
         return {yes, absl::StrCat(name, " said ", yes ? "yes" : "no")};
       });
 }

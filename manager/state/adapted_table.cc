@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/manager/tables.h"
 
@@ -10,10 +11,8 @@ namespace {
 
 absl::Status CheckOptions(const std::vector<Slot>& slots,
                           const TableOptions& options) {
-  if (options.threads < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "TableOptions::threads is ", options.threads, ", and at least 1"));
-  }
+  CKPTDB_RETURN_IF_ERROR(
+      CheckThreads("TableOptions::threads", options.threads));
   for (const std::string& name : options.optimizer_slots) {
     const bool known =
         std::any_of(slots.begin(), slots.end(),

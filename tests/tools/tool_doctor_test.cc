@@ -117,9 +117,9 @@ TEST_F(ToolDoctor, RejectsInvalidArguments) {
   EXPECT_EQ(file.code, 1);
   EXPECT_THAT(file.err, HasSubstr("not a folder"));
   EXPECT_EQ(RunTool({"doctor", dir_.path() + "/none"}).code, 2);
-  // A session that is over, or under way, has one host only.
-  const ToolResult again = Run({"--session", "old"});
-  EXPECT_EQ(again.code, 5);
+  const ToolResult one = Run({"--session", "monday"});
+  EXPECT_EQ(one.code, 1);
+  EXPECT_THAT(one.err, HasSubstr("--session monday requires --hosts"));
   ExpectUntouched();
 }
 

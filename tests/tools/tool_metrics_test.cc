@@ -69,7 +69,7 @@ TEST_F(ToolMetrics, ACommandAddsPostsThatTheOwnerHasNot) {
 }
 
 TEST_F(ToolMetrics, RejectsInvalidArguments) {
-  for (const char* metric : {"auc", "auc=", "=1", "auc=x"}) {
+  for (const char* metric : {"auc", "auc=", "=1", "auc=x", "auc=1e999"}) {
     const ToolResult result = Run({"metrics", Text(), metric});
     EXPECT_EQ(result.code, 1) << metric;
     EXPECT_THAT(result.err, HasSubstr("expected NAME=VALUE")) << metric;

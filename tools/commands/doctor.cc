@@ -131,14 +131,26 @@ absl::Status Judge(const std::string& folder, const Report& report) {
       report.checks.size(), " checks failed: ", absl::StrJoin(unsafe, ", ")));
 }
 
-absl::Status Doctor::Run(const Context& context) {
-  if (hosts_ > 1 && session_.empty()) {
+// Hosts find each other by the session, which one host has no use for.
+absl::Status CheckHosts(uint32_t hosts, const std::string& session) {
+  if (hosts > 1 && session.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--hosts ", hosts_,
+        absl::StrCat("--hosts ", hosts,
                      " requires --session; give the same name on all "
                      "hosts, such as --session ",
                      NewSession().substr(0, 8)));
   }
+  if (hosts == 1 && !session.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--session ", session,
+                     " requires --hosts with the number of "
+                     "hosts that run the command"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Doctor::Run(const Context& context) {
+  CKPTDB_RETURN_IF_ERROR(CheckHosts(hosts_, session_));
   // From here on a signal ends the checks, and the folder is removed.
   const Interrupt interrupt;
   Report report;

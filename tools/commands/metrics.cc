@@ -1,11 +1,14 @@
 // ckptdb metrics: adds metrics to a step, or posts them to the process that has
 // the store open.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/status.h"
@@ -25,7 +28,13 @@ bool ParseMetric(const std::string& text, std::string* name, double* value) {
   const size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0) return false;
   *name = text.substr(0, equals);
-  return absl::SimpleAtod(text.substr(equals + 1), value);
+  const std::string number = text.substr(equals + 1);
+  if (!absl::SimpleAtod(number, value)) return false;
+  // A number that is too large is no infinity, unless it is written as one.
+  return std::isfinite(*value) ||
+         !std::any_of(number.begin(), number.end(), [](char c) {
+           return absl::ascii_isdigit(static_cast<unsigned char>(c));
+         });
 }
 
 std::string CheckMetric(const std::string& text) {
@@ -33,7 +42,7 @@ std::string CheckMetric(const std::string& text) {
   double value = 0;
   if (ParseMetric(text, &name, &value)) return "";
   return absl::StrCat("invalid metric \"", text, "\"; expected ", kForm,
-                      " with a number as the value");
+                      " with a name that is not empty and a number of 64 bits");
 }
 
 class MetricsCommand : public Command {

@@ -109,8 +109,8 @@ Seen SyncedBytes(const CheckContext& context) {
                    " of ", kRounds, " openings"));
 }
 
-// Writes without fsync, as ranks on other hosts rely on close-to-open. Two names
-// take turns, so that each is read again after it was read once.
+// Writes without fsync, as ranks on other hosts rely on close-to-open. Two
+// names take turns, so that each is read again after it was read once.
 Seen ClosedBytes(const CheckContext& context) {
   int stale = 0;
   for (int round = 0; round < kRounds; ++round) {

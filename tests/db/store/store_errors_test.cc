@@ -98,6 +98,26 @@ TEST_F(StoreErrorsTest, ModesAreTheCallersWhateverTheUmask) {
   EXPECT_THAT(files, ElementsAre(0664));
 }
 
+TEST_F(StoreErrorsTest, ModesWithoutTheOwnersBitsAreRefused) {
+  const auto open = [&](uint32_t directory_mode, uint32_t file_mode) {
+    StoreOptions options;
+    options.directory_mode = directory_mode;
+    options.file_mode = file_mode;
+    return Store::Open(dir_.path() + "/other", options).status();
+  };
+  EXPECT_THAT(open(0600, 0600),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("StoreOptions::directory_mode is 0600; it "
+                                 "must have 0700")));
+  EXPECT_THAT(open(0177777, 0600),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("directory_mode is 0177777")));
+  EXPECT_THAT(open(0700, 0440), StatusIs(absl::StatusCode::kInvalidArgument,
+                                         HasSubstr("file_mode is 0440")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/other"));
+  EXPECT_OK(open(02770, 0660));
+}
+
 TEST_F(StoreErrorsTest, NoStoreIsNotFoundWithoutCreate) {
   options_.create_if_missing = false;
   EXPECT_THAT(Store::Open(path(), options_),
@@ -460,6 +480,30 @@ TEST_F(BadSpecTest, SaveOfOneRankOnly) {
   EXPECT_THAT(store_->Save({.step = 1, .world_size = 2}, RankState()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2")));
   EXPECT_THAT(store_->Steps(), IsEmpty());
+}
+
+// -7 threads, as of a subtraction that went wrong.
+TEST_F(BadSpecTest, NoThreads) {
+  const auto expect = [](const absl::Status& status, const std::string& what) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                 HasSubstr(what + " is -7; it must be at least "
+                                                  "1")));
+  };
+  const HeldState held(SmallContent(1));
+  expect(store_->Save({.step = 1}, held.state(), {}, {.threads = -7}).status(),
+         "StageOptions::threads");
+  ASSERT_OK(Save(1, SmallContent(1)));
+  expect(store_->Fold(1, {.threads = -7}).status(), "FoldOptions::threads");
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(1));
+  const ReadOptions read = {.threads = -7};
+  std::vector<float> w(6);
+  expect(step->ReadTensor("w", w.data(), w.size() * sizeof(float), read),
+         "ReadOptions::threads");
+  expect(step->ReadBlob(0, "reader", read).status(), "ReadOptions::threads");
+  expect(step->Verify(read), "ReadOptions::threads");
+  CollectRows rows({16, 4});
+  expect(step->ScanTable("user", {.read = read}, &rows),
+         "ReadOptions::threads");
 }
 
 TEST_F(BadSpecTest, ReserveThatIsNotThere) {

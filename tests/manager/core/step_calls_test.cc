@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -275,6 +277,26 @@ TEST_F(ManagerTest, TheLastStepHasNoNext) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("step 9223372036854775807 is the last")));
   EXPECT_EQ(manager_->global_step(), kLast);
+}
+
+TEST_F(ManagerTest, MetadataOfTheOptionsIsCheckedAtOpen) {
+  TestModel model;
+  options_.user_metadata = {{"", "x"}};
+  EXPECT_THAT(CheckpointManager::Open(options_, &model.state).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("ManagerOptions::user_metadata: metadata")));
+  EXPECT_FALSE(std::filesystem::exists(options_.path));
+}
+
+TEST_F(ManagerTest, APolicyThatThrowsIsNamed) {
+  options_.schedule.permanent =
+      SaveIf("moody", [](const SavePolicy::Context&) -> bool {
+        throw std::runtime_error("not today");
+      });
+  Start();
+  EXPECT_THAT(TrainStep().status(),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("SaveIf \"moody\" threw: not today")));
 }
 
 TEST_F(ManagerTest, AModelHasOneManagerAtATime) {

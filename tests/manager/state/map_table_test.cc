@@ -225,7 +225,9 @@ TEST(MapTableTest, WhatIsWrongIsToldWhenItIsAdded) {
        "slot \"a\" of 16385 x f32 has 65540 bytes per row; expected 1 to "
        "65536"},
       {{field}, {.optimizer_slots = {"b"}}, "has \"b\", which is no slot"},
-      {{field}, {.threads = 0}, "TableOptions::threads is 0, and at least 1"},
+      {{field},
+       {.threads = 0},
+       "TableOptions::threads is 0; it must be at least 1"},
   };
   std::unordered_map<int64_t, MapRow> map;
   map[3];
