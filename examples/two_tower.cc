@@ -23,7 +23,7 @@
 
 namespace {
 
-using examples::Exchange, examples::PerRank, examples::Ranks;
+using examples::Exchange, examples::PerRank, examples::Ranks, ckptdb::MixId;
 constexpr uint64_t kDim = 8, kUsers = 4000, kItems = 1000, kExamples = 256;
 constexpr float kRate = 0.1f;
 using Vector = std::array<float, kDim>;
@@ -45,11 +45,10 @@ struct Model {
 };
 
 std::atomic<bool> sigterm = false;
-void OnSigterm(int /*signal*/) { sigterm = true; }
 
 Vector NewRow(uint64_t id) {
   Vector row;
-  for (float& v : row) v = float((id = ckptdb::MixId(id + 1)) % 1000) / 1000;
+  for (float& v : row) v = float((id = MixId(id + 1)) % 1000) / 1000;
   return row;
 }
 
@@ -59,8 +58,7 @@ Gradient TrainExample(int64_t user_id, int64_t item_id, const Vector& i,
   Vector& u = model->users.try_emplace(user_id, NewRow(user_id)).first->second;
   float score = 0;
   for (size_t d = 0; d < kDim; ++d) score += model->layer[d] * u[d] * i[d];
-  const float click = user_id % 5 == item_id % 5 ? 1 : 0;
-  const float error = 1 / (1 + std::exp(-score)) - click;
+  const float error = 1 / (1 + std::exp(-score)) - (user_id % 5 == item_id % 5);
   Gradient item = {.id = item_id};
   for (size_t d = 0; d < kDim; ++d) {
     item.sum[d] = Exact(error * model->layer[d] * u[d]);
@@ -97,8 +95,7 @@ absl::StatusOr<ckptdb::Metrics> Step(uint64_t step, Ranks* own, Model* model) {
   std::vector<std::array<int64_t, 2>> examples;  // of this rank's users
   PerRank<int64_t> ids(size);                    // of items
   for (uint64_t e = step * kExamples; e < (step + 1) * kExamples; ++e) {
-    const uint64_t random = ckptdb::MixId(e);
-    const uint64_t user = random % kUsers, item = random / kUsers % kItems;
+    const uint64_t user = MixId(e) % kUsers, item = MixId(e) / kUsers % kItems;
     if (user % size != own->rank()) continue;
     examples.push_back({int64_t(user), int64_t(item)});
     ids[item % size].push_back(int64_t(item));
@@ -171,7 +168,7 @@ absl::Status Train(char** arguments, Ranks* own, Model* model) {
 
 uint64_t Digest(int64_t id, const Vector& row) {
   auto hash = uint64_t(id);
-  for (const float v : row) hash = ckptdb::MixId(hash + std::bit_cast<int>(v));
+  for (const float v : row) hash = MixId(hash + std::bit_cast<int>(v));
   return hash;
 }
 
@@ -192,8 +189,11 @@ absl::Status Run(char** arguments, Ranks* own) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4 && argc != 6) return 2;
-  std::signal(SIGTERM, OnSigterm);
+  if (argc != 4 && argc != 6) {
+    std::fputs("usage: two_tower STORE STEPS RANKS [SIGNAL STEP]\n", stderr);
+    return 2;
+  }
+  std::signal(SIGTERM, [](int /*signal*/) { sigterm = true; });
   return examples::RunRanks({"two_tower", std::atoi(argv[3])},
                             [argv](Ranks* own) { return Run(argv, own); });
 }

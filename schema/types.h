@@ -83,7 +83,8 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 //
 //   kBf16  halves the bytes: each number rounded to the nearest bf16, which is
 //          off by at most 1/256 of it. A NaN stays a NaN; infinities and zeros
-//          stay as they are.
+//          stay as they are. A page with a number that would round to an
+//          infinity is stored without loss.
 //   kInt8  leaves a byte a number and 8 a row: 255 steps from the least number
 //          of a row to its greatest, off by at most half a step. The row is
 //          that of the table's slot, of at least 4 numbers; in a tensor it is

@@ -133,7 +133,7 @@ absl::StatusOr<Catalog> LoadCatalog(const Database& database) {
           return Misplaced(record.version, key);
         }
         const int64_t step = record.version.step;
-        // PutStep would note a change, and what is there at the opening is none.
+        // PutStep would note a change, which this is not.
         catalog.steps.emplace_hint(catalog.steps.end(), step,
                                    std::move(record));
         return absl::OkStatus();

@@ -50,6 +50,23 @@ train(dies killed 120 3 ${sigkill} 71)
 train(succeeds killed 120 2)
 expect_same("3 ranks on 2" "${calm}" "${digest}")
 
+# Arguments of a careless user make no store.
+function(expect_refused what)
+  execute_process(
+    COMMAND ${CKPTDB_TWO_TOWER} ${ARGN}
+    WORKING_DIRECTORY ${CKPTDB_WORK}
+    RESULT_VARIABLE result
+    ERROR_VARIABLE errors)
+  if(result EQUAL 0 OR NOT errors MATCHES "${what}" OR
+     EXISTS ${CKPTDB_WORK}/refused)
+    message(FATAL_ERROR "two_tower ${ARGN}: ${result}\n${errors}")
+  endif()
+endfunction()
+expect_refused("usage: two_tower STORE STEPS RANKS")
+expect_refused("usage: two_tower STORE STEPS RANKS" --help)
+expect_refused("-7 ranks; the number must be from 1" refused 1 -7)
+expect_refused("0 ranks; the number must be from 1" refused 1 many)
+
 # The lines between "[checkpoints]" and "[end]", and all of them.
 execute_process(
   COMMAND awk "/\\[checkpoints\\]/ {on = 1; next} /\\[end\\]/ {on = 0}
