@@ -48,5 +48,11 @@ if(CKPTDB_SANITIZE)
   add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CKPTDB_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>"
   )
+  if(CKPTDB_SANITIZE MATCHES "undefined")
+    # These two take a tenth of the compile time. A null pointer ends a program
+    # under the address sanitizer anyhow, and downcasts are few.
+    add_compile_options(
+      "$<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,vptr>")
+  endif()
   add_link_options(-fsanitize=${CKPTDB_SANITIZE})
 endif()

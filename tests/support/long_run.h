@@ -23,7 +23,7 @@ inline bool IsLongRun() { return std::getenv("CKPTDB_LONG") != nullptr; }
 // A prime, so that no variant of a loop's cases is always passed over.
 inline uint64_t Stride() {
   constexpr uint64_t kShort = 7;
-  constexpr uint64_t kShortSanitized = 43;  // all is five times as slow
+  constexpr uint64_t kShortSanitized = 71;  // all is five times as slow
   if (IsLongRun()) return 1;
   return kSanitized ? kShortSanitized : kShort;
 }

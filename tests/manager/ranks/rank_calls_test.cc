@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/seed.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "gmock/gmock.h"
@@ -316,7 +317,7 @@ void PlayWorlds(uint32_t world_size, int rounds) {
 class RankCallsTest : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RankCallsTest, AllLivingRanksComeToTheSameOutcome) {
-  PlayWorlds(GetParam(), 60);
+  PlayWorlds(GetParam(), kSanitized ? 15 : 60);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
@@ -327,7 +328,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, RankCallsTest,
 TEST(ManyRankCalls, OneOfManyRanksThatWasToldTellsAll) {
   std::mt19937_64 random(TestSeed());
   for (const uint32_t world_size : {40U, 100U, 200U}) {
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < (kSanitized ? 1 : 4); ++round) {
       Faults faults;
       faults.world_size = world_size;
       faults.max_delay_ms = 20;
