@@ -29,6 +29,23 @@ absl::Status Failure(absl::string_view path, const std::error_code& error) {
                       absl::StrCat("path \"", path, "\": ", error.message()));
 }
 
+// Of a path whose links were resolved as far as it exists, a link that is left
+// leads nowhere.
+absl::Status CheckNoDanglingLink(absl::string_view path,
+                                 const std::filesystem::path& resolved) {
+  std::error_code error;
+  std::filesystem::path part;
+  for (const std::filesystem::path& name : resolved) {
+    part /= name;
+    const auto target = std::filesystem::read_symlink(part, error);
+    if (error) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "path \"", path, "\": \"", part.string(), "\" is a symbolic link to \"",
+        target.string(), "\", which does not exist"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // A NUL would end the path for the system calls, which would then open another
@@ -57,6 +74,8 @@ absl::StatusOr<std::string> ResolvePath(absl::string_view path) {
   // to be made has one path, too.
   const auto resolved = std::filesystem::weakly_canonical(absolute, error);
   if (error) return Failure(path, error);
+  absl::Status dangling = CheckNoDanglingLink(path, resolved);
+  if (!dangling.ok()) return dangling;
   return WithoutTrailingSlashes(resolved.lexically_normal().string());
 }
 

@@ -134,6 +134,19 @@ TEST_F(StorePathTest, ALinkIsFollowedOnce) {
   EXPECT_TRUE(fs::is_empty(b()));
 }
 
+TEST_F(StorePathTest, RejectsALinkThatLeadsNowhere) {
+  fs::create_directory_symlink(b() + "/none", a() + "/link");
+  for (const char* path : {"link", "link/store", "./link/../link"}) {
+    const auto dangling =
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr(absl::StrCat("/a/link\" is a symbolic link to \"",
+                                        b(), "/none\", which does not exist")));
+    EXPECT_THAT(Store::Open(path).status(), dangling) << path;
+    EXPECT_THAT(Reader::Open(path).status(), dangling) << path;
+  }
+  EXPECT_TRUE(fs::is_empty(b()));
+}
+
 TEST_F(StorePathTest, RejectsAPathThatCannotBeResolved) {
   EXPECT_THAT(Store::Open(""), StatusIs(absl::StatusCode::kInvalidArgument,
                                         HasSubstr("path \"\" is empty")));
