@@ -73,7 +73,8 @@ struct StoreOptions {
   bool create_if_missing = true;
 
   // Modes of the folders and files that the store creates. By default other
-  // users cannot read the model's weights. Default: 0700 and 0600.
+  // users cannot read the model's weights. They include 0700 and 0600, which
+  // the owner needs itself, and are at most 07777. Default: 0700 and 0600.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
 
@@ -154,7 +155,8 @@ struct ReaderOptions {
 struct StageOptions {
   // The number of workers that write files. A worker waits for the disk half of
   // its time, so more of them than cores are useful; each takes about 6 MiB of
-  // memory, and its file some milliseconds of the commit. Default: 8.
+  // memory, and its file some milliseconds of the commit. At least 1. Default:
+  // 8.
   int threads = 8;
 
   // Writes around the page cache where the file system can. That takes less
@@ -166,13 +168,20 @@ struct StageOptions {
   // the bytes, and lets the parent's be freed. Default: false.
   bool rewrite_unchanged = false;
 
-  // The same as in StoreOptions.
+  // The same as in StoreOptions. Store::Save and a manager take those of their
+  // store instead, but for on_point where it is set.
   uint32_t directory_mode = 0700;
   uint32_t file_mode = 0600;
   uint64_t reserve_bytes = uint64_t{64} << 20;
   std::function<void(absl::string_view point)> on_point = {};
   std::shared_ptr<internal::Environment> environment = {};
 };
+
+namespace internal {
+// Returns the options with which something is staged for a store: with the
+// modes, the file system and the reserve of the store, whatever `stage` says.
+StageOptions StageFor(const StoreOptions& store, StageOptions stage);
+}  // namespace internal
 
 // The description of a save that is fixed at Begin.
 struct SaveSpec {
@@ -239,7 +248,8 @@ struct ReadOptions {
   using Progress = std::function<void(uint64_t done_bytes, uint64_t all_bytes)>;
 
   // The number of threads of one call. More than there are cores keep the disk
-  // busy: each reads, and then checks and hands on what it read. Default: 16.
+  // busy: each reads, and then checks and hands on what it read. At least 1.
+  // Default: 16.
   int threads = 16;
 
   // The bytes that are read at a time of each stream: at most 2 MiB, and at
@@ -248,8 +258,8 @@ struct ReadOptions {
 };
 
 struct FoldOptions {
-  // The number of workers that merge and write, each a range of slices.
-  // Default: 4.
+  // The number of workers that merge and write, each a range of slices. At
+  // least 1. Default: 4.
   int threads = 4;
 
   // The same as in ReadOptions.

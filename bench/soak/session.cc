@@ -63,7 +63,6 @@ absl::StatusOr<ManagerOptions> MakeManagerOptions(const SessionOptions& session,
   options.store.background_fold = plan.background_fold;
   options.store.reserve_bytes = plan.reserve_bytes;
   options.store.fold_bounds.max_deltas = kMaxDeltas / 2;
-  options.stage.reserve_bytes = plan.reserve_bytes;
   options.stage.threads = 2;
   options.schedule.permanent = SaveEveryNSteps(kPermanentSteps);
   options.schedule.ephemeral = SaveEveryNSteps(1);

@@ -64,6 +64,15 @@ SaveResult ResultOf(const Commit& commit,
 
 }  // namespace
 
+StageOptions StageFor(const StoreOptions& store, StageOptions stage) {
+  stage.environment = store.environment;
+  stage.directory_mode = store.directory_mode;
+  stage.file_mode = store.file_mode;
+  stage.reserve_bytes = store.reserve_bytes;
+  if (!stage.on_point) stage.on_point = store.on_point;
+  return stage;
+}
+
 absl::StatusOr<Store::Attempt> Saves::Begin(const SaveSpec& spec, bool sync) {
   const MutexLock turn(committer_->changes());
   CKPTDB_RETURN_IF_ERROR(folder_->database().status());
@@ -189,17 +198,9 @@ absl::StatusOr<SaveResult> Saves::Save(const SaveSpec& spec,
   // before files are ingested: a small save is one write.
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt handle,
                           Begin(spec, /*sync=*/false));
-  const StoreOptions& store = folder_->options();
-  StageOptions options = stage;
-  // What is staged must have the modes, the file system and the reserve of this
-  // store, whatever the caller's options say.
-  options.environment = folder_->environment();
-  options.directory_mode = store.directory_mode;
-  options.file_mode = store.file_mode;
-  options.reserve_bytes = store.reserve_bytes;
-  if (!options.on_point) options.on_point = store.on_point;
   absl::StatusOr<StagedRank> staged =
-      Stage(folder_->path(), handle.tickets[0], state, options);
+      Stage(folder_->path(), handle.tickets[0], state,
+            StageFor(folder_->options(), stage));
   const int64_t stage_micros = folder_->NowMicros() - started;
   absl::StatusOr<SaveResult> result =
       staged.ok() ? Publish(handle.version, {&*staged, 1}, publish)

@@ -46,7 +46,6 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
                                 options_.crash_drill](absl::string_view point) {
     drill->Passed(point);
   };
-  manager.stage.on_point = manager.store.on_point;
   manager.schedule.permanent = Schedule();
   manager.retention.keep = ckptdb::LatestN(options_.keep_steps);
   manager.deltas = options_.delta;

@@ -71,7 +71,7 @@ absl::Status CheckOptions(const ManagerOptions& options) {
     CKPTDB_RETURN_IF_ERROR(Annotate(CheckBest("best", *options.best), kWhere));
   }
   CKPTDB_RETURN_IF_ERROR(CheckChainBounds(options.bounds));
-  CKPTDB_RETURN_IF_ERROR(CheckModes("ManagerOptions::store",
+  CKPTDB_RETURN_IF_ERROR(CheckModes("ManagerOptions::store.",
                                     options.store.directory_mode,
                                     options.store.file_mode));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.user_metadata),
@@ -124,6 +124,7 @@ ManagerOptions Effective(ManagerOptions options) {
     options.deltas = false;  // nobody would take the marked rows
     options.store_metadata.clear();
   }
+  options.stage = StageFor(options.store, std::move(options.stage));
   if (!options.read_only) return options;
   options.store = {};
   options.stage = {};

@@ -145,9 +145,9 @@ ManagerOptions OptionsOf(Job* job) {
   if (options.keep > 0) manager.retention.keep = LatestN(options.keep);
   manager.sharding = TableSharding::BySlices();
   manager.io_state_resize = ManagerOptions::IoStateResize::kRedistribute;
-  const auto on_point = [job](absl::string_view point) { Reach(*job, point); };
-  manager.store.on_point = on_point;
-  manager.stage.on_point = on_point;
+  manager.store.on_point = [job](absl::string_view point) {
+    Reach(*job, point);
+  };
   manager.on_saved = [job](const CheckpointManager::SaveReport& report) {
     if (!report.status.ok()) return;
     std::ofstream(job->File("saved"), std::ios::app)

@@ -54,6 +54,27 @@ TEST_P(ManagerModeTest, SavesBySchedule) {
   }
 }
 
+// The options of staging are left as they are by most callers.
+TEST_P(ManagerModeTest, WhatIsStagedHasTheModesOfTheStore) {
+  options_.store.directory_mode = 0750;
+  options_.store.file_mode = 0640;
+  std::vector<float> large(1 << 20);
+  Start();
+  ASSERT_OK(model_->state.AddTensor(
+      "large", TensorState::Of(large.data(), {int64_t{1} << 20})));
+  manager_.reset();
+  ASSERT_OK_AND_ASSIGN(manager_,
+                       CheckpointManager::Open(options_, &model_->state));
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  ASSERT_EQ(reports_.size(), 1U);
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(options_.path)) {
+    const auto mode = static_cast<uint32_t>(entry.status().permissions());
+    EXPECT_EQ(mode, entry.is_directory() ? 0750U : 0640U) << entry.path();
+  }
+}
+
 TEST_P(ManagerModeTest, GoesOnWhereItWas) {
   Start();
   TrainTo(5);
@@ -534,6 +555,15 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options = options_;
   options.copy_threads = 0;
   expect(options, "copy_threads is 0; it must be at least 1");
+  options = options_;
+  options.stage.threads = -7;
+  expect(options, "ManagerOptions::stage.threads is -7; it must be at least 1");
+  options = options_;
+  options.read.threads = 0;
+  expect(options, "ManagerOptions::read.threads is 0; it must be at least 1");
+  options = options_;
+  options.store.file_mode = 0400;
+  expect(options, "ManagerOptions::store.file_mode is 0400; it must include");
   options = options_;
   options.sharding = TableSharding::BySlices({0, 5, kSlices});
   expect(options,
