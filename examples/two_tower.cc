@@ -1,5 +1,4 @@
-// A two-tower recommender on several ranks: a table of users in a hash map, one
-// of items in an array, a dense layer between them.
+// A two-tower recommender: users in a hash map, items in an array, one layer.
 //
 //   two_tower STORE STEPS RANKS [SIGNAL STEP]
 //
@@ -15,7 +14,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -58,7 +56,8 @@ Gradient TrainExample(int64_t user_id, int64_t item_id, const Vector& i,
   Vector& u = model->users.try_emplace(user_id, NewRow(user_id)).first->second;
   float score = 0;
   for (size_t d = 0; d < kDim; ++d) score += model->layer[d] * u[d] * i[d];
-  const float error = 1 / (1 + std::exp(-score)) - (user_id % 5 == item_id % 5);
+  const float click = user_id % 5 == item_id % 5 ? 1 : 0;
+  const float error = 1 / (1 + std::exp(-score)) - click;
   Gradient item = {.id = item_id};
   for (size_t d = 0; d < kDim; ++d) {
     item.sum[d] = Exact(error * model->layer[d] * u[d]);
@@ -73,7 +72,7 @@ Gradient TrainExample(int64_t user_id, int64_t item_id, const Vector& i,
 // Returns the mean loss, on the owner, whose metrics are the step's.
 ckptdb::Metrics Apply(const PerRank<Gradient>& gradients, const Ranks& own,
                       Model* model) {
-  std::map<int64_t, std::array<double, kDim + 1>> sums;
+  std::unordered_map<int64_t, std::array<double, kDim + 1>> sums;
   for (const std::vector<Gradient>& of_rank : gradients) {
     for (const auto& [id, part] : of_rank) {
       for (size_t d = 0; d <= kDim; ++d) sums[id][d] += part[d];
@@ -95,7 +94,8 @@ absl::StatusOr<ckptdb::Metrics> Step(uint64_t step, Ranks* own, Model* model) {
   std::vector<std::array<int64_t, 2>> examples;  // of this rank's users
   PerRank<int64_t> ids(size);                    // of items
   for (uint64_t e = step * kExamples; e < (step + 1) * kExamples; ++e) {
-    const uint64_t user = MixId(e) % kUsers, item = MixId(e) / kUsers % kItems;
+    const uint64_t random = MixId(e);
+    const uint64_t user = random % kUsers, item = random / kUsers % kItems;
     if (user % size != own->rank()) continue;
     examples.push_back({int64_t(user), int64_t(item)});
     ids[item % size].push_back(int64_t(item));

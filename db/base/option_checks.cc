@@ -7,14 +7,13 @@
 namespace ckptdb::internal {
 namespace {
 
-absl::Status CheckMode(absl::string_view options, absl::string_view name,
-                       uint32_t mode, uint32_t needed) {
+absl::Status CheckMode(absl::string_view name, uint32_t mode, uint32_t needed) {
   constexpr uint32_t kAllBits = 07777;
   if ((mode & needed) == needed && mode <= kAllBits) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s::%s is %#o; it must have %#o, as the owner reads and "
-                      "writes, and no more than %#o",
-                      options, name, mode, needed, kAllBits));
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "%s is %#o; it must include %#o, which the store itself needs, and be at "
+      "most %#o",
+      name, mode, needed, kAllBits));
 }
 
 }  // namespace
@@ -25,13 +24,13 @@ absl::Status CheckThreads(absl::string_view name, int threads) {
       absl::StrCat(name, " is ", threads, "; it must be at least 1"));
 }
 
-absl::Status CheckModes(absl::string_view options, uint32_t directory_mode,
+absl::Status CheckModes(absl::string_view where, uint32_t directory_mode,
                         uint32_t file_mode) {
   constexpr uint32_t kOwnersDirectory = 0700;
   constexpr uint32_t kOwnersFile = 0600;
-  CKPTDB_RETURN_IF_ERROR(
-      CheckMode(options, "directory_mode", directory_mode, kOwnersDirectory));
-  return CheckMode(options, "file_mode", file_mode, kOwnersFile);
+  CKPTDB_RETURN_IF_ERROR(CheckMode(absl::StrCat(where, "directory_mode"),
+                                   directory_mode, kOwnersDirectory));
+  return CheckMode(absl::StrCat(where, "file_mode"), file_mode, kOwnersFile);
 }
 
 }  // namespace ckptdb::internal

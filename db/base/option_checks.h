@@ -14,10 +14,10 @@ namespace ckptdb::internal {
 // `name` is as in "ReadOptions::threads".
 absl::Status CheckThreads(absl::string_view name, int threads);
 
-// Checks the modes of folders and files: permission bits alone, of which those
-// that the owner needs to come back to them are set. `options` is as in
-// "StoreOptions".
-absl::Status CheckModes(absl::string_view options, uint32_t directory_mode,
+// Checks that modes of folders and files are permission bits alone, and include
+// those without which the owner could not read and write them. `where` stands
+// before their names, as in "StoreOptions::".
+absl::Status CheckModes(absl::string_view where, uint32_t directory_mode,
                         uint32_t file_mode);
 
 }  // namespace ckptdb::internal

@@ -29,8 +29,8 @@ absl::Status Failure(absl::string_view path, const std::error_code& error) {
                       absl::StrCat("path \"", path, "\": ", error.message()));
 }
 
-// Of a path whose links were resolved as far as it exists, a link that is left
-// leads nowhere.
+// The links of `resolved` were followed as far as they lead to something. So
+// one that is left leads nowhere.
 absl::Status CheckNoDanglingLink(absl::string_view path,
                                  const std::filesystem::path& resolved) {
   std::error_code error;

@@ -62,7 +62,7 @@ class RankStager {
     CKPTDB_RETURN_IF_ERROR(
         internal::CheckThreads("StageOptions::threads", options_.threads));
     CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
-        "StageOptions", options_.directory_mode, options_.file_mode));
+        "StageOptions::", options_.directory_mode, options_.file_mode));
     CKPTDB_RETURN_IF_ERROR(CheckTicket());
     CKPTDB_RETURN_IF_ERROR(CheckHugeTensors(state));
     CKPTDB_ASSIGN_OR_RETURN(items_,

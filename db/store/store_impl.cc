@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Store::Impl>> Store::Impl::Open(
       internal::ResolveStorePath(path, options.environment));
   CKPTDB_RETURN_IF_ERROR(internal::CheckChainBounds(options.fold_bounds));
   CKPTDB_RETURN_IF_ERROR(internal::CheckModes(
-      "StoreOptions", options.directory_mode, options.file_mode));
+      "StoreOptions::", options.directory_mode, options.file_mode));
   CKPTDB_ASSIGN_OR_RETURN(internal::StoreFolder::Opened opened,
                           internal::StoreFolder::Open(resolved, options));
   std::unique_ptr<Impl> impl(new Impl(std::move(opened)));

@@ -98,15 +98,16 @@ std::unique_ptr<Ranks> ThreadRank(
 int RunRanks(const RankOptions& options,
              const std::function<absl::Status(Ranks*)>& body) {
   if (StartedByMpirun()) return RunProcess(options, body);
-  constexpr uint32_t kMaxThreads = 4096;
-  const uint32_t size = options.ranks.value_or(1);
-  if (size < 1 || size > kMaxThreads) {
-    std::fprintf(stderr, "%s: %d ranks; the number must be from 1 to %u\n",
-                 options.program.c_str(), static_cast<int>(size), kMaxThreads);
-    return 1;
-  }
-  if (size > 1) return RunThreads(options, size, body);
+  constexpr int64_t kMaxThreads = 4096;
+  const int64_t size = options.ranks.value_or(1);
   const auto own = OneRank(options.deadline);
+  if (size < 1 || size > kMaxThreads) {
+    return Report(options, *own,
+                  absl::InvalidArgumentError(
+                      absl::StrCat("the number of ranks is ", size,
+                                   "; it must be from 1 to ", kMaxThreads)));
+  }
+  if (size > 1) return RunThreads(options, static_cast<uint32_t>(size), body);
   return Report(options, *own, body(own.get()));
 }
 

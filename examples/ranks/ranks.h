@@ -61,10 +61,10 @@ class Ranks {
 struct RankOptions {
   // The name that errors begin with.
   std::string program;
-  // The number of ranks: so many threads of this process, or, under mpirun, the
-  // number of processes, which is an error unless it is this one. Default: the
-  // processes that mpirun has started, or else one rank.
-  std::optional<uint32_t> ranks = std::nullopt;
+  // The number of ranks: so many threads of this process, from 1 to 4096, or,
+  // under mpirun, the number of processes, which is an error unless it is this
+  // one. Default: the processes that mpirun has started, or else one rank.
+  std::optional<int64_t> ranks = std::nullopt;
   // Default: 5 minutes.
   absl::Duration deadline = absl::Minutes(5);
 };

@@ -64,8 +64,8 @@ function(expect_refused what)
 endfunction()
 expect_refused("usage: two_tower STORE STEPS RANKS")
 expect_refused("usage: two_tower STORE STEPS RANKS" --help)
-expect_refused("-7 ranks; the number must be from 1" refused 1 -7)
-expect_refused("0 ranks; the number must be from 1" refused 1 many)
+expect_refused("number of ranks is -7; it must be from 1 to 4096" refused 1 -7)
+expect_refused("number of ranks is 0; it must be from 1 to 4096" refused 1 many)
 
 # The lines between "[checkpoints]" and "[end]", and all of them.
 execute_process(

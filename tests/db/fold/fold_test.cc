@@ -236,7 +236,8 @@ TEST_F(FoldTest, KeepsFinishedPartsOfAFoldThatCouldNotBegin) {
   SaveChain(&table, 2, 3000);
   const auto files = StaleFilesOnDisk();
   options_.environment = EnvironmentOf(files);
-  options_.background_sweep = false;  // which would open OWNER as well
+  // A sweep in the background would open OWNER as well.
+  options_.background_sweep = false;
   bool fail = false;
   options_.on_point = [&](absl::string_view at) {
     if (fail && at == point::kStaged) throw std::runtime_error("stopped");

@@ -94,6 +94,18 @@ TEST_F(ChangeTest, Backwards) {
   EXPECT_THAT(Follow(4, 2), ElementsAre(-6, 2, 3, 10, 11));
 }
 
+TEST_F(ChangeTest, NeedsAThread) {
+  SaveLine();
+  ASSERT_OK_AND_ASSIGN(const auto changes,
+                       store_->OpenChanges(versions_[1], 4));
+  LiveRows live(TableAt(1).slots, TableAt(1).rows);
+  EXPECT_THAT(
+      changes->ScanTable("user", {.read = {.threads = 0}}, &live),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("ReadOptions::threads is 0; it must be at least 1")));
+  EXPECT_TRUE(live.rows() == TableAt(1).rows);
+}
+
 TEST_F(ChangeTest, SameStep) {
   SaveLine();
   ASSERT_OK_AND_ASSIGN(const auto changes,

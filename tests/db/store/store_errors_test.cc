@@ -108,7 +108,7 @@ TEST_F(StoreErrorsTest, ModesWithoutTheOwnersBitsAreRefused) {
   EXPECT_THAT(open(0600, 0600),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("StoreOptions::directory_mode is 0600; it "
-                                 "must have 0700")));
+                                 "must include 0700")));
   EXPECT_THAT(open(0177777, 0600),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("directory_mode is 0177777")));
@@ -482,7 +482,7 @@ TEST_F(BadSpecTest, SaveOfOneRankOnly) {
   EXPECT_THAT(store_->Steps(), IsEmpty());
 }
 
-// -7 threads, as of a subtraction that went wrong.
+// A caller that subtracts may come to a negative number of threads.
 TEST_F(BadSpecTest, NoThreads) {
   const auto expect = [](const absl::Status& status, const std::string& what) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
