@@ -31,10 +31,11 @@ constexpr double kLeastGbPerSecond = 2;
 constexpr double kReportedLeast = 6;
 constexpr double kReportedMost = 17;
 
-// Pages of an embedding, which are encoded and decoded over and over.
+// A page of an embedding, which is encoded and decoded over and over.
 class CodecSpeed {
  public:
-  CodecSpeed(Codec codec, uint64_t seed) : codec_(codec) {
+  CodecSpeed(std::string name, Codec codec, uint32_t row_numbers, uint64_t seed)
+      : name_(std::move(name)), codec_(codec), row_numbers_(row_numbers) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal(0, 0.05f);
     for (uint64_t at = 0; at < kChunkBytes; at += sizeof(float)) {
@@ -45,7 +46,6 @@ class CodecSpeed {
   }
 
   absl::Status Run(const BenchOptions& options, Report* report) {
-    const std::string name(CodecName(codec_));
     const std::vector<Contestant> contestants = {
         {"encode",
          {},
@@ -60,9 +60,9 @@ class CodecSpeed {
          [this] { return Repeat([this] { return Decode(); }); },
          {}}};
     CKPTDB_ASSIGN_OR_RETURN(const std::vector<Outcome> outcomes,
-                            TakeTurns(name, contestants, options.repetitions));
+                            TakeTurns(name_, contestants, options.repetitions));
     CaseResult result =
-        Compare("lossy/" + name, kPages * raw_.size(), {outcomes.data(), 2});
+        Compare("lossy/" + name_, kPages * raw_.size(), {outcomes.data(), 2});
     const auto gb_per_second = [&](const Outcome& outcome) {
       return 1 / PerGb(CpuSecondsOf(outcome).median, result.bytes);
     };
@@ -89,7 +89,7 @@ class CodecSpeed {
   }
   absl::Status Encode() {
     Item::Error error;
-    if (Quantize(codec_, raw_, kNumbers, Rounding::kNearest, &stored_,
+    if (Quantize(codec_, raw_, row_numbers_, Rounding::kNearest, &stored_,
                  &error)) {
       return absl::OkStatus();
     }
@@ -105,7 +105,9 @@ class CodecSpeed {
     return absl::OkStatus();
   }
 
+  const std::string name_;
   const Codec codec_;
+  const uint32_t row_numbers_;
   std::string raw_;
   std::string stored_;
   std::string back_;
@@ -300,9 +302,14 @@ absl::Status RunBandwidth(const BenchOptions& options, Report* report) {
 }  // namespace
 
 absl::Status RunLossy(const BenchOptions& options, Report* report) {
-  for (const Codec codec : {Codec::kBf16, Codec::kInt8}) {
+  const auto run = [&](const std::string& name, Codec codec, uint32_t numbers) {
+    return CodecSpeed(name, codec, numbers, options.seed).Run(options, report);
+  };
+  CKPTDB_RETURN_IF_ERROR(run("bf16", Codec::kBf16, kNumbers));
+  CKPTDB_RETURN_IF_ERROR(run("int8", Codec::kInt8, kNumbers));
+  for (const uint32_t numbers : {128, 32, 16, 8}) {
     CKPTDB_RETURN_IF_ERROR(
-        CodecSpeed(codec, options.seed).Run(options, report));
+        run(absl::StrCat("int8/", numbers), Codec::kInt8, numbers));
   }
   return RunBandwidth(options, report);
 }

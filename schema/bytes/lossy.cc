@@ -17,7 +17,10 @@ namespace {
 using internal::Findings;
 using internal::FloatOf;
 using internal::Int8Bounds;
+using internal::Int8Found;
 using internal::Int8Scale;
+using internal::kInt8GroupNumbers;
+using internal::kInt8GroupRows;
 using internal::Loops;
 using internal::TheLoops;
 
@@ -71,6 +74,15 @@ class Int8Layout {
   uint64_t ElementsOf(uint64_t row) const {
     return std::min<uint64_t>(row_elements_, elements_ - row * row_elements_);
   }
+  // Returns how many rows from this one on are a group. A last row that is
+  // shorter is one by itself.
+  uint64_t GroupAt(uint64_t row) const {
+    const uint64_t whole = elements_ / row_elements_;
+    if (row == whole) return 1;
+    const uint64_t most = std::clamp<uint64_t>(
+        kInt8GroupNumbers / row_elements_, 1, kInt8GroupRows);
+    return std::min(most, whole - row);
+  }
   uint64_t RawAt(uint64_t row) const {
     return row * row_elements_ * kFloatBytes;
   }
@@ -108,8 +120,8 @@ class Int8Encoder {
     if (row_elements == 0) return false;
     stored_->resize(layout_.VerbatimAt());
     std::memcpy(stored_->data(), &row_elements, sizeof(row_elements));
-    for (uint64_t row = 0; row < layout_.rows(); ++row) {
-      EncodeRow(row);
+    for (uint64_t row = 0; row < layout_.rows(); row += layout_.GroupAt(row)) {
+      EncodeRows(row, layout_.GroupAt(row));
       // Each verbatim row makes it longer, so the end can be told before the
       // last row.
       if (stored_->size() >= raw_.size()) return false;
@@ -120,20 +132,23 @@ class Int8Encoder {
   }
 
  private:
-  // Encodes a row between its least and its greatest number. A row with a NaN
-  // or an infinity has no such line and is kept verbatim.
-  void EncodeRow(uint64_t row) {
-    const uint64_t elements = layout_.ElementsOf(row);
-    const char* const numbers = raw_.data() + layout_.RawAt(row);
-    const Int8Bounds bounds = loops_.bounds(numbers, elements);
-    if (bounds.is_verbatim()) return KeepRow(row);
-    const Int8Scale scale(bounds);
-    const Findings found = loops_.encode_int8(
-        numbers, elements, scale, stored_->data() + layout_.CodesAt(row));
-    if (rounding_ == Rounding::kNone && !found.exact) return KeepRow(row);
-    StoreBounds(row, bounds);
+  // Encodes a group of rows, each between its least and its greatest number. A
+  // row with a NaN or an infinity has no such line and is kept verbatim, by
+  // itself.
+  void EncodeRows(uint64_t first, uint64_t rows) {
+    Int8Found found;
+    loops_.encode_int8(raw_.data() + layout_.RawAt(first),
+                       layout_.ElementsOf(first), rows,
+                       stored_->data() + layout_.CodesAt(first), &found);
+    if (found.verbatim || (rounding_ == Rounding::kNone && !found.exact)) {
+      if (rows == 1) return KeepRow(first);
+      for (uint64_t i = 0; i < rows; ++i) EncodeRows(first + i, 1);
+      return;
+    }
+    std::memcpy(stored_->data() + layout_.BoundsAt(first), found.bounds,
+                rows * sizeof(Int8Bounds));
     error_ = std::max(error_, found.error);
-    bound_ = std::max(bound_, scale.ErrorBound());
+    bound_ = std::max(bound_, found.error_bound);
   }
 
   // Its codes stay in place and are 0, so that the codes of all rows are where
@@ -141,13 +156,10 @@ class Int8Encoder {
   void KeepRow(uint64_t row) {
     const uint64_t elements = layout_.ElementsOf(row);
     std::memset(stored_->data() + layout_.CodesAt(row), 0, elements);
-    StoreBounds(row, {Int8Bounds::kVerbatim, Int8Bounds::kVerbatim});
-    stored_->append(raw_.data() + layout_.RawAt(row), elements * kFloatBytes);
-  }
-
-  void StoreBounds(uint64_t row, const Int8Bounds& bounds) {
+    const Int8Bounds bounds = {Int8Bounds::kVerbatim, Int8Bounds::kVerbatim};
     std::memcpy(stored_->data() + layout_.BoundsAt(row), &bounds,
                 sizeof(bounds));
+    stored_->append(raw_.data() + layout_.RawAt(row), elements * kFloatBytes);
   }
 
   const absl::string_view raw_;
@@ -187,38 +199,49 @@ class Int8Decoder {
   // Returns whether all bytes were used once they are decoded.
   absl::StatusOr<bool> Run() {
     if (verbatim_ > stored_.size()) return false;
-    for (uint64_t row = 0; row < layout_.rows(); ++row) {
-      CKPTDB_ASSIGN_OR_RETURN(const bool enough, DecodeRow(row));
+    for (uint64_t row = 0; row < layout_.rows(); row += layout_.GroupAt(row)) {
+      CKPTDB_ASSIGN_OR_RETURN(const bool enough,
+                              DecodeRows(row, layout_.GroupAt(row)));
       if (!enough) return false;
     }
     return verbatim_ == stored_.size();
   }
 
  private:
-  // Decodes a row; returns false when bytes are missing. Bounds and codes that
-  // no encoder writes are damage, even under a right hash.
-  absl::StatusOr<bool> DecodeRow(uint64_t row) {
-    const uint64_t elements = layout_.ElementsOf(row);
-    const absl::string_view codes =
-        stored_.substr(layout_.CodesAt(row), elements);
-    char* const numbers = raw_ + layout_.RawAt(row);
-    Int8Bounds bounds{};
-    std::memcpy(&bounds, stored_.data() + layout_.BoundsAt(row),
-                sizeof(bounds));
-    if (bounds.is_verbatim()) {
-      if (!AllZero(codes)) return BadRow(row, "is verbatim and has codes");
-      const uint64_t bytes = elements * kFloatBytes;
-      if (stored_.size() - verbatim_ < bytes) return false;
-      std::memcpy(numbers, stored_.data() + verbatim_, bytes);
-      verbatim_ += bytes;
+  // Decodes a group of rows; returns false when bytes are missing.
+  absl::StatusOr<bool> DecodeRows(uint64_t first, uint64_t rows) {
+    Int8Bounds bounds[kInt8GroupRows];
+    std::memcpy(bounds, stored_.data() + layout_.BoundsAt(first),
+                rows * sizeof(Int8Bounds));
+    if (loops_.decode_int8(stored_.data() + layout_.CodesAt(first),
+                           layout_.ElementsOf(first), rows, bounds,
+                           raw_ + layout_.RawAt(first))) {
       return true;
     }
-    if (!bounds.is_valid()) {
+    for (uint64_t i = 0; i < rows; ++i) {
+      if (bounds[i].is_valid()) continue;
+      CKPTDB_ASSIGN_OR_RETURN(const bool enough, CopyRow(first + i, bounds[i]));
+      if (!enough) return false;
+    }
+    return true;
+  }
+
+  // Copies a verbatim row; returns false when bytes are missing. Bounds and
+  // codes that no encoder writes are damage, even under a right hash.
+  absl::StatusOr<bool> CopyRow(uint64_t row, const Int8Bounds& bounds) {
+    if (!bounds.is_verbatim()) {
       return BadRow(row, absl::StrCat("has the invalid bounds 0x",
                                       absl::Hex(bounds.least), " and 0x",
                                       absl::Hex(bounds.greatest)));
     }
-    loops_.decode_int8(codes.data(), elements, Int8Scale(bounds), numbers);
+    const uint64_t elements = layout_.ElementsOf(row);
+    if (!AllZero(stored_.substr(layout_.CodesAt(row), elements))) {
+      return BadRow(row, "is verbatim and has codes");
+    }
+    const uint64_t bytes = elements * kFloatBytes;
+    if (stored_.size() - verbatim_ < bytes) return false;
+    std::memcpy(raw_ + layout_.RawAt(row), stored_.data() + verbatim_, bytes);
+    verbatim_ += bytes;
     return true;
   }
 

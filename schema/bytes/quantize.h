@@ -147,12 +147,15 @@ class Int8Scale {
     inverse_ = range > 0 ? kGreatestCode / range : 0;
   }
 
-  // `number` is of the row. The least one becomes 0, the greatest one 255.
-  CKPTDB_QUANTIZE uint8_t Encode(float number) const {
-    return static_cast<uint8_t>(static_cast<int32_t>(
-        (static_cast<double>(number) - start_) * inverse_));
+  // `number` is of the row. The least one becomes 0, the greatest one 255. No
+  // code has other bits than those of the mask; without it GCC makes no vectors
+  // of Decode(Encode(number)).
+  CKPTDB_QUANTIZE int32_t Encode(float number) const {
+    return static_cast<int32_t>((static_cast<double>(number) - start_) *
+                                inverse_) &
+           kGreatestCode;
   }
-  CKPTDB_QUANTIZE float Decode(uint8_t code) const {
+  CKPTDB_QUANTIZE float Decode(int32_t code) const {
     const auto inner = static_cast<float>(bias_ + code * scale_);
     return code == kGreatestCode ? greatest_ : inner;
   }
@@ -168,6 +171,10 @@ class Int8Scale {
   }
 
  private:
+  friend class Int8Scales;  // of several rows, in quantize_loops.cc
+
+  Int8Scale() = default;
+
   // Drops the last 9 of 53 bits.
   CKPTDB_QUANTIZE static double Truncate(double number) {
     uint64_t bits = 0;

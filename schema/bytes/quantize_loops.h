@@ -19,15 +19,33 @@ struct Findings {
   bool exact = true;  // all bits come back
 };
 
+// Rows of int8 are encoded and decoded in groups, as the divisions of several
+// rows are vectors. A group has at most so many rows, and so many numbers
+// unless it is one row.
+inline constexpr uint64_t kInt8GroupRows = 32;
+inline constexpr uint64_t kInt8GroupNumbers = 2048;
+
+// What an encoder finds out about a group of rows. The rest is set when no row
+// is verbatim.
+struct Int8Found {
+  Int8Bounds bounds[kInt8GroupRows];
+  bool verbatim;       // a row is
+  bool exact;          // all bits come back
+  uint32_t error;      // the largest, as in Findings
+  double error_bound;  // the largest
+};
+
 // The loops for one kind of processor.
 struct Loops {
   Findings (*encode_bf16)(const char* raw, uint64_t elements, char* halves);
   void (*decode_bf16)(const char* halves, uint64_t elements, char* raw);
-  Int8Bounds (*bounds)(const char* row, uint64_t elements);
-  Findings (*encode_int8)(const char* row, uint64_t elements,
-                          const Int8Scale& scale, char* codes);
-  void (*decode_int8)(const char* codes, uint64_t elements,
-                      const Int8Scale& scale, char* row);
+  // Encodes the rows of a group; writes no codes if one of them is verbatim.
+  void (*encode_int8)(const char* numbers, uint64_t row_elements, uint64_t rows,
+                      char* codes, Int8Found* found);
+  // Decodes the rows of a group. Returns whether all bounds are valid; numbers
+  // of a row whose bounds are not mean nothing.
+  bool (*decode_int8)(const char* codes, uint64_t row_elements, uint64_t rows,
+                      const Int8Bounds* bounds, char* numbers);
 };
 
 // Returns those for this processor.

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/schema/bytes/codec.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/bytes/page.h"
@@ -193,16 +195,20 @@ Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
   return row;
 }
 
-// Fails unless the row is stored as Int8Scale says, one number at a time.
-void ExpectRow(const Floats& row, const std::string& stored, size_t rows,
-               size_t r, size_t codes_at) {
+Int8Bounds BoundsOf(const Floats& row) {
   int32_t least = std::numeric_limits<int32_t>::max();
   int32_t greatest = std::numeric_limits<int32_t>::min();
   for (const float number : row) {
     least = std::min(least, OrderedKey(FloatBits(number)));
     greatest = std::max(greatest, OrderedKey(FloatBits(number)));
   }
-  const Int8Bounds expected = Int8Bounds::Of(least, greatest);
+  return Int8Bounds::Of(least, greatest);
+}
+
+// Fails unless the row is stored as Int8Scale says, one number at a time.
+void ExpectRow(const Floats& row, const std::string& stored, size_t rows,
+               size_t r, size_t codes_at) {
+  const Int8Bounds expected = BoundsOf(row);
   Int8Bounds bounds{};
   std::memcpy(&bounds, stored.data() + 4 + r * sizeof(bounds), sizeof(bounds));
   ASSERT_EQ(bounds.least, expected.least);
@@ -337,6 +343,97 @@ TEST(Int8, RowsWithInfinitiesAndNansAreVerbatim) {
   // Nothing is saved when all rows are.
   EXPECT_FALSE(
       EncodeLossy(Codec::kInt8, BytesOf(Floats(160, kQuietNan)), 16).taken);
+}
+
+// Encodes rows one number at a time, as lossy.h and quantize.h say.
+Encoded ModelOf(const Floats& numbers, uint32_t width, Rounding rounding) {
+  const uint32_t used = std::min<uint32_t>(width, numbers.size());
+  std::string bounds(reinterpret_cast<const char*>(&used), sizeof(used));
+  std::string codes;
+  std::string verbatim;
+  Item::Error error;
+  for (size_t at = 0; at < numbers.size(); at += used) {
+    const Floats row(numbers.begin() + at,
+                     numbers.begin() + std::min(at + used, numbers.size()));
+    Int8Bounds row_bounds = BoundsOf(row);
+    const Int8Scale scale(row_bounds.is_verbatim() ? Int8Bounds{0, 0}
+                                                   : row_bounds);
+    std::string row_codes(row.size(), '\0');
+    float row_error = 0;
+    bool exact = true;
+    for (size_t i = 0; i < row.size() && !row_bounds.is_verbatim(); ++i) {
+      row_codes[i] = static_cast<char>(scale.Encode(row[i]));
+      const float back = scale.Decode(static_cast<uint8_t>(row_codes[i]));
+      row_error = std::max(row_error, std::abs(row[i] - back));
+      exact = exact && FloatBits(row[i]) == FloatBits(back);
+    }
+    if (row_bounds.is_verbatim() || (rounding == Rounding::kNone && !exact)) {
+      row_bounds = {Int8Bounds::kVerbatim, Int8Bounds::kVerbatim};
+      row_codes.assign(row.size(), '\0');
+      verbatim += BytesOf(row);
+    } else {
+      error = Larger(error, {row_error, scale.ErrorBound()});
+    }
+    bounds.append(reinterpret_cast<const char*>(&row_bounds),
+                  sizeof(row_bounds));
+    codes += row_codes;
+  }
+  const std::string stored = bounds + codes + verbatim;
+  if (stored.size() >= BytesOf(numbers).size()) return {};
+  return {true, stored, error};
+}
+
+// Rows of a table: ordinary ones, and a part of them as they are decoded, with
+// a NaN or an infinity, or of any bits.
+Floats RowsOfATable(size_t numbers, uint32_t width, std::mt19937_64* random) {
+  const uint64_t rare = 1 + (*random)() % 40;
+  Floats all;
+  while (all.size() < numbers) {
+    Floats row = RandomRow(width, random);
+    if ((*random)() % 2 == 0) {
+      const Int8Scale scale(BoundsOf(row));
+      for (float& number : row) number = scale.Decode(scale.Encode(number));
+    }
+    if ((*random)() % rare == 0) {
+      row[(*random)() % width] = (*random)() % 2 == 0 ? kQuietNan : -kInfinity;
+    }
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  all.resize(numbers);
+  return all;
+}
+
+// Rows are encoded in groups: here one that is not full, with verbatim rows
+// between others, and a last row that is shorter.
+TEST(Int8, GroupsOfRowsAreEncodedAsRowsOneByOne) {
+  std::mt19937_64 random(TestSeed());
+  size_t taken = 0;
+  for (const uint32_t width :
+       {1u,  2u,  3u,  4u,  5u,  7u,   8u,   9u,    12u,   15u,   16u,
+        17u, 31u, 32u, 64u, 65u, 127u, 128u, 2047u, 2048u, 2049u, 5000u}) {
+    const uint64_t most = std::min<uint64_t>(
+        width * 3 * internal::kInt8GroupRows, kChunkBytes / sizeof(float));
+    for (int round = 0; round < 20; ++round) {
+      const size_t count = 1 + random() % most;
+      SCOPED_TRACE(absl::StrCat(count, " numbers in rows of ", width));
+      const Floats numbers = RowsOfATable(count, width, &random);
+      const std::string raw = BytesOf(numbers);
+      for (const Rounding rounding : {Rounding::kNearest, Rounding::kNone}) {
+        const Encoded expected = ModelOf(numbers, width, rounding);
+        const Encoded encoded = EncodeLossy(Codec::kInt8, raw, width, rounding);
+        ASSERT_EQ(encoded.taken, expected.taken);
+        ASSERT_TRUE(encoded.stored == expected.stored);
+        ASSERT_EQ(encoded.error, expected.error);
+        if (!encoded.taken) continue;
+        ++taken;
+        ExpectErrors(
+            numbers,
+            FloatsOf(DecodeLossy(Codec::kInt8, encoded.stored, raw.size())),
+            encoded.error);
+      }
+    }
+  }
+  EXPECT_GT(taken, 100u);
 }
 
 TEST(Int8, RejectsDamage) {
