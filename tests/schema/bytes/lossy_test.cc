@@ -436,6 +436,20 @@ TEST(Int8, GroupsOfRowsAreEncodedAsRowsOneByOne) {
   EXPECT_GT(taken, 100u);
 }
 
+// With FMA the bound of these rows has another last bit.
+TEST(Int8, TheBoundOfErrorsIsTheSameWithoutFma) {
+  Floats numbers;
+  for (int row = 0; row < 40; ++row) {
+    for (const float number :
+         {-1.0f, 0.0f, 0.5f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f}) {
+      numbers.push_back(number * 0x1.fdfa2ep+0f);
+    }
+  }
+  const Encoded encoded = EncodeLossy(Codec::kInt8, BytesOf(numbers), 8);
+  ASSERT_TRUE(encoded.taken);
+  EXPECT_EQ(encoded.error.bound, 0x1.0000130b53382p-7);
+}
+
 TEST(Int8, RejectsDamage) {
   Floats numbers(32, 1);
   numbers[5] = 2;
