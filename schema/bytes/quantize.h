@@ -8,12 +8,13 @@
 //
 // A host and a device give the same bits for every input, whatever vectors the
 // compiler uses and whether or not it contracts a multiplication and an
-// addition to one operation: each product that is added to something is exact.
-// That asks for IEEE arithmetic, so it is not to be compiled with -ffast-math
-// or, for a device, with --use_fast_math or --ftz=true. The kernels that use it
-// are compiled with --fmad=false besides, so that nothing rests on the proof
-// alone. A host thread that flushes subnormal
-// numbers, or rounds in another direction, must not do so here: see lossy.h.
+// addition to one operation: each product that is added to something is exact,
+// but for that of ErrorBound, which hosts compute without contraction. That
+// asks for IEEE arithmetic, so it is not to be compiled with -ffast-math or,
+// for a device, with --use_fast_math or --ftz=true. The kernels that use it are
+// compiled with --fmad=false besides, so that nothing rests on the proof alone.
+// A host thread that flushes subnormal numbers, or rounds in another direction,
+// must not do so here: see lossy.h.
 #ifndef CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
 #define CKPTDB_SCHEMA_BYTES_QUANTIZE_H_
 
