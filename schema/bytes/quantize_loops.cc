@@ -60,7 +60,6 @@ CKPTDB_LOOP uint32_t MagnitudeOf(float number) {
 }
 
 CKPTDB_LOOP int32_t LargerOf(int32_t a, int32_t b) { return a < b ? b : a; }
-CKPTDB_LOOP int32_t SmallerOf(int32_t a, int32_t b) { return a < b ? a : b; }
 
 // Encodes, and finds what it did to the numbers: the largest error and
 // magnitude of finite ones, whether one would become an infinity, and whether
