@@ -33,8 +33,8 @@ template <typename Operation>
 cudaError_t LaunchEach(const Operation& operation, uint64_t count,
                        cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  RunEach<<<Blocks(count, kMarkBlocks), kThreads, 0, stream>>>(operation,
-                                                               count);
+  RunEach<Operation>
+      <<<Blocks(count, kMarkBlocks), kThreads, 0, stream>>>(operation, count);
   return cudaGetLastError();
 }
 
@@ -210,8 +210,9 @@ cudaError_t LaunchTake(const Take& take, uint32_t* tiles, uint64_t* count,
                        cudaStream_t stream) {
   const uint64_t tile_count = MarkTiles(take.Rows());
   if (tile_count > 0) {
-    TakeTiles<<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
-        take, MarkWords(take.Rows()), tiles);
+    TakeTiles<Take>
+        <<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
+            take, MarkWords(take.Rows()), tiles);
     const cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess) return error;
   }

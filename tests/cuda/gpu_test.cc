@@ -1,9 +1,8 @@
-// What the tests over the stand-in show, on a GPU: they skip where there is
-// none. With CKPTDB_REQUIRE_GPU in the environment they fail there.
+// What the tests over the stand-in show, on a GPU: a real one, or one that is
+// emulated (tests/cuda/gpu_machine.h).
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/cuda_device.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/cuda/gpu_machine.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "gmock/gmock.h"
@@ -19,11 +19,6 @@
 
 namespace ckptdb::testing {
 namespace {
-
-int DeviceCount() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
 
 // Some bytes that differ from step to step.
 std::string BytesOf(int step, uint64_t bytes) {
@@ -35,7 +30,10 @@ std::string BytesOf(int step, uint64_t bytes) {
 }
 
 TEST(WithoutGpu, TheHostTakesItsPlaceAndSavesAndRestores) {
-  if (DeviceCount() > 0) GTEST_SKIP() << "there is a GPU";
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) {
+    GTEST_SKIP() << "there is a GPU";
+  }
   std::vector<std::string> lines;
   CudaDevice::Options device_options;
   device_options.log = [&](absl::string_view line) {
@@ -66,11 +64,7 @@ TEST(WithoutGpu, TheHostTakesItsPlaceAndSavesAndRestores) {
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (DeviceCount() == 0) {
-      ASSERT_EQ(std::getenv("CKPTDB_REQUIRE_GPU"), nullptr)
-          << "there is no GPU";
-      GTEST_SKIP() << "there is no GPU";
-    }
+    if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
     CudaDevice::Options options;
     options.chunk_bytes = 1 << 20;
     ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(options));
@@ -80,6 +74,7 @@ class GpuTest : public ::testing::Test {
     device_.reset();
     for (void* memory : memory_) cudaFree(memory);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    if (!IsSkipped()) CheckGpu();
   }
 
   // A tensor of bytes with so many rows, each `gap` bytes after the last.
@@ -129,12 +124,13 @@ class GpuTest : public ::testing::Test {
 // Contiguous and with rows apart, of all alignments, small and of many chunks.
 TEST_F(GpuTest, SavesWhatItsStreamHasLeftAndRestoresIt) {
   const TempDir dir;
-  const std::vector<TensorState> tensors = {Make(5, (1 << 20) + 3, 0),
-                                            Make(1, 1, 0),
-                                            Make(700, 48, 16),
-                                            Make(33, 7, 5),
-                                            Make(9, 24, 8),
-                                            Make(50, 1 << 20, 0)};
+  const std::vector<TensorState> tensors = {
+      Make(5, (1 << 20) + 3, 0),
+      Make(1, 1, 0),
+      Make(700, 48, 16),
+      Make(33, 7, 5),
+      Make(9, 24, 8),
+      Make(kGpuIsEmulated ? 9 : 50, 1 << 20, 0)};
   ModelState model;
   for (size_t t = 0; t < tensors.size(); ++t) {
     ASSERT_OK(model.AddTensor(absl::StrCat("t", t), tensors[t]));

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -199,6 +200,56 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
   CKPTDB_STANDIN_ENTER("cudaMemcpyAsync");
   return QueueCopy(to, from, bytes, kind, stream);
+}
+
+// The default stream waits for all others, and the host for it.
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
+                       cudaMemcpyKind kind) {
+  return cudaMemcpy2D(to, bytes, from, bytes, bytes, 1, kind);
+}
+
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from,
+                         size_t from_pitch, size_t width, size_t height,
+                         cudaMemcpyKind kind) {
+  CKPTDB_STANDIN_ENTER("cudaMemcpy2D");
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  if (!state.IsOfDevice(
+          to_host ? from : to,
+          (height - 1) * (to_host ? from_pitch : to_pitch) + width)) {
+    return cudaErrorInvalidValue;
+  }
+  state.RunAll();
+  for (size_t row = 0; row < height; ++row) {
+    std::memcpy(static_cast<char*>(to) + row * to_pitch,
+                static_cast<const char*>(from) + row * from_pitch, width);
+  }
+  return cudaSuccess;
+}
+
+// Memory of the host that is not pinned is read before the call returns.
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
+                              size_t from_pitch, size_t width, size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  CKPTDB_STANDIN_ENTER("cudaMemcpy2DAsync");
+  const size_t bytes = (height - 1) * to_pitch + width;
+  if (kind != cudaMemcpyHostToDevice || !state.IsOfDevice(to, bytes)) {
+    return cudaErrorInvalidValue;
+  }
+  std::string rows;
+  for (size_t row = 0; row < height; ++row) {
+    rows.append(static_cast<const char*>(from) + row * from_pitch, width);
+  }
+  return state.Push(stream, {"copy of rows to device",
+                             [=] {
+                               for (size_t row = 0; row < height; ++row) {
+                                 std::memcpy(
+                                     static_cast<char*>(to) + row * to_pitch,
+                                     rows.data() + row * width, width);
+                               }
+                             },
+                             {{to, bytes}},
+                             nullptr,
+                             0});
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes,

@@ -229,6 +229,14 @@ class State {
     return false;
   }
 
+  // Whether it is memory of the device; else notes a violation.
+  bool IsOfDevice(const void* memory, size_t bytes) {
+    const Memory* const held = Holder(memory, bytes);
+    if (held != nullptr && held->kind == Kind::kDevice) return true;
+    Violate("a copy beyond the memory of the device");
+    return false;
+  }
+
   void Violate(std::string what) { violations_.push_back(std::move(what)); }
 
   static void* ToPointer(uintptr_t address) {

@@ -35,8 +35,8 @@ template <typename Operation>
 cudaError_t LaunchEach(const Operation& operation, cudaStream_t stream) {
   const uint64_t blocks = (operation.count() + kThreads - 1) / kThreads;
   if (blocks == 0) return cudaSuccess;
-  RunEach<<<static_cast<uint32_t>(std::min(blocks, kMaxBlocks)), kThreads, 0,
-            stream>>>(operation);
+  RunEach<Operation><<<static_cast<uint32_t>(std::min(blocks, kMaxBlocks)),
+                       kThreads, 0, stream>>>(operation);
   return cudaGetLastError();
 }
 

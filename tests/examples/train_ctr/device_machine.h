@@ -1,6 +1,8 @@
 // The GPU of a test of train_ctr: a real one, or with TRAIN_CTR_STANDIN the
 // stand-in for the runtime, which does things as late as it may, at once, or at
-// random.
+// random. With TRAIN_CTR_SIMT besides it runs the kernels themselves
+// (tests/support/simt.h), and each thread of theirs takes its time, so that one
+// order has to do.
 #ifndef CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_DEVICE_MACHINE_H_
 #define CKPTDB_TESTS_EXAMPLES_TRAIN_CTR_DEVICE_MACHINE_H_
 
@@ -17,13 +19,20 @@
 #include "ckptdb/tests/support/cuda_standin.h"
 #include "ckptdb/tests/support/seed.h"
 #endif
+#ifdef TRAIN_CTR_SIMT
+#include "ckptdb/tests/support/simt.h"
+#endif
 
 namespace train_ctr {
 
 #ifdef TRAIN_CTR_STANDIN
 
 inline std::vector<std::string> Machines() {
+#ifdef TRAIN_CTR_SIMT
+  return {"random"};
+#else
   return {"lazy", "eager", "random"};
+#endif
 }
 
 // Begins anew. Returns why there is no GPU: here, never.
@@ -34,6 +43,9 @@ inline std::string StartMachine(const std::string& machine) {
                                                 : Standin::Order::kRandom,
                   .seed = ckptdb::testing::TestSeed(),
                   .device_bytes = uint64_t{1} << 30});
+#ifdef TRAIN_CTR_SIMT
+  ckptdb::testing::Simt::Seed(ckptdb::testing::TestSeed());
+#endif
   return "";
 }
 

@@ -194,7 +194,7 @@ TEST_P(DeviceTrainerTest, RowsThatDoNotFitIntoItsMemoryAreRefused) {
                        HasSubstr("--device cuda:0: cudaMalloc of")));
 }
 
-#ifdef TRAIN_CTR_STANDIN
+#if defined(TRAIN_CTR_STANDIN) && !defined(TRAIN_CTR_SIMT)
 
 // Trains a few steps, and returns the digest, or the first error.
 absl::StatusOr<std::string> TrainALittle(Trainer* trainer) {

@@ -1,0 +1,92 @@
+#include "ckptdb/tests/support/fiber.h"
+
+#include <boost/context/detail/fcontext.hpp>
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace ckptdb::testing {
+namespace {
+
+using boost::context::detail::fcontext_t;
+using boost::context::detail::jump_fcontext;
+using boost::context::detail::make_fcontext;
+using boost::context::detail::transfer_t;
+
+// Only what is touched takes memory.
+constexpr size_t kStackBytes = size_t{128} << 10;
+
+thread_local Fiber* running = nullptr;
+
+// AddressSanitizer has to be told which stack is in use.
+void BeforeSwitch([[maybe_unused]] void** leaves,
+                  [[maybe_unused]] const void* stack,
+                  [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(leaves, stack, bytes);
+#endif
+}
+void AfterSwitch([[maybe_unused]] void* enters,
+                 [[maybe_unused]] const void** stack,
+                 [[maybe_unused]] size_t* bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(enters, stack, bytes);
+#endif
+}
+
+}  // namespace
+
+struct Fiber::Switch {
+  fcontext_t resumer = nullptr;
+  // Of AddressSanitizer: what each side left, and the stack of the resumer.
+  void* resumer_state = nullptr;
+  void* fiber_state = nullptr;
+  const void* resumer_stack = nullptr;
+  size_t resumer_bytes = 0;
+
+  // The first function on a new stack: one function after the other.
+  static void Main(transfer_t from) {
+    auto* const fiber = static_cast<Fiber*>(from.data);
+    fiber->switch_->resumer = from.fctx;
+    fiber->switch_->Entered();
+    for (;;) {
+      (*fiber->function_)();
+      fiber->function_ = nullptr;
+      fiber->switch_->Leave();
+    }
+  }
+
+  // On the stack of the fiber.
+  void Entered() { AfterSwitch(fiber_state, &resumer_stack, &resumer_bytes); }
+  void Leave() {
+    BeforeSwitch(&fiber_state, resumer_stack, resumer_bytes);
+    resumer = jump_fcontext(resumer, nullptr).fctx;
+    Entered();
+  }
+};
+
+Fiber::Fiber()
+    : stack_(std::make_unique_for_overwrite<char[]>(kStackBytes)),
+      context_(make_fcontext(stack_.get() + kStackBytes, kStackBytes,
+                             &Switch::Main)),
+      switch_(std::make_unique<Switch>()) {}
+
+Fiber::~Fiber() = default;
+
+void Fiber::Start(const std::function<void()>& function) {
+  function_ = &function;
+}
+
+void Fiber::Resume() {
+  running = this;
+  BeforeSwitch(&switch_->resumer_state, stack_.get(), kStackBytes);
+  context_ = jump_fcontext(context_, this).fctx;
+  AfterSwitch(switch_->resumer_state, nullptr, nullptr);
+  running = nullptr;
+}
+
+void Fiber::Yield() { running->switch_->Leave(); }
+
+}  // namespace ckptdb::testing

@@ -1,0 +1,126 @@
+// Runs kernels of CUDA on the host: included before the source of a kernel that
+// the host's compiler compiles. The language's own words become macros and
+// functions, and `<<<blocks, threads, 0, stream>>>` becomes a Launch
+// (simt_source.cmake), which queues the kernel on the stand-in for the runtime.
+//
+// Each thread of a block is a fiber, which runs until it waits for others: at
+// __syncthreads(), or at an exchange between the threads of a warp. Which one
+// goes on is drawn, and one warp of many a block only goes on when no other
+// can; so what needs a wait that is missing is found out after some blocks.
+// Blocks run one after the other, in an order that is drawn as well. Shared
+// memory holds any bytes when a block begins. Noted as violations of the
+// stand-in are what leaves a real block hanging or is undefined there: a wait
+// that some thread never comes to, threads that wait at different places, and
+// an exchange with a thread that does not take part.
+//
+// Not emulated: threads that run at the same time. Two threads between the same
+// two waits that write one word are not found out unless the order shows.
+#ifndef CKPTDB_TESTS_SUPPORT_SIMT_H_
+#define CKPTDB_TESTS_SUPPORT_SIMT_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+namespace ckptdb::testing {
+
+class Simt {
+ public:
+  // The seed of what is drawn from now on.
+  static void Seed(uint64_t seed);
+  // How many blocks have run since the process began.
+  static uint64_t blocks();
+
+  // Queues a kernel. What the launch returns is that of the next
+  // cudaGetLastError().
+  static void Queue(dim3 grid, dim3 block, cudaStream_t stream,
+                    std::function<void()> kernel);
+
+  // Waits for all threads of the block, at the place `line`.
+  static void SyncThreads(int line);
+  // Returns what thread `from` of the warp gives, when all of `mask` have come
+  // to the same exchange at the place `line`.
+  static uint64_t Exchange(uint32_t mask, uint64_t mine, uint32_t from,
+                           int line);
+};
+
+// The configuration and the arguments of a launch.
+template <typename... Arguments>
+struct ConfiguredLaunch {
+  dim3 grid;
+  dim3 block;
+  cudaStream_t stream;
+  std::tuple<Arguments...> arguments;
+};
+
+class Launch {
+ public:
+  Launch(dim3 grid, dim3 block, size_t /*shared*/, cudaStream_t stream)
+      : grid_(grid), block_(block), stream_(stream) {}
+
+  template <typename... Arguments>
+  ConfiguredLaunch<Arguments...> operator()(Arguments... arguments) const {
+    return {grid_, block_, stream_, {std::move(arguments)...}};
+  }
+
+ private:
+  dim3 grid_;
+  dim3 block_;
+  cudaStream_t stream_;
+};
+
+template <typename... Parameters, typename... Arguments>
+void operator->*(void (*kernel)(Parameters...),
+                 const ConfiguredLaunch<Arguments...>& launch) {
+  Simt::Queue(launch.grid, launch.block, launch.stream,
+              [kernel, arguments = launch.arguments] {
+                std::apply(kernel, arguments);
+              });
+}
+
+inline constexpr uint32_t kSimtWarp = 32;
+
+template <typename T>
+T ExchangeInWarp(uint32_t mask, T value, uint32_t from, int line) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(value));
+  bits = Simt::Exchange(mask, bits, from, line);
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+}  // namespace ckptdb::testing
+
+// Those of the thread that runs.
+inline uint3 threadIdx;  // NOLINT(readability-identifier-naming)
+inline uint3 blockIdx;   // NOLINT(readability-identifier-naming)
+inline dim3 blockDim;    // NOLINT(readability-identifier-naming)
+inline dim3 gridDim;     // NOLINT(readability-identifier-naming)
+
+template <typename T>
+T atomicAdd(T* place, T value) {  // NOLINT(readability-identifier-naming)
+  return std::exchange(*place, *place + value);
+}
+
+#undef __shared__
+#undef __launch_bounds__
+#define __shared__ [[gnu::section("simt_shared")]] static
+#define __launch_bounds__(...)
+#define __syncthreads() ::ckptdb::testing::Simt::SyncThreads(__LINE__)
+// A thread beyond the warp is the thread itself.
+#define __shfl_down_sync(mask, value, by)                         \
+  ::ckptdb::testing::ExchangeInWarp(mask, value,                  \
+                                    threadIdx.x % 32 + (by) < 32  \
+                                        ? threadIdx.x % 32 + (by) \
+                                        : threadIdx.x % 32,       \
+                                    __LINE__)
+#define __shfl_xor_sync(mask, value, bits)                                  \
+  ::ckptdb::testing::ExchangeInWarp(mask, value, threadIdx.x % 32 ^ (bits), \
+                                    __LINE__)
+
+#endif  // CKPTDB_TESTS_SUPPORT_SIMT_H_
