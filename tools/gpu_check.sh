@@ -17,10 +17,10 @@ if [[ -z ${build} ]]; then
   tools/setup.sh
   cmake --preset release -DCKPTDB_CUDA=ON > /dev/null
   build=build/release
-  cmake --build "${build}" --target gpu_tests gpu_table_tests \
+  cmake --build "${build}" --target gpu_tests \
     train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench
 fi
-for program in gpu_tests gpu_table_tests train_ctr_gpu_tests train_ctr \
+for program in gpu_tests train_ctr_gpu_tests train_ctr \
   cuda_bench cuda_row_bench; do
   if [[ ! -x ${build}/bin/${program} ]]; then
     echo "gpu_check.sh: ${build}/bin/${program} is not there; build it with" \

@@ -1,64 +1,36 @@
-// The GPU of a test of kernels: a real one, or with CKPTDB_SIMT the kernels on
-// the host (tests/support/simt.h). And arrays in its memory.
+// The GPU of a test of kernels: a real one (real_gpu.cc), or the kernels on the
+// host (emulated_gpu.cc), by which a program is linked with. And arrays in its
+// memory.
 //
 //   void SetUp() override {
 //     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
 //   }
-//   void TearDown() override { CheckGpu(); }
+//   void TearDown() override {
+//     if (!IsSkipped()) CheckGpu();
+//   }
 #ifndef CKPTDB_TESTS_CUDA_GPU_MACHINE_H_
 #define CKPTDB_TESTS_CUDA_GPU_MACHINE_H_
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-#ifdef CKPTDB_SIMT
-#include "ckptdb/tests/support/cuda_standin.h"
-#include "ckptdb/tests/support/seed.h"
-#include "ckptdb/tests/support/simt.h"
-#endif
-
 namespace ckptdb::testing {
 
-#ifdef CKPTDB_SIMT
+// Emulated threads run one after the other, so they are given fewer rows.
+bool GpuIsEmulated();
 
-// Threads are drawn one after the other, so there are fewer rows.
-inline constexpr bool kGpuIsEmulated = true;
+// Begins anew. With CKPTDB_REQUIRE_GPU in the environment it is a failure to
+// have none.
+bool GpuIsThere();
 
-// Begins anew.
-inline bool GpuIsThere() {
-  CudaStandin::Reset(
-      {.order = CudaStandin::Order::kRandom, .seed = TestSeed()});
-  Simt::Seed(TestSeed());
-  return true;
-}
-
-// Nothing was done that a GPU would punish, and nothing is left.
-inline void CheckGpu() {
-  EXPECT_THAT(CudaStandin::violations(), ::testing::IsEmpty());
-  EXPECT_EQ(CudaStandin::allocations(), 0);
-}
-
-#else
-
-inline constexpr bool kGpuIsEmulated = false;
-
-// With CKPTDB_REQUIRE_GPU in the environment it is a failure to have none.
-inline bool GpuIsThere() {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return true;
-  EXPECT_EQ(std::getenv("CKPTDB_REQUIRE_GPU"), nullptr) << "there is no GPU";
-  return false;
-}
-
-inline void CheckGpu() {}
-
-#endif
+// As far as that is known, nothing was done that a GPU would punish, and
+// nothing is left.
+void CheckGpu();
 
 // An array in the memory of the device. All copies wait for all other work.
 template <typename T>

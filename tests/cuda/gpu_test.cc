@@ -130,7 +130,7 @@ TEST_F(GpuTest, SavesWhatItsStreamHasLeftAndRestoresIt) {
       Make(700, 48, 16),
       Make(33, 7, 5),
       Make(9, 24, 8),
-      Make(kGpuIsEmulated ? 9 : 50, 1 << 20, 0)};
+      Make(GpuIsEmulated() ? 9 : 50, 1 << 20, 0)};
   ModelState model;
   for (size_t t = 0; t < tensors.size(); ++t) {
     ASSERT_OK(model.AddTensor(absl::StrCat("t", t), tensors[t]));

@@ -27,8 +27,8 @@ namespace {
 
 using testing::CheckGpu;
 using testing::GpuArray;
+using testing::GpuIsEmulated;
 using testing::GpuIsThere;
-using testing::kGpuIsEmulated;
 using testing::TestSeed;
 
 constexpr int64_t kFreeId = -7;
@@ -136,7 +136,7 @@ TEST_F(GpuKernels, MarksAreListedInAscendingOrder) {
     EXPECT_TRUE(std::equal(first.begin(), first.end(), expected.begin(),
                            expected.end()));
     EXPECT_EQ(report.Read()[0].out_of_range, 0U);
-    if (kGpuIsEmulated && rows == kManyTilesRows) continue;
+    if (GpuIsEmulated() && rows == kManyTilesRows) continue;
     // The other consumer has them still, and this one nothing.
     EXPECT_TRUE(listed.TakenBy<TakeMarks>(take, LaunchTakeMarks).empty());
     take.pending = other.data();
@@ -321,7 +321,7 @@ TEST_F(GpuKernels, RowsAreGatheredAndScattered) {
 TEST_F(GpuKernels, CodesOfAllWidthsAreThoseOfOneThread) {
   for (const uint32_t numbers : {5, 16, 33, 64, 67, 130, 256, 500, 1030}) {
     // The last are more than the grid has threads for.
-    const uint64_t rows = numbers > 1000 || !kGpuIsEmulated ? 5'003 : 203;
+    const uint64_t rows = numbers > 1000 || !GpuIsEmulated() ? 5'003 : 203;
     SCOPED_TRACE(numbers);
     std::vector<float> values;
     for (uint64_t row = 0; row < rows; ++row) {

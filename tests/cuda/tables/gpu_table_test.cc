@@ -89,7 +89,7 @@ class GpuSlot {
 
 class GpuTableTest : public ::testing::Test {
  protected:
-  static constexpr uint64_t kRows = kGpuIsEmulated ? 7'003 : 100'003;
+  const uint64_t rows_ = GpuIsEmulated() ? 7'003 : 100'003;
 
   void SetUp() override {
     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
@@ -97,13 +97,13 @@ class GpuTableTest : public ::testing::Test {
     options.chunk_bytes = 1 << 20;
     ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(options));
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
-    ASSERT_EQ(cudaMalloc(&marked_, kRows * sizeof(int64_t)), cudaSuccess);
+    ASSERT_EQ(cudaMalloc(&marked_, rows_ * sizeof(int64_t)), cudaSuccess);
     // All alignments that a kernel is made for, and lanes that are not whole.
-    slots_.push_back(std::make_unique<GpuSlot>(kRows, 256, 0, 0));
-    slots_.push_back(std::make_unique<GpuSlot>(kRows, 40, 8, 8));
-    slots_.push_back(std::make_unique<GpuSlot>(kRows, 12, 4, 4));
-    slots_.push_back(std::make_unique<GpuSlot>(kRows, 6, 2, 2));
-    slots_.push_back(std::make_unique<GpuSlot>(kRows, 17, 2, 1));
+    slots_.push_back(std::make_unique<GpuSlot>(rows_, 256, 0, 0));
+    slots_.push_back(std::make_unique<GpuSlot>(rows_, 40, 8, 8));
+    slots_.push_back(std::make_unique<GpuSlot>(rows_, 12, 4, 4));
+    slots_.push_back(std::make_unique<GpuSlot>(rows_, 6, 2, 2));
+    slots_.push_back(std::make_unique<GpuSlot>(rows_, 17, 2, 1));
   }
   void TearDown() override {
     slots_.clear();
@@ -120,7 +120,7 @@ class GpuTableTest : public ::testing::Test {
     }
     DeviceTable::Options options;
     options.stream = stream_;
-    auto table = DeviceTable::Make(device_.get(), kRows, arrays, options);
+    auto table = DeviceTable::Make(device_.get(), rows_, arrays, options);
     EXPECT_OK(table);
     return table.ok() ? *std::move(table) : nullptr;
   }
@@ -146,8 +146,8 @@ TEST_F(GpuTableTest, MarksAreTakenInOrderAndReturned) {
                        table->tracker()->AddConsumer("test"));
   ASSERT_OK(table->tracker()->Take(consumer));
   for (int round = 0; round < 5; ++round) {
-    std::vector<int64_t> rows(kRows / 5);
-    for (int64_t& row : rows) row = static_cast<int64_t>(random() % kRows);
+    std::vector<int64_t> rows(rows_ / 5);
+    for (int64_t& row : rows) row = static_cast<int64_t>(random() % rows_);
     Mark(table.get(), rows);
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
@@ -158,7 +158,7 @@ TEST_F(GpuTableTest, MarksAreTakenInOrderAndReturned) {
     ASSERT_OK_AND_ASSIGN(changes, table->tracker()->Take(consumer));
     EXPECT_TRUE(changes.upserted == rows);
   }
-  Mark(table.get(), {static_cast<int64_t>(kRows), -1});
+  Mark(table.get(), {static_cast<int64_t>(rows_), -1});
   EXPECT_THAT(table->tracker()->Take(consumer).status(),
               StatusIs(absl::StatusCode::kOutOfRange,
                        HasSubstr("2 marks are of rows")));
@@ -178,9 +178,9 @@ TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
                        CheckpointManager::Open(options, &model));
   std::vector<std::vector<std::vector<char>>> history(1);
   for (int step = 1; step <= 3; ++step) {
-    std::vector<int64_t> rows(step == 1 ? kRows : kRows / 20);
+    std::vector<int64_t> rows(step == 1 ? rows_ : rows_ / 20);
     for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i] = static_cast<int64_t>(step == 1 ? i : random() % kRows);
+      rows[i] = static_cast<int64_t>(step == 1 ? i : random() % rows_);
     }
     for (auto& slot : slots_) {
       for (const int64_t row : rows) {
@@ -208,14 +208,14 @@ TEST_F(GpuTableTest, StepsAreRestoredAsTheyWere) {
 // same rows, with their errors: rows of all kinds, at addresses of all
 // alignments, of widths that a lane and a warp do and do not divide.
 TEST_F(GpuTableTest, CodesAreThoseOfTheHost) {
-  constexpr uint64_t kCodeRows = kGpuIsEmulated ? 101 : 4'001;
+  const uint64_t code_rows = GpuIsEmulated() ? 101 : 4'001;
   std::mt19937_64 random(TestSeed());
   for (const uint32_t dim : {5, 8, 31, 64, 67, 256, 1030}) {
     for (const uint64_t shift : {0, 8, 4, 2, 1}) {
       SCOPED_TRACE(absl::StrCat(dim, " ", shift));
       const uint64_t stride = dim * sizeof(float) + 16 + shift;
-      std::vector<char> rows(shift + kCodeRows * stride);
-      for (uint64_t row = 0; row < kCodeRows; ++row) {
+      std::vector<char> rows(shift + code_rows * stride);
+      for (uint64_t row = 0; row < code_rows; ++row) {
         const std::vector<float> numbers =
             RowOfKind(static_cast<RowKind>(random() % kRowKinds), dim, &random);
         std::memcpy(rows.data() + shift + row * stride, numbers.data(),
@@ -232,7 +232,7 @@ TEST_F(GpuTableTest, CodesAreThoseOfTheHost) {
           {"bytes", DType::kF32, dim, Codec::kInt8}};
       {
         ASSERT_OK_AND_ASSIGN(const auto table,
-                             DeviceTable::Make(device_.get(), kCodeRows,
+                             DeviceTable::Make(device_.get(), code_rows,
                                                {{slots[0], first, stride},
                                                 {slots[1], first, stride}}));
         ASSERT_OK_AND_ASSIGN(const auto captured, table->Capture(nullptr));

@@ -1,7 +1,10 @@
 // A trainer whose model is in GPU memory beside one whose model is in host
 // memory: both have the same state after each step.
 #include <ckptdb/db/reader.h>
+#include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "ckptdb/tests/examples/train_ctr/state_copy.h"
 #include "ckptdb/tests/support/temp_dir.h"
 #include "train_ctr/checkpoint.h"
+#include "train_ctr/device/kernels.h"
 #include "train_ctr/digest.h"
 #include "train_ctr/replica.h"
 
@@ -192,6 +196,26 @@ TEST_P(DeviceTrainerTest, RowsThatDoNotFitIntoItsMemoryAreRefused) {
   EXPECT_THAT(Make().status(),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("--device cuda:0: cudaMalloc of")));
+}
+
+// More rows than a grid has threads.
+TEST_P(DeviceTrainerTest, AllRowsOfALargeTableAreCleared) {
+  std::vector<int64_t> ids(1'100'003, 7);
+  const size_t bytes = ids.size() * sizeof(int64_t);
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(memory, ids.data(), bytes, cudaMemcpyHostToDevice),
+            cudaSuccess);
+  ClearIds clear;
+  clear.table.rows = ids.size();
+  clear.table.ids = static_cast<int64_t*>(memory);
+  clear.table.freq = clear.table.last_step = clear.table.ids;
+  EXPECT_EQ(Launch(clear, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaMemcpy(ids.data(), memory, bytes, cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  EXPECT_EQ(static_cast<size_t>(std::count(ids.begin(), ids.end(), kFreeId)),
+            ids.size());
+  cudaFree(memory);
 }
 
 #if defined(TRAIN_CTR_STANDIN) && !defined(TRAIN_CTR_SIMT)

@@ -1,0 +1,22 @@
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+
+#include "ckptdb/tests/cuda/gpu_machine.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+
+bool GpuIsEmulated() { return false; }
+
+bool GpuIsThere() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return true;
+  EXPECT_EQ(std::getenv("CKPTDB_REQUIRE_GPU"), nullptr) << "there is no GPU";
+  return false;
+}
+
+// compute-sanitizer does.
+void CheckGpu() {}
+
+}  // namespace ckptdb::testing
