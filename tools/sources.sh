@@ -2,9 +2,20 @@
 # Compiles each source of the library and of the command by itself, without
 # making anything of it. The other presets compile many at once, which hides
 # what a source forgot to include.
+#
+#   tools/sources.sh [N]     one source in N, from one that is drawn; default 1
+#
 # The last line printed is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+every=${1:-1}
+if ! [[ ${every} =~ ^[1-9][0-9]*$ ]]; then
+  echo "sources.sh: N is \"${every}\", not a whole number from 1" >&2
+  exit 2
+fi
+first=$((RANDOM % every))
+echo "of every ${every} sources number $((first + 1))"
 
 tools/setup.sh
 cmake --preset debug
@@ -24,7 +35,9 @@ export -f check
 
 touch "${work}/failed"
 ninja -C build/debug -t commands ckptdb ckptdb_tool_lib |
-  grep -E ' -c [^ ]+\.cc$' | sort -u > "${work}/commands"
+  grep -E ' -c [^ ]+\.cc$' | sort -u |
+  awk -v every="${every}" -v first="${first}" 'NR % every == first' \
+    > "${work}/commands"
 xargs -d '\n' -P "$(nproc)" -I {} bash -c 'check "$0" "$1"' {} "${work}/failed" \
   < "${work}/commands"
 
