@@ -307,7 +307,7 @@ absl::Status RunLossy(const BenchOptions& options, Report* report) {
   };
   CKPTDB_RETURN_IF_ERROR(run("bf16", Codec::kBf16, kNumbers));
   CKPTDB_RETURN_IF_ERROR(run("int8", Codec::kInt8, kNumbers));
-  for (const uint32_t numbers : {128, 32, 16, 8}) {
+  for (const uint32_t numbers : {128, 32, 16, 8, 4}) {
     CKPTDB_RETURN_IF_ERROR(
         run(absl::StrCat("int8/", numbers), Codec::kInt8, numbers));
   }

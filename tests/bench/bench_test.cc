@@ -190,7 +190,7 @@ TEST_F(BenchTest, MarksAreCountedByTheRow) {
 TEST_F(BenchTest, LossySavesHaveFewerBytes) {
   RunCase("lossy",
           {"lossy/bf16", "lossy/int8", "lossy/int8/128", "lossy/int8/32",
-           "lossy/int8/16", "lossy/int8/8", "lossy/bandwidth"});
+           "lossy/int8/16", "lossy/int8/8", "lossy/int8/4", "lossy/bandwidth"});
   EXPECT_EQ(Case("lossy/int8")["raw_variant"], "memcpy");
   EXPECT_NEAR(Case("lossy/bf16")["stored_part"].get<double>(), 0.5, 1e-9);
   EXPECT_NEAR(Case("lossy/int8")["stored_part"].get<double>(), 72 / 256.0,

@@ -177,7 +177,7 @@ absl::Status MeasureTrainer(const Copies& copies) {
   CKPTDB_RETURN_IF_ERROR(stepped);
   CKPTDB_RETURN_IF_ERROR(fetched);
   std::cout << absl::StrFormat(
-      "\nsteps of the trainer beside a save: %.3f times as long\n",
+      "\nsteps of the trainer beside a save: %.3f times as long (bar: <= 1.05)\n",
       beside / alone);
   // The gather alone, on an idle device.
   cudaEventRecord(begin, stream);
@@ -217,7 +217,8 @@ absl::Status Run(CudaDevice* device, uint64_t bytes) {
   Times times;
   for (int i = 0; i < kRuns; ++i) CKPTDB_RETURN_IF_ERROR(copies.Run(&times));
   std::cout << "| " << (bytes >> 20) << " MiB, shortest of " << kRuns
-            << " | time | | of one large copy |\n|---|---|---|---|\n";
+            << " | time | | of one large copy; the ring's bar: >= 0.9 |\n"
+            << "|---|---|---|---|\n";
   Print("one large copy", times.large, bytes, times.large);
 #ifdef CKPTDB_CUDA_STANDIN
   Print("the same chunks by memcpy", times.plain, bytes, times.large);

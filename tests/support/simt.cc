@@ -163,9 +163,11 @@ class Block {
     if (ready_.empty()) std::swap(ready_, late_);
   }
 
+  // NOLINTBEGIN(readability-identifier-naming): of the class, as its members
   static inline Block* running_ = nullptr;
   // Of all blocks, one after the other.
   static inline std::deque<Fiber>& fibers_ = *new std::deque<Fiber>;
+  // NOLINTEND(readability-identifier-naming)
 
   std::mt19937_64& random_;
   std::vector<Thread> threads_;

@@ -107,6 +107,8 @@ T atomicAdd(T* place, T value) {  // NOLINT(readability-identifier-naming)
   return std::exchange(*place, *place + value);
 }
 
+// The language's own names.
+// NOLINTBEGIN(readability-identifier-naming)
 #undef __shared__
 #undef __launch_bounds__
 #define __shared__ [[gnu::section("simt_shared")]] static
@@ -122,5 +124,6 @@ T atomicAdd(T* place, T value) {  // NOLINT(readability-identifier-naming)
 #define __shfl_xor_sync(mask, value, bits)                                  \
   ::ckptdb::testing::ExchangeInWarp(mask, value, threadIdx.x % 32 ^ (bits), \
                                     __LINE__)
+// NOLINTEND(readability-identifier-naming)
 
 #endif  // CKPTDB_TESTS_SUPPORT_SIMT_H_
