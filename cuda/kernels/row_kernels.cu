@@ -48,7 +48,9 @@ __device__ void AddDigest(uint64_t mine, uint64_t* digest) {
   }
 }
 
-// Several lanes of a thread are on their way at once.
+// Several lanes of a thread are on their way at once: all are read before one
+// is written, as the compiler moves no read before a write that may be to the
+// same memory.
 template <typename Copy, uint32_t kAlignment>
 __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
   constexpr uint32_t kTogether = 4;
@@ -57,9 +59,14 @@ __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
   uint64_t digest = 0;
   uint64_t at = ThreadNumber();
   for (; at + (kTogether - 1) * step < lanes; at += kTogether * step) {
+    Lane values[kTogether];
 #pragma unroll
     for (uint32_t t = 0; t < kTogether; ++t) {
-      digest += copy.template Run<kAlignment>(at + t * step);
+      values[t] = copy.template Read<kAlignment>(at + t * step);
+    }
+#pragma unroll
+    for (uint32_t t = 0; t < kTogether; ++t) {
+      digest += copy.template Write<kAlignment>(at + t * step, values[t]);
     }
   }
   for (; at < lanes; at += step) {

@@ -146,16 +146,23 @@ struct GatherRowsOfSlot {
     return some * LanesOf(slot.row_bytes);
   }
 
-  // Returns what the lane adds to the digest.
   template <uint32_t kAlignment>
-  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+  CKPTDB_HOST_DEVICE Lane Read(uint64_t at) const {
     const uint32_t lanes = LanesOf(slot.row_bytes);
     const uint64_t i = at / lanes;
     const uint64_t row = rows == nullptr ? first + i : rows[first + i];
-    const Lane value =
-        ReadLane<kAlignment>(slot, row, static_cast<uint32_t>(at - i * lanes));
+    return ReadLane<kAlignment>(slot, row,
+                                static_cast<uint32_t>(at - i * lanes));
+  }
+  // Returns what the lane adds to the digest.
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Write(uint64_t at, const Lane& value) const {
     batch[at] = value;
     return MixLane(at, value);
+  }
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+    return Write<kAlignment>(at, Read<kAlignment>(at));
   }
 };
 
@@ -174,15 +181,26 @@ struct ScatterRowsOfSlot {
   }
 
   template <uint32_t kAlignment>
-  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+  CKPTDB_HOST_DEVICE Lane Read(uint64_t at) const {
+    if (batch.data == nullptr) return {};
     const uint32_t lanes = LanesOf(slot.row_bytes);
     const uint64_t i = at / lanes;
-    const auto lane = static_cast<uint32_t>(at - i * lanes);
-    Lane value;
-    if (batch.data != nullptr) value = ReadLane<kAlignment>(batch, i, lane);
+    return ReadLane<kAlignment>(batch, i,
+                                static_cast<uint32_t>(at - i * lanes));
+  }
+  // Returns what the lane adds to the digest.
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Write(uint64_t at, const Lane& value) const {
+    const uint32_t lanes = LanesOf(slot.row_bytes);
+    const uint64_t i = at / lanes;
     const uint64_t row = rows == nullptr ? first + i : rows[i];
-    WriteLane<kAlignment>(slot, row, lane, value);
+    WriteLane<kAlignment>(slot, row, static_cast<uint32_t>(at - i * lanes),
+                          value);
     return MixLane(at, value);
+  }
+  template <uint32_t kAlignment>
+  CKPTDB_HOST_DEVICE uint64_t Run(uint64_t at) const {
+    return Write<kAlignment>(at, Read<kAlignment>(at));
   }
 };
 
