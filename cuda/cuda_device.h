@@ -87,7 +87,8 @@ class CudaDevice : public TensorState::Device {
   // Opens a device. If the machine has no driver or no device, it returns one
   // whose memory is host memory, so that the rest of a trainer is the same; or
   // Unavailable with Options::required. Returns InvalidArgument for an option
-  // out of its range, and for a number that no device has.
+  // out of its range, and for a number that no device has. Devices that are
+  // there and do not work are an error, what the runtime says of them.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(
       const Options& options);
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open();

@@ -101,6 +101,13 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
   return absl::OkStatus();
 }
 
+// Whether a count of devices failed because the machine has none, and not
+// because they do not work: then a trainer may hold memory of theirs.
+bool IsWithoutDevice(cudaError_t error) {
+  return error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
+         error == cudaErrorStubLibrary;
+}
+
 // Returns a device whose memory is host memory, and says so.
 absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
     const CudaDevice::Options& options, absl::string_view why) {
@@ -130,9 +137,10 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
     const Options& options) {
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
   int count = 0;  // stays as it is without a driver
-  const absl::Status counted =
-      CudaStatus(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  if (!counted.ok()) return WithoutDevice(options, counted.message());
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  const absl::Status counted = CudaStatus(error, "cudaGetDeviceCount");
+  if (IsWithoutDevice(error)) return WithoutDevice(options, counted.message());
+  CKPTDB_RETURN_IF_ERROR(counted);
   if (count == 0) return WithoutDevice(options, "the machine has none");
   if (options.device < 0 || options.device >= count) {
     return absl::InvalidArgumentError(

@@ -1,5 +1,7 @@
 #include "ckptdb/cuda/tables/row_list.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -20,11 +22,7 @@ constexpr uint64_t kMaxListBytes = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 uint64_t DigestOfIds(absl::Span<const int64_t> ids) {
-  uint64_t digest = 0;
-  for (uint64_t i = 0; i < ids.size(); ++i) {
-    digest += MixLane(i, {static_cast<uint64_t>(ids[i]), 0});
-  }
-  return digest;
+  return XXH3_64bits(ids.data(), ids.size() * sizeof(int64_t));
 }
 
 absl::StatusOr<std::unique_ptr<RowLister>> RowLister::Make(

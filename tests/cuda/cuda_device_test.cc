@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ckptdb/manager/model_state.h"
@@ -112,14 +113,31 @@ TEST(CudaDeviceTest, EachCallOfOpenMayFail) {
     CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorLaunchFailure);
     const auto device = CudaDevice::Open(options);
     CudaStandin::FailCall(0, cudaSuccess);
-    // Without a count of devices there are none.
-    if (device.ok()) {
-      EXPECT_EQ((*device)->name(), "host");
-    }
-    EXPECT_EQ(device.ok(), call == 1) << call;
+    EXPECT_FALSE(device.ok()) << call;
   }
   EXPECT_EQ(CudaStandin::allocations(), 0);
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+// A device that does not work is not one that is not there: a trainer may have
+// memory of it.
+TEST(CudaDeviceTest, OnlyWithoutADeviceHostMemoryTakesItsPlace) {
+  CudaDevice::Options options;
+  options.log = [](absl::string_view) {};
+  for (const auto& [error, host] :
+       {std::pair(cudaErrorNoDevice, true),
+        std::pair(cudaErrorInsufficientDriver, true),
+        std::pair(cudaErrorStubLibrary, true),
+        std::pair(cudaErrorSystemNotReady, false),
+        std::pair(cudaErrorInitializationError, false)}) {
+    CudaStandin::Reset({});
+    CudaStandin::FailCall(1, error);
+    const auto device = CudaDevice::Open(options);
+    EXPECT_EQ(device.ok(), host) << error;
+    if (device.ok()) {
+      EXPECT_EQ((*device)->name(), "host");
+    }
+  }
 }
 
 TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
