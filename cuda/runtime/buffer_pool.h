@@ -1,12 +1,14 @@
 // Buffers that are used again; internal to cuda/.
 //
 // To allocate memory of a device, or host memory for its copies, makes the
-// device wait for all that is queued. So only the first saves allocate, and
-// later ones find what those have given back.
+// device wait for all that is queued. So the first saves allocate, and later
+// ones find what those have given back. A buffer has up to an eighth more than
+// was asked for.
 #ifndef CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
 #define CKPTDB_CUDA_RUNTIME_BUFFER_POOL_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -68,7 +70,6 @@ class BufferPool {
   // ResourceExhausted if the pool would have more than max_bytes, or the device
   // has no such memory. Called on the device of the pool.
   absl::StatusOr<Loan> Take(uint64_t bytes) {
-    const uint64_t whole = (bytes + kGrain - 1) / kGrain * kGrain;
     const MutexLock lock(&mutex_);
     const auto fits = std::find_if(
         kept_.begin(), kept_.end(),
@@ -80,11 +81,22 @@ class BufferPool {
       lent_bytes_ += buffer.bytes();
       return Loan(this, std::move(buffer));
     }
-    if (whole > max_bytes_ - lent_bytes_) {
+    const uint64_t left = max_bytes_ - lent_bytes_;
+    if (RoundUp(bytes, kGrain) > left) {
       return absl::ResourceExhaustedError(what_);
     }
-    // What is kept is too small, and is in the way.
-    if (whole > max_bytes_ - lent_bytes_ - kept_bytes_) {
+    // What grows a little from save to save still finds room in what is kept.
+    const uint64_t whole =
+        std::min(RoundUp(bytes, std::max(kGrain, std::bit_floor(bytes) / 8)),
+                 left / kGrain * kGrain);
+    // What is kept is too small. The largest one makes way, so that there are
+    // never more buffers than were lent at once, and all where they are in the
+    // way.
+    if (!kept_.empty()) {
+      kept_bytes_ -= kept_.back().bytes();
+      kept_.pop_back();
+    }
+    if (whole > left - kept_bytes_) {
       kept_.clear();
       kept_bytes_ = 0;
     }
@@ -95,6 +107,10 @@ class BufferPool {
 
  private:
   static constexpr uint64_t kGrain = uint64_t{1} << 12;
+
+  static uint64_t RoundUp(uint64_t bytes, uint64_t step) {
+    return (bytes + step - 1) / step * step;
+  }
 
   // The smallest is found first.
   void Return(Buffer buffer) {

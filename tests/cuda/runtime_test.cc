@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ckptdb/cuda/runtime/buffer.h"
+#include "ckptdb/cuda/runtime/buffer_pool.h"
 #include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/cuda/runtime/stream.h"
 #include "ckptdb/tests/support/cuda_standin.h"
@@ -55,6 +56,30 @@ TEST(CudaRuntime, WhatIsMadeIsGivenBackOnceAndOnTheWayOfMoves) {
   EXPECT_EQ(CudaStandin::allocations(), 0);
   EXPECT_EQ(CudaStandin::device_bytes_used(), 0);
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+// As lists of changed rows do, from save to save.
+TEST(CudaRuntime, APoolOfBuffersThatGrowKeepsOneAndAllocatesSeldom) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  CudaStandin::Reset({});
+  {
+    BufferPool<DeviceBuffer> pool("a test", 64 * kMiB);
+    for (uint64_t bytes = kMiB; bytes <= 4 * kMiB; bytes += 5000) {
+      ASSERT_OK_AND_ASSIGN(const auto loan, pool.Take(bytes));
+      EXPECT_GE(loan.bytes(), bytes);
+      EXPECT_EQ(CudaStandin::allocations(), 1);
+    }
+    // Each is made and the one before it is freed: 8 sizes a doubling.
+    EXPECT_LE(CudaStandin::calls(), 2 * 17);
+    // All of the pool can be lent, if not rounded up.
+    ASSERT_OK_AND_ASSIGN(const auto all, pool.Take(60 * kMiB));
+    EXPECT_EQ(all.bytes(), 60 * kMiB);
+    ASSERT_OK_AND_ASSIGN(const auto rest, pool.Take(4 * kMiB - 100));
+    EXPECT_THAT(pool.Take(1).status(),
+                testing::StatusIs(absl::StatusCode::kResourceExhausted,
+                                  HasSubstr("a test")));
+  }
+  EXPECT_EQ(CudaStandin::allocations(), 0);
 }
 
 TEST(CudaRuntime, MemoryThatIsNotThereIsNamed) {
