@@ -177,7 +177,8 @@ absl::Status MeasureTrainer(const Copies& copies) {
   CKPTDB_RETURN_IF_ERROR(stepped);
   CKPTDB_RETURN_IF_ERROR(fetched);
   std::cout << absl::StrFormat(
-      "\nsteps of the trainer beside a save: %.3f times as long (bar: <= 1.05)\n",
+      "\nsteps of the trainer beside a save: %.3f times as long (bar: <= "
+      "1.05)\n",
       beside / alone);
   // The gather alone, on an idle device.
   cudaEventRecord(begin, stream);
