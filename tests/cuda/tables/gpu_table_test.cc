@@ -36,11 +36,11 @@ class GpuSlot {
         shift_(shift),
         host_(shift + rows * stride_) {
     EXPECT_EQ(cudaMalloc(&device_, host_.size()), cudaSuccess);
-    EXPECT_EQ(cudaHostRegister(host_.data(), host_.size(), 0), cudaSuccess);
+    EXPECT_EQ(cudaHostAlloc(&pinned_, host_.size(), 0), cudaSuccess);
   }
   GpuSlot(const GpuSlot&) = delete;
   ~GpuSlot() {
-    cudaHostUnregister(host_.data());
+    cudaFreeHost(pinned_);
     cudaFree(device_);
   }
 
@@ -54,8 +54,10 @@ class GpuSlot {
       host_[shift_ + row * stride_ + at] = static_cast<char>((*random)());
     }
   }
+  // What was sent before has arrived.
   void Send(cudaStream_t stream) {
-    EXPECT_EQ(cudaMemcpyAsync(device_, host_.data(), host_.size(),
+    std::memcpy(pinned_, host_.data(), host_.size());
+    EXPECT_EQ(cudaMemcpyAsync(device_, pinned_, host_.size(),
                               cudaMemcpyHostToDevice, stream),
               cudaSuccess);
   }
@@ -85,6 +87,7 @@ class GpuSlot {
   const uint64_t shift_;
   std::vector<char> host_;
   void* device_ = nullptr;
+  void* pinned_ = nullptr;
 };
 
 class GpuTableTest : public ::testing::Test {
