@@ -28,8 +28,8 @@ bool GpuIsEmulated();
 // have none.
 bool GpuIsThere();
 
-// As far as that is known, nothing was done that a GPU would punish, and
-// nothing is left.
+// Fails the test if the emulation noted a violation or memory was not freed. On
+// a real GPU it checks nothing: compute-sanitizer does.
 void CheckGpu();
 
 // An array in the memory of the device. All copies wait for all other work.

@@ -16,7 +16,7 @@ bool GpuIsThere() {
   return false;
 }
 
-// compute-sanitizer does.
+// compute-sanitizer finds what a test would look for here.
 void CheckGpu() {}
 
 }  // namespace ckptdb::testing

@@ -58,7 +58,7 @@ TEST(CudaRuntime, WhatIsMadeIsGivenBackOnceAndOnTheWayOfMoves) {
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
-// As lists of changed rows do, from save to save.
+// Lists of changed rows grow a little from save to save.
 TEST(CudaRuntime, APoolOfBuffersThatGrowKeepsOneAndAllocatesSeldom) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
   CudaStandin::Reset({});

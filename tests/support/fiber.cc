@@ -40,7 +40,8 @@ void AfterSwitch([[maybe_unused]] void* enters,
 
 struct Fiber::Switch {
   fcontext_t resumer = nullptr;
-  // Of AddressSanitizer: what each side left, and the stack of the resumer.
+  // AddressSanitizer needs the state that each side left, and the stack of the
+  // resumer.
   void* resumer_state = nullptr;
   void* fiber_state = nullptr;
   const void* resumer_stack = nullptr;

@@ -165,7 +165,7 @@ class Block {
 
   // NOLINTBEGIN(readability-identifier-naming): of the class, as its members
   static inline Block* running_ = nullptr;
-  // Of all blocks, one after the other.
+  // Blocks run one after the other and share the fibers.
   static inline std::deque<Fiber>& fibers_ = *new std::deque<Fiber>;
   // NOLINTEND(readability-identifier-naming)
 

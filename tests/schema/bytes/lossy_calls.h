@@ -1,0 +1,108 @@
+// Encodes and decodes numbers by the lossy codecs, on all loops that this
+// processor has; for the tests of each codec.
+#ifndef CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
+#define CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ckptdb/schema/bytes/lossy.h"
+#include "ckptdb/schema/bytes/quantize.h"
+#include "ckptdb/schema/bytes/quantize_loops.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kQuietNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kGreatest = std::numeric_limits<float>::max();
+inline constexpr float kLeast = std::numeric_limits<float>::denorm_min();
+
+using Floats = std::vector<float>;
+
+inline std::string BytesOf(const Floats& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()),
+          numbers.size() * sizeof(float)};
+}
+inline Floats FloatsOf(const std::string& bytes) {
+  Floats numbers(bytes.size() / sizeof(float));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return numbers;
+}
+// Any bits, so that all exponents are as likely.
+inline float AnyFloat(std::mt19937_64* random) {
+  return internal::FloatOf(static_cast<uint32_t>((*random)()));
+}
+inline float AnyFinite(std::mt19937_64* random) {
+  float number = kQuietNan;
+  while (!std::isfinite(number)) number = AnyFloat(random);
+  return number;
+}
+
+struct Encoded {
+  bool taken = false;
+  std::string stored;
+  Item::Error error;
+};
+
+inline Encoded EncodeLossy(Codec codec, const std::string& raw,
+                           uint32_t row_elements,
+                           Rounding rounding = Rounding::kNearest) {
+  Encoded plain;
+  internal::UsePlainLoops(true);
+  plain.taken =
+      Quantize(codec, raw, row_elements, rounding, &plain.stored, &plain.error);
+  Encoded widest;
+  internal::UsePlainLoops(false);
+  widest.taken = Quantize(codec, raw, row_elements, rounding, &widest.stored,
+                          &widest.error);
+  EXPECT_EQ(plain.taken, widest.taken);
+  if (!plain.taken || !widest.taken) return {};
+  EXPECT_TRUE(plain.stored == widest.stored);
+  EXPECT_EQ(plain.error, widest.error);
+  return widest;
+}
+
+inline std::string DecodeLossy(Codec codec, const std::string& stored,
+                               size_t raw_bytes) {
+  std::string plain(raw_bytes, '?');
+  internal::UsePlainLoops(true);
+  EXPECT_OK(Dequantize(codec, stored, raw_bytes, plain.data()));
+  std::string widest(raw_bytes, '!');
+  internal::UsePlainLoops(false);
+  EXPECT_OK(Dequantize(codec, stored, raw_bytes, widest.data()));
+  EXPECT_TRUE(plain == widest);
+  return widest;
+}
+
+// Fails unless `back` is near `numbers` and as near as `error` says.
+inline void ExpectErrors(const Floats& numbers, const Floats& back,
+                         const Item::Error& error) {
+  double largest = 0;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (std::isnan(numbers[i])) {
+      EXPECT_TRUE(std::isnan(back[i])) << i;
+      EXPECT_EQ(std::signbit(numbers[i]), std::signbit(back[i]));
+    } else if (std::isinf(numbers[i])) {
+      EXPECT_EQ(numbers[i], back[i]) << i;
+    } else {
+      const double off = static_cast<double>(numbers[i]) - back[i];
+      largest = std::max(largest, std::abs(off));
+    }
+  }
+  EXPECT_LE(largest, error.bound);
+  EXPECT_LE(error.max, error.bound);
+  EXPECT_LE(std::abs(error.max - largest), largest * 0x1p-23);
+}
+
+}  // namespace ckptdb::testing
+
+#endif  // CKPTDB_TESTS_SCHEMA_BYTES_LOSSY_CALLS_H_
