@@ -59,7 +59,7 @@ struct Fiber::Switch {
     }
   }
 
-  // On the stack of the fiber.
+  // Both are called on the stack of the fiber.
   void Entered() { AfterSwitch(fiber_state, &resumer_stack, &resumer_bytes); }
   void Leave() {
     BeforeSwitch(&fiber_state, resumer_stack, resumer_bytes);

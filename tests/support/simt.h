@@ -96,7 +96,7 @@ T ExchangeInWarp(uint32_t mask, T value, uint32_t from, int line) {
 
 }  // namespace ckptdb::testing
 
-// Those of the thread that runs.
+// The scheduler sets these before a thread goes on.
 inline uint3 threadIdx;  // NOLINT(readability-identifier-naming)
 inline uint3 blockIdx;   // NOLINT(readability-identifier-naming)
 inline dim3 blockDim;    // NOLINT(readability-identifier-naming)
