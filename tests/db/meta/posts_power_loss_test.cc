@@ -41,7 +41,7 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
   reader.reset();
   const size_t last = files->operations();
   sim.Close();
-  size_t images = 0;
+  EXPECT_GT(last - first, 20U);
   for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
     for (const PowerLoss variant : kAllPowerLosses) {
       SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
@@ -62,10 +62,8 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
       for (const Usage::Unswept& entry : after.store()->posts_passed_over()) {
         ADD_FAILURE() << entry.path << ": " << entry.reason;
       }
-      ++images;
     }
   }
-  EXPECT_GT(images, 10U);
 }
 
 }  // namespace
