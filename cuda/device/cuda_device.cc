@@ -41,6 +41,7 @@ class Gpu final : public CudaDevice {
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
                             internal::CheckTensorPlace(tensor));
     if (bytes == 0) return absl::OkStatus();
+    CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
     cudaPointerAttributes attributes = {};
     CKPTDB_RETURN_IF_ERROR(
         CudaStatus(cudaPointerGetAttributes(&attributes, tensor.data),
@@ -73,7 +74,10 @@ class Gpu final : public CudaDevice {
     return CudaStatus(cudaHostRegister(memory, bytes, cudaHostRegisterPortable),
                       absl::StrCat("cudaHostRegister of ", bytes, " bytes"));
   }
-  void Unpin(char* memory) override { cudaHostUnregister(memory); }
+  void Unpin(char* memory) override {
+    const absl::StatusOr<DeviceScope> scope = context_->Enter();
+    cudaHostUnregister(memory);
+  }
 
  private:
   const std::unique_ptr<DeviceContext> context_;

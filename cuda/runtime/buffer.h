@@ -13,11 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "ckptdb/cuda/runtime/device_scope.h"
 
 namespace ckptdb::internal {
 
-// Memory of the current device. `what` names it in errors: ResourceExhausted
-// has the bytes that were asked for.
+// Memory of the current context's device. `what` names it in errors:
+// ResourceExhausted has the bytes that were asked for.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -28,13 +29,11 @@ class DeviceBuffer {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(char* memory) const { cudaFree(memory); }
-  };
-  DeviceBuffer(char* memory, uint64_t bytes) : bytes_(bytes), memory_(memory) {}
+  DeviceBuffer(char* memory, uint64_t bytes)
+      : bytes_(bytes), memory_(memory, {CurrentContext()}) {}
 
   uint64_t bytes_ = 0;
-  std::unique_ptr<char, Free> memory_;
+  std::unique_ptr<char, DestroyIn<cudaFree>> memory_;
 };
 
 // Host memory that stays where it is for copies of any device.
@@ -48,13 +47,11 @@ class PinnedBuffer {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(char* memory) const { cudaFreeHost(memory); }
-  };
-  PinnedBuffer(char* memory, uint64_t bytes) : bytes_(bytes), memory_(memory) {}
+  PinnedBuffer(char* memory, uint64_t bytes)
+      : bytes_(bytes), memory_(memory, {CurrentContext()}) {}
 
   uint64_t bytes_ = 0;
-  std::unique_ptr<char, Free> memory_;
+  std::unique_ptr<char, DestroyIn<cudaFreeHost>> memory_;
 };
 
 // Returns whether the bytes of `memory` at both ends are host memory that

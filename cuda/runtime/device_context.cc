@@ -14,17 +14,22 @@ constexpr uint64_t kMaxRings = 8;
 
 absl::StatusOr<std::unique_ptr<DeviceContext>> DeviceContext::Create(
     int device, const DeviceLimits& limits) {
-  CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, DeviceScope::Enter(device));
+  CKPTDB_ASSIGN_OR_RETURN(PrimaryContext primary,
+                          PrimaryContext::Retain(device));
+  CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope,
+                          DeviceScope::Enter(primary.get()));
   CKPTDB_ASSIGN_OR_RETURN(CudaStream side, CudaStream::Create());
   CKPTDB_ASSIGN_OR_RETURN(CudaStream copies, CudaStream::Create());
-  return std::unique_ptr<DeviceContext>(
-      new DeviceContext(device, limits, std::move(side), std::move(copies)));
+  return std::unique_ptr<DeviceContext>(new DeviceContext(
+      device, limits, std::move(primary), std::move(side), std::move(copies)));
 }
 
 DeviceContext::DeviceContext(int device, const DeviceLimits& limits,
-                             CudaStream side, CudaStream copies)
+                             PrimaryContext primary, CudaStream side,
+                             CudaStream copies)
     : device_(device),
       limits_(limits),
+      primary_(std::move(primary)),
       side_(std::move(side)),
       copies_(std::move(copies)),
       staging_("state that is set aside", limits.staging_bytes),
@@ -36,6 +41,7 @@ DeviceContext::DeviceContext(int device, const DeviceLimits& limits,
 DeviceContext::~DeviceContext() { Synchronize().IgnoreError(); }
 
 absl::Status DeviceContext::Synchronize() const {
+  CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, Enter());
   const absl::Status side = side_.Synchronize();
   const absl::Status copies = copies_.Synchronize();
   return side.ok() ? copies : side;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/buffer_pool.h"
+#include "ckptdb/cuda/runtime/device_scope.h"
 #include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/cuda/runtime/stream.h"
 
@@ -44,12 +45,13 @@ class DeviceContext {
 
   // Makes the device that of the calling thread.
   absl::StatusOr<DeviceScope> Enter() const {
-    return DeviceScope::Enter(device_);
+    return DeviceScope::Enter(primary_.get());
   }
   // The stream on which state is set aside, behind the trainer's, and the one
   // on which it is copied to and from the host.
   cudaStream_t side() const { return side_.get(); }
   cudaStream_t copies() const { return copies_.get(); }
+  // Waits for both, on any thread.
   absl::Status Synchronize() const;
 
   // What is set aside for saves that are under way.
@@ -60,11 +62,12 @@ class DeviceContext {
   PinnedPool& pinned() { return pinned_; }
 
  private:
-  DeviceContext(int device, const DeviceLimits& limits, CudaStream side,
-                CudaStream copies);
+  DeviceContext(int device, const DeviceLimits& limits, PrimaryContext primary,
+                CudaStream side, CudaStream copies);
 
   const int device_;
   const DeviceLimits limits_;
+  const PrimaryContext primary_;
   const CudaStream side_;
   const CudaStream copies_;
   DevicePool staging_;

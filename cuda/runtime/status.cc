@@ -21,6 +21,13 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorInvalidResourceHandle:
     case cudaErrorHostMemoryAlreadyRegistered:
       return absl::StatusCode::kInvalidArgument;
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorCapturedEvent:
+      return absl::StatusCode::kFailedPrecondition;
     default:
       return absl::StatusCode::kInternal;
   }

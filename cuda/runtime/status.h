@@ -14,11 +14,12 @@ namespace ckptdb::internal {
 
 // Returns OK for cudaSuccess; ResourceExhausted if the device or the host has
 // no such memory; Unavailable if there is no device or driver; InvalidArgument
-// for a value that the runtime refuses; and else Internal, as after an error of
-// a kernel, which no later call of the process overcomes. `call` names the
-// call, with what it was asked for. An error is reported once: the runtime
-// keeps it until it is asked for its last error, as after the launch of a
-// kernel, which then would seem to have failed.
+// for a value that the runtime refuses; FailedPrecondition for what is not
+// allowed while a stream is captured into a graph; and else Internal, as after
+// an error of a kernel, which no later call of the process overcomes. `call`
+// names the call, with what it was asked for. An error is reported once: the
+// runtime keeps it until it is asked for its last error, as after the launch of
+// a kernel, which then would seem to have failed.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 
 }  // namespace ckptdb::internal

@@ -1,23 +1,22 @@
 #include "ckptdb/cuda/runtime/stream.h"
 
-#include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
 
-absl::StatusOr<DeviceScope> DeviceScope::Enter(int device) {
-  int before = 0;
-  CKPTDB_RETURN_IF_ERROR(CudaStatus(cudaGetDevice(&before), "cudaGetDevice"));
-  if (before == device) return DeviceScope(before, false);
-  CKPTDB_RETURN_IF_ERROR(CudaStatus(
-      cudaSetDevice(device), absl::StrCat("cudaSetDevice(", device, ")")));
-  return DeviceScope(before, true);
+absl::Status CheckNotCaptured(cudaStream_t stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  CKPTDB_RETURN_IF_ERROR(CudaStatus(cudaStreamIsCapturing(stream, &capture),
+                                    "cudaStreamIsCapturing"));
+  if (capture == cudaStreamCaptureStatusNone) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "the stream of a tensor or table is being captured into a CUDA graph; "
+      "save and restore before the capture begins or after it has ended");
 }
 
-DeviceScope::~DeviceScope() {
-  if (entered_) cudaSetDevice(before_);
-}
+}  // namespace
 
 absl::StatusOr<CudaStream> CudaStream::Create() {
   int least = 0;
@@ -62,10 +61,16 @@ absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event) {
                     "cudaStreamWaitEvent");
 }
 
+absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream,
+                         const CudaEvent& event) {
+  CKPTDB_RETURN_IF_ERROR(CheckNotCaptured(stream));
+  CKPTDB_RETURN_IF_ERROR(event.Record(stream));
+  return event.Await(waiting);
+}
+
 absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream) {
   CKPTDB_ASSIGN_OR_RETURN(const CudaEvent ready, CudaEvent::Create());
-  CKPTDB_RETURN_IF_ERROR(ready.Record(stream));
-  return ready.Await(waiting);
+  return AwaitStream(waiting, stream, ready);
 }
 
 }  // namespace ckptdb::internal

@@ -17,30 +17,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ckptdb/cuda/runtime/device_scope.h"
 
 namespace ckptdb::internal {
 
-// Makes a device the calling thread's own as long as it lives. Threads begin
-// with device 0, and the trainer's may be on another one.
-class DeviceScope {
- public:
-  static absl::StatusOr<DeviceScope> Enter(int device);
-  DeviceScope(DeviceScope&& other) noexcept
-      : before_(other.before_), entered_(other.entered_) {
-    other.entered_ = false;
-  }
-  DeviceScope& operator=(DeviceScope&&) = delete;
-  ~DeviceScope();
-
- private:
-  DeviceScope(int before, bool entered) : before_(before), entered_(entered) {}
-
-  int before_ = 0;
-  bool entered_ = false;
-};
-
-// A stream of the current device. It waits for no other stream, the default one
-// included, and has the lowest priority, so that a trainer's work goes first.
+// A stream of the current context. It waits for no other stream, the default
+// one included. It has the lowest priority: of the blocks of kernels that wait
+// for room on the device, those of a trainer's streams go first where theirs is
+// higher. A stream has the lowest by default.
 class CudaStream {
  public:
   static absl::StatusOr<CudaStream> Create();
@@ -50,15 +34,16 @@ class CudaStream {
   absl::Status Synchronize() const;
 
  private:
-  struct Destroy {
-    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-  };
-  explicit CudaStream(cudaStream_t stream) : stream_(stream) {}
+  explicit CudaStream(cudaStream_t stream)
+      : stream_(stream, {CurrentContext()}) {}
 
-  std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy> stream_;
+  std::unique_ptr<std::remove_pointer_t<cudaStream_t>,
+                  DestroyIn<cudaStreamDestroy>>
+      stream_;
 };
 
-// An event without a time. A thread that waits for it takes no processor.
+// An event of the current context, without a time. A thread that waits for it
+// takes no processor.
 class CudaEvent {
  public:
   static absl::StatusOr<CudaEvent> Create();
@@ -74,18 +59,21 @@ class CudaEvent {
   absl::Status Synchronize() const;
 
  private:
-  struct Destroy {
-    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-  };
-  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  explicit CudaEvent(cudaEvent_t event) : event_(event, {CurrentContext()}) {}
 
-  std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy> event_;
+  std::unique_ptr<std::remove_pointer_t<cudaEvent_t>,
+                  DestroyIn<cudaEventDestroy>>
+      event_;
 };
 
 // Work that is queued on `waiting` from now on begins when `event`, which is
-// the trainer's own, has come, or what is queued on `stream` now is done. They
-// are of the current device.
+// the trainer's own, has come, or what is queued on the trainer's `stream` now
+// is done: `event` is recorded there. They are of the current device. Returns
+// FailedPrecondition if the stream is being captured into a graph, which then
+// would have the save in it.
 absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event);
+absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream,
+                         const CudaEvent& event);
 absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream);
 
 }  // namespace ckptdb::internal

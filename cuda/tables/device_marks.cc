@@ -66,6 +66,7 @@ DeviceMarks::DeviceMarks(DeviceContext* context, const TableRows* table,
 DeviceMarks::~DeviceMarks() {
   // Marks may be queued on the trainer's stream, and what is behind them on
   // that of the context.
+  const absl::StatusOr<DeviceScope> scope = context_->Enter();
   CudaStatus(cudaStreamSynchronize(table_.stream), "cudaStreamSynchronize")
       .IgnoreError();
   context_->Synchronize().IgnoreError();
@@ -151,8 +152,7 @@ absl::StatusOr<ChangeTracker::Changes> DeviceMarks::Take(Consumer consumer) {
 // What was queued on the trainer's stream before comes before what is queued on
 // the side stream from now on.
 absl::Status DeviceMarks::AwaitTrainerLocked() {
-  CKPTDB_RETURN_IF_ERROR(ready_.Record(table_.stream));
-  return ready_.Await(context_->side());
+  return AwaitStream(context_->side(), table_.stream, ready_);
 }
 
 absl::Status DeviceMarks::AwaitTrainer() {

@@ -94,6 +94,7 @@ absl::Status CheckTable(CudaDevice* device, uint64_t rows,
                                                    DeviceTable::kMaxRows));
   }
   if (rows == 0) return absl::OkStatus();
+  CKPTDB_ASSIGN_OR_RETURN(const internal::DeviceScope scope, context->Enter());
   if (options.ids != nullptr) {
     CKPTDB_RETURN_IF_ERROR(CheckMemory("DeviceTable::Options::ids", options.ids,
                                        context->device()));

@@ -31,9 +31,7 @@ absl::StatusOr<std::unique_ptr<HashWindow>> HashWindow::Make(
                               rows * kNumberBytes, kLaneBytes)));
   std::unique_ptr<HashWindow> window(
       new HashWindow(layout, std::move(device), std::move(host)));
-  CKPTDB_ASSIGN_OR_RETURN(const CudaEvent ready, CudaEvent::Create());
-  CKPTDB_RETURN_IF_ERROR(ready.Record(layout->stream));
-  CKPTDB_RETURN_IF_ERROR(ready.Await(layout->context->side()));
+  CKPTDB_RETURN_IF_ERROR(AwaitStream(layout->context->side(), layout->stream));
   return window;
 }
 
@@ -41,7 +39,10 @@ HashWindow::HashWindow(const HashLayout* layout, DevicePool::Loan device,
                        PinnedPool::Loan host)
     : layout_(*layout), device_(std::move(device)), host_(std::move(host)) {}
 
-HashWindow::~HashWindow() { layout_.context->Synchronize().IgnoreError(); }
+HashWindow::~HashWindow() {
+  const absl::StatusOr<DeviceScope> scope = layout_.context->Enter();
+  cudaStreamSynchronize(layout_.context->side());
+}
 
 HashTable::Source::Batch HashWindow::batch() const {
   const uint64_t numbers = AlignLane(rows() * kNumberBytes);

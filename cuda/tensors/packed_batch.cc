@@ -46,7 +46,9 @@ PackedBatch::PackedBatch(DeviceContext* context, Packing packing,
 
 // Copy has waited for its own copies, also when it has failed.
 PackedBatch::~PackedBatch() {
-  if (queued_) cudaStreamSynchronize(context_->side());
+  if (!queued_) return;
+  const absl::StatusOr<DeviceScope> scope = context_->Enter();
+  cudaStreamSynchronize(context_->side());
 }
 
 uint64_t PackedBatch::list_bytes() const {

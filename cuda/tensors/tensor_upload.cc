@@ -39,7 +39,9 @@ TensorUpload::~TensorUpload() {
   const bool under_way =
       std::any_of(slots_.begin(), slots_.end(),
                   [](const Slot& slot) { return !slot.pieces.empty(); });
-  if (under_way) cudaStreamSynchronize(context_->copies());
+  if (!under_way) return;
+  const absl::StatusOr<DeviceScope> scope = context_->Enter();
+  cudaStreamSynchronize(context_->copies());
 }
 
 absl::Status TensorUpload::Write(uint64_t first, absl::Span<const char> bytes) {

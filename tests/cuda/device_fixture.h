@@ -75,8 +75,11 @@ class DeviceFixture {
   }
 
   explicit DeviceFixture(Order order, const CudaDevice::Options& options) {
-    CudaStandin::Reset(
-        {.order = order, .seed = TestSeed(), .device_bytes = kDeviceBytes});
+    CudaStandin::Reset({.devices = options.device + 1,
+                        .order = order,
+                        .seed = TestSeed(),
+                        .device_bytes = kDeviceBytes});
+    EXPECT_EQ(cudaSetDevice(options.device), cudaSuccess);
     auto opened = CudaDevice::Open(options);
     EXPECT_OK(opened);
     if (opened.ok()) device_ = *std::move(opened);
@@ -97,6 +100,7 @@ class DeviceFixture {
       EXPECT_THAT(CudaStandin::violations(), ::testing::IsEmpty());
     }
     EXPECT_EQ(CudaStandin::allocations(), 0);
+    EXPECT_EQ(CudaStandin::retained(), 0);
   }
 
   CudaDevice* device() const { return device_.get(); }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/tests/support/cuda_standin_state.h"
 
 namespace ckptdb::testing {
@@ -14,7 +15,8 @@ using standin::State;
 using standin::Stream;
 
 void CudaStandin::Reset(const Options& options) {
-  standin::current_device = 0;
+  standin::contexts.clear();
+  standin::capture_mode = cudaStreamCaptureModeGlobal;
   standin::last_error = cudaSuccess;
   State::Get().Reset(options);
 }
@@ -25,12 +27,39 @@ cudaError_t CudaStandin::Queue(cudaStream_t stream, const char* name,
   State& state = State::Get();
   const Lock lock(state.mutex_);
   cudaError_t error = state.Enter(name);
+  const int device = state.UseContext();
+  const std::shared_ptr<Stream> on = state.Find(stream);
+  if (stream != nullptr && on != nullptr && on->device != device) {
+    state.Violate(absl::StrCat("a kernel of cuda:", device,
+                               " on a stream of cuda:", on->device));
+  }
   if (error == cudaSuccess) {
     error = state.Push(stream,
                        {name, std::move(work), std::move(ranges), nullptr, 0});
   }
   const cudaError_t last = std::exchange(standin::last_error, cudaSuccess);
   return error != cudaSuccess ? error : last;
+}
+
+void CudaStandin::Capture(cudaStream_t stream, bool begins) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  const std::shared_ptr<Stream> found = state.Find(stream);
+  if (found != nullptr) found->captured = begins;
+}
+
+std::vector<int> CudaStandin::contexts() {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  return {state.contexts_.begin(), state.contexts_.end()};
+}
+
+int64_t CudaStandin::retained() {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  int64_t all = 0;
+  for (const auto& [device, count] : state.retained_) all += count;
+  return all;
 }
 
 int64_t CudaStandin::calls() {

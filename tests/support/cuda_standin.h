@@ -17,7 +17,12 @@
 //
 // It refuses, and notes as a violation, what a device would be free to punish:
 // copies to memory that is not pinned, or outside of an allocation; memory that
-// is freed while work that is queued refers to it; a stream that was destroyed.
+// is freed while work that is queued refers to it; a stream that was destroyed;
+// streams and events of another device than the thread's; and what ends the
+// capture of a stream into a graph.
+//
+// A call of a thread that has no context makes one on device 0, as calls of the
+// runtime do. The calls of the driver are those that the runtime finds.
 //
 // Thread-safe. All state is the process's.
 #ifndef CKPTDB_TESTS_SUPPORT_CUDA_STANDIN_H_
@@ -56,6 +61,15 @@ class CudaStandin {
   static cudaError_t Queue(cudaStream_t stream, const char* name,
                            std::function<void()> work,
                            std::vector<Range> ranges = {});
+
+  // Begins or ends the capture of a stream into a graph, in a mode in which no
+  // thread may allocate or free meanwhile.
+  static void Capture(cudaStream_t stream, bool begins);
+
+  // The devices on which something has made a context since Reset.
+  static std::vector<int> contexts();
+  // How many contexts the driver retains, each as often as it does.
+  static int64_t retained();
 
   // Does all that is queued on a stream, as a device may at any time. It is no
   // call of the runtime.

@@ -12,6 +12,7 @@
 
 #include "ckptdb/tests/support/cuda_standin_state.h"
 
+using ckptdb::testing::standin::contexts;
 using ckptdb::testing::standin::Event;
 using ckptdb::testing::standin::Kind;
 using ckptdb::testing::standin::Lock;
@@ -60,11 +61,14 @@ cudaError_t QueueCopy(void* to, const void* from, size_t bytes,
 
 }  // namespace
 
-#define CKPTDB_STANDIN_ENTER(name)                                       \
+#define CKPTDB_STANDIN_COUNT(name)                                       \
   State& state = State::Get();                                           \
   const Lock lock(state.mutex_);                                         \
   if (const cudaError_t error = state.Enter(name); error != cudaSuccess) \
   return error
+#define CKPTDB_STANDIN_ENTER(name) \
+  CKPTDB_STANDIN_COUNT(name);      \
+  state.UseContext()
 
 extern "C" {
 
@@ -84,30 +88,32 @@ cudaError_t cudaGetLastError() {
 
 // As without a driver it leaves its argument untouched.
 cudaError_t cudaGetDeviceCount(int* count) {
-  CKPTDB_STANDIN_ENTER("cudaGetDeviceCount");
+  CKPTDB_STANDIN_COUNT("cudaGetDeviceCount");
   if (state.options_.devices == 0) return cudaErrorInsufficientDriver;
   *count = state.options_.devices;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  CKPTDB_STANDIN_ENTER("cudaGetDevice");
-  *device = ckptdb::testing::standin::current_device;
+  CKPTDB_STANDIN_COUNT("cudaGetDevice");
+  *device = contexts.empty() ? 0 : contexts.back();
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  CKPTDB_STANDIN_ENTER("cudaSetDevice");
+  CKPTDB_STANDIN_COUNT("cudaSetDevice");
   if (device < 0 || device >= state.options_.devices) {
     return cudaErrorInvalidDevice;
   }
-  ckptdb::testing::standin::current_device = device;
+  if (contexts.empty()) contexts.push_back(device);
+  contexts.back() = device;
+  state.UseContext();
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr /*attribute*/,
                                    int /*device*/) {
-  CKPTDB_STANDIN_ENTER("cudaDeviceGetAttribute");
+  CKPTDB_STANDIN_COUNT("cudaDeviceGetAttribute");
   *value = 4;
   return cudaSuccess;
 }
@@ -128,6 +134,7 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   CKPTDB_STANDIN_ENTER("cudaMalloc");
+  state.EndsCaptures("cudaMalloc");
   if (bytes > state.options_.device_bytes - state.device_used_) {
     return ckptdb::testing::standin::last_error = cudaErrorMemoryAllocation;
   }
@@ -140,6 +147,8 @@ cudaError_t cudaFree(void* memory) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   state.Enter("cudaFree", /*may_fail=*/false);
+  state.UseContext();
+  state.EndsCaptures("cudaFree");
   if (memory == nullptr) return cudaSuccess;
   const auto* const held = state.Holder(memory, 1);
   const uint64_t bytes = held == nullptr ? 0 : held->bytes;
@@ -151,6 +160,7 @@ cudaError_t cudaFree(void* memory) {
 
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaHostAlloc");
+  state.EndsCaptures("cudaHostAlloc");
   return AllocateHost(memory, bytes);
 }
 
@@ -158,6 +168,8 @@ cudaError_t cudaFreeHost(void* memory) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   state.Enter("cudaFreeHost", /*may_fail=*/false);
+  state.UseContext();
+  state.EndsCaptures("cudaFreeHost");
   if (memory == nullptr) return cudaSuccess;
   if (!state.Remove(memory, "cudaFreeHost")) return cudaErrorInvalidValue;
   std::free(memory);
@@ -167,6 +179,7 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes,
                              unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaHostRegister");
+  state.EndsCaptures("cudaHostRegister");
   if (state.Holder(memory, 1) != nullptr) {
     return cudaErrorHostMemoryAlreadyRegistered;
   }
@@ -179,6 +192,8 @@ cudaError_t cudaHostUnregister(void* memory) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   state.Enter("cudaHostUnregister", /*may_fail=*/false);
+  state.UseContext();
+  state.EndsCaptures("cudaHostUnregister");
   return state.Remove(memory, "cudaHostUnregister")
              ? cudaSuccess
              : cudaErrorHostMemoryNotRegistered;
@@ -269,6 +284,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream,
   CKPTDB_STANDIN_ENTER("cudaStreamCreateWithPriority");
   *stream = reinterpret_cast<cudaStream_t>(state.next_handle_ += 16);
   state.streams_[*stream] = std::make_shared<Stream>();
+  state.streams_[*stream]->device = contexts.back();
   return cudaSuccess;
 }
 
@@ -286,6 +302,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   state.Enter("cudaStreamDestroy", /*may_fail=*/false);
+  state.UseContext();
   const auto found = state.Find(stream);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
   found->destroyed = true;
@@ -298,7 +315,24 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ++state.host_waits_[std::this_thread::get_id()];
   const auto found = state.Find(stream);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  if (found->captured) state.Violate("a wait for a stream that is captured");
   state.RunTo(found.get(), found->queued);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
+                                  cudaStreamCaptureStatus* status) {
+  CKPTDB_STANDIN_ENTER("cudaStreamIsCapturing");
+  const auto found = state.Find(stream);
+  if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  *status = found->captured ? cudaStreamCaptureStatusActive
+                            : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  CKPTDB_STANDIN_ENTER("cudaThreadExchangeStreamCaptureMode");
+  std::swap(*mode, ckptdb::testing::standin::capture_mode);
   return cudaSuccess;
 }
 
@@ -317,7 +351,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event,
                                      unsigned int /*flags*/) {
   CKPTDB_STANDIN_ENTER("cudaEventCreateWithFlags");
   *event = reinterpret_cast<cudaEvent_t>(state.next_handle_ += 16);
-  state.events_[*event] = {};
+  state.events_[*event] = {contexts.back(), nullptr, 0};
   return cudaSuccess;
 }
 
@@ -325,6 +359,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   state.Enter("cudaEventDestroy", /*may_fail=*/false);
+  state.UseContext();
   return state.events_.erase(event) == 1 ? cudaSuccess
                                          : cudaErrorInvalidResourceHandle;
 }
@@ -337,7 +372,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (found == state.events_.end() || on == nullptr) {
     return cudaErrorInvalidResourceHandle;
   }
-  found->second = {on, on->queued};
+  Event& recorded = found->second;
+  if (stream != nullptr && on->device != recorded.device) {
+    state.Violate("an event is recorded on a stream of another device");
+  }
+  if (on->captured) state.Violate("an event is recorded in a capture");
+  recorded.stream = on;
+  recorded.ops = on->queued;
   return cudaSuccess;
 }
 
@@ -375,3 +416,4 @@ cudaError_t cudaDeviceSynchronize() {
 }  // extern "C"
 
 #undef CKPTDB_STANDIN_ENTER
+#undef CKPTDB_STANDIN_COUNT

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -25,8 +26,12 @@
 
 namespace ckptdb::testing::standin {
 
-// Each thread has a device of its own, as in the runtime.
-inline thread_local int current_device = 0;
+// The contexts of each thread, by their devices: the last one is current. A
+// thread begins without one.
+inline thread_local std::vector<int> contexts;
+// How the thread takes captures of streams by others.
+inline thread_local cudaStreamCaptureMode capture_mode =
+    cudaStreamCaptureModeGlobal;
 // The error of a call of this thread that nobody has asked for yet. The launch
 // of a kernel returns it, as cudaGetLastError does.
 inline thread_local cudaError_t last_error = cudaSuccess;
@@ -43,6 +48,8 @@ struct Op {
 };
 
 struct Stream {
+  int device = 0;
+  bool captured = false;  // into a graph, now
   std::deque<Op> ops;
   uint64_t queued = 0;
   uint64_t done = 0;
@@ -50,6 +57,7 @@ struct Stream {
 };
 
 struct Event {
+  int device = 0;
   std::shared_ptr<Stream> stream;  // null: nothing was recorded
   uint64_t ops = 0;
 };
@@ -83,12 +91,31 @@ class State {
     streams_.clear();
     events_.clear();
     default_stream_ = std::make_shared<Stream>();
+    contexts_.clear();
+    retained_.clear();
     violations_.clear();
     calls_ = copies_ = fail_call_ = flip_copy_ = skip_call_ = 0;
     bytes_to_host_ = 0;
     ordering_.clear();
     device_used_ = 0;
     last_call_.clear();
+  }
+
+  // Gives the thread the context of a device, if it has none. The context is
+  // made if there is none.
+  int UseContext() {
+    if (contexts.empty()) contexts.push_back(0);
+    contexts_.insert(contexts.back());
+    return contexts.back();
+  }
+
+  // Notes as a violation that the call ends a capture of another thread.
+  void EndsCaptures(const char* call) {
+    if (capture_mode == cudaStreamCaptureModeRelaxed) return;
+    for (const std::shared_ptr<Stream>& stream : AllStreams()) {
+      if (!stream->captured) continue;
+      Violate(absl::StrCat(call, " while a stream is captured"));
+    }
   }
 
   // Counts a call and returns the error that it is to fail with.
@@ -198,7 +225,7 @@ class State {
     // What nobody has written is not zero.
     std::memset(memory, 0xa5, whole);
     memory_[reinterpret_cast<uintptr_t>(memory)] = {bytes, kind,
-                                                    current_device};
+                                                    contexts.back()};
     return memory;
   }
 
@@ -252,6 +279,8 @@ class State {
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams_;
   std::map<cudaEvent_t, Event> events_;
   std::shared_ptr<Stream> default_stream_ = std::make_shared<Stream>();
+  std::set<int> contexts_;       // the devices that have one
+  std::map<int, int> retained_;  // how often each is, by the driver
   std::vector<std::string> violations_;
   uintptr_t next_handle_ = 16;
   uint64_t device_used_ = 0;

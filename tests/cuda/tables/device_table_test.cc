@@ -337,7 +337,7 @@ TEST_P(DeviceTableTest, AMarkThatCannotBeMadeMakesTheNextSetIncomplete) {
     EXPECT_THAT(
         table_->MarkUpserted(rows.get<int64_t>(), 1),
         StatusIs(absl::StatusCode::kInternal,
-                 HasSubstr(call == 1 ? "cudaGetDevice"
+                 HasSubstr(call == 1 ? "cudaThreadExchangeStreamCaptureMode"
                                      : "the kernel that marks 1 rows")));
     CudaStandin::FailCall(0, cudaSuccess);
     ASSERT_OK_AND_ASSIGN(const ChangeTracker::Changes changes, Take());

@@ -109,6 +109,7 @@ class DeviceTrainer {
   }
 
   DeviceTable* table() const { return table_.get(); }
+  void DropTable() { table_.reset(); }
   cudaStream_t stream() const { return stream_; }
   const Rows& rows() const { return rows_; }
   int64_t IdOf(uint64_t row) const {

@@ -1,0 +1,229 @@
+// A rank uses the context of its own device alone, whatever its threads have
+// used before; and a trainer may capture its work into graphs beside saves.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "ckptdb/cuda/runtime/buffer.h"
+#include "ckptdb/cuda/runtime/device_scope.h"
+#include "ckptdb/cuda/runtime/stream.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/tests/cuda/device_save.h"
+#include "ckptdb/tests/cuda/tables/device_trainer.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using internal::CudaEvent;
+using internal::CurrentContext;
+using internal::DeviceBuffer;
+using internal::DeviceScope;
+using internal::PinnedBuffer;
+using internal::PrimaryContext;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Order = CudaStandin::Order;
+
+// Runs on a thread that has never used a device.
+void OnNewThread(const std::function<void()>& run) { std::thread(run).join(); }
+
+int CurrentDevice() {
+  int device = -1;
+  EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+  return device;
+}
+
+TEST(DeviceScopeTest, PutsTheContextOfTheThreadBack) {
+  CudaStandin::Reset({.devices = 3});
+  ASSERT_OK_AND_ASSIGN(const PrimaryContext second, PrimaryContext::Retain(2));
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  {
+    ASSERT_OK_AND_ASSIGN(const DeviceScope scope,
+                         DeviceScope::Enter(second.get()));
+    EXPECT_EQ(CurrentDevice(), 2);
+    // Entered once more, it is left once more.
+    { ASSERT_OK(DeviceScope::Enter(second.get())); }
+    EXPECT_EQ(CurrentDevice(), 2);
+  }
+  EXPECT_EQ(CurrentDevice(), 1);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+TEST(DeviceScopeTest, AThreadThatUsedNoDeviceStillHasNone) {
+  CudaStandin::Reset({.devices = 3});
+  OnNewThread([] {
+    ASSERT_OK_AND_ASSIGN(const PrimaryContext second,
+                         PrimaryContext::Retain(2));
+    DeviceBuffer memory;
+    PinnedBuffer pinned;
+    std::unique_ptr<CudaEvent> event;
+    {
+      ASSERT_OK_AND_ASSIGN(const DeviceScope scope,
+                           DeviceScope::Enter(second.get()));
+      ASSERT_OK_AND_ASSIGN(memory, DeviceBuffer::Allocate(8, "a test"));
+      ASSERT_OK_AND_ASSIGN(pinned, PinnedBuffer::Allocate(8, "a test"));
+      ASSERT_OK_AND_ASSIGN(CudaEvent made, CudaEvent::Create());
+      event = std::make_unique<CudaEvent>(std::move(made));
+    }
+    EXPECT_EQ(CurrentContext(), nullptr);
+    memory = {};
+    pinned = {};
+    event.reset();
+    EXPECT_EQ(CurrentContext(), nullptr);
+  });
+  EXPECT_THAT(CudaStandin::contexts(), ElementsAre(2));
+  EXPECT_EQ(CudaStandin::allocations(), 0);
+  EXPECT_EQ(CudaStandin::retained(), 0);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+TEST(DeviceScopeTest, AContextThatCannotBeHadIsAnError) {
+  CudaStandin::Reset({});
+  for (int64_t call = 1;; ++call) {
+    CudaStandin::FailCall(CudaStandin::calls() + call,
+                          cudaErrorMemoryAllocation);
+    const auto context = PrimaryContext::Retain(0);
+    CudaStandin::FailCall(0, cudaSuccess);
+    if (context.ok()) break;
+    EXPECT_EQ(context.status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  OnNewThread([] {
+    ASSERT_OK_AND_ASSIGN(const PrimaryContext context,
+                         PrimaryContext::Retain(0));
+    for (const char* name :
+         {"cuCtxPushCurrent", "cudaThreadExchangeStreamCaptureMode"}) {
+      const int64_t call = name == std::string("cuCtxPushCurrent") ? 1 : 2;
+      CudaStandin::FailCall(CudaStandin::calls() + call, cudaErrorUnknown);
+      const auto scope = DeviceScope::Enter(context.get());
+      CudaStandin::FailCall(0, cudaSuccess);
+      EXPECT_THAT(std::string(scope.status().message()), HasSubstr(name));
+      EXPECT_EQ(CurrentContext(), nullptr);
+    }
+  });
+  EXPECT_EQ(CudaStandin::retained(), 0);
+  EXPECT_THAT(CudaStandin::violations(), IsEmpty());
+}
+
+// A manager of a model in the memory of the second device, whose threads have
+// used none, nor has any that calls it.
+TEST(ContextsTest, ARankOfTheSecondDeviceMakesNoContextOnTheFirst) {
+  for (const Order order : {Order::kLazy, Order::kEager, Order::kRandom}) {
+    const TempDir dir;
+    CudaDevice::Options options = DeviceFixture::SmallRing(64 << 20);
+    options.device = 1;
+    DeviceFixture fixture(order, options);
+    const OnDevice weights = fixture.Make(3, kMiB + 8);
+    std::mt19937_64 random(TestSeed());
+    DeviceTrainer trainer(fixture.device(), {});
+    ManagerOptions manager_options;
+    manager_options.path = dir.path() + "/store";
+    manager_options.schedule.permanent = SaveEveryNSteps(1);
+    ModelState model;
+    std::unique_ptr<CheckpointManager> manager;
+    OnNewThread([&] {
+      ASSERT_OK(model.AddTensor("weights", fixture.StateOf(weights)));
+      ASSERT_OK(model.AddTable("user", trainer.table()));
+      ASSERT_OK_AND_ASSIGN(manager,
+                           CheckpointManager::Open(manager_options, &model));
+    });
+    ASSERT_NE(manager, nullptr);
+    for (int step = 1; step <= 3; ++step) {
+      fixture.Train(weights, step);
+      ASSERT_OK(trainer.Train(step, &random));
+      OnNewThread([&] { EXPECT_OK(manager->Step()); });
+    }
+    OnNewThread([&] {
+      EXPECT_OK(manager->Close());
+      ASSERT_OK_AND_ASSIGN(manager,
+                           CheckpointManager::Open(manager_options, &model));
+      EXPECT_OK(manager->Restore({}));
+      EXPECT_OK(manager->Close());
+      manager.reset();
+      model = ModelState();
+    });
+    EXPECT_EQ(weights.Read(), BytesAfter(3, weights.bytes()));
+    EXPECT_EQ(trainer.Read(), trainer.rows());
+    OnNewThread([&] { trainer.DropTable(); });
+    EXPECT_THAT(CudaStandin::contexts(), ElementsAre(1));
+  }
+}
+
+// What a trainer allocates on this thread does not end the captures of a test.
+void AllowAllocations() {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  EXPECT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+}
+
+// A save that is part of a graph would run again with each launch.
+TEST(CapturedStreamsTest, ASaveOfACapturedStreamIsRefused) {
+  DeviceFixture fixture(Order::kRandom);
+  const OnDevice weights = fixture.Make(1, 1000);
+  DeviceSave save(&fixture, /*pinned=*/false);
+  save.Add(weights);
+  fixture.Train(weights, 1);
+  CudaStandin::Capture(fixture.stream(), true);
+  const absl::Status captured = save.SetAside();
+  EXPECT_EQ(captured.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(captured.message()),
+              HasSubstr("is being captured into a CUDA graph"));
+  CudaStandin::Capture(fixture.stream(), false);
+  ASSERT_OK(save.SetAside());
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+}
+
+// Marks may be part of a graph, and the changes wait for the next save.
+TEST(CapturedStreamsTest, ChangesOfACapturedStreamAreKept) {
+  DeviceFixture fixture(Order::kRandom);
+  DeviceTrainer trainer(fixture.device(), {});
+  ChangeTracker* const tracker = trainer.table()->tracker();
+  ASSERT_OK_AND_ASSIGN(const auto consumer, tracker->AddConsumer("test"));
+  ASSERT_OK(tracker->Take(consumer));
+  AllowAllocations();
+  CudaStandin::Capture(trainer.stream(), true);
+  ASSERT_OK(trainer.Upsert({1, 2, 3}, 1));
+  OnNewThread([&] {
+    EXPECT_EQ(tracker->Take(consumer).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(trainer.table()->AllRows().status().code(),
+              absl::StatusCode::kFailedPrecondition);
+  });
+  CudaStandin::Capture(trainer.stream(), false);
+  ASSERT_OK_AND_ASSIGN(const auto changes, tracker->Take(consumer));
+  EXPECT_THAT(changes.upserted, ElementsAre(1, 2, 3));
+}
+
+// The stream of another part of the trainer: allocations and frees of a save or
+// restore would end its capture.
+TEST(CapturedStreamsTest, AnotherStreamMayBeCapturedMeanwhile) {
+  DeviceFixture fixture(Order::kRandom);
+  const OnDevice weights = fixture.Make(2, 3 * kMiB);
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&other), cudaSuccess);
+  AllowAllocations();
+  DeviceTrainer trainer(fixture.device(), {});
+  CudaStandin::Capture(other, true);
+  ASSERT_OK(trainer.Upsert({1, 2, 3}, 1));
+  fixture.Train(weights, 1);
+  OnNewThread([&] {
+    ASSERT_OK_AND_ASSIGN(const auto rows, trainer.table()->AllRows());
+    EXPECT_EQ(trainer.RowsOf(*rows), trainer.rows());
+    DeviceSave save(&fixture, /*pinned=*/true);
+    save.Add(weights);
+    ASSERT_OK(save.SetAside());
+    ASSERT_OK(save.Fetch());
+    save.ExpectAllAfter(1);
+  });
+  OnNewThread([&] { trainer.DropTable(); });
+  ASSERT_EQ(cudaStreamDestroy(other), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

@@ -1,0 +1,118 @@
+// The calls of the CUDA driver, as the stand-in makes them: those that ckptdb
+// finds through the runtime.
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "ckptdb/tests/support/cuda_standin_state.h"
+
+namespace {
+
+using ckptdb::testing::standin::contexts;
+using ckptdb::testing::standin::Lock;
+using ckptdb::testing::standin::State;
+
+CUcontext ContextOf(int device) {
+  return reinterpret_cast<CUcontext>(static_cast<uintptr_t>(device) + 1);
+}
+
+int DeviceOf(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1;
+}
+
+// Returns the error that the call is to fail with.
+CUresult Enter(State* state, const char* name) {
+  const cudaError_t error = state->Enter(name);
+  // The driver keeps no error for cudaGetLastError.
+  ckptdb::testing::standin::last_error = cudaSuccess;
+  return static_cast<CUresult>(error);
+}
+
+CUresult DeviceGet(CUdevice* device, int number) {
+  *device = number;
+  return CUDA_SUCCESS;
+}
+
+CUresult Retain(CUcontext* context, CUdevice device) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  if (const CUresult error = Enter(&state, "cuDevicePrimaryCtxRetain");
+      error != CUDA_SUCCESS) {
+    return error;
+  }
+  ++state.retained_[device];
+  state.contexts_.insert(device);
+  *context = ContextOf(device);
+  return CUDA_SUCCESS;
+}
+
+CUresult Release(CUdevice device) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  if (--state.retained_[device] < 0) {
+    state.Violate("a context is released that nobody retains");
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GetCurrent(CUcontext* context) {
+  *context = contexts.empty() ? nullptr : ContextOf(contexts.back());
+  return CUDA_SUCCESS;
+}
+
+CUresult Push(CUcontext context) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  if (const CUresult error = Enter(&state, "cuCtxPushCurrent");
+      error != CUDA_SUCCESS) {
+    return error;
+  }
+  if (state.retained_[DeviceOf(context)] == 0) {
+    state.Violate("a context is pushed that nobody retains");
+  }
+  contexts.push_back(DeviceOf(context));
+  return CUDA_SUCCESS;
+}
+
+CUresult Pop(CUcontext* context) {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  if (contexts.empty()) {
+    state.Violate("a context is popped of a thread that has none");
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *context = ContextOf(contexts.back());
+  contexts.pop_back();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* symbol, void** call, unsigned int /*version*/,
+    unsigned long long /*flags*/,  // NOLINT(google-runtime-int)
+    cudaDriverEntryPointQueryResult* result) {
+  static const std::map<std::string, void*> calls = {
+      {"cuDeviceGet", reinterpret_cast<void*>(&DeviceGet)},
+      {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(&Retain)},
+      {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(&Release)},
+      {"cuCtxGetCurrent", reinterpret_cast<void*>(&GetCurrent)},
+      {"cuCtxPushCurrent", reinterpret_cast<void*>(&Push)},
+      {"cuCtxPopCurrent", reinterpret_cast<void*>(&Pop)},
+  };
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  if (const cudaError_t error = state.Enter("cudaGetDriverEntryPointByVersion");
+      error != cudaSuccess) {
+    return error;
+  }
+  const auto found = calls.find(symbol);
+  *call = found == calls.end() ? nullptr : found->second;
+  *result = found == calls.end() ? cudaDriverEntryPointSymbolNotFound
+                                 : cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}
