@@ -59,74 +59,36 @@ CKPTDB_HOST_DEVICE inline uint32_t BytesOfLane(const TensorPiece& piece,
   return static_cast<uint32_t>(left < kLaneBytes ? left : kLaneBytes);
 }
 
-// Copies `bytes` bytes, at most 16, in units of kUnit; what is left over is
-// copied byte by byte. Both addresses are multiples of kUnit. The device needs
-// a typed access to move a unit at once; on the host that would break the rule
-// that memory is read as what it was written.
-template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline void CopyUnits(const char* from, uint32_t bytes,
-                                         char* to) {
-  uint32_t at = 0;
-  for (; at + kUnit <= bytes; at += kUnit) {
-#if defined(__CUDA_ARCH__)
-    using Unit = typename PieceOf<kUnit>::Type;
-    *reinterpret_cast<Unit*>(to + at) =
-        *reinterpret_cast<const Unit*>(from + at);
-#else
-    __builtin_memcpy(to + at, from + at, kUnit);
-#endif
-  }
-  for (; at < bytes; ++at) to[at] = from[at];
-}
-
-// Reads a lane of a tensor; kUnit is UnitOf the piece.
+// Reads a lane of a tensor; kUnit is UnitOf the piece. Rows that lie apart have
+// whole units, and a contiguous piece may end within one.
 template <uint32_t kUnit>
 CKPTDB_HOST_DEVICE inline Lane ReadLane(const TensorPiece& piece,
                                         uint64_t lane) {
-  Lane value;
-  char* const to = reinterpret_cast<char*>(&value);
   const uint64_t from = piece.first + lane * kLaneBytes;
   const uint32_t bytes = BytesOfLane(piece, lane);
-  if (piece.stride_bytes == 0) {
-    CopyUnits<kUnit>(piece.tensor + from, bytes, to);
-    return value;
+  if (piece.stride_bytes != 0) {
+    return GatherPieces<kUnit>(
+        bytes, [&](uint32_t at) { return AddressOf(piece, from + at); });
   }
-  for (uint32_t at = 0; at < bytes; at += kUnit) {
-    CopyUnits<kUnit>(AddressOf(piece, from + at), kUnit, to + at);
-  }
-  return value;
+  return bytes == kLaneBytes
+             ? ReadPieces<kUnit>(piece.tensor + from, kLaneBytes)
+             : ReadPieces<1>(piece.tensor + from, bytes);
 }
 
 // Writes a lane of a tensor, and nothing beyond the piece.
 template <uint32_t kUnit>
 CKPTDB_HOST_DEVICE inline void WriteLane(const TensorPiece& piece,
                                          uint64_t lane, const Lane& value) {
-  const char* const from = reinterpret_cast<const char*>(&value);
   const uint64_t to = piece.first + lane * kLaneBytes;
   const uint32_t bytes = BytesOfLane(piece, lane);
-  if (piece.stride_bytes == 0) {
-    CopyUnits<kUnit>(from, bytes, piece.tensor + to);
-    return;
+  if (piece.stride_bytes != 0) {
+    ScatterPieces<kUnit>(
+        value, bytes, [&](uint32_t at) { return AddressOf(piece, to + at); });
+  } else if (bytes == kLaneBytes) {
+    WritePieces<kUnit>(value, kLaneBytes, piece.tensor + to);
+  } else {
+    WritePieces<1>(value, bytes, piece.tensor + to);
   }
-  for (uint32_t at = 0; at < bytes; at += kUnit) {
-    CopyUnits<kUnit>(from + at, kUnit, AddressOf(piece, to + at));
-  }
-}
-
-// Reads and writes a lane of a packed buffer. What is beyond the piece is zero.
-CKPTDB_HOST_DEVICE inline Lane ReadPacked(const TensorPiece& piece,
-                                          const char* packed, uint64_t lane) {
-  Lane value;
-  CopyUnits<kLaneBytes>(packed + piece.packed + lane * kLaneBytes,
-                        BytesOfLane(piece, lane),
-                        reinterpret_cast<char*>(&value));
-  return value;
-}
-CKPTDB_HOST_DEVICE inline void WritePacked(const TensorPiece& piece,
-                                           char* packed, uint64_t lane,
-                                           const Lane& value) {
-  CopyUnits<kLaneBytes>(reinterpret_cast<const char*>(&value), kLaneBytes,
-                        packed + piece.packed + lane * kLaneBytes);
 }
 
 // The digest of a piece is the sum of its lanes, each mixed with its place in
@@ -136,22 +98,45 @@ CKPTDB_HOST_DEVICE inline uint64_t MixLane(const TensorPiece& piece,
   return MixLane(piece.packed / kLaneBytes + lane, value);
 }
 
-// Packs a lane, or puts it back, and returns its share of the digest.
-template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline uint64_t PackLane(const TensorPiece& piece,
-                                            uint64_t lane, char* packed) {
-  const Lane value = ReadLane<kUnit>(piece, lane);
-  WritePacked(piece, packed, lane, value);
-  return MixLane(piece, lane, value);
-}
-template <uint32_t kUnit>
-CKPTDB_HOST_DEVICE inline uint64_t UnpackLane(const TensorPiece& piece,
-                                              uint64_t lane,
-                                              const char* packed) {
-  const Lane value = ReadPacked(piece, packed, lane);
-  WriteLane<kUnit>(piece, lane, value);
-  return MixLane(piece, lane, value);
-}
+// Packs a piece. What is beyond it in its last lane is zero.
+struct PackPiece {
+  using Buffer = char*;
+
+  const TensorPiece& piece;
+  Buffer packed = nullptr;
+
+  template <uint32_t kUnit>
+  CKPTDB_HOST_DEVICE Lane Read(uint64_t lane) const {
+    return ReadLane<kUnit>(piece, lane);
+  }
+  // Returns what the lane adds to the digest.
+  template <uint32_t kUnit>
+  CKPTDB_HOST_DEVICE uint64_t Write(uint64_t lane, const Lane& value) const {
+    WritePiece(value, packed + piece.packed + lane * kLaneBytes);
+    return MixLane(piece, lane, value);
+  }
+};
+
+// Puts a piece back. What is beyond it in its last lane is taken for zero.
+struct UnpackPiece {
+  using Buffer = const char*;
+
+  const TensorPiece& piece;
+  Buffer packed = nullptr;
+
+  template <uint32_t kUnit>
+  CKPTDB_HOST_DEVICE Lane Read(uint64_t lane) const {
+    const char* const from = packed + piece.packed + lane * kLaneBytes;
+    const uint32_t bytes = BytesOfLane(piece, lane);
+    return bytes == kLaneBytes ? ReadPiece<Lane>(from)
+                               : ReadPieces<1>(from, bytes);
+  }
+  template <uint32_t kUnit>
+  CKPTDB_HOST_DEVICE uint64_t Write(uint64_t lane, const Lane& value) const {
+    WriteLane<kUnit>(piece, lane, value);
+    return MixLane(piece, lane, value);
+  }
+};
 
 // Calls function.template operator()<unit>() with the unit of the piece.
 template <typename Function>

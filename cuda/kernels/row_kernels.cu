@@ -48,31 +48,11 @@ __device__ void AddDigest(uint64_t mine, uint64_t* digest) {
   }
 }
 
-// Several lanes of a thread are on their way at once: all are read before one
-// is written, as the compiler moves no read before a write that may be to the
-// same memory.
 template <typename Copy, uint32_t kAlignment>
 __global__ void __launch_bounds__(kThreads) CopyLanes(Copy copy) {
-  constexpr uint32_t kTogether = 4;
-  const uint64_t lanes = copy.Lanes();
-  const uint64_t step = ThreadCount();
-  uint64_t digest = 0;
-  uint64_t at = ThreadNumber();
-  for (; at + (kTogether - 1) * step < lanes; at += kTogether * step) {
-    Lane values[kTogether];
-#pragma unroll
-    for (uint32_t t = 0; t < kTogether; ++t) {
-      values[t] = copy.template Read<kAlignment>(at + t * step);
-    }
-#pragma unroll
-    for (uint32_t t = 0; t < kTogether; ++t) {
-      digest += copy.template Write<kAlignment>(at + t * step, values[t]);
-    }
-  }
-  for (; at < lanes; at += step) {
-    digest += copy.template Run<kAlignment>(at);
-  }
-  AddDigest(digest, copy.digest);
+  AddDigest(
+      MoveLanes<kAlignment>(copy, ThreadNumber(), copy.Lanes(), ThreadCount()),
+      copy.digest);
 }
 
 // Adds up what all threads of a warp have found, and adds it to `found`.

@@ -33,10 +33,6 @@ cudaError_t LaunchListIds(const ListIds& list, cudaStream_t stream);
 cudaError_t LaunchFreeRows(const FreeRows& rows, cudaStream_t stream);
 cudaError_t LaunchReturnMarks(const ReturnMarks& marks, cudaStream_t stream);
 
-// The blocks of a copy of rows, so that a save leaves the trainer's kernels
-// most of the device.
-inline constexpr uint32_t kCopyBlocks = 512;
-
 cudaError_t LaunchGather(const GatherRowsOfSlot& rows, cudaStream_t stream);
 cudaError_t LaunchEncode(const EncodeBf16Rows& rows, cudaStream_t stream);
 cudaError_t LaunchEncode(const EncodeInt8Rows& rows, cudaStream_t stream);

@@ -1,14 +1,9 @@
 #include "ckptdb/cuda/kernels/tensor_kernels.h"
 
-#include <type_traits>
-
 namespace ckptdb::internal {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Few enough that the trainer's own kernels find room beside them, and enough
-// to read and write device memory many times as fast as the bus takes it.
-constexpr uint64_t kMaxBlocks = 64;
 
 // Adds up what the threads of a block have. Thread 0 returns the sum.
 __device__ uint64_t SumOfBlock(uint64_t value) {
@@ -26,23 +21,17 @@ __device__ uint64_t SumOfBlock(uint64_t value) {
   return sum;
 }
 
-// A block takes every so many pieces. Buffer is char* to pack, and const char*
-// to put back.
-template <typename Buffer>
-__global__ void MovePieces(const TensorPiece* pieces, uint64_t count,
-                           Buffer packed, uint64_t* digests) {
+// A block takes every so many pieces. Move is PackPiece or UnpackPiece.
+template <typename Move>
+__global__ void __launch_bounds__(kThreads)
+    MovePieces(const TensorPiece* pieces, uint64_t count,
+               typename Move::Buffer packed, uint64_t* digests) {
   for (uint64_t p = blockIdx.x; p < count; p += gridDim.x) {
     const TensorPiece piece = pieces[p];
-    const uint64_t lanes = LanesOf(piece);
+    const Move move = {piece, packed};
     uint64_t digest = 0;
     WithUnit(piece, [&]<uint32_t kUnit>() {
-      for (uint64_t lane = threadIdx.x; lane < lanes; lane += blockDim.x) {
-        if constexpr (std::is_same_v<Buffer, char*>) {
-          digest += PackLane<kUnit>(piece, lane, packed);
-        } else {
-          digest += UnpackLane<kUnit>(piece, lane, packed);
-        }
-      }
+      digest = MoveLanes<kUnit>(move, threadIdx.x, LanesOf(piece), blockDim.x);
     });
     const uint64_t sum = SumOfBlock(digest);
     if (threadIdx.x == 0) digests[p] = sum;
@@ -50,22 +39,22 @@ __global__ void MovePieces(const TensorPiece* pieces, uint64_t count,
 }
 
 uint32_t BlocksFor(uint64_t count) {
-  return static_cast<uint32_t>(count < kMaxBlocks ? count : kMaxBlocks);
+  return static_cast<uint32_t>(count < kCopyBlocks ? count : kCopyBlocks);
 }
 
 }  // namespace
 
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
-  MovePieces<char*><<<BlocksFor(count), kThreads, 0, stream>>>(pieces, count,
-                                                               packed, digests);
+  MovePieces<PackPiece><<<BlocksFor(count), kThreads, 0, stream>>>(
+      pieces, count, packed, digests);
   return cudaGetLastError();
 }
 
 cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream) {
-  MovePieces<const char*><<<BlocksFor(count), kThreads, 0, stream>>>(
+  MovePieces<UnpackPiece><<<BlocksFor(count), kThreads, 0, stream>>>(
       pieces, count, packed, digests);
   return cudaGetLastError();
 }

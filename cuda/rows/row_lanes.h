@@ -12,6 +12,12 @@ namespace ckptdb::internal {
 
 inline constexpr uint32_t kLaneBytes = 16;
 
+// The most blocks of a kernel that copies rows or tensors. A trainer's stream
+// waits for them, so they are enough to keep the memory of a device busy; an
+// H100 has room for 1,056 of their size, so that work of other streams goes on
+// beside them.
+inline constexpr uint32_t kCopyBlocks = 512;
+
 // 16 bytes as the device moves them.
 struct alignas(kLaneBytes) Lane {
   uint64_t low = 0;
@@ -95,14 +101,16 @@ CKPTDB_HOST_DEVICE inline void WritePiece(const Piece& piece, char* to) {
 #endif
 }
 
-// Reads the first `bytes` bytes of a lane, a multiple of kAlignment, at an
-// address that is one, too. The others are zero. All loops have constant
-// bounds, so that the lane stays in registers.
-template <uint32_t kAlignment>
-CKPTDB_HOST_DEVICE inline Lane ReadPieces(const char* from, uint32_t bytes) {
+// Reads the first `bytes` bytes of a lane, a multiple of kAlignment; those from
+// `at` on, for each multiple of it, are at address(at), a multiple of it, too.
+// The others are zero. All loops have constant bounds, so that the lane stays
+// in registers.
+template <uint32_t kAlignment, typename Address>
+CKPTDB_HOST_DEVICE inline Lane GatherPieces(uint32_t bytes,
+                                            const Address& address) {
   using Piece = typename PieceOf<kAlignment>::Type;
   if constexpr (kAlignment == kLaneBytes) {
-    return ReadPiece<Piece>(from);
+    return ReadPiece<Piece>(address(0));
   } else {
     constexpr uint32_t kHalf = kLaneBytes / 2;
     uint64_t halves[2] = {0, 0};
@@ -111,21 +119,20 @@ CKPTDB_HOST_DEVICE inline Lane ReadPieces(const char* from, uint32_t bytes) {
 #endif
     for (uint32_t at = 0; at < kLaneBytes; at += kAlignment) {
       if (at >= bytes) continue;
-      halves[at / kHalf] |= static_cast<uint64_t>(ReadPiece<Piece>(from + at))
+      halves[at / kHalf] |= static_cast<uint64_t>(ReadPiece<Piece>(address(at)))
                             << at % kHalf * 8;
     }
     return {halves[0], halves[1]};
   }
 }
 
-// Writes the first `bytes` bytes of a lane, a multiple of kAlignment, to an
-// address that is one, too.
-template <uint32_t kAlignment>
-CKPTDB_HOST_DEVICE inline void WritePieces(const Lane& lane, uint32_t bytes,
-                                           char* to) {
+// Writes them, in the same way.
+template <uint32_t kAlignment, typename Address>
+CKPTDB_HOST_DEVICE inline void ScatterPieces(const Lane& lane, uint32_t bytes,
+                                             const Address& address) {
   using Piece = typename PieceOf<kAlignment>::Type;
   if constexpr (kAlignment == kLaneBytes) {
-    WritePiece<Piece>(lane, to);
+    WritePiece<Piece>(lane, address(0));
   } else {
     constexpr uint32_t kHalf = kLaneBytes / 2;
     const uint64_t halves[2] = {lane.low, lane.high};
@@ -135,9 +142,52 @@ CKPTDB_HOST_DEVICE inline void WritePieces(const Lane& lane, uint32_t bytes,
     for (uint32_t at = 0; at < kLaneBytes; at += kAlignment) {
       if (at >= bytes) continue;
       WritePiece(static_cast<Piece>(halves[at / kHalf] >> at % kHalf * 8),
-                 to + at);
+                 address(at));
     }
   }
+}
+
+// Read and write the first `bytes` bytes of a lane, which are one after the
+// other.
+template <uint32_t kAlignment>
+CKPTDB_HOST_DEVICE inline Lane ReadPieces(const char* from, uint32_t bytes) {
+  return GatherPieces<kAlignment>(bytes,
+                                  [=](uint32_t at) { return from + at; });
+}
+template <uint32_t kAlignment>
+CKPTDB_HOST_DEVICE inline void WritePieces(const Lane& lane, uint32_t bytes,
+                                           char* to) {
+  ScatterPieces<kAlignment>(lane, bytes, [=](uint32_t at) { return to + at; });
+}
+
+// Moves every `step`-th lane from `at` to below `lanes`, and returns their
+// digest. Several are on their way at once: all are read before one is written,
+// as the compiler moves no read before a write that may be to the same memory.
+template <uint32_t kAlignment, typename Move>
+CKPTDB_HOST_DEVICE inline uint64_t MoveLanes(const Move& move, uint64_t at,
+                                             uint64_t lanes, uint64_t step) {
+  constexpr uint32_t kTogether = 4;
+  uint64_t digest = 0;
+  for (; at + (kTogether - 1) * step < lanes; at += kTogether * step) {
+    Lane values[kTogether];
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (uint32_t t = 0; t < kTogether; ++t) {
+      values[t] = move.template Read<kAlignment>(at + t * step);
+    }
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (uint32_t t = 0; t < kTogether; ++t) {
+      digest += move.template Write<kAlignment>(at + t * step, values[t]);
+    }
+  }
+  for (; at < lanes; at += step) {
+    digest +=
+        move.template Write<kAlignment>(at, move.template Read<kAlignment>(at));
+  }
+  return digest;
 }
 
 // Reads lane `lane` of a row of a table. What is beyond the row is zero.

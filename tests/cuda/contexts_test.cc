@@ -155,6 +155,30 @@ TEST(ContextsTest, ARankOfTheSecondDeviceMakesNoContextOnTheFirst) {
   }
 }
 
+TEST(ContextsTest, WhatIsGivenUpOnThreadsWithoutADeviceMakesNoContext) {
+  CudaDevice::Options options = DeviceFixture::SmallRing(64 << 20);
+  options.device = 1;
+  DeviceFixture fixture(Order::kLazy, options);
+  const OnDevice weights = fixture.Make(1, kMiB);
+  DeviceSave save(&fixture, /*pinned=*/true);
+  save.Add(weights);
+  OnNewThread([&] { ASSERT_OK(save.SetAside()); });
+  OnNewThread([&] { save.Unpin(); });
+  std::unique_ptr<TensorState::Device::Upload> upload;
+  OnNewThread([&] {
+    ASSERT_OK_AND_ASSIGN(upload, fixture.device()->BeginUpload(
+                                     "w", fixture.StateOf(weights), kMiB));
+    ASSERT_OK(upload->Write(0, BytesAfter(1, kMiB)));
+  });
+  OnNewThread([&] { upload.reset(); });
+  OnNewThread([&] {
+    EXPECT_OK(
+        DeviceTable::Make(fixture.device(), 4,
+                          {{{"embedding", DType::kF32, 4}, weights.memory}}));
+  });
+  EXPECT_THAT(CudaStandin::contexts(), ElementsAre(1));
+}
+
 // What a trainer allocates on this thread does not end the captures of a test.
 void AllowAllocations() {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

@@ -8,53 +8,41 @@ namespace {
 
 using testing::CudaStandin;
 
-// Moves each piece with move.template operator()<unit>(piece, lane).
-template <typename MoveLane>
-void MovePieces(const TensorPiece* pieces, uint64_t count, uint64_t* digests,
-                MoveLane move) {
+// Move is PackPiece or UnpackPiece.
+template <typename Move>
+void MovePieces(const TensorPiece* pieces, uint64_t count,
+                typename Move::Buffer packed, uint64_t* digests) {
   for (uint64_t p = 0; p < count; ++p) {
     CudaStandin::ExpectDeviceMemory(AddressOf(pieces[p], pieces[p].first), 1);
-    uint64_t digest = 0;
+    const Move move = {pieces[p], packed};
     WithUnit(pieces[p], [&]<uint32_t kUnit>() {
-      for (uint64_t lane = 0; lane < LanesOf(pieces[p]); ++lane) {
-        digest += move.template operator()<kUnit>(pieces[p], lane);
-      }
+      digests[p] = MoveLanes<kUnit>(move, 0, LanesOf(pieces[p]), 1);
     });
-    digests[p] = digest;
   }
+}
+
+template <typename Move>
+cudaError_t QueueMove(const char* name, const TensorPiece* pieces,
+                      uint64_t count, typename Move::Buffer packed,
+                      uint64_t* digests, cudaStream_t stream) {
+  return CudaStandin::Queue(
+      stream, name, [=] { MovePieces<Move>(pieces, count, packed, digests); },
+      {{pieces, count * sizeof(TensorPiece)},
+       {digests, count * sizeof(uint64_t)}});
 }
 
 }  // namespace
 
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
-  return CudaStandin::Queue(
-      stream, "pack",
-      [=] {
-        MovePieces(
-            pieces, count, digests,
-            [=]<uint32_t kUnit>(const TensorPiece& piece, uint64_t lane) {
-              return PackLane<kUnit>(piece, lane, packed);
-            });
-      },
-      {{pieces, count * sizeof(TensorPiece)},
-       {digests, count * sizeof(uint64_t)}});
+  return QueueMove<PackPiece>("pack", pieces, count, packed, digests, stream);
 }
 
 cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream) {
-  return CudaStandin::Queue(
-      stream, "unpack",
-      [=] {
-        MovePieces(
-            pieces, count, digests,
-            [=]<uint32_t kUnit>(const TensorPiece& piece, uint64_t lane) {
-              return UnpackLane<kUnit>(piece, lane, packed);
-            });
-      },
-      {{pieces, count * sizeof(TensorPiece)},
-       {digests, count * sizeof(uint64_t)}});
+  return QueueMove<UnpackPiece>("unpack", pieces, count, packed, digests,
+                                stream);
 }
 
 }  // namespace ckptdb::internal

@@ -431,8 +431,8 @@ TEST_F(GpuKernels, PiecesArePackedAndPutBack) {
       {1, 0, 0, 0},       {40'000, 0, 0, 0}, {40'001, 0, 0, 4},
       {9'600, 48, 64, 0}, {231, 7, 12, 1},   {216, 24, 32, 8},
       {100, 20, 24, 4},   {36, 6, 8, 2},     {kMaxPieceBytes, 0, 0, 0}};
-  while (shapes.size() < 150) {
-    shapes.push_back({1 + random_() % 5'000, 0, 0, random_() % 16});
+  while (shapes.size() < kCopyBlocks + 100) {
+    shapes.push_back({1 + random_() % 2'000, 0, 0, random_() % 16});
   }
   std::vector<std::vector<char>> contents;
   std::vector<std::unique_ptr<GpuArray<char>>> tensors;
