@@ -188,8 +188,9 @@ class TableState {
 
   // Sets aside, on the device that has them, all rows, or those of `ids` unless
   // it is null, and returns without waiting for the copy of the values. The
-  // table may change then, and `ids` go. Returns null for a table in host
-  // memory: a save then calls AllRows or RowsOf.
+  // table may change then; `ids` stay as they are as long as what it returns.
+  // Returns null for a table in host memory: a save then calls AllRows or
+  // RowsOf.
   virtual absl::StatusOr<std::unique_ptr<Captured>> Capture(
       const absl::Span<const int64_t>* ids) const;
 

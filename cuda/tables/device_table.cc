@@ -22,6 +22,8 @@
 namespace ckptdb {
 namespace {
 
+using internal::RowCapture;
+using internal::RowIds;
 using internal::RowList;
 using internal::TableRows;
 
@@ -178,28 +180,29 @@ struct DeviceTable::Parts {
     return found;
   }
 
-  // Returns the rows of the ids, or all, and their ids in the same order.
-  absl::StatusOr<RowList> List(const absl::Span<const int64_t>* wanted,
-                               std::vector<int64_t>* ids) const {
-    if (wanted == nullptr) return marks->ListAll(ids);
-    ids->assign(wanted->begin(), wanted->end());
-    if (std::optional<RowList> taken = marks->FindTaken(*wanted)) {
+  // Returns the rows of the ids, in the same order.
+  absl::StatusOr<RowList> List(absl::Span<const int64_t> ids) const {
+    if (std::optional<RowList> taken = marks->FindTaken(ids)) {
       return *std::move(taken);
     }
-    CKPTDB_ASSIGN_OR_RETURN(const std::vector<uint32_t> found,
-                            FindRows(*wanted));
+    CKPTDB_ASSIGN_OR_RETURN(const std::vector<uint32_t> found, FindRows(ids));
     return marks->Upload(found);
   }
 
-  absl::StatusOr<std::unique_ptr<internal::RowCapture>> Capture(
+  absl::StatusOr<std::unique_ptr<RowCapture>> Capture(
       const absl::Span<const int64_t>* wanted, internal::RowForm form) const {
     CKPTDB_ASSIGN_OR_RETURN(const internal::DeviceScope scope,
                             context->Enter());
     CKPTDB_RETURN_IF_ERROR(marks->AwaitTrainer());
-    std::vector<int64_t> ids;
-    CKPTDB_ASSIGN_OR_RETURN(RowList list, List(wanted, &ids));
-    return internal::RowCapture::Begin(context, &rows, std::move(list),
-                                       std::move(ids), form);
+    if (wanted != nullptr) {
+      CKPTDB_ASSIGN_OR_RETURN(RowList list, List(*wanted));
+      return RowCapture::Begin(context, &rows, std::move(list), RowIds(*wanted),
+                               form);
+    }
+    std::vector<int64_t> all;
+    CKPTDB_ASSIGN_OR_RETURN(RowList list, marks->ListAll(&all));
+    return RowCapture::Begin(context, &rows, std::move(list),
+                             RowIds(std::move(all)), form);
   }
 
   static constexpr uint32_t kNoRow = ~uint32_t{0};

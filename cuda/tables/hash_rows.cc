@@ -162,23 +162,23 @@ absl::Status HashRows::CopyBatches(const HashLayout& layout, HashWindow* window,
   const uint64_t all = ids == nullptr ? layout.source->capacity() : ids->size();
   for (uint64_t first = 0; first < all && !refused_; first += window->rows()) {
     const uint64_t some = std::min(window->rows(), all - first);
-    std::vector<int64_t> keys;
     if (ids == nullptr) {
       CKPTDB_ASSIGN_OR_RETURN(
-          keys, window->Export({first, some, 0}, /*with_values=*/true));
+          std::vector<int64_t> keys,
+          window->Export({first, some, 0}, /*with_values=*/true));
+      CKPTDB_RETURN_IF_ERROR(Add(layout, *window, RowIds(std::move(keys))));
     } else {
       const absl::Span<const int64_t> wanted = ids->subspan(first, some);
       CKPTDB_RETURN_IF_ERROR(window->Find(wanted));
-      keys.assign(wanted.begin(), wanted.end());
+      CKPTDB_RETURN_IF_ERROR(Add(layout, *window, RowIds(wanted)));
     }
-    CKPTDB_RETURN_IF_ERROR(Add(layout, *window, std::move(keys)));
   }
   return absl::OkStatus();
 }
 
 // The window is used again when the rows are in host memory.
 absl::Status HashRows::Add(const HashLayout& layout, const HashWindow& window,
-                           std::vector<int64_t> ids) {
+                           RowIds ids) {
   if (ids.empty()) return absl::OkStatus();
   auto part = std::make_unique<Part>();
   part->table = window.AsTable(ids.size());

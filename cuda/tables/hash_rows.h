@@ -72,7 +72,8 @@ class HashWindow {
 // Rows of a hash table in host memory.
 class HashRows : public TableState::Captured {
  public:
-  // Copies all rows of the table, or those of `ids` unless it is null.
+  // Copies all rows of the table, or those of `ids` unless it is null, which
+  // stay as long as it does.
   static absl::StatusOr<std::unique_ptr<HashRows>> Copy(
       const HashLayout* layout, const absl::Span<const int64_t>* ids,
       RowForm form);
@@ -93,7 +94,7 @@ class HashRows : public TableState::Captured {
   absl::Status CopyBatches(const HashLayout& layout, HashWindow* window,
                            const absl::Span<const int64_t>* ids);
   absl::Status Add(const HashLayout& layout, const HashWindow& window,
-                   std::vector<int64_t> ids);
+                   RowIds ids);
 
   std::vector<Slot> slots_;  // with the codecs under which they are encoded
   bool refused_ = false;     // one of them, whose codec is gone now

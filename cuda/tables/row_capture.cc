@@ -42,8 +42,8 @@ uint64_t CopyBounds(const char* from, uint64_t bytes, uint64_t lanes,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RowCapture>> RowCapture::Begin(
-    DeviceContext* context, const TableRows* table, RowList list,
-    std::vector<int64_t> ids, RowForm form) {
+    DeviceContext* context, const TableRows* table, RowList list, RowIds ids,
+    RowForm form) {
   CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context->Enter());
   CKPTDB_ASSIGN_OR_RETURN(CudaEvent gathered, CudaEvent::Create());
   std::unique_ptr<RowCapture> capture(
@@ -57,8 +57,8 @@ absl::StatusOr<std::unique_ptr<RowCapture>> RowCapture::Begin(
 }
 
 RowCapture::RowCapture(DeviceContext* context, const TableRows* table,
-                       RowList list, std::vector<int64_t> ids,
-                       CudaEvent gathered, RowForm form)
+                       RowList list, RowIds ids, CudaEvent gathered,
+                       RowForm form)
     : context_(context),
       table_(*table),
       list_(std::move(list)),
@@ -376,7 +376,7 @@ RowBlock::Column RowCapture::ColumnOf(size_t slot) {
 }
 
 absl::StatusOr<RowBlock> RowCapture::Block(uint64_t /*block*/) const {
-  if (fetched_) return RowBlock{ids_, columns_};
+  if (fetched_) return RowBlock{ids_.all(), columns_};
   return absl::FailedPreconditionError(
       "the rows are still on the device; call Fetch first");
 }

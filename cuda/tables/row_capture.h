@@ -45,10 +45,10 @@ class RowCapture : public TableState::Captured {
  public:
   // Sets the rows of the list aside, whose ids are `ids`, as what is queued on
   // the side stream leaves them, which has waited for the trainer's. The
-  // context and the table outlive it.
+  // context, the table and ids that the caller keeps outlive it.
   static absl::StatusOr<std::unique_ptr<RowCapture>> Begin(
-      DeviceContext* context, const TableRows* table, RowList list,
-      std::vector<int64_t> ids, RowForm form);
+      DeviceContext* context, const TableRows* table, RowList list, RowIds ids,
+      RowForm form);
   // Waits for what is queued.
   ~RowCapture() override;
   RowCapture(const RowCapture&) = delete;
@@ -83,7 +83,7 @@ class RowCapture : public TableState::Captured {
   };
 
   RowCapture(DeviceContext* context, const TableRows* table, RowList list,
-             std::vector<int64_t> ids, CudaEvent gathered, RowForm form);
+             RowIds ids, CudaEvent gathered, RowForm form);
 
   void CutChunks();
   uint64_t digests_bytes() const {
@@ -111,7 +111,7 @@ class RowCapture : public TableState::Captured {
   DeviceContext* const context_;
   const TableRows& table_;
   const RowList list_;
-  const std::vector<int64_t> ids_;
+  const RowIds ids_;
   const CudaEvent gathered_;
   std::vector<SlotForm> forms_;  // of the slots
   bool refused_ = false;         // a slot, whose form has become raw

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +27,24 @@ struct RowList {
     return rows == nullptr ? nullptr
                            : reinterpret_cast<const uint32_t*>(rows->get());
   }
+};
+
+// The ids of rows, which the caller of a save keeps, or which are its own.
+class RowIds {
+ public:
+  explicit RowIds(absl::Span<const int64_t> kept) : all_(kept) {}
+  explicit RowIds(std::vector<int64_t> own)
+      : own_(std::move(own)), all_(own_) {}
+  RowIds(RowIds&&) = default;  // the ids of a vector stay where they are
+  RowIds& operator=(RowIds&&) = delete;
+
+  uint64_t size() const { return all_.size(); }
+  bool empty() const { return all_.empty(); }
+  absl::Span<const int64_t> all() const { return all_; }
+
+ private:
+  std::vector<int64_t> own_;
+  absl::Span<const int64_t> all_;
 };
 
 // Returns a number that other ids, or the same ones in another order, do not

@@ -48,11 +48,17 @@ TEST(DeviceScopeTest, PutsTheContextOfTheThreadBack) {
     ASSERT_OK_AND_ASSIGN(const DeviceScope scope,
                          DeviceScope::Enter(second.get()));
     EXPECT_EQ(CurrentDevice(), 2);
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+    EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
     // Entered once more, it is left once more.
     { ASSERT_OK(DeviceScope::Enter(second.get())); }
     EXPECT_EQ(CurrentDevice(), 2);
   }
   EXPECT_EQ(CurrentDevice(), 1);
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
   EXPECT_THAT(CudaStandin::violations(), IsEmpty());
 }
 
