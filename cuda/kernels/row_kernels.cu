@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ckptdb/cuda/kernels/launch.h"
+
 namespace ckptdb::internal {
 namespace {
 
@@ -33,9 +35,8 @@ template <typename Operation>
 cudaError_t LaunchEach(const Operation& operation, uint64_t count,
                        cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
-  RunEach<Operation>
-      <<<Blocks(count, kMarkBlocks), kThreads, 0, stream>>>(operation, count);
-  return cudaGetLastError();
+  return Launch(RunEach<Operation>, Blocks(count, kMarkBlocks), kThreads,
+                stream, operation, count);
 }
 
 // Adds up the digests of all threads of a warp, and adds the sum to `digest`.
@@ -103,25 +104,20 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Calls launch.operator()<kAlignment>() for this alignment.
-template <typename Launch>
-cudaError_t WithAlignment(uint32_t alignment, const Launch& launch) {
+template <typename Function>
+cudaError_t WithAlignment(uint32_t alignment, const Function& launch) {
   switch (alignment) {
     case 16:
-      launch.template operator()<16>();
-      break;
+      return launch.template operator()<16>();
     case 8:
-      launch.template operator()<8>();
-      break;
+      return launch.template operator()<8>();
     case 4:
-      launch.template operator()<4>();
-      break;
+      return launch.template operator()<4>();
     case 2:
-      launch.template operator()<2>();
-      break;
+      return launch.template operator()<2>();
     default:
-      launch.template operator()<1>();
+      return launch.template operator()<1>();
   }
-  return cudaGetLastError();
 }
 
 template <typename Copy>
@@ -130,7 +126,7 @@ cudaError_t LaunchCopy(const Copy& copy, uint64_t most_lanes,
   if (most_lanes == 0) return cudaSuccess;
   const uint32_t blocks = Blocks(most_lanes, kCopyBlocks);
   return WithAlignment(alignment, [&]<uint32_t kAlignment>() {
-    CopyLanes<Copy, kAlignment><<<blocks, kThreads, 0, stream>>>(copy);
+    return Launch(CopyLanes<Copy, kAlignment>, blocks, kThreads, stream, copy);
   });
 }
 
@@ -197,14 +193,12 @@ cudaError_t LaunchTake(const Take& take, uint32_t* tiles, uint64_t* count,
                        cudaStream_t stream) {
   const uint64_t tile_count = MarkTiles(take.Rows());
   if (tile_count > 0) {
-    TakeTiles<Take>
-        <<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
-            take, MarkWords(take.Rows()), tiles);
-    const cudaError_t error = cudaGetLastError();
+    const cudaError_t error =
+        Launch(TakeTiles<Take>, static_cast<uint32_t>(tile_count), kTileWords,
+               stream, take, MarkWords(take.Rows()), tiles);
     if (error != cudaSuccess) return error;
   }
-  PlaceTiles<<<1, kTileWords, 0, stream>>>(tiles, tile_count, count);
-  return cudaGetLastError();
+  return Launch(PlaceTiles, 1, kTileWords, stream, tiles, tile_count, count);
 }
 
 }  // namespace
@@ -234,9 +228,8 @@ cudaError_t LaunchListRows(const uint32_t* taken, uint64_t table_rows,
                            cudaStream_t stream) {
   const uint64_t tile_count = MarkTiles(table_rows);
   if (tile_count == 0) return cudaSuccess;
-  ListTiles<<<static_cast<uint32_t>(tile_count), kTileWords, 0, stream>>>(
-      taken, MarkWords(table_rows), tiles, rows);
-  return cudaGetLastError();
+  return Launch(ListTiles, static_cast<uint32_t>(tile_count), kTileWords,
+                stream, taken, MarkWords(table_rows), tiles, rows);
 }
 
 cudaError_t LaunchListIds(const ListIds& list, cudaStream_t stream) {
@@ -260,7 +253,7 @@ cudaError_t LaunchEncode(const EncodeBf16Rows& rows, cudaStream_t stream) {
   if (rows.Lanes() == 0) return cudaSuccess;
   const uint32_t blocks = Blocks(rows.Lanes(), kCopyBlocks);
   return WithAlignment(AlignmentOf(rows.from.slot), [&]<uint32_t kAlignment>() {
-    EncodeBf16Lanes<kAlignment><<<blocks, kThreads, 0, stream>>>(rows);
+    return Launch(EncodeBf16Lanes<kAlignment>, blocks, kThreads, stream, rows);
   });
 }
 
@@ -269,7 +262,8 @@ cudaError_t LaunchEncode(const EncodeInt8Rows& rows, cudaStream_t stream) {
   const uint32_t parts = rows.Parts();
   const uint32_t blocks = Blocks(rows.from.count * parts, kCopyBlocks);
   return WithAlignment(AlignmentOf(rows.from.slot), [&]<uint32_t kAlignment>() {
-    EncodeInt8Groups<kAlignment><<<blocks, kThreads, 0, stream>>>(rows, parts);
+    return Launch(EncodeInt8Groups<kAlignment>, blocks, kThreads, stream, rows,
+                  parts);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "ckptdb/cuda/kernels/tensor_kernels.h"
 
+#include "ckptdb/cuda/kernels/launch.h"
+
 namespace ckptdb::internal {
 namespace {
 
@@ -46,17 +48,15 @@ uint32_t BlocksFor(uint64_t count) {
 
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
-  MovePieces<PackPiece><<<BlocksFor(count), kThreads, 0, stream>>>(
-      pieces, count, packed, digests);
-  return cudaGetLastError();
+  return Launch(MovePieces<PackPiece>, BlocksFor(count), kThreads, stream,
+                pieces, count, packed, digests);
 }
 
 cudaError_t LaunchUnpack(const TensorPiece* pieces, uint64_t count,
                          const char* packed, uint64_t* digests,
                          cudaStream_t stream) {
-  MovePieces<UnpackPiece><<<BlocksFor(count), kThreads, 0, stream>>>(
-      pieces, count, packed, digests);
-  return cudaGetLastError();
+  return Launch(MovePieces<UnpackPiece>, BlocksFor(count), kThreads, stream,
+                pieces, count, packed, digests);
 }
 
 }  // namespace ckptdb::internal

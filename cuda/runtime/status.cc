@@ -37,7 +37,7 @@ absl::StatusCode CodeOf(cudaError_t error) {
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // the launch of a kernel would return it once more
+  cudaGetLastError();  // the trainer's next check would find it
   return {CodeOf(error), absl::StrCat(call, ": ", cudaGetErrorName(error), " (",
                                       static_cast<int>(error),
                                       "): ", cudaGetErrorString(error))};

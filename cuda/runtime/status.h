@@ -17,9 +17,8 @@ namespace ckptdb::internal {
 // for a value that the runtime refuses; FailedPrecondition for what is not
 // allowed while a stream is captured into a graph; and else Internal, as after
 // an error of a kernel, which no later call of the process overcomes. `call`
-// names the call, with what it was asked for. An error is reported once: the
-// runtime keeps it until it is asked for its last error, as after the launch of
-// a kernel, which then would seem to have failed.
+// names the call, with what it was asked for. An error is reported once: it is
+// not left for a trainer that asks the runtime for its last one.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 
 }  // namespace ckptdb::internal

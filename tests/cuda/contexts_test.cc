@@ -230,6 +230,24 @@ TEST(CapturedStreamsTest, ChangesOfACapturedStreamAreKept) {
   EXPECT_THAT(changes.upserted, ElementsAre(1, 2, 3));
 }
 
+// A trainer that asks whether an event has come leaves cudaErrorNotReady.
+TEST(TrainersErrorsTest, AnErrorOfTheTrainerFailsNoSaveAndStays) {
+  DeviceFixture fixture(Order::kRandom);
+  const OnDevice weights = fixture.Make(1, 1000);
+  DeviceTrainer trainer(fixture.device(), {});
+  DeviceSave save(&fixture, /*pinned=*/false);
+  save.Add(weights);
+  fixture.Train(weights, 1);
+  CudaStandin::FailCall(CudaStandin::calls() + 1, cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamSynchronize(fixture.stream()), cudaErrorNotReady);
+  EXPECT_OK(save.SetAside());
+  EXPECT_OK(trainer.Upsert({1, 2}, 1));
+  EXPECT_OK(trainer.table()->AllRows());
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  ASSERT_OK(save.Fetch());
+  save.ExpectAllAfter(1);
+}
+
 // The stream of another part of the trainer: allocations and frees of a save or
 // restore would end its capture.
 TEST(CapturedStreamsTest, AnotherStreamMayBeCapturedMeanwhile) {

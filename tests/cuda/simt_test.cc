@@ -30,8 +30,11 @@ class SimtTest : public ::testing::Test {
   template <typename Kernel>
   std::vector<uint32_t> Run(Kernel kernel, uint32_t blocks) {
     std::vector<uint32_t> results(blocks * kThreads);
-    kernel->*Launch(blocks, kThreads, 0, nullptr)(results.data());
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    uint32_t* to = results.data();
+    void* arguments[] = {&to};
+    EXPECT_EQ(cudaLaunchKernel(kernel, dim3(blocks), dim3(kThreads), arguments,
+                               0, nullptr),
+              cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return results;
   }

@@ -37,8 +37,7 @@ cudaError_t CudaStandin::Queue(cudaStream_t stream, const char* name,
     error = state.Push(stream,
                        {name, std::move(work), std::move(ranges), nullptr, 0});
   }
-  const cudaError_t last = std::exchange(standin::last_error, cudaSuccess);
-  return error != cudaSuccess ? error : last;
+  return error;
 }
 
 void CudaStandin::Capture(cudaStream_t stream, bool begins) {
@@ -72,6 +71,12 @@ std::string CudaStandin::LastCall() {
   State& state = State::Get();
   const Lock lock(state.mutex_);
   return state.last_call_;
+}
+
+std::string CudaStandin::FailedCall() {
+  State& state = State::Get();
+  const Lock lock(state.mutex_);
+  return state.failed_call_;
 }
 
 void CudaStandin::FailCall(int64_t number, cudaError_t error, bool forever) {

@@ -56,8 +56,7 @@ class CudaStandin {
   // of that test only if it looks.
   static void Reset(const Options& options);
 
-  // Queues a kernel. Returns what a launch would: also the error of a call of
-  // this thread that nobody has asked for by cudaGetLastError.
+  // Queues a kernel, as cudaLaunchKernel does.
   static cudaError_t Queue(cudaStream_t stream, const char* name,
                            std::function<void()> work,
                            std::vector<Range> ranges = {});
@@ -83,6 +82,8 @@ class CudaStandin {
   static int64_t calls();
   // The names of the last calls, for messages of a test.
   static std::string LastCall();
+  // The name of the last call that failed as FailCall says.
+  static std::string FailedCall();
   // Makes the call of this number, counted like calls() from 1, fail with
   // `error`, and all later ones as well if `forever`. 0: none fails. Calls that
   // free something are counted and do not fail.

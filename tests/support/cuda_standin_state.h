@@ -32,8 +32,8 @@ inline thread_local std::vector<int> contexts;
 // How the thread takes captures of streams by others.
 inline thread_local cudaStreamCaptureMode capture_mode =
     cudaStreamCaptureModeGlobal;
-// The error of a call of this thread that nobody has asked for yet. The launch
-// of a kernel returns it, as cudaGetLastError does.
+// The error of a call of this thread that nobody has asked for by
+// cudaGetLastError yet.
 inline thread_local cudaError_t last_error = cudaSuccess;
 
 struct Stream;
@@ -99,6 +99,7 @@ class State {
     ordering_.clear();
     device_used_ = 0;
     last_call_.clear();
+    failed_call_.clear();
   }
 
   // Gives the thread the context of a device, if it has none. The context is
@@ -125,7 +126,9 @@ class State {
     const bool fails =
         fail_call_ > 0 && may_fail &&
         (fail_forever_ ? calls_ >= fail_call_ : calls_ == fail_call_);
-    return fails ? last_error = fail_error_ : cudaSuccess;
+    if (!fails) return cudaSuccess;
+    failed_call_ = name;
+    return last_error = fail_error_;
   }
 
   // Notes the call that was entered last as one that orders something. Returns
@@ -286,6 +289,7 @@ class State {
   uint64_t device_used_ = 0;
   int64_t calls_ = 0;
   std::string last_call_;
+  std::string failed_call_;
   std::map<std::thread::id, int64_t> host_waits_;
   int64_t copies_ = 0;
   uint64_t bytes_to_host_ = 0;

@@ -213,12 +213,12 @@ uint64_t Simt::blocks() {
   return blocks_run;
 }
 
-void Simt::Queue(dim3 grid, dim3 block, cudaStream_t stream,
-                 std::function<void()> kernel) {
-  standin::last_error = CudaStandin::Queue(
-      stream, "kernel", [grid, block, kernel = std::move(kernel)] {
-        RunGrid(grid, block, kernel);
-      });
+cudaError_t Simt::Queue(dim3 grid, dim3 block, cudaStream_t stream,
+                        std::function<void()> kernel) {
+  return CudaStandin::Queue(stream, "kernel",
+                            [grid, block, kernel = std::move(kernel)] {
+                              RunGrid(grid, block, kernel);
+                            });
 }
 
 void Simt::SyncThreads(int line) { Block::Running().SyncThreads(line); }

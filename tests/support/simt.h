@@ -1,7 +1,7 @@
 // Runs kernels of CUDA on the host: included before the source of a kernel that
 // the host's compiler compiles. The language's own words become macros and
-// functions, and `<<<blocks, threads, 0, stream>>>` becomes a Launch
-// (simt_source.cmake), which queues the kernel on the stand-in for the runtime.
+// functions, and cudaLaunchKernel queues the kernel on the stand-in for the
+// runtime. Launches by brackets do not compile.
 //
 // Each thread of a block is a fiber, which runs until it waits for others: at
 // __syncthreads(), or at an exchange between the threads of a warp. Which one
@@ -35,10 +35,9 @@ class Simt {
   // How many blocks have run since the process began.
   static uint64_t blocks();
 
-  // Queues a kernel. What the launch returns is that of the next
-  // cudaGetLastError().
-  static void Queue(dim3 grid, dim3 block, cudaStream_t stream,
-                    std::function<void()> kernel);
+  // Queues a kernel.
+  static cudaError_t Queue(dim3 grid, dim3 block, cudaStream_t stream,
+                           std::function<void()> kernel);
 
   // Waits for all threads of the block, at the place `line`.
   static void SyncThreads(int line);
@@ -47,40 +46,6 @@ class Simt {
   static uint64_t Exchange(uint32_t mask, uint64_t mine, uint32_t from,
                            int line);
 };
-
-// The configuration and the arguments of a launch.
-template <typename... Arguments>
-struct ConfiguredLaunch {
-  dim3 grid;
-  dim3 block;
-  cudaStream_t stream;
-  std::tuple<Arguments...> arguments;
-};
-
-class Launch {
- public:
-  Launch(dim3 grid, dim3 block, size_t /*shared*/, cudaStream_t stream)
-      : grid_(grid), block_(block), stream_(stream) {}
-
-  template <typename... Arguments>
-  ConfiguredLaunch<Arguments...> operator()(Arguments... arguments) const {
-    return {grid_, block_, stream_, {std::move(arguments)...}};
-  }
-
- private:
-  dim3 grid_;
-  dim3 block_;
-  cudaStream_t stream_;
-};
-
-template <typename... Parameters, typename... Arguments>
-void operator->*(void (*kernel)(Parameters...),
-                 const ConfiguredLaunch<Arguments...>& launch) {
-  Simt::Queue(launch.grid, launch.block, launch.stream,
-              [kernel, arguments = launch.arguments] {
-                std::apply(kernel, arguments);
-              });
-}
 
 inline constexpr uint32_t kSimtWarp = 32;
 
@@ -95,6 +60,20 @@ T ExchangeInWarp(uint32_t mask, T value, uint32_t from, int line) {
 }
 
 }  // namespace ckptdb::testing
+
+// Takes the arguments as a launch does, which may go when it has returned.
+template <typename... Parameters>
+cudaError_t cudaLaunchKernel(  // NOLINT(readability-identifier-naming)
+    void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+    size_t /*shared*/, cudaStream_t stream) {
+  return [&]<size_t... kPlaces>(std::index_sequence<kPlaces...>) {
+    return ckptdb::testing::Simt::Queue(
+        grid, block, stream,
+        [kernel, values = std::tuple<Parameters...>(*static_cast<Parameters*>(
+                     arguments[kPlaces])...)] { std::apply(kernel, values); });
+  }
+  (std::index_sequence_for<Parameters...>());
+}
 
 // The scheduler sets these before a thread goes on.
 inline uint3 threadIdx;  // NOLINT(readability-identifier-naming)

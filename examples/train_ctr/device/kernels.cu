@@ -35,9 +35,11 @@ template <typename Operation>
 cudaError_t LaunchEach(const Operation& operation, cudaStream_t stream) {
   const uint64_t blocks = (operation.count() + kThreads - 1) / kThreads;
   if (blocks == 0) return cudaSuccess;
-  RunEach<Operation><<<static_cast<uint32_t>(std::min(blocks, kMaxBlocks)),
-                       kThreads, 0, stream>>>(operation);
-  return cudaGetLastError();
+  Operation argument = operation;
+  void* arguments[] = {&argument};
+  return cudaLaunchKernel(RunEach<Operation>,
+                          static_cast<uint32_t>(std::min(blocks, kMaxBlocks)),
+                          kThreads, arguments, 0, stream);
 }
 
 template <typename Operation>

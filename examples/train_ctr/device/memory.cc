@@ -16,7 +16,7 @@ absl::Status Wait(cudaStream_t stream) {
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // the launch of a kernel would return it once more
+  cudaGetLastError();  // it was told
   const std::string message = absl::StrCat(call, ": ", cudaGetErrorName(error),
                                            ": ", cudaGetErrorString(error));
   return error == cudaErrorMemoryAllocation

@@ -249,6 +249,10 @@ TEST_P(DeviceTrainerTest, EachCallThatFailsIsAnError) {
       EXPECT_GT(call, 100);
       break;
     }
+    // What only allows to free while others capture is not needed here.
+    if (Standin::FailedCall() == "cudaThreadExchangeStreamCaptureMode") {
+      continue;
+    }
     ASSERT_FALSE(digest.ok()) << "call " << call;
   }
 }

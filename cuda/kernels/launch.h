@@ -1,0 +1,28 @@
+// The launch of a kernel; internal to cuda/.
+//
+//   return Launch(ScaleRows, blocks, kThreads, stream, rows, count, 0.5F);
+#ifndef CKPTDB_CUDA_KERNELS_LAUNCH_H_
+#define CKPTDB_CUDA_KERNELS_LAUNCH_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace ckptdb::internal {
+
+// Puts a kernel on a stream. Returns the error of this launch alone: what the
+// brackets of a launch leave for cudaGetLastError may be an error of a call of
+// the trainer's before, such as cudaErrorNotReady of an event.
+template <typename... Parameters>
+cudaError_t Launch(void (*kernel)(Parameters...), uint32_t blocks,
+                   uint32_t threads, cudaStream_t stream,
+                   std::type_identity_t<Parameters>... arguments) {
+  void* places[] = {static_cast<void*>(&arguments)...};
+  return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), places, 0,
+                          stream);
+}
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_CUDA_KERNELS_LAUNCH_H_
