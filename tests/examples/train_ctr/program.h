@@ -9,6 +9,7 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -32,6 +33,13 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Returns the path of the program, which is beside the test's own: a build may
+// have been carried from another machine.
+inline std::string ProgramPath() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+         TRAIN_CTR_PROGRAM;
+}
+
 // A process of the program, killed at the end unless it was waited for. Its
 // report is written to `json`.
 class Program {
@@ -39,7 +47,7 @@ class Program {
   Program(std::string json, std::vector<std::string> arguments)
       : json_(std::move(json)) {
     std::remove(json_.c_str());
-    arguments.insert(arguments.begin(), TRAIN_CTR_PROGRAM);
+    arguments.insert(arguments.begin(), ProgramPath());
     arguments.insert(arguments.end(), {"--json", json_});
     std::array<int, 2> pipe{};
     if (pipe2(pipe.data(), O_CLOEXEC) != 0) {
@@ -87,7 +95,7 @@ class Program {
     ProgramResult result;
     int status = 0;
     if (pid_ <= 0 || waitpid(pid_, &status, 0) != pid_) {
-      ADD_FAILURE() << "cannot run " << TRAIN_CTR_PROGRAM;
+      ADD_FAILURE() << "cannot run " << ProgramPath();
       return result;
     }
     pid_ = 0;
