@@ -24,8 +24,7 @@
 //    of the device; work that the trainer queues later waits for that, and for
 //    nothing else: neither for the host, nor for the bus, nor for the disk. The
 //    call of the manager does not wait for the device.
-// 2. copies the packed tensors to the manager's memory (arena_bytes), in
-// chunks,
+// 2. copies the packed tensors to the manager's memory (arena_bytes) in chunks,
 //    a few at a time, on the thread of saves. The manager pins that memory when
 //    it has tensors of a device; where the system refuses that, the chunks take
 //    a way over a ring of pinned buffers.
@@ -40,6 +39,17 @@
 //
 // A restore writes each tensor behind the work that is queued on its stream, by
 // way of such a ring, checks it in the same way, and returns when it is there.
+//
+// Streams. TensorState::stream is a stream of the device. Null is the legacy
+// default stream; a trainer compiled with per-thread default streams gives
+// cudaStreamPerThread, of the thread that calls the manager. A stream stays as
+// long as the managers of its tensors. While it is captured into a CUDA graph a
+// save or restore of them is FailedPrecondition; other streams may be captured
+// meanwhile, also in the global mode.
+//
+// Threads. Calls may come from any thread, whatever device is its own, which is
+// put back. A thread that has used no device has none afterwards: the process
+// gets no context on another device than this one.
 //
 // Memory of the device: staging_bytes at most, from the first save that needs
 // it; and during a restore, or for what passes through, a ring. Host memory:

@@ -91,8 +91,8 @@ class DeviceTable : public internal::AdaptedTable {
   struct Options {
     // See TableOptions; `threads` is ignored, and `tracker` is of erased ids.
     TableOptions table = {};
-    // The stream on which the trainer writes the rows, a cudaStream_t; null is
-    // the default stream.
+    // The stream on which the trainer writes the rows, a cudaStream_t, which
+    // outlives the table; cuda_device.h says what null is.
     void* stream = nullptr;
     // The ids of the rows in device memory. If null, they follow from the row
     // numbers.
@@ -117,6 +117,8 @@ class DeviceTable : public internal::AdaptedTable {
 
   // Mark the rows of a batch, whose numbers are in device memory, on the stream
   // of the table: behind the work that changes them, if it was queued before.
+  // If the stream is captured into a CUDA graph then, each launch of the graph
+  // marks the rows whose numbers `rows` has at that time.
   // A row may be there any number of times. `rows` stays until the stream has
   // come so far. A number that is no row is reported by the next save, which
   // fails with OutOfRange; the save after that is whole. After an error of the

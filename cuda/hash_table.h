@@ -108,8 +108,8 @@ class HashTable : public internal::AdaptedTable {
   struct Options {
     // See TableOptions; `threads` and `tracker` are ignored.
     TableOptions table = {};
-    // The stream on which the trainer changes the table, a cudaStream_t; null
-    // is the default stream.
+    // The stream on which the trainer changes the table, a cudaStream_t, which
+    // outlives the table; cuda_device.h says what null is.
     void* stream = nullptr;
     // The slot of the scores. If it is empty, they are not saved, and the table
     // chooses them when it is restored. Default: "score".

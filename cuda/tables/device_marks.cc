@@ -60,6 +60,7 @@ DeviceMarks::DeviceMarks(DeviceContext* context, const TableRows* table,
       table_(*table),
       erased_(erased),
       marked_(std::move(marked)),
+      report_(lister->report()),
       lister_(std::move(lister)),
       ready_(std::move(ready)) {}
 
@@ -80,17 +81,13 @@ MarkWordsView DeviceMarks::view() const {
   return {reinterpret_cast<uint32_t*>(marked_.get()), table_.rows};
 }
 
+// It waits for no save that takes the marks meanwhile.
 template <typename Row>
 absl::Status DeviceMarks::Mark(const Row* rows, uint64_t count) {
-  MarkReport* report = nullptr;
-  {
-    const MutexLock lock(&mutex_);
-    report = lister_->report();
-  }
   const auto launch = [&]() -> absl::Status {
     CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
-    return CudaStatus(LaunchMarkRows(MarkRows<Row>{view(), rows, count, report},
-                                     table_.stream),
+    const MarkRows<Row> marks = {view(), rows, count, report_};
+    return CudaStatus(LaunchMarkRows(marks, table_.stream),
                       absl::StrCat("the kernel that marks ", count, " rows"));
   };
   absl::Status launched = launch();

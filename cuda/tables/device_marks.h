@@ -109,6 +109,7 @@ class DeviceMarks : public ChangeTracker {
   const TableRows& table_;
   RowTracker erased_;
   const DeviceBuffer marked_;
+  MarkReport* const report_;  // of lister_
 
   Mutex mutex_;
   const std::unique_ptr<RowLister> lister_ ABSL_PT_GUARDED_BY(mutex_);
