@@ -230,6 +230,15 @@ TEST(CapturedStreamsTest, ChangesOfACapturedStreamAreKept) {
   EXPECT_THAT(changes.upserted, ElementsAre(1, 2, 3));
 }
 
+TEST(TrainersErrorsTest, AnErrorOfASaveIsNotLeftForTheTrainer) {
+  DeviceFixture fixture(Order::kLazy);
+  DeviceSave save(&fixture, /*pinned=*/false);
+  save.Add(fixture.Make(1, 1000));
+  CudaStandin::FailCall(CudaStandin::calls() + 3, cudaErrorUnknown);
+  EXPECT_FALSE(save.SetAside().ok());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
 // A trainer that asks whether an event has come leaves cudaErrorNotReady.
 TEST(TrainersErrorsTest, AnErrorOfTheTrainerFailsNoSaveAndStays) {
   DeviceFixture fixture(Order::kRandom);
