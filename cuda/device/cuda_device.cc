@@ -76,7 +76,7 @@ class Gpu final : public CudaDevice {
   }
   void Unpin(char* memory) override {
     const absl::StatusOr<DeviceScope> scope = context_->Enter();
-    cudaHostUnregister(memory);
+    CudaStatus(cudaHostUnregister(memory), "cudaHostUnregister").IgnoreError();
   }
 
  private:

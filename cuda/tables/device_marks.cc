@@ -68,8 +68,7 @@ DeviceMarks::~DeviceMarks() {
   // Marks may be queued on the trainer's stream, and what is behind them on
   // that of the context.
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
-  CudaStatus(cudaStreamSynchronize(table_.stream), "cudaStreamSynchronize")
-      .IgnoreError();
+  const WaitForStream wait(table_.stream);
   context_->Synchronize().IgnoreError();
 }
 

@@ -41,7 +41,7 @@ HashWindow::HashWindow(const HashLayout* layout, DevicePool::Loan device,
 
 HashWindow::~HashWindow() {
   const absl::StatusOr<DeviceScope> scope = layout_.context->Enter();
-  cudaStreamSynchronize(layout_.context->side());
+  const WaitForStream wait(layout_.context->side());
 }
 
 HashTable::Source::Batch HashWindow::batch() const {

@@ -48,7 +48,7 @@ PackedBatch::PackedBatch(DeviceContext* context, Packing packing,
 PackedBatch::~PackedBatch() {
   if (!queued_) return;
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
-  cudaStreamSynchronize(context_->side());
+  const WaitForStream wait(context_->side());
 }
 
 uint64_t PackedBatch::list_bytes() const {

@@ -41,7 +41,7 @@ TensorUpload::~TensorUpload() {
                   [](const Slot& slot) { return !slot.pieces.empty(); });
   if (!under_way) return;
   const absl::StatusOr<DeviceScope> scope = context_->Enter();
-  cudaStreamSynchronize(context_->copies());
+  const WaitForStream wait(context_->copies());
 }
 
 absl::Status TensorUpload::Write(uint64_t first, absl::Span<const char> bytes) {

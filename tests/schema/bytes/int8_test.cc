@@ -43,6 +43,7 @@ using testing::kLeast;
 using testing::kQuietNan;
 using testing::StatusIs;
 using testing::TestSeed;
+
 // Rows with an offset and a spread of any size, and of any bits.
 Floats RandomRow(uint64_t elements, std::mt19937_64* random) {
   Floats row(elements);

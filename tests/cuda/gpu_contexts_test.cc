@@ -1,0 +1,141 @@
+// Contexts of threads and captures of streams, by a real driver: what
+// contexts_test shows over the stand-in.
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ckptdb/cuda/cuda_device.h"
+#include "ckptdb/cuda/device_table.h"
+#include "ckptdb/cuda/runtime/device_scope.h"
+#include "ckptdb/tests/cuda/gpu_machine.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr uint64_t kRows = 1000;
+
+void OnNewThread(const std::function<void()>& run) { std::thread(run).join(); }
+
+class GpuContexts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
+    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open());
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    ASSERT_EQ(cudaStreamCreate(&other_), cudaSuccess);
+    weights_ = std::make_unique<GpuArray<float>>(std::vector<float>(kRows, 3));
+    marked_ = std::make_unique<GpuArray<int64_t>>(std::vector<int64_t>{5, 7});
+    DeviceTable::Options options;
+    options.stream = stream_;
+    ASSERT_OK_AND_ASSIGN(
+        table_, DeviceTable::Make(
+                    device_.get(), kRows,
+                    {{{"weight", DType::kF32, 1}, weights_->data()}}, options));
+    ASSERT_OK_AND_ASSIGN(consumer_, table_->tracker()->AddConsumer("test"));
+    ASSERT_OK(Take());
+  }
+  void TearDown() override {
+    table_.reset();
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    if (other_ != nullptr) cudaStreamDestroy(other_);
+  }
+
+  absl::StatusOr<ChangeTracker::Changes> Take() {
+    return table_->tracker()->Take(consumer_);
+  }
+  // Saves a tensor as a manager does, and returns its bytes.
+  absl::StatusOr<std::vector<float>> Save() {
+    TensorState state = TensorState::Of(weights_->data(), {kRows});
+    state.device = device_.get();
+    state.stream = stream_;
+    std::vector<float> saved(kRows);
+    const TensorState::Device::Item item = {"w", &state, kRows * sizeof(float),
+                                            0};
+    CKPTDB_ASSIGN_OR_RETURN(
+        const auto capture,
+        device_->SetAside({&item, 1}, reinterpret_cast<char*>(saved.data())));
+    CKPTDB_RETURN_IF_ERROR(capture->Fetch());
+    return saved;
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+  cudaStream_t stream_ = nullptr;
+  cudaStream_t other_ = nullptr;
+  std::unique_ptr<GpuArray<float>> weights_;
+  std::unique_ptr<GpuArray<int64_t>> marked_;
+  std::unique_ptr<DeviceTable> table_;
+  ChangeTracker::Consumer consumer_;
+};
+
+TEST_F(GpuContexts, AThreadThatUsedNoDeviceStillHasNone) {
+  OnNewThread([this] {
+    ASSERT_EQ(internal::CurrentContext(), nullptr);
+    ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
+    ASSERT_OK_AND_ASSIGN(const auto changes, Take());
+    EXPECT_THAT(changes.upserted, ElementsAre(5, 7));
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> saved, Save());
+    EXPECT_EQ(saved, std::vector<float>(kRows, 3));
+    table_.reset();
+    device_.reset();
+    EXPECT_EQ(internal::CurrentContext(), nullptr);
+  });
+}
+
+TEST_F(GpuContexts, ASaveOfACapturedStreamIsRefusedAndTheCaptureGoesOn) {
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
+            cudaSuccess);
+  EXPECT_EQ(Take().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Save().status().code(), absl::StatusCode::kFailedPrecondition);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_OK(Take());
+  EXPECT_OK(Save());
+}
+
+// The rows that are marked are those of the launch, not of the capture.
+TEST_F(GpuContexts, MarksOfAGraphAreMadeByEachLaunch) {
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
+            cudaSuccess);
+  ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  cudaGraphExec_t runs = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&runs, graph, 0), cudaSuccess);
+  for (const int64_t row : {11, 12}) {
+    marked_->Write({row, 2});
+    ASSERT_EQ(cudaGraphLaunch(runs, stream_), cudaSuccess);
+    ASSERT_OK_AND_ASSIGN(const auto changes, Take());
+    EXPECT_THAT(changes.upserted, ElementsAre(2, row));
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(runs), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(GpuContexts, AnotherStreamMayBeCapturedDuringASave) {
+  ASSERT_EQ(cudaStreamBeginCapture(other_, cudaStreamCaptureModeGlobal),
+            cudaSuccess);
+  OnNewThread([this] {
+    ASSERT_OK(table_->MarkUpserted(marked_->data(), 2));
+    ASSERT_OK_AND_ASSIGN(const auto changes, Take());
+    ASSERT_OK_AND_ASSIGN(const auto rows, table_->RowsOf(changes.upserted));
+    ASSERT_OK_AND_ASSIGN(const std::vector<float> saved, Save());
+    EXPECT_EQ(saved, std::vector<float>(kRows, 3));
+  });
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(other_, &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
