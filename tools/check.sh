@@ -3,15 +3,28 @@
 # analysis; changes nothing.
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
+#   tools/check.sh -n N          all, but of clang-tidy's units of tests one in N,
+#                                from one that is drawn
 #
 # clang-tidy reads the compile commands of the preset `tidy`, which compiles
 # several sources as one: most of the time goes to what they include. It takes
-# each such unit that FILE is part of. The last line printed is
-# "N passed, N failed": files of clang-format, units of clang-tidy.
+# each such unit that FILE is part of, unless others that it takes have all of
+# its sources. The last line printed is "N passed, N failed": files of
+# clang-format, units of clang-tidy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
 export LC_ALL=C # one order for sort and comm
+
+every=1
+if [[ ${1:-} == -n ]]; then
+  every=${2:-}
+  if ! [[ $# -eq 2 && ${every} =~ ^[1-9][0-9]*$ ]]; then
+    echo "check.sh: -n takes a whole number from 1, and no files" >&2
+    exit 2
+  fi
+  shift 2
+fi
 
 tools/setup.sh
 cmake --preset tidy > /dev/null
@@ -73,15 +86,32 @@ if [[ -n ${unused} ]]; then
   failed=$((failed + $(wc -l <<< "${unused}")))
 fi
 
-# The units that have one of the sources.
+# The sources of a unit.
+list_unit() {
+  if [[ $1 == */build/tidy/* ]]; then
+    sed -n -E "s|^#include \"${root}/(.*)\"$|\1|p" "$1"
+  else
+    echo "${1#"${root}/"}"
+  fi
+}
+
+# The units that have one of the sources, unless units before have all of them.
+touch "${work}/taken"
 sed -n -E 's/^ *"file": "(.*)",?$/\1/p' build/tidy/compile_commands.json |
   while read -r unit; do
-    if [[ ${unit} == */build/tidy/* ]]; then
-      sed -n -E "s|^#include \"${root}/(.*)\"$|\1|p" "${unit}"
-    else
-      echo "${unit#"${root}/"}"
-    fi | grep -x -F -f "${work}/sources" > /dev/null && echo "${unit}"
-  done > "${work}/units" || true
+    list_unit "${unit}" | grep -x -F -f "${work}/sources" |
+      grep -v -x -F -f "${work}/taken" > "${work}/new" || continue
+    cat "${work}/new" >> "${work}/taken"
+    echo "${unit}"
+  done > "${work}/units"
+if [[ ${every} -gt 1 ]]; then
+  first=$((RANDOM % every))
+  echo "of every ${every} units of tests number $((first + 1))"
+  awk -v every="${every}" -v first="${first}" \
+    '!/\/build\/tidy\/tests\// || tests++ % every == first' \
+    "${work}/units" > "${work}/some"
+  mv "${work}/some" "${work}/units"
+fi
 if [[ $# -eq 0 && ! -s ${work}/units ]]; then
   echo "check.sh: no unit in build/tidy/compile_commands.json" >&2
   exit 1
