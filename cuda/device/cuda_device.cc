@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/kernels/piece.h"
+#include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/device_context.h"
 #include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/cuda/tensors/host_backend.h"
@@ -42,20 +43,10 @@ class Gpu final : public CudaDevice {
                             internal::CheckTensorPlace(tensor));
     if (bytes == 0) return absl::OkStatus();
     CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context_->Enter());
-    cudaPointerAttributes attributes = {};
-    CKPTDB_RETURN_IF_ERROR(
-        CudaStatus(cudaPointerGetAttributes(&attributes, tensor.data),
-                   "cudaPointerGetAttributes"));
-    const bool on_device = attributes.type == cudaMemoryTypeDevice ||
-                           attributes.type == cudaMemoryTypeManaged;
-    if (on_device && attributes.device == context_->device()) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "TensorState::data is ",
-        on_device ? absl::StrCat("memory of cuda:", attributes.device)
-                  : "host memory",
-        ", expected memory of ", name(), ", which TensorState::device is"));
+    CKPTDB_ASSIGN_OR_RETURN(const uint64_t span,
+                            internal::SpanOfTensor(tensor, bytes));
+    return internal::CheckMemory("TensorState::data", tensor.data, span,
+                                 context_->device());
   }
 
   absl::StatusOr<std::unique_ptr<Capture>> SetAside(
@@ -96,6 +87,16 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
     return OutOfRange("chunk_bytes", options.chunk_bytes,
                       internal::kMaxPieceBytes, kMaxChunkBytes);
   }
+  if (options.chunk_bytes % TensorState::Device::kAlignment != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "CudaDevice::Options::chunk_bytes is ", options.chunk_bytes,
+        ", expected a multiple of ", TensorState::Device::kAlignment));
+  }
+  if (options.device < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CudaDevice::Options::device is ", options.device,
+                     ", expected at least 0"));
+  }
   if (options.ring_slots < kMinRingSlots ||
       options.ring_slots > kMaxRingSlots) {
     return absl::InvalidArgumentError(
@@ -106,10 +107,14 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
 }
 
 // Whether a count of devices failed because the machine has none, and not
-// because they do not work: then a trainer may hold memory of theirs.
+// because they do not work: then a trainer may hold memory of theirs. A driver
+// that is there and too old has a version.
 bool IsWithoutDevice(cudaError_t error) {
-  return error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
-         error == cudaErrorStubLibrary;
+  int version = 0;
+  if (error == cudaErrorInsufficientDriver) {
+    return cudaDriverGetVersion(&version) != cudaSuccess || version == 0;
+  }
+  return error == cudaErrorNoDevice || error == cudaErrorStubLibrary;
 }
 
 // Returns a device whose memory is host memory, and says so.
@@ -146,7 +151,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
   if (IsWithoutDevice(error)) return WithoutDevice(options, counted.message());
   CKPTDB_RETURN_IF_ERROR(counted);
   if (count == 0) return WithoutDevice(options, "the machine has none");
-  if (options.device < 0 || options.device >= count) {
+  if (options.device >= count) {
     return absl::InvalidArgumentError(
         absl::StrCat("CudaDevice::Options::device is ", options.device,
                      ", expected 0 to ", count - 1));

@@ -1,5 +1,7 @@
 #include "ckptdb/cuda/runtime/buffer.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/schema/status.h"
@@ -37,6 +39,45 @@ absl::StatusOr<PinnedBuffer> PinnedBuffer::Allocate(uint64_t bytes,
 
 bool IsPinned(const char* memory, uint64_t bytes) {
   return bytes > 0 && IsPinnedByte(memory) && IsPinnedByte(memory + bytes - 1);
+}
+
+absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
+                                     uint64_t row_bytes,
+                                     uint64_t stride_bytes) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  if (stride_bytes < row_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has stride_bytes ", stride_bytes,
+                     ", expected at least the ", row_bytes, " bytes of a row"));
+  }
+  if (row_bytes > kMost ||
+      (rows > 1 && (kMost - row_bytes) / (rows - 1) < stride_bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " has ", rows, " rows with stride_bytes ",
+                     stride_bytes, ", which go beyond ", kMost, " bytes"));
+  }
+  return (rows - 1) * stride_bytes + row_bytes;
+}
+
+absl::Status CheckMemory(absl::string_view what, const void* memory,
+                         uint64_t bytes, int device) {
+  for (const uint64_t at : {uint64_t{0}, bytes - 1}) {
+    cudaPointerAttributes attributes = {};
+    CKPTDB_RETURN_IF_ERROR(
+        CudaStatus(cudaPointerGetAttributes(
+                       &attributes, static_cast<const char*>(memory) + at),
+                   "cudaPointerGetAttributes"));
+    const bool on_device = attributes.type == cudaMemoryTypeDevice ||
+                           attributes.type == cudaMemoryTypeManaged;
+    if (on_device && attributes.device == device) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, at == 0 ? "" : absl::StrCat(" at its last byte, ", at, ","),
+        " is ",
+        on_device ? absl::StrCat("memory of cuda:", attributes.device)
+                  : "host memory",
+        ", expected memory of cuda:", device));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CopyToHost(char* to, const char* from, uint64_t bytes,

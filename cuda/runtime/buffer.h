@@ -58,6 +58,16 @@ class PinnedBuffer {
 // copies reach directly.
 bool IsPinned(const char* memory, uint64_t bytes);
 
+// Returns the bytes from the first to the last of rows, which are at least one
+// and lie `stride_bytes` apart; InvalidArgument if rows overlap or the bytes go
+// beyond 2^63 - 1. `what` names the rows in errors.
+absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
+                                     uint64_t row_bytes, uint64_t stride_bytes);
+// Returns InvalidArgument unless `memory` is the device's at both ends. Called
+// on the device.
+absl::Status CheckMemory(absl::string_view what, const void* memory,
+                         uint64_t bytes, int device);
+
 // Queue a copy of `bytes` on `stream`. Host memory is pinned.
 absl::Status CopyToHost(char* to, const char* from, uint64_t bytes,
                         cudaStream_t stream);

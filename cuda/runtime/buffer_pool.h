@@ -16,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/schema/status.h"
 
@@ -83,7 +84,9 @@ class BufferPool {
     }
     const uint64_t left = max_bytes_ - lent_bytes_;
     if (RoundUp(bytes, kGrain) > left) {
-      return absl::ResourceExhaustedError(what_);
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what_, ": ", bytes, " bytes are needed, and ", left,
+                       " of at most ", max_bytes_, " are left"));
     }
     // What grows a little from save to save still finds room in what is kept.
     const uint64_t whole =

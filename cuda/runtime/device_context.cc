@@ -1,5 +1,6 @@
 #include "ckptdb/cuda/runtime/device_context.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "ckptdb/schema/status.h"
@@ -7,8 +8,10 @@
 namespace ckptdb::internal {
 namespace {
 
-// A ring for each call under way, of which a process has few.
+// A ring for each call under way, of which a process has few, and at least what
+// a restore of a table takes with many threads.
 constexpr uint64_t kMaxRings = 8;
+constexpr uint64_t kLeastWindows = uint64_t{256} << 20;
 
 }  // namespace
 
@@ -32,9 +35,12 @@ DeviceContext::DeviceContext(int device, const DeviceLimits& limits,
       primary_(std::move(primary)),
       side_(std::move(side)),
       copies_(std::move(copies)),
-      staging_("state that is set aside", limits.staging_bytes),
-      windows_("state that passes through the device",
-               limits.ring_bytes() * 2 * kMaxRings),
+      staging_("state that is set aside (CudaDevice::Options::staging_bytes)",
+               limits.staging_bytes),
+      windows_(
+          "state that passes through the device (CudaDevice::Options::"
+          "chunk_bytes, HashTable::Options::batch_rows)",
+          std::max(limits.ring_bytes() * 2 * kMaxRings, kLeastWindows)),
       pinned_("copies to and from the device",
               std::numeric_limits<int64_t>::max()) {}
 

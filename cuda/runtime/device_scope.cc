@@ -65,9 +65,8 @@ absl::StatusOr<const Driver*> LoadDriver() {
   return loaded.load();
 }
 
-// Errors of the driver have the numbers of the runtime's.
-absl::Status DriverStatus(CUresult result, absl::string_view call) {
-  return CudaStatus(static_cast<cudaError_t>(result), call);
+absl::Status StatusOf(CUresult result, absl::string_view call) {
+  return DriverStatus(static_cast<cudaError_t>(result), call);
 }
 
 }  // namespace
@@ -75,13 +74,12 @@ absl::Status DriverStatus(CUresult result, absl::string_view call) {
 absl::StatusOr<PrimaryContext> PrimaryContext::Retain(int device) {
   CKPTDB_ASSIGN_OR_RETURN(const Driver* const driver, LoadDriver());
   CUdevice number = 0;
-  CKPTDB_RETURN_IF_ERROR(
-      DriverStatus(driver->device_get(&number, device),
-                   absl::StrCat("cuDeviceGet(", device, ")")));
+  CKPTDB_RETURN_IF_ERROR(StatusOf(driver->device_get(&number, device),
+                                  absl::StrCat("cuDeviceGet(", device, ")")));
   CUcontext context = nullptr;
   CKPTDB_RETURN_IF_ERROR(
-      DriverStatus(driver->retain(&context, number),
-                   absl::StrCat("cuDevicePrimaryCtxRetain(", device, ")")));
+      StatusOf(driver->retain(&context, number),
+               absl::StrCat("cuDevicePrimaryCtxRetain(", device, ")")));
   return PrimaryContext(number, context);
 }
 
@@ -101,7 +99,7 @@ absl::StatusOr<DeviceScope> DeviceScope::Enter(CUcontext context) {
   if (context == nullptr) return scope;
   if (context != CurrentContext()) {
     CKPTDB_RETURN_IF_ERROR(
-        DriverStatus(LoadedDriver().load()->push(context), "cuCtxPushCurrent"));
+        StatusOf(LoadedDriver().load()->push(context), "cuCtxPushCurrent"));
     scope.pushed_ = true;
   }
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

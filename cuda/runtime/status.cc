@@ -36,8 +36,12 @@ absl::StatusCode CodeOf(cudaError_t error) {
 }  // namespace
 
 absl::Status CudaStatus(cudaError_t error, absl::string_view call) {
+  if (error != cudaSuccess) cudaGetLastError();  // a trainer's check finds none
+  return DriverStatus(error, call);
+}
+
+absl::Status DriverStatus(cudaError_t error, absl::string_view call) {
   if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();  // the trainer's next check would find it
   return {CodeOf(error), absl::StrCat(call, ": ", cudaGetErrorName(error), " (",
                                       static_cast<int>(error),
                                       "): ", cudaGetErrorString(error))};

@@ -20,6 +20,9 @@ namespace ckptdb::internal {
 // names the call, with what it was asked for. An error is reported once: it is
 // not left for a trainer that asks the runtime for its last one.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
+// Does so with an error of the driver, whose errors have the numbers of the
+// runtime's and are not kept.
+absl::Status DriverStatus(cudaError_t error, absl::string_view call);
 
 }  // namespace ckptdb::internal
 

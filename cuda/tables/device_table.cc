@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/device_context.h"
-#include "ckptdb/cuda/runtime/status.h"
 #include "ckptdb/cuda/tables/device_marks.h"
 #include "ckptdb/cuda/tables/row_capture.h"
 #include "ckptdb/cuda/tables/row_index.h"
@@ -29,35 +29,20 @@ using internal::TableRows;
 
 static_assert(DeviceTable::kMaxRows == internal::kMaxDeviceRows);
 
-// Returns InvalidArgument unless the memory is the device's.
-absl::Status CheckMemory(const std::string& what, const void* memory,
-                         int device) {
-  if (memory == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
-  }
-  cudaPointerAttributes attributes = {};
-  CKPTDB_RETURN_IF_ERROR(
-      internal::CudaStatus(cudaPointerGetAttributes(&attributes, memory),
-                           "cudaPointerGetAttributes"));
-  const bool on_device = attributes.type == cudaMemoryTypeDevice ||
-                         attributes.type == cudaMemoryTypeManaged;
-  if (on_device && attributes.device == device) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      what, " is ",
-      on_device ? absl::StrCat("memory of cuda:", attributes.device)
-                : "host memory",
-      ", expected memory of cuda:", device));
-}
-
-absl::Status CheckArray(const DeviceTable::Array& array, int device) {
+absl::Status CheckArray(const DeviceTable::Array& array, uint64_t rows,
+                        int device) {
   const std::string what =
       absl::StrCat("the array of slot \"", array.slot.name, "\"");
-  if (array.stride_bytes != 0 && array.stride_bytes < array.slot.row_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " has stride_bytes ", array.stride_bytes, ", which is below the ",
-        array.slot.row_bytes(), " bytes of its row"));
+  const uint64_t row_bytes = array.slot.row_bytes();
+  CKPTDB_ASSIGN_OR_RETURN(
+      const uint64_t bytes,
+      internal::BytesOfRows(
+          what, rows, row_bytes,
+          array.stride_bytes == 0 ? row_bytes : array.stride_bytes));
+  if (array.data == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
   }
-  return CheckMemory(what, array.data, device);
+  return internal::CheckMemory(what, array.data, bytes, device);
 }
 
 // The ids that follow from row numbers are in the range of ids.
@@ -98,13 +83,14 @@ absl::Status CheckTable(CudaDevice* device, uint64_t rows,
   if (rows == 0) return absl::OkStatus();
   CKPTDB_ASSIGN_OR_RETURN(const internal::DeviceScope scope, context->Enter());
   if (options.ids != nullptr) {
-    CKPTDB_RETURN_IF_ERROR(CheckMemory("DeviceTable::Options::ids", options.ids,
-                                       context->device()));
+    CKPTDB_RETURN_IF_ERROR(
+        internal::CheckMemory("DeviceTable::Options::ids", options.ids,
+                              rows * sizeof(int64_t), context->device()));
   } else {
     CKPTDB_RETURN_IF_ERROR(CheckNumbers(rows, options));
   }
   for (const DeviceTable::Array& array : arrays) {
-    CKPTDB_RETURN_IF_ERROR(CheckArray(array, context->device()));
+    CKPTDB_RETURN_IF_ERROR(CheckArray(array, rows, context->device()));
   }
   return absl::OkStatus();
 }

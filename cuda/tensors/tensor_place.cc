@@ -1,6 +1,7 @@
 #include "ckptdb/cuda/tensors/tensor_place.h"
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -27,12 +28,15 @@ absl::StatusOr<uint64_t> CheckTensorPlace(const TensorState& tensor) {
     return absl::InvalidArgumentError(absl::StrCat(
         "TensorState::data is null, and the tensor has ", bytes, " bytes"));
   }
+  CKPTDB_RETURN_IF_ERROR(SpanOfTensor(tensor, bytes).status());
+  return bytes;
+}
+
+absl::StatusOr<uint64_t> SpanOfTensor(const TensorState& tensor,
+                                      uint64_t bytes) {
   if (tensor.stride_bytes == 0 || tensor.shape.empty()) return bytes;
-  const uint64_t row_bytes = bytes / static_cast<uint64_t>(tensor.shape[0]);
-  if (tensor.stride_bytes >= row_bytes) return bytes;
-  return absl::InvalidArgumentError(
-      absl::StrCat("TensorState::stride_bytes is ", tensor.stride_bytes,
-                   ", expected at least the ", row_bytes, " bytes of a row"));
+  const auto rows = static_cast<uint64_t>(tensor.shape[0]);
+  return BytesOfRows("TensorState", rows, bytes / rows, tensor.stride_bytes);
 }
 
 }  // namespace ckptdb::internal

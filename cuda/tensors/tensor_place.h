@@ -21,8 +21,12 @@ struct TensorPlace {
 };
 
 // Returns the bytes of all elements. Returns InvalidArgument if the tensor has
-// no memory, or rows that overlap.
+// no memory, or rows that overlap or go beyond all addresses.
 absl::StatusOr<uint64_t> CheckTensorPlace(const TensorState& tensor);
+// Returns the bytes from its first to its last; `bytes`, which its elements
+// have, is not 0.
+absl::StatusOr<uint64_t> SpanOfTensor(const TensorState& tensor,
+                                      uint64_t bytes);
 
 }  // namespace ckptdb::internal
 

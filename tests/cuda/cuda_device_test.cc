@@ -1,5 +1,6 @@
 // Which device is opened, and which tensors it takes.
 #include "ckptdb/cuda/cuda_device.h"
+#include "ckptdb/cuda/device_table.h"
 
 #include <cuda_runtime_api.h>
 
@@ -81,7 +82,8 @@ TEST(CudaDeviceTest, OptionsHaveLimits) {
   EXPECT_THAT(std::string(open(options).message()),
               HasSubstr("device is 2, expected 0 to 1"));
   options.device = -1;
-  EXPECT_EQ(open(options).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(open(options).message()),
+              HasSubstr("device is -1, expected at least 0"));
   options = {};
   for (const uint64_t chunk : {uint64_t{1} << 20, uint64_t{1} << 30}) {
     options.chunk_bytes = chunk;
@@ -93,6 +95,12 @@ TEST(CudaDeviceTest, OptionsHaveLimits) {
     EXPECT_THAT(std::string(open(options).message()),
                 HasSubstr("expected 1048576 to 1073741824"));
   }
+  // Bytes of another tensor would be beside those of a chunk.
+  options.chunk_bytes = (uint64_t{1} << 20) + 32;
+  EXPECT_THAT(std::string(open(options).message()),
+              HasSubstr("chunk_bytes is 1048608, expected a multiple of 64"));
+  options.chunk_bytes += 32;
+  EXPECT_OK(open(options));
   options = {};
   for (const int slots : {2, 4}) {
     options.ring_slots = slots;
@@ -140,6 +148,33 @@ TEST(CudaDeviceTest, OnlyWithoutADeviceHostMemoryTakesItsPlace) {
   }
 }
 
+// Its devices are there, and a trainer of an older runtime has memory of them.
+TEST(CudaDeviceTest, ADriverThatIsTooOldIsAnError) {
+  CudaStandin::Reset({.devices = 0, .driver_version = 12040});
+  EXPECT_EQ(CudaDevice::Open().status().code(), absl::StatusCode::kUnavailable);
+}
+
+// A kernel that reads beyond the memory ends the trainer's work, too.
+TEST(CudaDeviceTest, RowsBeyondTheMemoryAreRefused) {
+  DeviceFixture fixture(CudaStandin::Order::kLazy);
+  TensorState state = fixture.StateOf(fixture.Make(4, 8, 8));
+  ModelState model;
+  for (const uint64_t stride : {uint64_t{1} << 40, ~uint64_t{0}}) {
+    state.stride_bytes = stride;
+    const absl::Status status = model.AddTensor("w", state);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(stride == ~uint64_t{0}
+                              ? "4 rows with stride_bytes 18446744073709551615"
+                              : "at its last byte, 3298534883335, is host"));
+  }
+  const auto table = DeviceTable::Make(
+      fixture.device(), 100,
+      {{{"embedding", DType::kF32, 2}, state.data, uint64_t{1} << 40}});
+  EXPECT_THAT(std::string(table.status().message()),
+              HasSubstr("slot \"embedding\" at its last byte"));
+}
+
 TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
   DeviceFixture fixture(CudaStandin::Order::kLazy);
   const OnDevice tensor = fixture.Make(4, 8, 8);
@@ -150,7 +185,7 @@ TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
   state.stride_bytes = 7;
   EXPECT_THAT(std::string(model.AddTensor("a", state).message()),
               AllOf(HasSubstr("state \"a\""),
-                    HasSubstr("stride_bytes is 7, expected at least the 8")));
+                    HasSubstr("stride_bytes 7, expected at least the 8")));
   float host = 0;
   state = TensorState::Of(&host, {1});
   state.device = fixture.device();

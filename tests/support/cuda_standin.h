@@ -44,6 +44,9 @@ class CudaStandin {
   enum class Order { kLazy, kEager, kCopiesLast, kRandom };
   struct Options {
     int devices = 1;
+    // Without devices: 0 is a machine without a driver; else one that is too
+    // old.
+    int driver_version = 0;
     Order order = Order::kLazy;
     uint64_t seed = 0;  // of kRandom
     // The memory of each device, which counts what cudaMalloc gave.

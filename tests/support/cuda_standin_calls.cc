@@ -94,6 +94,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  CKPTDB_STANDIN_COUNT("cudaDriverGetVersion");
+  *version = state.options_.driver_version;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) {
   CKPTDB_STANDIN_COUNT("cudaGetDevice");
   *device = contexts.empty() ? 0 : contexts.back();

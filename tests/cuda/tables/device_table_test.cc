@@ -369,7 +369,7 @@ TEST_P(DeviceTableTest, WhatIsWrongIsSaidWhenItIsMade) {
       {4,
        {{{"a", DType::kF32, 4}, memory.get(), 15}},
        {},
-       "stride_bytes 15, which is below the 16 bytes"},
+       "stride_bytes 15, expected at least the 16 bytes"},
       {DeviceTable::kMaxRows + 1,
        {array},
        {},
