@@ -43,9 +43,14 @@
 // Streams. TensorState::stream is a stream of the device. Null is the legacy
 // default stream; a trainer compiled with per-thread default streams gives
 // cudaStreamPerThread, of the thread that calls the manager. A stream stays as
-// long as the managers of its tensors. While it is captured into a CUDA graph a
-// save or restore of them is FailedPrecondition; other streams may be captured
-// meanwhile, also in the global mode.
+// long as the managers of its tensors.
+//
+// Graphs. While the stream of a tensor is captured into a CUDA graph, a save or
+// restore of it is FailedPrecondition. Other streams may be captured meanwhile,
+// also in the global mode; but no blocking stream while the stream of a tensor
+// is the legacy default stream. TensorState::event is one that is not recorded
+// in a capture: a save that waits for it would become part of the graph, and
+// nothing tells it before.
 //
 // Threads. Calls may come from any thread, whatever device is its own, which is
 // put back. A thread that has used no device has none afterwards: the process
@@ -82,8 +87,8 @@ class CudaDevice : public TensorState::Device {
     // tensors of a save have: what does not fit makes the trainer wait.
     // Default: 256 MiB.
     uint64_t staging_bytes = uint64_t{256} << 20;
-    // The bytes of a copy, 1 MiB to 1 GiB. Small ones cost the time of a call
-    // each; large ones cost memory. Default: 16 MiB.
+    // The bytes of a copy, 1 MiB to 1 GiB, a multiple of 64. Small ones cost
+    // the time of a call each; large ones cost memory. Default: 16 MiB.
     uint64_t chunk_bytes = uint64_t{16} << 20;
     // The copies that are under way at once, 2 to 4. Default: 3.
     int ring_slots = 3;
@@ -97,8 +102,11 @@ class CudaDevice : public TensorState::Device {
   // Opens a device. If the machine has no driver or no device, it returns one
   // whose memory is host memory, so that the rest of a trainer is the same; or
   // Unavailable with Options::required. Returns InvalidArgument for an option
-  // out of its range, and for a number that no device has. Devices that are
-  // there and do not work are an error, what the runtime says of them.
+  // out of its range, and for a number that no device has; Unavailable for a
+  // driver that is too old; FailedPrecondition for a device that the kernels
+  // were not compiled for: its compute capability is at least 8.0, unless
+  // ckptdb was configured with others (CMAKE_CUDA_ARCHITECTURES). Devices that
+  // are there and do not work are an error, what the runtime says of them.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open(
       const Options& options);
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Open();

@@ -92,7 +92,8 @@ class DeviceTable : public internal::AdaptedTable {
     // See TableOptions; `threads` is ignored, and `tracker` is of erased ids.
     TableOptions table = {};
     // The stream on which the trainer writes the rows, a cudaStream_t, which
-    // outlives the table; cuda_device.h says what null is.
+    // outlives the table; cuda_device.h says what null is. The end of the table
+    // waits for it, and is no part of a capture.
     void* stream = nullptr;
     // The ids of the rows in device memory. If null, they follow from the row
     // numbers.
@@ -117,12 +118,17 @@ class DeviceTable : public internal::AdaptedTable {
 
   // Mark the rows of a batch, whose numbers are in device memory, on the stream
   // of the table: behind the work that changes them, if it was queued before.
-  // If the stream is captured into a CUDA graph then, each launch of the graph
-  // marks the rows whose numbers `rows` has at that time.
   // A row may be there any number of times. `rows` stays until the stream has
   // come so far. A number that is no row is reported by the next save, which
   // fails with OutOfRange; the save after that is whole. After an error of the
   // call the next save is whole, too.
+  //
+  // In a CUDA graph: if the stream is captured, each launch of the graph marks
+  // the rows whose numbers `rows` has at that time; `rows` and the table
+  // outlive the graph. The graph is captured and launched on Options::stream.
+  // Marks of a graph that was captured on another stream, as torch.cuda.graph
+  // does by default, are made once, during the capture, and not by its
+  // launches: mark after each launch then.
   absl::Status MarkUpserted(const int32_t* rows, uint64_t count);
   absl::Status MarkUpserted(const int64_t* rows, uint64_t count);
   // Marks ids as erased, which are in host memory. Their rows hold nothing from

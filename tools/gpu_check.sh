@@ -12,19 +12,27 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+targets=(gpu_tests train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench)
 build=${1:-}
+if [[ ${build} == -* ]]; then
+  echo "gpu_check.sh: \"${build}\" is no folder of a build" >&2
+  exit 2
+fi
+# The driver's device, of Linux and of WSL.
+if [[ ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then
+  echo "gpu_check.sh: there is no GPU here, so nothing was run"
+  exit 77
+fi
 if [[ -z ${build} ]]; then
   tools/setup.sh
   cmake --preset release -DCKPTDB_CUDA=ON > /dev/null
   build=build/release
-  cmake --build "${build}" --target gpu_tests \
-    train_ctr_gpu_tests train_ctr cuda_bench cuda_row_bench
+  cmake --build "${build}" --target "${targets[@]}"
 fi
-for program in gpu_tests train_ctr_gpu_tests train_ctr \
-  cuda_bench cuda_row_bench; do
+for program in "${targets[@]}"; do
   if [[ ! -x ${build}/bin/${program} ]]; then
-    echo "gpu_check.sh: ${build}/bin/${program} is not there; build it with" \
-      "CKPTDB_CUDA=ON" >&2
+    echo "gpu_check.sh: ${build}/bin/${program} is not there; configure with" \
+      "CKPTDB_CUDA=ON and build the targets ${targets[*]}" >&2
     exit 1
   fi
 done
@@ -61,14 +69,14 @@ for program in "${programs[@]}"; do
   if command -v compute-sanitizer > /dev/null; then
     # Errors of calls are the tests' own to expect: one asks for more memory
     # than there is.
-    for tool in "memcheck --report-api-errors no" racecheck; do
+    for tool in "memcheck --report-api-errors no" racecheck synccheck; do
       # Not the programs that a test starts: some of them it kills.
       # shellcheck disable=SC2086
       run compute-sanitizer --tool ${tool} --error-exitcode 1 \
         --target-processes application-only "${program}"
     done
   else
-    skipped=$((skipped + 2))
+    skipped=$((skipped + 3))
   fi
 done
 echo "== measured on $(date -u +%Y-%m-%d)"

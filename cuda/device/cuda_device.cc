@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/cuda/kernels/piece.h"
+#include "ckptdb/cuda/kernels/row_kernels.h"
+#include "ckptdb/cuda/kernels/tensor_kernels.h"
 #include "ckptdb/cuda/runtime/buffer.h"
 #include "ckptdb/cuda/runtime/device_context.h"
 #include "ckptdb/cuda/runtime/status.h"
@@ -136,6 +138,17 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> WithoutDevice(
   return internal::NewHostBackend();
 }
 
+// A first save then waits for no kernel to be loaded, and a device for which
+// none was compiled is an error at once.
+absl::Status LoadKernels(const DeviceContext& context) {
+  CKPTDB_ASSIGN_OR_RETURN(const DeviceScope scope, context.Enter());
+  const std::string what =
+      absl::StrCat("loading the kernels for cuda:", context.device(),
+                   ", which are those of CMAKE_CUDA_ARCHITECTURES");
+  CKPTDB_RETURN_IF_ERROR(CudaStatus(internal::LoadRowKernels(), what));
+  return CudaStatus(internal::LoadTensorKernels(), what);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open() {
@@ -161,6 +174,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(
       DeviceContext::Create(
           options.device,
           {options.staging_bytes, options.chunk_bytes, options.ring_slots}));
+  CKPTDB_RETURN_IF_ERROR(LoadKernels(*context));
   return std::make_unique<Gpu>(std::move(context));
 }
 

@@ -1,4 +1,4 @@
-// The launch of a kernel; internal to cuda/.
+// The launch and the loading of kernels; internal to cuda/.
 //
 //   return Launch(ScaleRows, blocks, kThreads, stream, rows, count, 0.5F);
 #ifndef CKPTDB_CUDA_KERNELS_LAUNCH_H_
@@ -21,6 +21,21 @@ cudaError_t Launch(void (*kernel)(Parameters...), uint32_t blocks,
   void* places[] = {static_cast<void*>(&arguments)...};
   return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), places, 0,
                           stream);
+}
+
+// Loads kernels, which the runtime does at their first launch otherwise, and
+// may then wait for the device. Returns cudaErrorNoKernelImageForDevice if they
+// were compiled for other devices.
+template <typename... Kernels>
+cudaError_t Load(Kernels*... kernels) {
+  cudaError_t error = cudaSuccess;
+  const auto load = [&](auto* kernel) {
+    cudaFuncAttributes attributes = {};
+    if (error == cudaSuccess)
+      error = cudaFuncGetAttributes(&attributes, kernel);
+  };
+  (load(kernels), ...);
+  return error;
 }
 
 }  // namespace ckptdb::internal

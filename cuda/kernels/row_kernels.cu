@@ -201,7 +201,31 @@ cudaError_t LaunchTake(const Take& take, uint32_t* tiles, uint64_t* count,
   return Launch(PlaceTiles, 1, kTileWords, stream, tiles, tile_count, count);
 }
 
+// The kernels of this alignment.
+template <uint32_t kAlignment>
+cudaError_t LoadAligned() {
+  return Load(CopyLanes<GatherRowsOfSlot, kAlignment>,
+              CopyLanes<ScatterRowsOfSlot, kAlignment>,
+              EncodeBf16Lanes<kAlignment>, EncodeInt8Groups<kAlignment>);
+}
+
 }  // namespace
+
+cudaError_t LoadRowKernels() {
+  const cudaError_t loaded[] = {
+      LoadAligned<16>(),
+      LoadAligned<8>(),
+      LoadAligned<4>(),
+      LoadAligned<2>(),
+      LoadAligned<1>(),
+      Load(RunEach<MarkRows<int32_t>>, RunEach<MarkRows<int64_t>>,
+           RunEach<ListIds>, RunEach<FreeRows>, RunEach<ReturnMarks>,
+           TakeTiles<TakeMarks>, TakeTiles<TakeAll>, PlaceTiles, ListTiles)};
+  for (const cudaError_t error : loaded) {
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks,
                            cudaStream_t stream) {

@@ -14,6 +14,9 @@
 
 namespace ckptdb::internal {
 
+// Loads all of them, for the current device.
+cudaError_t LoadRowKernels();
+
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks, cudaStream_t stream);
 cudaError_t LaunchMarkRows(const MarkRows<int64_t>& marks, cudaStream_t stream);
 

@@ -46,6 +46,10 @@ uint32_t BlocksFor(uint64_t count) {
 
 }  // namespace
 
+cudaError_t LoadTensorKernels() {
+  return Load(MovePieces<PackPiece>, MovePieces<UnpackPiece>);
+}
+
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
   return Launch(MovePieces<PackPiece>, BlocksFor(count), kThreads, stream,

@@ -12,6 +12,9 @@
 
 namespace ckptdb::internal {
 
+// Loads both, for the current device.
+cudaError_t LoadTensorKernels();
+
 // Queue on `stream` the packing of `count` pieces, at least 1, into `packed`,
 // and the opposite; digests[i] is that of pieces[i], of what went to the buffer
 // and of what came from it. All memory is the device's.

@@ -21,6 +21,8 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorInvalidResourceHandle:
     case cudaErrorHostMemoryAlreadyRegistered:
       return absl::StatusCode::kInvalidArgument;
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
     case cudaErrorStreamCaptureUnsupported:
     case cudaErrorStreamCaptureInvalidated:
     case cudaErrorStreamCaptureMerge:

@@ -15,7 +15,8 @@ namespace ckptdb::internal {
 // Returns OK for cudaSuccess; ResourceExhausted if the device or the host has
 // no such memory; Unavailable if there is no device or driver; InvalidArgument
 // for a value that the runtime refuses; FailedPrecondition for what is not
-// allowed while a stream is captured into a graph; and else Internal, as after
+// allowed while a stream is captured into a graph, and for kernels that were
+// not compiled for the device; and else Internal, as after
 // an error of a kernel, which no later call of the process overcomes. `call`
 // names the call, with what it was asked for. An error is reported once: it is
 // not left for a trainer that asks the runtime for its last one.

@@ -68,9 +68,10 @@ class CudaEvent {
 
 // Work that is queued on `waiting` from now on begins when `event`, which is
 // the trainer's own, has come, or what is queued on the trainer's `stream` now
-// is done: `event` is recorded there. They are of the current device. Returns
-// FailedPrecondition if the stream is being captured into a graph, which then
-// would have the save in it.
+// is done: `event` is recorded there. They are of the current device.
+// AwaitStream returns FailedPrecondition if the stream is being captured into a
+// graph, which then would have the save in it; of an event that cannot be
+// asked.
 absl::Status AwaitEvent(cudaStream_t waiting, cudaEvent_t event);
 absl::Status AwaitStream(cudaStream_t waiting, cudaStream_t stream,
                          const CudaEvent& event);

@@ -313,7 +313,14 @@ int Main(int argc, char** argv) {
 #else
   uint64_t mib = 1024;
 #endif
-  if (argc > 1) mib = std::strtoull(argv[1], nullptr, 10);
+  if (argc > 1) {
+    char* end = nullptr;
+    mib = std::strtoull(argv[1], &end, 10);
+    if (end == argv[1] || *end != '\0') {
+      std::cerr << "MIB is \"" << argv[1] << "\", expected a whole number\n";
+      return 2;
+    }
+  }
   CudaDevice::Options options;
   options.staging_bytes = (mib + 2) << 20;
   const auto device = CudaDevice::Open(options);

@@ -148,6 +148,26 @@ TEST(CudaDeviceTest, OnlyWithoutADeviceHostMemoryTakesItsPlace) {
   }
 }
 
+TEST(CudaDeviceTest, ADeviceWithoutKernelsIsRefusedAtOnce) {
+  CudaStandin::Reset({});
+  ASSERT_OK(CudaDevice::Open());
+  const int64_t calls = CudaStandin::calls();
+  ASSERT_OK(CudaDevice::Open());
+  // The kernels come last, in one scope.
+  for (int64_t call = CudaStandin::calls() - calls; call > 0; --call) {
+    CudaStandin::FailCall(CudaStandin::calls() + call,
+                          cudaErrorNoKernelImageForDevice);
+    const auto device = CudaDevice::Open();
+    CudaStandin::FailCall(0, cudaSuccess);
+    if (CudaStandin::FailedCall() != "cudaFuncGetAttributes") continue;
+    EXPECT_EQ(device.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(device.status().message()),
+                HasSubstr("which are those of CMAKE_CUDA_ARCHITECTURES"));
+    return;
+  }
+  ADD_FAILURE() << "no kernel is loaded";
+}
+
 // Its devices are there, and a trainer of an older runtime has memory of them.
 TEST(CudaDeviceTest, ADriverThatIsTooOldIsAnError) {
   CudaStandin::Reset({.devices = 0, .driver_version = 12040});

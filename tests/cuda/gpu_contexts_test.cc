@@ -30,7 +30,11 @@ class GpuContexts : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!GpuIsThere()) GTEST_SKIP() << "there is no GPU";
-    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open());
+    // The last one: calls of a thread that has none would be of the first.
+    CudaDevice::Options device;
+    ASSERT_EQ(cudaGetDeviceCount(&device.device), cudaSuccess);
+    ASSERT_EQ(cudaSetDevice(--device.device), cudaSuccess);
+    ASSERT_OK_AND_ASSIGN(device_, CudaDevice::Open(device));
     ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
     ASSERT_EQ(cudaStreamCreate(&other_), cudaSuccess);
     weights_ = std::make_unique<GpuArray<float>>(std::vector<float>(kRows, 3));
@@ -48,6 +52,7 @@ class GpuContexts : public ::testing::Test {
     table_.reset();
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
     if (other_ != nullptr) cudaStreamDestroy(other_);
+    if (!IsSkipped()) cudaSetDevice(0);
   }
 
   absl::StatusOr<ChangeTracker::Changes> Take() {

@@ -153,6 +153,12 @@ cudaError_t Encode(const Operation& to, Ranges ranges, cudaStream_t stream) {
 
 }  // namespace
 
+// There is one call, which may fail.
+cudaError_t LoadRowKernels() {
+  cudaFuncAttributes attributes = {};
+  return cudaFuncGetAttributes(&attributes, nullptr);
+}
+
 cudaError_t LaunchMarkRows(const MarkRows<int32_t>& marks,
                            cudaStream_t stream) {
   return Mark(marks, stream);

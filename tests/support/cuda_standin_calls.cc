@@ -131,6 +131,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* /*attributes*/,
+                                  const void* /*kernel*/) {
+  CKPTDB_STANDIN_ENTER("cudaFuncGetAttributes");
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   CKPTDB_STANDIN_ENTER("cudaMemGetInfo");
   *total = state.options_.device_bytes;

@@ -33,6 +33,8 @@ cudaError_t QueueMove(const char* name, const TensorPiece* pieces,
 
 }  // namespace
 
+cudaError_t LoadTensorKernels() { return cudaSuccess; }
+
 cudaError_t LaunchPack(const TensorPiece* pieces, uint64_t count, char* packed,
                        uint64_t* digests, cudaStream_t stream) {
   return QueueMove<PackPiece>("pack", pieces, count, packed, digests, stream);

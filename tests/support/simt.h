@@ -75,6 +75,13 @@ cudaError_t cudaLaunchKernel(  // NOLINT(readability-identifier-naming)
   (std::index_sequence_for<Parameters...>());
 }
 
+// A kernel of the host is always loaded.
+template <typename... Parameters>
+cudaError_t cudaFuncGetAttributes(  // NOLINT(readability-identifier-naming)
+    cudaFuncAttributes* /*attributes*/, void (* /*kernel*/)(Parameters...)) {
+  return cudaSuccess;
+}
+
 // The scheduler sets these before a thread goes on.
 inline uint3 threadIdx;  // NOLINT(readability-identifier-naming)
 inline uint3 blockIdx;   // NOLINT(readability-identifier-naming)

@@ -188,6 +188,8 @@ TEST_F(DeviceSaves, AFollowerGoesFromStepToStepByTheChanges) {
     options.path = absl::StrCat(dir_.path(), "/store", with_ids);
     const auto process = Start(trainer, options);
     std::unique_ptr<Process> follower;
+    // No changes are few beside a first save of no rows.
+    ASSERT_OK(process->trainer->Upsert({100, 101, 102}, 1));
     for (int64_t step = 1; step <= 5; ++step) {
       ASSERT_OK(process->trainer->Train(step, &random));
       ASSERT_OK(process->manager->Step());
