@@ -96,7 +96,7 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(
     const char* symbol, void** call, unsigned int /*version*/,
     unsigned long long /*flags*/,  // NOLINT(google-runtime-int)
     cudaDriverEntryPointQueryResult* result) {
-  static const std::map<std::string, void*> calls = {
+  static const std::map<std::string, void*> kCalls = {
       {"cuDeviceGet", reinterpret_cast<void*>(&DeviceGet)},
       {"cuDevicePrimaryCtxRetain", reinterpret_cast<void*>(&Retain)},
       {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(&Release)},
@@ -110,9 +110,9 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(
       error != cudaSuccess) {
     return error;
   }
-  const auto found = calls.find(symbol);
-  *call = found == calls.end() ? nullptr : found->second;
-  *result = found == calls.end() ? cudaDriverEntryPointSymbolNotFound
-                                 : cudaDriverEntryPointSuccess;
+  const auto found = kCalls.find(symbol);
+  *call = found == kCalls.end() ? nullptr : found->second;
+  *result = found == kCalls.end() ? cudaDriverEntryPointSymbolNotFound
+                                  : cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
