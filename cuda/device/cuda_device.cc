@@ -114,7 +114,9 @@ absl::Status CheckOptions(const CudaDevice::Options& options) {
 bool IsWithoutDevice(cudaError_t error) {
   int version = 0;
   if (error == cudaErrorInsufficientDriver) {
-    return cudaDriverGetVersion(&version) != cudaSuccess || version == 0;
+    return !CudaStatus(cudaDriverGetVersion(&version), "cudaDriverGetVersion")
+                .ok() ||
+           version == 0;
   }
   return error == cudaErrorNoDevice || error == cudaErrorStubLibrary;
 }

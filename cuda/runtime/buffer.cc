@@ -61,6 +61,7 @@ absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
 
 absl::Status CheckMemory(absl::string_view what, const void* memory,
                          uint64_t bytes, int device) {
+  if (bytes == 0) return absl::OkStatus();
   for (const uint64_t at : {uint64_t{0}, bytes - 1}) {
     cudaPointerAttributes attributes = {};
     CKPTDB_RETURN_IF_ERROR(

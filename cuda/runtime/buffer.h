@@ -63,8 +63,8 @@ bool IsPinned(const char* memory, uint64_t bytes);
 // beyond 2^63 - 1. `what` names the rows in errors.
 absl::StatusOr<uint64_t> BytesOfRows(absl::string_view what, uint64_t rows,
                                      uint64_t row_bytes, uint64_t stride_bytes);
-// Returns InvalidArgument unless `memory` is the device's at both ends. Called
-// on the device.
+// Returns InvalidArgument unless `memory` is the device's at both ends, or has
+// no bytes. Called on the device.
 absl::Status CheckMemory(absl::string_view what, const void* memory,
                          uint64_t bytes, int device);
 

@@ -16,10 +16,10 @@ namespace ckptdb::internal {
 // no such memory; Unavailable if there is no device or driver; InvalidArgument
 // for a value that the runtime refuses; FailedPrecondition for what is not
 // allowed while a stream is captured into a graph, and for kernels that were
-// not compiled for the device; and else Internal, as after
-// an error of a kernel, which no later call of the process overcomes. `call`
-// names the call, with what it was asked for. An error is reported once: it is
-// not left for a trainer that asks the runtime for its last one.
+// not compiled for the device; and else Internal, as after an error of a
+// kernel, which no later call of the process overcomes. `call` names the call,
+// with what it was asked for. An error is reported once: it is not left for a
+// trainer that asks the runtime for its last one.
 absl::Status CudaStatus(cudaError_t error, absl::string_view call);
 // Does so with an error of the driver, whose errors have the numbers of the
 // runtime's and are not kept.

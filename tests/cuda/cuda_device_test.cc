@@ -23,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(CudaDeviceTest, WithoutADriverTheHostTakesItsPlaceAndALineSaysSo) {
   CudaStandin::Reset({.devices = 0});
@@ -193,6 +194,12 @@ TEST(CudaDeviceTest, RowsBeyondTheMemoryAreRefused) {
       {{{"embedding", DType::kF32, 2}, state.data, uint64_t{1} << 40}});
   EXPECT_THAT(std::string(table.status().message()),
               HasSubstr("slot \"embedding\" at its last byte"));
+  // A slot without bytes is refused as one, wherever it is.
+  const auto empty = DeviceTable::Make(
+      fixture.device(), 100, {{{"nothing", DType::kF32, 0}, state.data}});
+  EXPECT_EQ(empty.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(empty.status().message()),
+              Not(HasSubstr("last byte")));
 }
 
 TEST(CudaDeviceTest, ATensorIsInTheMemoryOfItsDevice) {
