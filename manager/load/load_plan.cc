@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -11,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/load/load_cast.h"
+#include "ckptdb/manager/load/load_fit.h"
 #include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/manager/load/row_exchange.h"
 #include "ckptdb/manager/load/tensor_load.h"
@@ -131,6 +131,21 @@ absl::Status LoadTable(const TableLoad& load) {
 LiveTable::RestoreMode ModeOf(const LoadRule& rule) {
   return rule.hashtable_clear ? LiveTable::RestoreMode::kClear
                               : LiveTable::RestoreMode::kMerge;
+}
+
+constexpr char kRemedy[] =
+    "register the items as the step has them, map their names with the "
+    "\"oname\" of a load rule, or load the rest with a rule that is not "
+    "\"strict\"";
+
+// A caller takes NotFound for "the store has no step". So NotFound from the
+// trainer's own code, such as that of a file which an io state opens, becomes
+// FailedPrecondition.
+absl::Status WithoutNotFound(absl::string_view what,
+                             const absl::Status& status) {
+  if (!absl::IsNotFound(status)) return status;
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": ", status.message()));
 }
 
 // Returns the blob of one rank of the step; null when it has none.
@@ -322,26 +337,6 @@ class LoadPlan::Maker {
     return absl::OkStatus();
   }
 
-  // Returns what the step has for this rank that the model does not.
-  std::vector<std::string> Unexpected() const {
-    std::set<std::string> taken;
-    for (const PlannedItem& planned : items_) {
-      const CheckpointManager::LoadedItem& item = planned.item;
-      // Blobs have a prefix of their category, so an object never hides a
-      // tensor of the same name.
-      taken.insert(item.category == kExtra     ? ExtraBlob(item.source)
-                   : item.category == kIoState ? IoStateBlob(item.source)
-                                               : item.source);
-    }
-    std::set<std::string> rest;
-    for (const StepRecord::Rank& rank : step_.ranks()) {
-      for (const Item& item : rank.items) {
-        if (!taken.contains(item.name)) rest.insert(item.name);
-      }
-    }
-    return {rest.begin(), rest.end()};
-  }
-
   std::vector<PlannedItem> TakeItems() { return std::move(items_); }
 
  private:
@@ -360,8 +355,7 @@ class LoadPlan::Maker {
     PlannedItem& planned = items_.emplace_back();
     planned.item.category = std::string(category);
     planned.item.name = name;
-    const auto other = rule_.oname.find(name);
-    planned.item.source = other == rule_.oname.end() ? name : other->second;
+    planned.item.source = SourceOf(rule_.oname, name);
     return &planned;
   }
   // Returns a new item of the plan; null when the rule does not choose it.
@@ -442,7 +436,7 @@ absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
   plan.ranks_ = inputs.ranks;
   plan.deadline_ = inputs.options.deadline;
   plan.step_ = inputs.step.record().version.step;
-  plan.unexpected_ = maker.Unexpected();
+  plan.unexpected_ = UnexpectedItems(inputs.step, model, rule.oname);
   plan.unmatched_ = FindUnmatched(rule, model);
   plan.items_ = maker.TakeItems();
   return plan;
@@ -455,27 +449,18 @@ absl::Status LoadPlan::CheckAll() const {
                      "\" matches nothing that is registered; did you mean \"",
                      unmatched_[0].nearest, "\"?"));
   }
-  // One error names everything, so that a user does not mend one item after the
-  // other. Missing items come before those that do not fit.
-  std::vector<std::string> missing;
-  std::vector<std::string> misfits;
+  std::vector<const CheckpointManager::LoadedItem*> missing;
+  std::vector<const CheckpointManager::LoadedItem*> misfits;
   for (const PlannedItem& planned : items_) {
     const CheckpointManager::LoadedItem& item = planned.item;
-    const std::string name =
-        absl::StrCat(item.category, " \"", item.source, "\"");
-    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMissing)
-      missing.push_back(name);
+    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMissing) {
+      missing.push_back(&item);
+    }
     if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMisfit) {
-      misfits.push_back(absl::StrCat(name, ": ", item.detail));
+      misfits.push_back(&item);
     }
   }
-  if (!missing.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("step ", step_, " has no ", absl::StrJoin(missing, ", ")));
-  }
-  if (misfits.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("step ", step_, ": ", absl::StrJoin(misfits, "; ")));
+  return CheckFit(step_, missing, misfits, unexpected_, kRemedy);
 }
 
 absl::Status LoadPlan::RunOnly(
@@ -484,7 +469,8 @@ absl::Status LoadPlan::RunOnly(
     if (planned.load == nullptr || !chosen(planned)) continue;
     const std::string what = absl::StrCat("loading ", planned.item.category,
                                           " \"", planned.item.name, "\"");
-    CKPTDB_RETURN_IF_ERROR(CallGuarded(what, planned.load));
+    CKPTDB_RETURN_IF_ERROR(
+        WithoutNotFound(what, CallGuarded(what, planned.load)));
   }
   return absl::OkStatus();
 }
@@ -514,7 +500,9 @@ CheckpointManager::LoadedRule LoadPlan::Describe() const {
   CheckpointManager::LoadedRule rule;
   rule.step = step_;
   for (const PlannedItem& planned : items_) rule.items.push_back(planned.item);
-  rule.unexpected = unexpected_;
+  for (const StepItem& item : unexpected_) {
+    rule.unexpected.push_back(item.stored);
+  }
   rule.unmatched = unmatched_;
   return rule;
 }

@@ -13,6 +13,7 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/load/step_items.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
@@ -45,11 +46,11 @@ class LoadPlan {
   static absl::StatusOr<LoadPlan> Make(const LoadInputs& inputs,
                                        const LoadRule& rule);
 
-  // Returns InvalidArgument for a pattern that matches nothing registered,
-  // NotFound naming all that is missing, FailedPrecondition for what does not
-  // fit.
+  // Returns InvalidArgument for a pattern that matches nothing registered, and
+  // FailedPrecondition naming all items that are missing or do not fit.
   absl::Status CheckAll() const;
-  // Loads what the step has and what fits. All ranks call it.
+  // Loads what the step has and what fits. All ranks call it. It never returns
+  // NotFound, which means to callers that the store has no step.
   absl::Status Run() const;
 
   CheckpointManager::LoadedRule Describe() const;
@@ -64,7 +65,7 @@ class LoadPlan {
   absl::Duration deadline_;
   int64_t step_ = 0;
   std::vector<PlannedItem> items_;
-  std::vector<std::string> unexpected_;
+  std::vector<StepItem> unexpected_;
   std::vector<CheckpointManager::UnmatchedPattern> unmatched_;
 };
 

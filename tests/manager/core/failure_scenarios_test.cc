@@ -95,7 +95,7 @@ class MissingIoStateTest : public ::testing::Test {
   std::vector<Rank> ranks_{kRanks};
 };
 
-TEST_F(MissingIoStateTest, IsNotFoundOnAllRanksAndTouchesNothing) {
+TEST_F(MissingIoStateTest, FailsOnAllRanksAndTouchesNothing) {
   ASSERT_THAT(Run([](uint32_t rank) { return rank != 1; },
                   [](uint32_t, CheckpointManager* manager) {
                     const auto save = manager->Save();
@@ -112,9 +112,10 @@ TEST_F(MissingIoStateTest, IsNotFoundOnAllRanksAndTouchesNothing) {
           [](uint32_t, CheckpointManager* manager) {
             return manager->Restore().status();
           }),
-      Each(StatusIs(absl::StatusCode::kNotFound,
-                    AllOf(HasSubstr("rank 1: "),
-                          HasSubstr("step 0 has no io_state \"reader\"")))));
+      Each(StatusIs(
+          absl::StatusCode::kFailedPrecondition,
+          AllOf(HasSubstr("rank 1: "),
+                HasSubstr("missing in the step: io_state \"reader\"")))));
   for (const Rank& rank : ranks_) {
     EXPECT_EQ(rank.weight, 7);
     EXPECT_EQ(rank.reader.position, "untouched");

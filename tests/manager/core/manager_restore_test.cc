@@ -226,9 +226,10 @@ TEST_F(ManagerTest, MissingStateIsAnError) {
   model_->weights[0] = 77;
   EXPECT_THAT(
       manager_->Restore(),
-      StatusIs(absl::StatusCode::kNotFound,
-               HasSubstr("step 2 has no extra \"later\", dense \"more\", "
-                         "io_state \"other reader\"")));
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("step 2 does not fit the model; missing in the step: "
+                         "extra \"later\", dense \"more\", io_state \"other "
+                         "reader\"; ")));
   EXPECT_EQ(model_->weights[0], 77) << "nothing is touched";
 }
 

@@ -1,0 +1,84 @@
+#include "ckptdb/manager/load/load_fit.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/manager/config/json_reader.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using LoadedItem = CheckpointManager::LoadedItem;
+
+// The items that an error names of each kind. A model may have thousands.
+constexpr size_t kMostNamed = 20;
+
+std::string NameInStep(const LoadedItem& item) {
+  return StepItem{item.category, item.source, {}}.ToString();
+}
+
+// Joins what `print` returns for the first items, and counts the rest.
+template <typename Each, typename Print>
+std::string ListSome(const std::vector<Each>& all, absl::string_view separator,
+                     Print print) {
+  std::vector<std::string> some;
+  for (const Each& each : all) {
+    if (some.size() == kMostNamed) break;
+    some.push_back(print(each));
+  }
+  if (all.size() > kMostNamed) {
+    some.push_back(absl::StrCat("and ", all.size() - kMostNamed, " more"));
+  }
+  return absl::StrJoin(some, separator);
+}
+
+// Returns the unexpected item of the same category whose name is nearest, with
+// a question, or nothing when the category has none.
+std::string NearestTo(const LoadedItem& item,
+                      const std::vector<StepItem>& unexpected) {
+  std::vector<std::string> names;
+  for (const StepItem& each : unexpected) {
+    if (each.category == item.category) names.push_back(each.name);
+  }
+  if (names.empty()) return "";
+  const StepItem nearest = {
+      item.category, std::string(Nearest(item.source, names)), {}};
+  return absl::StrCat(" (did you mean ", nearest.ToString(), "?)");
+}
+
+}  // namespace
+
+absl::Status CheckFit(int64_t step,
+                      const std::vector<const LoadedItem*>& missing,
+                      const std::vector<const LoadedItem*>& misfits,
+                      const std::vector<StepItem>& unexpected,
+                      absl::string_view remedy) {
+  std::vector<std::string> parts;
+  if (!missing.empty()) {
+    parts.push_back(
+        absl::StrCat("missing in the step: ",
+                     ListSome(missing, ", ", [&](const LoadedItem* item) {
+                       return NameInStep(*item) + NearestTo(*item, unexpected);
+                     })));
+  }
+  if (!misfits.empty()) {
+    parts.push_back(absl::StrCat(
+        "not as registered: ",
+        ListSome(misfits, "; ", [](const LoadedItem* item) {
+          return absl::StrCat(NameInStep(*item), ": ", item->detail);
+        })));
+  }
+  if (parts.empty()) return absl::OkStatus();
+  if (!unexpected.empty()) {
+    parts.push_back(absl::StrCat(
+        "in the step, but not registered: ",
+        ListSome(unexpected, ", ",
+                 [](const StepItem& item) { return item.ToString(); })));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", step, " does not fit the model; ",
+                   absl::StrJoin(parts, "; "), "; ", remedy));
+}
+
+}  // namespace ckptdb::internal

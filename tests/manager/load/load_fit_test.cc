@@ -1,0 +1,115 @@
+// The errors of a step that is not as the model is registered. NotFound is none
+// of them: a training loop takes it for an empty store, and starts afresh.
+#include "ckptdb/manager/load/load_fit.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Saves step 2 of a TestModel, and restores it into models that are other.
+class LoadFitTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    Start();
+    TrainTo(2);
+    ASSERT_OK(manager_->Close());
+    manager_.reset();
+  }
+  absl::Status RestoreInto(ModelState* model) {
+    CKPTDB_ASSIGN_OR_RETURN(const auto manager,
+                            CheckpointManager::Open(options_, model));
+    return manager->Restore().status();
+  }
+};
+
+TEST_F(LoadFitTest, RestoreNamesRenamedItemsAndWhatIsNearest) {
+  std::vector<float> weights(6, 7);
+  TestTable members;
+  TestIo reader;
+  int64_t epoch = 0;
+  ModelState model;
+  ASSERT_OK(model.AddTensor("w2", TensorState::Of(weights.data(), {2, 3})));
+  ASSERT_OK(model.AddTable("users", &members));
+  ASSERT_OK(model.AddIoState("reader", &reader));
+  ASSERT_OK(model.AddValue("epoch", &epoch));
+  EXPECT_THAT(
+      RestoreInto(&model),
+      StatusIs(
+          absl::StatusCode::kFailedPrecondition,
+          HasSubstr("step 2 does not fit the model; missing in the step: dense "
+                    "\"w2\" (did you mean dense \"w\"?), sparse \"users\" (did "
+                    "you mean sparse \"user\"?); in the step, but not "
+                    "registered: dense \"w\", extra \"note\", sparse "
+                    "\"user\"; ")));
+  EXPECT_EQ(weights[0], 7) << "nothing is touched";
+}
+
+TEST_F(LoadFitTest, RestoreNamesMissingItemsAndOtherShapesAtOnce) {
+  std::vector<float> weights(8);
+  float more = 0;
+  ModelState model;
+  ASSERT_OK(model.AddTensor("w", TensorState::Of(weights.data(), {2, 4})));
+  ASSERT_OK(model.AddTensor("bias", TensorState::Of(&more, {1})));
+  EXPECT_THAT(RestoreInto(&model),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("missing in the step: dense \"bias\"; "
+                                       "not as registered: dense \"w\": "
+                                       "expected f32 [2, 4], got f32 [2, 3]; "),
+                             Not(HasSubstr("did you mean")))));
+}
+
+// A reader that opens its input again.
+class LostInput : public IoState {
+ public:
+  absl::StatusOr<std::string> Dump() override { return std::string("at 7"); }
+  absl::Status Load(absl::string_view /*bytes*/) override {
+    return absl::NotFoundError("no file /data/part-0");
+  }
+};
+
+TEST_F(LoadFitTest, RestoreIsNotNotFound_WhenTheTrainersCodeReturnsIt) {
+  LostInput reader;
+  ModelState model;
+  ASSERT_OK(model.AddIoState("reader", &reader));
+  EXPECT_THAT(RestoreInto(&model),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("no file /data/part-0")));
+  TestTable users;
+  users.FailLoads(absl::NotFoundError("no shard"));
+  ModelState tables;
+  ASSERT_OK(tables.AddTable("user", &users));
+  EXPECT_THAT(
+      RestoreInto(&tables),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no shard")));
+}
+
+TEST_F(LoadFitTest, ErrorNamesTwentyItemsAndCountsTheRest) {
+  std::vector<float> values(50);
+  ModelState model;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_OK(
+        model.AddTensor(absl::StrCat("t", i),
+                        TensorState::Of(&values[static_cast<size_t>(i)], {1})));
+  }
+  EXPECT_THAT(RestoreInto(&model),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("dense \"t19\" (did you mean dense "
+                                       "\"w\"?), and 30 more; "),
+                             Not(HasSubstr("\"t20\"")))));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
