@@ -23,8 +23,8 @@ absl::Status Train(const std::string& folder) {
       .retention = {.keep = ckptdb::LatestN(3) | ckptdb::BestN("auc", 2)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           ckptdb::CheckpointManager::Open(options, &model));
-  absl::Status restored = manager->Restore().status();
-  if (!restored.ok() && !absl::IsNotFound(restored)) return restored;
+  CKPTDB_ASSIGN_OR_RETURN(auto start, manager->RestoreOrStart());
+  std::cout << start.ToString() << "\n";
   while (manager->global_step() < 1000) {
     users[17].fill(static_cast<float>(manager->global_step()));  // trains
     table.MarkUpserted({17});

@@ -145,8 +145,8 @@ absl::Status Train(char** arguments, Ranks* own, Model* model) {
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, ckptdb::CheckpointManager::Open(
                                                   OptionsFor(arguments[1], own),
                                                   &state, std::move(ranks)));
-  absl::Status restored = manager->Restore().status();
-  if (!restored.ok() && !absl::IsNotFound(restored)) return restored;
+  CKPTDB_ASSIGN_OR_RETURN(const auto start, manager->RestoreOrStart());
+  if (own->is_owner()) std::fprintf(stderr, "%s\n", start.ToString().c_str());
   // [end]
   while (manager->global_step() < std::atoll(arguments[2])) {
     const int64_t step = manager->global_step() + 1;

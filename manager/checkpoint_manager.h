@@ -6,10 +6,9 @@
 //                          .retention = {.keep = LatestN(3)}};
 //   CKPTDB_ASSIGN_OR_RETURN(auto manager,
 //                           CheckpointManager::Open(options, &model));
-//   const auto restored = manager->Restore();
-//   if (!restored.ok() && !absl::IsNotFound(restored.status())) {
-//     return restored.status();
-//   }
+//   CKPTDB_ASSIGN_OR_RETURN(const TrainingStart start,
+//                           manager->RestoreOrStart());
+//   log(start.ToString());
 //   while (manager->global_step() < steps) {
 //     train();
 //     CKPTDB_ASSIGN_OR_RETURN(const StepOutcome outcome, manager->Step());
@@ -44,9 +43,10 @@
 //
 // Threads. One thread at a time makes the calls that train: the training thread
 // is the one that made the last of Open, StartTraining, FinishTraining, Step,
-// StepTo, Save, Restore, WaitForStep, Load, Delete and Close. Methods that are
-// documented as thread-safe may be called beside them, as may those of the
-// Store and the Reader. Destroy the manager when no call is under way.
+// StepTo, Save, Restore, RestoreOrStart, AbandonSteps, WaitForStep, Load,
+// Delete and Close. Methods that are documented as thread-safe may be called
+// beside them, as may those of the Store and the Reader. Destroy the manager
+// when no call is under way.
 //
 // If a child is forked while a manager exists (a data loader, say), every call
 // in it is FailedPrecondition, and the destructor does nothing.
@@ -257,6 +257,19 @@ class CheckpointManager {
     int64_t total_micros = 0;  // all, also of damaged steps before it
   };
 
+  // How RestoreOrStart has begun the training.
+  struct TrainingStart {
+    std::string store;  // folder of the manager's own store
+    // Unset for a fresh start: the store has no step, and the model is as the
+    // caller has initialized it.
+    std::optional<RestoreReport> restored = std::nullopt;
+
+    bool fresh() const { return !restored.has_value(); }
+    // Returns a line for a log, such as `restored step 1000 from "/ckpt"` or
+    // `fresh start: store "/ckpt" has no step`.
+    std::string ToString() const;
+  };
+
   // The outcome of Step.
   struct StepOutcome {
     int64_t step = 0;
@@ -322,6 +335,12 @@ class CheckpointManager {
   // one. The metrics of the owner are those of the step; those of other ranks
   // are ignored, with one warning. `user_metadata` of the owner is stored in
   // that step, merged over that of the options.
+  // Returns FailedPrecondition, whether or not the step was to be saved, if
+  // 1. a restore or a load has failed midway, so that the model is partly
+  //    written: restore or load a step before training goes on, or
+  // 2. the model does not come from this store, and the store has a step with
+  //    this number or a higher one: nothing could be saved up to there. Restore
+  //    that step, use another folder, or call AbandonSteps.
   absl::StatusOr<StepOutcome> Step(const Metrics& metrics = {},
                                    const UserMetadata& user_metadata = {});
   // Does the same for a trainer that counts steps itself: `step` is the one
@@ -342,13 +361,43 @@ class CheckpointManager {
                                                   const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says. Returns
   // AlreadyExists if the step exists, and FailedPrecondition if
-  // ManagerOptions::saving is false.
+  // ManagerOptions::saving is false and for the reasons of Step.
   absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
 
-  // Loads a step into the model; the training goes on from it. Returns NotFound
-  // if there is none. After another error the model must not be used before a
-  // restore has succeeded.
+  // Begins a training: restores the step that `request` names, the newest by
+  // default, or leaves the model as it is if the manager's own store has no
+  // step at all. The result says which. Call it once, before the first step.
+  //
+  // With RestoreRequest::path the first run begins with the step of that other
+  // store; a run that finds steps in its own store goes on from the newest of
+  // these, and `path`, `step` and `best` are ignored. Without `path`, a `step`
+  // that the store does not have is an error, also when the store is empty.
+  //
+  // Returns the errors of Restore, and never NotFound: the caller returns each
+  // error. Returns FailedPrecondition for a manager that is read-only.
+  absl::StatusOr<TrainingStart> RestoreOrStart(
+      const RestoreRequest& request = {});
+
+  // Loads a step into the model; the training continues from it. Use
+  // RestoreOrStart to begin a training. Returns
+  // 1. NotFound only if the manager's own store has no step at all;
+  // 2. FailedPrecondition if the step, or the store of RestoreRequest::path,
+  //    does not exist, or the step does not fit the model;
+  // 3. DataLoss if the step is damaged, or all steps are quarantined; with
+  //    `fall_back` the error is that of the newest step.
+  // If the error was found while the model was being written, the model is
+  // partly restored: Step and Save are FailedPrecondition until a restore or a
+  // load has succeeded. Warns if the step is one of another store, and the
+  // manager's own store has steps that stop its saves: see Step.
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
+
+  // Starts a new lineage with the model as it is, in a store that has steps.
+  // The steps of the store are abandoned, as those after a restored one are:
+  // ManagerOptions::abandoned says what the next save does with them.
+  // global_step() stays as it is. All ranks call it. It stores nothing. Returns
+  // FailedPrecondition if the manager is read-only or saves nothing, and the
+  // error of a save in progress.
+  absl::Status AbandonSteps();
 
   // Blocks until the store has a step that was saved after the one held,
   // whatever its number, and loads the newest into the model. If no step is

@@ -155,14 +155,14 @@ absl::Status RankSession::Open(std::unique_ptr<Coordinator> ranks) {
 }
 
 absl::Status RankSession::Restore() {
-  const auto restored = manager_->Restore();
-  if (absl::IsNotFound(restored.status())) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto start, manager_->RestoreOrStart());
+  if (start.fresh()) {
     Tell({.kind = Event::Kind::kOpened});
     return absl::OkStatus();
   }
-  CKPTDB_RETURN_IF_ERROR(restored.status());
-  step_ = restored->version.step;
-  const bool resized = restored->record.world_size != plan_.world_size;
+  const CheckpointManager::RestoreReport& restored = *start.restored;
+  step_ = restored.version.step;
+  const bool resized = restored.record.world_size != plan_.world_size;
   CKPTDB_RETURN_IF_ERROR(model_.Check(step_, resized));
   if (rank_ != kOwnerRank) return absl::OkStatus();
   Event event = {.kind = Event::Kind::kOpened, .step = step_};

@@ -77,6 +77,15 @@ absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::Restore(
   return impl_->gate().Enter("Restore",
                              [&] { return impl_->Restore(request); });
 }
+absl::StatusOr<CheckpointManager::TrainingStart>
+CheckpointManager::RestoreOrStart(const RestoreRequest& request) {
+  return impl_->gate().Enter("RestoreOrStart",
+                             [&] { return impl_->RestoreOrStart(request); });
+}
+absl::Status CheckpointManager::AbandonSteps() {
+  return impl_->gate().Enter("AbandonSteps",
+                             [&] { return impl_->AbandonSteps(); });
+}
 absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::WaitForStep(
     absl::Duration timeout) {
   return impl_->gate().Enter("WaitForStep",
@@ -86,6 +95,13 @@ absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   return impl_->gate().Enter("Load",
                              [&] { return impl_->Load(rules, dry_run); });
+}
+std::string CheckpointManager::TrainingStart::ToString() const {
+  if (fresh()) {
+    return absl::StrCat("fresh start: store \"", store, "\" has no step");
+  }
+  return absl::StrCat("restored step ", restored->version.step, " from \"",
+                      restored->store, "\"");
 }
 bool CheckpointManager::IsSavingInProgress() const {
   // In a child the save in progress is the parent's, and a lock may be held

@@ -10,6 +10,21 @@
 
 namespace ckptdb::internal {
 
+absl::Status DecisionMaker::CheckAhead(int64_t step) const {
+  if (lineage_->parent().has_value()) return absl::OkStatus();
+  const std::vector<StepInfo> committed = CommittedSteps();
+  if (committed.empty() || step > committed.back().step) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", step, " cannot be saved, as store \"", options_.path,
+      "\" has step ", committed.back().step,
+      ", and the model does not come from it; call Restore or RestoreOrStart "
+      "to "
+      "go on from it, or open the manager with another folder, or call "
+      "AbandonSteps to give the steps of this store up"));
+}
+
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   if (!options_.saving) {
     return {SavePolicy::Kind::kNone, "ManagerOptions::saving is off"};
@@ -92,12 +107,12 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   const std::optional<int64_t> step = lineage_->newest_step();
   std::optional<StepInfo> newest;
   if (!step.has_value()) return newest;
-  // The newest step of this training may have been deleted by hand.
   const bool there = store_->VisitStep(
       *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
   if (there) return newest;
-  const absl::StatusOr<StepRecord> latest = store_->Latest();
-  if (latest.ok()) newest = StepInfoOf(*latest);
+  // It was deleted by hand, so the one before it counts.
+  std::vector<StepInfo> committed = CommittedSteps();
+  if (!committed.empty()) newest = std::move(committed.back());
   return newest;
 }
 

@@ -36,6 +36,10 @@ class DecisionMaker {
   DecisionMaker(const DecisionMaker&) = delete;
   DecisionMaker& operator=(const DecisionMaker&) = delete;
 
+  // Returns FailedPrecondition if the model does not come from this store, and
+  // the store has `step` or a higher one, so that nothing could be saved up to
+  // there.
+  absl::Status CheckAhead(int64_t step) const;
   // Decides by the schedule, or by a decision that was put off.
   SavePolicy::Decision Decide(const Question& question) const;
   // Returns what Decide, DecideWhenBusy and PromoteInstead would return

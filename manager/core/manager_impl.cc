@@ -146,9 +146,35 @@ CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.Restore(request));
   NoteRestored(report);
+  WarnOfNewerSteps(report);
   report.total_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
+}
+
+absl::StatusOr<CheckpointManager::TrainingStart>
+CheckpointManager::Impl::RestoreOrStart(const RestoreRequest& request) {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable("RestoreOrStart"));
+  CheckpointManager::TrainingStart start = {.store = parts_->options.path};
+  CKPTDB_ASSIGN_OR_RETURN(const std::optional<RestoreRequest> first,
+                          restorer_.RequestAtStart(request));
+  if (!first.has_value()) return start;
+  CKPTDB_ASSIGN_OR_RETURN(start.restored, Restore(*first));
+  return start;
+}
+
+absl::Status CheckpointManager::Impl::AbandonSteps() {
+  CKPTDB_RETURN_IF_ERROR(CheckWritable("AbandonSteps"));
+  if (!parts_->options.saving) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("AbandonSteps: store \"", parts_->options.path,
+                     "\": ManagerOptions::saving is off"));
+  }
+  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
+                               FinishSaveAndTell(), parts_->options.deadline));
+  lineage_.AbandonAll(parts_->store.get());
+  decisions_.ForgetPutOff();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<CheckpointManager::RestoreReport>
@@ -185,6 +211,17 @@ void CheckpointManager::Impl::NoteRestored(
   }
   progress_.OnRestored(report.version.step);
   decisions_.ForgetPutOff();
+}
+
+void CheckpointManager::Impl::WarnOfNewerSteps(
+    const CheckpointManager::RestoreReport& report) {
+  if (!parts_->is_owner() || !parts_->options.saving) return;
+  if (report.store == parts_->options.path) return;
+  const int64_t next = global_step() + 1;
+  const absl::Status behind = decisions_.CheckAhead(next);
+  if (behind.ok()) return;
+  parts_->warnings.Warn(absl::StrCat("the model was restored from \"",
+                                     report.store, "\": ", behind.message()));
 }
 
 absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Impl::Load(

@@ -45,6 +45,9 @@ class CheckpointManager::Impl {
   absl::Status FinishTraining();
   absl::StatusOr<CheckpointManager::RestoreReport> Restore(
       const RestoreRequest& request);
+  absl::StatusOr<CheckpointManager::TrainingStart> RestoreOrStart(
+      const RestoreRequest& request);
+  absl::Status AbandonSteps();
   absl::StatusOr<CheckpointManager::RestoreReport> WaitForStep(
       absl::Duration timeout);
   absl::StatusOr<CheckpointManager::LoadSummary> Load(
@@ -81,6 +84,8 @@ class CheckpointManager::Impl {
   // Takes note of the end of the save before, and returns what is to be told.
   absl::Status FinishSaveAndTell();
   void NoteRestored(const CheckpointManager::RestoreReport& report);
+  // Warns if the model of another store cannot be saved in this one.
+  void WarnOfNewerSteps(const CheckpointManager::RestoreReport& report);
   void WaitAtExit();
 
   const std::unique_ptr<internal::ManagerParts> parts_;

@@ -74,8 +74,11 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
   // has ended.
   announced.finish_save = !busy;
   if (!busy) FinishSave();
-  absl::StatusOr<SavePolicy::Decision> decision =
-      CallGuarded("deciding on a save", [&] {
+  absl::StatusOr<SavePolicy::Decision> decision = CallGuarded(
+      "deciding on a save", [&]() -> absl::StatusOr<SavePolicy::Decision> {
+        if (!busy && parts_.manager->options.saving) {
+          CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(step));
+        }
         return parts_.decisions->Foresee(
             {step, announced.preempted, metrics, parts_.saves->unfinished()});
       });
@@ -90,15 +93,17 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
 absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
   ManagerParts& manager = *parts_.manager;
   *preempted = of_a_step && parts_.preemption->pending();
-  absl::Status own = manager.errors.TakeCallbackError();
+  noticed_ = manager.errors.TakeCallbackError();
+  absl::Status own = noticed_;
+  // A model that is partly written on one rank alone is saved by none.
+  if (manager.options.saving) own.Update(parts_.lineage->CheckWritten());
   if (manager.world_size() == 1) return own;
-  noticed_ = own;
   const auto notices = manager.ranks->Gather(
       absl::StrCat("notices at step ", parts_.progress->global_step()),
       absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
       manager.options.deadline);
   if (!notices.ok()) {
-    manager.errors.NoteCallback(own);  // nobody was told
+    manager.errors.NoteCallback(noticed_);  // nobody was told
     return notices.status();
   }
   absl::Status thrown;
@@ -154,6 +159,10 @@ absl::Status StepCoordinator::DecideAndBegin(
   bool busy = parts_.saves->in_progress();
   // A decision knows of the save that has ended.
   if (!busy) FinishSave();
+  // The save in progress passed this check before its step.
+  if (!busy && parts_.manager->options.saving && !request.overwrite) {
+    CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(announced->step));
+  }
   const Clock::time_point begin = Clock::now();
   const DecisionMaker::Question question = {
       announced->step, announced->preempted, request.metrics,

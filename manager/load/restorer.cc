@@ -9,6 +9,7 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/manager/ranks/messages.h"
 #include "ckptdb/manager/state/micros_since.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -24,6 +25,13 @@ constexpr std::chrono::milliseconds kNoticeEvery(100);
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   if (!latest.ok()) return std::string(latest.status().message());
   return absl::StrCat("the newest is step ", latest->version.step);
+}
+
+// The error of the newest step, as it is the one that the caller lost first.
+absl::Status NoneLeft(const absl::Status& first_damage, size_t damaged) {
+  return absl::DataLossError(absl::StrCat(
+      first_damage.message(), "; no step is left that is whole: ", damaged,
+      " were quarantined by this restore"));
 }
 
 // Waits until `end`. Returns Cancelled if `cancelled` returns true before that;
@@ -56,7 +64,46 @@ absl::Status Restorer::AgreeOn(absl::string_view tag,
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
     const RestoreRequest& request) {
+  absl::StatusOr<CheckpointManager::RestoreReport> report =
+      RestoreOrFallBack(request);
+  if (report.ok()) return report;
+  return OnlyEmptyIsNotFound(report.status());
+}
+
+// A trainer may take NotFound for a fresh start. It comes from many places: a
+// folder that one rank does not see, a step that was removed meanwhile, code of
+// the trainer that loads an object.
+absl::Status Restorer::OnlyEmptyIsNotFound(const absl::Status& status) const {
+  if (!absl::IsNotFound(status) || opener_.found_empty()) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
+absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
+    const RestoreRequest& request) {
+  const bool elsewhere = !opener_.IsOwn(request.path);
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
+  RestoreRequest first = request;
+  if (!absl::IsNotFound(own.error)) {
+    if (!elsewhere) return first;
+    // The path was where the first run began, and this is a later one.
+    first.path.clear();
+    first.step.reset();
+    first.best = false;
+    return first;
+  }
+  if (elsewhere) return first;
+  if (!request.step.has_value()) return std::nullopt;
+  return absl::FailedPreconditionError(
+      absl::StrCat("RestoreOrStart: store \"", parts_.options.path,
+                   "\" has no step, and step ", *request.step,
+                   " was asked for; leave RestoreRequest::step unset for a "
+                   "fresh start, or check the folder"));
+}
+
+absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
+    const RestoreRequest& request) {
   std::vector<int64_t> damaged;
+  absl::Status first_damage;
   while (true) {
     absl::StatusOr<CheckpointManager::RestoreReport> report =
         RestoreOnce(request, std::nullopt);
@@ -65,6 +112,10 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
       return report;
     }
     const std::optional<Version>& picked = opener_.picked();
+    if (!picked.has_value() && !damaged.empty() &&
+        absl::IsDataLoss(report.status())) {
+      return NoneLeft(first_damage, damaged.size());
+    }
     // A step that was asked for by its number is never replaced by another one,
     // and a step of another store cannot be quarantined.
     const bool next = !parts_.options.read_only && request.fall_back &&
@@ -73,6 +124,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
                       absl::IsDataLoss(report.status());
     if (!next) return report;
     damaged.push_back(picked->step);
+    first_damage.Update(report.status());
     absl::Status marked;
     if (is_owner()) marked = parts_.store->Quarantine(picked->step);
     CKPTDB_RETURN_IF_ERROR(AgreeOn("quarantine", marked));
@@ -111,7 +163,11 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   // From here on the model changes. If the restore fails, the next save must
   // not be based on a step that the model is not.
   parts_.lineage->RequireBase("a restore has failed");
-  CKPTDB_RETURN_IF_ERROR(AgreeOn("load the step", plan->Run()));
+  const std::string restoring =
+      absl::StrCat("the restore of step ", step.record().version.step);
+  parts_.lineage->BeginWriting(restoring);
+  CKPTDB_RETURN_IF_ERROR(
+      AgreeOn("load the step", Annotate(plan->Run(), restoring)));
   report.load_micros = lap();
 
   report.version = step.record().version;
@@ -125,6 +181,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   report.loaded_rows = report.loaded.rows();
   CKPTDB_RETURN_IF_ERROR(
       NoteRestored(step, report.store, /*merged=*/!all.hashtable_clear));
+  parts_.lineage->EndWriting();
   return report;
 }
 
@@ -166,7 +223,8 @@ absl::StatusOr<CheckpointManager::LoadSummary> Restorer::Load(
       loaded.note = "skipped";
       continue;
     }
-    const absl::Status status = LoadByRule(rule, dry_run, &loaded);
+    const absl::Status status =
+        OnlyEmptyIsNotFound(LoadByRule(rule, dry_run, &loaded));
     if (status.ok()) continue;
     if (!rule.ignore_error) return status;
     loaded.note = absl::StrCat("error ignored: ", status.ToString());
@@ -200,6 +258,7 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
           absl::StrCat("not loaded, as the store has step ", own.version.step);
       return absl::OkStatus();
     }
+    if (!absl::IsNotFound(own.error)) return own.error;
   }
   return LoadStep(rule, dry_run, loaded);
 }
@@ -223,7 +282,13 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   // Its changes are not marked, and are in no step.
   parts_.lineage->RequireBase(
       absl::StrCat("the model was loaded from ", loaded->path));
-  return AgreeOn("load the step", plan->Run());
+  parts_.lineage->BeginWriting(absl::StrCat("a load from step ",
+                                            opened.get().record().version.step,
+                                            " of ", loaded->path));
+  const absl::Status loading = AgreeOn("load the step", plan->Run());
+  // With ignore_error the caller keeps a model that is partly written.
+  if (loading.ok() || rule.ignore_error) parts_.lineage->EndWriting();
+  return loading;
 }
 
 // Compares attempts, which only grow, as training may have gone back to an

@@ -48,6 +48,10 @@ class Restorer {
   // Does what CheckpointManager::Restore does, but reports nothing.
   absl::StatusOr<CheckpointManager::RestoreReport> Restore(
       const RestoreRequest& request);
+  // Returns what a training that begins restores, as
+  // CheckpointManager::RestoreOrStart says; nothing for a fresh start.
+  absl::StatusOr<std::optional<RestoreRequest>> RequestAtStart(
+      const RestoreRequest& request);
   // Does what CheckpointManager::Load does.
   absl::StatusOr<CheckpointManager::LoadSummary> Load(
       const std::vector<LoadRule>& rules, bool dry_run);
@@ -66,6 +70,9 @@ class Restorer {
  private:
   bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
+  absl::StatusOr<CheckpointManager::RestoreReport> RestoreOrFallBack(
+      const RestoreRequest& request);
+  absl::Status OnlyEmptyIsNotFound(const absl::Status& status) const;
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreOnce(
       const RestoreRequest& request, const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,

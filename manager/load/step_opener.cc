@@ -1,5 +1,6 @@
 #include "ckptdb/manager/load/step_opener.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,32 @@
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
+
+namespace {
+
+std::vector<StepRecord> StepsOf(const Reader* reader, const Store* store) {
+  return reader != nullptr ? reader->Steps() : store->Steps();
+}
+
+// Returns why a store of these steps has none to restore, from the error of
+// looking for one. NotFound stays only for the manager's own store without any
+// step: a trainer may take it for a fresh start.
+absl::Status WhyNone(const RestoreRequest& request, bool own,
+                     const std::vector<StepRecord>& steps,
+                     const absl::Status& none) {
+  if (!absl::IsNotFound(none) || (own && steps.empty())) return none;
+  const bool quarantined =
+      !request.step.has_value() && !steps.empty() &&
+      std::all_of(steps.begin(), steps.end(),
+                  [](const StepRecord& step) { return step.quarantined; });
+  if (!quarantined) return absl::FailedPreconditionError(none.message());
+  return absl::DataLossError(absl::StrCat(
+      none.message(),
+      ", as they were found damaged; \"ckptdb verify STEP\" names the damage, "
+      "and CheckpointManager::AbandonSteps starts over"));
+}
+
+}  // namespace
 
 bool StepOpener::IsOwn(const std::string& path) const {
   if (path.empty() || path == options_.path) return true;
@@ -22,9 +49,8 @@ absl::Status StepOpener::AgreeOn(absl::string_view tag,
 }
 
 absl::StatusOr<StepRecord> StepOpener::LatestOwn() const {
-  if (store_ != nullptr) return store_->Latest();
-  CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
-  return reader_->Latest();
+  if (store_ == nullptr) CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
+  return PickStep({}, reader_);
 }
 
 absl::StatusOr<StepRecord> StepOpener::BestStep() const {
@@ -48,24 +74,33 @@ absl::StatusOr<StepRecord> StepOpener::BestOf(
 // Picks a step, on the owner. `other` is null for its own store.
 absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
                                                 Reader* other) const {
+  const bool own = IsOwn(request.path);
+  absl::StatusOr<StepRecord> picked;
   if (request.step.has_value()) {
-    CKPTDB_ASSIGN_OR_RETURN(StepRecord record,
-                            other != nullptr ? other->FindStep(*request.step)
-                                             : store_->FindStep(*request.step));
-    // The newest and the best step are never quarantined ones; one that was
-    // named can be, and no other one is taken in its place.
-    if (!record.quarantined) return record;
-    const std::string& path =
-        IsOwn(request.path) ? options_.path : request.path;
-    return absl::FailedPreconditionError(
-        absl::StrCat("step ", *request.step, " of store \"", path,
-                     "\" is quarantined, as it was found damaged; restore "
-                     "another step"));
+    picked =
+        PickNamed(*request.step, own ? options_.path : request.path, other);
+  } else if (request.best) {
+    picked = BestOf(StepsOf(other, store_));
+  } else {
+    picked = other != nullptr ? other->Latest() : store_->Latest();
   }
-  if (!request.best) {
-    return other != nullptr ? other->Latest() : store_->Latest();
-  }
-  return BestOf(other != nullptr ? other->Steps() : store_->Steps());
+  if (picked.ok()) return picked;
+  return WhyNone(request, own, StepsOf(other, store_), picked.status());
+}
+
+// The newest and the best step are never quarantined ones; one that was named
+// can be, and no other one is taken in its place.
+absl::StatusOr<StepRecord> StepOpener::PickNamed(int64_t step,
+                                                 const std::string& path,
+                                                 Reader* other) const {
+  CKPTDB_ASSIGN_OR_RETURN(StepRecord record, other != nullptr
+                                                 ? other->FindStep(step)
+                                                 : store_->FindStep(step));
+  if (!record.quarantined) return record;
+  return absl::FailedPreconditionError(
+      absl::StrCat("step ", step, " of store \"", path,
+                   "\" is quarantined, as it was found damaged; restore "
+                   "another step"));
 }
 
 // The writer of the store may retire the step that was picked, or write over
@@ -76,6 +111,7 @@ absl::StatusOr<OpenedStep> StepOpener::Open(
   constexpr int kTries = 50;  // a number, so that all ranks end together
   for (int i = 1;; ++i) {
     picked_.reset();
+    found_empty_ = false;
     absl::StatusOr<OpenedStep> opened = OpenOnce(request, from);
     const bool gone =
         picked_.has_value() && !request.step.has_value() &&
@@ -116,6 +152,7 @@ absl::StatusOr<OpenedStep> StepOpener::OpenOnce(
       const std::string bytes,
       ranks_->Broadcast("step to restore", Encode(target), options_.deadline));
   CKPTDB_RETURN_IF_ERROR(Decode(bytes, &target));
+  found_empty_ = absl::IsNotFound(target.error);
   CKPTDB_RETURN_IF_ERROR(target.error);
   picked_ = target.version;
   CKPTDB_RETURN_IF_ERROR(

@@ -51,11 +51,15 @@ class StepOpener {
       const std::optional<Version>& from = std::nullopt);
   // The step that Open picked last; none when it came to none.
   const std::optional<Version>& picked() const { return picked_; }
+  // Returns whether the manager's own store has no step at all, so that Open
+  // returned NotFound. Open also returns NotFound for other reasons.
+  bool found_empty() const { return found_empty_; }
 
   // Returns whether a path is that of the manager's own store, as an empty one
   // is.
   bool IsOwn(const std::string& path) const;
-  // The newest step of the manager's own store. On the owner.
+  // The newest step of the manager's own store, on the owner. Returns NotFound
+  // only if the store has no step at all, and DataLoss if all are quarantined.
   absl::StatusOr<StepRecord> LatestOwn() const;
   // The best one by ManagerOptions::best. On the owner, or of a manager that is
   // read-only.
@@ -72,6 +76,8 @@ class StepOpener {
                       OpenedStep* opened) const;
   absl::StatusOr<StepRecord> PickStep(const RestoreRequest& request,
                                       Reader* other) const;
+  absl::StatusOr<StepRecord> PickNamed(int64_t step, const std::string& path,
+                                       Reader* other) const;
   absl::StatusOr<StepRecord> BestOf(const std::vector<StepRecord>& steps) const;
 
   const ManagerOptions& options_;
@@ -79,6 +85,7 @@ class StepOpener {
   Store* const store_;
   Reader* const reader_;
   std::optional<Version> picked_;
+  bool found_empty_ = false;
 };
 
 }  // namespace ckptdb::internal

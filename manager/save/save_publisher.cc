@@ -71,7 +71,7 @@ absl::Status SavePublisher::PlanAndPublish(
       CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
         publication->commit.now_micros = NowMicros(options_);
         spec->committed_at_micros = publication->commit.now_micros;
-        return StepsToRetire(publication->commit);
+        return StepsToRetire(*publication);
       });
   *planning_micros += MicrosSince(begin);
   CKPTDB_RETURN_IF_ERROR(retired.status());
@@ -81,17 +81,34 @@ absl::Status SavePublisher::PlanAndPublish(
   return absl::OkStatus();
 }
 
+// What is removed is noted before the commit. If that fails, the store still
+// has the step, and ExplainStep asks the plan instead.
 std::vector<int64_t> SavePublisher::StepsToRetire(
-    const Retirement::Commit& commit) {
+    const Publication& publication) {
   std::vector<int64_t> retired;
-  for (const RetentionDecision& decision : retirement_->Plan(*store_, commit)) {
-    retired.push_back(decision.step);
-    // Noted before the commit. If that fails, the store still has the step, and
-    // ExplainStep asks the plan instead.
-    history_->NoteKept(decision.step,
-                       absl::StrCat("removed: ", decision.reason));
+  const auto retire = [&](int64_t step, absl::string_view reason) {
+    retired.push_back(step);
+    history_->NoteKept(step, absl::StrCat("removed: ", reason));
+  };
+  for (const RetentionDecision& decision :
+       retirement_->Plan(*store_, publication.commit)) {
+    retire(decision.step, decision.reason);
+  }
+  // The store removes the steps after a parent by itself.
+  if (!publication.announced.whole) return retired;
+  for (const int64_t step : publication.commit.abandoned) {
+    if (step != publication.commit.saved.step && IsRemovable(step)) {
+      retire(step, "it was abandoned");
+    }
   }
   return retired;
+}
+
+bool SavePublisher::IsRemovable(int64_t step) const {
+  bool removable = false;
+  store_->VisitStep(
+      step, [&](const StepRecord& record) { removable = !record.pinned; });
+  return removable;
 }
 
 }  // namespace ckptdb::internal

@@ -53,7 +53,11 @@ class SavePublisher {
   absl::Status PlanAndPublish(const std::vector<StagedRank>& staged,
                               Publication* publication, PublishSpec* spec,
                               SaveResult* result, int64_t* planning_micros);
-  std::vector<int64_t> StepsToRetire(const Retirement::Commit& commit);
+  // The steps that retention removes, and those of a branch that was abandoned
+  // where the save has no parent.
+  std::vector<int64_t> StepsToRetire(const Publication& publication);
+  // Returns whether the store has the step, and it is not pinned.
+  bool IsRemovable(int64_t step) const;
 
   const ManagerOptions& options_;
   Store* const store_;

@@ -85,6 +85,25 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
   return absl::OkStatus();
 }
 
+absl::Status SaveLineage::CheckWritten() const {
+  if (writing_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the model is only partly written, as ", writing_,
+                   " has failed; it cannot be saved or trained on before a "
+                   "restore or a load "
+                   "has succeeded"));
+}
+
+void SaveLineage::AbandonAll(const Store* store) {
+  ClearParent("the steps before were abandoned");
+  newest_at_open_.reset();
+  abandoned_.clear();
+  if (store == nullptr) return;
+  for (const StepRecord& other : store->Steps()) {
+    if (!other.quarantined) abandoned_.insert(other.version.step);
+  }
+}
+
 void SaveLineage::ClearParent(std::string reason) {
   parent_.reset();
   source_.reset();

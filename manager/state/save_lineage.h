@@ -42,6 +42,13 @@ class SaveLineage {
   }
   // Steps after the restored one, while they are to be given up.
   const std::set<int64_t>& abandoned() const { return abandoned_; }
+  // A restore or a load begins to write the model: "the restore of step 3".
+  // Until EndWriting the model is a mix of two states.
+  void BeginWriting(std::string what) { writing_ = std::move(what); }
+  void EndWriting() { writing_.clear(); }
+  // Returns FailedPrecondition if the model is partly written.
+  absl::Status CheckWritten() const;
+
   // The restored step, until a step is saved after it.
   const std::optional<int64_t>& source() const { return source_; }
 
@@ -69,14 +76,18 @@ class SaveLineage {
                          const Store* store);
   // The model came from elsewhere: the next save has no parent.
   void ClearParent(std::string reason);
+  // The model as it is begins anew, and all steps of the store are to be given
+  // up. `store` is null on ranks without one.
+  void AbandonAll(const Store* store);
 
  private:
-  const std::optional<int64_t> newest_at_open_;
+  std::optional<int64_t> newest_at_open_;
   std::optional<Version> parent_;
   uint32_t parent_attempt_ = 0;
   TableColumns parent_columns_;
   uint64_t deltas_ = 0;  // in the chain of the parent
   std::string base_due_reason_;
+  std::string writing_;  // what writes the model, or has failed to
   std::set<int64_t> abandoned_;
   std::optional<int64_t> source_;
 };

@@ -172,11 +172,10 @@ absl::Status Train(Job* job) {
   CKPTDB_ASSIGN_OR_RETURN(
       const auto manager,
       CheckpointManager::Open(OptionsOf(job), &model.state, std::move(ranks)));
-  const auto restored = manager->Restore();
-  if (restored.ok()) {
-    CKPTDB_RETURN_IF_ERROR(CheckTrained(model, restored->version.step, *job));
-  } else if (!absl::IsNotFound(restored.status())) {
-    return restored.status();
+  CKPTDB_ASSIGN_OR_RETURN(const auto start, manager->RestoreOrStart());
+  if (!start.fresh()) {
+    CKPTDB_RETURN_IF_ERROR(
+        CheckTrained(model, start.restored->version.step, *job));
   }
   while (manager->global_step() < job->options.steps) {
     job->step = manager->global_step() + 1;

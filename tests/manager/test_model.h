@@ -146,11 +146,12 @@ class TestTable : public TableState, public LiveTable {
 class TestIo : public IoState {
  public:
   std::string position = "the beginning";
+  absl::Status refuses;  // what Load then returns
 
   absl::StatusOr<std::string> Dump() override { return position; }
   absl::Status Load(absl::string_view bytes) override {
     position = std::string(bytes);
-    return absl::OkStatus();
+    return refuses;
   }
   absl::Status Redistribute(absl::Span<const std::string> parts) override {
     position = "all of";

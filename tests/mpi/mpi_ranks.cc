@@ -99,8 +99,7 @@ absl::Status TrainTo(int64_t step, const Job& job, RankModel* model,
 absl::Status Save(const Job& job) {
   RankModel model(job.rank, job.world_size);
   CKPTDB_ASSIGN_OR_RETURN(const auto manager, OpenManager(job, &model, kLong));
-  const absl::Status restored = manager->Restore().status();
-  if (!absl::IsNotFound(restored)) CKPTDB_RETURN_IF_ERROR(restored);
+  CKPTDB_RETURN_IF_ERROR(manager->RestoreOrStart().status());
   CKPTDB_RETURN_IF_ERROR(
       TrainTo(std::stoll(job.arguments.at(1)), job, &model, manager.get()));
   return manager->Close();

@@ -122,6 +122,33 @@ TEST_F(MissingIoStateTest, FailsOnAllRanksAndTouchesNothing) {
   }
 }
 
+// The ranks agree that the restore has failed, and no rank saves a model that
+// is partly the step's on one of them.
+TEST_F(MissingIoStateTest, AModelThatOneRankHasRestoredInPartIsNotSaved) {
+  const auto all = [](uint32_t) { return true; };
+  const auto save = [](CheckpointManager* manager) {
+    const auto pending = manager->Save();
+    return pending.ok() ? manager->WaitUntilFinished() : pending.status();
+  };
+  ASSERT_THAT(
+      Run(all,
+          [&](uint32_t, CheckpointManager* manager) { return save(manager); }),
+      Each(IsOk()));
+  ranks_[1].reader.refuses = absl::DataLossError("no such file");
+  EXPECT_THAT(Run(all,
+                  [&](uint32_t, CheckpointManager* manager) -> absl::Status {
+                    const absl::Status restored = manager->Restore().status();
+                    EXPECT_THAT(restored, StatusIs(absl::StatusCode::kDataLoss,
+                                                   HasSubstr("rank 1: ")));
+                    EXPECT_THAT(manager->StepTo(1),
+                                StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("partly written")));
+                    return save(manager);
+                  }),
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                            HasSubstr("partly written"))));
+}
+
 // Stops whoever passes a point until it is let go.
 class PointTest : public ManagerTest {
  protected:

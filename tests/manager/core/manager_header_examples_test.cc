@@ -119,16 +119,16 @@ absl::Status RegisterExample(float* weights, TableState& user_table,
 
 absl::Status ManagerExample(const std::string& path, int64_t steps,
                             const std::function<void()>& train,
+                            const std::function<void(std::string)>& log,
                             ModelState& model) {
   ManagerOptions options{.path = path,
                          .schedule = {.permanent = SaveEveryNSteps(1000)},
                          .retention = {.keep = LatestN(3)}};
   CKPTDB_ASSIGN_OR_RETURN(auto manager,
                           CheckpointManager::Open(options, &model));
-  const auto restored = manager->Restore();
-  if (!restored.ok() && !absl::IsNotFound(restored.status())) {
-    return restored.status();
-  }
+  CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::TrainingStart start,
+                          manager->RestoreOrStart());
+  log(start.ToString());
   while (manager->global_step() < steps) {
     train();
     CKPTDB_ASSIGN_OR_RETURN(const CheckpointManager::StepOutcome outcome,
@@ -206,8 +206,12 @@ TEST(HeaderExamples, CheckpointManager) {
   ASSERT_OK(RegisterExample(weights.data(), users, reader, epoch, &model));
   int trained = 0;
   const auto train = [&] { ++trained; };
-  ASSERT_OK(ManagerExample(dir.path() + "/store", 2001, train, model));
-  ASSERT_OK(ManagerExample(dir.path() + "/store", 2002, train, model));
+  std::vector<std::string> starts;
+  const auto log = [&](std::string start) { starts.push_back(start); };
+  ASSERT_OK(ManagerExample(dir.path() + "/store", 2001, train, log, model));
+  ASSERT_OK(ManagerExample(dir.path() + "/store", 2002, train, log, model));
+  EXPECT_THAT(starts, ElementsAre(HasSubstr("fresh start"),
+                                  HasSubstr("restored step 2001")));
   EXPECT_EQ(trained, 2002) << "the second run begins at step 2001";
   int64_t followed = 0;
   ASSERT_OK(FollowExample(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/row_files.h"
 
 namespace ckptdb::testing {
 namespace {
@@ -65,7 +66,8 @@ TEST_F(ManagerTest, AnotherStoreIsOnlyABeginning) {
   EXPECT_EQ(manager_->global_step(), 2);
   // Step 2 of this store is not what the model holds.
   EXPECT_THAT(manager_->FinishTraining(),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("step 2")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("has step 2, and the model does not come")));
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(4));
@@ -119,22 +121,7 @@ TEST_F(ManagerTest, FallsBackFromADamagedStep) {
   TrainTo(4);
   ASSERT_OK(manager_->Close());
   manager_.reset();
-  // The newest file of small saves.
-  std::filesystem::path newest;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(options_.path + "/db")) {
-    if (entry.path().extension() != ".sst") continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (bytes.find("ckptdb.greatest_key") != std::string::npos) {
-      newest = std::max(newest, entry.path());
-    }
-  }
-  {
-    std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(30);
-    file.put('\x5a');
-  }
+  ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(options_.path).rbegin()));
   Start();
   RestoreRequest named;
   named.step = 4;
@@ -343,8 +330,9 @@ TEST_F(ManagerTest, ObjectsSaveAndLoadThemselves) {
   ASSERT_OK(manager_->Restore());
   EXPECT_EQ(loaded.seed, "of seed " + saved.seed);
   EXPECT_EQ(manager_->global_step(), 2);
-  // It may refuse the step of another trainer.
-  loaded.refuses = absl::FailedPreconditionError("another trainer's");
+  // It may refuse the step of another trainer, which is never taken for an
+  // empty store.
+  loaded.refuses = absl::NotFoundError("another trainer's");
   EXPECT_THAT(manager_->Restore(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("\"sampler\": another trainer's")));

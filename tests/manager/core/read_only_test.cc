@@ -155,8 +155,9 @@ TEST_F(ReadOnlyTest, RestoresAndLoadsWhatIsAskedFor) {
   ASSERT_OK(follower_->Restore(named));
   ExpectHolds(6);
   named.step = 5;
-  EXPECT_THAT(follower_->Restore(named),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("no step 5")));
+  EXPECT_THAT(
+      follower_->Restore(named),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no step 5")));
 
   LoadRule dense;
   dense.step = 2;

@@ -325,8 +325,9 @@ TEST_F(LoadTest, TheSaveAfterAMergeIsWhole) {
 
 TEST_F(LoadTest, AStoreThatIsNotThereIsAnError) {
   Start();
-  EXPECT_THAT(manager_->Load({From("nowhere")}),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+  EXPECT_THAT(
+      manager_->Load({From("nowhere")}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nowhere")));
 }
 
 }  // namespace

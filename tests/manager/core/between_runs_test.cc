@@ -1,0 +1,322 @@
+// What the next run of a trainer meets: how it begins, and which saves are
+// refused so that no trained step is lost.
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+#include "ckptdb/tests/support/row_files.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BetweenRuns : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+  }
+  // Trains a run of its own up to `step`, in the folder `name`.
+  std::string TrainRun(const std::string& name, int64_t step) {
+    const std::string own = options_.path;
+    options_.path = dir_.path() + "/" + name;
+    std::string path = options_.path;
+    Start();
+    TrainTo(step);
+    EXPECT_OK(manager_->Close());
+    options_.path = own;
+    return path;
+  }
+  // The error of a run that trains behind the steps of its store.
+  static auto IsBehind(int64_t newest) {
+    return StatusIs(absl::StatusCode::kFailedPrecondition,
+                    AllOf(HasSubstr(absl::StrCat("has step ", newest)),
+                          HasSubstr("Restore"), HasSubstr("another folder"),
+                          HasSubstr("AbandonSteps")));
+  }
+  void QuarantineAll() {
+    for (const int64_t step : Steps()) {
+      ASSERT_OK(manager_->store()->Quarantine(step));
+    }
+  }
+
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(BetweenRuns, StartsFreshInAnEmptyStore) {
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
+  EXPECT_TRUE(start.fresh());
+  EXPECT_EQ(start.ToString(), absl::StrCat("fresh start: store \"",
+                                           options_.path, "\" has no step"));
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  ExpectStepHolds(2);
+}
+
+TEST_F(BetweenRuns, RestoresTheNewestStep) {
+  Start();
+  TrainTo(4);
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
+  ASSERT_FALSE(start.fresh());
+  EXPECT_EQ(start.restored->version.step, 4);
+  EXPECT_EQ(start.ToString(),
+            absl::StrCat("restored step 4 from \"", options_.path, "\""));
+  EXPECT_EQ(manager_->global_step(), 4);
+}
+
+TEST_F(BetweenRuns, ANamedStepIsNeverReplacedByAFreshStart) {
+  Start();
+  EXPECT_THAT(manager_->RestoreOrStart({.step = 7}),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("has no step"), HasSubstr("step 7"))));
+  TrainTo(4);
+  Start();
+  const auto named =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("no step 7"), HasSubstr("before it is step 4")));
+  EXPECT_THAT(manager_->RestoreOrStart({.step = 7}), named);
+  EXPECT_THAT(manager_->Restore({.step = 7}), named);
+}
+
+TEST_F(BetweenRuns, TheBestOfAStoreWithoutTheMetricIsAnError) {
+  options_.best = KeepPolicy::BestOptions{.metric = "auc"};
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto start,
+                       manager_->RestoreOrStart({.best = true}));
+  EXPECT_TRUE(start.fresh());
+  TrainTo(2);
+  Start();
+  EXPECT_THAT(
+      manager_->RestoreOrStart({.best = true}),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"auc\"")));
+}
+
+TEST_F(BetweenRuns, BeginsWithAnotherStoreOnlyInTheFirstRun) {
+  const std::string base = TrainRun("base", 6);
+  const RestoreRequest request = {.step = 4, .path = base};
+  Start();
+  ASSERT_OK_AND_ASSIGN(auto start, manager_->RestoreOrStart(request));
+  ASSERT_FALSE(start.fresh());
+  EXPECT_EQ(start.restored->store, base);
+  EXPECT_EQ(start.restored->version.step, 4);
+  EXPECT_EQ(manager_->global_step(), 0);
+  TrainTo(2);
+  Start();
+  ASSERT_OK_AND_ASSIGN(start, manager_->RestoreOrStart(request));
+  EXPECT_EQ(start.restored->store, options_.path);
+  EXPECT_EQ(start.restored->version.step, 2);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(BetweenRuns, AnotherStoreWithoutAStepIsAnError) {
+  const std::string empty = TrainRun("empty", 0);
+  Start();
+  for (const std::string& path : {empty, dir_.path() + "/missing"}) {
+    SCOPED_TRACE(path);
+    const auto error =
+        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(path));
+    EXPECT_THAT(manager_->RestoreOrStart({.path = path}), error);
+    EXPECT_THAT(manager_->Restore({.path = path}), error);
+    EXPECT_THAT(manager_->Load({{.path = path}}), error);
+  }
+}
+
+TEST_F(BetweenRuns, QuarantinedStepsAreNotAnEmptyStore) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_NO_FATAL_FAILURE(QuarantineAll());
+  Start();
+  const auto error = StatusIs(
+      absl::StatusCode::kDataLoss,
+      AllOf(HasSubstr("all 2 steps are quarantined"), HasSubstr("verify")));
+  EXPECT_THAT(manager_->Restore(), error);
+  EXPECT_THAT(manager_->Restore({.fall_back = true}), error);
+  EXPECT_THAT(manager_->RestoreOrStart(), error);
+  // Nor does a rule for the first start apply.
+  EXPECT_THAT(manager_->Load({{.path = options_.path, .is_dynamic = false}}),
+              error);
+}
+
+TEST_F(BetweenRuns, FallingBackFromAllStepsReturnsTheFirstDamage) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(options_.path).begin()));
+  Start();
+  EXPECT_THAT(manager_->RestoreOrStart({.fall_back = true}),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("step 2"),
+                             HasSubstr("no step is left that is whole"))));
+}
+
+TEST_F(BetweenRuns, ADamagedBaseIsAnErrorOfItsDeltas) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  const auto base = *RowFiles(options_.path).begin();
+  Start();
+  ASSERT_OK(manager_->RestoreOrStart());
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
+  ASSERT_NO_FATAL_FAILURE(DamageFile(base));
+  Start();
+  EXPECT_THAT(manager_->RestoreOrStart(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 4")));
+}
+
+TEST_F(BetweenRuns, ARunThatDidNotRestoreIsRefusedAtItsFirstStep) {
+  Start();
+  TrainTo(4);
+  Start();
+  EXPECT_THAT(TrainStep(), IsBehind(4));
+  EXPECT_THAT(manager_->ShouldSave(2), IsBehind(4));
+  EXPECT_THAT(manager_->Save(), IsBehind(4));
+  EXPECT_THAT(manager_->FinishTraining(), IsBehind(4));
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  // Its own number says that it is ahead.
+  ASSERT_OK(manager_->StepTo(6));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+}
+
+TEST_F(BetweenRuns, StartTrainingRefusesARunThatDidNotRestore) {
+  Start();
+  TrainTo(4);
+  Start();
+  EXPECT_THAT(manager_->StartTraining(), IsBehind(4));
+}
+
+TEST_F(BetweenRuns, ARestoreFromElsewhereWarnsOfStepsThatStopItsSaves) {
+  const std::string base = TrainRun("base", 2);
+  Start();
+  TrainTo(4);
+  Start();
+  ASSERT_OK(manager_->Restore({.path = base}));
+  EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("\"" + base + "\""),
+                                           HasSubstr("has step 4"))));
+  EXPECT_THAT(TrainStep(), IsBehind(4));
+  // The steps that are in the way are given up.
+  ASSERT_OK(manager_->AbandonSteps());
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kFull);
+  EXPECT_THAT(reports_.back().retired_steps, ElementsAre(4));
+}
+
+TEST_F(BetweenRuns, AbandonedStepsStayUntilTheNextSave) {
+  Start();
+  TrainTo(4);
+  Start();
+  ASSERT_OK(manager_->AbandonSteps());
+  TrainTo(1);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4));
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
+  EXPECT_EQ(start.restored->version.step, 4);
+}
+
+TEST_F(BetweenRuns, AbandonedStepsAreKeptIfAskedFor) {
+  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  Start();
+  TrainTo(6);
+  Start();
+  ASSERT_OK(manager_->AbandonSteps());
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+  Start();
+  ASSERT_OK_AND_ASSIGN(const auto start, manager_->RestoreOrStart());
+  EXPECT_EQ(start.restored->version.step, 4);
+}
+
+TEST_F(BetweenRuns, AReadOnlyManagerNeitherStartsNorAbandons) {
+  Start();
+  TrainTo(2);
+  ASSERT_OK(manager_->Close());
+  options_.read_only = true;
+  Start();
+  const auto error =
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("read-only"));
+  EXPECT_THAT(manager_->RestoreOrStart(), error);
+  EXPECT_THAT(manager_->AbandonSteps(), error);
+}
+
+TEST_F(BetweenRuns, ATrainingGoesOnAfterItsRestoredStepWasDeleted) {
+  Start();
+  TrainTo(8);
+  Start();
+  ASSERT_OK(manager_->Restore({.step = 2}));
+  ASSERT_OK(manager_->Delete(2));
+  TrainTo(6);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(4, 6));
+  ExpectStepHolds(6);
+}
+
+TEST_F(BetweenRuns, AHalfRestoredModelIsNeverSaved) {
+  Start();
+  TrainTo(2);
+  Start();
+  model_->users.FailLoads(absl::DataLossError("the disk is dying"));
+  ASSERT_THAT(manager_->Restore(), StatusIs(absl::StatusCode::kDataLoss,
+                                            HasSubstr("the disk is dying")));
+  const auto error = StatusIs(
+      absl::StatusCode::kFailedPrecondition,
+      AllOf(HasSubstr("partly written"), HasSubstr("restore of step 2")));
+  EXPECT_THAT(manager_->StepTo(3), error);
+  EXPECT_THAT(manager_->StepTo(4), error);
+  EXPECT_THAT(manager_->Save(), error);
+  EXPECT_THAT(manager_->FinishTraining(), error);
+  EXPECT_THAT(Steps(), ElementsAre(2));
+  // Giving the steps up does not make the model whole, a restore does.
+  ASSERT_OK(manager_->AbandonSteps());
+  EXPECT_THAT(manager_->StepTo(6), error);
+  model_->users.FailLoads(absl::OkStatus());
+  ASSERT_OK(manager_->Restore());
+  TrainTo(4);
+  ASSERT_OK(manager_->Close());
+  ExpectStepHolds(4);
+}
+
+TEST_F(BetweenRuns, AHalfLoadedModelIsSavedOnlyIfTheErrorWasIgnored) {
+  const std::string base = TrainRun("base", 2);
+  Start();
+  model_->users.FailLoads(absl::DataLossError("the disk is dying"));
+  LoadRule rule = {.path = base};
+  ASSERT_THAT(manager_->Load({rule}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("dying")));
+  EXPECT_THAT(
+      manager_->StepTo(2),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("a load from step 2"), HasSubstr(base))));
+  // A rule that writes nothing changes nothing of that.
+  ASSERT_OK(manager_->Load(
+      {{.path = dir_.path() + "/missing", .ignore_error = true}}));
+  ASSERT_OK(manager_->Load({rule}, /*dry_run=*/true));
+  EXPECT_THAT(manager_->StepTo(4),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("partly written")));
+  rule.ignore_error = true;
+  ASSERT_OK(manager_->Load({rule}));
+  ASSERT_OK(manager_->StepTo(6));
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(6));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
