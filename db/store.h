@@ -208,9 +208,10 @@ class Store {
   // Returns the steps that changed since the call that returned `since` as
   // Changes::until. Pass 0 in the first call.
   Changes ChangedSteps(uint64_t since) const;
-  // Returns the step saved last that is not quarantined, or NotFound if there
-  // is none. It may not be the highest, if training continued from an older
-  // step and the steps after it were kept.
+  // Returns the step saved last that is not quarantined. It may not be the
+  // highest, if training continued from an older step and the steps after it
+  // were kept. Returns NotFound if the store has no step, and DataLoss if all
+  // its steps are quarantined.
   absl::StatusOr<StepRecord> Latest() const;
 
   // Opens a step for reading. The step stays whole until the reader is

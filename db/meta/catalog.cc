@@ -78,10 +78,12 @@ absl::StatusOr<StepRecord> Catalog::FindStep(int64_t step) const {
 
 absl::StatusOr<StepRecord> Catalog::Latest() const {
   if (const StepRecord* const newest = Newest()) return *newest;
-  return absl::NotFoundError(
-      steps.empty()
-          ? "no step is committed"
-          : absl::StrCat("all ", steps.size(), " steps are quarantined"));
+  if (steps.empty()) return absl::NotFoundError("no step is committed");
+  // A caller may take NotFound for a store that nothing was saved to.
+  return absl::DataLossError(absl::StrCat(
+      "all ", steps.size(),
+      " steps are quarantined, as they were found damaged; \"ckptdb verify "
+      "STEP\" names the damage"));
 }
 
 const StepRecord* Catalog::Newest() const {

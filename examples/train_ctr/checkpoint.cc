@@ -80,15 +80,17 @@ absl::StatusOr<ckptdb::ManagerOptions> Checkpoints::NewManagerOptions() {
   return manager;
 }
 
-absl::StatusOr<std::optional<int64_t>> Checkpoints::Latest() const {
+absl::Status Checkpoints::CheckEmpty() const {
   const absl::StatusOr<int64_t> latest = examples::AskOwner(
       own_, "the step saved last", [this]() -> absl::StatusOr<int64_t> {
         CKPTDB_ASSIGN_OR_RETURN(const auto record, manager_->store()->Latest());
         return record.version.step;
       });
-  if (absl::IsNotFound(latest.status())) return std::nullopt;
+  if (absl::IsNotFound(latest.status())) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(latest.status());
-  return *latest;
+  return absl::AlreadyExistsError(
+      absl::StrCat("store ", options_.store, " has step ", *latest,
+                   "; go on from it with --resume, or name another store"));
 }
 
 absl::Status Checkpoints::CheckSaved(int64_t step) const {
@@ -102,12 +104,14 @@ absl::Status Checkpoints::CheckSaved(int64_t step) const {
       .status();
 }
 
-absl::Status Checkpoints::Restore(int64_t step) {
-  ckptdb::RestoreRequest request;
-  request.step = step;
+absl::StatusOr<std::optional<int64_t>> Checkpoints::RestoreOrStart(
+    std::optional<int64_t> step) {
+  CKPTDB_ASSIGN_OR_RETURN(const auto start,
+                          manager_->RestoreOrStart({.step = step}));
+  if (start.fresh()) return std::nullopt;
   restored_ = true;
-  CKPTDB_RETURN_IF_ERROR(manager_->Restore(request).status());
-  return trainer_->model()->OnRestored();
+  CKPTDB_RETURN_IF_ERROR(trainer_->model()->OnRestored());
+  return start.restored->version.step;
 }
 
 absl::Status Checkpoints::StartTraining() {

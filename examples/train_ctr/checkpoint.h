@@ -74,16 +74,16 @@ class Checkpoints {
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const CheckpointOptions& options, Trainer* trainer);
 
-  // The step saved last.
-  absl::StatusOr<std::optional<int64_t>> Latest() const;
+  // Returns AlreadyExists if the store has a step, which a run that does not
+  // resume would start over.
+  absl::Status CheckEmpty() const;
 
-  // Returns NotFound if the step does not exist.
-  absl::Status CheckSaved(int64_t step) const;
-
-  // Puts the state of `step` into the trainer; saves go on from it. Returns
-  // FailedPrecondition if the trainer's options or log are not those of the
-  // step. After an error the trainer must not be used.
-  absl::Status Restore(int64_t step);
+  // Restores `step`, by default the newest, and returns its number; saves
+  // continue from it. Returns nothing if the store has no step: the trainer
+  // starts at 0. Returns FailedPrecondition if the trainer's options or log are
+  // not those of the step. After an error the trainer must not be used.
+  absl::StatusOr<std::optional<int64_t>> RestoreOrStart(
+      std::optional<int64_t> step = std::nullopt);
 
   // Loads what the configuration says, and saves the first step.
   absl::Status StartTraining();
@@ -126,6 +126,8 @@ class Checkpoints {
   absl::Status EndDrill(bool saved);
   void OnSaved(const ckptdb::CheckpointManager::SaveReport& saved);
   absl::Status CountRows(SaveReport* report) const;
+  // Returns NotFound if the step does not exist.
+  absl::Status CheckSaved(int64_t step) const;
 
   const CheckpointOptions options_;
   Trainer* const trainer_;

@@ -136,24 +136,20 @@ absl::StatusOr<CheckpointOptions> Job::NewCheckpointOptions() const {
 }
 
 absl::Status Job::Resume() {
-  CKPTDB_ASSIGN_OR_RETURN(const std::optional<int64_t> latest,
-                          checkpoints_->Latest());
-  if (options_.resume_step) return ResumeFrom(*options_.resume_step);
-  if (!latest) return absl::OkStatus();
-  if (options_.resume) return ResumeFrom(*latest);
-  return absl::AlreadyExistsError(
-      absl::StrCat("store ", options_.store, " has step ", *latest,
-                   "; go on from it with --resume, or name another store"));
+  if (!options_.resume && !options_.resume_step) {
+    return checkpoints_->CheckEmpty();
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::optional<int64_t> step,
+                          checkpoints_->RestoreOrStart(options_.resume_step));
+  return step ? ResumeFrom(*step) : absl::OkStatus();
 }
 
 absl::Status Job::ResumeFrom(int64_t step) {
-  CKPTDB_RETURN_IF_ERROR(checkpoints_->CheckSaved(step));
   if (step > options_.steps) {
     return absl::FailedPreconditionError(
         absl::StrCat("store ", options_.store, " is at step ", step,
                      ", after the last of ", options_.steps, " steps"));
   }
-  CKPTDB_RETURN_IF_ERROR(checkpoints_->Restore(step));
   report_.resumed_from = step;
   CKPTDB_RETURN_IF_ERROR(CountRows());
   if (own_->is_owner()) {

@@ -16,13 +16,16 @@ absl::Status DecisionMaker::CheckAhead(int64_t step) const {
   if (committed.empty() || step > committed.back().step) {
     return absl::OkStatus();
   }
+  const int64_t newest = committed.back().step;
   return absl::FailedPreconditionError(absl::StrCat(
-      "step ", step, " cannot be saved, as store \"", options_.path,
-      "\" has step ", committed.back().step,
-      ", and the model does not come from it; call Restore or RestoreOrStart "
-      "to "
-      "go on from it, or open the manager with another folder, or call "
-      "AbandonSteps to give the steps of this store up"));
+      "step ", step, " cannot be saved: store \"", options_.path,
+      "\" already has step ", newest,
+      ", and the model was not restored from it; call RestoreOrStart to "
+      "continue from step ",
+      newest,
+      ", open another folder, or call AbandonSteps to discard the steps of "
+      "this "
+      "store"));
 }
 
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {

@@ -74,8 +74,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::Restore(
 // folder that one rank does not see, a step that was removed meanwhile, code of
 // the trainer that loads an object.
 absl::Status Restorer::OnlyEmptyIsNotFound(const absl::Status& status) const {
-  if (!absl::IsNotFound(status) || opener_.found_empty()) return status;
-  return absl::FailedPreconditionError(status.message());
+  return internal::OnlyEmptyIsNotFound(status, opener_.found_empty());
 }
 
 absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(

@@ -1,6 +1,5 @@
 #include "ckptdb/manager/load/step_opener.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,25 +14,12 @@ std::vector<StepRecord> StepsOf(const Reader* reader, const Store* store) {
   return reader != nullptr ? reader->Steps() : store->Steps();
 }
 
-// Returns why a store of these steps has none to restore, from the error of
-// looking for one. NotFound stays only for the manager's own store without any
-// step: a trainer may take it for a fresh start.
-absl::Status WhyNone(const RestoreRequest& request, bool own,
-                     const std::vector<StepRecord>& steps,
-                     const absl::Status& none) {
-  if (!absl::IsNotFound(none) || (own && steps.empty())) return none;
-  const bool quarantined =
-      !request.step.has_value() && !steps.empty() &&
-      std::all_of(steps.begin(), steps.end(),
-                  [](const StepRecord& step) { return step.quarantined; });
-  if (!quarantined) return absl::FailedPreconditionError(none.message());
-  return absl::DataLossError(absl::StrCat(
-      none.message(),
-      ", as they were found damaged; \"ckptdb verify STEP\" names the damage, "
-      "and CheckpointManager::AbandonSteps starts over"));
-}
-
 }  // namespace
+
+absl::Status OnlyEmptyIsNotFound(const absl::Status& status, bool empty) {
+  if (!absl::IsNotFound(status) || empty) return status;
+  return absl::FailedPreconditionError(status.message());
+}
 
 bool StepOpener::IsOwn(const std::string& path) const {
   if (path.empty() || path == options_.path) return true;
@@ -85,7 +71,8 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
     picked = other != nullptr ? other->Latest() : store_->Latest();
   }
   if (picked.ok()) return picked;
-  return WhyNone(request, own, StepsOf(other, store_), picked.status());
+  const bool empty = own && StepsOf(other, store_).empty();
+  return OnlyEmptyIsNotFound(picked.status(), empty);
 }
 
 // The newest and the best step are never quarantined ones; one that was named

@@ -30,6 +30,10 @@ struct OpenedStep {
   }
 };
 
+// Returns the error of a restore: NotFound stays only if the manager's own
+// store is empty, as a trainer may take it for a fresh start.
+absl::Status OnlyEmptyIsNotFound(const absl::Status& status, bool empty);
+
 // The owner picks a step, of the manager's own store or of another one, and
 // every rank opens it. What fails on one rank fails on all. It owns which step
 // was picked. The training thread uses it, any thread BestStep().

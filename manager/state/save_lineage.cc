@@ -87,11 +87,9 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
 
 absl::Status SaveLineage::CheckWritten() const {
   if (writing_.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the model is only partly written, as ", writing_,
-                   " has failed; it cannot be saved or trained on before a "
-                   "restore or a load "
-                   "has succeeded"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the model is only partly written because ", writing_,
+      " failed; restore or load a step before training continues"));
 }
 
 void SaveLineage::AbandonAll(const Store* store) {

@@ -357,7 +357,7 @@ TEST_F(StoreChangesTest, LatestSkipsQuarantinedSteps) {
   ASSERT_OK(store_->Quarantine(2));
   Reopen();
   EXPECT_THAT(store_->Latest(),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("quarantined")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("quarantined")));
   ASSERT_OK(store_->Delete(3));
 }
 

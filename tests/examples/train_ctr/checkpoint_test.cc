@@ -193,7 +193,7 @@ TEST_F(CheckpointTest, TheFirstSaveAfterARestoreIsADelta) {
   const std::string digest = StateDigest(*run.trainer);
   run.Stop();
   run = Start();
-  ASSERT_OK(run.checkpoints->Restore(42));
+  ASSERT_OK(run.checkpoints->RestoreOrStart(42));
   EXPECT_EQ(StateDigest(*run.trainer), digest);
   const SaveReport report = Save(run, 44);
   EXPECT_EQ(report.kind, "delta");
@@ -210,7 +210,7 @@ TEST_F(CheckpointTest, BasesAreDueAcrossRestores) {
     kinds.push_back(Save(run, step).kind);
     run.Stop();
     run = Start();
-    ASSERT_OK(run.checkpoints->Restore(step));
+    ASSERT_OK(run.checkpoints->RestoreOrStart(step));
   }
   EXPECT_THAT(kinds,
               ElementsAre("full", "delta", "delta", "full", "delta", "delta"));
@@ -225,7 +225,7 @@ class AbandonedTest : public CheckpointTest {
     for (int64_t step = 40; step <= 46; step += 2) Save(run, step);
     run.Stop();
     run = Start();
-    EXPECT_OK(run.checkpoints->Restore(42));
+    EXPECT_OK(run.checkpoints->RestoreOrStart(42));
     return run;
   }
 };
@@ -272,9 +272,8 @@ TEST_F(AbandonedTest, ARunGoesOnFromItsOwnBranch) {
   Save(run, 44);
   run.Stop();
   run = Start();
-  ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
-  EXPECT_EQ(latest, 44);
-  ASSERT_OK(run.checkpoints->Restore(44));
+  ASSERT_OK_AND_ASSIGN(const auto restored, run.checkpoints->RestoreOrStart());
+  EXPECT_EQ(restored, 44);
   EXPECT_EQ(Save(run, 45).kind, "delta");
   EXPECT_EQ(DigestOf(45), StateDigest(*run.trainer));
   EXPECT_THAT(Steps(), ElementsAre(40, 42, 44, 45, 46));
@@ -285,7 +284,7 @@ TEST_F(AbandonedTest, ARunGoesBackToABranchThatWasKept) {
   Save(run, 44);
   run.Stop();
   run = Start();
-  ASSERT_OK(run.checkpoints->Restore(46));
+  ASSERT_OK(run.checkpoints->RestoreOrStart(46));
   EXPECT_EQ(Save(run, 48).kind, "delta");
   EXPECT_EQ(DigestOf(48), StateDigest(*run.trainer));
 }
@@ -299,12 +298,11 @@ TEST_F(CheckpointTest, ADamagedStepIsTrainedAgain) {
     ASSERT_OK(store->Quarantine(44));
   }
   run = Start();
-  EXPECT_THAT(run.checkpoints->Restore(44),
+  EXPECT_THAT(run.checkpoints->RestoreOrStart(44),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("step 44 of store")));
-  ASSERT_OK_AND_ASSIGN(const auto latest, run.checkpoints->Latest());
-  EXPECT_EQ(latest, 42);
-  ASSERT_OK(run.checkpoints->Restore(42));
+  ASSERT_OK_AND_ASSIGN(const auto restored, run.checkpoints->RestoreOrStart());
+  EXPECT_EQ(restored, 42);
   EXPECT_EQ(Save(run, 44).kind, "delta");
   EXPECT_EQ(DigestOf(44), StateDigest(*run.trainer));
 }

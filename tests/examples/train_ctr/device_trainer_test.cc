@@ -138,7 +138,7 @@ TEST_P(DeviceTrainerTest, ARestoredTrainerGoesOnAsIfNothingHadHappened) {
                          Checkpoints::Open(checkpoint_, device.get()));
     if (resumed_from > 0) {
       ASSERT_OK(device->Step());  // what is there before is replaced
-      ASSERT_OK(checkpoints->Restore(resumed_from));
+      ASSERT_OK(checkpoints->RestoreOrStart(resumed_from));
       EXPECT_EQ(StateDigest(*device), DigestOf(resumed_from));
     }
     while (device->step() < 90) {

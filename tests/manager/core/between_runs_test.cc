@@ -38,10 +38,11 @@ class BetweenRuns : public ManagerTest {
   }
   // The error of a run that trains behind the steps of its store.
   static auto IsBehind(int64_t newest) {
-    return StatusIs(absl::StatusCode::kFailedPrecondition,
-                    AllOf(HasSubstr(absl::StrCat("has step ", newest)),
-                          HasSubstr("Restore"), HasSubstr("another folder"),
-                          HasSubstr("AbandonSteps")));
+    return StatusIs(
+        absl::StatusCode::kFailedPrecondition,
+        AllOf(HasSubstr(absl::StrCat("has step ", newest)),
+              HasSubstr("RestoreOrStart"), HasSubstr("another folder"),
+              HasSubstr("AbandonSteps")));
   }
   void QuarantineAll() {
     for (const int64_t step : Steps()) {

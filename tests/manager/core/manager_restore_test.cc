@@ -67,7 +67,7 @@ TEST_F(ManagerTest, AnotherStoreIsOnlyABeginning) {
   // Step 2 of this store is not what the model holds.
   EXPECT_THAT(manager_->FinishTraining(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("has step 2, and the model does not come")));
+                       HasSubstr("already has step 2")));
   TrainTo(4);
   ASSERT_OK(manager_->WaitUntilFinished());
   ASSERT_OK_AND_ASSIGN(const StepRecord saved, manager_->store()->FindStep(4));
