@@ -360,7 +360,8 @@ struct LoadRule {
 };
 
 // Returns InvalidArgument naming the rule, the key, what is wrong with it, line
-// and column, and for an unknown key the one that may have been meant.
+// and column, and for an unknown key the one that may have been meant. A
+// duplicate key is an error, too.
 absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 }  // namespace ckptdb

@@ -15,8 +15,8 @@ struct Config {
   std::string load = "[]";     // as ckptdb::ParseLoadSpec does: its key "load"
 };
 
-// Returns InvalidArgument naming the file if it cannot be read or is no JSON
-// object.
+// Returns InvalidArgument naming the file if it cannot be read, is no JSON
+// object, or has an object with a duplicate key.
 absl::StatusOr<Config> ReadConfig(const std::string& path);
 
 }  // namespace train_ctr

@@ -51,12 +51,29 @@ absl::string_view Nearest(absl::string_view name,
                            });
 }
 
+absl::Status Unexpected(absl::string_view subject, const Json& value,
+                        absl::string_view what) {
+  return AboutValue(
+      value, absl::InvalidArgumentError(absl::StrCat(
+                 subject, " is ", JsonString(value), "; expected ", what)));
+}
+
+absl::StatusOr<size_t> IndexOfName(absl::string_view subject, const Json& value,
+                                   const std::vector<std::string>& names) {
+  if (!value.is_string()) return Unexpected(subject, value, "a string");
+  const auto name = value.get<std::string>();
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at != names.end()) return static_cast<size_t>(at - names.begin());
+  return Unexpected(
+      subject, value,
+      absl::StrCat("one of ", absl::StrJoin(names, ", "), "; did you mean \"",
+                   Nearest(name, names), "\"?"));
+}
+
 ObjectReader::ObjectReader(std::string place, const Json& json)
     : place_(std::move(place)), json_(json) {
   if (json_.is_object()) return;
-  status_ = AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
-                                  place_, ": the value is ", JsonString(json_),
-                                  "; expected an object")));
+  status_ = Unexpected(absl::StrCat(place_, ": the value"), json_, "an object");
 }
 
 void ObjectReader::Read(const char* key, std::string* value) {
@@ -171,6 +188,12 @@ absl::Status ObjectReader::Finish() {
                    place_, ": unknown key \"", key, "\"; did you mean \"",
                    Nearest(key, known_), "\"?"))));
   }
+  for (const std::string& key : required_) {
+    if (json_.contains(key)) continue;
+    status_.Update(AboutValue(json_, absl::InvalidArgumentError(absl::StrCat(
+                                         place_, ": the key \"", key,
+                                         "\" is missing; it has no default"))));
+  }
   return status_;
 }
 
@@ -184,15 +207,11 @@ const Json* ObjectReader::Find(const char* key, Json::value_t type,
 
 std::optional<size_t> ObjectReader::FindName(
     const char* key, const std::vector<std::string>& names) {
-  const Json* found = Find(key, Json::value_t::string, "a string");
+  const Json* found = Find(key);
   if (found == nullptr) return std::nullopt;
-  const auto name = found->get<std::string>();
-  const auto at = std::find(names.begin(), names.end(), name);
-  if (at != names.end()) return static_cast<size_t>(at - names.begin());
-  Fail(key, *found,
-       absl::StrCat("one of ", absl::StrJoin(names, ", "), "; did you mean \"",
-                    Nearest(name, names), "\"?"));
-  return std::nullopt;
+  const absl::StatusOr<size_t> at = IndexOfName(SubjectOf(key), *found, names);
+  status_.Update(at.status());
+  return at.ok() ? std::optional<size_t>(*at) : std::nullopt;
 }
 
 std::optional<int64_t> ObjectReader::FindCount(const char* key) {
@@ -203,12 +222,13 @@ std::optional<int64_t> ObjectReader::FindCount(const char* key) {
   return count;
 }
 
+std::string ObjectReader::SubjectOf(const char* key) const {
+  return absl::StrCat(place_, ": \"", key, "\"");
+}
+
 void ObjectReader::Fail(const char* key, const Json& value,
                         absl::string_view what) {
-  status_.Update(
-      AboutValue(value, absl::InvalidArgumentError(absl::StrCat(
-                            place_, ": \"", key, "\" is ", JsonString(value),
-                            "; expected ", what))));
+  status_.Update(Unexpected(SubjectOf(key), value, what));
 }
 
 }  // namespace ckptdb::internal

@@ -6,9 +6,9 @@
 //   reader.Read("name", &name);
 //   CKPTDB_RETURN_IF_ERROR(reader.Finish());
 //
-// A key that is not there leaves its value as it is. The first error stays: it
-// is InvalidArgument with the place, the key and the value, which
-// JsonText::Locate finds.
+// A key that is not there leaves its value as it is, unless it is required. The
+// first error stays: it is InvalidArgument with the place, the key and the
+// value, which JsonText::Locate finds.
 #ifndef CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 #define CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 
@@ -32,10 +32,23 @@ namespace ckptdb::internal {
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names);
 
+// Returns InvalidArgument that notes `value`: "SUBJECT is VALUE; expected
+// WHAT".
+absl::Status Unexpected(absl::string_view subject, const Json& value,
+                        absl::string_view what);
+
+// Returns the index in `names` of a value that is one of them, or else an
+// Unexpected with the nearest.
+absl::StatusOr<size_t> IndexOfName(absl::string_view subject, const Json& value,
+                                   const std::vector<std::string>& names);
+
 class ObjectReader {
  public:
   // `json` outlives the reader.
   ObjectReader(std::string place, const Json& json);
+
+  // Makes it an error of Finish if a key, which is read as well, is not there.
+  void Require(const char* key) { required_.emplace_back(key); }
 
   void Read(const char* key, std::string* value);
   void Read(const char* key, bool* value);
@@ -69,7 +82,8 @@ class ObjectReader {
   // Takes note of an error of a value that the caller has read.
   void Update(const absl::Status& status) { status_.Update(status); }
 
-  // Returns the first error. A key that was not asked for is an error, too.
+  // Returns the first error. A key that was not asked for is an error, too, and
+  // so is a required one that is missing.
   absl::Status Finish();
 
  private:
@@ -77,11 +91,13 @@ class ObjectReader {
   std::optional<size_t> FindName(const char* key,
                                  const std::vector<std::string>& names);
   std::optional<int64_t> FindCount(const char* key);
+  std::string SubjectOf(const char* key) const;
   void Fail(const char* key, const Json& value, absl::string_view what);
 
   const std::string place_;
   const Json& json_;
   std::vector<std::string> known_;
+  std::vector<std::string> required_;
   absl::Status status_;
 };
 

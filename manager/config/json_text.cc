@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
@@ -49,23 +52,38 @@ bool IsTooDeep(absl::string_view text) {
   return false;
 }
 
-// Finds a value in its text by going through both together.
-class ValueFinder {
- public:
-  ValueFinder(absl::string_view text, absl::string_view id)
-      : text_(text), id_(id) {}
+// A key that an object has twice, and where both are in the text.
+struct DuplicateKey {
+  std::string key;
+  size_t first;
+  size_t second;
+};
 
-  std::optional<size_t> Find(const Json& root) {
+// Walks through a text that is valid JSON, once.
+class TextWalk {
+ public:
+  explicit TextWalk(absl::string_view text) : text_(text) {
     if (absl::StartsWith(text_, kByteOrderMark)) at_ = kByteOrderMark.size();
+  }
+
+  std::optional<DuplicateKey> FindDuplicate() {
+    Value(nullptr);
+    return duplicate_;
+  }
+
+  // Finds a value with this id. `root` was parsed from the text, which has no
+  // duplicate key.
+  std::optional<size_t> FindValue(const Json& root, absl::string_view id) {
+    id_ = std::string(id);
     Value(&root);
-    return found_;
+    return value_;
   }
 
  private:
-  // `json` is null where a later member of the same name has taken its place.
+  // `json` is what was parsed from the text that is here, or null.
   void Value(const Json* json) {
     SkipSpace();
-    if (json != nullptr && IdOf(json) == id_) found_ = at_;
+    if (json != nullptr && IdOf(json) == id_) value_ = at_;
     switch (text_[at_]) {
       case '{':
         return Members(json);
@@ -79,27 +97,31 @@ class ValueFinder {
   }
 
   void Members(const Json* json) {
+    std::map<std::string, size_t> keys;
     while (EnterNext('}')) {
       const size_t begin = at_;
-      SkipString();
-      const absl::string_view name = text_.substr(begin, at_ - begin);
-      SkipSpace();
-      ++at_;  // the colon
-      const Json key = Json::parse(name.begin(), name.end());
-      const Json* value = nullptr;
-      if (json != nullptr && json->is_object()) {
-        const auto member = json->find(key.get_ref<const std::string&>());
-        if (member != json->end()) value = &*member;
+      const std::string key = Key();
+      const auto [before, is_new] = keys.emplace(key, begin);
+      if (!is_new && !duplicate_.has_value()) {
+        duplicate_ = {key, before->second, begin};
       }
-      Value(value);
+      Value(json == nullptr ? nullptr : &json->at(key));
     }
+  }
+
+  // Moves past a key and its colon.
+  std::string Key() {
+    const size_t begin = at_;
+    SkipString();
+    const absl::string_view key = text_.substr(begin, at_ - begin);
+    SkipSpace();
+    ++at_;
+    return Json::parse(key.begin(), key.end()).get<std::string>();
   }
 
   void Elements(const Json* json) {
     for (size_t i = 0; EnterNext(']'); ++i) {
-      const bool there =
-          json != nullptr && json->is_array() && i < json->size();
-      Value(there ? &(*json)[i] : nullptr);
+      Value(json == nullptr ? nullptr : &json->at(i));
     }
   }
 
@@ -125,10 +147,11 @@ class ValueFinder {
     at_ = std::min(text_.find_first_not_of(kSpace, at_), text_.size());
   }
 
-  const absl::string_view text_;  // which is JSON
-  const absl::string_view id_;
+  const absl::string_view text_;
+  std::string id_;
   size_t at_ = 0;
-  std::optional<size_t> found_;  // the last one, which counts
+  std::optional<size_t> value_;
+  std::optional<DuplicateKey> duplicate_;
 };
 
 }  // namespace
@@ -155,7 +178,15 @@ absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
   }
   // The json library throws; nothing of it leaves this file.
   try {
-    return JsonText(std::string(text), Json::parse(text.begin(), text.end()));
+    Json json = Json::parse(text.begin(), text.end());
+    const auto duplicate = TextWalk(text).FindDuplicate();
+    if (!duplicate.has_value()) {
+      return JsonText(std::string(text), std::move(json));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        place, ": duplicate key ", JsonString(duplicate->key), ", first given",
+        LineAndColumn(text, duplicate->first), "; give each key once",
+        LineAndColumn(text, duplicate->second)));
   } catch (const Json::parse_error& error) {
     // It counts the bytes up to the one that is wrong.
     const size_t at = std::max<size_t>(error.byte, 1) - 1;
@@ -172,11 +203,11 @@ absl::StatusOr<JsonText> JsonText::Parse(absl::string_view place,
 absl::Status JsonText::Locate(const absl::Status& error) const {
   const absl::optional<absl::Cord> id = error.GetPayload(kValuePayload);
   if (!id.has_value()) return error;
-  const std::string wanted(*id);
-  const std::optional<size_t> at = ValueFinder(text_, wanted).Find(json_);
-  if (!at.has_value()) return error;
-  return absl::Status(error.code(),
-                      absl::StrCat(error.message(), LineAndColumn(text_, *at)));
+  const std::optional<size_t> at =
+      TextWalk(text_).FindValue(json_, std::string(*id));
+  return absl::Status(
+      error.code(),
+      absl::StrCat(error.message(), at ? LineAndColumn(text_, *at) : ""));
 }
 
 }  // namespace ckptdb::internal

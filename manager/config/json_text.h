@@ -32,7 +32,7 @@ absl::Status AboutValue(const Json& value, absl::Status error);
 class JsonText {
  public:
   // Returns InvalidArgument at `place`, with line and column, if it is not JSON
-  // or is more than kMaxJsonDepth deep.
+  // or an object has a key twice, and if it is more than kMaxJsonDepth deep.
   static absl::StatusOr<JsonText> Parse(absl::string_view place,
                                         absl::string_view text);
 
@@ -40,7 +40,7 @@ class JsonText {
 
   // Appends the place of the value that an error is about to its words:
   // " (line 3, column 7)". Both count from 1, columns in bytes. An error that
-  // is about no value stays as it is.
+  // is about no value stays as it is. The note of AboutValue is removed.
   absl::Status Locate(const absl::Status& error) const;
 
  private:

@@ -73,9 +73,8 @@ absl::StatusOr<Policy> ReadPolicies(const PolicyKind<Policy>& kind, bool any,
                                     const std::string& place, const Json& json,
                                     int depth) {
   if (!json.is_array() || json.empty()) {
-    return Error(place, json,
-                 absl::StrCat("the value is ", internal::JsonString(json),
-                              "; expected a list of at least one policy"));
+    return internal::Unexpected(absl::StrCat(place, ": the value"), json,
+                                "a list of at least one policy");
   }
   std::vector<Policy> policies;
   for (size_t i = 0; i < json.size(); ++i) {
@@ -90,14 +89,12 @@ template <typename Policy>
 // Reads a policy that is a name alone, such as "save_initially".
 absl::StatusOr<Policy> ReadNamed(const PolicyKind<Policy>& kind,
                                  const std::string& place, const Json& json) {
-  // The value is read as one of several names, whose error says what is wrong
-  // with another.
-  const Json wrapped = {{"policy", json}};
-  ObjectReader reader(place, wrapped);
-  Policy policy;
-  reader.Read("policy", kind.named, &policy);
-  CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  return policy;
+  std::vector<std::string> names;
+  for (const auto& [name, policy] : kind.named) names.push_back(name);
+  CKPTDB_ASSIGN_OR_RETURN(
+      const size_t at,
+      internal::IndexOfName(absl::StrCat(place, ": the value"), json, names));
+  return kind.named[at].second;
 }
 
 template <typename Policy>
@@ -170,6 +167,7 @@ absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
                                                  const Json& json) {
   KeepPolicy::BestOptions best;
   ObjectReader reader(place, json);
+  reader.Require("metric");
   reader.Read("metric", &best.metric);
   reader.Read("count", &best.count);
   reader.Read("lower_is_better", &best.lower_is_better);
@@ -185,13 +183,11 @@ absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
                                         const Json& json, int depth) {
   int64_t count = 0;
   ObjectReader reader(place, json);
+  reader.Require("count");
   reader.Read("count", &count);
+  reader.Require("policy");
   const Json* const policy = reader.Find("policy");
   CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  if (policy == nullptr) {
-    return Error(place, json,
-                 "the key \"policy\" is missing; expected a policy");
-  }
   CKPTDB_ASSIGN_OR_RETURN(
       const KeepPolicy kept,
       ReadPolicy(KeepPolicies(), reader.PlaceOf("policy"), *policy, depth));

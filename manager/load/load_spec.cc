@@ -79,10 +79,8 @@ absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json) {
   CKPTDB_ASSIGN_OR_RETURN(const JsonText text, JsonText::Parse(kPlace, json));
   const Json& list = text.json();
   if (!list.is_array()) {
-    return text.Locate(internal::AboutValue(
-        list, absl::InvalidArgumentError(absl::StrCat(
-                  kPlace, ": the value is ", internal::JsonString(list),
-                  "; expected a list of rules"))));
+    return text.Locate(internal::Unexpected(absl::StrCat(kPlace, ": the value"),
+                                            list, "a list of rules"));
   }
   std::vector<LoadRule> rules;
   for (size_t i = 0; i < list.size(); ++i) {

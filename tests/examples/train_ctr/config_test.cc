@@ -132,7 +132,10 @@ TEST_F(ConfigTest, WrongOptionsAreErrors) {
       {"{\n  \"busy\": \"wat\"}", "(line 2, column 11)"},
       {R"({"path": "elsewhere"})", R"("elsewhere", but --store)"},
       {R"({"read_only": true})", "read_only"},
-      {R"({"load": [{"patch": "p"}]})", R"(did you mean "path"?)"}};
+      {R"({"load": [{"patch": "p"}]})", R"(did you mean "path"?)"},
+      {R"({"load": [], "load": []})", R"(duplicate key "load")"},
+      {R"({"keep": {"latest_n": 3, "latest_n": 0}, "load": []})",
+       R"(duplicate key "latest_n")"}};
   for (const auto& [config, says] : cases) {
     const ProgramResult result = TrainWith("store", 12, config);
     EXPECT_EQ(result.exit_code, 1) << config;

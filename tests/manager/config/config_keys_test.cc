@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/schema/status.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -25,6 +26,7 @@ namespace ckptdb::testing {
 namespace {
 
 using ::testing::_;
+using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
 using Strings = std::vector<std::string>;
@@ -186,13 +188,36 @@ std::string Member(const std::string& key, const std::string& value) {
 
 class ConfigKeysTest : public ::testing::Test {
  protected:
-  // What the reader says of a configuration, or else Open of its options.
+  // Returns the reader's error of a configuration, which has a place.
+  static absl::Status Read(const std::string& json, ManagerOptions* options) {
+    absl::Status status = ReadManagerConfig(json, options);
+    if (!status.ok()) {
+      EXPECT_THAT(status.ToString(),
+                  MatchesRegex(".* \\(line 1, column [0-9]+\\)"));
+    }
+    return status;
+  }
+
+  // Returns the reader's error, or else Open's error of the options.
   absl::Status Check(const std::string& json) const {
     ManagerOptions options{.path = dir_.path() + "/store"};
-    const absl::Status status = ReadManagerConfig(json, &options);
-    if (!status.ok()) return status;
+    CKPTDB_RETURN_IF_ERROR(Read(json, &options));
     ModelState model;
     return CheckpointManager::Open(options, &model).status();
+  }
+
+  // Reads values of every kind, of which most are wrong: their errors have a
+  // place as well.
+  template <typename Wrap>
+  static void ReadAllKinds(const Wrap& wrap) {
+    for (const char* const value :
+         {"null", "true", "-1", "1.5", "\"\"", "\"x\"", "[]", "[null]", "[[]]",
+          "[{}]", "{}", R"({"x": {}})", R"({"any": 1})", R"({"any": [1]})",
+          R"({"not": []})", R"({"latest_n": "1"})", R"({"best_n": "1"})",
+          R"({"latest_of": {"count": 1, "policy": []}})"}) {
+      ManagerOptions options;
+      Read(wrap(value), &options).IgnoreError();
+    }
   }
 
   void ExpectRefused(const std::string& json) const {
@@ -214,6 +239,7 @@ class ConfigKeysTest : public ::testing::Test {
     for (const std::string& refused : values.refused) {
       ExpectRefused(wrap(refused));
     }
+    ReadAllKinds(wrap);
   }
 
   void ExpectPolicies(const std::string& key,
@@ -313,7 +339,7 @@ TEST(ConfigKeys, ReadsOnlyDocumentedKeys) {
   }
   const std::string source = ReadTree("manager/config/manager_config.cc");
   const std::regex read(
-      R"re((?:Read\w*|Find)(?:<[^(]*>)?\(\s*(?:reader,\s*)?"(\w+)"|\{"(\w+)",\s*\w+\(\)\})re");
+      R"re((?:Read\w*|Find|Require)(?:<[^(]*>)?\(\s*(?:reader,\s*)?"(\w+)"|\{"(\w+)",\s*\w+\(\)\})re");
   std::set<std::string> found;
   for (std::sregex_iterator at(source.begin(), source.end(), read), end;
        at != end; ++at) {

@@ -247,9 +247,60 @@ TEST(ManagerConfigTest, SaysOnWhichLine) {
        " \"b\\u0065st\": {\"metric\": \"m\",\n     \"count\": \"x\"}}",
        "0 to 2^63 - 1 (line 3, column 15)"},
       {"\xef\xbb\xbf{\"async\":\n 1}", "expected a boolean (line 2, column 2)"},
-      // The last of a key that is there twice counts.
-      {"{\"async\": {\"a\": [1, 2]},\n \"async\": 1}",
-       "expected a boolean (line 2, column 11)"}};
+      {"{\"keep\": {\"any\": [\"keep_all\",\n \"keep_al\"]}}",
+       "did you mean \"keep_all\"? (line 2, column 2)"},
+      {"{\"keep\":\n {\"latest_of\":\n  {\"policy\": \"keep_all\"}}}",
+       "the key \"count\" is missing; it has no default (line 3, column 3)"}};
+  for (const auto& [json, what] : cases) {
+    ManagerOptions options;
+    EXPECT_THAT(ReadManagerConfig(json, &options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+  }
+}
+
+// A reader of JSON that takes the last value would keep no step here.
+TEST(ManagerConfigTest, DuplicateKeysAreAnError) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"keep": {"latest_n": 3}, "keep": {"latest_n": 0}})",
+       "manager: duplicate key \"keep\", first given (line 1, column 2); give "
+       "each key once (line 1, column 27)"},
+      {"{\"keep\": {\"latest_n\": 3,\n \"latest_n\": 3}}",
+       "duplicate key \"latest_n\", first given (line 1, column 11); give each "
+       "key once (line 2, column 2)"},
+      {R"({"keep": {"any": [{"best_n": {"count": 1, "count": 2}}]}})",
+       "duplicate key \"count\""},
+      {R"({"user_metadata": {"a": "1", "b": "2", "a": "3"}})",
+       "duplicate key \"a\""},
+      {R"({"async": true, "as\u0079nc": false})", "duplicate key \"async\""},
+      {R"({"async": {"a": [{"x": {}}, 2]}, "b": [[]], "async": true})",
+       "duplicate key \"async\""},
+      {"\xef\xbb\xbf{\"\": 1, \"\": 1}", "duplicate key \"\""}};
+  for (const auto& [json, what] : cases) {
+    ManagerOptions options;
+    EXPECT_THAT(ReadManagerConfig(json, &options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+    EXPECT_FALSE(options.retention.keep.has_value());
+  }
+}
+
+TEST(ManagerConfigTest, KeysOfDifferentObjectsMayBeEqual) {
+  EXPECT_EQ(KeptBy(R"({"any": [{"latest_n": 1}, {"latest_n": 2}]})"), "30 40 ");
+  EXPECT_EQ(KeptBy(R"({"latest_of": {"count": 1, "policy":
+                      {"latest_of": {"count": 2, "policy": "keep_all"}}}})"),
+            "40 ");
+}
+
+TEST(ManagerConfigTest, MissingRequiredKeysAreAnError) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"keep": {"latest_of": {"policy": "keep_all"}}})",
+       "keep.latest_of: the key \"count\" is missing; it has no default"},
+      {R"({"keep": {"latest_of": {"count": 3}}})",
+       "keep.latest_of: the key \"policy\" is missing; it has no default"},
+      {R"({"keep": {"best_n": {"count": 3}}})",
+       "keep.best_n: the key \"metric\" is missing; it has no default"},
+      {R"({"best": {}})", "best: the key \"metric\" is missing"}};
   for (const auto& [json, what] : cases) {
     ManagerOptions options;
     EXPECT_THAT(ReadManagerConfig(json, &options),

@@ -9,9 +9,11 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 using Outcome = CheckpointManager::LoadedItem::Outcome;
 
@@ -64,11 +66,17 @@ TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
       {R"([{"load": "sparse"}])", R"("load" is "sparse"; expected a list)"},
       {R"([{"load": [1]}])", R"("load" is [1]; expected a list of strings)"},
       {R"([{"oname": {"a": 1}}])", R"(expected an object of strings)"},
+      {R"([{"path": "p"}, {"strict": true, "strict": false}])",
+       "load specification: duplicate key \"strict\""},
+      {R"([{"oname": {"user": "a", "user": "b"}}])",
+       "duplicate key \"user\", first given (line 1, column 13)"},
   };
   for (const auto& [json, what] : cases) {
     EXPECT_THAT(ParseLoadSpec(json).status(),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
         << json;
+    EXPECT_THAT(ParseLoadSpec(json).status().ToString(),
+                AllOf(HasSubstr("(line "), Not(HasSubstr("ckptdb/"))));
   }
 }
 
