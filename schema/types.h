@@ -82,14 +82,16 @@ absl::StatusOr<DType> ParseDType(absl::string_view name);
 // but the caller.
 //
 //   kBf16  halves the bytes: each number rounded to the nearest bf16, which is
-//          off by at most 1/256 of it. A NaN stays a NaN; infinities and zeros
-//          stay as they are. A page with a number that would round to an
-//          infinity is stored without loss.
+//          off by at most 1/256 of it, or by 2^-134 if that is more. A NaN
+//          stays a NaN; infinities and zeros stay as they are. A page with a
+//          number that would round to an infinity is stored without loss.
 //   kInt8  leaves a byte a number and 8 a row: 255 steps from the least number
-//          of a row to its greatest, off by at most half a step. The row is
-//          that of the table's slot, of at least 4 numbers; in a tensor it is
-//          128 numbers, one after the other. Rows that have an infinity or a
-//          NaN are stored without loss.
+//          of a row to its greatest. A number is off by at most 1/509 of the
+//          row's range, about half a step, plus half the distance between two
+//          f32 at the row's largest magnitude. The row is that of the table's
+//          slot, of at least 4 numbers; in a tensor it is 128 numbers, one
+//          after the other. Rows that have an infinity or a NaN are stored
+//          without loss.
 enum class Codec : uint8_t {
   kNone = 0,
   kLz4 = 1,

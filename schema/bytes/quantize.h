@@ -73,7 +73,8 @@ CKPTDB_QUANTIZE bool OverflowsBf16(uint32_t bits) {
   return (bits & kFloatMagnitude) - kLeast < kFloatInfinity - kLeast;
 }
 // Returns the bound of the error of finite numbers of at most this magnitude:
-// half of the distance of two neighbours.
+// half of the distance of two neighbours, which for the least numbers is
+// constant.
 CKPTDB_QUANTIZE double Bf16ErrorBound(double magnitude) {
   constexpr double kHalfOfLeast = 0x1p-134;
   return magnitude * 0x1p-8 + kHalfOfLeast;

@@ -122,6 +122,39 @@ TEST(Int8, RandomRowsOfAnyWidth) {
   }
 }
 
+// The bound of docs/manager.md, where half a step alone is less than the error:
+// a step is about the distance of two floats.
+TEST(Int8, NarrowRowsAreOffByTheRoundingToo) {
+  std::mt19937_64 random(TestSeed());
+  double largest_of_half_steps = 0;
+  for (int round = 0; round < 2000; ++round) {
+    // The largest magnitudes of each power of two are included, and subnormals.
+    const uint32_t range = 1 + static_cast<uint32_t>(random() % 2000);
+    const uint32_t least = static_cast<uint32_t>(random() % 0x7f000000);
+    const bool negative = random() % 2 == 0;
+    Floats row = {FloatOf(least), FloatOf(least + range)};
+    while (row.size() < 64) {
+      row.push_back(FloatOf(least + static_cast<uint32_t>(random() % range)));
+    }
+    if (negative)
+      for (float& number : row) number = -number;
+    const Encoded encoded = EncodeLossy(Codec::kInt8, BytesOf(row), 64);
+    ASSERT_TRUE(encoded.taken);
+    const Floats back = FloatsOf(
+        DecodeLossy(Codec::kInt8, encoded.stored, row.size() * sizeof(float)));
+    const double low = FloatOf(least);
+    const double high = FloatOf(least + range);
+    const double distance = high - FloatOf(least + range - 1);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const double error = std::abs(static_cast<double>(row[i]) - back[i]);
+      ASSERT_LE(error, (high - low) / 509 + distance / 2) << row[i];
+      largest_of_half_steps =
+          std::max(largest_of_half_steps, error / ((high - low) / 510));
+    }
+  }
+  EXPECT_GT(largest_of_half_steps, 1.5);
+}
+
 // What was decoded comes back as it was: in the same bytes where a step is more
 // than the distance of two floats, and else verbatim where need be.
 TEST(Int8, IsStableOnceItHasRounded) {

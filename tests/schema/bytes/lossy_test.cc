@@ -92,6 +92,22 @@ TEST(Bf16, RoundsEveryUpperHalfAsTheReferenceDoes) {
   }
 }
 
+// The bound of docs/manager.md, where numbers are so small that bf16 has as few
+// bits for them as f32 would have for 2^-149.
+TEST(Bf16, SmallNumbersAreOffByTheConstant) {
+  EXPECT_EQ(FloatOf(DecodeBf16(EncodeBf16(FloatBits(4.9e-42F)))), 0);
+  float largest_share = 0;
+  for (uint32_t bits = 1; bits < 0x1000000; bits += 97) {
+    const float number = FloatOf(bits);
+    const float back = FloatOf(DecodeBf16(EncodeBf16(bits)));
+    const double error = std::abs(static_cast<double>(number) - back);
+    ASSERT_LE(error, std::max(number / 256.0, 0x1p-134)) << number;
+    largest_share =
+        std::max(largest_share, static_cast<float>(error / 0x1p-134));
+  }
+  EXPECT_GT(largest_share, 0.99F);  // the bound is not wider than it must be
+}
+
 TEST(Bf16, MakesNoInfinityOfAFiniteNumber) {
   const float largest = FloatOf(0x7f7f7fff);  // rounds to the largest bf16
   EXPECT_TRUE(EncodeLossy(Codec::kBf16, BytesOf({1, largest, 1}), 1).taken);
