@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/status_exception.h"
+#include "ckptdb/schema/bytes/annotate.h"
 
 namespace ckptdb::internal {
 
@@ -16,6 +18,8 @@ namespace {
 absl::Status Describe(absl::string_view what) {
   try {
     throw;
+  } catch (const StatusException& error) {
+    return Annotate(error.status(), what);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, ": the machine has no memory for it"));

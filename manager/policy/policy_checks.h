@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/db/base/status_exception.h"
 #include "ckptdb/manager/policies.h"
 
 namespace ckptdb::internal {
@@ -64,14 +64,13 @@ absl::Status CheckFunction(absl::string_view policy, absl::string_view name,
 }
 
 // Returns what a function of the caller's returns. What it throws is thrown on
-// with the policy and its name before it, for the guard around the decision.
+// as a StatusException with the policy and its name, for the guard around the
+// decision.
 template <typename Function>
 auto CallNamed(absl::string_view policy, absl::string_view name,
                const Function& function) {
   auto answer = CallGuarded(absl::StrCat(policy, " \"", name, "\""), function);
-  if (!answer.ok()) {
-    throw std::runtime_error(std::string(answer.status().message()));
-  }
+  if (!answer.ok()) throw StatusException(answer.status());
   return *std::move(answer);
 }
 

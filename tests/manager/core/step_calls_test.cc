@@ -299,6 +299,32 @@ TEST_F(ManagerTest, APolicyThatThrowsIsNamed) {
                        HasSubstr("SaveIf \"moody\" threw: not today")));
 }
 
+TEST_F(ManagerTest, APolicyWithoutMemoryIsResourceExhausted) {
+  bool full = true;
+  const auto allocate = [&full] {
+    if (full) throw std::bad_alloc();
+    return true;
+  };
+  const auto expect = [](const absl::Status& status, const std::string& who) {
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr(who + ": the machine has no memory")));
+  };
+  options_.async = false;
+  options_.schedule.permanent =
+      SaveIf("hungry", [&](const SavePolicy::Context& context) {
+        return context.step > 2 || allocate();
+      });
+  options_.retention.keep =
+      KeepIf("greedy", [&](const StepInfo&) { return allocate(); });
+  Start();
+  expect(TrainStep().status(), "SaveIf \"hungry\"");
+  full = false;
+  ASSERT_OK(TrainStep());
+  full = true;
+  expect(TrainStep().status(), "KeepIf \"greedy\"");
+}
+
 TEST_F(ManagerTest, AModelHasOneManagerAtATime) {
   Start();
   ManagerOptions other = options_;
