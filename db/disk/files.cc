@@ -261,10 +261,16 @@ void VisitTree(FileSystem* files, const std::string& path,
 
 absl::StatusOr<uint64_t> FreeBytes(FileSystem* files, const std::string& path) {
   uint64_t free = 0;
-  CKPTDB_RETURN_IF_ERROR(
+  absl::Status status =
       FromRocks(files->GetFreeSpace(path, IOOptions(), &free, nullptr),
-                absl::StrCat("free space at \"", path, "\"")));
-  return free;
+                absl::StrCat("free space at \"", path, "\""));
+  if (status.ok()) return free;
+  if (!absl::IsNotFound(status)) return status;
+  // NotFound would be taken for that of a step.
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the folder \"", path,
+      "\" was moved or removed while it was in use; move it back, or open the "
+      "store where it is now"));
 }
 
 absl::Status CheckDiskSpace(FileSystem* files, const std::string& path,

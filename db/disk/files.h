@@ -85,12 +85,13 @@ using VisitEntry = std::function<void(const std::string& path,
 void VisitTree(rocksdb::FileSystem* files, const std::string& path,
                const VisitEntry& visit);
 
-// Returns how many bytes may still be written at `path`.
+// Returns how many bytes may still be written at `path`, a folder of a store in
+// use. Returns FailedPrecondition if it is gone.
 absl::StatusOr<uint64_t> FreeBytes(rocksdb::FileSystem* files,
                                    const std::string& path);
 
 // Returns ResourceExhausted with both numbers if fewer than `needed` +
-// `reserve` bytes are free at `path`.
+// `reserve` bytes are free at `path`. Other errors are those of FreeBytes.
 absl::Status CheckDiskSpace(rocksdb::FileSystem* files, const std::string& path,
                             uint64_t needed, uint64_t reserve);
 

@@ -74,6 +74,30 @@ class StoreErrorsTest : public StoreFixture {
   }
 };
 
+// NotFound would say that the step does not exist.
+TEST_F(StoreErrorsTest, CallsNameTheFolderThatWasMovedAway) {
+  Reopen();
+  ASSERT_OK(Save(1, SmallContent(1)));
+  ASSERT_OK(Save(2, SmallContent(2)));
+  const std::string elsewhere = path() + ".moved";
+  std::filesystem::rename(path(), elsewhere);
+  const auto names_the_folder =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr(path()), HasSubstr("was moved or removed")));
+  EXPECT_THAT(store_->Delete(1), names_the_folder);
+  EXPECT_THAT(store_->Pin(1), names_the_folder);
+  EXPECT_THAT(store_->Quarantine(1), names_the_folder);
+  EXPECT_THAT(store_->SetEphemeral(1, true), names_the_folder);
+  EXPECT_THAT(store_->AddMetrics(1, {{"auc", 0.5}}), names_the_folder);
+  EXPECT_THAT(store_->SetUserMetadata({{"run", "a"}}), names_the_folder);
+  EXPECT_THAT(store_->SaveEvaluation(1, "auc", "all", {{}}), names_the_folder);
+  EXPECT_THAT(store_->GetUsage().status(), names_the_folder);
+  EXPECT_THAT(Save(3, SmallContent(3)).status(), names_the_folder);
+  std::filesystem::rename(elsewhere, path());
+  ASSERT_OK(store_->Delete(1));
+  ASSERT_OK(Save(3, SmallContent(3)));
+}
+
 TEST_F(StoreErrorsTest, FoldersAndFilesAreTheOwners) {
   Reopen();
   ASSERT_OK(Save(1, BulkContent(1)));
