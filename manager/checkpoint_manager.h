@@ -579,15 +579,15 @@ struct ManagerOptions {
   // Default: warnings go to `store.logger`; without one, each is a line on
   // stderr, where the library writes nothing else.
   std::function<void(const std::string& warning)> on_warning = {};
-  absl::Duration warn_waiting = absl::Seconds(1);
+  absl::Duration warn_waiting = absl::Seconds(1);  // at least 0
   // Says what StartTraining saves.
   FirstSave first_save = FirstSave::kUnlessRestored;
   // The time that is left to a machine once it is preempted. If the last save
   // took longer and the newest step is ephemeral, that step becomes permanent
-  // instead of another save, and FinishTraining saves none either. Default:
-  // infinite.
+  // instead of another save, and FinishTraining saves none either. At least 0.
+  // Default: infinite.
   absl::Duration preemption_grace = absl::InfiniteDuration();
-  // The time that ranks wait for one another. Default: 30 minutes.
+  // The time that ranks wait for one another. Above 0. Default: 30 minutes.
   absl::Duration deadline = absl::Minutes(30);
 
   // The sharding of tables that declare none by themselves: see
@@ -634,8 +634,9 @@ struct ManagerOptions {
 // and bounds.
 //
 // Sets the options that `json` names, and leaves the others. Returns
-// InvalidArgument with the place, line and column of an invalid value, and with
-// the nearest key for an unknown one; `options` is then unchanged.
+// InvalidArgument with the place, line and column of an invalid value, a
+// missing or a duplicate key, and with the nearest key for an unknown one;
+// `options` is then unchanged.
 absl::Status ReadManagerConfig(absl::string_view json, ManagerOptions* options);
 
 }  // namespace ckptdb

@@ -1,4 +1,4 @@
-// Checks of numbers that several structs of options have; internal to db/ and
+// Checks of values that several structs of options have; internal to db/ and
 // manager/. Each returns InvalidArgument with the option's name, its value and
 // what is allowed.
 #ifndef CKPTDB_DB_BASE_OPTION_CHECKS_H_
@@ -7,12 +7,23 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace ckptdb::internal {
 
 // `name` is as in "ReadOptions::threads".
 absl::Status CheckThreads(absl::string_view name, int threads);
+
+// `last` is the last enumerator of a type whose enumerators count from 0.
+template <typename Enum>
+absl::Status CheckEnumerator(absl::string_view name, Enum value, Enum last) {
+  const auto number = static_cast<int64_t>(value);
+  if (number >= 0 && value <= last) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", number, "; it must be an enumerator, 0 to ",
+                   static_cast<int64_t>(last)));
+}
 
 // Checks that modes of folders and files are permission bits alone, and include
 // those without which the owner could not read and write them. `where` stands

@@ -46,7 +46,7 @@ void SpareSpace::SetAside(uint64_t free_bytes) const {
   const MutexLock lock(&mutex_);
   // An eighth more must be free, so that setting it aside does not itself fill
   // the disk.
-  if (IsSetAside() || free_bytes < bytes_ + bytes_ / 8) return;
+  if (IsSetAside() || bytes_ > free_bytes - free_bytes / 9) return;
   ::unlink(path_.c_str());
   const int fd = ::open(path_.c_str(),
                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,

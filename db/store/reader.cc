@@ -10,6 +10,7 @@
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/disk/files.h"
@@ -157,6 +158,9 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
   CKPTDB_ASSIGN_OR_RETURN(
       const std::string resolved,
       internal::ResolveStorePath(path, options.environment));
+  CKPTDB_RETURN_IF_ERROR(
+      internal::CheckEnumerator("ReaderOptions::leases", options.leases,
+                                ReaderOptions::LeaseMode::kNone));
   if (options.lease_ms <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("lease of ", options.lease_ms, " ms is not above 0"));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/schema/bytes/names.h"
 #include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"
@@ -66,6 +67,8 @@ absl::Status CheckSaveSpec(const SaveSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "world size ", spec.world_size, " is not in 1 to ", kMaxWorldSize));
   }
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("SaveSpec::abandoned", spec.abandoned,
+                                         SaveSpec::Abandoned::kRemove));
   return CheckBounds(spec);
 }
 

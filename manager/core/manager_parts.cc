@@ -53,11 +53,32 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
       CheckAtLeast(kWhere, "retry_after_steps", options.retry_after_steps, 0));
   CKPTDB_RETURN_IF_ERROR(CheckDuration("warn_waiting", options.warn_waiting,
                                        /*may_be_zero=*/true));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("preemption_grace",
+                                       options.preemption_grace,
+                                       /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(
       CheckDuration("deadline", options.deadline, /*may_be_zero=*/false));
   return CheckDuration("poll_every", options.poll_every, /*may_be_zero=*/false);
 }
 
+absl::Status CheckEnumerators(const ManagerOptions& options) {
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::busy", options.busy,
+                                         ManagerOptions::BusyPolicy::kFail));
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::first_save",
+                                         options.first_save,
+                                         ManagerOptions::FirstSave::kNever));
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator("ManagerOptions::abandoned",
+                                         options.abandoned,
+                                         SaveSpec::Abandoned::kRemove));
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerator(
+      "ManagerOptions::replication.saver", options.replication.saver,
+      ModelState::Replication::Saver::kOwner));
+  return CheckEnumerator("ManagerOptions::io_state_resize",
+                         *options.io_state_resize,
+                         ManagerOptions::IoStateResize::kReset);
+}
+
+// Checks options that have gone through Effective.
 absl::Status CheckOptions(const ManagerOptions& options) {
   if (options.path.empty()) {
     return absl::InvalidArgumentError(
@@ -78,6 +99,7 @@ absl::Status CheckOptions(const ManagerOptions& options) {
                                   "ManagerOptions::user_metadata"));
   CKPTDB_RETURN_IF_ERROR(Annotate(CheckUserMetadata(options.store_metadata),
                                   "ManagerOptions::store_metadata"));
+  CKPTDB_RETURN_IF_ERROR(CheckEnumerators(options));
   return CheckNumbers(options);
 }
 

@@ -1,6 +1,8 @@
 #include "ckptdb/manager/core/save_runner.h"
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -176,8 +178,11 @@ void SaveRunner::NoteFailure(SaveOperation* operation) {
   }
   if (!tolerated_) return;
   if (options.retry_after_steps > 0) {
+    // The sum may be above the last step that there can be.
+    constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
+    const int64_t step = listeners_.progress->global_step();
     listeners_.decisions->PutOff(
-        listeners_.progress->global_step() + options.retry_after_steps,
+        step + std::min(options.retry_after_steps, kLastStep - step),
         {operation->kind(), absl::StrCat("the save of step ", operation->step(),
                                          " failed, and is retried")});
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/manager/policy/keep_rule.h"
 #include "ckptdb/manager/policy/policy_checks.h"
 #include "ckptdb/schema/bytes/annotate.h"
@@ -103,6 +104,9 @@ class Plan {
 
 absl::Status CheckRetention(const RetentionOptions& options) {
   CKPTDB_RETURN_IF_ERROR(Annotate(options.keep.status(), "retention.keep"));
+  CKPTDB_RETURN_IF_ERROR(
+      CheckEnumerator("retention.removal", options.removal,
+                      RetentionOptions::Removal::kAllNonPermanent));
   return CheckAtLeast("retention", "keep_ephemeral", options.keep_ephemeral, 0);
 }
 

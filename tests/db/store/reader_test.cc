@@ -433,6 +433,15 @@ TEST_F(LeaseTest, LengthIsChecked) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 ms")));
 }
 
+TEST_F(LeaseTest, OpenRefusesAModeThatIsNoEnumerator) {
+  ReaderOptions options;
+  options.leases = static_cast<ReaderOptions::LeaseMode>(3);
+  EXPECT_THAT(Reader::Open(path(), options),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("ReaderOptions::leases is 3; it must be an "
+                                 "enumerator, 0 to 2")));
+}
+
 TEST_F(ReaderTest, FileThatCannotBeReadIsNamed) {
   ASSERT_OK(Save(1, SmallContent(1)));
   const std::string current = path() + "/db/CURRENT";

@@ -204,6 +204,11 @@ TEST_F(StoreTest, RecordsTheTimesThatItIsGiven) {
   EXPECT_THAT(store_->Save(spec, RankState()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("begun_at_micros -1 is below 0")));
+  spec = {.step = 5, .abandoned = static_cast<SaveSpec::Abandoned>(-1)};
+  EXPECT_THAT(store_->Save(spec, RankState()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("SaveSpec::abandoned is -1; it must be an "
+                                 "enumerator, 0 to 2")));
 }
 
 TEST_F(StoreTest, ResultCountsBytes) {

@@ -227,6 +227,19 @@ TEST_F(ManagerTest, RetriesEndWithTheFailuresThatAreTolerated) {
   EXPECT_EQ(reports_.size(), 3U);
 }
 
+TEST_F(ManagerTest, TheLongestRetryIsNever) {
+  options_.schedule.permanent = SaveEveryNSteps(4);
+  options_.tolerated_failures = 2;
+  options_.retry_after_steps = std::numeric_limits<int64_t>::max();
+  options_.async = false;
+  Start();
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(4);  // fails
+  model_->users.FailWith(absl::OkStatus());
+  TrainTo(9);
+  EXPECT_THAT(Steps(), ElementsAre(8));
+}
+
 TEST_F(ManagerTest, RetiresWithTheCommit) {
   options_.retention.keep = LatestN(2);
   Start();
@@ -573,6 +586,9 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options.warn_waiting = absl::Seconds(-1);
   expect(options, "warn_waiting is -1s; it must be at least 0");
   options = options_;
+  options.preemption_grace = absl::Seconds(-30);
+  expect(options, "preemption_grace is -30s; it must be at least 0");
+  options = options_;
   options.deadline = absl::ZeroDuration();
   expect(options, "deadline is 0; it must be above 0");
   options = options_;
@@ -597,6 +613,41 @@ TEST_F(ManagerTest, OptionsAreChecked) {
   options = options_;
   options.best = KeepPolicy::BestOptions{};
   expect(options, "ManagerOptions: best: metric is empty; name the metric");
+  EXPECT_FALSE(std::filesystem::exists(options_.path));
+}
+
+// Such values come from casts, of a number in a configuration for example.
+TEST_F(ManagerTest, OpenRefusesNumbersThatAreNoEnumerators) {
+  TestModel model;
+  const auto expect = [&](const auto& set, const std::string& what) {
+    for (const int value : {-1, 9}) {
+      ManagerOptions options = options_;
+      set(value, &options);
+      EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           HasSubstr(absl::StrCat(
+                               what, " is ", value,
+                               "; it must be an enumerator, 0 to "))));
+    }
+  };
+  const auto assign = [](int value, auto* field) {
+    *field = static_cast<std::remove_pointer_t<decltype(field)>>(value);
+  };
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->busy); },
+         "ManagerOptions::busy");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->first_save); },
+         "ManagerOptions::first_save");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->abandoned); },
+         "ManagerOptions::abandoned");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->replication.saver); },
+         "ManagerOptions::replication.saver");
+  expect([&](int v, ManagerOptions* o) { assign(v, &o->retention.removal); },
+         "ManagerOptions: retention.removal");
+  expect(
+      [](int v, ManagerOptions* o) {
+        o->io_state_resize = static_cast<ManagerOptions::IoStateResize>(v);
+      },
+      "ManagerOptions::io_state_resize");
   EXPECT_FALSE(std::filesystem::exists(options_.path));
 }
 
