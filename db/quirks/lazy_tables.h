@@ -1,16 +1,17 @@
-// Opens a database some of whose SST files are damaged or missing; internal to
-// db/.
+// Which SST files of a database are opened with it, and how it is opened when
+// some of them are damaged or missing; internal to db/.
 //
-// RocksDB opens every table with the database, and does not open the database
-// when one of them is damaged, cut or missing: one corrupt file of one old step
-// would cost all steps. It can also open each table when it is first read. Then
-// only the steps that need a corrupt table are lost, with an error that names
-// the file, and the damage goes with them when they are deleted.
+// By default RocksDB opens every table with the database, and does not open the
+// database when one of them is damaged, cut or missing: one corrupt file of one
+// old step would cost all steps. It can also open each table when it is first
+// read. Then only the steps that need a corrupt table are lost, with an error
+// that names the file, and the damage goes with them when they are deleted.
 #ifndef CKPTDB_DB_QUIRKS_LAZY_TABLES_H_
 #define CKPTDB_DB_QUIRKS_LAZY_TABLES_H_
 
 #include <rocksdb/options.h>
 
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -28,6 +29,12 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt);
 // Has tables be opened when they are first read, without a look at their sizes
 // before. The caller raises `max_open_files` again once the database is open.
 void OpenTablesLazily(rocksdb::DBOptions* options);
+
+// Has at most `kept_open` tables be opened with the database and stay open
+// until they are removed, those of records and small saves first. The others
+// are opened when they are read, and four times as many tables are remembered
+// in all.
+void KeepTablesOpen(uint64_t kept_open, rocksdb::DBOptions* options);
 
 }  // namespace ckptdb::internal
 

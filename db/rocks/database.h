@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/db/disk/environment.h"
+#include "ckptdb/db/disk/open_files.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/rocks/folder_state.h"
@@ -51,6 +52,8 @@ class Database {
   // begins another MANIFEST, and removes the files that it does not name. So an
   // existing one is opened as a follower before, which tells whether it can be
   // used, and around which tables, `corrupt`. It writes while `lock` is held.
+  //
+  // Both return ResourceExhausted where the process may open too few files.
   static absl::StatusOr<std::unique_ptr<Database>> OpenOwner(
       absl::string_view store, const internal::Environment& environment,
       const FileModes& modes, bool direct_reads, const CorruptTables& corrupt,
@@ -158,6 +161,7 @@ class Database {
       absl::string_view store, const internal::Environment& environment,
       bool direct_reads, const CorruptTables& corrupt, bool* changed);
   absl::Status Follow(const std::string& path, const CorruptTables& corrupt);
+  absl::Status BoundOpenFiles(rocksdb::DBOptions* options);
   void OpenAround(const std::string& path, const CorruptTables& corrupt,
                   rocksdb::DBOptions* options);
   absl::Status CheckSmallSaves() const;
@@ -172,6 +176,7 @@ class Database {
   bool HasLeftovers(const std::string& begin, const std::string& end) const;
 
   std::string store_;
+  OpenFileShare open_files_;
   std::shared_ptr<const OwnerLock> lock_;  // null for a follower
   FolderState followed_;                   // just before a follower was opened
   std::shared_ptr<GuardedFileSystem> files_;

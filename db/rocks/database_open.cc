@@ -220,6 +220,7 @@ absl::Status Database::Follow(const std::string& path,
   // A follower must make nothing: a database that is not there is an error.
   options.create_if_missing = false;
   options.create_missing_column_families = false;
+  CKPTDB_RETURN_IF_ERROR(BoundOpenFiles(&options));
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
@@ -228,6 +229,7 @@ absl::Status Database::Follow(const std::string& path,
                                              &handles_, &rocks),
                 path));
   rocks_.reset(rocks);
+  files_->PoolTables();
   CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
   const absl::Status stamped = CheckStamp();
@@ -260,6 +262,17 @@ absl::Status Database::Close() {
   const rocksdb::Status closed = rocks_->Close();
   rocks_.reset();
   return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
+}
+
+// Half of the files are tables that stay open: those of records and small saves
+// must, as a follower could not open them again when the owner has compacted
+// them. All other tables take turns with the other half.
+absl::Status Database::BoundOpenFiles(rocksdb::DBOptions* options) {
+  CKPTDB_ASSIGN_OR_RETURN(open_files_, OpenFileShare::Take());
+  const uint64_t half = open_files_.files() / 2;
+  KeepTablesOpen(half, options);
+  files_->set_most_pooled(half);
+  return absl::OkStatus();
 }
 
 // A corrupt table is an error where it is read.
@@ -300,8 +313,9 @@ absl::Status Database::Open(const std::string& path,
                             MaxManifestBytes(files_.get(), path));
   }
   options.max_manifest_file_size = *max_manifest_bytes;
-  // Tables are opened lazily around a corrupt one. Afterwards all may stay open
-  // again.
+  CKPTDB_RETURN_IF_ERROR(BoundOpenFiles(&options));
+  // Fewer tables are opened around a corrupt one. Afterwards as many as usual
+  // may stay open again.
   const auto kept_open = std::to_string(options.max_open_files);
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
@@ -310,6 +324,7 @@ absl::Status Database::Open(const std::string& path,
       rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
       path));
   rocks_.reset(rocks);
+  files_->PoolTables();
   // The opening has begun a MANIFEST, which CURRENT names now (line 37 of
   // docs/rocksdb.md).
   files_->NoteManifestNamed();

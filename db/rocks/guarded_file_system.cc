@@ -28,17 +28,6 @@ bool IsPrecious(const std::string& path) {
   return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
 
-// Returns null where the file system has no direct reads.
-std::unique_ptr<rocksdb::FSRandomAccessFile> OpenDirect(
-    rocksdb::FileSystem* files, const std::string& path,
-    rocksdb::FileOptions options) {
-  options.use_direct_reads = true;
-  std::unique_ptr<rocksdb::FSRandomAccessFile> direct;
-  const IOStatus status =
-      files->NewRandomAccessFile(path, options, &direct, nullptr);
-  return status.ok() ? std::move(direct) : nullptr;
-}
-
 }  // namespace
 
 GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
@@ -54,6 +43,28 @@ IOStatus GuardedFileSystem::SetMode(const std::string& path,
   // mode of a new file.
   if (!modes_.apply || ::chmod(path.c_str(), mode) == 0) return IOStatus::OK();
   return IOStatus::IOError("chmod " + path, std::strerror(errno));
+}
+
+std::unique_ptr<rocksdb::FSRandomAccessFile> GuardedFileSystem::Pool(
+    const std::string& path, const rocksdb::FileOptions& options,
+    std::unique_ptr<rocksdb::FSRandomAccessFile> open) const {
+  return pool_->Add(
+      std::move(open),
+      [files = base_, path,
+       options](std::unique_ptr<rocksdb::FSRandomAccessFile>* opened) {
+        return files->NewRandomAccessFile(path, options, opened, nullptr);
+      });
+}
+
+// Returns null where the file system has no direct reads.
+std::unique_ptr<rocksdb::FSRandomAccessFile> GuardedFileSystem::OpenDirect(
+    const std::string& path, rocksdb::FileOptions options) const {
+  options.use_direct_reads = true;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> direct;
+  const IOStatus status =
+      base_->NewRandomAccessFile(path, options, &direct, nullptr);
+  if (!status.ok()) return nullptr;
+  return Pool(path, options, std::move(direct));
 }
 
 IOStatus GuardedFileSystem::NewRandomAccessFile(
@@ -83,11 +94,10 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   // some damage of the properties (line 10 of docs/rocksdb.md).
   status = CheckTableTail(path, **result, bytes);
   if (!status.ok()) return status;
+  if (pooling_) *result = Pool(path, options, std::move(*result));
   DirectOpener direct;
   if (direct_reads_) {
-    direct = [files = base_, path, options] {
-      return OpenDirect(files.get(), path, options);
-    };
+    direct = [this, path, options] { return OpenDirect(path, options); };
   }
   *result = NewWindowedFile(std::move(*result), std::move(direct));
   // The size is compared outermost, where the Prefetch that tells the expected

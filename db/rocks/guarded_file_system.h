@@ -10,12 +10,15 @@
 
 #include <rocksdb/file_system.h>
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/disk/file_pool.h"
 #include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/quirks/manifest_watch.h"
 
@@ -44,6 +47,14 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
     corrupt_folder_ = std::move(folder);
     corrupt_tables_ = std::move(names);
   }
+  // Bounds how many tables are open that were opened after PoolTables. It must
+  // be called before the database is opened.
+  void set_most_pooled(size_t most_open) {
+    pool_ = std::make_shared<FilePool>(most_open);
+  }
+  // Says that the database is open: the tables that it has opened stay open,
+  // and those that it opens from now on may be closed while nothing reads them.
+  void PoolTables() { pooling_ = true; }
   // Returns the part of the MANIFEST that is durable.
   ManifestState manifest() const { return manifest_->Synced(); }
   // Says that the database is open, so that CURRENT names its MANIFEST.
@@ -84,11 +95,18 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
 
  private:
   rocksdb::IOStatus SetMode(const std::string& path, uint32_t mode) const;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> Pool(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile> open) const;
+  std::unique_ptr<rocksdb::FSRandomAccessFile> OpenDirect(
+      const std::string& path, rocksdb::FileOptions options) const;
 
   const std::shared_ptr<rocksdb::FileSystem> base_;
   const FileModes modes_;
   std::string staging_;
   bool direct_reads_ = false;
+  std::shared_ptr<FilePool> pool_ = std::make_shared<FilePool>(1);
+  std::atomic<bool> pooling_ = false;
   std::string corrupt_folder_;
   CorruptTables corrupt_tables_;
   // The MANIFEST files that are open share it.

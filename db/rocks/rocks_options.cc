@@ -84,9 +84,6 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.env = env;
   options.create_if_missing = true;
   options.create_missing_column_families = true;
-  // Each table is opened once and stays open: a reader's step stays readable
-  // when the owner removes its files.
-  options.max_open_files = -1;
   options.paranoid_checks = true;
   options.advise_random_on_open = false;
   options.skip_stats_update_on_db_open = true;

@@ -267,6 +267,17 @@ std::vector<Fault> DiskFaults() {
        }},
       {"fallocate", kMissing, "no fallocate",
        [](World* world) { world->ours.has_allocate = false; }},
+      {"open_files", kMissing, "Too many open files",
+       [](World* world) {
+         auto opened = std::make_shared<int>(0);
+         world->ours.open = [=](auto& name, int flags) -> absl::StatusOr<int> {
+           constexpr int kMost = 100;
+           if (name == "opened_often" && ++*opened > kMost) {
+             return absl::ResourceExhaustedError("Too many open files");
+           }
+           return world->ours.RealOpen(name, flags);
+         };
+       }},
   };
 }
 

@@ -1,4 +1,6 @@
 // The checks of one process.
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -191,6 +193,27 @@ Seen Allocate(const CheckContext& context) {
   return "fallocate succeeds";
 }
 
+// A store raises the soft limit as well.
+void RaiseOpenFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// What a process has besides leaves about as many of a limit of 256.
+Seen OpenFiles(const CheckContext& context) {
+  constexpr int kFiles = 200;
+  RaiseOpenFileLimit();
+  std::vector<OpenFile> open;
+  for (int i = 0; i < kFiles; ++i) {
+    CKPTDB_ASSIGN_OR_RETURN(
+        open.emplace_back(),
+        Open(context.files, "opened_often", O_RDONLY | O_CREAT));
+  }
+  return absl::StrCat(kFiles, " files can be open at once");
+}
+
 }  // namespace
 
 const std::vector<Check>& LocalChecks() {
@@ -229,6 +252,9 @@ const std::vector<Check>& LocalChecks() {
       {"fallocate", Allocate, CheckResult::kMissing,
        "the space for a full disk cannot be set aside",
        "the 8 MiB set aside for a full disk are written byte by byte"},
+      {"open_files", OpenFiles, CheckResult::kMissing,
+       "opening a store fails where the process can open fewer than 64 more "
+       "files; raise the limit, for example with `ulimit -n 1024`"},
   };
   return *kChecks;
 }

@@ -1,0 +1,197 @@
+// Stores with more files than the process may have open: 256, as of
+// `ulimit -n 256`.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ckptdb/db/disk/open_files.h"
+#include "ckptdb/tests/db/delta_fixture.h"
+#include "ckptdb/tests/support/long_run.h"
+#include "gmock/gmock.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr rlim_t kLimit = 256;
+
+// Hundreds of files are synced, which takes long on a disk.
+const int kInMemory = ::setenv("TMPDIR", "/dev/shm", /*overwrite=*/0);
+
+rlim_t SoftLimit() {
+  rlimit limit{};
+  EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  return limit.rlim_cur;
+}
+
+uint64_t CountOpenFiles() {
+  uint64_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    static_cast<void>(entry);
+    ++files;
+  }
+  return files;
+}
+
+class OpenFilesTest : public DeltaFixture {
+ protected:
+  void SetUp() override {
+    const rlimit limit{kLimit / 2, kLimit};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    DeltaFixture::SetUp();
+  }
+
+  // A row that is too large for the batch of a commit.
+  static RankContent OneRow(int rank, int64_t step) {
+    constexpr uint64_t kRowBytes = uint64_t{16} << 10;
+    RankContent content;
+    TableContent& table = content.tables["user"];
+    table.slots = {{"embedding", DType::kU8, kRowBytes}};
+    table.rows[rank] = RowOf(rank, static_cast<int>(step), kRowBytes);
+    return content;
+  }
+  static std::vector<RankContent> AllRanks(int ranks, int64_t step) {
+    std::vector<RankContent> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(OneRow(rank, step));
+    return all;
+  }
+  // Saves the steps up to `last` that are missing, with a data file of each
+  // rank for each step. All rows change each time.
+  void SaveSteps(int ranks, int64_t last, bool deltas) {
+    const auto first = static_cast<int64_t>(store_->Steps().size());
+    for (int64_t step = first; step <= last; ++step) {
+      const auto content = AllRanks(ranks, step);
+      std::vector<Deltas> changes;
+      SaveSpec spec{.step = step};
+      spec.world_size = ranks;
+      if (deltas && step > 0) {
+        spec.parent = parent_;
+        for (const auto& each : content) {
+          changes.push_back(ChangesBetween({}, each));
+        }
+      }
+      ASSERT_OK_AND_ASSIGN(const SaveResult saved,
+                           SaveRanks(spec, content, changes));
+      parent_ = saved.version;
+    }
+  }
+  uint64_t CountTables() const {
+    uint64_t tables = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      if (entry.path().extension() == ".sst") ++tables;
+    }
+    return tables;
+  }
+};
+
+TEST_F(OpenFilesTest, StoreWithMoreFilesIsSavedToOpenedAndSwept) {
+  constexpr int kRanks = 40;
+  constexpr int64_t kLast = 7;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/false));
+  EXPECT_GT(CountTables(), kLimit);
+  EXPECT_LT(CountOpenFiles(), kLimit / 2);
+  Reopen();
+  for (const int64_t step : {int64_t{0}, kLast}) {
+    ExpectStep(step, AllRanks(kRanks, step));
+  }
+  EXPECT_LT(CountOpenFiles(), kLimit / 2);
+  for (int64_t step = 0; step < kLast; ++step) ASSERT_OK(store_->Delete(step));
+  ASSERT_OK(store_->Sweep());
+  EXPECT_LT(CountTables(), 2 * kRanks);
+  ExpectStep(kLast, AllRanks(kRanks, kLast));
+}
+
+TEST_F(OpenFilesTest, ChainWithMoreFilesIsReadAndFolded) {
+  constexpr int kRanks = 40;
+  constexpr int64_t kLast = 7;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
+  EXPECT_GT(CountTables(), kLimit);
+  ExpectStep(kLast, AllRanks(kRanks, kLast));
+  ASSERT_OK(store_->Fold(kLast));
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(kLast));
+  ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, "user"));
+  EXPECT_EQ(rows.size(), size_t{kRanks});
+  EXPECT_LT(CountOpenFiles(), kLimit);
+}
+
+TEST_F(OpenFilesTest, ReaderFollowsStoreWithMoreFiles) {
+  constexpr int kRanks = 40;
+  constexpr int64_t kLast = 7;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
+  ASSERT_OK_AND_ASSIGN(const auto step, reader->OpenStep(kLast));
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast + 1, /*deltas=*/false));
+  ASSERT_OK(reader->Refresh());
+  ASSERT_OK_AND_ASSIGN(const auto newer, reader->OpenStep(kLast + 1));
+  ExpectHolds(*step, AllRanks(kRanks, kLast));
+  ExpectHolds(*newer, AllRanks(kRanks, kLast + 1));
+  EXPECT_LT(CountOpenFiles(), kLimit);
+}
+
+TEST_F(OpenFilesTest, OpenRaisesSoftLimit) { EXPECT_EQ(SoftLimit(), kLimit); }
+
+TEST_F(OpenFilesTest, OpenFails_WhenProcessHasTooFewFilesLeft) {
+  store_.reset();
+  std::vector<int> open;
+  while (CountOpenFiles() + internal::OpenFileShare::kFewest / 2 < kLimit) {
+    open.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  const auto refused = Store::Open(path(), options_);
+  for (const int each : open) ::close(each);
+  EXPECT_THAT(
+      refused,
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("files open and may open 256 (hard limit 256)"),
+                     HasSubstr("ulimit -n"))));
+  Reopen();
+}
+
+TEST_F(OpenFilesTest, ManyStoresShareTheLimit) {
+  std::vector<std::unique_ptr<Store>> stores;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_OK_AND_ASSIGN(stores.emplace_back(),
+                         Store::Open(path() + std::to_string(i), options_));
+    ASSERT_OK(
+        stores.back()->Save({.step = 1}, HeldState(OneRow(0, i)).state()));
+  }
+}
+
+// CKPTDB_LONG=1 has 100,000 files, in folders of TMPDIR.
+TEST_F(OpenFilesTest, HundredThousandFilesAreOpenedAndCleaned) {
+  if (!IsLongRun()) GTEST_SKIP() << "CKPTDB_LONG is not set";
+  constexpr int kRanks = 1000;
+  constexpr int64_t kLast = 99;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/false));
+  EXPECT_GE(CountTables(), 100'000U);
+  const auto began = std::chrono::steady_clock::now();
+  const auto passed = [&began] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         began)
+        .count();
+  };
+  Reopen();
+  std::cout << "opened after " << passed() << " s\n";
+  ExpectStep(kLast, AllRanks(kRanks, kLast));
+  std::cout << "read after " << passed() << " s\n";
+  for (int64_t step = 0; step < kLast; ++step) ASSERT_OK(store_->Delete(step));
+  std::cout << "deleted after " << passed() << " s\n";
+  ASSERT_OK(store_->Sweep());
+  std::cout << "swept after " << passed() << " s\n";
+  EXPECT_LT(CountTables(), 2 * kRanks);
+  ExpectStep(kLast, AllRanks(kRanks, kLast));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
