@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/row_block.h"
+#include "ckptdb/manager/state/categories.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/bytes/names.h"
@@ -69,6 +70,12 @@ absl::Status ModelState::Register(const std::string& name, bool is_null) {
     return absl::InvalidArgumentError(absl::StrCat(
         "state \"", name,
         "\": the name is reserved for the manager; choose another one"));
+  }
+  if (internal::IsCategory(name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state \"", name,
+        "\": the name is that of a category of load rules, which would choose "
+        "all of that category; choose another one"));
   }
   if (is_null) {
     return absl::InvalidArgumentError(

@@ -12,6 +12,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A load rule could not tell it from the category.
+TEST(ModelStateTest, RefusesNamesOfCategories) {
+  float weight = 0;
+  ModelState model;
+  for (const char* const name :
+       {"sparse", "sparse_opt", "dense", "extra", "io_state"}) {
+    EXPECT_THAT(
+        model.AddTensor(name, TensorState::Of(&weight, {})),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 ::testing::HasSubstr(absl::StrCat(
+                     "state \"", name, "\": the name is that of a category"))));
+  }
+  EXPECT_OK(model.AddTensor("dense2", TensorState::Of(&weight, {})));
+}
+
 TEST(ModelStateTest, ANameIsThereOnce) {
   TestModel model;
   const auto taken = StatusIs(absl::StatusCode::kAlreadyExists,
