@@ -13,6 +13,8 @@ set(CKPTDB_PUBLIC_HEADERS
     manager/checkpoint_manager.h
     manager/coordinator.h
     manager/evaluation_state.h
+    manager/load_rule.h
+    manager/load_summary.h
     manager/map_table.h
     manager/model_state.h
     manager/policies.h

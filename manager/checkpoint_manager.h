@@ -88,6 +88,8 @@
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/policies.h"
 #include "ckptdb/schema/types.h"
@@ -146,6 +148,9 @@ struct RestoreRequest {
   // set, no other step is restored instead.
   std::optional<int64_t> step = std::nullopt;
   bool best = false;
+  // Restores the step that is best by this metric, whatever `best` and
+  // ManagerOptions::best say. Default: unset.
+  std::optional<KeepPolicy::BestOptions> best_by = std::nullopt;
   // The path of another store, whose step is only a starting point: the next
   // save to this manager's own store is whole, and has no parent. If empty, the
   // step is one of the manager's own store.
@@ -156,62 +161,21 @@ struct RestoreRequest {
   // Quarantines a damaged step, unless `step` names it, and restores the next
   // older one. Each is verified first. Default: false.
   bool fall_back = false;
+  // Says how to restore a step whose items are not those that are registered.
+  // Default: ManagerOptions::evolve.
+  std::optional<EvolvePolicy> evolve = std::nullopt;
 };
 
 struct ManagerOptions;
 
 class CheckpointManager {
  public:
-  // A slot or tensor that is cast because its dtype in the step differs.
-  struct DTypeCast {
-    std::string slot = {};  // of a table; empty for a tensor
-    DType from = DType::kF32;
-    DType to = DType::kF32;
-  };
-
-  // An item that a rule loads, or would load.
-  struct LoadedItem {
-    enum class Outcome { kLoaded, kMissing, kMisfit };
-    std::string category;
-    std::string name;    // as registered
-    std::string source;  // its name in the step
-    Outcome outcome = Outcome::kLoaded;
-    std::string detail;  // of a misfit: "expected f32 [4], got f32 [8]"
-    uint64_t bytes = 0;  // of all ranks, as the step holds them; a bound
-    uint64_t rows = 0;   // of tables; a bound
-    std::vector<DTypeCast> casts = {};
-  };
-
-  // A pattern of LoadRule::load that matches nothing that is registered.
-  struct UnmatchedPattern {
-    std::string pattern;
-    std::string nearest;  // what may have been meant: a name or a category
-  };
-
-  // The result of a rule.
-  struct LoadedRule {
-    std::string path;
-    std::optional<int64_t> step;  // unset: the rule was skipped, or no step
-    std::vector<LoadedItem> items;
-    std::vector<std::string> unexpected;  // in the step, not registered
-    std::vector<UnmatchedPattern> unmatched;
-    // The reason why nothing was loaded, or the error that was ignored. Empty
-    // if there is neither.
-    std::string note;
-
-    // Return the sums over the items that are loaded.
-    uint64_t bytes() const;
-    uint64_t rows() const;
-  };
-
-  struct LoadSummary {
-    std::vector<LoadedRule> rules;
-
-    uint64_t bytes() const;
-    uint64_t rows() const;
-    // Returns a text for people, a line for each item.
-    std::string ToString() const;
-  };
+  using DTypeCast = ckptdb::DTypeCast;
+  using SlotChange = ckptdb::SlotChange;
+  using LoadedItem = ckptdb::LoadedItem;
+  using UnmatchedPattern = ckptdb::UnmatchedPattern;
+  using LoadedRule = ckptdb::LoadedRule;
+  using LoadSummary = ckptdb::LoadSummary;
 
   // The report of a save, also of one that failed.
   struct SaveReport {
@@ -382,13 +346,20 @@ class CheckpointManager {
   // RestoreOrStart to begin a training. Returns
   // 1. NotFound only if the manager's own store has no step at all;
   // 2. FailedPrecondition if the step, or the store of RestoreRequest::path,
-  //    does not exist, or the step does not fit the model;
+  //    does not exist, or if the step does not have all that is registered, with
+  //    the same shapes, dtypes and slots: it names all items that are missing,
+  //    do not fit, or are in the step alone. See EvolvePolicy for a model that
+  //    has changed;
   // 3. DataLoss if the step is damaged, or all steps are quarantined; with
   //    `fall_back` the error is that of the newest step.
   // If the error was found while the model was being written, the model is
   // partly restored: Step and Save are FailedPrecondition until a restore or a
-  // load has succeeded. Warns if the step is one of another store, and the
-  // manager's own store has steps that stop its saves: see Step.
+  // load has succeeded.
+  //
+  // Items and slots that are in the step alone are not loaded, and the owner
+  // warns of them, as the next save does not have them. It also warns if the
+  // step is one of another store, and the manager's own store has steps that
+  // stop its saves: see Step.
   absl::StatusOr<RestoreReport> Restore(const RestoreRequest& request = {});
 
   // Starts a new lineage with the model as it is, in a store that has steps.
@@ -531,6 +502,9 @@ struct ManagerOptions {
   // Defines the best step for RestoreRequest::best and BestStep. Default:
   // unset, so that no step is the best.
   std::optional<KeepPolicy::BestOptions> best = std::nullopt;
+  // Says how Restore and WaitForStep restore a step whose items are not those
+  // that are registered. Default: unset, so that it is an error.
+  std::optional<EvolvePolicy> evolve = std::nullopt;
 
   // Saves tables that have a tracker as their changes. Default: true.
   bool deltas = true;

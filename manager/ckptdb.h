@@ -15,14 +15,14 @@
 // | manager/model_state.h | what a rank saves and restores, and from where |
 // | manager/map_table.h, manager/tables.h | adapters of a trainer's tables |
 // | manager/evaluation_state.h | evaluations that go on after a crash |
-// | manager/policies.h | when to save, and what to keep |
-// | manager/coordinator.h | the communication between ranks |
-// | db/store.h | the owner's handle of a store |
-// | db/reader.h | reading steps, what differs between two, following a store |
-// | db/state.h | the part of a rank in a save, for callers that stage it |
-// | db/row_tracker.h | which rows have changed |
-// | db/options.h | options of a store, and of its calls |
-// | schema/types.h, schema/status.h | values, records; statuses |
+// | manager/load_rule.h | what a load takes from which step; models that evolve
+// | | manager/load_summary.h | what was loaded | | manager/policies.h | when to
+// save, and what to keep | | manager/coordinator.h | the communication between
+// ranks | | db/store.h | the owner's handle of a store | | db/reader.h |
+// reading steps, what differs between two, following a store | | db/state.h |
+// the part of a rank in a save, for callers that stage it | | db/row_tracker.h
+// | which rows have changed | | db/options.h | options of a store, and of its
+// calls | | schema/types.h, schema/status.h | values, records; statuses |
 #ifndef CKPTDB_MANAGER_CKPTDB_H_
 #define CKPTDB_MANAGER_CKPTDB_H_
 
@@ -35,6 +35,8 @@
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/evaluation_state.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/manager/map_table.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/policies.h"

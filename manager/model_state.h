@@ -9,8 +9,9 @@
 //   CKPTDB_RETURN_IF_ERROR(model.AddValue("epoch", &epoch));
 //
 // All ranks register the same names. Registration returns AlreadyExists for a
-// name that is taken, and InvalidArgument for one that is reserved or cannot be
-// stored. What is registered stays where it is as long as the manager lives.
+// name that is taken, and InvalidArgument for one that is reserved, is that of
+// a category of load rules such as "dense", or cannot be stored. What is
+// registered stays where it is as long as the manager lives.
 //
 // Not thread-safe.
 #ifndef CKPTDB_MANAGER_MODEL_STATE_H_
@@ -306,63 +307,6 @@ class ModelState {
 // Return the names of the blobs in which a step holds them.
 std::string IoStateBlob(absl::string_view name);
 std::string ExtraBlob(absl::string_view name);
-
-// A rule of a load, which says what to load from which step. A load can take
-// parts of several stores.
-//
-//   [{"path": "base", "load": ["sparse", "dense"], "exclude": ["head.*"]},
-//    {"path": "tuned", "step": 7000, "load": ["user"],
-//     "oname": {"user": "member"}, "hashtable_clear": false}]
-//
-//   CKPTDB_ASSIGN_OR_RETURN(std::vector<LoadRule> rules, ParseLoadSpec(json));
-//   CKPTDB_ASSIGN_OR_RETURN(LoadSummary dry, manager->Load(rules,
-//                                                          /*dry_run=*/true));
-//
-// A rule loads from one step the registered items that its patterns match;
-// later rules load over earlier ones. A pattern is a category, or a glob over
-// names in which "*" stands for any characters and "?" for one.
-//
-// | category | what |
-// |---|---|
-// | sparse | tables; their slots but those of the optimizer |
-// | sparse_opt | the slots of the optimizer, of the tables that are loaded |
-// | dense | tensors |
-// | extra | objects and values |
-// | io_state | io states |
-// | * | everything |
-//
-// A pattern of names matches a table with all its slots.
-//
-// An item with another dtype in the step than registered does not fit, unless
-// the rule sets `cast`: then a tensor of the same shape, and a slot of the same
-// name and number of elements, is converted as by CastElements. Floats are not
-// cast to integers. A number out of the range of an integer dtype is OutOfRange
-// naming it and its place, found while it is loaded: what was loaded before it
-// stays, and as after any error of a load the model must not be used before one
-// has succeeded. A cast takes memory besides the model's: up to 8 MiB for a
-// tensor, and the rows of a batch in the new dtype for a table, for each of
-// ReadOptions::threads.
-struct LoadRule {
-  std::string path = {};                       // empty: the manager's own store
-  std::optional<int64_t> step = std::nullopt;  // unset: the one saved last
-  std::vector<std::string> load = {"*"};
-  std::vector<std::string> exclude = {};  // of what `load` chooses
-  // Maps the registered name to the name in the step.
-  std::map<std::string, std::string> oname = {};
-  // Makes it an error if an item is missing or does not fit, or if a pattern of
-  // `load` is no category and matches nothing registered.
-  bool strict = true;
-  bool hashtable_clear = true;  // false: rows are merged into the tables
-  bool cast = false;            // converts items of another dtype
-  bool is_dynamic = true;       // false: only while the own store has no step
-  bool ignore_error = false;    // an error is only noted in the summary
-  bool skip = false;            // the rule does nothing
-};
-
-// Returns InvalidArgument naming the rule, the key, what is wrong with it, line
-// and column, and for an unknown key the one that may have been meant. A
-// duplicate key is an error, too.
-absl::StatusOr<std::vector<LoadRule>> ParseLoadSpec(absl::string_view json);
 
 }  // namespace ckptdb
 

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "ckptdb/manager/config/json_reader.h"
 #include "ckptdb/manager/config/json_text.h"
+#include "ckptdb/manager/config/load_json.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
@@ -163,19 +164,6 @@ PolicyKind<SavePolicy> SavePolicies() {
           ReadSaveKeyed};
 }
 
-absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
-                                                 const Json& json) {
-  KeepPolicy::BestOptions best;
-  ObjectReader reader(place, json);
-  reader.Require("metric");
-  reader.Read("metric", &best.metric);
-  reader.Read("count", &best.count);
-  reader.Read("lower_is_better", &best.lower_is_better);
-  reader.Read("keep_without_metric", &best.keep_without_metric);
-  CKPTDB_RETURN_IF_ERROR(reader.Finish());
-  return best;
-}
-
 // Declared here, as a policy of "latest_of" contains another one.
 PolicyKind<KeepPolicy> KeepPolicies();
 
@@ -196,8 +184,9 @@ absl::StatusOr<KeepPolicy> ReadLatestOf(const std::string& place,
 
 absl::StatusOr<KeepPolicy> ReadKeepKeyed(ObjectReader* reader, int depth) {
   if (const Json* found = reader->Find("best_n")) {
-    CKPTDB_ASSIGN_OR_RETURN(KeepPolicy::BestOptions best,
-                            ReadBest(reader->PlaceOf("best_n"), *found));
+    CKPTDB_ASSIGN_OR_RETURN(
+        KeepPolicy::BestOptions best,
+        internal::ReadBest(reader->PlaceOf("best_n"), *found));
     return BestN(std::move(best));
   }
   if (const Json* found = reader->Find("latest_of")) {
@@ -243,12 +232,7 @@ void ReadDeciding(ObjectReader* reader, ManagerOptions* options) {
        {"ephemeral_only", RetentionOptions::Removal::kEphemeralOnly},
        {"all_non_permanent", RetentionOptions::Removal::kAllNonPermanent}},
       &options->retention.removal);
-  if (const Json* found = reader->Find("best")) {
-    absl::StatusOr<KeepPolicy::BestOptions> best =
-        ReadBest(reader->PlaceOf("best"), *found);
-    reader->Update(best.status());
-    if (best.ok()) options->best = *std::move(best);
-  }
+  internal::ReadBestOf(reader, "best", &options->best);
   reader->Read<ManagerOptions::FirstSave>(
       "first_save",
       {{"unless_restored", ManagerOptions::FirstSave::kUnlessRestored},
@@ -290,6 +274,7 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("path", &options->path);
   reader->Read("read_only", &options->read_only);
   reader->Read("poll_every", &options->poll_every);
+  internal::ReadEvolve(reader, "evolve", &options->evolve);
   reader->Read("deadline", &options->deadline);
   reader->Read<std::optional<ManagerOptions::IoStateResize>>(
       "io_state_resize",

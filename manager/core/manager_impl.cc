@@ -211,6 +211,9 @@ void CheckpointManager::Impl::NoteRestored(
   }
   progress_.OnRestored(report.version.step);
   decisions_.ForgetPutOff();
+  if (parts_->is_owner() && !read_only() && parts_->options.saving) {
+    parts_->warnings.WarnOfChangedModel(report);
+  }
 }
 
 void CheckpointManager::Impl::WarnOfNewerSteps(

@@ -1,13 +1,23 @@
 #include "ckptdb/manager/core/warnings.h"
 
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/state/list_some.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
+namespace {
+
+std::string Listed(const std::vector<std::string>& names) {
+  return ListSome(names, ", ", [](const std::string& name) { return name; });
+}
+
+}  // namespace
 
 // An exception of the callback does not end what is being done; the next call
 // returns it.
@@ -52,6 +62,37 @@ void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
                     absl::FormatDuration(waited),
                     " for the one before it; ManagerOptions::warn_waiting is ",
                     absl::FormatDuration(options_.warn_waiting)));
+}
+
+void Warnings::WarnOfChangedModel(
+    const CheckpointManager::RestoreReport& report) {
+  std::vector<std::string> dropped;
+  for (const std::string& name : report.loaded.unexpected) {
+    dropped.push_back(absl::StrCat("\"", name, "\""));
+  }
+  std::vector<std::string> missing;
+  for (const LoadedItem& item : report.loaded.items) {
+    if (item.outcome == LoadedItem::Outcome::kMissing) {
+      missing.push_back(absl::StrCat(item.category, " \"", item.name, "\""));
+    }
+    for (const SlotChange& change : item.slot_changes) {
+      if (change.kind != SlotChange::Kind::kDropped) continue;
+      dropped.push_back(absl::StrCat("slot \"", change.source, "\" of table \"",
+                                     item.source, "\""));
+    }
+  }
+  const std::string step =
+      absl::StrCat(StoreName(), ": step ", report.version.step);
+  if (!dropped.empty()) {
+    Warn(absl::StrCat(step, " has ", Listed(dropped),
+                      ", which the model has not registered: the next save "
+                      "does not have them; register them before the restore "
+                      "to keep them"));
+  }
+  if (!missing.empty()) {
+    Warn(absl::StrCat(step, " does not have ", Listed(missing),
+                      ", so the values that the model had before stay"));
+  }
 }
 
 void Warnings::WarnOfBadFiles(const Store& store) {

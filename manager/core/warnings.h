@@ -33,6 +33,9 @@ class Warnings {
   void WarnOfMetrics(uint32_t rank);
   // The save of `step` waited for the one before it.
   void WarnOfWaiting(int64_t step, absl::Duration waited);
+  // Items and slots of a restored step that the model does not have, so that
+  // the next save leaves them out, and items that the step does not have.
+  void WarnOfChangedModel(const CheckpointManager::RestoreReport& report);
   // Files of the store that are damaged or gone.
   void WarnOfBadFiles(const Store& store);
   // The store has metadata other than ManagerOptions::store_metadata.

@@ -135,48 +135,4 @@ absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
   return TensorCast(step, read, name, from, state).Run();
 }
 
-CastTable::CastTable(std::string name, std::vector<Slot> from,
-                     std::vector<Slot> to, int threads, LiveTable* live)
-    : name_(std::move(name)),
-      from_(std::move(from)),
-      to_(std::move(to)),
-      live_(live),
-      workers_(static_cast<size_t>(std::max(threads, 1))) {
-  for (Worker& worker : workers_) {
-    worker.values.resize(to_.size());
-    worker.slots.resize(to_.size());
-  }
-}
-
-absl::Status CastTable::Consume(int worker, const RowSink::Batch& batch) {
-  Worker& own = workers_[static_cast<size_t>(worker)];
-  for (size_t slot = 0; slot < to_.size(); ++slot) {
-    own.slots[slot] = batch.slots[slot];
-    // A slot that keeps its dtype is handed on where it is.
-    if (from_[slot].dtype == to_[slot].dtype) continue;
-    CKPTDB_RETURN_IF_ERROR(CastSlot(slot, batch, &own));
-  }
-  return live_->Consume(worker, {batch.ids, own.slots});
-}
-
-absl::Status CastTable::CastSlot(size_t slot, const RowSink::Batch& batch,
-                                 Worker* worker) {
-  const Slot& from = from_[slot];
-  const Slot& to = to_[slot];
-  const size_t elements = batch.ids.size() * to.elements;
-  const size_t bytes = elements * DTypeBytes(to.dtype);
-  std::string& values = worker->values[slot];
-  // The buffer of a worker only grows, so most batches allocate nothing.
-  if (values.size() < bytes) values.resize(bytes);
-  worker->slots[slot] = values.data();
-  const size_t done = CastWhileInRange(from.dtype, batch.slots[slot], to.dtype,
-                                       values.data(), elements);
-  if (done == elements) return absl::OkStatus();
-  const char* const element = batch.slots[slot] + done * DTypeBytes(from.dtype);
-  return absl::OutOfRangeError(
-      absl::StrCat("table \"", name_, "\", row ", batch.ids[done / to.elements],
-                   ", slot \"", to.name, "\", element ", done % to.elements,
-                   ": ", NotInRange(from.dtype, element, to.dtype)));
-}
-
 }  // namespace ckptdb::internal

@@ -1,4 +1,4 @@
-// Loads tensors and tables whose dtype in the step is not that of the model;
+// Loads tensors whose dtype in the step is not that of the model;
 // internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_CAST_H_
@@ -48,38 +48,6 @@ class TensorPieces {
 absl::Status LoadCastTensor(const StepReader& step, const ReadOptions& read,
                             const std::string& name, DType from,
                             const TensorState& state);
-
-// Hands rows on in the dtypes of the trainer's table. Each worker has memory of
-// its own, so the cast is as thread-safe as that table is.
-class CastTable : public LiveTable {
- public:
-  // `from` and `to` have the same elements, slot by slot. It serves a scan of
-  // at most `threads` workers.
-  CastTable(std::string name, std::vector<Slot> from, std::vector<Slot> to,
-            int threads, LiveTable* live);
-
-  absl::Status Clear() override { return live_->Clear(); }
-  // Returns OutOfRange naming the table, the row, the slot and the number; then
-  // nothing of the batch is handed on.
-  absl::Status Consume(int worker, const RowSink::Batch& batch) override;
-  absl::Status Erase(int worker, absl::Span<const int64_t> ids) override {
-    return live_->Erase(worker, ids);
-  }
-
- private:
-  struct Worker {
-    std::vector<std::string> values;  // of each slot that is cast
-    std::vector<const char*> slots;
-  };
-  absl::Status CastSlot(size_t slot, const RowSink::Batch& batch,
-                        Worker* worker);
-
-  const std::string name_;
-  const std::vector<Slot> from_;
-  const std::vector<Slot> to_;
-  LiveTable* const live_;
-  std::vector<Worker> workers_;
-};
 
 }  // namespace ckptdb::internal
 

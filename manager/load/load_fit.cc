@@ -5,32 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/manager/state/list_some.h"
 
 namespace ckptdb::internal {
 namespace {
 
-using LoadedItem = CheckpointManager::LoadedItem;
-
-// The items that an error names of each kind. A model may have thousands.
-constexpr size_t kMostNamed = 20;
-
 std::string NameInStep(const LoadedItem& item) {
-  return StepItem{item.category, item.source, {}}.ToString();
-}
-
-// Joins what `print` returns for the first items, and counts the rest.
-template <typename Each, typename Print>
-std::string ListSome(const std::vector<Each>& all, absl::string_view separator,
-                     Print print) {
-  std::vector<std::string> some;
-  for (const Each& each : all) {
-    if (some.size() == kMostNamed) break;
-    some.push_back(print(each));
-  }
-  if (all.size() > kMostNamed) {
-    some.push_back(absl::StrCat("and ", all.size() - kMostNamed, " more"));
-  }
-  return absl::StrJoin(some, separator);
+  return StepItem{item.category, item.source}.ToString();
 }
 
 // Returns the unexpected item of the same category whose name is nearest, with
@@ -42,8 +23,8 @@ std::string NearestTo(const LoadedItem& item,
     if (each.category == item.category) names.push_back(each.name);
   }
   if (names.empty()) return "";
-  const StepItem nearest = {
-      item.category, std::string(Nearest(item.source, names)), {}};
+  const StepItem nearest = {item.category,
+                            std::string(Nearest(item.source, names))};
   return absl::StrCat(" (did you mean ", nearest.ToString(), "?)");
 }
 

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/load/step_items.h"
+#include "ckptdb/manager/load_summary.h"
 
 namespace ckptdb::internal {
 
@@ -18,11 +18,11 @@ namespace ckptdb::internal {
 // The error has for each missing item the nearest of the `unexpected` ones, by
 // which it may have been renamed, and ends with `remedy`. Returns OK if both
 // lists are empty. A list names at most 20 items, and counts the others.
-absl::Status CheckFit(
-    int64_t step,
-    const std::vector<const CheckpointManager::LoadedItem*>& missing,
-    const std::vector<const CheckpointManager::LoadedItem*>& misfits,
-    const std::vector<StepItem>& unexpected, absl::string_view remedy);
+absl::Status CheckFit(int64_t step,
+                      const std::vector<const LoadedItem*>& missing,
+                      const std::vector<const LoadedItem*>& misfits,
+                      const std::vector<StepItem>& unexpected,
+                      absl::string_view remedy);
 
 }  // namespace ckptdb::internal
 

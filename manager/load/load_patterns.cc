@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/manager/state/categories.h"
 
 namespace ckptdb::internal {
 namespace {
-
-constexpr const char* kCategories[] = {kSparse, kSparseOpt, kDense, kExtra,
-                                       kIoState};
-
-bool IsCategory(absl::string_view pattern) {
-  for (const char* each : kCategories) {
-    if (pattern == each) return true;
-  }
-  return false;
-}
 
 std::vector<std::string> RegisteredNames(const ModelState& model) {
   std::vector<std::string> names;
@@ -26,6 +20,56 @@ std::vector<std::string> RegisteredNames(const ModelState& model) {
   for (const auto& io : model.io_states()) names.push_back(io.name);
   return names;
 }
+
+std::vector<std::string> SlotNames(const TableState& table) {
+  std::vector<std::string> names;
+  for (const Slot& slot : table.slots()) names.push_back(slot.name);
+  return names;
+}
+
+// Collects what matches nothing.
+class Unmatched {
+ public:
+  explicit Unmatched(const ModelState& model)
+      : names_(RegisteredNames(model)), meant_(names_) {
+    meant_.insert(meant_.end(), std::begin(kCategories), std::end(kCategories));
+  }
+
+  void AddPatterns(const char* kind, const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns) {
+      const bool matches = pattern == "*" || IsCategory(pattern) ||
+                           std::any_of(names_.begin(), names_.end(),
+                                       [&](const std::string& name) {
+                                         return GlobMatches(pattern, name);
+                                       });
+      if (!matches) Add(kind, pattern, meant_);
+    }
+  }
+  template <typename Value>
+  void AddKeys(const std::string& kind,
+               const std::map<std::string, Value>& keys,
+               const std::vector<std::string>& names) {
+    for (const auto& [key, value] : keys) {
+      const bool known =
+          std::find(names.begin(), names.end(), key) != names.end();
+      if (!known) Add(kind, key, names);
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  std::vector<UnmatchedPattern> Take() { return std::move(unmatched_); }
+
+ private:
+  void Add(const std::string& kind, const std::string& pattern,
+           const std::vector<std::string>& names) {
+    const std::string nearest =
+        names.empty() ? "" : std::string(Nearest(pattern, names));
+    unmatched_.push_back({pattern, nearest, kind});
+  }
+
+  const std::vector<std::string> names_;
+  std::vector<std::string> meant_;  // names and categories
+  std::vector<UnmatchedPattern> unmatched_;
+};
 
 }  // namespace
 
@@ -65,22 +109,34 @@ bool Matches(const std::vector<std::string>& patterns,
                      });
 }
 
-std::vector<CheckpointManager::UnmatchedPattern> FindUnmatched(
-    const LoadRule& rule, const ModelState& model) {
-  const std::vector<std::string> names = RegisteredNames(model);
-  std::vector<std::string> meant = names;
-  meant.insert(meant.end(), std::begin(kCategories), std::end(kCategories));
-  std::vector<CheckpointManager::UnmatchedPattern> unmatched;
-  for (const std::string& pattern : rule.load) {
-    const bool matches =
-        pattern == "*" || IsCategory(pattern) ||
-        std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-          return GlobMatches(pattern, name);
-        });
-    if (matches) continue;
-    unmatched.push_back({pattern, std::string(Nearest(pattern, meant))});
+std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
+                                            const ModelState& model) {
+  Unmatched unmatched(model);
+  unmatched.AddPatterns(kLoadPattern, rule.load);
+  unmatched.AddPatterns("exclude pattern", rule.exclude);
+  unmatched.AddKeys("oname key", rule.oname, unmatched.names());
+  std::vector<std::string> tables;
+  for (const ModelState::Table& table : model.tables()) {
+    tables.push_back(table.name);
+    const auto evolution = rule.tables.find(table.name);
+    if (evolution == rule.tables.end()) continue;
+    const std::string kind = absl::StrCat("slot of table \"", table.name, "\"");
+    const std::vector<std::string> slots = SlotNames(*table.state);
+    unmatched.AddKeys(kind, evolution->second.oname, slots);
+    unmatched.AddKeys(kind, evolution->second.fill, slots);
+    unmatched.AddKeys(kind, evolution->second.convert, slots);
   }
-  return unmatched;
+  unmatched.AddKeys("tables key", rule.tables, tables);
+  return unmatched.Take();
+}
+
+std::string UnmatchedText(const UnmatchedPattern& pattern) {
+  const std::string meant =
+      pattern.nearest.empty()
+          ? ""
+          : absl::StrCat("; did you mean \"", pattern.nearest, "\"?");
+  return absl::StrCat(pattern.kind, " \"", pattern.pattern,
+                      "\" matches nothing that is registered", meant);
 }
 
 }  // namespace ckptdb::internal

@@ -7,17 +7,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
-
-// The categories of what a model has registered.
-inline constexpr char kSparse[] = "sparse";
-inline constexpr char kSparseOpt[] = "sparse_opt";
-inline constexpr char kDense[] = "dense";
-inline constexpr char kExtra[] = "extra";
-inline constexpr char kIoState[] = "io_state";
 
 // Returns whether `name` matches the pattern, in which "*" stands for any
 // characters and "?" for any one.
@@ -27,10 +21,17 @@ bool GlobMatches(absl::string_view pattern, absl::string_view name);
 bool Matches(const std::vector<std::string>& patterns,
              absl::string_view category, absl::string_view name);
 
-// Returns the patterns that match nothing that is registered. A category never
-// is one of them: a model may have nothing of it.
-std::vector<CheckpointManager::UnmatchedPattern> FindUnmatched(
-    const LoadRule& rule, const ModelState& model);
+// UnmatchedPattern::kind of patterns that LoadRule::strict is about.
+inline constexpr char kLoadPattern[] = "load pattern";
+
+// Returns the patterns and keys that match nothing that is registered. A
+// category never is one of them: a model may have nothing of it.
+std::vector<UnmatchedPattern> FindUnmatched(const LoadRule& rule,
+                                            const ModelState& model);
+
+// Returns `load pattern "usr" matches nothing that is registered; did you mean
+// "user"?`.
+std::string UnmatchedText(const UnmatchedPattern& pattern);
 
 }  // namespace ckptdb::internal
 

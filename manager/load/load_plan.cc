@@ -1,142 +1,19 @@
 #include "ckptdb/manager/load/load_plan.h"
 
 #include <algorithm>
-#include <memory>
-#include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
-#include "ckptdb/manager/load/load_cast.h"
 #include "ckptdb/manager/load/load_fit.h"
 #include "ckptdb/manager/load/load_patterns.h"
-#include "ckptdb/manager/load/row_exchange.h"
-#include "ckptdb/manager/load/tensor_load.h"
-#include "ckptdb/manager/state/model_sharding.h"
-#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/manager/state/categories.h"
 #include "ckptdb/schema/status.h"
-#include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
 namespace {
 
-const Shape& GlobalShape(const TensorState& tensor) {
-  return tensor.sharded() ? tensor.global_shape : tensor.shape;
-}
-
-std::string TypeOf(DType dtype, const Shape& shape) {
-  return absl::StrCat(DTypeName(dtype), " ", ToString(shape));
-}
-
-std::string ColumnsOf(const std::vector<Slot>& slots) {
-  const auto print = [](std::string* out, const Slot& slot) {
-    absl::StrAppend(out, slot.name, " ", DTypeName(slot.dtype), " x ",
-                    slot.elements);
-  };
-  return absl::StrCat("[", absl::StrJoin(slots, ", ", print), "]");
-}
-
-// Says that what the step has is not what the model expects. With `can_cast` a
-// rule that casts would load it.
-std::string Misfit(absl::string_view expected, absl::string_view got,
-                   bool can_cast = false) {
-  return absl::StrCat(
-      "expected ", expected, ", got ", got,
-      can_cast ? "; a load rule with \"cast\" converts it" : "");
-}
-
-// Returns those of `slots` that the table of a step has, by name.
-std::vector<Slot> SlotsThere(const StepReader::TableSpec& table,
-                             const std::vector<Slot>& slots) {
-  std::vector<Slot> there;
-  for (const Slot& slot : slots) {
-    const auto same = std::find_if(
-        table.slots.begin(), table.slots.end(),
-        [&](const Slot& other) { return other.name == slot.name; });
-    if (same != table.slots.end()) there.push_back(*same);
-  }
-  return there;
-}
-
-// Returns the casts that turn the slots that are there into those that are
-// wanted; none when no casts do.
-std::optional<std::vector<CheckpointManager::DTypeCast>> CastsOf(
-    const std::vector<Slot>& there, const std::vector<Slot>& wanted) {
-  if (there.size() != wanted.size()) return std::nullopt;
-  std::vector<CheckpointManager::DTypeCast> casts;
-  for (size_t i = 0; i < there.size(); ++i) {
-    const DType from = there[i].dtype;
-    const DType to = wanted[i].dtype;
-    if (there[i].elements != wanted[i].elements) return std::nullopt;
-    if (!CanCast(from, to)) return std::nullopt;
-    if (from != to) casts.push_back({there[i].name, from, to});
-  }
-  return casts;
-}
-
-// Returns what is wrong when the step was sharded by another function than the
-// model declares. Any other sharding can be checked by the ids alone.
-std::string DividedOtherwise(const StepReader::TableSpec& table,
-                             const TableSharding& sharding) {
-  if (table.sharding != Item::Sharding::kCustom ||
-      sharding.kind() != Item::Sharding::kCustom ||
-      table.sharding_name == sharding.name()) {
-    return "";
-  }
-  return absl::StrCat("its rows were divided among ranks by the function \"",
-                      absl::Utf8SafeCHexEscape(table.sharding_name),
-                      "\", and the model declares \"",
-                      absl::Utf8SafeCHexEscape(sharding.name()), "\"");
-}
-
-void NoteSize(uint64_t rows, const std::vector<Slot>& slots,
-              CheckpointManager::LoadedItem* item) {
-  item->rows = rows;
-  item->bytes = rows * sizeof(int64_t);
-  for (const Slot& slot : slots) item->bytes += rows * slot.row_bytes();
-}
-
-// The plan of the restore of one table.
-struct TableLoad {
-  const StepReader* step;
-  const ChangeReader* changes;  // null when there are none
-  std::string source;           // its name in the step
-  LiveTable::RestoreMode mode;
-  ScanOptions scan;
-  std::shared_ptr<RowFilter> filter;
-  std::shared_ptr<LiveTable> live;
-};
-
-// Brings a table up to date by its changes where there are any, and else reads
-// all of it. A row for which the sharding's function names no rank is only left
-// out while rows are filtered, so that error comes after the scan.
-absl::Status LoadTable(const TableLoad& load) {
-  absl::Status status =
-      absl::FailedPreconditionError("there are no changes to the step");
-  if (load.changes != nullptr) {
-    status = load.changes->ScanTable(load.source, load.scan, load.live.get());
-  }
-  // There are no changes, or the table was saved in full on the way.
-  if (absl::IsFailedPrecondition(status)) {
-    status = load.step->RestoreTable(load.source, load.mode, load.scan,
-                                     load.live.get());
-  }
-  CKPTDB_RETURN_IF_ERROR(status);
-  return Annotate(load.filter->status(),
-                  absl::StrCat("table \"", load.source, "\""));
-}
-
-LiveTable::RestoreMode ModeOf(const LoadRule& rule) {
-  return rule.hashtable_clear ? LiveTable::RestoreMode::kClear
-                              : LiveTable::RestoreMode::kMerge;
-}
-
-constexpr char kRemedy[] =
-    "register the items as the step has them, map their names with the "
-    "\"oname\" of a load rule, or load the rest with a rule that is not "
-    "\"strict\"";
+using ItemOutcome = LoadedItem::Outcome;
 
 // A caller takes NotFound for "the store has no step". So NotFound from the
 // trainer's own code, such as that of a file which an io state opens, becomes
@@ -148,329 +25,57 @@ absl::Status WithoutNotFound(absl::string_view what,
       absl::StrCat(what, ": ", status.message()));
 }
 
-// Returns the blob of one rank of the step; null when it has none.
-const Item* FindBlob(const StepReader& step, uint32_t rank,
-                     absl::string_view name) {
-  for (const Item& item : step.ranks()[rank].items) {
-    if (item.kind == Item::Kind::kBlob && item.name == name) return &item;
-  }
-  return nullptr;
-}
-
 }  // namespace
-
-// Adds to a plan what a rule chooses, one item after the other.
-class LoadPlan::Maker {
- public:
-  Maker(const LoadInputs& inputs, const LoadRule& rule)
-      : step_(inputs.step),
-        changes_(inputs.changes),
-        options_(inputs.options),
-        shard_(inputs.shard),
-        ranks_(inputs.ranks),
-        rule_(rule) {}
-
-  absl::Status Add(const ModelState::Tensor& tensor) {
-    PlannedItem* const planned = Choose(kDense, tensor.name);
-    if (planned == nullptr) return absl::OkStatus();
-    const std::string source = planned->item.source;
-    const auto found = step_.FindTensor(source);
-    if (!found.ok()) return Missing(found.status(), planned);
-    // The size is set before the item is checked: a dry run shows it for what
-    // does not fit, too.
-    planned->item.bytes = found->raw_bytes;
-    const Shape& shape = GlobalShape(tensor.state);
-    const DType from = found->dtype;
-    const DType to = tensor.state.dtype;
-    const bool can_cast = found->shape == shape && CanCast(from, to);
-    if (!can_cast || (from != to && !rule_.cast)) {
-      return DoesNotFit(
-          Misfit(TypeOf(to, shape), TypeOf(from, found->shape), can_cast),
-          planned);
-    }
-    TensorLoad load = {&step_,       options_.read,     source,           from,
-                       tensor.state, /*ranks=*/nullptr, options_.deadline};
-    // A tensor that is cast is read in pieces by each rank for itself, and so
-    // is not broadcast.
-    if (from != to) {
-      planned->item.casts.push_back({"", from, to});
-    } else if (Broadcasts(tensor.state)) {
-      planned->together = true;
-      load.ranks = ranks_;
-    }
-    planned->load = [load = std::move(load)] { return LoadTensor(load); };
-    return absl::OkStatus();
-  }
-
-  absl::Status Add(const ModelState::Table& table,
-                   const TableSharding& sharding) {
-    const std::vector<Slot> slots = ChosenSlots(table);
-    if (slots.empty()) return absl::OkStatus();
-    PlannedItem* const planned = Append(kSparse, table.name);
-    const auto found = step_.FindTable(planned->item.source);
-    if (!found.ok()) return Missing(found.status(), planned);
-    const std::vector<Slot> there = SlotsThere(*found, slots);
-    NoteSize(found->rows, there, &planned->item);
-    const std::string otherwise = DividedOtherwise(*found, sharding);
-    if (!otherwise.empty()) return DoesNotFit(otherwise, planned);
-    ScanOptions scan;
-    scan.read = options_.read;
-    for (const Slot& slot : slots) scan.slots.push_back(slot.name);
-    const auto casts = CastsOf(there, slots);
-    if (!casts.has_value() || (!casts->empty() && !rule_.cast)) {
-      return DoesNotFit(
-          Misfit(ColumnsOf(slots), ColumnsOf(found->slots), casts.has_value()),
-          planned);
-    }
-    // The table is asked last, as it makes the object that takes the rows.
-    LiveTable* const own = table.state->Live(scan.slots);
-    if (own == nullptr) {
-      return DoesNotFit(
-          absl::StrCat("TableState::Live takes no rows of ", ColumnsOf(slots)),
-          planned);
-    }
-    planned->item.casts = *casts;
-    // The table owns it. The pointer is a shared one so that a CastTable can
-    // stand in its place.
-    std::shared_ptr<LiveTable> live(own, [](LiveTable*) {});
-    if (!casts->empty()) {
-      live = std::make_shared<CastTable>(planned->item.source, there, slots,
-                                         scan.read.threads, own);
-    }
-    Plan(table, *found, sharding, std::move(scan), live, planned);
-    return absl::OkStatus();
-  }
-
-  // Plans how the rows of a table that fits come to `live`.
-  void Plan(const ModelState::Table& table, const StepReader::TableSpec& found,
-            const TableSharding& sharding, ScanOptions scan,
-            const std::shared_ptr<LiveTable>& live,
-            PlannedItem* planned) const {
-    const SliceHash hash = table.state->slice_hash();
-    const std::string& source = planned->item.source;
-    if (Exchanges(found, sharding)) {
-      planned->together = true;
-      planned->load = [exchange = RowExchange{&step_, source, ModeOf(rule_),
-                                              scan, sharding, hash, live.get(),
-                                              ranks_, options_.deadline},
-                       live] { return RestoreByExchange(exchange); };
-      return;
-    }
-    // The scan calls the filter, so the plan holds both.
-    const auto filter = std::make_shared<RowFilter>(sharding, hash, shard_.rank,
-                                                    shard_.world_size);
-    filter->Apply(found, &scan);
-    planned->load = [load = TableLoad{&step_, changes_, source, ModeOf(rule_),
-                                      scan, filter, live}] {
-      return LoadTable(load);
-    };
-  }
-
-  absl::Status Add(const ModelState::Extra& extra) {
-    PlannedItem* const planned = Choose(kExtra, extra.name);
-    if (planned == nullptr) return absl::OkStatus();
-    const std::string blob = ExtraBlob(planned->item.source);
-    // Objects are saved by the owner alone, and every rank reads the owner's
-    // blob.
-    const Item* const found = FindBlob(step_, kOwnerRank, blob);
-    if (found == nullptr) return Missing(NoBlob(kOwnerRank, blob), planned);
-    planned->item.bytes = found->raw_bytes;
-    planned->load = [this_step = &step_, read = options_.read, blob,
-                     load = extra.load, name = extra.name]() -> absl::Status {
-      CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
-                              this_step->ReadBlob(kOwnerRank, blob, read));
-      return Annotate(load(bytes), absl::StrCat("\"", name, "\""));
-    };
-    return absl::OkStatus();
-  }
-
-  // Returns whose io states this rank loads of a step that `saved` ranks saved.
-  std::vector<uint32_t> RanksToRead(
-      uint32_t saved, ManagerOptions::IoStateResize resize) const {
-    if (saved == shard_.world_size) return {shard_.rank};
-    if (resize == ManagerOptions::IoStateResize::kOwners) return {kOwnerRank};
-    std::vector<uint32_t> ranks;
-    if (resize == ManagerOptions::IoStateResize::kRedistribute) {
-      for (uint32_t rank = 0; rank < saved; ++rank) ranks.push_back(rank);
-    }
-    return ranks;
-  }
-
-  absl::Status Add(const ModelState::Io& io) {
-    PlannedItem* const planned = Choose(kIoState, io.name);
-    if (planned == nullptr) return absl::OkStatus();
-    const uint32_t saved = step_.record().world_size;
-    const bool same_world = saved == shard_.world_size;
-    const ManagerOptions::IoStateResize resize =
-        options_.io_state_resize.value_or(
-            ManagerOptions::IoStateResize::kError);
-    if (!same_world && resize == ManagerOptions::IoStateResize::kError) {
-      return DoesNotFit(
-          absl::StrCat(Misfit(absl::StrCat("world size ", shard_.world_size),
-                              absl::StrCat("world size ", saved)),
-                       "; ManagerOptions::io_state_resize says what to do"),
-          planned);
-    }
-    // All blobs are looked for now: one that is missing is found before the
-    // model changes.
-    const std::vector<uint32_t> ranks = RanksToRead(saved, resize);
-    const std::string blob = IoStateBlob(planned->item.source);
-    for (const uint32_t rank : ranks) {
-      const Item* const found = FindBlob(step_, rank, blob);
-      if (found == nullptr) return Missing(NoBlob(rank, blob), planned);
-      planned->item.bytes += found->raw_bytes;
-    }
-    planned->load = [this_step = &step_, read = options_.read, blob, ranks,
-                     all =
-                         !same_world &&
-                         resize == ManagerOptions::IoStateResize::kRedistribute,
-                     state = io.state, name = io.name]() -> absl::Status {
-      std::vector<std::string> parts;
-      for (const uint32_t rank : ranks) {
-        CKPTDB_ASSIGN_OR_RETURN(parts.emplace_back(),
-                                this_step->ReadBlob(rank, blob, read));
-      }
-      if (parts.empty()) return absl::OkStatus();  // it stays as it is
-      return Annotate(all ? state->Redistribute(parts) : state->Load(parts[0]),
-                      absl::StrCat("io state \"", name, "\""));
-    };
-    return absl::OkStatus();
-  }
-
-  std::vector<PlannedItem> TakeItems() { return std::move(items_); }
-
- private:
-  // These two need all ranks to load together. One that restores alone, by
-  // ManagerOptions::shard, has a coordinator of one rank and reads for itself.
-  bool Broadcasts(const TensorState& tensor) const {
-    return options_.replication.broadcast && !tensor.sharded() &&
-           shard_.world_size > 1 && ranks_->world_size() == shard_.world_size;
-  }
-  bool Exchanges(const StepReader::TableSpec& table,
-                 const TableSharding& sharding) const {
-    return changes_ == nullptr && ranks_->world_size() == shard_.world_size &&
-           ShouldExchange(table, step_.record().world_size, sharding, *ranks_);
-  }
-  PlannedItem* Append(absl::string_view category, const std::string& name) {
-    PlannedItem& planned = items_.emplace_back();
-    planned.item.category = std::string(category);
-    planned.item.name = name;
-    planned.item.source = SourceOf(rule_.oname, name);
-    return &planned;
-  }
-  // Returns a new item of the plan; null when the rule does not choose it.
-  PlannedItem* Choose(absl::string_view category, const std::string& name) {
-    const bool chosen = Matches(rule_.load, category, name) &&
-                        !Matches(rule_.exclude, category, name);
-    return chosen ? Append(category, name) : nullptr;
-  }
-  // A rule chooses a table slot by slot: "sparse" without "sparse_opt" leaves
-  // the optimizer's slots as they are, and does not read them.
-  std::vector<Slot> ChosenSlots(const ModelState::Table& table) const {
-    const std::vector<std::string> optimizer = table.state->optimizer_slots();
-    std::vector<Slot> chosen;
-    for (const Slot& slot : table.state->slots()) {
-      const bool is_optimizer = std::find(optimizer.begin(), optimizer.end(),
-                                          slot.name) != optimizer.end();
-      const char* const category = is_optimizer ? kSparseOpt : kSparse;
-      if (Matches(rule_.load, category, table.name) &&
-          !Matches(rule_.exclude, category, table.name)) {
-        chosen.push_back(slot);
-      }
-    }
-    return chosen;
-  }
-
-  static absl::Status NoBlob(uint32_t rank, absl::string_view blob) {
-    return absl::NotFoundError(
-        absl::StrCat("no blob \"", blob, "\" of rank ", rank));
-  }
-  // Only an item that cannot be read at all is an error here.
-  static absl::Status Missing(const absl::Status& status,
-                              PlannedItem* planned) {
-    if (!absl::IsNotFound(status)) return status;
-    planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMissing;
-    return absl::OkStatus();
-  }
-  // An item that does not fit is no error of the plan: CheckAll names all of
-  // them at once, and a rule that is not strict leaves them out.
-  static absl::Status DoesNotFit(std::string detail, PlannedItem* planned) {
-    planned->item.outcome = CheckpointManager::LoadedItem::Outcome::kMisfit;
-    planned->item.detail = std::move(detail);
-    return absl::OkStatus();
-  }
-
-  const StepReader& step_;
-  const ChangeReader* const changes_;
-  const ManagerOptions& options_;
-  const ModelState::Shard shard_;
-  Coordinator* const ranks_;
-  const LoadRule& rule_;
-  std::vector<PlannedItem> items_;
-};
 
 absl::StatusOr<LoadPlan> LoadPlan::Make(const LoadInputs& inputs,
                                         const LoadRule& rule) {
-  const ModelState& model = inputs.model;
-  const absl::Span<const TableSharding> shardings = inputs.shardings;
-  if (shardings.size() != model.tables().size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the model has ", model.tables().size(), " tables, expected the ",
-        shardings.size(), " that it had when its manager was opened"));
-  }
-  Maker maker(inputs, rule);
-  // Objects first: they may refuse the step of another trainer.
-  for (const auto& extra : model.extras()) {
-    CKPTDB_RETURN_IF_ERROR(maker.Add(extra));
-  }
-  for (const auto& tensor : model.tensors()) {
-    CKPTDB_RETURN_IF_ERROR(maker.Add(tensor));
-  }
-  for (size_t t = 0; t < shardings.size(); ++t) {
-    CKPTDB_RETURN_IF_ERROR(maker.Add(model.tables()[t], shardings[t]));
-  }
-  for (const auto& io : model.io_states()) {
-    CKPTDB_RETURN_IF_ERROR(maker.Add(io));
-  }
   LoadPlan plan;
+  CKPTDB_ASSIGN_OR_RETURN(plan.items_, PlanItems(inputs, rule));
   plan.ranks_ = inputs.ranks;
   plan.deadline_ = inputs.options.deadline;
   plan.step_ = inputs.step.record().version.step;
-  plan.unexpected_ = UnexpectedItems(inputs.step, model, rule.oname);
-  plan.unmatched_ = FindUnmatched(rule, model);
-  plan.items_ = maker.TakeItems();
+  plan.unexpected_ = UnexpectedItems(inputs.step, inputs.model, rule.oname);
+  plan.unmatched_ = FindUnmatched(rule, inputs.model);
   return plan;
 }
 
-absl::Status LoadPlan::CheckAll() const {
-  if (!unmatched_.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("load pattern \"", unmatched_[0].pattern,
-                     "\" matches nothing that is registered; did you mean \"",
-                     unmatched_[0].nearest, "\"?"));
+absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
+  for (const UnmatchedPattern& each : unmatched_) {
+    if (demand == Demand::kAny && each.kind == kLoadPattern) continue;
+    return absl::InvalidArgumentError(UnmatchedText(each));
   }
-  std::vector<const CheckpointManager::LoadedItem*> missing;
-  std::vector<const CheckpointManager::LoadedItem*> misfits;
+  std::vector<const LoadedItem*> missing;
+  std::vector<const LoadedItem*> misfits;
   for (const PlannedItem& planned : items_) {
-    const CheckpointManager::LoadedItem& item = planned.item;
-    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMissing) {
+    const LoadedItem& item = planned.item;
+    if (item.outcome == ItemOutcome::kMissing && demand == Demand::kAll) {
       missing.push_back(&item);
     }
-    if (item.outcome == CheckpointManager::LoadedItem::Outcome::kMisfit) {
+    if (item.outcome == ItemOutcome::kMisfit && demand != Demand::kAny) {
       misfits.push_back(&item);
     }
   }
-  return CheckFit(step_, missing, misfits, unexpected_, kRemedy);
+  return CheckFit(step_, missing, misfits, unexpected_, remedy);
 }
 
+void LoadPlan::SetNotLoaded() {
+  for (PlannedItem& planned : items_) {
+    if (planned.load != nullptr) planned.item.outcome = ItemOutcome::kNotLoaded;
+  }
+}
+
+// An error leaves the item it came from partly loaded, and those after it as
+// they are.
 absl::Status LoadPlan::RunOnly(
-    const std::function<bool(const PlannedItem&)>& chosen) const {
-  for (const PlannedItem& planned : items_) {
+    const std::function<bool(const PlannedItem&)>& chosen) {
+  for (PlannedItem& planned : items_) {
     if (planned.load == nullptr || !chosen(planned)) continue;
     const std::string what = absl::StrCat("loading ", planned.item.category,
                                           " \"", planned.item.name, "\"");
+    planned.item.outcome = ItemOutcome::kPartlyLoaded;
     CKPTDB_RETURN_IF_ERROR(
         WithoutNotFound(what, CallGuarded(what, planned.load)));
+    planned.item.outcome = ItemOutcome::kLoaded;
   }
   return absl::OkStatus();
 }
@@ -478,7 +83,7 @@ absl::Status LoadPlan::RunOnly(
 // What ranks load together comes after the objects, which may refuse the step,
 // and before what may fail on one rank alone: no rank waits for one that has
 // failed.
-absl::Status LoadPlan::Run() const {
+absl::Status LoadPlan::Run() {
   const auto is_object = [](const PlannedItem& planned) {
     return planned.item.category == kExtra;
   };
@@ -496,15 +101,28 @@ absl::Status LoadPlan::Run() const {
   });
 }
 
-CheckpointManager::LoadedRule LoadPlan::Describe() const {
-  CheckpointManager::LoadedRule rule;
+LoadedRule LoadPlan::Describe() const {
+  LoadedRule rule;
   rule.step = step_;
   for (const PlannedItem& planned : items_) rule.items.push_back(planned.item);
   for (const StepItem& item : unexpected_) {
-    rule.unexpected.push_back(item.stored);
+    rule.unexpected.push_back(item.Stored());
   }
   rule.unmatched = unmatched_;
   return rule;
+}
+
+BaseReasons LoadPlan::OtherTables(const ModelState& model) const {
+  BaseReasons reasons;
+  for (const ModelState::Table& table : model.tables()) {
+    reasons[table.name] =
+        absl::StrCat("the restore of step ", step_,
+                     " has not loaded it as it is in that step");
+  }
+  for (const PlannedItem& planned : items_) {
+    if (planned.as_in_step) reasons.erase(planned.item.name);
+  }
+  return reasons;
 }
 
 }  // namespace ckptdb::internal

@@ -1,4 +1,4 @@
-// Plans what a load rule takes from a step; internal to manager/.
+// What a load rule takes from a step, and loading it; internal to manager/.
 #ifndef CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 #define CKPTDB_MANAGER_LOAD_LOAD_PLAN_H_
 
@@ -9,64 +9,56 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "ckptdb/db/reader.h"
-#include "ckptdb/manager/checkpoint_manager.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/load/planned_items.h"
 #include "ckptdb/manager/load/step_items.h"
-#include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/load_summary.h"
+#include "ckptdb/manager/state/change_sets.h"
 
 namespace ckptdb::internal {
 
-// One item to load, of which each rank loads its part.
-struct PlannedItem {
-  CheckpointManager::LoadedItem item;
-  // Loads it; null when the step does not have it, or it does not fit.
-  std::function<absl::Status()> load;
-  // All ranks call `load` together, and it returns the same status on each.
-  bool together = false;
-};
-
-// What a plan is made of. All of it outlives the plan.
-struct LoadInputs {
-  const StepReader& step;
-  // Lead to the step from what the model holds, or null: tables are loaded by
-  // them alone where that is possible.
-  const ChangeReader* changes;
-  const ModelState& model;
-  const ManagerOptions& options;
-  absl::Span<const TableSharding> shardings;  // of ResolveShardings
-  ModelState::Shard shard;
-  Coordinator* ranks;
-};
-
 class LoadPlan {
  public:
+  // What a step must have before anything is loaded.
+  enum class Demand {
+    kAll,    // all chosen items, as they are registered
+    kToFit,  // the chosen items that the step has must fit
+    kAny,    // it may have other items, or none
+  };
+
   // Plans what `rule` chooses of the model, which is not touched.
   static absl::StatusOr<LoadPlan> Make(const LoadInputs& inputs,
                                        const LoadRule& rule);
 
-  // Returns InvalidArgument for a pattern that matches nothing registered, and
-  // FailedPrecondition naming all items that are missing or do not fit.
-  absl::Status CheckAll() const;
+  // Returns InvalidArgument for a pattern or key that matches nothing
+  // registered, except a pattern of LoadRule::load under kAny. Returns
+  // FailedPrecondition naming all items that are missing or do not fit, which
+  // ends with `remedy`.
+  absl::Status Check(Demand demand, absl::string_view remedy) const;
+  // Says of all items that they are not loaded, until Run loads them. Without
+  // it they are described as Run would leave them.
+  void SetNotLoaded();
   // Loads what the step has and what fits. All ranks call it. It never returns
   // NotFound, which means to callers that the store has no step.
-  absl::Status Run() const;
+  absl::Status Run();
 
-  CheckpointManager::LoadedRule Describe() const;
+  LoadedRule Describe() const;
+  // Returns the tables that the model does not have as the step has them once
+  // the plan has run, so that no changes since the step can be saved.
+  BaseReasons OtherTables(const ModelState& model) const;
 
  private:
-  class Maker;
-
-  absl::Status RunOnly(
-      const std::function<bool(const PlannedItem&)>& chosen) const;
+  absl::Status RunOnly(const std::function<bool(const PlannedItem&)>& chosen);
 
   Coordinator* ranks_ = nullptr;
   absl::Duration deadline_;
   int64_t step_ = 0;
   std::vector<PlannedItem> items_;
   std::vector<StepItem> unexpected_;
-  std::vector<CheckpointManager::UnmatchedPattern> unmatched_;
+  std::vector<UnmatchedPattern> unmatched_;
 };
 
 }  // namespace ckptdb::internal

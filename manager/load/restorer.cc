@@ -22,6 +22,15 @@ using Clock = std::chrono::steady_clock;
 // condition: the wait looks for it so often.
 constexpr std::chrono::milliseconds kNoticeEvery(100);
 
+// What to do about a step that does not fit.
+constexpr char kRestoreRemedy[] =
+    "register the items as the step has them, or set RestoreRequest::evolve: "
+    "it maps names, fills and converts slots, and leaves new items as they are";
+constexpr char kEvolvedRemedy[] =
+    "EvolvePolicy says how to restore them: oname, exclude, cast, and tables";
+constexpr char kLoadRemedy[] =
+    "map names with \"oname\", or load the rest with \"strict\": false";
+
 std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   if (!latest.ok()) return std::string(latest.status().message());
   return absl::StrCat("the newest is step ", latest->version.step);
@@ -88,6 +97,7 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
     first.path.clear();
     first.step.reset();
     first.best = false;
+    first.best_by.reset();
     return first;
   }
   if (elsewhere) return first;
@@ -133,8 +143,9 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
   const SaveLineage& lineage = *parts_.lineage;
   // A model that is not exactly a step, as after a load, cannot be brought up
-  // to date by changes.
-  const bool as_a_step = lineage.base_due_reason().empty();
+  // to date by changes, nor one that was restored by another policy.
+  const bool as_a_step =
+      lineage.base_due_reason().empty() && !evolved_by_request_;
   return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
 }
 
@@ -148,10 +159,18 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request, from));
   report.open_micros = lap();
   const StepReader& step = opened.get();
+  const std::optional<EvolvePolicy>& evolve =
+      request.evolve.has_value() ? request.evolve : parts_.options.evolve;
   LoadRule all;
+  if (evolve.has_value()) all = RuleOf(*evolve, step, parts_.model);
   all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
-  const absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
-  absl::Status status = plan.ok() ? plan->CheckAll() : plan.status();
+  absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
+  absl::Status status = plan.status();
+  if (plan.ok()) {
+    status = evolve.has_value()
+                 ? plan->Check(LoadPlan::Demand::kToFit, kEvolvedRemedy)
+                 : plan->Check(LoadPlan::Demand::kAll, kRestoreRemedy);
+  }
   // Verification reads everything, so one rank does it for all.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
@@ -168,6 +187,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   CKPTDB_RETURN_IF_ERROR(
       AgreeOn("load the step", Annotate(plan->Run(), restoring)));
   report.load_micros = lap();
+  evolved_by_request_ = request.evolve.has_value();
 
   report.version = step.record().version;
   report.record = step.record();
@@ -178,8 +198,8 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   report.loaded.path = report.store;
   report.loaded_bytes = report.loaded.bytes();
   report.loaded_rows = report.loaded.rows();
-  CKPTDB_RETURN_IF_ERROR(
-      NoteRestored(step, report.store, /*merged=*/!all.hashtable_clear));
+  CKPTDB_RETURN_IF_ERROR(NoteRestored(step, *plan, report.store,
+                                      /*merged=*/!all.hashtable_clear));
   parts_.lineage->EndWriting();
   return report;
 }
@@ -195,6 +215,7 @@ absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,
 }
 
 absl::Status Restorer::NoteRestored(const StepReader& step,
+                                    const LoadPlan& plan,
                                     const std::string& path, bool merged) {
   SaveLineage* const lineage = parts_.lineage;
   // A step of another store is no parent of a step of this one.
@@ -202,7 +223,8 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
     lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
     return absl::OkStatus();
   }
-  CKPTDB_RETURN_IF_ERROR(lineage->SetParent(step, parts_.model, parts_.store));
+  CKPTDB_RETURN_IF_ERROR(lineage->SetParent(
+      step, parts_.model, plan.OtherTables(parts_.model), parts_.store));
   if (parts_.feed != nullptr) {
     // Earlier marks are in the step.
     CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
@@ -264,17 +286,31 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
 
 absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 CheckpointManager::LoadedRule* loaded) {
+  if (rule.step.has_value() && rule.best.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "load rule: \"step\" is ", *rule.step, " and \"best\" is by \"",
+        rule.best->metric, "\"; a rule names its step by one of the two"));
+  }
   RestoreRequest request;
   request.path = rule.path;
   request.step = rule.step;
+  request.best_by = rule.best;
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
   absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
   absl::Status status = plan.status();
-  if (plan.ok()) {
-    CheckpointManager::LoadedRule described = plan->Describe();
+  const auto describe = [&] {
+    LoadedRule described = plan->Describe();
     described.path = loaded->path;
     *loaded = std::move(described);
-    if (rule.strict && !dry_run) status = plan->CheckAll();
+  };
+  if (plan.ok()) {
+    if (!dry_run) plan->SetNotLoaded();
+    describe();
+    if (!dry_run) {
+      status = plan->Check(
+          rule.strict ? LoadPlan::Demand::kAll : LoadPlan::Demand::kAny,
+          kLoadRemedy);
+    }
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));
   if (dry_run) return absl::OkStatus();
@@ -284,10 +320,12 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
   parts_.lineage->BeginWriting(absl::StrCat("a load from step ",
                                             opened.get().record().version.step,
                                             " of ", loaded->path));
-  const absl::Status loading = AgreeOn("load the step", plan->Run());
+  status = plan->Run();
+  describe();
+  status = AgreeOn("load the step", status);
   // With ignore_error the caller keeps a model that is partly written.
-  if (loading.ok() || rule.ignore_error) parts_.lineage->EndWriting();
-  return loading;
+  if (status.ok() || rule.ignore_error) parts_.lineage->EndWriting();
+  return status;
 }
 
 // Compares attempts, which only grow, as training may have gone back to an

@@ -77,8 +77,8 @@ class Restorer {
       const RestoreRequest& request, const std::optional<Version>& from);
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
                                    const LoadRule& rule) const;
-  absl::Status NoteRestored(const StepReader& step, const std::string& path,
-                            bool merged);
+  absl::Status NoteRestored(const StepReader& step, const LoadPlan& plan,
+                            const std::string& path, bool merged);
   absl::StatusOr<RestoreTarget> FindOwnStep();
   absl::Status LoadByRule(const LoadRule& rule, bool dry_run,
                           CheckpointManager::LoadedRule* loaded);
@@ -88,6 +88,8 @@ class Restorer {
 
   const Parts parts_;
   StepOpener opener_;
+  // Whether RestoreRequest::evolve restored the model, and not the options.
+  bool evolved_by_request_ = false;
 };
 
 }  // namespace ckptdb::internal

@@ -1,67 +1,67 @@
 #include "ckptdb/manager/load/step_items.h"
 
-#include <set>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "ckptdb/manager/load/load_patterns.h"
+#include "ckptdb/manager/state/categories.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// A kind of item and its name in the step: a tensor never hides a table of the
-// same name.
-using StoredName = std::pair<Item::Kind, std::string>;
-
-std::set<StoredName> RegisteredSources(
-    const ModelState& model, const std::map<std::string, std::string>& oname) {
-  std::set<StoredName> sources;
-  for (const auto& each : model.tensors()) {
-    sources.emplace(Item::Kind::kTensor, SourceOf(oname, each.name));
-  }
-  for (const auto& each : model.tables()) {
-    sources.emplace(Item::Kind::kRows, SourceOf(oname, each.name));
-  }
-  for (const auto& each : model.extras()) {
-    sources.emplace(Item::Kind::kBlob, ExtraBlob(SourceOf(oname, each.name)));
-  }
-  for (const auto& each : model.io_states()) {
-    sources.emplace(Item::Kind::kBlob, IoStateBlob(SourceOf(oname, each.name)));
-  }
-  return sources;
-}
-
 StepItem Describe(const Item& item) {
-  if (item.kind == Item::Kind::kTensor) return {kDense, item.name, item.name};
-  if (item.kind == Item::Kind::kRows) return {kSparse, item.name, item.name};
+  if (item.kind == Item::Kind::kTensor) return {kDense, item.name};
+  if (item.kind == Item::Kind::kRows) return {kSparse, item.name};
   absl::string_view name = item.name;
   if (absl::ConsumePrefix(&name, ExtraBlob(""))) {
-    return {kExtra, std::string(name), item.name};
+    return {kExtra, std::string(name)};
   }
   if (absl::ConsumePrefix(&name, IoStateBlob(""))) {
-    return {kIoState, std::string(name), item.name};
+    return {kIoState, std::string(name)};
   }
-  return {"blob", item.name, item.name};
+  return {"blob", item.name};
+}
+
+std::vector<StepItem> RegisteredItems(const ModelState& model) {
+  std::vector<StepItem> items;
+  for (const auto& each : model.tensors()) items.push_back({kDense, each.name});
+  for (const auto& each : model.tables()) items.push_back({kSparse, each.name});
+  for (const auto& each : model.extras()) items.push_back({kExtra, each.name});
+  for (const auto& each : model.io_states()) {
+    items.push_back({kIoState, each.name});
+  }
+  return items;
 }
 
 }  // namespace
+
+std::string StepItem::Stored() const {
+  if (category == kExtra) return ExtraBlob(name);
+  return category == kIoState ? IoStateBlob(name) : name;
+}
 
 std::string StepItem::ToString() const {
   return absl::StrCat(category, " \"", absl::Utf8SafeCHexEscape(name), "\"");
 }
 
+std::set<StepItem> ItemsOf(const StepReader& step) {
+  std::set<StepItem> items;
+  for (const StepRecord::Rank& rank : step.ranks()) {
+    for (const Item& item : rank.items) items.insert(Describe(item));
+  }
+  return items;
+}
+
 std::vector<StepItem> UnexpectedItems(
     const StepReader& step, const ModelState& model,
     const std::map<std::string, std::string>& oname) {
-  const std::set<StoredName> registered = RegisteredSources(model, oname);
-  std::set<StepItem> rest;
-  for (const StepRecord::Rank& rank : step.ranks()) {
-    for (const Item& item : rank.items) {
-      if (registered.contains({item.kind, item.name})) continue;
-      rest.insert(Describe(item));
-    }
+  std::set<StepItem> rest = ItemsOf(step);
+  for (const StepItem& each : RegisteredItems(model)) {
+    rest.erase({each.category, SourceOf(oname, each.name)});
   }
   return {rest.begin(), rest.end()};
 }
@@ -70,6 +70,21 @@ const std::string& SourceOf(const std::map<std::string, std::string>& oname,
                             const std::string& name) {
   const auto found = oname.find(name);
   return found == oname.end() ? name : found->second;
+}
+
+LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
+                const ModelState& model) {
+  LoadRule rule;
+  rule.exclude = policy.exclude;
+  rule.oname = policy.oname;
+  rule.cast = policy.cast;
+  rule.tables = policy.tables;
+  if (rule.oname.empty()) return rule;
+  const std::set<StepItem> items = ItemsOf(step);
+  for (const StepItem& each : RegisteredItems(model)) {
+    if (items.contains(each)) rule.oname.erase(each.name);
+  }
+  return rule;
 }
 
 }  // namespace ckptdb::internal

@@ -1,15 +1,16 @@
-// The items of a step that no registered item is loaded from; internal to
+// The items of a step, and what the model has registered of them; internal to
 // manager/.
 #ifndef CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 
 #include <compare>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/manager/load_rule.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {
@@ -18,12 +19,16 @@ namespace ckptdb::internal {
 struct StepItem {
   std::string category;  // "blob" for one that no manager has written
   std::string name;      // of a blob without the prefix of its category
-  std::string stored;    // as the step has it
 
   auto operator<=>(const StepItem&) const = default;
+  // Returns the name that the step stores.
+  std::string Stored() const;
   // Returns `dense "w"`.
   std::string ToString() const;
 };
+
+// Returns the items that the ranks of a step have saved.
+std::set<StepItem> ItemsOf(const StepReader& step);
 
 // Returns the items that are no registered item's, in ascending order. `oname`
 // maps registered names to names in the step, as that of LoadRule.
@@ -34,6 +39,11 @@ std::vector<StepItem> UnexpectedItems(
 // Returns the name in the step that a registered name is mapped to.
 const std::string& SourceOf(const std::map<std::string, std::string>& oname,
                             const std::string& name);
+
+// Returns the rule by which a policy restores a step. Names that the step has
+// as they are registered are not mapped.
+LoadRule RuleOf(const EvolvePolicy& policy, const StepReader& step,
+                const ModelState& model);
 
 }  // namespace ckptdb::internal
 

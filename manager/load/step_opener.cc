@@ -40,18 +40,17 @@ absl::StatusOr<StepRecord> StepOpener::LatestOwn() const {
 }
 
 absl::StatusOr<StepRecord> StepOpener::BestStep() const {
-  if (store_ != nullptr) return BestOf(store_->Steps());
+  if (store_ != nullptr) return BestOf(store_->Steps(), options_.best);
   CKPTDB_RETURN_IF_ERROR(reader_->Refresh());
-  return BestOf(reader_->Steps());
+  return BestOf(reader_->Steps(), options_.best);
 }
 
 // FailedPrecondition and not NotFound: there may be steps, and it is the option
 // that is missing.
 absl::StatusOr<StepRecord> StepOpener::BestOf(
-    const std::vector<StepRecord>& steps) const {
-  if (options_.best.has_value()) {
-    return ckptdb::BestStep(steps, *options_.best);
-  }
+    const std::vector<StepRecord>& steps,
+    const std::optional<KeepPolicy::BestOptions>& best) {
+  if (best.has_value()) return ckptdb::BestStep(steps, *best);
   return absl::FailedPreconditionError(
       "ManagerOptions::best is not set; it says by which metric a step is the "
       "best");
@@ -65,8 +64,10 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
   if (request.step.has_value()) {
     picked =
         PickNamed(*request.step, own ? options_.path : request.path, other);
-  } else if (request.best) {
-    picked = BestOf(StepsOf(other, store_));
+  } else if (request.best || request.best_by.has_value()) {
+    picked = BestOf(StepsOf(other, store_), request.best_by.has_value()
+                                                ? request.best_by
+                                                : options_.best);
   } else {
     picked = other != nullptr ? other->Latest() : store_->Latest();
   }

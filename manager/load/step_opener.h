@@ -82,7 +82,9 @@ class StepOpener {
                                       Reader* other) const;
   absl::StatusOr<StepRecord> PickNamed(int64_t step, const std::string& path,
                                        Reader* other) const;
-  absl::StatusOr<StepRecord> BestOf(const std::vector<StepRecord>& steps) const;
+  static absl::StatusOr<StepRecord> BestOf(
+      const std::vector<StepRecord>& steps,
+      const std::optional<KeepPolicy::BestOptions>& best);
 
   const ManagerOptions& options_;
   Coordinator* const ranks_;

@@ -17,6 +17,9 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
     if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
     bases.erase(inputs.model.tables()[t].name);
   }
+  if (inputs.has_parent) {
+    bases.insert(inputs.other_tables.begin(), inputs.other_tables.end());
+  }
   for (const ModelState::Table& table : inputs.model.tables()) {
     if (!inputs.has_parent) {
       bases.emplace(table.name, "the save has no parent");

@@ -22,6 +22,7 @@ struct BaseInputs {
   const std::vector<TableSharding>& shardings;
   const ChangeSets& changes;
   const TableColumns& parent_columns;
+  const BaseReasons& other_tables;  // of SaveLineage
   bool has_parent = false;
   const std::string& reason;  // for all tables; empty: there is none
 };

@@ -83,6 +83,7 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
                              environment_.shardings,
                              changes_,
                              lineage.parent_columns(),
+                             lineage.other_tables(),
                              /*has_parent=*/!announced_.whole,
                              announced_.base_reason};
   return AgreeOnBases(inputs, environment_.ranks, announced_.version.attempt,

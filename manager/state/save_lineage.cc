@@ -50,6 +50,7 @@ void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
                               SaveSpec::Abandoned abandoned) {
   parent_ = result.version;
   parent_columns_ = std::move(columns);
+  other_tables_.clear();
   deltas_ = result.deltas;
   base_due_reason_ = result.base_due_reason;
   // With kKeep they stay in the list: policies that ask for all steps do not
@@ -60,6 +61,7 @@ void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
 
 absl::Status SaveLineage::SetParent(const StepReader& step,
                                     const ModelState& model,
+                                    BaseReasons other_tables,
                                     const Store* store) {
   const StepRecord& record = step.record();
   parent_ = record.version;
@@ -76,11 +78,15 @@ absl::Status SaveLineage::SetParent(const StepReader& step,
       }
     }
   }
+  other_tables_ = std::move(other_tables);
   parent_columns_.clear();
   for (const ModelState::Table& table : model.tables()) {
-    CKPTDB_ASSIGN_OR_RETURN(const StepReader::TableSpec spec,
-                            step.FindTable(table.name));
-    parent_columns_[table.name] = spec.slots;
+    const absl::StatusOr<StepReader::TableSpec> spec =
+        step.FindTable(table.name);
+    // A table that is new in the model is not in the step.
+    if (absl::IsNotFound(spec.status())) continue;
+    CKPTDB_RETURN_IF_ERROR(spec.status());
+    parent_columns_[table.name] = spec->slots;
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
 #include "ckptdb/manager/model_state.h"
+#include "ckptdb/manager/state/change_sets.h"
 
 namespace ckptdb::internal {
 
@@ -33,6 +34,9 @@ class SaveLineage {
   // the one that it was restored from.
   uint32_t parent_attempt() const { return parent_attempt_; }
   const TableColumns& parent_columns() const { return parent_columns_; }
+  // The tables that the model does not have as the parent has them, with the
+  // reason, so that the next save writes them in full.
+  const BaseReasons& other_tables() const { return other_tables_; }
   bool IsParent(int64_t step) const {
     return parent_.has_value() && parent_->step == step;
   }
@@ -69,11 +73,12 @@ class SaveLineage {
   // A save was committed.
   void OnCommitted(const SaveResult& result, TableColumns columns,
                    SaveSpec::Abandoned abandoned);
-  // The model was restored from `step` of the manager's own store. `store` is
-  // null on ranks without one. Returns what a damaged step fails with; the next
+  // The model was restored from `step` of the manager's own store, except that
+  // it does not have `other_tables` as the step has them. `store` is null on
+  // ranks without one. Returns what a damaged step fails with; the next
   // save goes on from the step all the same.
   absl::Status SetParent(const StepReader& step, const ModelState& model,
-                         const Store* store);
+                         BaseReasons other_tables, const Store* store);
   // The model came from elsewhere: the next save has no parent.
   void ClearParent(std::string reason);
   // The model as it is begins anew, and all steps of the store are to be given
@@ -85,6 +90,7 @@ class SaveLineage {
   std::optional<Version> parent_;
   uint32_t parent_attempt_ = 0;
   TableColumns parent_columns_;
+  BaseReasons other_tables_;
   uint64_t deltas_ = 0;  // in the chain of the parent
   std::string base_due_reason_;
   std::string writing_;  // what writes the model, or has failed to

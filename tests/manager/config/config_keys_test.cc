@@ -91,6 +91,12 @@ std::vector<KeyRow> OptionRows() {
 std::vector<KeyRow> BestRows() {
   return KeysUnder("| key of `best_n` | type | default | bounds |");
 }
+std::vector<KeyRow> EvolveRows() {
+  return KeysUnder("| key of `evolve` | type | default | bounds |");
+}
+std::vector<KeyRow> EvolvedTableRows() {
+  return KeysUnder("| key of a table | type | default | bounds |");
+}
 std::vector<KeyRow> SavePolicyRows() {
   return PoliciesUnder("| policy that saves | value | bounds |");
 }
@@ -130,6 +136,10 @@ Values ValuesOf(const KeyRow& row) {
       {"boolean", {{"true", "false"}, {"1", "\"true\""}}},
       {"list of integers", {{"[]", "[0, 7]"}, {"[-1]", "[1.5]", "7"}}},
       {"object like the value of best_n", {{R"({"metric": "m"})"}, {"1"}}},
+      {"list of strings", {{"[]", "[\"a\"]"}, {"[1]", "\"a\""}}},
+      {"object of numbers", {{R"({"a": 0.5})"}, {R"({"a": "b"})", "1"}}},
+      {"object of tables", {{R"({"a": {}})"}, {R"({"a": 1})", "1"}}},
+      {"policy of a restore", {{"{}", R"({"cast": true})"}, {"1"}}},
       {"object of strings", {{R"({"a": "b"})"}, {R"({"a": 1})", "\"a\""}}},
       {"policy that keeps", {{"\"keep_all\""}, {"\"save_initially\""}}},
       {"policy that saves", {{"\"save_initially\""}, {"\"keep_all\""}}},
@@ -179,7 +189,8 @@ std::string Described(const ManagerOptions& options) {
              ";", number(options.sharding.kind()), ";",
              number(options.replication.saver), ";",
              options.replication.broadcast, ";", options.statistics_path, ";",
-             options.store.background_sweep, options.store.background_fold);
+             options.store.background_sweep, options.store.background_fold, ";",
+             options.evolve.has_value());
 }
 
 std::string Member(const std::string& key, const std::string& value) {
@@ -329,17 +340,33 @@ TEST_F(ConfigKeysTest, BestIsAsDocumented) {
   }
 }
 
+TEST_F(ConfigKeysTest, EvolveIsAsDocumented) {
+  for (const KeyRow& row : EvolveRows()) {
+    ExpectAsDocumented(row, [&](const std::string& value) {
+      return Member("evolve", Member(row.name, value));
+    });
+  }
+  for (const KeyRow& row : EvolvedTableRows()) {
+    ExpectAsDocumented(row, [&](const std::string& value) {
+      return Member("evolve",
+                    Member("tables", Member("user", Member(row.name, value))));
+    });
+  }
+}
+
 // Keys stand in the source as what is read, and policies without a value beside
 // what makes them.
 TEST(ConfigKeys, ReadsOnlyDocumentedKeys) {
   std::set<std::string> documented = {"not", "policy"};
   for (const auto& rows :
-       {OptionRows(), BestRows(), SavePolicyRows(), KeepPolicyRows()}) {
+       {OptionRows(), BestRows(), EvolveRows(), EvolvedTableRows(),
+        SavePolicyRows(), KeepPolicyRows()}) {
     for (const KeyRow& row : rows) documented.insert(row.name);
   }
-  const std::string source = ReadTree("manager/config/manager_config.cc");
+  const std::string source = ReadTree("manager/config/manager_config.cc") +
+                             ReadTree("manager/config/load_json.cc");
   const std::regex read(
-      R"re((?:Read\w*|Find|Require)(?:<[^(]*>)?\(\s*(?:reader,\s*)?"(\w+)"|\{"(\w+)",\s*\w+\(\)\})re");
+      R"re((?:Read\w*|Find|Require)(?:<[^(]*>)?\(\s*(?:&?\w+,\s*)?"(\w+)"|\{"(\w+)",\s*\w+\(\)\})re");
   std::set<std::string> found;
   for (std::sregex_iterator at(source.begin(), source.end(), read), end;
        at != end; ++at) {

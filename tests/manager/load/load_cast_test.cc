@@ -1,5 +1,6 @@
 // Loads of what has another dtype in the step.
 #include "ckptdb/manager/load/load_cast.h"
+#include "ckptdb/manager/load/evolved_table.h"
 
 #include <gmock/gmock.h>
 
@@ -384,7 +385,7 @@ TEST_F(LoadCastTableTest, ANumberOutOfRangeIsNamed) {
   EXPECT_THAT(
       LoadRows(&table, Rule()),
       StatusIs(absl::StatusCode::kOutOfRange,
-               HasSubstr("table \"user\", row 4999, slot \"count\", "
+               HasSubstr("table \"user\": row 4999, slot \"count\", "
                          "element 1: -40000 of i32 is out of range for i16, "
                          "-32768 to 32767")));
   EXPECT_FALSE(table.rows().contains(kRowIds - 1));
@@ -408,11 +409,13 @@ TEST_F(LoadCastTableTest, WhatCannotBeCastDoesNotFit) {
 }
 
 // What goes by changes: rows that are erased go on as they are.
-TEST(CastTableTest, ErasesAndClears) {
+TEST(EvolvedTableTest, ErasesAndClears) {
   RawTable table({{"weight", DType::kF64, 1}});
   table.Live({"weight"});
-  internal::CastTable cast("user", {{"weight", DType::kF32, 1}},
-                           {{"weight", DType::kF64, 1}}, 2, &table);
+  internal::EvolvedTable cast("user",
+                              {{.to = {"weight", DType::kF64, 1},
+                                .from = Slot{"weight", DType::kF32, 1}}},
+                              2, &table);
   const std::vector<int64_t> ids = {3, 4};
   const float numbers[] = {0.5, -1};
   const char* const slots[] = {reinterpret_cast<const char*>(numbers)};

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "ckptdb/manager/load/load_patterns.h"
+#include "ckptdb/manager/tables.h"
 #include "ckptdb/tests/manager/test_model.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -21,14 +22,19 @@ TEST(ParseLoadSpecTest, ReadsAllKeys) {
   ASSERT_OK_AND_ASSIGN(const std::vector<LoadRule> rules, ParseLoadSpec(R"([
     {"path": "p", "step": 7, "load": ["sparse", "mlp.*"], "exclude": ["x"],
      "oname": {"user": "member"}, "strict": false, "hashtable_clear": false,
+     "tables": {"user": {"oname": {"a": "b"}, "fill": {"c": 0.5}}},
      "cast": true, "is_dynamic": false, "ignore_error": true, "skip": true},
-    {}])"));
+    {"best": {"metric": "auc", "lower_is_better": true}}])"));
   ASSERT_EQ(rules.size(), 2U);
   EXPECT_EQ(rules[0].path, "p");
   EXPECT_EQ(rules[0].step, 7);
   EXPECT_THAT(rules[0].load, ElementsAre("sparse", "mlp.*"));
   EXPECT_THAT(rules[0].exclude, ElementsAre("x"));
   EXPECT_THAT(rules[0].oname, ElementsAre(Pair("user", "member")));
+  EXPECT_EQ(rules[0].tables.at("user").oname.at("a"), "b");
+  EXPECT_EQ(rules[0].tables.at("user").fill.at("c").value, 0.5);
+  EXPECT_EQ(rules[1].best->metric, "auc");
+  EXPECT_TRUE(rules[1].best->lower_is_better);
   EXPECT_FALSE(rules[0].strict);
   EXPECT_FALSE(rules[0].hashtable_clear);
   EXPECT_TRUE(rules[0].cast);
@@ -70,6 +76,10 @@ TEST(ParseLoadSpecTest, SaysWhatIsWrong) {
        "load specification: duplicate key \"strict\""},
       {R"([{"oname": {"user": "a", "user": "b"}}])",
        "duplicate key \"user\", first given (line 1, column 13)"},
+      {R"([{"best": "auc"}])", R"("auc"; expected an object)"},
+      {R"([{"best": {"metrics": "auc"}}])", R"(did you mean "metric"?)"},
+      {R"([{"tables": {"user": {"fill": {"sum": true}}}}])",
+       R"(rule 0.tables.user.fill: "sum" is true; expected a number)"},
   };
   for (const auto& [json, what] : cases) {
     EXPECT_THAT(ParseLoadSpec(json).status(),
@@ -226,12 +236,156 @@ TEST_F(LoadTest, APatternThatChoosesNothingIsAnErrorUnlessAllowed) {
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
                        manager_->Load({rule}, /*dry_run=*/true));
   EXPECT_THAT(dry.ToString(),
-              HasSubstr("  matches nothing: load pattern "
-                        "\"spars\"; did you mean \"sparse\"?\n"));
+              HasSubstr("  load pattern \"spars\" matches nothing that is "
+                        "registered; did you mean \"sparse\"?\n"));
   rule.load = {"user", "wv"};
   rule.strict = false;
   ASSERT_OK(manager_->Load({rule}));
   EXPECT_FALSE(model_.users.rows().empty());
+}
+
+// Without the pattern or the name the rule would load over what it was to leave
+// alone.
+TEST_F(LoadTest, ExcludeOrOnameThatMatchesNothingIsAnErrorInAnyCase) {
+  SaveIn("base", 3);
+  Start();
+  LoadRule exclude = From("base");
+  exclude.exclude = {"usr"};
+  LoadRule oname = From("base");
+  oname.oname = {{"usr", "w"}};
+  const std::pair<LoadRule, const char*> cases[] = {
+      {exclude,
+       "exclude pattern \"usr\" matches nothing that is registered; "
+       "did you mean \"user\"?"},
+      {oname,
+       "oname key \"usr\" matches nothing that is registered; did you "
+       "mean \"user\"?"},
+  };
+  for (auto [rule, what] : cases) {
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+                         manager_->Load({rule}, /*dry_run=*/true));
+    EXPECT_THAT(dry.ToString(), HasSubstr(what));
+    for (const bool strict : {true, false}) {
+      rule.strict = strict;
+      EXPECT_THAT(
+          manager_->Load({rule}).status(),
+          StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+    }
+  }
+  EXPECT_THAT(model_.users.rows(), IsEmpty());
+}
+
+TEST_F(LoadTest, BestByAMetricIsASource) {
+  SaveIn("base", 3);
+  SaveIn("base", 5);
+  SaveIn("base", 7);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(Path("base")));
+    ASSERT_OK(store->AddMetrics(3, {{"loss", 0.3}}));
+    ASSERT_OK(store->AddMetrics(5, {{"loss", 0.1}}));
+  }
+  Start();
+  LoadRule rule = From("base");
+  rule.best =
+      KeepPolicy::BestOptions{.metric = "loss", .lower_is_better = true};
+  ASSERT_OK_AND_ASSIGN(CheckpointManager::LoadSummary summary,
+                       manager_->Load({rule}));
+  EXPECT_EQ(summary.rules[0].step, 5);
+  TestModel expected;
+  TrainTo(5, &expected);
+  EXPECT_EQ(model_.weights, expected.weights);
+  rule.best->lower_is_better = false;
+  ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
+  EXPECT_EQ(summary.rules[0].step, 3);
+  rule.best->metric = "auc";
+  EXPECT_THAT(
+      manager_->Load({rule}).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("\"auc\"")));
+  rule.step = 3;
+  EXPECT_THAT(manager_->Load({rule}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("\"step\" is 3 and \"best\" is by \"auc\"")));
+}
+
+TEST_F(LoadTest, SummarySaysAtMostForTheRowsOfADelta) {
+  {
+    TestModel model;
+    ManagerOptions options;
+    options.path = Path("base");
+    options.bounds.max_delta_ratio = 100;
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(options, &model.state));
+    for (int step = 1; step <= 2; ++step) {
+      model.Train(step);
+      ASSERT_OK(manager->Step());
+      ASSERT_OK(manager->Save());
+      ASSERT_OK(manager->WaitUntilFinished());
+    }
+    ASSERT_OK(manager->Close());
+  }
+  Start();
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary dry,
+                       manager_->Load({From("base")}, /*dry_run=*/true));
+  // Row 7 counts in both steps.
+  EXPECT_THAT(dry.ToString(), HasSubstr("loaded: sparse \"user\", at most 12 "
+                                        "rows, at most 240 bytes\n"));
+  LoadRule first = From("base");
+  first.step = 1;
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary exact,
+                       manager_->Load({first}, /*dry_run=*/true));
+  EXPECT_THAT(exact.ToString(), HasSubstr("\"user\", 6 rows, 120 bytes\n"));
+}
+
+TEST_F(LoadTest, IgnoredErrorLeavesItemsPartlyLoadedOrNotLoaded) {
+  SaveIn("base", 3);
+  Start();
+  LoadRule rule = From("base");
+  rule.ignore_error = true;
+  model_.users.FailLoads(absl::DataLossError("no memory left on the device"));
+  ASSERT_OK_AND_ASSIGN(CheckpointManager::LoadSummary summary,
+                       manager_->Load({rule}));
+  EXPECT_THAT(summary.rules[0].note, HasSubstr("no memory left on the device"));
+  std::map<std::string, Outcome> outcomes;
+  for (const CheckpointManager::LoadedItem& item : summary.rules[0].items) {
+    outcomes[item.name] = item.outcome;
+  }
+  EXPECT_EQ(outcomes["w"], Outcome::kLoaded);
+  EXPECT_EQ(outcomes["user"], Outcome::kPartlyLoaded);
+  EXPECT_EQ(outcomes["reader"], Outcome::kNotLoaded);
+  EXPECT_EQ(summary.rows(), 0U);
+  EXPECT_THAT(summary.ToString(),
+              HasSubstr("  partly loaded: sparse \"user\""));
+  // Nor is anything loaded of a step that does not fit.
+  rule.oname = {{"w", "v"}};
+  ASSERT_OK_AND_ASSIGN(summary, manager_->Load({rule}));
+  for (const CheckpointManager::LoadedItem& item : summary.rules[0].items) {
+    EXPECT_NE(item.outcome, Outcome::kLoaded) << item.name;
+    EXPECT_NE(item.outcome, Outcome::kPartlyLoaded) << item.name;
+  }
+}
+
+// A slot that the optimizer has got since the step was saved.
+TEST_F(LoadTest, RuleFillsSlots) {
+  SaveIn("base", 3);
+  Start();
+  ColumnTable users(
+      {{"embedding", DType::kF32, 2}, {"momentum", DType::kF32, 1}});
+  ModelState model;
+  ASSERT_OK(model.AddTable("user", &users));
+  ManagerOptions options;
+  options.path = Path("other");
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(options, &model));
+  LoadRule rule = From("base");
+  rule.tables["user"].fill["momentum"].value = 0.5;
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::LoadSummary summary,
+                       manager->Load({rule}));
+  ASSERT_OK_AND_ASSIGN(const auto momentum, users.column<float>("momentum"));
+  ASSERT_TRUE(users.Find(7).has_value());
+  EXPECT_EQ(momentum[*users.Find(7)][0], 0.5f);
+  EXPECT_THAT(summary.ToString(),
+              HasSubstr("slot \"momentum\" filled, slot \"adagrad_sum\" is "
+                        "not registered\n"));
 }
 
 // A model may have nothing of a category, or nothing at all.

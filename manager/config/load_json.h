@@ -1,0 +1,34 @@
+// Reads JSON values that configurations of managers and specifications of loads
+// share; internal to manager/.
+#ifndef CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_
+#define CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "ckptdb/manager/config/json_reader.h"
+#include "ckptdb/manager/load_rule.h"
+#include "ckptdb/manager/policies.h"
+
+namespace ckptdb::internal {
+
+// Returns the value of `best` and `best_n`: {"metric": "auc"}.
+absl::StatusOr<KeepPolicy::BestOptions> ReadBest(const std::string& place,
+                                                 const Json& json);
+// Reads such a value of a key, if the key is there.
+void ReadBestOf(ObjectReader* reader, const char* key,
+                std::optional<KeepPolicy::BestOptions>* best);
+
+// Reads the tables of a rule or a policy: {"user": {"oname": {"embedding":
+// "weight"}, "fill": {"adagrad_sum": 0.1}}}. Functions have no JSON.
+void ReadEvolutions(ObjectReader* reader, const char* key,
+                    std::map<std::string, TableEvolution>* tables);
+
+// Reads a policy of a restore.
+void ReadEvolve(ObjectReader* reader, const char* key,
+                std::optional<EvolvePolicy>* evolve);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_CONFIG_LOAD_JSON_H_

@@ -1,0 +1,184 @@
+#include "ckptdb/manager/load/slot_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "ckptdb/schema/bytes/cast_in_range.h"
+
+namespace ckptdb::internal {
+namespace {
+
+using SlotKind = SlotChange::Kind;
+
+std::optional<Slot> FindSlot(const std::vector<Slot>& slots,
+                             absl::string_view name) {
+  const auto found =
+      std::find_if(slots.begin(), slots.end(),
+                   [&](const Slot& slot) { return slot.name == name; });
+  return found == slots.end() ? std::nullopt : std::optional(*found);
+}
+
+// Returns the slot of the step that a registered one is loaded from: that of
+// its name, or else the one that it is mapped to.
+std::optional<Slot> FindSource(const SlotInputs& inputs,
+                               const std::string& name) {
+  const std::optional<Slot> same = FindSlot(inputs.there, name);
+  const auto old = inputs.evolution.oname.find(name);
+  if (same.has_value() || old == inputs.evolution.oname.end()) return same;
+  return FindSlot(inputs.there, old->second);
+}
+
+// Returns an element of the dtype with this value; nothing if it cannot have
+// it.
+std::optional<std::string> ElementOf(double value, DType dtype) {
+  std::string element(DTypeBytes(dtype), '\0');
+  if (CanCast(DType::kF64, dtype)) {
+    CastWhileInRange(DType::kF64, &value, dtype, element.data(), 1);
+    return element;
+  }
+  constexpr double kMost = 9007199254740992;  // 2^53: all integers up to it
+  if (std::trunc(value) != value || std::abs(value) > kMost) {
+    return std::nullopt;
+  }
+  const auto integer = static_cast<int64_t>(value);
+  if (CastWhileInRange(DType::kI64, &integer, dtype, element.data(), 1) == 1) {
+    return element;
+  }
+  return std::nullopt;
+}
+
+// Plans one slot after the other.
+class Planner {
+ public:
+  explicit Planner(const SlotInputs& inputs) : inputs_(inputs) {}
+
+  SlotPlan Run() {
+    for (const Slot& slot : inputs_.chosen) {
+      const std::optional<Slot> from = FindSource(inputs_, slot.name);
+      SlotSource source{.to = slot, .from = from};
+      if (from.has_value()) {
+        Load(std::move(source));
+      } else {
+        Fill(std::move(source));
+      }
+    }
+    AddDropped();
+    const bool can_cast = wrong_.empty();
+    if (!can_cast || (!plan_.casts.empty() && !inputs_.cast)) {
+      plan_.misfit =
+          Misfit(ColumnsOf(inputs_.chosen), ColumnsOf(inputs_.there), can_cast);
+    }
+    for (const std::string& each : wrong_) {
+      absl::StrAppend(&plan_.misfit, "; ", each);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void Load(SlotSource source) {
+    const Slot& from = *source.from;
+    const Slot& to = source.to;
+    const bool same = from.elements == to.elements && from.dtype == to.dtype;
+    const auto convert = inputs_.evolution.convert.find(to.name);
+    if (!same && convert != inputs_.evolution.convert.end() &&
+        convert->second) {
+      source.convert = convert->second;
+      Change(SlotKind::kConverted, to.name, from.name);
+    } else if (from.elements != to.elements || !CanCast(from.dtype, to.dtype)) {
+      wrong_.push_back(
+          absl::StrCat("slot \"", to.name,
+                       "\" is another one in the step: a function in "
+                       "TableEvolution::convert makes its rows from those"));
+    } else {
+      if (!same) plan_.casts.push_back({from.name, from.dtype, to.dtype});
+      if (from.name != to.name) {
+        Change(SlotKind::kRenamed, to.name, from.name);
+      }
+    }
+    source.input = InputOf(from);
+    plan_.slots.push_back(std::move(source));
+  }
+
+  void Fill(SlotSource source) {
+    const std::string& name = source.to.name;
+    const auto fill = inputs_.evolution.fill.find(name);
+    if (fill == inputs_.evolution.fill.end()) {
+      wrong_.push_back(
+          absl::StrCat("slot \"", name,
+                       "\" is not in the step: TableEvolution::fill gives "
+                       "it values, and oname the name that it had"));
+      return;
+    }
+    source.fill = fill->second.function;
+    const std::optional<std::string> element =
+        ElementOf(fill->second.value, source.to.dtype);
+    if (!source.fill && !element.has_value()) {
+      wrong_.push_back(absl::StrCat("slot \"", name, "\": the fill value ",
+                                    fill->second.value, " is not in ",
+                                    DTypeName(source.to.dtype)));
+    }
+    source.element = element.value_or("");
+    Change(SlotKind::kFilled, name, "");
+    plan_.slots.push_back(std::move(source));
+  }
+
+  // Slots of the step that no registered slot is loaded from.
+  void AddDropped() {
+    std::set<std::string> taken;
+    for (const Slot& slot : inputs_.registered) {
+      const std::optional<Slot> from = FindSource(inputs_, slot.name);
+      if (from.has_value()) taken.insert(from->name);
+    }
+    for (const Slot& slot : inputs_.there) {
+      if (!taken.contains(slot.name)) {
+        Change(SlotKind::kDropped, "", slot.name);
+      }
+    }
+  }
+
+  // Returns the place of a slot among those that are read.
+  size_t InputOf(const Slot& slot) {
+    size_t i = 0;
+    while (i < plan_.inputs.size() && plan_.inputs[i].name != slot.name) ++i;
+    if (i == plan_.inputs.size()) plan_.inputs.push_back(slot);
+    return i;
+  }
+  void Change(SlotKind kind, std::string slot, std::string source) {
+    plan_.changes.push_back({kind, std::move(slot), std::move(source)});
+  }
+
+  const SlotInputs& inputs_;
+  SlotPlan plan_;
+  std::vector<std::string> wrong_;
+};
+
+}  // namespace
+
+bool SlotPlan::direct() const {
+  return inputs.size() == slots.size() &&
+         std::all_of(slots.begin(), slots.end(),
+                     [](const SlotSource& slot) { return slot.as_is(); });
+}
+
+SlotPlan PlanSlots(const SlotInputs& inputs) { return Planner(inputs).Run(); }
+
+std::string Misfit(absl::string_view expected, absl::string_view got,
+                   bool can_cast) {
+  return absl::StrCat(
+      "expected ", expected, ", got ", got,
+      can_cast ? "; a load rule with \"cast\" converts it" : "");
+}
+
+std::string ColumnsOf(const std::vector<Slot>& slots) {
+  const auto print = [](std::string* out, const Slot& slot) {
+    absl::StrAppend(out, slot.name, " ", DTypeName(slot.dtype), " x ",
+                    slot.elements);
+  };
+  return absl::StrCat("[", absl::StrJoin(slots, ", ", print), "]");
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,622 @@
+// Restores into a model that is not as it was when the step was saved.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+const Slot kEmbedding = {"embedding", DType::kF32, 2};
+const Slot kSum = {"adagrad_sum", DType::kF32, 1};
+
+// A table of f32 slots whose rows a test writes as lists of numbers.
+class Table : public ColumnTable {
+ public:
+  using Rows = std::map<int64_t, std::vector<float>>;
+
+  explicit Table(const std::vector<Slot>& slots, TableOptions options = {})
+      : ColumnTable(slots, std::move(options)) {
+    for (const Slot& slot : slots) {
+      columns_.push_back(*column<float>(slot.name));
+    }
+  }
+  void Set(int64_t id, const std::vector<float>& values) {
+    const uint64_t row = Insert(id)->row;
+    const float* next = values.data();
+    for (const Column<float>& each : columns_) {
+      for (uint32_t e = 0; e < each.elements(); ++e) each[row][e] = *next++;
+    }
+  }
+  Rows rows() const {
+    Rows rows;
+    ForEach([&](int64_t id, Row row) {
+      for (const Column<float>& each : columns_) {
+        for (uint32_t e = 0; e < each.elements(); ++e) {
+          rows[id].push_back(each[row][e]);
+        }
+      }
+    });
+    return rows;
+  }
+
+ private:
+  std::vector<Column<float>> columns_;
+};
+
+// A process: a model, its manager, and what it has warned of.
+struct Process {
+  ModelState model;
+  std::vector<std::string> warnings;
+  std::vector<CheckpointManager::SaveReport> saves;
+  std::unique_ptr<CheckpointManager> manager;
+};
+
+class EvolveTest : public ::testing::Test {
+ protected:
+  EvolveTest() {
+    options_.path = dir_.path() + "/store";
+    options_.schedule.permanent = SaveEveryNSteps(1);
+    options_.bounds.max_delta_ratio = 100;
+    options_.async = false;
+  }
+  void Open(Process* process) {
+    ManagerOptions options = options_;
+    options.on_warning = [process](const std::string& warning) {
+      process->warnings.push_back(warning);
+    };
+    options.on_saved = [process](const CheckpointManager::SaveReport& report) {
+      process->saves.push_back(report);
+    };
+    ASSERT_OK_AND_ASSIGN(process->manager,
+                         CheckpointManager::Open(options, &process->model));
+  }
+  // Saves steps 1 to 3 of a tensor "w" and of a table, the later two as deltas.
+  void SaveThree(const std::string& name = "user",
+                 const std::vector<Slot>& slots = {kEmbedding, kSum}) {
+    Table users(slots);
+    Process first;
+    std::vector<float> weights = {1, 2};
+    ASSERT_OK(first.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
+    ASSERT_OK(first.model.AddTable(name, &users));
+    ASSERT_NO_FATAL_FAILURE(Open(&first));
+    size_t width = 0;
+    for (const Slot& slot : slots) width += slot.elements;
+    for (int step = 1; step <= 3; ++step) {
+      std::vector<float> row(width);
+      for (size_t i = 0; i < width; ++i) {
+        row[i] = static_cast<float>(step * 10) + static_cast<float>(i);
+      }
+      users.Set(step, row);
+      ASSERT_OK(first.manager->Step());
+    }
+    EXPECT_EQ(first.saves.back().result.kind, StepRecord::Kind::kDelta);
+    ASSERT_OK(first.manager->Close());
+  }
+  static RestoreRequest By(EvolvePolicy policy) {
+    RestoreRequest request;
+    request.evolve = std::move(policy);
+    return request;
+  }
+  // The newest step, in a model of one table with these slots and no policy.
+  Table::Rows Stored(const std::string& name, const std::vector<Slot>& slots) {
+    Table table(slots);
+    Process process;
+    EXPECT_OK(process.model.AddTable(name, &table));
+    Open(&process);
+    EXPECT_OK(process.manager->Restore());
+    return table.rows();
+  }
+  // Why the table was saved in full in a step; empty if it was not.
+  std::string BaseReason(Process* process, int64_t step) {
+    const auto reader = process->manager->store()->OpenStep(step);
+    EXPECT_OK(reader);
+    for (const Item& item : (*reader)->ranks()[0].items) {
+      if (item.kind == Item::Kind::kRows && item.run == Item::Run::kBase) {
+        return item.base_reason;
+      }
+    }
+    return "";
+  }
+
+  TempDir dir_;
+  ManagerOptions options_;
+};
+
+TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
+  SaveThree();
+  std::vector<float> weights(2);
+  std::vector<float> added = {7, 8};
+  Table users({kEmbedding, kSum});
+  Table items({kEmbedding});
+  items.Set(5, {5, 5});
+  Process next;
+  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
+  ASSERT_OK(next.model.AddTensor("new", TensorState::Of(added.data(), {2})));
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_OK(next.model.AddTable("item", &items));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  EXPECT_THAT(next.manager->Restore().status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("dense \"new\""),
+                             HasSubstr("RestoreRequest::evolve"))));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       next.manager->Restore(By({})));
+  EXPECT_EQ(report.version.step, 3);
+  EXPECT_EQ(next.manager->global_step(), 3);
+  EXPECT_THAT(weights, ElementsAre(1, 2));
+  EXPECT_THAT(added, ElementsAre(7, 8));
+  EXPECT_THAT(items.rows(), ElementsAre(Pair(5, ElementsAre(5, 5))));
+  std::map<std::string, LoadedItem::Outcome> outcomes;
+  for (const LoadedItem& item : report.loaded.items) {
+    outcomes[item.name] = item.outcome;
+  }
+  EXPECT_EQ(outcomes["w"], LoadedItem::Outcome::kLoaded);
+  EXPECT_EQ(outcomes["new"], LoadedItem::Outcome::kMissing);
+  EXPECT_THAT(next.warnings,
+              ElementsAre(HasSubstr("step 3 does not have dense \"new\", "
+                                    "sparse \"item\", so the values that the "
+                                    "model had before stay")));
+  // The lineage goes on: the table that did not change is saved as changes.
+  users.Set(9, {9, 9, 9});
+  ASSERT_OK(next.manager->Step());
+  ASSERT_OK_AND_ASSIGN(const StepRecord saved,
+                       next.manager->store()->FindStep(4));
+  EXPECT_EQ(saved.kind, StepRecord::Kind::kDelta);
+  ASSERT_OK(next.manager->Close());
+  EXPECT_EQ(Stored("user", {kEmbedding, kSum}).size(), 4U);
+  EXPECT_EQ(Stored("item", {kEmbedding}).size(), 1U);
+}
+
+TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
+  SaveThree();
+  Table users({kEmbedding});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       next.manager->Restore());
+  EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
+  ASSERT_EQ(report.loaded.items[0].slot_changes.size(), 1U);
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
+            SlotChange::Kind::kDropped);
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].source, "adagrad_sum");
+  EXPECT_THAT(
+      next.warnings,
+      ElementsAre(HasSubstr("step 3 has \"w\", slot \"adagrad_sum\" of table "
+                            "\"user\", which the model has not registered: "
+                            "the next save does not have them")));
+  ASSERT_OK(next.manager->Step());
+  EXPECT_NE(BaseReason(&next, 4), "") << "its schema is another one";
+  users.Set(4, {4, 4});
+  ASSERT_OK(next.manager->Step());
+  EXPECT_EQ(BaseReason(&next, 5), "") << "and deltas go on from there";
+  ASSERT_OK(next.manager->Close());
+  EXPECT_THAT(
+      Stored("user", {kEmbedding}),
+      ElementsAre(Pair(1, ElementsAre(10, 11)), Pair(2, ElementsAre(20, 21)),
+                  Pair(3, ElementsAre(30, 31)), Pair(4, ElementsAre(4, 4))));
+}
+
+TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
+  SaveThree("user", {kEmbedding});
+  const EvolvePolicy policy = {
+      .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.5}}}}}}};
+  Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  EXPECT_THAT(next.manager->Restore(By({})).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("slot \"adagrad_sum\" is not in the step: "
+                                 "TableEvolution::fill gives it values")));
+  EXPECT_THAT(users.rows(), IsEmpty());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       next.manager->Restore(By(policy)));
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
+            SlotChange::Kind::kFilled);
+  EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(10, 11, 0.5)),
+                                        Pair(2, ElementsAre(20, 21, 0.5)),
+                                        Pair(3, ElementsAre(30, 31, 0.5))));
+  users.Set(2, {2, 2, 2});
+  ASSERT_OK(next.manager->Step());
+  EXPECT_THAT(BaseReason(&next, 4),
+              HasSubstr("the restore of step 3 has not loaded it"));
+  users.Set(3, {3, 3, 3});
+  ASSERT_OK(next.manager->Step());
+  EXPECT_EQ(BaseReason(&next, 5), "");
+  ASSERT_OK(next.manager->Close());
+  // The policy stays in the trainer's code.
+  Table again({kEmbedding, kSum});
+  Process third;
+  ASSERT_OK(third.model.AddTable("user", &again));
+  ASSERT_NO_FATAL_FAILURE(Open(&third));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport same,
+                       third.manager->Restore(By(policy)));
+  EXPECT_THAT(same.loaded.items[0].slot_changes, IsEmpty());
+  EXPECT_EQ(again.rows(), users.rows());
+  ASSERT_OK(third.manager->Step());
+  EXPECT_EQ(BaseReason(&third, 6), "") << "it goes on by deltas";
+}
+
+TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
+  SaveThree("user", {kEmbedding});
+  EvolvePolicy policy;
+  policy.tables["user"].fill["adagrad_sum"].function =
+      [](absl::Span<const int64_t> ids, char* rows) {
+        for (size_t r = 0; r < ids.size(); ++r) {
+          const auto value = static_cast<float>(ids[r]) / 2;
+          std::memcpy(rows + r * sizeof(value), &value, sizeof(value));
+        }
+        return absl::OkStatus();
+      };
+  Table users({kSum, kEmbedding});  // in another order
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK(next.manager->Restore(By(policy)));
+  EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(0.5, 10, 11)),
+                                        Pair(2, ElementsAre(1, 20, 21)),
+                                        Pair(3, ElementsAre(1.5, 30, 31))));
+  policy.tables["user"].fill["adagrad_sum"].function =
+      [](absl::Span<const int64_t>, char*) -> absl::Status {
+    return absl::NotFoundError("no such feature");
+  };
+  EXPECT_THAT(next.manager->Restore(By(policy)).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("table \"user\": filling slot "
+                                 "\"adagrad_sum\": no such feature")));
+}
+
+// Only the ids are read.
+TEST_F(EvolveTest, TableOfNewSlotsAloneIsFilled) {
+  SaveThree("user", {kEmbedding});
+  Table users({kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK(next.manager->Restore(
+      By({.tables = {{"user", {.fill = {{"adagrad_sum", {.value = 2}}}}}}})));
+  EXPECT_THAT(users.rows(),
+              ElementsAre(Pair(1, ElementsAre(2)), Pair(2, ElementsAre(2)),
+                          Pair(3, ElementsAre(2))));
+}
+
+TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
+  SaveThree("member", {{"weight", DType::kF32, 2}, kSum});
+  const EvolvePolicy policy = {
+      .oname = {{"user", "member"}},
+      .tables = {{"user", {.oname = {{"embedding", "weight"}}}}}};
+  Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       next.manager->Restore(By(policy)));
+  EXPECT_EQ(report.loaded.items[0].source, "member");
+  EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
+  EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, 22}));
+  users.Set(2, {2, 2, 2});
+  ASSERT_OK(next.manager->Step());
+  users.Set(3, {3, 3, 3});
+  ASSERT_OK(next.manager->Step());
+  EXPECT_EQ(BaseReason(&next, 5), "");
+  ASSERT_OK(next.manager->Close());
+  EXPECT_EQ(Stored("user", {kEmbedding, kSum}), users.rows());
+  // The step has the new name by now, which goes before the old one.
+  Table again({kEmbedding, kSum});
+  Process third;
+  ASSERT_OK(third.model.AddTable("user", &again));
+  ASSERT_NO_FATAL_FAILURE(Open(&third));
+  ASSERT_OK(third.manager->Restore(By(policy)));
+  EXPECT_EQ(again.rows(), users.rows());
+}
+
+// Its schema is as before, and its rows are not those of the parent.
+TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
+  SaveThree();
+  Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  users.Set(77, {7, 7, 7});
+  ASSERT_OK(next.manager->Restore(By({.exclude = {"user"}})));
+  EXPECT_EQ(users.rows().size(), 1U);
+  ASSERT_OK(next.manager->Step());
+  ASSERT_OK(next.manager->Close());
+  EXPECT_THAT(Stored("user", {kEmbedding, kSum}),
+              ElementsAre(Pair(77, ElementsAre(7, 7, 7))));
+}
+
+TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
+  SaveThree();
+  const Slot wide = {"embedding", DType::kF32, 4};
+  EvolvePolicy policy;
+  policy.tables["user"].convert["embedding"] =
+      [](const Slot& from, absl::Span<const int64_t> ids, const char* rows,
+         char* converted) {
+        for (size_t r = 0; r < ids.size(); ++r) {
+          for (size_t e = 0; e < 4; ++e) {
+            float value = -1;
+            if (e < from.elements) {
+              std::memcpy(&value, rows + r * from.row_bytes() + e * 4, 4);
+            }
+            std::memcpy(converted + r * 16 + e * 4, &value, 4);
+          }
+        }
+        return absl::OkStatus();
+      };
+  Table users({wide, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  EXPECT_THAT(next.manager->Restore(By({})).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("expected [embedding f32 x 4"),
+                             HasSubstr("TableEvolution::convert"))));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       next.manager->Restore(By(policy)));
+  EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
+            SlotChange::Kind::kConverted);
+  EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, -1, -1, 22}));
+  users.Set(2, {1, 2, 3, 4, 5});
+  ASSERT_OK(next.manager->Step());
+  users.Set(8, {8, 8, 8, 8, 8});
+  ASSERT_OK(next.manager->Step());
+  EXPECT_EQ(BaseReason(&next, 5), "");
+  ASSERT_OK(next.manager->Close());
+  EXPECT_EQ(Stored("user", {wide, kSum}), users.rows());
+}
+
+TEST_F(EvolveTest, TensorOfAnotherShapeStaysAsItIs_WhenExcluded) {
+  SaveThree();
+  std::vector<float> weights = {5, 5, 5};
+  Process next;
+  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {3})));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  EXPECT_THAT(
+      next.manager->Restore(By({})).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("dense \"w\": expected f32 [3], got f32 [2]; "),
+                     HasSubstr("EvolvePolicy says how"))));
+  ASSERT_OK(next.manager->Restore(By({.exclude = {"w"}})));
+  EXPECT_THAT(weights, Each(5));
+  EXPECT_EQ(next.manager->global_step(), 3);
+}
+
+TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
+  SaveThree();
+  std::vector<double> weights(2);
+  Process next;
+  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK(next.manager->Restore(By({.cast = true})));
+  EXPECT_THAT(weights, ElementsAre(1, 2));
+}
+
+TEST_F(EvolveTest, KeyThatMatchesNothingIsNamedWithTheNearest) {
+  SaveThree();
+  Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  const std::pair<EvolvePolicy, const char*> cases[] = {
+      {{.oname = {{"usr", "member"}}},
+       "oname key \"usr\" matches nothing that is registered; did you mean "
+       "\"user\"?"},
+      {{.exclude = {"usr"}}, "exclude pattern \"usr\""},
+      {{.tables = {{"usr", {}}}}, "tables key \"usr\""},
+      {{.tables = {{"user", {.fill = {{"adagrad", {}}}}}}},
+       "slot of table \"user\" \"adagrad\" matches nothing that is "
+       "registered; did you mean \"adagrad_sum\"?"},
+  };
+  for (const auto& [policy, what] : cases) {
+    EXPECT_THAT(next.manager->Restore(By(policy)).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)));
+  }
+  EXPECT_THAT(users.rows(), IsEmpty());
+}
+
+TEST_F(EvolveTest, FillValueMustBeInTheDtype) {
+  SaveThree("user", {kEmbedding});
+  ColumnTable users({kEmbedding, {"age", DType::kU8, 1}});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  for (const double value : {0.5, -1.0, 256.0}) {
+    EXPECT_THAT(
+        next.manager
+            ->Restore(By(
+                {.tables = {{"user", {.fill = {{"age", {.value = value}}}}}}}))
+            .status(),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr(absl::StrCat("slot \"age\": the fill value ", value,
+                                        " is not in u8"))));
+  }
+  ASSERT_OK(next.manager->Restore(
+      By({.tables = {{"user", {.fill = {{"age", {.value = 255}}}}}}})));
+  ASSERT_OK_AND_ASSIGN(const auto ages, users.column<uint8_t>("age"));
+  EXPECT_EQ(ages[*users.Find(2)][0], 255);
+}
+
+TEST_F(EvolveTest, ConfigurationHasThePolicy) {
+  SaveThree("member", {{"weight", DType::kF32, 2}});
+  ASSERT_OK(ReadManagerConfig(R"({"evolve": {
+      "oname": {"user": "member"}, "exclude": ["w"], "cast": true,
+      "tables": {"user": {"oname": {"embedding": "weight"},
+                          "fill": {"adagrad_sum": 0.25}}}}})",
+                              &options_));
+  std::vector<float> weights(3);
+  Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {3})));
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  ASSERT_OK(next.manager->Restore());
+  EXPECT_EQ(users.rows().at(3), (std::vector<float>{30, 31, 0.25}));
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"evolve": {"onames": {}}})", "did you mean \"oname\"?"},
+      {R"({"evolve": {"tables": {"user": {"convert": {}}}}})",
+       "manager.evolve.tables.user: unknown key \"convert\""},
+      {R"({"evolve": {"tables": {"user": {"fill": {"a": "b"}}}}})",
+       "manager.evolve.tables.user.fill: \"a\" is \"b\"; expected a number"},
+      {R"({"evolve": {"tables": {"user": 3}}})", "expected an object"},
+  };
+  for (const auto& [json, what] : wrong) {
+    ManagerOptions options;
+    EXPECT_THAT(ReadManagerConfig(json, &options),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what)))
+        << json;
+    EXPECT_FALSE(options.evolve.has_value());
+  }
+}
+
+TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
+  Table users({kEmbedding});
+  Process trainer;
+  ASSERT_OK(trainer.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&trainer));
+  users.Set(1, {1, 1});
+  ASSERT_OK(trainer.manager->Step());
+
+  Table copy({kEmbedding, kSum});
+  ModelState model;
+  ASSERT_OK(model.AddTable("user", &copy));
+  ManagerOptions reading;
+  reading.path = options_.path;
+  reading.read_only = true;
+  reading.evolve = EvolvePolicy{
+      .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 3}}}}}}};
+  ASSERT_OK_AND_ASSIGN(const auto follower,
+                       CheckpointManager::Open(reading, &model));
+  ASSERT_OK(follower->WaitForStep(absl::Seconds(60)));
+  users.Set(2, {2, 2});
+  ASSERT_OK(trainer.manager->Step());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                       follower->WaitForStep(absl::Seconds(60)));
+  EXPECT_TRUE(report.incremental);
+  EXPECT_THAT(copy.rows(), ElementsAre(Pair(1, ElementsAre(1, 1, 3)),
+                                       Pair(2, ElementsAre(2, 2, 3))));
+  // A restore by another policy leaves a model that no changes lead on from.
+  ASSERT_OK(follower->Restore(By({.exclude = {"user"}})));
+  users.Set(3, {3, 3});
+  ASSERT_OK(trainer.manager->Step());
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport whole,
+                       follower->WaitForStep(absl::Seconds(60)));
+  EXPECT_FALSE(whole.incremental);
+  EXPECT_EQ(copy.rows().size(), 3U);
+}
+
+// Ranks that are threads, with a table divided among them.
+class EvolveRanksTest : public EvolveTest,
+                        public ::testing::WithParamInterface<Item::Sharding> {
+ protected:
+  struct Rank {
+    std::unique_ptr<Table> users;
+    std::unique_ptr<CheckpointManager> manager;
+    absl::Status status;
+  };
+  static bool Owns(int64_t id, uint32_t rank, uint32_t world) {
+    if (GetParam() == Item::Sharding::kByModulo) {
+      return static_cast<uint64_t>(id) % world == rank;
+    }
+    const std::vector<uint32_t> bounds = EvenSliceBounds(world);
+    const uint16_t slice = SliceOf(id, SliceHash::kMix);
+    return bounds[rank] <= slice && slice < bounds[rank + 1];
+  }
+  // Runs `body` on each rank of a world, each with a table of these slots, and
+  // returns the rows of all ranks.
+  Table::Rows Run(
+      uint32_t world, const std::vector<Slot>& slots,
+      const std::function<absl::Status(uint32_t rank, Rank* own)>& body) {
+    ThreadGroup group(world);
+    std::vector<Rank> ranks(world);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < world; ++r) {
+      threads.emplace_back([&, r] {
+        TableOptions options;
+        options.slice_hash = SliceHash::kMix;
+        ranks[r].users = std::make_unique<Table>(slots, options);
+        ranks[r].status = [&]() -> absl::Status {
+          ModelState model;
+          CKPTDB_RETURN_IF_ERROR(
+              model.AddTable("user", ranks[r].users.get(),
+                             GetParam() == Item::Sharding::kByModulo
+                                 ? TableSharding::ByModulo()
+                                 : TableSharding::BySlices()));
+          ManagerOptions manager = options_;
+          manager.deadline = absl::Seconds(60);
+          CKPTDB_ASSIGN_OR_RETURN(
+              ranks[r].manager,
+              CheckpointManager::Open(manager, &model, group.Join(r)));
+          CKPTDB_RETURN_IF_ERROR(body(r, &ranks[r]));
+          const absl::Status closed = ranks[r].manager->Close();
+          ranks[r].manager.reset();
+          return closed;
+        }();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    Table::Rows all;
+    for (const Rank& rank : ranks) {
+      EXPECT_OK(rank.status);
+      for (const auto& [id, row] : rank.users->rows()) all[id] = row;
+    }
+    return all;
+  }
+};
+
+TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnOtherNumbersOfRanks) {
+  const auto train = [](int64_t step, size_t width, uint32_t world) {
+    return [=](uint32_t rank, Rank* own) -> absl::Status {
+      for (int64_t id = step; id < step + 20; ++id) {
+        if (!Owns(id, rank, world)) continue;
+        own->users->Set(id, std::vector<float>(width, static_cast<float>(id)));
+      }
+      return own->manager->Step().status();
+    };
+  };
+  Run(2, {kEmbedding}, [&](uint32_t rank, Rank* own) -> absl::Status {
+    CKPTDB_RETURN_IF_ERROR(train(0, 2, 2)(rank, own));
+    return train(10, 2, 2)(rank, own);
+  });
+  const Table::Rows evolved =
+      Run(3, {kEmbedding, kSum}, [&](uint32_t rank, Rank* own) -> absl::Status {
+        EvolvePolicy policy;
+        policy.tables["user"].fill["adagrad_sum"].value = 0.5;
+        CKPTDB_RETURN_IF_ERROR(own->manager->Restore(By(policy)).status());
+        CKPTDB_RETURN_IF_ERROR(train(20, 3, 3)(rank, own));
+        return train(30, 3, 3)(rank, own);
+      });
+  ASSERT_EQ(evolved.size(), 50U);
+  EXPECT_EQ(evolved.at(3), (std::vector<float>{3, 3, 0.5}));
+  EXPECT_EQ(evolved.at(25), (std::vector<float>{25, 25, 25}));
+  EXPECT_EQ(
+      Run(2, {kEmbedding, kSum},
+          [](uint32_t, Rank* own) { return own->manager->Restore().status(); }),
+      evolved);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shardings, EvolveRanksTest,
+                         ::testing::Values(Item::Sharding::kBySlices,
+                                           Item::Sharding::kByModulo));
+
+}  // namespace
+}  // namespace ckptdb::testing
