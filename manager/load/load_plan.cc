@@ -46,9 +46,11 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
   }
   std::vector<const LoadedItem*> missing;
   std::vector<const LoadedItem*> misfits;
+  const bool all_needed =
+      demand == Demand::kAll || (demand == Demand::kToFit && IsOfOtherModel());
   for (const PlannedItem& planned : items_) {
     const LoadedItem& item = planned.item;
-    if (item.outcome == ItemOutcome::kMissing && demand == Demand::kAll) {
+    if (item.outcome == ItemOutcome::kMissing && all_needed) {
       missing.push_back(&item);
     }
     if (item.outcome == ItemOutcome::kMisfit && demand != Demand::kAny) {
@@ -56,6 +58,13 @@ absl::Status LoadPlan::Check(Demand demand, absl::string_view remedy) const {
     }
   }
   return CheckFit(step_, missing, misfits, unexpected_, remedy);
+}
+
+bool LoadPlan::IsOfOtherModel() const {
+  return !items_.empty() &&
+         std::all_of(items_.begin(), items_.end(), [](const PlannedItem& each) {
+           return each.item.outcome == ItemOutcome::kMissing;
+         });
 }
 
 void LoadPlan::SetNotLoaded() {

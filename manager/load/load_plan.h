@@ -25,7 +25,7 @@ class LoadPlan {
   // What a step must have before anything is loaded.
   enum class Demand {
     kAll,    // all chosen items, as they are registered
-    kToFit,  // the chosen items that the step has must fit
+    kToFit,  // at least one, and those that the step has must fit
     kAny,    // it may have other items, or none
   };
 
@@ -51,6 +51,8 @@ class LoadPlan {
   BaseReasons OtherTables(const ModelState& model) const;
 
  private:
+  // Returns whether the step has none of the items.
+  bool IsOfOtherModel() const;
   absl::Status RunOnly(const std::function<bool(const PlannedItem&)>& chosen);
 
   Coordinator* ranks_ = nullptr;

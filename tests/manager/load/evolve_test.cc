@@ -185,6 +185,20 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
   EXPECT_EQ(Stored("item", {kEmbedding}).size(), 1U);
 }
 
+TEST_F(EvolveTest, StepOfAnotherModelIsAnError) {
+  ASSERT_NO_FATAL_FAILURE(SaveThree());
+  Table items({kEmbedding});
+  Process next;
+  ASSERT_OK(next.model.AddTable("item", &items));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  RestoreRequest request;
+  request.evolve = EvolvePolicy{};
+  EXPECT_THAT(next.manager->RestoreOrStart(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("sparse \"item\""),
+                             HasSubstr("did you mean sparse \"user\""))));
+}
+
 TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   SaveThree();
   Table users({kEmbedding});
