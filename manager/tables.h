@@ -22,6 +22,7 @@
 // | MapTable | in a hash map of the trainer's, a struct each | the trainer |
 // | ColumnTable | in the adapter: an index, and an array for each slot | it |
 // | VectorTable | in arrays of the trainer's, by row number | the trainer |
+// | TableView | those of another table | as that table's |
 //
 // Rules of all adapters
 // 1. An adapter is registered by ModelState::AddTable, which returns
@@ -333,6 +334,52 @@ class VectorTable : public internal::AdaptedTable {
   const std::function<bool(int64_t id)> holds_;
   std::unique_ptr<RowBitmap> marks_;
   std::unique_ptr<LiveRows> live_;
+};
+
+// The rows of another table with some of its slots, under other codecs: for a
+// manager that saves them to a store of its own beside the manager of the
+// table, such as embeddings under int8 for servers beside the lossless store
+// that the training goes on from.
+//
+//   TableView served(&user_table, {{"embedding", Codec::kInt8}});
+//   ModelState serving;
+//   CKPTDB_RETURN_IF_ERROR(serving.AddTable("user", &served));
+//
+// The rows, their marks and their tracker are those of the table: a row is
+// marked once, and each manager sees the mark. A restore through the view
+// writes these slots of the table. A view of a table in the memory of a device
+// reads its rows by way of host memory, and the save waits for them.
+class TableView : public TableState {
+ public:
+  struct ViewedSlot {
+    std::string name;
+    Codec codec = Codec::kNone;
+  };
+
+  // `table` outlives the view. AddTable returns InvalidArgument if it is null,
+  // or has no slot of a name.
+  TableView(TableState* table, const std::vector<ViewedSlot>& slots);
+
+  std::vector<Slot> slots() const override { return slots_; }
+  SliceHash slice_hash() const override;
+  std::vector<std::string> optimizer_slots() const override;
+  ChangeTracker* tracker() override;
+  absl::Status status() const override { return status_; }
+
+  absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
+  absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
+      absl::Span<const int64_t> ids) const override;
+  LiveTable* Live(absl::Span<const std::string> slots) override;
+
+ private:
+  absl::Status Choose(const std::vector<ViewedSlot>& slots);
+  absl::StatusOr<std::unique_ptr<RowSource>> View(
+      std::unique_ptr<RowSource> rows) const;
+
+  TableState* const table_;
+  std::vector<Slot> slots_;
+  std::vector<size_t> places_;  // of the slots among those of the table
+  absl::Status status_;
 };
 
 }  // namespace ckptdb

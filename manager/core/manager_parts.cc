@@ -185,7 +185,7 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
     CKPTDB_RETURN_IF_ERROR(OpenStore(parts));
   }
   if (!options.deltas) return absl::OkStatus();
-  parts->feed = std::make_unique<ChangeFeed>(*parts->model);
+  parts->feed = std::make_unique<ChangeFeed>(*parts->model, options.path);
   return parts->feed->Join();
 }
 

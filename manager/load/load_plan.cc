@@ -8,6 +8,7 @@
 #include "ckptdb/manager/load/load_fit.h"
 #include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/manager/state/categories.h"
+#include "ckptdb/manager/state/restore_counts.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -93,6 +94,10 @@ absl::Status LoadPlan::RunOnly(
 // and before what may fail on one rank alone: no rank waits for one that has
 // failed.
 absl::Status LoadPlan::Run() {
+  // Other managers that save the tables have to know.
+  for (const PlannedItem& planned : items_) {
+    RestoreCounts::Global().Add(planned.tracker);
+  }
   const auto is_object = [](const PlannedItem& planned) {
     return planned.item.category == kExtra;
   };

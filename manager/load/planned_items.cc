@@ -171,6 +171,7 @@ class ItemPlanner {
           absl::StrCat("TableState::Live takes no rows of ", ColumnsOf(slots)),
           planned);
     }
+    planned->tracker = table.state->tracker();
     planned->item.casts = plan.casts;
     planned->as_in_step = planned->item.source == table.name &&
                           plan.changes.empty() && plan.casts.empty() &&

@@ -24,6 +24,7 @@ struct PlannedItem {
   bool together = false;
   // A table that is loaded with all its slots, each as it is in the step.
   bool as_in_step = false;
+  const ChangeTracker* tracker = nullptr;  // of a table that has one
 };
 
 // What a plan is made of. All of it outlives the plan.

@@ -4,54 +4,65 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/state/restore_counts.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
-constexpr char kConsumer[] = "checkpoint";
+constexpr char kRestored[] = "a manager has restored it since the last save";
 
 }  // namespace
 
 absl::Status ChangeFeed::Join() {
   for (const ModelState::Table& table : model_.tables()) {
+    joined_.emplace_back();
     ChangeTracker* const tracker = table.state->tracker();
-    consumers_.emplace_back();
     if (tracker == nullptr) continue;
-    absl::StatusOr<ChangeTracker::Consumer> consumer =
-        tracker->AddConsumer(kConsumer);
-    if (absl::IsAlreadyExists(consumer.status())) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "table \"", table.name,
-          "\": a manager tracks its changes already; close the other manager "
-          "of this model, or register the table under one name alone"));
-    }
-    CKPTDB_RETURN_IF_ERROR(
-        Annotate(consumer.status(), "table \"" + table.name + "\""));
-    consumers_.back() = *consumer;
+    CKPTDB_RETURN_IF_ERROR(Join(table.name, tracker, &joined_.back()));
   }
   return absl::OkStatus();
 }
 
+absl::Status ChangeFeed::Join(const std::string& name, ChangeTracker* tracker,
+                              std::optional<Joined>* joined) const {
+  const absl::StatusOr<ChangeTracker::Consumer> consumer =
+      tracker->AddConsumer(absl::StrCat("checkpoint in ", store_path_));
+  if (absl::IsAlreadyExists(consumer.status())) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "table \"", name, "\": a manager of store \"", store_path_,
+        "\" tracks its changes already; close the other manager of this "
+        "store, or register the table under one name alone"));
+  }
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(consumer.status(), absl::StrCat("table \"", name, "\"")));
+  RestoreCounts::Global().Watch(tracker);
+  *joined = Joined{tracker, *consumer, RestoreCounts::Global().Count(tracker)};
+  return absl::OkStatus();
+}
+
 ChangeFeed::~ChangeFeed() {
-  for (size_t t = 0; t < consumers_.size(); ++t) {
-    if (!consumers_[t].has_value()) continue;
+  for (const std::optional<Joined>& each : joined_) {
+    if (!each.has_value()) continue;
     // RemoveConsumer only fails for an unknown consumer, and these are known. A
-    // table that throws keeps the consumer.
-    CallGuarded("TableState::tracker", [&] {
-      return model_.tables()[t].state->tracker()->RemoveConsumer(
-          *consumers_[t]);
+    // tracker that throws keeps the consumer.
+    CallGuarded("ChangeTracker::RemoveConsumer", [&] {
+      return each->tracker->RemoveConsumer(each->consumer);
     }).IgnoreError();
+    RestoreCounts::Global().Unwatch(each->tracker);
   }
 }
 
 absl::StatusOr<ChangeSets> ChangeFeed::Take() {
-  ChangeSets sets(consumers_.size());
-  for (size_t t = 0; t < consumers_.size(); ++t) {
-    if (!consumers_[t].has_value()) continue;
+  ChangeSets sets(joined_.size());
+  for (size_t t = 0; t < joined_.size(); ++t) {
+    if (!joined_[t].has_value()) continue;
+    Joined& joined = *joined_[t];
+    // Before the set: a restore that comes between the two is in the next one.
+    const uint64_t restores = RestoreCounts::Global().Count(joined.tracker);
     absl::StatusOr<ChangeTracker::Changes> taken =
-        model_.tables()[t].state->tracker()->Take(*consumers_[t]);
+        joined.tracker->Take(joined.consumer);
     if (!taken.ok()) {
       // What was taken of other tables goes back, or the next save would lack
       // it.
@@ -59,6 +70,9 @@ absl::StatusOr<ChangeSets> ChangeFeed::Take() {
       return taken.status();
     }
     sets[t] = *std::move(taken);
+    if (std::exchange(joined.restores, restores) == restores) continue;
+    sets[t]->complete = false;
+    sets[t]->reason = kRestored;
   }
   return sets;
 }
@@ -69,8 +83,11 @@ absl::Status ChangeFeed::Return(ChangeSets sets) {
   absl::Status all;
   for (size_t t = 0; t < sets.size(); ++t) {
     if (!sets[t].has_value()) continue;
-    all.Update(model_.tables()[t].state->tracker()->Return(
-        *consumers_[t], *std::move(sets[t])));
+    // The next set is not complete either: any other count than the present
+    // one says so.
+    if (sets[t]->reason == kRestored) --joined_[t]->restores;
+    all.Update(
+        joined_[t]->tracker->Return(joined_[t]->consumer, *std::move(sets[t])));
   }
   return all;
 }

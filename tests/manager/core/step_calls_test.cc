@@ -16,6 +16,7 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -325,13 +326,13 @@ TEST_F(ManagerTest, APolicyWithoutMemoryIsResourceExhausted) {
   expect(TrainStep().status(), "KeepIf \"greedy\"");
 }
 
-TEST_F(ManagerTest, AModelHasOneManagerAtATime) {
-  Start();
-  ManagerOptions other = options_;
-  other.path = dir_.path() + "/other";
-  EXPECT_THAT(CheckpointManager::Open(other, &model_->state).status(),
+TEST_F(ManagerTest, ATableIsRegisteredOnce) {
+  model_ = std::make_unique<TestModel>();
+  ASSERT_OK(model_->state.AddTable("again", &model_->users));
+  EXPECT_THAT(CheckpointManager::Open(options_, &model_->state).status(),
               StatusIs(absl::StatusCode::kAlreadyExists,
-                       HasSubstr("close the other manager of this model")));
+                       AllOf(HasSubstr("table \"again\""),
+                             HasSubstr("register the table under one name"))));
 }
 
 }  // namespace
