@@ -4,7 +4,8 @@
 #
 #   tools/check.sh [FILE...]     FILE: only these, as paths from the root
 #   tools/check.sh -n N          all, but of clang-tidy's units of tests one in N,
-#                                from one that is drawn
+#                                from one that is drawn, or that CKPTDB_SEED
+#                                chooses
 #
 # clang-tidy reads the compile commands of the preset `tidy`, which compiles
 # several sources as one: most of the time goes to what they include. It takes
@@ -105,7 +106,7 @@ sed -n -E 's/^ *"file": "(.*)",?$/\1/p' build/tidy/compile_commands.json |
     echo "${unit}"
   done > "${work}/units"
 if [[ ${every} -gt 1 ]]; then
-  first=$((RANDOM % every))
+  first=$((${CKPTDB_SEED:-RANDOM} % every))
   echo "of every ${every} units of tests number $((first + 1))"
   awk -v every="${every}" -v first="${first}" \
     '!/\/build\/tidy\/tests\// || tests++ % every == first' \

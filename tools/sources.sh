@@ -3,7 +3,8 @@
 # making anything of it. The other presets compile many at once, which hides
 # what a source forgot to include.
 #
-#   tools/sources.sh [N]     one source in N, from one that is drawn; default 1
+#   tools/sources.sh [N]     one source in N, from one that is drawn, or that CKPTDB_SEED
+#                          chooses; default 1
 #
 # The last line printed is "N passed, N failed".
 set -euo pipefail
@@ -14,7 +15,7 @@ if ! [[ ${every} =~ ^[1-9][0-9]*$ ]]; then
   echo "sources.sh: N is \"${every}\", not a whole number from 1" >&2
   exit 2
 fi
-first=$((RANDOM % every))
+first=$((${CKPTDB_SEED:-RANDOM} % every))
 echo "of every ${every} sources number $((first + 1))"
 
 tools/setup.sh

@@ -28,7 +28,10 @@ constexpr int kSteps = 18;
 constexpr int kSaveEvery = 3;
 constexpr int kCrashStep = 12;
 // A run takes ten times as long under a sanitizer.
-constexpr size_t kStride = kSanitized ? 7 : 1;
+size_t PointStride() {
+  if (ckptdb::testing::IsLongRun()) return 1;
+  return kSanitized ? 7 : 3;
+}
 
 bool IsCommittedAt(const std::string& point) {
   bool committed = false;
@@ -62,15 +65,15 @@ class KillResumeTest : public ::testing::TestWithParam<Workload> {
     return RunProgram(dir_.path(), arguments);
   }
 
-  // Under a sanitizer, where a run takes ten times as long, each workload takes
-  // one point in so many, together all of them; every point without one.
+  // Each workload takes one point in so many, together all of them.
   static std::vector<std::string> TakeTurns(
       const std::vector<std::string>& points) {
     const std::vector<Workload> workloads = Workloads();
     size_t at = 0;
     while (workloads[at].name != GetParam().name) ++at;
+    const size_t stride = PointStride();
     std::vector<std::string> taken;
-    for (at %= kStride; at < points.size(); at += kStride) {
+    for (at %= stride; at < points.size(); at += stride) {
       taken.push_back(points[at]);
     }
     return taken;
