@@ -368,12 +368,30 @@ class Reader {
   // another one is in its place: open a new reader then.
   absl::Status Refresh();
 
+  // What readers have posted for a step, and the owner has not taken in yet.
+  struct Posted {
+    Metrics metrics;             // new ones, and those with another value
+    std::optional<bool> pinned;  // if the pin will change
+
+    bool empty() const { return metrics.empty() && !pinned.has_value(); }
+    bool operator==(const Posted&) const = default;
+  };
+  // Returns what is posted for this step as of the last Refresh. The records
+  // that Steps, FindStep and Latest return contain it already, so that the last
+  // metrics of a run are visible after its owner has closed the store. The
+  // records of a StepReader do not. Posts in a folder that this process may not
+  // read are left out.
+  Posted FindPosted(int64_t step) const;
+
   // The following are as in Store.
   std::vector<std::string> BadFiles() const;
   std::vector<StepRecord> Steps() const;
   absl::StatusOr<StepRecord> FindStep(int64_t step) const;
   absl::StatusOr<StepRecord> Latest() const;
   UserMetadata user_metadata() const;
+  // Returns what each rank saved of a step, as StepReader::ranks does, without
+  // opening the step and without a lease.
+  absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const;
   absl::StatusOr<Usage> GetUsage(const Usage::Options& options = {}) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
       int64_t step, absl::string_view evaluation, uint32_t rank) const;
@@ -396,10 +414,10 @@ class Reader {
   // Adds metrics to a step, or replaces those of the same name, for an
   // evaluator that is another process than the owner. The post is durable on
   // return, as a file in the store's folder `posts`; the owner takes it in with
-  // its next save or when it opens the store, before retention is asked, and
-  // Steps() shows it after the next Refresh. The later of several posts counts.
-  // A post does not keep its step: it is passed over if the step has gone or
-  // was written over. Does nothing without metrics.
+  // its next save or when it opens the store, before retention is asked.
+  // Readers show it after their next Refresh: see FindPosted. The later of
+  // several posts counts. A post does not keep its step: it is passed over if
+  // the step has gone or was written over. Does nothing without metrics.
   //
   // Returns NotFound if the step does not exist, InvalidArgument for more than
   // kMaxMetrics, for names that cannot be stored and for more than 1 MiB
@@ -409,6 +427,8 @@ class Reader {
   // post in, no retention removes the step. Until then it may go; OpenStep
   // keeps it that long.
   absl::Status RequestPin(int64_t step);
+  // Asks the owner in the same way to unpin a step.
+  absl::Status RequestUnpin(int64_t step);
 
  private:
   class Impl;

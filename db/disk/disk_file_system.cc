@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -320,6 +321,11 @@ IOStatus DiskFileSystem::IsDirectory(const std::string& path, const IOOptions&,
 IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
                                      std::vector<std::string>* names,
                                      IODebugContext*) {
+  return List(path, std::numeric_limits<size_t>::max(), names);
+}
+
+IOStatus DiskFileSystem::List(const std::string& path, size_t limit,
+                              std::vector<std::string>* names) {
   names->clear();
   DiskPlace place;
   IOStatus status = OpenPlace(path, &place);
@@ -343,11 +349,12 @@ IOStatus DiskFileSystem::GetChildren(const std::string& path, const IOOptions&,
     const Descriptor closed(fd);
     return DiskError("listing", path, errno);
   }
-  while (true) {
-    errno = 0;
+  errno = 0;
+  while (names->size() < limit) {
     const dirent* const found = ::readdir(folder);
     if (found == nullptr) break;
     names->emplace_back(found->d_name);
+    errno = 0;
   }
   if (errno != 0) status = DiskError("listing", path, errno);
   ::closedir(folder);

@@ -19,6 +19,7 @@
 
 #include <rocksdb/file_system.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -66,6 +67,10 @@ class DiskFileSystem : public rocksdb::FileSystemWrapper {
   // Sets `entry` to what is at the path. Returns PathNotFound if there is
   // nothing.
   static IOStatus LookAt(const std::string& path, Entry* entry);
+
+  // Does what GetChildren does, and stops after `limit` names.
+  static IOStatus List(const std::string& path, size_t limit,
+                       std::vector<std::string>* names);
 
   IOStatus NewSequentialFile(const std::string& path,
                              const FileOptions& options,

@@ -144,26 +144,25 @@ absl::StatusOr<bool> Exists(FileSystem* files, const std::string& path) {
   const rocksdb::IOStatus looked =
       files->GetFileSize(path, IOOptions(), &bytes, nullptr);
   if (looked.IsNotFound() || looked.IsPathNotFound()) return false;
-  CKPTDB_RETURN_IF_ERROR(FromRocks(looked.ok() ? status : looked,
-                                   absl::StrCat("looking for \"", path, "\"")));
-  return true;
+  CKPTDB_RETURN_IF_ERROR(
+      FromRocks(looked, absl::StrCat("looking for \"", path, "\"")));
+  return true;  // it was made between the two
 }
 
 absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
-                                                    const std::string& path) {
+                                                    const std::string& path,
+                                                    size_t limit) {
   std::vector<std::string> names;
+  // Only the machine's file system, which has its own listing, has folders of
+  // any size.
   const rocksdb::IOStatus status =
-      files->GetChildren(path, IOOptions(), &names, nullptr);
+      files->CheckedCast<DiskFileSystem>() != nullptr && limit != kAllNames
+          ? DiskFileSystem::List(path, limit, &names)
+          : files->GetChildren(path, IOOptions(), &names, nullptr);
+  // A second look at the path could not tell why: the folder may be made
+  // meanwhile, by the process that is just creating the store.
   if (status.IsNotFound() || status.IsPathNotFound()) {
-    // RocksDB also says so of a folder that it may not read, and of a file.
-    CKPTDB_ASSIGN_OR_RETURN(const bool exists, Exists(files, path));
-    if (!exists) return std::vector<std::string>();
-    CKPTDB_ASSIGN_OR_RETURN(const bool folder, IsFolder(files, path));
-    const std::string text = absl::StrCat("listing \"", path, "\": ");
-    if (folder) {
-      return absl::PermissionDeniedError(text + std::strerror(EACCES));
-    }
-    return absl::FailedPreconditionError(text + std::strerror(ENOTDIR));
+    return std::vector<std::string>();
   }
   CKPTDB_RETURN_IF_ERROR(
       FromRocks(status, absl::StrCat("listing \"", path, "\"")));
@@ -171,6 +170,7 @@ absl::StatusOr<std::vector<std::string>> ListFolder(FileSystem* files,
     return name == "." || name == "..";
   });
   std::sort(names.begin(), names.end());
+  if (names.size() > limit) names.resize(limit);
   return names;
 }
 

@@ -4,8 +4,10 @@
 
 #include <rocksdb/file_system.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -59,9 +61,12 @@ absl::StatusOr<bool> Exists(rocksdb::FileSystem* files,
                             const std::string& path);
 
 // Returns the names in a folder, sorted, without "." and ".."; none when the
-// folder is missing.
+// folder is missing. Of a folder with more than `limit` names it returns some,
+// and takes no longer for the others.
+inline constexpr size_t kAllNames = std::numeric_limits<size_t>::max();
 absl::StatusOr<std::vector<std::string>> ListFolder(rocksdb::FileSystem* files,
-                                                    const std::string& path);
+                                                    const std::string& path,
+                                                    size_t limit = kAllNames);
 
 // Makes the folder and those above it.
 absl::Status MakeFolders(rocksdb::FileSystem* files, const std::string& path);

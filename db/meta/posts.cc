@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
+#include "ckptdb/db/base/uuid.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/meta/lease.h"
@@ -19,13 +20,21 @@ std::string PostPath(const std::string& store, const std::string& name) {
   return absl::StrCat(PostsPath(store), "/", name);
 }
 
+// Attempt 0 is no save's, so that every sweep removes its folder.
+std::string TakenPath(const std::string& store) {
+  return absl::StrCat(store, "/", StagingOf(0));
+}
+
 // Reads a post and checks that it has the name of its file, by which it is
-// removed.
+// removed. A file that is too large is not read.
 absl::StatusOr<Post> ReadPost(rocksdb::FileSystem* files,
-                              const std::string& store,
-                              const std::string& name) {
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes,
-                          ReadFile(files, PostPath(store, name)));
+                              const std::string& path, const std::string& name,
+                              const Entry& entry) {
+  if (entry.bytes > kMaxSmallFileBytes) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "\"", path, "\" has more than ", kMaxSmallFileBytes, " bytes"));
+  }
+  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(files, path));
   CKPTDB_ASSIGN_OR_RETURN(Post post, DecodePost(bytes));
   if (post.uuid == name) return post;
   return absl::DataLossError(
@@ -54,9 +63,10 @@ absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
   if (absl::IsNotFound(status)) {
     // An owner of an older version has made no folder, and a copy of a store
     // may be without it. None is made where the store itself is gone.
-    CKPTDB_RETURN_IF_ERROR(FromRocks(
-        files->CreateDir(PostsPath(store), rocksdb::IOOptions(), nullptr),
-        "making the folder of posts"));
+    CKPTDB_RETURN_IF_ERROR(
+        FromRocks(files->CreateDirIfMissing(PostsPath(store),
+                                            rocksdb::IOOptions(), nullptr),
+                  "making the folder of posts"));
     status = ReplaceFile(files, path, bytes, /*sync=*/true);
   }
   CKPTDB_RETURN_IF_ERROR(status);
@@ -67,32 +77,91 @@ absl::Status WritePost(rocksdb::FileSystem* files, const std::string& store,
 
 bool IsPostName(absl::string_view name) { return IsLeaseName(name); }
 
-absl::StatusOr<std::vector<FoundPost>> ReadPosts(rocksdb::FileSystem* files,
-                                                 const std::string& store) {
-  CKPTDB_ASSIGN_OR_RETURN(const auto names,
-                          ListFolder(files, PostsPath(store)));
-  // A heap of the first posts, the last of them on top. All are read, as a name
-  // does not tell when its post was made, and no later one may be taken first.
+absl::StatusOr<std::vector<std::string>> ListPosts(rocksdb::FileSystem* files,
+                                                   const std::string& store) {
+  CKPTDB_ASSIGN_OR_RETURN(
+      auto names, ListFolder(files, PostsPath(store), kMaxPostNamesAtOnce));
+  std::erase_if(names,
+                [](const std::string& name) { return !IsPostName(name); });
+  // Random names come after those that tell the time.
+  std::stable_partition(names.begin(), names.end(), IsTimeUuid);
+  if (names.size() > kMaxPostsAtOnce) names.resize(kMaxPostsAtOnce);
+  return names;
+}
+
+std::vector<FoundPost> ReadPosts(rocksdb::FileSystem* files,
+                                 const std::string& store,
+                                 const std::vector<std::string>& names) {
   std::vector<FoundPost> found;
+  uint64_t total = 0;
   for (const std::string& name : names) {
-    if (!IsPostName(name)) continue;
-    absl::StatusOr<Post> post = ReadPost(files, store, name);
+    const std::string path = PostPath(store, name);
+    const absl::StatusOr<Entry> entry = LookAt(files, path);
+    if (absl::IsNotFound(entry.status())) continue;
+    if (!entry.ok()) {
+      found.push_back({name, entry.status()});
+      continue;
+    }
+    const bool readable = entry->bytes <= kMaxSmallFileBytes;
+    if (readable) total += entry->bytes;
+    if (total > kMaxPostBytesAtOnce) break;
+    absl::StatusOr<Post> post = ReadPost(files, path, name, *entry);
     if (absl::IsNotFound(post.status())) continue;
     found.push_back({name, std::move(post)});
-    std::push_heap(found.begin(), found.end(), IsBefore);
-    if (found.size() <= kMaxPostsAtOnce) continue;
-    std::pop_heap(found.begin(), found.end(), IsBefore);
-    found.pop_back();
   }
-  std::sort_heap(found.begin(), found.end(), IsBefore);
+  std::sort(found.begin(), found.end(), IsBefore);
   return found;
+}
+
+absl::Status ApplyPost(const Post& post, absl::string_view store_uuid,
+                       StepRecord* record) {
+  if (post.store_uuid != store_uuid) {
+    return absl::NotFoundError(absl::StrCat("the post belongs to store ",
+                                            post.store_uuid, ", expected ",
+                                            store_uuid));
+  }
+  // A fold keeps the state and is no obstacle; an overwritten step is another
+  // state, whose metrics these are not.
+  if (StateOf(*record) != post.version) {
+    return absl::NotFoundError(
+        absl::StrCat("step ", post.version.step,
+                     " was overwritten after the post was made"));
+  }
+  size_t count = record->metrics.size();
+  for (const auto& [name, value] : post.metrics) {
+    if (!record->metrics.contains(name)) ++count;
+  }
+  if (count > kMaxMetrics) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " metrics; the limit is ", kMaxMetrics));
+  }
+  for (const auto& [name, value] : post.metrics) record->metrics[name] = value;
+  record->pinned = (record->pinned || post.pin) && !post.unpin;
+  return absl::OkStatus();
 }
 
 absl::Status RemovePost(rocksdb::FileSystem* files, const std::string& store,
                         const std::string& name) {
-  // The folder is synced, so that a post that was removed does not come back in
-  // front of a later one.
-  CKPTDB_RETURN_IF_ERROR(RemoveFile(files, PostPath(store, name)));
+  const std::string path = PostPath(store, name);
+  const absl::StatusOr<Entry> entry = LookAt(files, path);
+  if (absl::IsNotFound(entry.status())) return absl::OkStatus();
+  const bool folder = entry.ok() && (entry->kind == EntryKind::kFolder ||
+                                     entry->kind == EntryKind::kMountPoint);
+  if (folder) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("\"", path, "\" is a folder; remove it"));
+  }
+  const rocksdb::IOStatus moved =
+      files->RenameFile(path, absl::StrCat(TakenPath(store), "/", name),
+                        rocksdb::IOOptions(), nullptr);
+  return moved.ok() ? absl::OkStatus() : RemoveFile(files, path);
+}
+
+void MakeTakenPosts(rocksdb::FileSystem* files, const std::string& store) {
+  MakeFolders(files, TakenPath(store)).IgnoreError();
+}
+
+absl::Status SyncPosts(rocksdb::FileSystem* files, const std::string& store) {
   return SyncFolder(files, PostsPath(store));
 }
 

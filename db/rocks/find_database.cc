@@ -63,6 +63,9 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
   rocksdb::DBOptions options = DatabaseOptions(env.get());
   options.create_if_missing = false;
   options.create_missing_column_families = false;
+  // The tables are listed before the families: a store has all families before
+  // its first table, also while another process is just creating it.
+  CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
   std::vector<std::string> names;
   if (!rocksdb::DB::ListColumnFamilies(options, path, &names).ok()) {
     return absl::OkStatus();  // as above
@@ -77,8 +80,6 @@ absl::Status CheckFamilies(const std::shared_ptr<rocksdb::FileSystem>& files,
   // RocksDB makes the families of a store one after the other, so some may be
   // missing when its maker died.
   if (names.size() == own.size()) return absl::OkStatus();
-  CKPTDB_ASSIGN_OR_RETURN(const auto children, ListFolder(files.get(), path));
-  // A store has all families before its first table.
   if (std::any_of(children.begin(), children.end(), IsTable)) {
     return ForeignError(path, "it has tables, but lacks families of a store");
   }
@@ -95,26 +96,46 @@ std::string WatermarkPath(absl::string_view store) {
 
 std::string StampValue() { return absl::StrCat(kStampBegin, kFormatVersion); }
 
+namespace {
+
+// Returns whether there are files that only a store has that was created.
+absl::StatusOr<bool> HasBeenStore(rocksdb::FileSystem* files,
+                                  absl::string_view store) {
+  // Each owner notes a WATERMARK after its opening, so that a folder with one
+  // has held a store.
+  CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
+                          Exists(files, WatermarkPath(store)));
+  if (watermark) return true;
+  CKPTDB_ASSIGN_OR_RETURN(const auto names,
+                          ListFolder(files, DatabasePath(store)));
+  return std::any_of(names.begin(), names.end(), IsTable);
+}
+
+}  // namespace
+
 // A folder that held a database must not be taken for a new one because its
 // CURRENT is gone.
 absl::StatusOr<bool> FindDatabase(
     const std::shared_ptr<rocksdb::FileSystem>& files,
     absl::string_view store) {
   const std::string path = DatabasePath(store);
-  CKPTDB_ASSIGN_OR_RETURN(const bool current,
-                          Exists(files.get(), path + "/CURRENT"));
-  // Each owner notes a WATERMARK after its opening, so that a folder with one
-  // has held a store.
+  const std::string current_path = path + "/CURRENT";
+  CKPTDB_ASSIGN_OR_RETURN(bool current, Exists(files.get(), current_path));
+  if (!current) {
+    CKPTDB_ASSIGN_OR_RETURN(const bool used, HasBeenStore(files.get(), store));
+    if (!used) return false;
+    // Another process may have created the store between the two looks. From
+    // then on there is a CURRENT at every moment.
+    CKPTDB_ASSIGN_OR_RETURN(current, Exists(files.get(), current_path));
+  }
+  if (!current) {
+    return absl::DataLossError(
+        absl::StrCat("\"", current_path, "\" is missing"));
+  }
   CKPTDB_ASSIGN_OR_RETURN(const bool watermark,
                           Exists(files.get(), WatermarkPath(store)));
-  if (current) {
-    if (!watermark) CKPTDB_RETURN_IF_ERROR(CheckFamilies(files, path));
-    return true;
-  }
-  CKPTDB_ASSIGN_OR_RETURN(const auto names, ListFolder(files.get(), path));
-  const bool tables = std::any_of(names.begin(), names.end(), IsTable);
-  if (!watermark && !tables) return false;
-  return absl::DataLossError(absl::StrCat("\"", path, "/CURRENT\" is missing"));
+  if (!watermark) CKPTDB_RETURN_IF_ERROR(CheckFamilies(files, path));
+  return true;
 }
 
 }  // namespace ckptdb::internal

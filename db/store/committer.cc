@@ -156,16 +156,18 @@ absl::Status Committer::Delete(const StepRecord& record) {
 
 // Unlike a deletion this is flushed before it is acknowledged: nothing else
 // would have the flags and metrics if the log lost them.
-absl::Status Committer::Replace(StepRecord record, Spare spare) {
-  CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
+absl::Status Committer::Replace(std::vector<StepRecord> records, Spare spare) {
+  rocksdb::ColumnFamilyHandle* const meta =
+      folder_->database().family(Family::kMeta);
   rocksdb::WriteBatch batch;
-  CKPTDB_RETURN_IF_ERROR(
-      FromRocks(batch.Put(folder_->database().family(Family::kMeta),
-                          StepKey(record.version.step), bytes),
-                "step record"));
+  for (const StepRecord& record : records) {
+    CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
+    CKPTDB_RETURN_IF_ERROR(FromRocks(
+        batch.Put(meta, StepKey(record.version.step), bytes), "step record"));
+  }
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, spare));
   CKPTDB_RETURN_IF_ERROR(folder_->WriteDurably(&batch));
-  catalog_->ApplyRecord(std::move(record));
+  for (StepRecord& record : records) catalog_->ApplyRecord(std::move(record));
   return absl::OkStatus();
 }
 

@@ -3,6 +3,8 @@
 #ifndef CKPTDB_DB_STORE_COMMITTER_H_
 #define CKPTDB_DB_STORE_COMMITTER_H_
 
+#include <vector>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "ckptdb/db/base/mutex.h"
@@ -51,8 +53,8 @@ class Committer {
   // sweep.
   absl::Status Delete(const StepRecord& record)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
-  // Writes the record of a step in place of the one that it has.
-  absl::Status Replace(StepRecord record, Spare spare)
+  // Writes the records of steps in place of those that they have, in one batch.
+  absl::Status Replace(std::vector<StepRecord> records, Spare spare)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);
   absl::Status SetUserMetadata(const UserMetadata& metadata)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(changes_);

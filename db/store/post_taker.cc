@@ -1,7 +1,11 @@
 #include "ckptdb/db/store/post_taker.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/db/meta/post_rounds.h"
+#include "ckptdb/db/store/post_batch.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -24,63 +28,89 @@ std::vector<Usage::Unswept> PostTaker::passed_over() const {
 
 absl::Status PostTaker::TakePosts() {
   const MutexLock lock(&mutex_);
-  const absl::StatusOr<std::vector<FoundPost>> found =
-      ReadPosts(folder_->files(), folder_->path());
-  if (!found.ok()) PassOver("posts", found.status().message());
-  CKPTDB_RETURN_IF_ERROR(found.status());
-  // The first error ends the loop, so that no later post is applied before an
-  // earlier one.
-  for (const FoundPost& each : *found) {
-    CKPTDB_RETURN_IF_ERROR(TakeFound(each));
+  const absl::StatusOr<std::vector<std::string>> names =
+      ListPosts(folder_->files(), folder_->path());
+  if (!names.ok()) PassOver("posts", names.status().message());
+  CKPTDB_RETURN_IF_ERROR(names.status());
+  if (names->empty()) return absl::OkStatus();
+  MakeTakenPosts(folder_->files(), folder_->path());
+  const absl::Status taken =
+      Take(TakeReadable(ReadPosts(folder_->files(), folder_->path(), *names)));
+  if (!taken.ok()) PassOver("posts", taken.message());
+  return taken;
+}
+
+// Posts are removed after the changes are durable. A crash between the two
+// leaves posts to be applied again, which changes nothing.
+absl::Status PostTaker::Take(std::vector<Post> posts) {
+  std::vector<size_t> rounds;
+  {
+    const MutexLock turn(committer_->changes());
+    DropUseless(&posts);
+    rounds = LimitRemovalRounds(&posts);
+    PostBatch batch(folder_->uuid(), *catalog_);
+    for (const Post& post : posts) CKPTDB_RETURN_IF_ERROR(batch.Apply(post));
+    std::vector<StepRecord> changed = batch.TakeChanged();
+    if (!changed.empty()) {
+      CKPTDB_RETURN_IF_ERROR(
+          committer_->Replace(std::move(changed), Spare::kKeep));
+    }
+  }
+  return Remove(posts, rounds);
+}
+
+std::vector<Post> PostTaker::TakeReadable(std::vector<FoundPost> found) {
+  std::vector<Post> posts;
+  for (FoundPost& each : found) {
+    if (each.post.ok()) {
+      posts.push_back(*std::move(each.post));
+    } else if (MayPass(each.post.status())) {
+      PassOver(absl::StrCat("posts/", each.name), each.post.status().message());
+    } else {
+      Discard(each.name, each.post.status());
+    }
+  }
+  return posts;
+}
+
+void PostTaker::DropUseless(std::vector<Post>* posts) {
+  PostBatch batch(folder_->uuid(), *catalog_);
+  std::vector<Post> useful;
+  for (Post& post : *posts) {
+    if (batch.full()) break;
+    const absl::Status applied = batch.Apply(post);
+    if (applied.ok()) {
+      useful.push_back(std::move(post));
+    } else {
+      Discard(post.uuid, applied);
+    }
+  }
+  *posts = std::move(useful);
+}
+
+void PostTaker::Discard(const std::string& name, const absl::Status& reason) {
+  const std::string path = absl::StrCat("posts/", name);
+  PassOver(path, reason.message());
+  const absl::Status removed =
+      RemovePost(folder_->files(), folder_->path(), name);
+  if (!removed.ok()) PassOver(path, removed.message());
+}
+
+absl::Status PostTaker::Remove(const std::vector<Post>& posts,
+                               const std::vector<size_t>& rounds) {
+  if (posts.empty()) return absl::OkStatus();
+  const size_t highest = *std::max_element(rounds.begin(), rounds.end());
+  for (size_t round = highest + 1; round-- > 0;) {
+    for (size_t i = 0; i < posts.size(); ++i) {
+      if (rounds[i] != round) continue;
+      const absl::Status removed =
+          RemovePost(folder_->files(), folder_->path(), posts[i].uuid);
+      // Posts of later rounds stay until this one is gone.
+      CKPTDB_RETURN_IF_ERROR(removed);
+    }
+    CKPTDB_RETURN_IF_ERROR(SyncPosts(folder_->files(), folder_->path()));
   }
   return absl::OkStatus();
-}
-
-// Takes a post, or passes it over, and removes it. An error leaves it, and all
-// that were posted after it, to the next look.
-absl::Status PostTaker::TakeFound(const FoundPost& found) {
-  const std::string path = absl::StrCat("posts/", found.name);
-  const bool readable = found.post.ok();
-  absl::Status taken = readable ? TakePost(*found.post) : found.post.status();
-  if (!taken.ok()) PassOver(path, taken.message());
-  // The post can never be applied: its step is gone or overwritten, or its
-  // metrics would be too many.
-  const bool useless =
-      absl::IsNotFound(taken) || absl::IsInvalidArgument(taken);
-  if (readable && !taken.ok() && !useless) return taken;
-  if (!readable && MayPass(taken)) return absl::OkStatus();
-  // The post is removed after the change is durable. A crash between the two
-  // leaves it to be applied again, which changes nothing.
-  const absl::Status removed =
-      RemovePost(folder_->files(), folder_->path(), found.name);
-  if (!removed.ok()) PassOver(path, removed.message());
-  // Later posts must not be removed before it is.
-  return readable ? removed : absl::OkStatus();
-}
-
-// Returns NotFound and InvalidArgument for a post that will never be of use;
-// other errors are of the database.
-absl::Status PostTaker::TakePost(const Post& post) {
-  if (post.store_uuid != folder_->uuid()) {
-    return absl::NotFoundError(absl::StrCat("the post belongs to store ",
-                                            post.store_uuid, ", expected ",
-                                            folder_->uuid()));
-  }
-  return editor_->ChangeRecord(
-      post.version.step, [&](StepRecord* changed) -> absl::Status {
-        // A fold keeps the state and is no obstacle; an overwritten step is
-        // another state, whose metrics these are not.
-        if (StateOf(*changed) != post.version) {
-          return absl::NotFoundError(
-              absl::StrCat("step ", post.version.step,
-                           " was overwritten after the post was made"));
-        }
-        changed->pinned = changed->pinned || post.pin;
-        for (const auto& [name, value] : post.metrics) {
-          changed->metrics[name] = value;
-        }
-        return CheckMetrics(changed->metrics);
-      });
 }
 
 void PostTaker::PassOver(const std::string& path, absl::string_view reason) {

@@ -13,7 +13,8 @@
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/meta/posts.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/db/store/step_editor.h"
+#include "ckptdb/db/store/committer.h"
+#include "ckptdb/db/store/step_catalog.h"
 #include "ckptdb/db/store/store_folder.h"
 #include "ckptdb/schema/records/post.h"
 
@@ -24,8 +25,8 @@ namespace ckptdb::internal {
 // before that of Committer.
 class PostTaker {
  public:
-  PostTaker(StoreFolder* folder, StepEditor* editor)
-      : folder_(folder), editor_(editor) {}
+  PostTaker(StoreFolder* folder, StepCatalog* catalog, Committer* committer)
+      : folder_(folder), catalog_(catalog), committer_(committer) {}
   PostTaker(const PostTaker&) = delete;
   PostTaker& operator=(const PostTaker&) = delete;
 
@@ -37,14 +38,31 @@ class PostTaker {
  private:
   static constexpr size_t kMaxPassedOver = 100;
 
-  absl::Status TakeFound(const FoundPost& found)
+  // Returns those of the posts that can be read, and discards those that never
+  // will be.
+  std::vector<Post> TakeReadable(std::vector<FoundPost> found)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes what the posts ask for, in one batch, and removes their files. Those
+  // beyond the limits of a look stay.
+  absl::Status Take(std::vector<Post> posts)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Discards posts that can never be applied: their step is gone or was
+  // overwritten, or would have too many metrics.
+  void DropUseless(std::vector<Post>* posts)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes the files of the posts, those of the highest round first.
+  absl::Status Remove(const std::vector<Post>& posts,
+                      const std::vector<size_t>& rounds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Removes a post that is of no use.
+  void Discard(const std::string& name, const absl::Status& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PassOver(const std::string& path, absl::string_view reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status TakePost(const Post& post);
 
   StoreFolder* const folder_;
-  StepEditor* const editor_;
+  StepCatalog* const catalog_;
+  Committer* const committer_;
   mutable Mutex mutex_;
   std::vector<Usage::Unswept> passed_over_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,12 +1,16 @@
 #include "ckptdb/db/reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <map>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/home_process.h"
 #include "ckptdb/db/base/mutex.h"
@@ -24,6 +28,7 @@
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/store/evaluation_records.h"
 #include "ckptdb/db/store/measure_usage.h"
+#include "ckptdb/db/store/post_overlay.h"
 #include "ckptdb/db/store/reader_leases.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/records/records.h"
@@ -48,6 +53,8 @@ class Reader::Impl {
   const std::string& uuid() const { return uuid_; }
   const internal::HomeProcess& home() const { return home_; }
 
+  // Does what Refresh does, and waits while the store is being created.
+  absl::Status OpenFirst();
   absl::Status Refresh();
   // The pointer is copied under the lock and used after it: a refresh replaces
   // the database, and calls that have the old one keep it open.
@@ -57,19 +64,30 @@ class Reader::Impl {
   }
   std::vector<StepRecord> Steps() const {
     const internal::MutexLock lock(&mutex_);
-    return catalog_.Steps();
+    std::vector<StepRecord> steps = catalog_.Steps();
+    for (StepRecord& record : steps) Overlay(&record);
+    return steps;
   }
   absl::StatusOr<StepRecord> FindStep(int64_t step) const {
     const internal::MutexLock lock(&mutex_);
-    return Annotate(catalog_.FindStep(step), path_);
+    return Overlaid(catalog_.FindStep(step));
   }
   absl::StatusOr<StepRecord> Latest() const {
     const internal::MutexLock lock(&mutex_);
-    return Annotate(catalog_.Latest(), path_);
+    return Overlaid(catalog_.Latest());
+  }
+  Posted FindPosted(int64_t step) const {
+    const internal::MutexLock lock(&mutex_);
+    const auto found = overlaid_.find(step);
+    return found == overlaid_.end() ? Posted() : found->second.posted;
   }
   UserMetadata user_metadata() const {
     const internal::MutexLock lock(&mutex_);
     return catalog_.root.user_metadata;
+  }
+  absl::StatusOr<std::vector<StepRecord::Rank>> FindRanks(int64_t step) const {
+    CKPTDB_ASSIGN_OR_RETURN(const FoundStep found, FindWithDatabase(step));
+    return Annotate(internal::LoadRanks(*found.database, found.record), path_);
   }
   absl::StatusOr<Usage> GetUsage(const Usage::Options& options) const;
   absl::StatusOr<std::optional<StepRecord::Evaluation>> FindEvaluation(
@@ -87,7 +105,7 @@ class Reader::Impl {
   absl::StatusOr<std::unique_ptr<ChangeReader>> OpenChanges(const Version& from,
                                                             int64_t to);
   absl::Status PostMetrics(int64_t step, const Metrics& metrics);
-  absl::Status RequestPin(int64_t step);
+  absl::Status RequestPin(int64_t step, bool pin);
 
  private:
   Impl(absl::string_view path, const ReaderOptions& options)
@@ -102,6 +120,20 @@ class Reader::Impl {
     const internal::MutexLock lock(&mutex_);
     return database_;
   }
+
+  // Puts what is posted for a step into its record.
+  void Overlay(StepRecord* record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = overlaid_.find(record->version.step);
+    if (found != overlaid_.end()) *record = found->second.record;
+  }
+  absl::StatusOr<StepRecord> Overlaid(absl::StatusOr<StepRecord> found) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (found.ok()) Overlay(&*found);
+    return Annotate(std::move(found), path_);
+  }
+  absl::StatusOr<std::shared_ptr<const internal::Database>> OpenNewer(
+      const std::shared_ptr<const internal::Database>& before,
+      internal::Catalog* catalog) ABSL_EXCLUSIVE_LOCKS_REQUIRED(refresh_mutex_);
 
   // A step and the database that its record is of: a refresh changes both.
   struct FoundStep {
@@ -145,9 +177,12 @@ class Reader::Impl {
 
   // This is held while the next database is opened, and taken before `mutex_`.
   internal::Mutex refresh_mutex_;
+  internal::WaitingPosts waiting_ ABSL_GUARDED_BY(refresh_mutex_);
   mutable internal::Mutex mutex_;
   std::shared_ptr<const internal::Database> database_ ABSL_GUARDED_BY(mutex_);
   internal::Catalog catalog_ ABSL_GUARDED_BY(mutex_);
+  // The steps for which something is posted.
+  std::map<int64_t, internal::OverlaidStep> overlaid_ ABSL_GUARDED_BY(mutex_);
   int64_t last_post_micros_ ABSL_GUARDED_BY(mutex_) = 0;
 
   internal::ReaderLeases leases_;
@@ -171,22 +206,64 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
                      " ms is too long; the limit is ", kMaxLeaseMs, " ms"));
   }
   std::unique_ptr<Impl> impl(new Impl(resolved, options));
-  CKPTDB_RETURN_IF_ERROR(impl->Refresh());
+  CKPTDB_RETURN_IF_ERROR(impl->OpenFirst());
   impl->leases_.StopAtExit();
   return impl;
 }
 
+// A store is created within some tens of milliseconds. Until it is complete, it
+// is not found.
+absl::Status Reader::Impl::OpenFirst() {
+  constexpr int kTries = 200;
+  constexpr auto kPause = std::chrono::milliseconds(10);
+  for (int i = 1;; ++i) {
+    const absl::Status status = Refresh();
+    if (!absl::IsNotFound(status)) return status;
+    // LOCK is the first file of a store.
+    CKPTDB_ASSIGN_OR_RETURN(
+        const bool begun,
+        internal::Exists(environment_->file_system().get(), path_ + "/LOCK"));
+    if (!begun) return status;
+    if (i == kTries) {
+      return absl::NotFoundError(absl::StrCat(
+          "the store at \"", path_,
+          "\" is not complete, as the process that "
+          "created it has not gone on for ",
+          absl::FormatDuration(absl::FromChrono(kTries * kPause)),
+          "; open it with Store::Open to complete it: ", status.message()));
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 absl::Status Reader::Impl::Refresh() {
   const internal::MutexLock refresh(&refresh_mutex_);
+  // The posts are read first: one that the owner takes in meanwhile is then
+  // seen twice, and not missed.
+  const bool posted = waiting_.Refresh(leases_.files(), path_);
   // Opening takes a while, so it is done under the mutex of refreshes alone;
   // calls go on with the database before.
   const std::shared_ptr<const internal::Database> before = database();
   // An error of this look is no reason to fail: the opening that follows says
   // what is wrong.
-  if (before != nullptr) {
-    const absl::StatusOr<bool> current = before->IsCurrent();
-    if (current.ok() && *current) return absl::OkStatus();
+  const bool current = before != nullptr && before->IsCurrent().value_or(false);
+  if (current && !posted) return absl::OkStatus();
+  std::shared_ptr<const internal::Database> newer = before;
+  internal::Catalog catalog;
+  if (!current) {
+    CKPTDB_ASSIGN_OR_RETURN(newer, OpenNewer(before, &catalog));
   }
+  const internal::MutexLock lock(&mutex_);
+  database_ = std::move(newer);
+  if (!current) catalog_ = std::move(catalog);
+  overlaid_ = internal::OverlayPosts(waiting_.posts(), uuid_, catalog_);
+  return absl::OkStatus();
+}
+
+// Opens the database as the owner has it now, and reads its records.
+absl::StatusOr<std::shared_ptr<const internal::Database>>
+Reader::Impl::OpenNewer(const std::shared_ptr<const internal::Database>& before,
+                        internal::Catalog* catalog) {
   absl::StatusOr<std::shared_ptr<const internal::Database>> opened =
       internal::Database::OpenFollower(path_, *environment_,
                                        options_.direct_reads);
@@ -194,21 +271,17 @@ absl::Status Reader::Impl::Refresh() {
   // means that it was removed.
   const bool gone = before != nullptr && absl::IsNotFound(opened.status());
   if (!gone) CKPTDB_RETURN_IF_ERROR(opened.status());
-  internal::Catalog catalog;
   if (!gone) {
-    CKPTDB_ASSIGN_OR_RETURN(catalog,
+    CKPTDB_ASSIGN_OR_RETURN(*catalog,
                             Annotate(internal::LoadCatalog(**opened), path_));
-    if (before == nullptr) uuid_ = catalog.root.uuid;
+    if (before == nullptr) uuid_ = catalog->root.uuid;
   }
-  if (gone || catalog.root.uuid != uuid_) {
+  if (gone || catalog->root.uuid != uuid_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "\"", path_,
         "\" was removed, or replaced by another, since it was opened"));
   }
-  const internal::MutexLock lock(&mutex_);
-  database_ = *std::move(opened);
-  catalog_ = std::move(catalog);
-  return absl::OkStatus();
+  return opened;
 }
 
 absl::StatusOr<Usage> Reader::Impl::GetUsage(
@@ -370,9 +443,9 @@ absl::Status Reader::Impl::PostMetrics(int64_t step, const Metrics& metrics) {
   return WritePost(step, std::move(post));
 }
 
-absl::Status Reader::Impl::RequestPin(int64_t step) {
+absl::Status Reader::Impl::RequestPin(int64_t step, bool pin) {
   Post post;
-  post.pin = true;
+  (pin ? post.pin : post.unpin) = true;
   return WritePost(step, std::move(post));
 }
 
@@ -387,12 +460,12 @@ int64_t Reader::Impl::NextPostMicros() {
 absl::Status Reader::Impl::WritePost(int64_t step, Post post) {
   if (!FindStep(step).ok()) CKPTDB_RETURN_IF_ERROR(Refresh());
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, FindStep(step));
-  post.uuid = internal::NewUuid();
+  post.posted_at_micros = NextPostMicros();
+  post.uuid = internal::NewTimeUuid(post.posted_at_micros);
   post.store_uuid = uuid_;
   // The version of the state, so that a fold by the owner does not make the
   // post useless.
   post.version = StateOf(record);
-  post.posted_at_micros = NextPostMicros();
   return internal::WritePost(leases_.files(), path_, post);
 }
 
@@ -435,6 +508,10 @@ absl::Status Reader::Refresh() {
   return CallReader(*impl_, "Reader::Refresh",
                     [&] { return impl_->Refresh(); });
 }
+Reader::Posted Reader::FindPosted(int64_t step) const {
+  if (impl_->home().IsForked()) return {};
+  return impl_->FindPosted(step);
+}
 std::vector<StepRecord> Reader::Steps() const {
   if (impl_->home().IsForked()) return {};
   return impl_->Steps();
@@ -449,6 +526,11 @@ absl::StatusOr<StepRecord> Reader::Latest() const {
 UserMetadata Reader::user_metadata() const {
   if (impl_->home().IsForked()) return {};
   return impl_->user_metadata();
+}
+absl::StatusOr<std::vector<StepRecord::Rank>> Reader::FindRanks(
+    int64_t step) const {
+  return CallReader(*impl_, "Reader::FindRanks",
+                    [&] { return impl_->FindRanks(step); });
 }
 absl::StatusOr<Usage> Reader::GetUsage(const Usage::Options& options) const {
   return CallReader(*impl_, "Reader::GetUsage",
@@ -475,7 +557,11 @@ absl::Status Reader::PostMetrics(int64_t step, const Metrics& metrics) {
 }
 absl::Status Reader::RequestPin(int64_t step) {
   return CallReader(*impl_, "Reader::RequestPin",
-                    [&] { return impl_->RequestPin(step); });
+                    [&] { return impl_->RequestPin(step, /*pin=*/true); });
+}
+absl::Status Reader::RequestUnpin(int64_t step) {
+  return CallReader(*impl_, "Reader::RequestUnpin",
+                    [&] { return impl_->RequestPin(step, /*pin=*/false); });
 }
 absl::StatusOr<std::unique_ptr<ChangeReader>> Reader::OpenChanges(
     const Version& from, int64_t to) {

@@ -1,5 +1,7 @@
 #include "ckptdb/db/store/step_editor.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/store/save_checks.h"
 #include "ckptdb/schema/bytes/user_metadata.h"
@@ -25,10 +27,11 @@ absl::Status StepEditor::ChangeRecord(int64_t step, Change change,
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord before, catalog_->FindStep(step));
   StepRecord record = before;
   CKPTDB_RETURN_IF_ERROR(change(&record));
-  // A change that changes nothing costs no sync. So a post that is applied
-  // twice, after a crash, is cheap.
+  // A change that changes nothing costs no sync.
   if (record == before) return absl::OkStatus();
-  return committer_->Replace(std::move(record), spare);
+  std::vector<StepRecord> changed;
+  changed.push_back(std::move(record));
+  return committer_->Replace(std::move(changed), spare);
 }
 
 absl::Status StepEditor::SetFlag(int64_t step, bool StepRecord::*flag,

@@ -20,7 +20,7 @@ Store::Impl::Impl(internal::StoreFolder::Opened opened)
       catalog_(folder_->path(), std::move(opened.records), &holds_),
       committer_(folder_.get(), &catalog_, &summaries_, &requests_),
       editor_(folder_->path(), &catalog_, &committer_),
-      posts_(folder_.get(), &editor_),
+      posts_(folder_.get(), &catalog_, &committer_),
       saves_(folder_.get(), &catalog_, &summaries_, &committer_, &posts_,
              &requests_),
       evaluations_(folder_.get(), &catalog_, &committer_),

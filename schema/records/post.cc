@@ -24,8 +24,12 @@ absl::Status internal::Check(const Post& post) {
   CKPTDB_RETURN_IF_ERROR(
       internal::CheckVersion(kPostKind, "version", post.version));
   CKPTDB_RETURN_IF_ERROR(internal::CheckMetrics(kPostKind, post.metrics));
+  if (post.pin && post.unpin) {
+    return internal::BadField(kPostKind, "unpin",
+                              "is set, and a pin is requested too");
+  }
   // A post that asks for nothing was not made by a reader.
-  if (post.pin || !post.metrics.empty()) return absl::OkStatus();
+  if (post.pin || post.unpin || !post.metrics.empty()) return absl::OkStatus();
   return internal::BadField(kPostKind, "metrics",
                             "are empty, and no pin is requested");
 }
@@ -41,7 +45,7 @@ std::string internal::EncodeUnchecked(const Post& post) {
   const auto metrics = internal::AddMetrics(post.metrics, &builder);
   builder.Finish(fbs::CreatePost(builder, uuid, store_uuid, post.version.step,
                                  post.version.attempt, post.posted_at_micros,
-                                 post.pin, metrics));
+                                 post.pin, metrics, post.unpin));
   return Seal(kPostKind, builder);
 }
 
@@ -58,6 +62,7 @@ absl::StatusOr<Post> DecodePost(absl::string_view bytes) {
   post.version = {from->step(), from->attempt()};
   post.posted_at_micros = from->posted_at_micros();
   post.pin = from->pin();
+  post.unpin = from->unpin();
   CKPTDB_ASSIGN_OR_RETURN(post.metrics,
                           internal::ReadMetrics(kPostKind, from->metrics()));
   CKPTDB_RETURN_IF_ERROR(internal::Check(post));

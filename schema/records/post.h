@@ -13,7 +13,7 @@
 
 namespace ckptdb {
 
-// A request for metrics, for a pin or for both.
+// A request to add metrics, to pin or to unpin.
 struct Post {
   std::string uuid;  // of the post; also the name of its file
   std::string store_uuid;
@@ -21,6 +21,7 @@ struct Post {
   int64_t posted_at_micros = 0;  // since 1970, UTC; later posts win
   bool pin = false;
   Metrics metrics;
+  bool unpin = false;  // not with `pin`
 
   bool operator==(const Post&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "ckptdb/tests/db/sim_store.h"
 #include "ckptdb/tests/support/long_run.h"
 #include "ckptdb/tests/support/status_matchers.h"
@@ -64,6 +65,73 @@ TEST(PostsPowerLossTest, WhatWasAcknowledgedComesIn) {
       }
     }
   }
+}
+
+// Posts that are removed at once come back in any combination.
+TEST(PostsPowerLossTest, OlderValuesDoNotComeBack) {
+  const auto files = std::make_shared<SimFileSystem>();
+  SimStore sim(files);
+  ASSERT_OK(sim.Open());
+  ASSERT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
+  ReaderOptions options;
+  options.environment = sim.environment();
+  ASSERT_OK_AND_ASSIGN(auto reader, Reader::Open(SimStore::kPath, options));
+  ASSERT_OK(reader->RequestPin(kPostedStep));
+  ASSERT_OK(reader->PostMetrics(kPostedStep, {{"a", 1}, {"b", 1}}));
+  ASSERT_OK(reader->PostMetrics(kPostedStep, {{"b", 2}, {"c", 2}}));
+  ASSERT_OK(reader->PostMetrics(kPostedStep, {{"c", 3}, {"a", 3}}));
+  ASSERT_OK(reader->RequestUnpin(kPostedStep));
+  reader.reset();
+  const size_t first = files->operations();
+  ASSERT_OK(sim.store()->TakePosts());
+  const size_t last = files->operations();
+  ASSERT_OK_AND_ASSIGN(const StepRecord taken,
+                       sim.store()->FindStep(kPostedStep));
+  EXPECT_EQ(taken.metrics.at("a"), 3);
+  EXPECT_EQ(taken.metrics.at("b"), 2);
+  EXPECT_EQ(taken.metrics.at("c"), 3);
+  EXPECT_FALSE(taken.pinned);
+  sim.Close();
+  for (size_t k = first + FirstCase(Stride()); k <= last; k += Stride()) {
+    for (const PowerLoss variant : kAllPowerLosses) {
+      SCOPED_TRACE(std::string(PowerLossName(variant)) + " after operation " +
+                   std::to_string(k) + ", next is: " + files->OperationText(k));
+      SimStore after(files->CrashAfter(k, variant));
+      ASSERT_OK(after.Open());
+      ASSERT_OK_AND_ASSIGN(const StepRecord step,
+                           after.store()->FindStep(kPostedStep));
+      EXPECT_EQ(step.metrics, taken.metrics);
+      EXPECT_FALSE(step.pinned);
+    }
+  }
+}
+
+// Each sync takes milliseconds on most disks, during which a save waits.
+TEST(PostsPowerLossTest, ManyPostsTakeAsManySyncsAsTwo) {
+  const auto syncs_of = [](int posts) {
+    const auto files = std::make_shared<SimFileSystem>();
+    SimStore sim(files);
+    EXPECT_OK(sim.Open());
+    EXPECT_OK(sim.Save({.step = kPostedStep}, InlineStep(1)));
+    ReaderOptions options;
+    options.environment = sim.environment();
+    auto reader = Reader::Open(SimStore::kPath, options);
+    EXPECT_OK(reader.status());
+    for (int i = 0; i < posts; ++i) {
+      EXPECT_OK((*reader)->PostMetrics(kPostedStep, {{"auc", i}}));
+    }
+    reader->reset();
+    const size_t first = files->operations();
+    EXPECT_OK(sim.store()->TakePosts());
+    int syncs = 0;
+    for (size_t k = first; k < files->operations(); ++k) {
+      if (absl::StrContains(files->OperationText(k), "sync")) ++syncs;
+    }
+    return syncs;
+  };
+  const int two = syncs_of(2);
+  EXPECT_GT(two, 2);
+  EXPECT_EQ(syncs_of(100), two);
 }
 
 }  // namespace

@@ -111,10 +111,10 @@ TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
   const Version version = Record(1).version;
   for (int64_t i = 0; i < kPosts; ++i) {
     Post post;
-    post.uuid = internal::NewUuid();
+    post.posted_at_micros = 1 + i;
+    post.uuid = internal::NewTimeUuid(post.posted_at_micros);
     post.store_uuid = store_->uuid();
     post.version = version;
-    post.posted_at_micros = 1 + i;
     post.metrics["auc"] = static_cast<double>(i);
     ASSERT_OK_AND_ASSIGN(const std::string bytes, EncodePost(post));
     Put(post.uuid, bytes);
@@ -124,6 +124,55 @@ TEST_F(PostsTest, ManyAreTakenInTheOrderInWhichTheyWerePosted) {
   EXPECT_THAT(Names(), SizeIs(kPosts - kMost));
   ASSERT_OK(store_->TakePosts());
   EXPECT_EQ(Record(1).metrics.at("auc"), kPosts - 1);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+// Whatever their number, posts take a bounded part of a save.
+TEST_F(PostsTest, LargePostsWaitForLaterLooks) {
+  constexpr size_t kMetricsEach = 1800;
+  constexpr int kPosts = 10;
+  for (int i = 0; i < kPosts; ++i) {
+    Metrics large;
+    for (size_t m = 0; m < kMetricsEach; ++m) {
+      large[absl::StrCat(std::string(kMaxNameBytes - 4, 'n'), 1000 + m)] = i;
+    }
+    ASSERT_OK(reader_->PostMetrics(1, large));
+  }
+  uint64_t bytes = 0;
+  for (const std::string& name : Names()) {
+    bytes += fs::file_size(Posts() + "/" + name);
+  }
+  ASSERT_GT(bytes, internal::kMaxPostBytesAtOnce);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.begin()->second, kPosts - 3);
+  EXPECT_THAT(Names(), SizeIs(2));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(Record(1).metrics.begin()->second, kPosts - 1);
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+// Freeing the space of many files may take longer than the save.
+TEST_F(PostsTest, TheSweepRemovesPostsThatWereTakenIn) {
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}}));
+  const std::string name = Names().at(0);
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_THAT(Names(), IsEmpty());
+  EXPECT_TRUE(fs::exists(path() + "/staging/0/" + name));
+  ASSERT_OK_AND_ASSIGN(const Store::SweepResult result, store_->Sweep());
+  EXPECT_THAT(result.unswept, IsEmpty());
+  EXPECT_FALSE(fs::exists(path() + "/staging/0"));
+}
+
+TEST_F(PostsTest, AnUnpinUndoesAnEarlierPin) {
+  ASSERT_OK(reader_->RequestPin(1));
+  ASSERT_OK(reader_->RequestUnpin(1));
+  ASSERT_OK(store_->Pin(2));
+  ASSERT_OK(reader_->RequestUnpin(2));
+  ASSERT_OK(reader_->RequestUnpin(2));
+  ASSERT_OK(reader_->RequestPin(2));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_FALSE(Record(1).pinned);
+  EXPECT_TRUE(Record(2).pinned);
   EXPECT_THAT(Names(), IsEmpty());
 }
 

@@ -36,6 +36,10 @@ TEST(PostRecord, RoundTrip) {
   ASSERT_OK_AND_ASSIGN(const Post back,
                        DecodePost(internal::EncodeUnchecked(least)));
   EXPECT_EQ(back, least);
+  const Post unpin{"a", "b", {0, 1}, 0, false, {}, true};
+  ASSERT_OK_AND_ASSIGN(const Post other,
+                       DecodePost(internal::EncodeUnchecked(unpin)));
+  EXPECT_EQ(other, unpin);
 }
 
 TEST(PostRecord, RejectsWrongFields) {
@@ -54,6 +58,8 @@ TEST(PostRecord, RejectsWrongFields) {
                 p->pin = false;
               }),
               IsBadPost("metrics are empty, and no pin is requested"));
+  EXPECT_THAT(DecodeChangedPost([](auto* p) { p->unpin = true; }),
+              IsBadPost("unpin is set, and a pin is requested too"));
 }
 
 TEST(PostRecord, MetricsBelowAtAndOverTheLimit) {

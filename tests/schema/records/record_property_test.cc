@@ -520,6 +520,11 @@ TEST(RecordProperty, PostEncodesIfItDecodes) {
         }
       },
       &changes);
+  changes.push_back({"both", false, [](Post* p) { p->unpin = true; }});
+  changes.push_back({"unpin", true, [](Post* p) {
+                       p->pin = false;
+                       p->unpin = true;
+                     }});
   changes.push_back({"nothing", false, [](Post* p) {
                        p->metrics.clear();
                        p->pin = false;

@@ -1,0 +1,53 @@
+// The changes of records that posts ask for, to be written at once; internal to
+// db/.
+#ifndef CKPTDB_DB_STORE_POST_BATCH_H_
+#define CKPTDB_DB_STORE_POST_BATCH_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ckptdb/db/store/step_catalog.h"
+#include "ckptdb/schema/records/post.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+// Used by one thread, which has the turn of Committer: the records in the
+// catalog stay as they are.
+class PostBatch {
+ public:
+  PostBatch(std::string store_uuid, const StepCatalog& catalog)
+      : store_uuid_(std::move(store_uuid)), catalog_(catalog) {}
+  PostBatch(const PostBatch&) = delete;
+  PostBatch& operator=(const PostBatch&) = delete;
+
+  // Applies a post after those before it. Returns NotFound and InvalidArgument
+  // for a post that can never be applied.
+  absl::Status Apply(const Post& post);
+  // Returns whether the records are so large that the others should wait.
+  bool full() const;
+  // Returns the records that are not as they were. Posts that are applied again
+  // after a crash change nothing.
+  std::vector<StepRecord> TakeChanged();
+
+ private:
+  struct Record {
+    StepRecord before;
+    StepRecord after;
+  };
+  absl::StatusOr<Record*> Find(int64_t step);
+
+  const std::string store_uuid_;
+  const StepCatalog& catalog_;
+  std::map<int64_t, Record> records_;
+  uint64_t metric_bytes_ = 0;
+};
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_POST_BATCH_H_

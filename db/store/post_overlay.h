@@ -1,0 +1,50 @@
+// Posts that the owner has not taken in yet, as a reader shows them; internal
+// to db/.
+#ifndef CKPTDB_DB_STORE_POST_OVERLAY_H_
+#define CKPTDB_DB_STORE_POST_OVERLAY_H_
+
+#include <rocksdb/file_system.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "ckptdb/db/meta/catalog.h"
+#include "ckptdb/db/reader.h"
+#include "ckptdb/schema/records/post.h"
+#include "ckptdb/schema/types.h"
+
+namespace ckptdb::internal {
+
+// The posts in a store's folder, of which each is read once. Used by one thread
+// at a time.
+class WaitingPosts {
+ public:
+  // Lists the folder again, and returns whether other posts are in it. A folder
+  // that cannot be listed has none, as many readers may not.
+  bool Refresh(rocksdb::FileSystem* files, const std::string& store);
+  // In the order in which they were posted.
+  const std::vector<Post>& posts() const { return posts_; }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<Post> posts_;
+};
+
+// A step as it will be when the owner has taken in what waits.
+struct OverlaidStep {
+  StepRecord record;
+  Reader::Posted posted;
+};
+
+// Returns the steps that the posts change. Posts that the owner will skip
+// change none.
+std::map<int64_t, OverlaidStep> OverlayPosts(const std::vector<Post>& posts,
+                                             absl::string_view store_uuid,
+                                             const Catalog& catalog);
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_DB_STORE_POST_OVERLAY_H_
