@@ -43,10 +43,10 @@
 //
 // Threads. One thread at a time makes the calls that train: the training thread
 // is the one that made the last of Open, StartTraining, FinishTraining, Step,
-// StepTo, Save, Restore, RestoreOrStart, AbandonSteps, WaitForStep, Load,
-// Delete and Close. Methods that are documented as thread-safe may be called
-// beside them, as may those of the Store and the Reader. Destroy the manager
-// when no call is under way.
+// StepTo, Save, Restore, RestoreOrStart, AbandonSteps, WaitForStep, AwaitStep,
+// ApplyStep, Load, Delete and Close. Methods that are documented as thread-safe
+// may be called beside them, as may those of the Store and the Reader. Destroy
+// the manager when no call is under way.
 //
 // If a child is forked while a manager exists (a data loader, say), every call
 // in it is FailedPrecondition, and the destructor does nothing.
@@ -184,6 +184,7 @@ class CheckpointManager {
     std::string reason;
     absl::Status status;
     SaveResult result;                   // when it was committed
+    Metrics metrics;                     // that it was saved with
     std::vector<int64_t> retired_steps;  // removed by its write batch
     uint64_t copied_bytes = 0;    // by this rank, while the training waited
     int64_t wait_micros = 0;      // for the save before it
@@ -215,7 +216,7 @@ class CheckpointManager {
     uint64_t loaded_bytes = 0;
     uint64_t loaded_rows = 0;
     // Times on this rank, waiting for the others included.
-    int64_t open_micros = 0;   // the step was picked and opened
+    int64_t open_micros = 0;   // the step was picked and opened; not AwaitStep
     int64_t check_micros = 0;  // whether it fits; whether it is whole, if asked
     int64_t load_micros = 0;   // read from the store into the model
     int64_t total_micros = 0;  // all, also of damaged steps before it
@@ -379,6 +380,19 @@ class CheckpointManager {
   // was. Other errors are those of Restore. Returns FailedPrecondition for a
   // manager that is not read-only.
   absl::StatusOr<RestoreReport> WaitForStep(absl::Duration timeout);
+  // The two halves of WaitForStep, for a server that must not hold the lock of
+  // its model while it waits:
+  //
+  //   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
+  //   const std::lock_guard<std::mutex> lock(model_mutex);
+  //   CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
+  //
+  // AwaitStep waits, opens the step that it returns, with a lease, and does not
+  // use the model. ApplyStep loads that step. Called without a step that was
+  // awaited, or after the model was changed by another call since, ApplyStep
+  // opens and loads the newest step. Errors are those of WaitForStep.
+  absl::StatusOr<Version> AwaitStep(absl::Duration timeout);
+  absl::StatusOr<RestoreReport> ApplyStep();
 
   // Loads by rules, one after the other; global_step() and the lineage of the
   // saves stay as they are, and the next save of each table is whole. With
@@ -478,9 +492,14 @@ struct ManagerOptions {
   // work, Save is FailedPrecondition, Step counts and says that nothing is
   // saved, and a damaged step is an error and not quarantined. The options of
   // saving are ignored: store, stage, schedule, retention, deltas,
-  // store_metadata, on_saved, on_deleted, statistics_path. Open returns
-  // NotFound if there is no store. Default: false.
+  // store_metadata, on_saved, on_deleted, statistics_path. A store without
+  // steps can be followed: WaitForStep waits for the first. Open returns
+  // NotFound if there is no store: see await_store. Default: false.
   bool read_only = false;
+  // How long Open of a read-only manager waits for the store to be created, by
+  // a job that was started at the same time. It looks every `poll_every`.
+  // Default: 0, so that a mistyped path is NotFound at once.
+  absl::Duration await_store = absl::ZeroDuration();
   // Makes a read-only manager of a single process restore what one rank of a
   // world has, alone: for a rank that failed and comes back while the others
   // keep their state. Default: the coordinator's rank and world size.
@@ -491,7 +510,8 @@ struct ManagerOptions {
   // work, evaluations are kept, and this manager is the owner of the store: set
   // read_only for a store that another job writes. Default: true.
   bool saving = true;
-  // The interval at which WaitForStep looks. Above 0. Default: 1 second.
+  // The interval at which WaitForStep and AwaitStep look. Above 0. Default: 1
+  // second.
   absl::Duration poll_every = absl::Seconds(1);
   StoreOptions store = {};
   StageOptions stage = {};

@@ -55,6 +55,7 @@ class Reader::Impl {
 
   // Does what Refresh does, and waits while the store is being created.
   absl::Status OpenFirst();
+  absl::StatusOr<bool> IsBegun() const;
   absl::Status Refresh();
   // The pointer is copied under the lock and used after it: a refresh replaces
   // the database, and calls that have the old one keep it open.
@@ -211,29 +212,36 @@ absl::StatusOr<std::unique_ptr<Reader::Impl>> Reader::Impl::Open(
   return impl;
 }
 
+// Returns whether a store is being created: LOCK is its first file. A folder of
+// RocksDB has a LOCK, too, and a CURRENT beside it.
+absl::StatusOr<bool> Reader::Impl::IsBegun() const {
+  rocksdb::FileSystem* const files = environment_->file_system().get();
+  CKPTDB_ASSIGN_OR_RETURN(const bool lock,
+                          internal::Exists(files, path_ + "/LOCK"));
+  if (!lock) return false;
+  CKPTDB_ASSIGN_OR_RETURN(const bool current,
+                          internal::Exists(files, path_ + "/CURRENT"));
+  return !current;
+}
+
 // A store is created within some tens of milliseconds. Until it is complete, it
 // is not found.
 absl::Status Reader::Impl::OpenFirst() {
   constexpr int kTries = 200;
   constexpr auto kPause = std::chrono::milliseconds(10);
-  for (int i = 1;; ++i) {
-    const absl::Status status = Refresh();
+  absl::Status status;
+  for (int i = 0; i < kTries; ++i) {
+    status = Refresh();
     if (!absl::IsNotFound(status)) return status;
-    // LOCK is the first file of a store.
-    CKPTDB_ASSIGN_OR_RETURN(
-        const bool begun,
-        internal::Exists(environment_->file_system().get(), path_ + "/LOCK"));
+    CKPTDB_ASSIGN_OR_RETURN(const bool begun, IsBegun());
     if (!begun) return status;
-    if (i == kTries) {
-      return absl::NotFoundError(absl::StrCat(
-          "the store at \"", path_,
-          "\" is not complete, as the process that "
-          "created it has not gone on for ",
-          absl::FormatDuration(absl::FromChrono(kTries * kPause)),
-          "; open it with Store::Open to complete it: ", status.message()));
-    }
     std::this_thread::sleep_for(kPause);
   }
+  return absl::NotFoundError(
+      absl::StrCat("the store at \"", path_,
+                   "\" is not complete, and was not completed within ",
+                   absl::FormatDuration(absl::FromChrono(kTries * kPause)),
+                   "; Store::Open completes it: ", status.message()));
 }
 
 absl::Status Reader::Impl::Refresh() {

@@ -275,6 +275,7 @@ void ReadRest(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("read_only", &options->read_only);
   reader->Read("poll_every", &options->poll_every);
   internal::ReadEvolve(reader, "evolve", &options->evolve);
+  reader->Read("await_store", &options->await_store);
   reader->Read("deadline", &options->deadline);
   reader->Read<std::optional<ManagerOptions::IoStateResize>>(
       "io_state_resize",

@@ -91,6 +91,14 @@ absl::StatusOr<CheckpointManager::RestoreReport> CheckpointManager::WaitForStep(
   return impl_->gate().Enter("WaitForStep",
                              [&] { return impl_->WaitForStep(timeout); });
 }
+absl::StatusOr<Version> CheckpointManager::AwaitStep(absl::Duration timeout) {
+  return impl_->gate().Enter("AwaitStep",
+                             [&] { return impl_->AwaitStep(timeout); });
+}
+absl::StatusOr<CheckpointManager::RestoreReport>
+CheckpointManager::ApplyStep() {
+  return impl_->gate().Enter("ApplyStep", [&] { return impl_->ApplyStep(); });
+}
 absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
   return impl_->gate().Enter("Load",

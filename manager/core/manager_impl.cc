@@ -179,12 +179,14 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
 
 absl::StatusOr<CheckpointManager::RestoreReport>
 CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
-  if (!read_only()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "WaitForStep: the manager of store \"", parts_->options.path,
-        "\" is not read-only; only one that follows the store of "
-        "another job can wait for its steps"));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckFollows("WaitForStep"));
+  CKPTDB_RETURN_IF_ERROR(AwaitStep(timeout).status());
+  return ApplyStep();
+}
+
+absl::StatusOr<Version> CheckpointManager::Impl::AwaitStep(
+    absl::Duration timeout) {
+  CKPTDB_RETURN_IF_ERROR(CheckFollows("AwaitStep"));
   // Only the owner looks at the store. The others wait for it as long as it may
   // take, and one deadline more.
   const absl::Status status =
@@ -193,6 +195,12 @@ CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
           : absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "wait for a step", status,
                                timeout + parts_->options.deadline));
+  return restorer_.OpenNewest();
+}
+
+absl::StatusOr<CheckpointManager::RestoreReport>
+CheckpointManager::Impl::ApplyStep() {
+  CKPTDB_RETURN_IF_ERROR(CheckFollows("ApplyStep"));
   const auto begin = std::chrono::steady_clock::now();
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.RestoreNewest());
@@ -200,6 +208,15 @@ CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
   report.total_micros = internal::MicrosSince(begin);
   reporter_.ReportRestore(report);
   return report;
+}
+
+absl::Status CheckpointManager::Impl::CheckFollows(
+    absl::string_view what) const {
+  if (read_only()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ": the manager of store \"", parts_->options.path,
+      "\" is not read-only; only one that follows the store of another job can "
+      "wait for its steps"));
 }
 
 void CheckpointManager::Impl::NoteRestored(
@@ -330,6 +347,7 @@ absl::Status CheckpointManager::Impl::Close() {
     return closed;
   }
   evaluation_.Close();
+  restorer_.Close();
   parts_->feed.reset();
   parts_->reader.reset();
   absl::Status status = parts_->errors.TakeError();

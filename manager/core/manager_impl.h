@@ -50,6 +50,8 @@ class CheckpointManager::Impl {
   absl::Status AbandonSteps();
   absl::StatusOr<CheckpointManager::RestoreReport> WaitForStep(
       absl::Duration timeout);
+  absl::StatusOr<Version> AwaitStep(absl::Duration timeout);
+  absl::StatusOr<CheckpointManager::RestoreReport> ApplyStep();
   absl::StatusOr<CheckpointManager::LoadSummary> Load(
       const std::vector<LoadRule>& rules, bool dry_run);
   absl::Status Delete(int64_t step);
@@ -80,6 +82,8 @@ class CheckpointManager::Impl {
   // Returns FailedPrecondition if the manager is read-only: `what` is not for
   // such a manager.
   absl::Status CheckWritable(absl::string_view what) const;
+  // Returns FailedPrecondition unless the manager is read-only.
+  absl::Status CheckFollows(absl::string_view what) const;
   absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
   // Takes note of the end of the save before, and returns what is to be told.
   absl::Status FinishSaveAndTell();

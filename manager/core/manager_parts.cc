@@ -1,10 +1,12 @@
 #include "ckptdb/manager/core/manager_parts.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/base/resolve_path.h"
@@ -55,6 +57,8 @@ absl::Status CheckNumbers(const ManagerOptions& options) {
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(CheckDuration("preemption_grace",
                                        options.preemption_grace,
+                                       /*may_be_zero=*/true));
+  CKPTDB_RETURN_IF_ERROR(CheckDuration("await_store", options.await_store,
                                        /*may_be_zero=*/true));
   CKPTDB_RETURN_IF_ERROR(
       CheckDuration("deadline", options.deadline, /*may_be_zero=*/false));
@@ -175,12 +179,40 @@ absl::Status OpenStore(ManagerParts* parts) {
   return absl::OkStatus();
 }
 
+// Opens the store that another job writes, which may have to create it first.
+absl::StatusOr<std::unique_ptr<Reader>> AwaitReader(
+    const ManagerOptions& options) {
+  const absl::Time end = absl::Now() + options.await_store;
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Reader>> reader =
+        Reader::Open(options.path, ReaderOptionsOf(options));
+    if (!absl::IsNotFound(reader.status())) return reader;
+    const absl::Time now = absl::Now();
+    if (now < end) {
+      absl::SleepFor(std::min(options.poll_every, end - now));
+      continue;
+    }
+    return absl::NotFoundError(absl::StrCat(
+        reader.status().message(),
+        "; a read-only manager does not create a store, and waited ",
+        absl::FormatDuration(options.await_store),
+        " for it: see ManagerOptions::await_store"));
+  }
+}
+
+// Returns how long the ranks wait for each other in Open.
+absl::Duration OpenDeadline(const ManagerOptions& options) {
+  const absl::Duration longest = absl::Hours(24) * 365;  // for clocks
+  return options.deadline +
+         std::min(options.read_only ? options.await_store : absl::Duration(),
+                  longest);
+}
+
 // Opens what this rank has to open for itself.
 absl::Status OpenOwnParts(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   if (options.read_only) {
-    CKPTDB_ASSIGN_OR_RETURN(
-        parts->reader, Reader::Open(options.path, ReaderOptionsOf(options)));
+    CKPTDB_ASSIGN_OR_RETURN(parts->reader, AwaitReader(options));
   } else if (parts->is_owner()) {
     CKPTDB_RETURN_IF_ERROR(OpenStore(parts));
   }
@@ -270,7 +302,7 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
   // below, or none does, as Coordinator::Duplicate asks for.
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
-                               parts->options.deadline));
+                               OpenDeadline(parts->options)));
   CKPTDB_RETURN_IF_ERROR(AgreeOnDeclarations(*parts));
   CKPTDB_ASSIGN_OR_RETURN(parts->background_ranks, parts->ranks->Duplicate());
   return parts;

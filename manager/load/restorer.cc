@@ -111,6 +111,7 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
     const RestoreRequest& request) {
+  awaited_.reset();  // it need not be the step that is asked for
   std::vector<int64_t> damaged;
   absl::Status first_damage;
   while (true) {
@@ -140,13 +141,37 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
   }
 }
 
-absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
+std::optional<Version> Restorer::Held() const {
   const SaveLineage& lineage = *parts_.lineage;
   // A model that is not exactly a step, as after a load, cannot be brought up
   // to date by changes, nor one that was restored by another policy.
   const bool as_a_step =
       lineage.base_due_reason().empty() && !evolved_by_request_;
-  return RestoreOnce({}, as_a_step ? lineage.parent() : std::nullopt);
+  return as_a_step ? lineage.parent() : std::nullopt;
+}
+
+absl::StatusOr<Version> Restorer::OpenNewest() {
+  awaited_.reset();
+  const std::optional<Version> from = Held();
+  CKPTDB_ASSIGN_OR_RETURN(OpenedStep opened, opener_.Open({}, from));
+  awaited_.emplace(Awaited{std::move(opened), from});
+  return awaited_->opened.get().record().version;
+}
+
+absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreNewest() {
+  absl::StatusOr<CheckpointManager::RestoreReport> report =
+      RestoreOnce({}, Held());
+  if (report.ok()) return report;
+  return OnlyEmptyIsNotFound(report.status());
+}
+
+absl::StatusOr<OpenedStep> Restorer::Open(const RestoreRequest& request,
+                                          const std::optional<Version>& from) {
+  std::optional<Awaited> awaited = std::exchange(awaited_, std::nullopt);
+  if (awaited.has_value() && awaited->from == from) {
+    return std::move(awaited->opened);
+  }
+  return opener_.Open(request, from);
 }
 
 absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
@@ -156,7 +181,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   const auto lap = [&begin] {
     return MicrosSince(std::exchange(begin, Clock::now()));
   };
-  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request, from));
+  CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, Open(request, from));
   report.open_micros = lap();
   const StepReader& step = opened.get();
   const std::optional<EvolvePolicy>& evolve =

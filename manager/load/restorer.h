@@ -61,14 +61,31 @@ class Restorer {
   // it is called often, as a signal handler may set it.
   absl::Status AwaitNewer(absl::Duration timeout,
                           const std::function<bool()>& cancelled);
-  // Puts the newest step into the model: by what has changed since the one that
-  // it holds, where the model is as a step was.
+  // Opens the newest step for RestoreNewest: by what has changed since the one
+  // that the model holds, where the model is as a step was. Does not use the
+  // model.
+  absl::StatusOr<Version> OpenNewest();
+  // Puts the step that OpenNewest has opened into the model. Opens the newest
+  // one if none is open, or if the model has changed since.
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreNewest();
+  // Closes what is open. It comes before the end of Parts::reader.
+  void Close() { awaited_.reset(); }
 
   absl::StatusOr<StepRecord> BestStep() const { return opener_.BestStep(); }
 
  private:
   bool is_owner() const { return parts_.ranks->rank() == kOwnerRank; }
+  // A step that was opened ahead, and the version that the model held then.
+  struct Awaited {
+    OpenedStep opened;
+    std::optional<Version> from;
+  };
+  // Returns the version that the model is exactly; none after a load, for
+  // example, when it cannot be brought up to date by changes.
+  std::optional<Version> Held() const;
+  // Opens the step of the request, unless it was opened ahead.
+  absl::StatusOr<OpenedStep> Open(const RestoreRequest& request,
+                                  const std::optional<Version>& from);
   absl::Status AgreeOn(absl::string_view tag, const absl::Status& status);
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreOrFallBack(
       const RestoreRequest& request);
@@ -90,6 +107,7 @@ class Restorer {
   StepOpener opener_;
   // Whether RestoreRequest::evolve restored the model, and not the options.
   bool evolved_by_request_ = false;
+  std::optional<Awaited> awaited_;
 };
 
 }  // namespace ckptdb::internal

@@ -163,6 +163,44 @@ TEST_F(PostsTest, TheSweepRemovesPostsThatWereTakenIn) {
   EXPECT_FALSE(fs::exists(path() + "/staging/0"));
 }
 
+TEST_F(PostsTest, ReadersShowPostsThatTheOwnerHasNotTakenIn) {
+  ASSERT_OK(store_->AddMetrics(1, {{"auc", 0.5}, {"old", 7}}));
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}, {"old", 7}}));
+  ASSERT_OK(reader_->RequestPin(1));
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
+  const Reader::Posted expected{{{"auc", 0.75}}, true};
+  ASSERT_OK(reader_->Refresh());
+  EXPECT_EQ(reader_->FindPosted(1), expected);
+  EXPECT_TRUE(reader_->FindPosted(7).empty());
+  ASSERT_OK_AND_ASSIGN(const StepRecord first, reader_->FindStep(1));
+  EXPECT_EQ(first.metrics.at("auc"), 0.75);
+  EXPECT_TRUE(first.pinned);
+  EXPECT_EQ(reader_->Steps().at(0), first);
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader_->Latest());
+  EXPECT_EQ(latest.metrics.at("auc"), 0.25);
+  // Any reader does, also after the owner has gone.
+  store_.reset();
+  Follow();
+  EXPECT_EQ(reader_->FindPosted(1), expected);
+  Reopen();
+  ASSERT_OK(reader_->Refresh());
+  EXPECT_TRUE(reader_->FindPosted(1).empty());
+  EXPECT_EQ(reader_->Steps().at(0), Record(1));
+}
+
+TEST_F(PostsTest, ReadersShowNoPostsThatTheOwnerWillSkip) {
+  ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.5}}));
+  const std::string name = Names().at(0);
+  const std::string bytes = PostBytes();
+  ASSERT_OK(Overwrite(2, SmallContent(9)));
+  Put(name, bytes);
+  Put(kPostName, "damaged");
+  ASSERT_OK(reader_->Refresh());
+  EXPECT_TRUE(reader_->FindPosted(2).empty());
+  ASSERT_OK_AND_ASSIGN(const StepRecord step, reader_->FindStep(2));
+  EXPECT_THAT(step.metrics, IsEmpty());
+}
+
 TEST_F(PostsTest, AnUnpinUndoesAnEarlierPin) {
   ASSERT_OK(reader_->RequestPin(1));
   ASSERT_OK(reader_->RequestUnpin(1));

@@ -182,7 +182,8 @@ std::string Described(const ManagerOptions& options) {
                       number(options.first_save), ";",
                       absl::FormatDuration(options.preemption_grace), ";",
                       absl::FormatDuration(options.deadline), ";",
-                      absl::FormatDuration(options.poll_every), ";") +
+                      absl::FormatDuration(options.poll_every), ";",
+                      absl::FormatDuration(options.await_store), ";") +
          absl::StrCat(
              number(options.io_state_resize.value_or(
                  static_cast<ManagerOptions::IoStateResize>(-1))),

@@ -28,7 +28,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "store_metadata": {"owner": "b"}, "async": false,
       "arena_bytes": 4096, "copy_threads": 3, "busy": "coalesce",
       "tolerated_failures": 4, "retry_after_steps": 5, "warn_waiting": 0.25, "first_save": "never",
-      "preemption_grace": 30, "deadline": 60, "poll_every": 2,
+      "preemption_grace": 30, "deadline": 60, "poll_every": 2, "await_store": 3,
       "io_state_resize": "reset", "sharding": "modulo",
       "replicated_saver": "owner", "broadcast_replicated": true,
       "statistics_path": "s.jsonl",
@@ -63,6 +63,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_EQ(options.preemption_grace, absl::Seconds(30));
   EXPECT_EQ(options.deadline, absl::Seconds(60));
   EXPECT_EQ(options.poll_every, absl::Seconds(2));
+  EXPECT_EQ(options.await_store, absl::Seconds(3));
   EXPECT_EQ(options.io_state_resize, ManagerOptions::IoStateResize::kReset);
   EXPECT_EQ(options.sharding.kind(), Item::Sharding::kByModulo);
   EXPECT_EQ(options.replication.saver, ModelState::Replication::Saver::kOwner);

@@ -1,5 +1,6 @@
 // The examples in the comments of manager/'s headers.
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -190,6 +191,13 @@ absl::Status FollowExample(const std::string& path, ModelState& model,
   return absl::OkStatus();
 }
 
+absl::Status ServeExample(CheckpointManager* manager, std::mutex& model_mutex) {
+  CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
+  const std::lock_guard<std::mutex> lock(model_mutex);
+  CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
+  return absl::OkStatus();
+}
+
 class SumMeters : public ModelState::Object {
  public:
   absl::StatusOr<std::string> Save() override { return "sums"; }
@@ -218,6 +226,14 @@ TEST(HeaderExamples, CheckpointManager) {
       dir.path() + "/store", model, [&] { return followed == 0; },
       [&](int64_t step) { followed = step; }));
   EXPECT_EQ(followed, 2002);
+  ManagerOptions serving;
+  serving.path = dir.path() + "/store";
+  serving.read_only = true;
+  ASSERT_OK_AND_ASSIGN(const auto server,
+                       CheckpointManager::Open(serving, &model));
+  std::mutex model_mutex;
+  ASSERT_OK(ServeExample(server.get(), model_mutex));
+  EXPECT_EQ(server->global_step(), 2002);
   ManagerOptions options;
   options.path = dir.path() + "/another";
   ASSERT_OK_AND_ASSIGN(const auto manager,

@@ -217,6 +217,85 @@ TEST_F(ReadOnlyTest, ReadsATableWholeThatWasSavedWhole) {
   EXPECT_EQ(copy_->users.clears(), 2);
 }
 
+// A server waits without the lock of its model.
+TEST_F(ReadOnlyTest, AwaitStepLeavesTheModelToApplyStep) {
+  Follow();
+  WaitFor(4);
+  Train(6);
+  ASSERT_OK_AND_ASSIGN(const Version version,
+                       follower_->AwaitStep(absl::Minutes(1)));
+  EXPECT_EQ(version.step, 6);
+  ExpectHolds(4);
+  EXPECT_EQ(follower_->global_step(), 4);
+  Train(8);
+  ASSERT_OK_AND_ASSIGN(const auto report, follower_->ApplyStep());
+  EXPECT_EQ(report.version, version) << "the step that was awaited";
+  EXPECT_TRUE(report.incremental);
+  ExpectHolds(6);
+  EXPECT_EQ(follower_->global_step(), 6);
+  WaitFor(8);
+  ExpectHolds(8);
+}
+
+TEST_F(ReadOnlyTest, ApplyStepOpensTheNewest_WhenNoneWasAwaited) {
+  Follow();
+  ASSERT_OK(follower_->ApplyStep());
+  ExpectHolds(4);
+  Train(6);
+  ASSERT_OK(follower_->AwaitStep(absl::Minutes(1)));
+  // The changes that were opened no longer lead from what the model holds.
+  RestoreRequest older;
+  older.step = 2;
+  ASSERT_OK(follower_->Restore(older));
+  Train(8);
+  ASSERT_OK_AND_ASSIGN(const auto report, follower_->ApplyStep());
+  EXPECT_EQ(report.version.step, 8);
+  ExpectHolds(8);
+  EXPECT_THAT(follower_->AwaitStep(absl::ZeroDuration()).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("the newest is step 8")));
+  Train(10);
+  ASSERT_OK(follower_->AwaitStep(absl::Minutes(1)));
+  ASSERT_OK(follower_->Close()) << "with a step that was not applied";
+}
+
+TEST_F(ReadOnlyTest, AwaitStepIsForFollowersAlone) {
+  for (const absl::Status& status :
+       {manager_->AwaitStep(absl::ZeroDuration()).status(),
+        manager_->ApplyStep().status()}) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("is not read-only")));
+  }
+}
+
+// A job that serves may be started before the one that trains.
+TEST_F(ReadOnlyTest, OpenWaitsForTheStoreAndWaitForStepForItsFirstStep) {
+  ManagerOptions options = ReadOnlyOptions();
+  options.path = dir_.path() + "/later";
+  options.await_store = absl::Milliseconds(1);
+  TestModel model;
+  EXPECT_THAT(CheckpointManager::Open(options, &model.state).status(),
+              StatusIs(absl::StatusCode::kNotFound,
+                       AllOf(HasSubstr(options.path), HasSubstr("waited 1ms"),
+                             HasSubstr("await_store"))));
+  options.await_store = absl::Minutes(5);
+  std::unique_ptr<Store> store;
+  std::thread owner([&] { store = Store::Open(options.path).value(); });
+  Follow(options);
+  owner.join();
+  EXPECT_THAT(follower_->Restore().status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(options.path)));
+  EXPECT_THAT(follower_->WaitForStep(absl::ZeroDuration()).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       HasSubstr("no newer step was saved within 0")));
+  store.reset();
+  options_.path = options.path;
+  Start();
+  Train(2);
+  WaitFor(2);
+  ExpectHolds(2);
+}
+
 TEST_F(ReadOnlyTest, NothingNewerIsDeadlineExceeded) {
   Follow();
   WaitFor(4);
