@@ -104,6 +104,18 @@ Json ToJson(const Item& item, const Version& version) {
   return json;
 }
 
+Json MetricsJson(const Metrics& metrics) {
+  Json json = Json::object();
+  for (const auto& [name, value] : metrics) json[name] = NumberJson(value);
+  return json;
+}
+
+void SetPosted(const Reader::Posted& posted, Json* json) {
+  (*json)["posted_metrics"] = MetricsJson(posted.metrics);
+  (*json)["posted_pin"] =
+      posted.pinned.has_value() ? Json(*posted.pinned) : Json();
+}
+
 Json MetadataJson(const UserMetadata& metadata) {
   Json json = Json::object();
   for (const auto& [name, value] : metadata) json[name] = value;
@@ -132,10 +144,7 @@ Json ToJson(const StepRecord& record) {
   json["folded_from"] = record.folded ? ToJson(record.folded_from) : Json();
   json["references"] = VersionsJson(record.references);
   json["library_version"] = record.library_version;
-  json["metrics"] = Json::object();
-  for (const auto& [name, value] : record.metrics) {
-    json["metrics"][name] = NumberJson(value);
-  }
+  json["metrics"] = MetricsJson(record.metrics);
   json["user_metadata"] = MetadataJson(record.user_metadata);
   return json;
 }

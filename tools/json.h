@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/schema/types.h"
 #include "ckptdb/tools/step_totals.h"
 #include "nlohmann/json.hpp"
@@ -22,6 +23,9 @@ Json ToJson(const Item& item, const Version& version);
 // Sets "sharding" and "sharding_name" of a table, which is null without a name.
 void SetSharding(Item::Sharding kind, const std::string& name, Json* json);
 // Returns an object of strings.
+Json MetricsJson(const Metrics& metrics);
+// Adds what is posted for a step and is not taken in yet.
+void SetPosted(const Reader::Posted& posted, Json* json);
 Json MetadataJson(const UserMetadata& metadata);
 // Returns what every list of steps tells of each.
 Json SummaryJson(const StepRecord& record);

@@ -1,6 +1,8 @@
 #include "ckptdb/tools/pin_steps.h"
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tools/json.h"
@@ -8,24 +10,69 @@
 #include "ckptdb/tools/step_argument.h"
 
 namespace ckptdb::tool {
+namespace {
 
-absl::Status PinSteps(const Context& context,
-                      const std::vector<std::string>& steps, bool pin) {
-  CKPTDB_ASSIGN_OR_RETURN(auto store, OpenOwner(context));
+absl::Status Change(Store* store, int64_t step, bool pin) {
+  return pin ? store->Pin(step) : store->Unpin(step);
+}
+absl::Status Change(Reader* reader, int64_t step, bool pin) {
+  return pin ? reader->RequestPin(step) : reader->RequestUnpin(step);
+}
+
+// Returns the steps that were changed.
+template <typename StoreOrReader>
+absl::StatusOr<std::vector<int64_t>> ChangeAll(
+    const Context& context, StoreOrReader* store,
+    const std::vector<std::string>& texts, bool pin) {
   // All steps are looked up before the first is changed.
-  auto records = ResolveSteps(*store, steps);
+  auto records = ResolveSteps(*store, texts);
   if (!records.ok()) return WithPlace(records.status(), context.store);
-  const std::string done = pin ? "pinned" : "unpinned";
-  const std::string field = done + "_steps";
-  Json document = {{"store", context.store}, {field, Json::array()}};
+  std::vector<int64_t> steps;
   for (const StepRecord& record : *records) {
     const int64_t step = record.version.step;
-    const absl::Status status = pin ? store->Pin(step) : store->Unpin(step);
+    const absl::Status status = Change(store, step, pin);
     if (!status.ok()) return WithPlace(ReadingStatus(status), StepName(step));
-    document[field].push_back(step);
-    if (!context.json) *context.out << done << " step " << step << '\n';
+    steps.push_back(step);
   }
-  if (context.json) PrintJson(document, context.out);
+  return steps;
+}
+
+// Posts the requests to the process that owns the store.
+absl::StatusOr<std::vector<int64_t>> PostAll(
+    const Context& context, const std::vector<std::string>& texts, bool pin) {
+  CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
+  return ChangeAll(context, reader.get(), texts, pin);
+}
+
+}  // namespace
+
+absl::Status PinSteps(const Context& context,
+                      const std::vector<std::string>& texts, bool pin) {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenOwner(context);
+  // OpenOwner returns Unavailable for a busy store alone.
+  const bool posted = absl::IsUnavailable(store.status());
+  if (!posted) CKPTDB_RETURN_IF_ERROR(store.status());
+  CKPTDB_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                          posted
+                              ? PostAll(context, texts, pin)
+                              : ChangeAll(context, store->get(), texts, pin));
+  const std::string verb = pin ? "pin" : "unpin";
+  const std::string done = verb + "ned";
+  if (context.json) {
+    PrintJson({{"store", context.store},
+               {"posted", posted},
+               {done + "_steps", steps}},
+              context.out);
+    return absl::OkStatus();
+  }
+  for (const int64_t step : steps) {
+    *context.out << (posted ? "posted: " + verb : done) << " step " << step
+                 << '\n';
+  }
+  if (posted) {
+    *context.out << "another process has the store open, and does it with its "
+                    "next save\n";
+  }
   return absl::OkStatus();
 }
 

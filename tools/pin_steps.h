@@ -10,10 +10,16 @@
 
 namespace ckptdb::tool {
 
-// Pins or unpins the steps, and prints which. Nothing is changed when one of
-// them does not exist.
+// Pins or unpins the steps, or posts that to the process that has the store
+// open, and prints which. Nothing is changed when one of them does not exist.
 absl::Status PinSteps(const Context& context,
-                      const std::vector<std::string>& steps, bool pin);
+                      const std::vector<std::string>& texts, bool pin);
+
+// The notes of both commands.
+inline std::string PinNotes() {
+  return "While another process has the store open, the request is posted, and "
+         "that process\ncarries it out with its next save.\n";
+}
 
 }  // namespace ckptdb::tool
 

@@ -7,18 +7,30 @@
 namespace ckptdb::tool {
 namespace {
 
+// A trainer with ids of uint64, such as hashes, casts them to the store's
+// int64, so those above 2^63 - 1 stand for the negative id of the same bits.
+bool ParseId(const std::string& text, int64_t* id) {
+  if (absl::SimpleAtoi(text, id)) return true;
+  uint64_t bits = 0;
+  if (!absl::SimpleAtoi(text, &bits)) return false;
+  *id = static_cast<int64_t>(bits);
+  return true;
+}
+
 // Returns what is wrong with the text, or an empty text, as CLI11 expects it.
 std::string Complaint(const std::string& text) {
   int64_t id = 0;
-  if (absl::SimpleAtoi(text, &id)) return "";
-  return absl::StrCat("invalid id \"", text, "\"; expected -2^63 to 2^63 - 1");
+  if (ParseId(text, &id)) return "";
+  return absl::StrCat("invalid id \"", text,
+                      "\"; expected -2^63 to 2^64 - 1; above 2^63 - 1 it "
+                      "stands for the negative id of the same bits");
 }
 
 }  // namespace
 
 int64_t RowArgument::id() const {
   int64_t id = 0;
-  return absl::SimpleAtoi(id_text, &id) ? id : 0;
+  return ParseId(id_text, &id) ? id : 0;
 }
 
 void AddRow(CLI::App* app, RowArgument* row) {

@@ -44,9 +44,13 @@ Totals TotalsOfKind(absl::Span<const StepRecord::Rank> ranks, Item::Kind kind) {
   return totals;
 }
 
-std::string FlagsText(const StepRecord& record) {
+std::string FlagsText(const StepRecord& record, const Reader::Posted& posted) {
   std::vector<std::string> flags;
-  if (record.pinned) flags.emplace_back("pinned");
+  if (posted.pinned.has_value()) {
+    flags.emplace_back(*posted.pinned ? "pinned*" : "unpinned*");
+  } else if (record.pinned) {
+    flags.emplace_back("pinned");
+  }
   if (record.ephemeral) flags.emplace_back("ephemeral");
   if (record.quarantined) flags.emplace_back("quarantined");
   return flags.empty() ? "-" : absl::StrJoin(flags, " ");

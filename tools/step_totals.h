@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "ckptdb/db/reader.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::tool {
@@ -33,7 +34,10 @@ Totals TotalsOf(absl::Span<const StepRecord::Rank> ranks);
 Totals TotalsOfKind(absl::Span<const StepRecord::Rank> ranks, Item::Kind kind);
 
 // Returns the flags that are set, such as "pinned ephemeral", or "-" for none.
-std::string FlagsText(const StepRecord& record);
+// One that is posted, and that the owner has not taken in, has an asterisk:
+// "pinned*", or "unpinned*".
+std::string FlagsText(const StepRecord& record,
+                      const Reader::Posted& posted = {});
 
 }  // namespace ckptdb::tool
 

@@ -3,11 +3,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
@@ -18,6 +23,35 @@ using JsonLine = nlohmann::ordered_json;
 std::string OneLine(const JsonLine& json) {
   return PrintableJson(json.dump(-1, ' ', /*ensure_ascii=*/false,
                                  JsonLine::error_handler_t::replace));
+}
+
+// JSON has no NaN and no infinities, so these are strings.
+JsonLine NumberJson(double number) {
+  if (std::isfinite(number)) return number;
+  if (std::isnan(number)) return "nan";
+  return number > 0 ? "inf" : "-inf";
+}
+
+JsonLine MetricsJson(const Metrics& metrics) {
+  JsonLine json = JsonLine::object();
+  for (const auto& [name, value] : metrics) json[name] = NumberJson(value);
+  return json;
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+// The fields that a line of any event begins with. Lines of several runs, and
+// of several processes, may be in one file.
+JsonLine BeginLine(absl::string_view event) {
+  constexpr char kFormat[] = "%Y-%m-%dT%H:%M:%E6SZ";
+  return {{"event", std::string(event)},
+          {"time", absl::FormatTime(kFormat, absl::Now(), absl::UTCTimeZone())},
+          {"host", HostName()},
+          {"pid", ::getpid()}};
 }
 
 // O_NONBLOCK keeps a pipe without a reader from blocking a save.
@@ -33,11 +67,12 @@ int OpenToAppend(const std::string& path) {
 // out of a save that failed.
 std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
   const SaveResult& result = report.result;
-  JsonLine line = {{"event", "save"},
-                   {"step", report.step},
-                   {"save_kind", std::string(SaveKindName(report.save_kind))},
-                   {"reason", report.reason},
-                   {"status", absl::StatusCodeToString(report.status.code())}};
+  JsonLine line = BeginLine("save");
+  line["step"] = report.step;
+  line["save_kind"] = std::string(SaveKindName(report.save_kind));
+  line["reason"] = report.reason;
+  line["metrics"] = MetricsJson(report.metrics);
+  line["status"] = absl::StatusCodeToString(report.status.code());
   if (!report.status.ok()) {
     line["error"] = std::string(report.status.message());
   } else {
@@ -64,18 +99,20 @@ std::string StatisticsLine(const CheckpointManager::SaveReport& report) {
 }
 
 std::string StatisticsLine(const CheckpointManager::RestoreReport& report) {
-  return OneLine({{"event", "restore"},
-                  {"step", report.version.step},
-                  {"attempt", report.version.attempt},
-                  {"store", report.store},
-                  {"damaged_steps", report.damaged_steps},
-                  {"incremental", report.incremental},
-                  {"loaded_bytes", report.loaded_bytes},
-                  {"loaded_rows", report.loaded_rows},
-                  {"open_micros", report.open_micros},
-                  {"check_micros", report.check_micros},
-                  {"load_micros", report.load_micros},
-                  {"total_micros", report.total_micros}});
+  JsonLine line = BeginLine("restore");
+  line["step"] = report.version.step;
+  line["attempt"] = report.version.attempt;
+  line["store"] = report.store;
+  line["metrics"] = MetricsJson(report.record.metrics);
+  line["damaged_steps"] = report.damaged_steps;
+  line["incremental"] = report.incremental;
+  line["loaded_bytes"] = report.loaded_bytes;
+  line["loaded_rows"] = report.loaded_rows;
+  line["open_micros"] = report.open_micros;
+  line["check_micros"] = report.check_micros;
+  line["load_micros"] = report.load_micros;
+  line["total_micros"] = report.total_micros;
+  return OneLine(line);
 }
 
 // A line is appended by one write, so that those of several processes do not

@@ -41,6 +41,7 @@ SaveOperation::SaveOperation(const SaveEnvironment& environment,
   report_.step = announced_.step;
   report_.save_kind = announced_.decision.kind;
   report_.reason = announced_.decision.reason;
+  report_.metrics = request_.metrics;
   report_.wait_micros = start.wait_micros.value_or(0);
   report_.planning_micros = start.planning_micros;
 }

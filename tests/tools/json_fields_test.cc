@@ -1,13 +1,17 @@
 // docs/json.md names every field that the commands and the manager's
 // statistics print, and no other.
+#include <unistd.h>
+
 #include <cctype>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/config/statistics.h"
 #include "ckptdb/tests/tools/json_fields.h"
@@ -224,11 +228,28 @@ TEST(JsonDocsTest, EachCommandHasASection) {
 TEST(JsonDocsTest, StatisticsOfSaves) {
   CheckpointManager::SaveReport saved;
   saved.retired_steps = {1};
+  saved.metrics = {{"auc", 0.75},
+                   {"loss", std::numeric_limits<double>::infinity()}};
   CheckpointManager::SaveReport failed;
   failed.status = absl::UnavailableError("no space");
   failed.sweep_status = absl::UnavailableError("no space");
   ExpectDocumented("save", {Json::parse(internal::StatisticsLine(saved)),
                             Json::parse(internal::StatisticsLine(failed))});
+}
+
+TEST(JsonDocsTest, StatisticsSayWhichProcessWroteThemAndWhen) {
+  CheckpointManager::SaveReport report;
+  report.metrics = {{"auc", 0.75},
+                    {"loss", std::numeric_limits<double>::infinity()}};
+  const Json line = Json::parse(internal::StatisticsLine(report));
+  EXPECT_EQ(line["metrics"], Json({{"auc", 0.75}, {"loss", "inf"}}));
+  EXPECT_EQ(line["pid"], getpid());
+  EXPECT_FALSE(line["host"].get<std::string>().empty());
+  absl::Time time;
+  std::string error;
+  EXPECT_TRUE(absl::ParseTime(absl::RFC3339_full,
+                              line["time"].get<std::string>(), &time, &error))
+      << error;
 }
 
 TEST(JsonDocsTest, StatisticsOfRestores) {

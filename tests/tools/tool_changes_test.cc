@@ -112,7 +112,7 @@ TEST_F(ToolChanges, ABusyStoreIsLeftAlone) {
   Own();
   for (const std::vector<std::string>& command :
        std::vector<std::vector<std::string>>{
-           {"rm", "100"}, {"gc"}, {"pin", "100"}, {"unpin", "200"}}) {
+           {"rm", "100"}, {"gc"}, {"fold", "100"}}) {
     const ToolResult result = Run(command);
     EXPECT_EQ(result.code, 4) << command[0];
     EXPECT_EQ(result.out, "");

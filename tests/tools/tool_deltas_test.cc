@@ -27,9 +27,19 @@ TEST_F(ToolDeltas, LsHasKindAndChain) {
   EXPECT_GT(steps[3]["base_bytes"], 0);
   EXPECT_GT(steps[3]["delta_bytes"], steps[1]["delta_bytes"]);
   EXPECT_EQ(steps[3]["rows"], 2);
+  EXPECT_EQ(steps[0]["erased_rows"], 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Json show = RunJson({"show", std::to_string(Steps()[i])});
+    EXPECT_EQ(steps[i]["erased_rows"], show["totals"]["erased_rows"]);
+    EXPECT_EQ(steps[i]["metrics"], show["metrics"]);
+  }
+  EXPECT_GT(steps[1]["erased_rows"].get<int>() +
+                steps[2]["erased_rows"].get<int>() +
+                steps[3]["erased_rows"].get<int>(),
+            0);
   EXPECT_THAT(Run({"ls"}).out,
-              AllOf(ContainsRegex("\n 100  full  +1  - +1 +15 "),
-                    ContainsRegex("\n 400  delta +4  - +1 +\\+2 ")));
+              AllOf(ContainsRegex("\n 100  full  +1  - +1 +15 +0 "),
+                    ContainsRegex("\n 400  delta +4  - +1 +\\+2 +[0-9]+ ")));
 }
 
 TEST_F(ToolDeltas, ShowHasParentAndChain) {

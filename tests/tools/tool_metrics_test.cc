@@ -8,6 +8,7 @@
 namespace ckptdb::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class ToolMetrics : public ToolFixture {
@@ -46,10 +47,53 @@ TEST_F(ToolMetrics, PostsThemWhileAnotherHasTheStoreOpen) {
                 "\nanother process has the store open, and adds them with its "
                 "next save\n");
   EXPECT_EQ(RunJson({"metrics", step, "tool/loss=2"})["posted"], true);
-  EXPECT_FALSE(MetricsOf(step).contains("tool/auc"));
+  nlohmann::json show = RunJson({"show", step});
+  EXPECT_EQ(show["metrics"]["tool/auc"], 0.75);
+  EXPECT_EQ(show["posted_metrics"],
+            nlohmann::json({{"tool/auc", 0.75}, {"tool/loss", 2}}));
+  EXPECT_THAT(Run({"show", step}).out,
+              ContainsRegex("tool/auc +0\\.75 +posted\n"));
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr("tool/auc 0.75*"));
   ASSERT_OK(store_->TakePosts());
-  EXPECT_EQ(MetricsOf(step)["tool/auc"], 0.75);
-  EXPECT_EQ(MetricsOf(step)["tool/loss"], 2);
+  show = RunJson({"show", step});
+  EXPECT_EQ(show["metrics"]["tool/auc"], 0.75);
+  EXPECT_EQ(show["metrics"]["tool/loss"], 2);
+  EXPECT_TRUE(show["posted_metrics"].empty());
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr("tool/auc 0.75, tool/loss 2\n"));
+  Disown();
+}
+
+// Nobody opens the store of a run that has ended.
+TEST_F(ToolMetrics, ShowsPostsWithoutAnOwner) {
+  const std::string step = Text();
+  Own();
+  EXPECT_EQ(Run({"metrics", step, "tool/auc=0.75"}).code, 0);
+  Disown();
+  const nlohmann::json steps = RunJson({"ls"})["steps"];
+  EXPECT_EQ(steps[0]["metrics"]["tool/auc"], 0.75);
+  EXPECT_EQ(steps[0]["posted_metrics"]["tool/auc"], 0.75);
+  EXPECT_EQ(steps[0]["posted_pin"], nlohmann::json());
+}
+
+TEST_F(ToolMetrics, PinAndUnpinArePostedWhileAnotherHasTheStoreOpen) {
+  const std::string step = Text();
+  Own();
+  const ToolResult posted = Run({"pin", step});
+  EXPECT_EQ(posted.code, 0) << posted.err;
+  EXPECT_EQ(posted.out,
+            "posted: pin step " + step +
+                "\nanother process has the store open, and does it with its "
+                "next save\n");
+  EXPECT_EQ(RunJson({"ls"})["steps"][0]["posted_pin"], true);
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr("pinned*"));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(RunJson({"show", step})["pinned"], true);
+  EXPECT_EQ(RunJson({"unpin", step})["posted"], true);
+  EXPECT_EQ(RunJson({"show", step})["posted_pin"], false);
+  EXPECT_THAT(Run({"show", step}).out, HasSubstr("unpinned*"));
+  ASSERT_OK(store_->TakePosts());
+  EXPECT_EQ(RunJson({"show", step})["pinned"], false);
+  EXPECT_EQ(Run({"pin", "987654"}).code, 2);
   Disown();
 }
 

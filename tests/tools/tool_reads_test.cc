@@ -57,7 +57,8 @@ TEST_F(ToolReads, LsAsTable) {
   const ToolResult ls = Run({"ls"});
   EXPECT_EQ(ls.code, 0);
   EXPECT_EQ(ls.err, "");
-  EXPECT_THAT(ls.out, ContainsRegex("^STEP +KIND +CHAIN +FLAGS +RANKS +ROWS"));
+  EXPECT_THAT(ls.out,
+              ContainsRegex("^STEP +KIND +CHAIN +FLAGS +RANKS +ROWS +ERASED"));
   EXPECT_THAT(ls.out, ContainsRegex("\n 100  full +1  - +1  1,000 "));
   EXPECT_THAT(ls.out,
               ContainsRegex("\n 200  full +1  pinned +1  1,200 +9\\.. MiB"));

@@ -121,14 +121,32 @@ TEST_F(ToolRows, NamesAMissingTableOrStep) {
   EXPECT_THAT(row.err, HasSubstr("150"));
 }
 
+// A trainer casts its ids of uint64 to int64.
+TEST_F(ToolRows, IdsWithoutASignAreTakenByTheirBits) {
+  const std::vector<int64_t> ids = {-1, std::numeric_limits<int64_t>::min()};
+  const std::vector<float> values = {0.5F, 0.25F};
+  const RowSource::Arrays rows(ids, {{values.data(), sizeof(float)}});
+  RankState state;
+  state.AddTable("hashed", {{"w", DType::kF32, 1}}, &rows);
+  Own();
+  ASSERT_OK(store_->Save({.step = 900}, state).status());
+  Disown();
+  const Json row = RunJson({"row", "hashed", "18446744073709551615"});
+  EXPECT_EQ(row["id"], -1);
+  EXPECT_EQ(RunJson({"row", "hashed", "-1"}), row);
+  EXPECT_EQ(RunJson({"row", "hashed", "9223372036854775808"})["id"],
+            std::numeric_limits<int64_t>::min());
+}
+
 TEST_F(ToolRows, RejectsAnInvalidId) {
   for (const char* command : {"row", "history"}) {
-    for (const char* id : {"x", "1.5", "9223372036854775808"}) {
+    for (const char* id :
+         {"x", "1.5", "18446744073709551616", "-9223372036854775809"}) {
       const ToolResult result = Run({command, "user", id});
       EXPECT_EQ(result.code, 1) << id;
       EXPECT_EQ(result.out, "");
       EXPECT_THAT(result.err, HasSubstr("invalid id \"" + std::string(id) +
-                                        "\"; expected -2^63 to 2^63 - 1"));
+                                        "\"; expected -2^63 to 2^64 - 1"));
     }
   }
 }

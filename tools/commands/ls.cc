@@ -1,9 +1,14 @@
 // ckptdb ls: the committed steps of a store.
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/tools/chain_length.h"
 #include "ckptdb/tools/command.h"
@@ -16,14 +21,70 @@
 namespace ckptdb::tool {
 namespace {
 
-Json ListedJson(const StepRecord& record) {
+// A step as it is listed.
+struct Listed {
+  StepRecord record;
+  Reader::Posted posted;
+  // The rows that its delta runs erase; none if the records of its ranks are
+  // damaged.
+  std::optional<uint64_t> erased;
+};
+
+// Only delta steps erase rows, so that the records of other ranks need not be
+// read.
+std::optional<uint64_t> ErasedOf(const Reader& reader,
+                                 const StepRecord& record) {
+  if (record.kind == StepRecord::Kind::kFull) return 0;
+  const auto ranks = reader.FindRanks(record.version.step);
+  if (!ranks.ok()) return std::nullopt;
+  return TotalsOf(*ranks).erased;
+}
+
+std::vector<Listed> ListAll(const Reader& reader) {
+  std::vector<Listed> all;
+  for (StepRecord& record : reader.Steps()) {
+    const std::optional<uint64_t> erased = ErasedOf(reader, record);
+    Reader::Posted posted = reader.FindPosted(record.version.step);
+    all.push_back({std::move(record), std::move(posted), erased});
+  }
+  return all;
+}
+
+Json ListedJson(const Listed& listed) {
+  const StepRecord& record = listed.record;
   Json json = SummaryJson(record);
   json["chain_length"] = record.chain.size();
   json["items"] = record.items;
   json["rows"] = record.rows;
+  json["erased_rows"] =
+      listed.erased.has_value() ? Json(*listed.erased) : Json();
   json["raw_bytes"] = record.raw_bytes;
   json["exclusive_bytes"] = record.exclusive_bytes;
+  json["metrics"] = MetricsJson(record.metrics);
+  SetPosted(listed.posted, &json);
   return json;
+}
+
+std::string ErasedText(const Listed& listed) {
+  return listed.erased.has_value() ? FormatCount(*listed.erased) : "?";
+}
+
+// "auc 0.731, loss 0.42*, 5 more"
+std::string MetricsText(const Listed& listed) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : listed.record.metrics) {
+    if (texts.size() == kShown) {
+      const size_t more = listed.record.metrics.size() - kShown;
+      texts.push_back(absl::StrCat(more, " more"));
+      break;
+    }
+    const bool posted = listed.posted.metrics.contains(name);
+    texts.push_back(absl::StrCat(Printable(name), " ",
+                                 absl::StrFormat("%.6g", value),
+                                 posted ? "*" : ""));
+  }
+  return texts.empty() ? "-" : absl::StrJoin(texts, ", ");
 }
 
 // Rows of a delta step are those that changed, and are marked with a plus sign.
@@ -32,27 +93,30 @@ std::string RowsText(const StepRecord& step) {
   return absl::StrCat(delta ? "+" : "", FormatCount(step.rows));
 }
 
-void PrintTable(const std::vector<StepRecord>& steps, const Context& context) {
+void PrintTable(const std::vector<Listed>& steps, const Context& context) {
   TextTable table({{"STEP", TextTable::kRight},
                    {"KIND"},
                    {"CHAIN", TextTable::kRight},
                    {"FLAGS"},
                    {"RANKS", TextTable::kRight},
                    {"ROWS", TextTable::kRight},
+                   {"ERASED", TextTable::kRight},
                    {"BYTES", TextTable::kRight},
                    {"OWN", TextTable::kRight},
                    {"COMMITTED (UTC)"},
                    {"AGE", TextTable::kRight},
-                   {"SAVED IN", TextTable::kRight}});
-  for (const StepRecord& step : steps) {
-    table.AddRow({absl::StrCat(step.version.step), Str(StepKindName(step.kind)),
-                  absl::StrCat(step.chain.size()), FlagsText(step),
-                  absl::StrCat(step.world_size), RowsText(step),
-                  FormatBytes(step.raw_bytes),
-                  FormatBytes(step.exclusive_bytes),
-                  FormatUtc(step.committed_at_micros),
-                  FormatAge(step.committed_at_micros, context.now_micros),
-                  FormatDuration(step.save_micros)});
+                   {"SAVED IN", TextTable::kRight},
+                   {"METRICS"}});
+  for (const Listed& listed : steps) {
+    const StepRecord& step = listed.record;
+    table.AddRow(
+        {absl::StrCat(step.version.step), Str(StepKindName(step.kind)),
+         absl::StrCat(step.chain.size()), FlagsText(step, listed.posted),
+         absl::StrCat(step.world_size), RowsText(step), ErasedText(listed),
+         FormatBytes(step.raw_bytes), FormatBytes(step.exclusive_bytes),
+         FormatUtc(step.committed_at_micros),
+         FormatAge(step.committed_at_micros, context.now_micros),
+         FormatDuration(step.save_micros), MetricsText(listed)});
   }
   *context.out << table.ToString();
 }
@@ -71,11 +135,15 @@ class Ls : public Command {
   std::string notes() const override {
     return "CHAIN is the number of versions that the step is restored from, "
            "its own included.\n"
-           "ROWS and BYTES of a delta step count only what changed.\n";
+           "ROWS and BYTES of a delta step count only what changed; ERASED "
+           "counts the rows that\nit removes.\n"
+           "METRICS and FLAGS with an asterisk are posted, and the owner of "
+           "the "
+           "store takes them\nin with its next save.\n";
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
-    const std::vector<StepRecord> steps = reader->Steps();
+    const std::vector<Listed> steps = ListAll(*reader);
     if (!context.json) {
       PrintTable(steps, context);
       return absl::OkStatus();
@@ -83,7 +151,7 @@ class Ls : public Command {
     Json document = {{"store", context.store}, {"uuid", reader->uuid()}};
     document["store_metadata"] = MetadataJson(reader->user_metadata());
     document["steps"] = Json::array();
-    for (const StepRecord& step : steps) {
+    for (const Listed& step : steps) {
       document["steps"].push_back(ListedJson(step));
     }
     PrintJson(document, context.out);

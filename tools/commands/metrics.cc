@@ -131,13 +131,10 @@ absl::Status MetricsCommand::Run(const Context& context) {
                                  : Add(context, store->get(), step_, metrics));
   const int64_t step = record.version.step;
   if (context.json) {
-    Json document = {{"store", context.store},
-                     {"step", step},
-                     {"posted", posted},
-                     {"metrics", Json::object()}};
-    for (const auto& [name, value] : metrics) {
-      document["metrics"][name] = NumberJson(value);
-    }
+    const Json document = {{"store", context.store},
+                           {"step", step},
+                           {"posted", posted},
+                           {"metrics", MetricsJson(metrics)}};
     PrintJson(document, context.out);
     return absl::OkStatus();
   }

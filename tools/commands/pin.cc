@@ -16,6 +16,7 @@ class Pin : public Command {
   std::string summary() const override {
     return "Pin steps, so that retention and rm do not remove them";
   }
+  std::string notes() const override { return PinNotes(); }
   std::string examples() const override {
     return "  ckptdb pin 1000 --store /checkpoints/ctr\n";
   }

@@ -39,12 +39,29 @@ std::string DeltasText(const StepRecord& record) {
                                   : absl::StrCat("a base is due: ", due));
 }
 
-std::string RecordText(const StepRecord& record, int64_t now_micros) {
+// A step with its record as it will be when the owner has taken in what is
+// posted.
+struct Shown {
+  const StepReader& step;
+  StepRecord record;
+  Reader::Posted posted;
+};
+
+Shown ShownOf(const Reader& reader, const StepReader& step) {
+  const StepRecord& read = step.record();
+  const auto found = reader.FindStep(read.version.step);
+  // The step that is open may be gone by now.
+  if (!found.ok() || found->version != read.version) return {step, read, {}};
+  return {step, *found, reader.FindPosted(read.version.step)};
+}
+
+std::string RecordText(const Shown& shown, int64_t now_micros) {
+  const StepRecord& record = shown.record;
   TextTable table({{""}, {""}});
   table.AddRow({"step", absl::StrCat(record.version.step)});
   table.AddRow({"attempt", absl::StrCat(record.version.attempt)});
   table.AddRow({"kind", Str(StepKindName(record.kind))});
-  table.AddRow({"flags", FlagsText(record)});
+  table.AddRow({"flags", FlagsText(record, shown.posted)});
   table.AddRow({"committed",
                 absl::StrCat(FormatUtc(record.committed_at_micros), " UTC, ",
                              FormatAge(record.committed_at_micros, now_micros),
@@ -61,10 +78,12 @@ std::string RecordText(const StepRecord& record, int64_t now_micros) {
   return table.ToString();
 }
 
-std::string MetricsText(const Metrics& metrics) {
-  TextTable table({{""}, {"", TextTable::kRight}}, 2);
-  for (const auto& [name, value] : metrics) {
-    table.AddRow({Printable(name), absl::StrFormat("%.9g", value)});
+std::string MetricsText(const Shown& shown) {
+  TextTable table({{""}, {"", TextTable::kRight}, {""}}, 2);
+  for (const auto& [name, value] : shown.record.metrics) {
+    const bool posted = shown.posted.metrics.contains(name);
+    table.AddRow({Printable(name), absl::StrFormat("%.9g", value),
+                  posted ? "posted" : ""});
   }
   return table.ToString();
 }
@@ -219,12 +238,13 @@ std::string RanksText(const StepReader& step) {
   return table.ToString();
 }
 
-void PrintText(const StepReader& step, const UserMetadata& of_store,
+void PrintText(const Shown& shown, const UserMetadata& of_store,
                const Context& context) {
-  const StepRecord& record = step.record();
-  *context.out << RecordText(record, context.now_micros);
+  const StepReader& step = shown.step;
+  const StepRecord& record = shown.record;
+  *context.out << RecordText(shown, context.now_micros);
   if (!record.metrics.empty()) {
-    *context.out << "\nmetrics\n" << MetricsText(record.metrics);
+    *context.out << "\nmetrics\n" << MetricsText(shown);
   }
   if (!record.user_metadata.empty()) {
     *context.out << "\nuser metadata\n" << MetadataText(record.user_metadata);
@@ -240,9 +260,11 @@ void PrintText(const StepReader& step, const UserMetadata& of_store,
   *context.out << "\nranks\n" << RanksText(step);
 }
 
-Json ShownJson(const std::string& store, const StepReader& step) {
+Json ShownJson(const std::string& store, const Shown& shown) {
+  const StepReader& step = shown.step;
   Json json = {{"store", store}};
-  json.update(ToJson(step.record()));
+  json.update(ToJson(shown.record));
+  SetPosted(shown.posted, &json);
   json["totals"] = ToJson(TotalsOf(step.ranks()));
   for (Item::Kind kind : kItemKinds) {
     json["kinds"][Str(ItemKindName(kind))] =
@@ -281,18 +303,21 @@ class Show : public Command {
     return "The contents are those of the step itself; a delta step has the "
            "rows that changed.\n"
            "\"ckptdb chain\" shows the other versions that it is restored "
-           "from.\n";
+           "from.\n"
+           "Posted metrics are those that the owner of the store takes in with "
+           "its next save.\n";
   }
   absl::Status Run(const Context& context) override {
     CKPTDB_ASSIGN_OR_RETURN(auto reader, OpenReader(context));
     CKPTDB_ASSIGN_OR_RETURN(auto step, OpenStep(context, reader.get(), step_));
+    const Shown shown = ShownOf(*reader, *step);
     const UserMetadata of_store = reader->user_metadata();
     if (context.json) {
-      Json document = ShownJson(context.store, *step);
+      Json document = ShownJson(context.store, shown);
       document["store_metadata"] = MetadataJson(of_store);
       PrintJson(document, context.out);
     } else {
-      PrintText(*step, of_store, context);
+      PrintText(shown, of_store, context);
     }
     return absl::OkStatus();
   }

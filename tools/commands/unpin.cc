@@ -16,6 +16,7 @@ class Unpin : public Command {
   std::string summary() const override {
     return "Unpin steps, so that they can be removed";
   }
+  std::string notes() const override { return PinNotes(); }
   std::string examples() const override {
     return "  ckptdb unpin 1000 --store /checkpoints/ctr\n";
   }
