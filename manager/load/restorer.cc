@@ -90,17 +90,18 @@ absl::StatusOr<std::optional<RestoreRequest>> Restorer::RequestAtStart(
     const RestoreRequest& request) {
   const bool elsewhere = !opener_.IsOwn(request.path);
   CKPTDB_ASSIGN_OR_RETURN(const RestoreTarget own, FindOwnStep());
-  RestoreRequest first = request;
   if (!absl::IsNotFound(own.error)) {
-    if (!elsewhere) return first;
-    // The path was where the first run began, and this is a later one.
-    first.path.clear();
-    first.step.reset();
-    first.best = false;
-    first.best_by.reset();
-    return first;
+    if (!elsewhere) return request;
+    // The request names the step that the first run began with, and this is a
+    // later run.
+    RestoreRequest newest;
+    newest.mode = request.mode;
+    newest.verify = request.verify;
+    newest.fall_back = request.fall_back;
+    newest.evolve = request.evolve;
+    return newest;
   }
-  if (elsewhere) return first;
+  if (elsewhere) return request;
   if (!request.step.has_value()) return std::nullopt;
   return absl::FailedPreconditionError(
       absl::StrCat("RestoreOrStart: store \"", parts_.options.path,
