@@ -24,9 +24,9 @@ namespace ckptdb {
 // was saved with the new slots, the same policy restores it as it is.
 //
 // Functions are called on each rank with the rows of that rank, in batches of
-// any order and from ReadOptions::threads threads at once. Memory is valid
-// during the call; that which they write is aligned for the dtype, and that
-// which they read is not. An error ends the load.
+// any order and from ReadOptions::threads threads at once. The memory is valid
+// during the call. Rows to write are aligned for the dtype, rows to read are
+// not: copy them with memcpy. An error ends the load.
 struct TableEvolution {
   // The values of a slot that the step does not have.
   struct Fill {

@@ -10,23 +10,6 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns how many letters must be changed, added or left out: the distance of
-// Levenshtein, of whose table one row is kept.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 // Returns nothing for a value that is no integer from 0 to 2^63 - 1. The JSON
 // library stores an integer that it has read as an unsigned one, unless it is
 // negative; one that was put in by code may be signed.
@@ -43,11 +26,28 @@ std::optional<int64_t> CountIn(const Json& json) {
 
 }  // namespace
 
+// The distance of Levenshtein, of whose table one row is kept.
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
 absl::string_view Nearest(absl::string_view name,
                           const std::vector<std::string>& names) {
   return *std::min_element(names.begin(), names.end(),
                            [&](const std::string& a, const std::string& b) {
-                             return Distance(name, a) < Distance(name, b);
+                             return EditDistance(name, a) <
+                                    EditDistance(name, b);
                            });
 }
 

@@ -12,6 +12,7 @@
 #ifndef CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 #define CKPTDB_MANAGER_CONFIG_JSON_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -26,6 +27,10 @@
 #include "ckptdb/manager/config/json_text.h"
 
 namespace ckptdb::internal {
+
+// Returns how many letters must be changed, added or left out to make one name
+// of the other.
+size_t EditDistance(absl::string_view a, absl::string_view b);
 
 // Returns the one of `names`, which are not empty, that is spelled most like
 // `name`.

@@ -85,9 +85,8 @@ void Warnings::WarnOfChangedModel(
       absl::StrCat(StoreName(), ": step ", report.version.step);
   if (!dropped.empty()) {
     Warn(absl::StrCat(step, " has ", Listed(dropped),
-                      ", which the model has not registered: the next save "
-                      "does not have them; register them before the restore "
-                      "to keep them"));
+                      ", which is not registered, and so not in the next "
+                      "save; to keep it, register it before the restore"));
   }
   if (!missing.empty()) {
     Warn(absl::StrCat(step, " does not have ", Listed(missing),

@@ -15,7 +15,7 @@ std::string NameInStep(const LoadedItem& item) {
 }
 
 // Returns the unexpected item of the same category whose name is nearest, with
-// a question, or nothing when the category has none.
+// a question, or nothing when none is similar, as the item is probably new.
 std::string NearestTo(const LoadedItem& item,
                       const std::vector<StepItem>& unexpected) {
   std::vector<std::string> names;
@@ -25,6 +25,8 @@ std::string NearestTo(const LoadedItem& item,
   if (names.empty()) return "";
   const StepItem nearest = {item.category,
                             std::string(Nearest(item.source, names))};
+  const size_t letters = std::max(item.source.size(), nearest.name.size());
+  if (EditDistance(item.source, nearest.name) > (letters + 1) / 2) return "";
   return absl::StrCat(" (did you mean ", nearest.ToString(), "?)");
 }
 

@@ -153,12 +153,11 @@ class ItemPlanner {
     PlannedItem* const planned = Append(kSparse, table.name);
     const auto found = step_.FindTable(planned->item.source);
     if (!found.ok()) return Missing(found.status(), planned);
-    const TableEvolution none;
     const auto evolution = rule_.tables.find(table.name);
-    SlotPlan plan =
-        PlanSlots({registered, slots, found->slots,
-                   evolution == rule_.tables.end() ? none : evolution->second,
-                   rule_.cast});
+    SlotPlan plan = PlanSlots(
+        {registered, slots, found->slots,
+         evolution == rule_.tables.end() ? TableEvolution() : evolution->second,
+         rule_.cast});
     NoteSize(*found, plan.inputs, &planned->item);
     planned->item.slot_changes = plan.changes;
     const std::string otherwise = DividedOtherwise(*found, sharding);
@@ -180,15 +179,18 @@ class ItemPlanner {
     scan.read = options_.read;
     scan.slots = NamesOf(plan.inputs);
     scan.ids_only = plan.inputs.empty();
-    // The table owns it. The pointer is a shared one so that an EvolvedTable
-    // can stand in its place.
-    std::shared_ptr<LiveTable> live(own, [](LiveTable*) {});
-    if (!plan.direct()) {
-      live = std::make_shared<EvolvedTable>(
-          planned->item.source, std::move(plan.slots), scan.read.threads, own);
-    }
-    Plan(table, *found, sharding, std::move(scan), live, planned);
+    Plan(table, *found, sharding, std::move(scan),
+         ReceiverOf(planned->item.source, std::move(plan), own), planned);
     return absl::OkStatus();
+  }
+
+  // Returns what receives the rows of the step: the table's own receiver, which
+  // the table owns, or one that makes the slots for it.
+  std::shared_ptr<LiveTable> ReceiverOf(const std::string& source,
+                                        SlotPlan plan, LiveTable* own) const {
+    if (plan.direct()) return {own, [](LiveTable*) {}};
+    return std::make_shared<EvolvedTable>(source, std::move(plan.slots),
+                                          options_.read.threads, own);
   }
 
   // Plans how the rows of a table that fits come to `live`.

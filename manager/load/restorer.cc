@@ -24,10 +24,11 @@ constexpr std::chrono::milliseconds kNoticeEvery(100);
 
 // What to do about a step that does not fit.
 constexpr char kRestoreRemedy[] =
-    "register the items as the step has them, or set RestoreRequest::evolve: "
-    "it maps names, fills and converts slots, and leaves new items as they are";
+    "register the items as the step has them, or set RestoreRequest::evolve, "
+    "which renames items, fills and converts slots, and leaves new items as "
+    "they are";
 constexpr char kEvolvedRemedy[] =
-    "EvolvePolicy says how to restore them: oname, exclude, cast, and tables";
+    "set how to restore them in EvolvePolicy: oname, exclude, cast or tables";
 constexpr char kLoadRemedy[] =
     "map names with \"oname\", or load the rest with \"strict\": false";
 
@@ -145,7 +146,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOrFallBack(
 std::optional<Version> Restorer::Held() const {
   const SaveLineage& lineage = *parts_.lineage;
   // A model that is not exactly a step, as after a load, cannot be brought up
-  // to date by changes, nor one that was restored by another policy.
+  // to date by changes, and neither can one that another policy restored.
   const bool as_a_step =
       lineage.base_due_reason().empty() && !evolved_by_request_;
   return as_a_step ? lineage.parent() : std::nullopt;

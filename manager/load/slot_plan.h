@@ -44,7 +44,7 @@ struct SlotInputs {
   const std::vector<Slot>& registered;
   const std::vector<Slot>& chosen;  // those of them that are loaded
   const std::vector<Slot>& there;   // in the step
-  const TableEvolution& evolution;
+  const TableEvolution evolution;
   bool cast = false;  // allowed
 };
 

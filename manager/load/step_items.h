@@ -30,8 +30,8 @@ struct StepItem {
 // Returns the items that the ranks of a step have saved.
 std::set<StepItem> ItemsOf(const StepReader& step);
 
-// Returns the items that are no registered item's, in ascending order. `oname`
-// maps registered names to names in the step, as that of LoadRule.
+// Returns the items from which no registered item is loaded, in ascending
+// order. `oname` maps registered names to names in the step, as in LoadRule.
 std::vector<StepItem> UnexpectedItems(
     const StepReader& step, const ModelState& model,
     const std::map<std::string, std::string>& oname);

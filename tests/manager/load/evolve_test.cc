@@ -215,8 +215,8 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   EXPECT_THAT(
       next.warnings,
       ElementsAre(HasSubstr("step 3 has \"w\", slot \"adagrad_sum\" of table "
-                            "\"user\", which the model has not registered: "
-                            "the next save does not have them")));
+                            "\"user\", which is not registered, and so not in "
+                            "the next save")));
   ASSERT_OK(next.manager->Step());
   EXPECT_NE(BaseReason(&next, 4), "") << "its schema is another one";
   users.Set(4, {4, 4});
@@ -237,10 +237,11 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
-  EXPECT_THAT(next.manager->Restore(By({})).status(),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("slot \"adagrad_sum\" is not in the step: "
-                                 "TableEvolution::fill gives it values")));
+  EXPECT_THAT(
+      next.manager->Restore(By({})).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("slot \"adagrad_sum\" is not in the step; set its "
+                         "values in TableEvolution::fill")));
   EXPECT_THAT(users.rows(), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        next.manager->Restore(By(policy)));
@@ -384,7 +385,9 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
   EXPECT_THAT(next.manager->Restore(By({})).status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("expected [embedding f32 x 4"),
-                             HasSubstr("TableEvolution::convert"))));
+                             HasSubstr("slot \"embedding\" is f32 x 2 in the "
+                                       "step; convert it by a function in "
+                                       "TableEvolution::convert"))));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
@@ -409,7 +412,7 @@ TEST_F(EvolveTest, TensorOfAnotherShapeStaysAsItIs_WhenExcluded) {
       next.manager->Restore(By({})).status(),
       StatusIs(absl::StatusCode::kFailedPrecondition,
                AllOf(HasSubstr("dense \"w\": expected f32 [3], got f32 [2]; "),
-                     HasSubstr("EvolvePolicy says how"))));
+                     HasSubstr("set how to restore them in EvolvePolicy"))));
   ASSERT_OK(next.manager->Restore(By({.exclude = {"w"}})));
   EXPECT_THAT(weights, Each(5));
   EXPECT_EQ(next.manager->global_step(), 3);
