@@ -31,7 +31,8 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
     } else if (!SameColumns(before->second, table.state->slots())) {
       bases.emplace(table.name, "its schema differs from the parent's");
     }
-    if (!inputs.reason.empty()) bases.emplace(table.name, inputs.reason);
+    // It says more than that the changes of the table are not complete.
+    if (!inputs.reason.empty()) bases[table.name] = inputs.reason;
   }
   return bases;
 }
