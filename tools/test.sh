@@ -27,12 +27,15 @@ give_up() {
 
 tools/setup.sh || give_up $? "setting up"
 
+# Under a sanitizer most of the time would go to syncs; what tests do to a disk is
+# looked at without one.
 folder=
 shm_kib=$(df --output=avail /dev/shm 2> /dev/null | tail -n 1 || true)
 if [[ ${preset} == [at]san && ${shm_kib:-0} -ge $((4 << 20)) ]]; then
   folder=/dev/shm
 fi
-cmake --preset "${preset}" -D CKPTDB_TEST_FOLDER="${folder}" || give_up $? "configuring ${preset}"
+cmake --preset "${preset}" -D CKPTDB_TEST_FOLDER="${folder}" ||
+  give_up $? "configuring ${preset}"
 cmake --build --preset "${preset}" || give_up $? "building ${preset}"
 
 log=build/${preset}/Testing/Temporary/LastTest.log
