@@ -51,7 +51,7 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
   }
   // Other threads can wait for the save from here on.
   operation_->Capture(*listeners_.lineage);
-  beside_ = parts_->options.async && StartBeside();
+  beside_ = parts_->options.async && operation_->begun() && StartBeside();
   if (beside_) {
     // The training must not change the model before it is read. This returns at
     // once when all of it was copied. The error is that of the save, and comes
@@ -141,7 +141,9 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
   // Everything below belongs to the training thread: the lineage, the
   // decisions, and the warnings, which call the caller's code.
-  listeners_.decisions->OnSaveEnded(operation->report().total_micros);
+  if (operation->begun()) {
+    listeners_.decisions->OnSaveEnded(operation->report().total_micros);
+  }
   Warnings& warnings = parts_->warnings;
   if (!arena_.pin_status().ok() && !std::exchange(told_of_pinning_, true)) {
     warnings.Warn(absl::StrCat(

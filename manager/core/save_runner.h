@@ -54,8 +54,9 @@ class SaveRunner {
 
   // Saves the model: beside the training, where ManagerOptions::async says so
   // and the machine has a thread for it, and returns when the model may change;
-  // or else on the calling thread, and returns when the save has ended. The one
-  // before must have been finished.
+  // or else on the calling thread, and returns when the save has ended. A save
+  // that could not begin ends here as well. The one before must have been
+  // finished.
   std::shared_ptr<PendingSave::State> Start(SaveStart start);
   // Returns whether the save that was started last runs beside the training.
   bool beside() const { return beside_; }

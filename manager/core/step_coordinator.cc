@@ -12,6 +12,17 @@
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// Returns whether the store has turned a save down: it would do so again,
+// whatever the machine does, until the caller acts. Only a failure is counted,
+// and may be tolerated.
+bool IsRefusal(const absl::Status& status) {
+  return absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+}  // namespace
 
 absl::StatusOr<CheckpointManager::StepOutcome>
 StepCoordinator::BroadcastDecision(
@@ -35,10 +46,7 @@ StepCoordinator::BroadcastDecision(
   const absl::StatusOr<std::string> bytes = TellAfterNotices(
       absl::StrCat("step ", parts_.progress->global_step()), Encode(own));
   if (!bytes.ok()) {
-    if (own.decision.kind != SavePolicy::Kind::kNone) {
-      // The attempt is swept, whether or not this succeeds.
-      manager.store->Abandon(own.version).IgnoreError();
-    }
+    GiveUp(&own);
     return bytes.status();
   }
   Announcement announced;
@@ -148,9 +156,14 @@ void StepCoordinator::Announce(
   NoteDecision(*announced);
   if (announced->error.ok()) return;
   announced->decision.kind = SavePolicy::Kind::kNone;
-  if (announced->version.attempt != 0) {
-    parts_.manager->store->Abandon(announced->version).IgnoreError();
-  }
+  GiveUp(announced);
+}
+
+// The attempt is swept, whether or not this succeeds.
+void StepCoordinator::GiveUp(Announcement* announced) {
+  if (announced->version.attempt == 0) return;
+  parts_.manager->store->Abandon(announced->version).IgnoreError();
+  announced->version = {};
 }
 
 absl::Status StepCoordinator::DecideAndBegin(
@@ -187,7 +200,19 @@ absl::Status StepCoordinator::DecideAndBegin(
       announced->promoted,
       parts_.decisions->PromoteInstead(announced->preempted, &decision));
   if (decision.kind == SavePolicy::Kind::kNone) return absl::OkStatus();
-  return Begin(request, announced);
+  return BeginSave(request, announced);
+}
+
+// A failure is announced as that of the save, so that every rank reports and
+// counts it, as one that comes later. A refusal is the error of this call.
+absl::Status StepCoordinator::BeginSave(const SaveRequest& request,
+                                        Announcement* announced) {
+  absl::Status begun = Begin(request, announced);
+  if (IsRefusal(begun)) return begun;
+  parts_.decisions->ForgetPutOff();
+  if (!begun.ok()) GiveUp(announced);
+  announced->begin_error = std::move(begun);
+  return absl::OkStatus();
 }
 
 absl::Status StepCoordinator::Begin(const SaveRequest& request,
@@ -204,7 +229,6 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
   spec.slice_bounds = SliceBoundsOf(manager.shardings);
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
                           manager.store->Begin(spec));
-  parts_.decisions->ForgetPutOff();
   announced->version = save.version;
   tickets_.clear();
   for (const Ticket& ticket : save.tickets) {
@@ -263,7 +287,9 @@ absl::Status StepCoordinator::Save(Announcement announced,
         announced.step, absl::Microseconds(*times_.wait_micros));
   }
   SaveStart start;
-  start.ticket = TakeTicket(announced.version.attempt);
+  start.ticket = announced.begin_error.ok()
+                     ? TakeTicket(announced.version.attempt)
+                     : announced.begin_error;
   start.announced = std::move(announced);
   start.request = request;
   start.answers_preemption = parts_.preemption->TakeUnanswered();

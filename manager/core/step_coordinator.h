@@ -72,7 +72,9 @@ class StepCoordinator {
   absl::Status DecideAndBegin(const std::optional<SavePolicy::Decision>& wanted,
                               const SaveRequest& request,
                               Announcement* announced);
+  absl::Status BeginSave(const SaveRequest& request, Announcement* announced);
   absl::Status Begin(const SaveRequest& request, Announcement* announced);
+  void GiveUp(Announcement* announced);
   void NoteDecision(const Announcement& announced);
   Announcement AnnounceForeseen(int64_t step, const Metrics& metrics,
                                 Announcement announced);

@@ -149,6 +149,7 @@ std::string Encode(const Announcement& message) {
                   {"step", message.step},
                   {"kind", static_cast<int>(message.decision.kind)},
                   {"reason", message.decision.reason},
+                  {"begin_error", ToJson(message.begin_error)},
                   {"version", ToJson(message.version)},
                   {"whole", message.whole},
                   {"base_reason", message.base_reason}});
@@ -163,6 +164,7 @@ absl::Status Decode(absl::string_view bytes, Announcement* message) {
     message->decision.kind =
         static_cast<SavePolicy::Kind>(json.at("kind").get<int>());
     json.at("reason").get_to(message->decision.reason);
+    message->begin_error = StatusFrom(json.at("begin_error"));
     message->version = VersionFrom(json.at("version"));
     json.at("whole").get_to(message->whole);
     json.at("base_reason").get_to(message->base_reason);

@@ -29,7 +29,10 @@ struct Announcement {
   bool promoted = false;
   int64_t step = 0;
   SavePolicy::Decision decision;
-  // The following are set only if the step is saved.
+  // The error of beginning the save that was decided on. It has failed then, on
+  // all ranks, as if it had failed later.
+  absl::Status begin_error;
+  // The following are set only if the save has begun.
   Version version;
   bool whole = true;  // the save has no parent
   // The reason why all tables are saved in full; empty if there is none.

@@ -52,7 +52,7 @@ StepInfo SaveOperation::step_info() const {
 }
 
 void SaveOperation::Capture(const SaveLineage& lineage) {
-  part_.status = CaptureModel(lineage);
+  part_.status = begun() ? CaptureModel(lineage) : announced_.begin_error;
   // A model that was not copied as a whole is still to be read by StageModel,
   // and the training waits for that.
   if (copied_ || !part_.status.ok()) LetTrainingContinue();
@@ -175,7 +175,9 @@ void SaveOperation::LetTrainingContinue() {
 }
 
 void SaveOperation::Run() {
-  const absl::Status saved = CallGuarded("saving", [&] { StageAndCommit(); });
+  const absl::Status saved =
+      begun() ? CallGuarded("saving", [&] { StageAndCommit(); })
+              : announced_.begin_error;
   // An exception ends the save as well, unless the owner has said already how
   // it ended. The training thread may wait for the model, so it is woken in
   // each case.

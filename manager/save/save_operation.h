@@ -45,7 +45,8 @@ struct SaveEnvironment {
 // began.
 struct SaveStart {
   Announcement announced;
-  absl::StatusOr<std::string> ticket;  // of this rank
+  // Of this rank; the error of the save if it could not begin.
+  absl::StatusOr<std::string> ticket;
   SaveRequest request;
   bool answers_preemption = false;
   // The time by ManagerOptions::now_micros of the owner.
@@ -71,6 +72,9 @@ class SaveOperation {
 
   int64_t step() const { return announced_.step; }
   SavePolicy::Kind kind() const { return request_.kind; }
+  // Returns false for a save that could not begin: it fails with that error,
+  // takes no changed rows, and reads nothing of the model.
+  bool begun() const { return announced_.begin_error.ok(); }
   bool answers_preemption() const { return answers_preemption_; }
   // Returns what policies know of the step.
   StepInfo step_info() const;

@@ -1,8 +1,11 @@
 // Managers of several ranks, each in a thread.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <new>
 #include <thread>
 
+#include "ckptdb/db/options.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -103,6 +106,29 @@ class ManagerRanksTest : public ::testing::Test {
   TempDir dir_;
   ManagerOptions options_;
 };
+
+// The owner alone meets the error; every rank reports the failure, and none
+// returns it.
+TEST_F(ManagerRanksTest, TolerateThatASaveCannotBegin) {
+  options_.tolerated_failures = 1;
+  options_.on_warning = [](const std::string&) {};
+  std::atomic<int> failures_left = 1;
+  options_.store.on_point = [&](absl::string_view point) {
+    if (point == point::kBegun && failures_left-- > 0) throw std::bad_alloc();
+  };
+  std::atomic<int> failures_reported = 0;
+  options_.on_saved = [&](const CheckpointManager::SaveReport& report) {
+    if (report.status.ok()) return;
+    EXPECT_EQ(report.step, 2);
+    ++failures_reported;
+  };
+  EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(4, rank); }),
+              Each(IsOk()));
+  EXPECT_EQ(failures_reported, 3);
+  ASSERT_OK_AND_ASSIGN(const auto store, Store::Open(options_.path));
+  ASSERT_EQ(store->Steps().size(), 1U);
+  EXPECT_EQ(store->Steps()[0].version.step, 4);
+}
 
 TEST_F(ManagerRanksTest, SaveTogetherAndGoOn) {
   EXPECT_THAT(Run(3, [](Rank* rank) { return TrainTo(5, rank); }),

@@ -1,0 +1,181 @@
+// Saves that cannot begin, as the disk is full or the store turns them down.
+#include <gmock/gmock.h>
+
+#include "ckptdb/db/options.h"
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+auto IsFull() {
+  return StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("free"));
+}
+
+class BeginFailuresTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.path = SimStore::kPath;
+    options_.store.environment = disk_.environment();
+    options_.stage = disk_.stage_options();
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+  }
+  void TearDown() override {
+    manager_.reset();
+    ManagerTest::TearDown();
+  }
+
+  // The store keeps more free than is left.
+  void FillDisk() {
+    ASSERT_OK(manager_->WaitUntilFinished());
+    disk_.files()->SetCapacity(disk_.files()->TotalBytes());
+  }
+  void FreeDisk() { disk_.files()->SetCapacity(std::nullopt); }
+  void ExpectRestores(int64_t step) {
+    Start();
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                         manager_->Restore());
+    EXPECT_EQ(report.version.step, step);
+    TestModel expected;
+    testing::TrainTo(step, &expected);
+    ExpectSame(*model_, expected);
+  }
+
+  SimStore disk_{std::make_shared<SimFileSystem>()};
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(BeginFailuresTest, FullDiskIsToleratedReportedAndWarnedOf) {
+  options_.tolerated_failures = 2;
+  Start();
+  TrainTo(2);
+  FillDisk();
+  TrainTo(7);  // the saves of steps 4 and 6 fail
+  EXPECT_THAT(TrainStep(), StatusIs(absl::StatusCode::kResourceExhausted,
+                                    HasSubstr("save of step 8: ")));
+  EXPECT_OK(manager_->CheckForErrors()) << "it was returned";
+  ASSERT_EQ(reports_.size(), 4U);
+  for (size_t i = 1; i < reports_.size(); ++i) {
+    EXPECT_EQ(reports_[i].step, static_cast<int64_t>(2 * i + 2));
+    EXPECT_EQ(reports_[i].save_kind, SavePolicy::Kind::kPermanent);
+    EXPECT_THAT(reports_[i].status, IsFull());
+  }
+  EXPECT_THAT(warnings_,
+              ElementsAre(HasSubstr("the save of step 4 failed, failure 1 in a "
+                                    "row; ManagerOptions::tolerated_failures "
+                                    "is 2"),
+                          HasSubstr("the save of step 6 failed, failure 2")));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(4));
+  EXPECT_THAT(story.saved, HasSubstr("not saved, although step 4 is a mult"));
+  FreeDisk();
+  TrainTo(10);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(2, 10));
+  EXPECT_EQ(reports_.back().result.kind, StepRecord::Kind::kDelta);
+  ExpectRestores(10);
+}
+
+// Failures in a row count together, wherever in a save each of them came.
+TEST_F(BeginFailuresTest, CountWithThoseOfStaging) {
+  options_.tolerated_failures = 1;
+  Start();
+  model_->users.FailWith(absl::UnavailableError("no rows today"));
+  TrainTo(2);
+  FillDisk();
+  model_->users.FailWith(absl::OkStatus());
+  TrainTo(3);
+  EXPECT_THAT(TrainStep(), IsFull());
+}
+
+TEST_F(BeginFailuresTest, AreRetriedAfterSomeSteps) {
+  options_.schedule.permanent = SaveEveryNSteps(4);
+  options_.tolerated_failures = 9;
+  options_.retry_after_steps = 1;
+  Start();
+  TrainTo(3);
+  FillDisk();
+  TrainTo(5);  // the saves of steps 4 and 5 fail
+  FreeDisk();
+  TrainTo(7);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  EXPECT_EQ(reports_.size(), 3U);
+  EXPECT_THAT(Steps(), ElementsAre(6));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(6));
+  EXPECT_EQ(story.saved, "the save of step 5 failed, and is retried");
+}
+
+TEST_F(BeginFailuresTest, WithoutTolerancesAreReturnedAndReported) {
+  for (const bool async : {false, true}) {
+    options_.async = async;
+    reports_.clear();
+    Start();
+    TrainTo(1);
+    FillDisk();
+    EXPECT_THAT(TrainStep(), IsFull());
+    EXPECT_OK(manager_->CheckForErrors());
+    EXPECT_EQ(reports_.size(), 1U);
+    EXPECT_THAT(warnings_, IsEmpty());
+    FreeDisk();
+  }
+}
+
+TEST_F(BeginFailuresTest, ToleratedFailureOfSaveIsThatOfItsPendingSave) {
+  options_.tolerated_failures = 1;
+  Start();
+  TrainTo(1);
+  FillDisk();
+  ASSERT_OK_AND_ASSIGN(const PendingSave save, manager_->Save());
+  EXPECT_TRUE(save.committed_or_failed());
+  EXPECT_THAT(save.WaitCommitted(), IsFull());
+  EXPECT_FALSE(manager_->IsSavingInProgress());
+  EXPECT_OK(manager_->WaitUntilFinished());
+}
+
+TEST_F(BeginFailuresTest, FinishTrainingReturnsOneThatIsTolerated) {
+  options_.tolerated_failures = 9;
+  Start();
+  TrainTo(1);
+  FillDisk();
+  EXPECT_THAT(manager_->FinishTraining(), IsFull());
+}
+
+TEST_F(BeginFailuresTest, PreemptionIsNotOver) {
+  options_.schedule.permanent = SaveOnPreemption();
+  options_.tolerated_failures = 9;
+  Start();
+  TrainTo(1);
+  FillDisk();
+  manager_->SetPreempted();
+  ASSERT_OK_AND_ASSIGN(CheckpointManager::StepOutcome outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  FreeDisk();
+  ASSERT_OK_AND_ASSIGN(outcome, TrainStep());
+  EXPECT_TRUE(outcome.preempted);
+  ASSERT_OK(manager_->Close());
+  EXPECT_THAT(Steps(), ElementsAre(3));
+}
+
+// It would be refused again: the caller has to act.
+TEST_F(BeginFailuresTest, RefusalIsReturnedAndNoFailure) {
+  options_.tolerated_failures = 9;
+  Start();
+  TrainTo(2);
+  EXPECT_THAT(manager_->Save(), StatusIs(absl::StatusCode::kAlreadyExists,
+                                         HasSubstr("step 2 exists")));
+  EXPECT_EQ(reports_.size(), 1U);
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(2));
+  EXPECT_EQ(story.saved, "step 2 is a multiple of 2");
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
