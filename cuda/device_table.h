@@ -60,6 +60,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -142,6 +143,7 @@ class DeviceTable : public internal::AdaptedTable {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
+  std::optional<Capacity> capacity() const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:

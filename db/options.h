@@ -190,13 +190,15 @@ struct SaveSpec {
   enum class Abandoned {
     kRefuse,  // FailedPrecondition: two runs write to one store, unless told
     kKeep,    // they stay
-    kRemove,  // they stop to exist in the same write batch
+    kRemove,  // they are removed in the same write batch, but pinned ones stay
   };
 
   int64_t step = 0;
 
   // Replaces the step if it exists; the old one stays until the new one is
-  // committed. If false, an existing step is AlreadyExists. Default: false.
+  // committed. If false, an existing step is AlreadyExists. A pinned step is
+  // FailedPrecondition, unless it is quarantined: then the step that replaces
+  // it is pinned. Default: false.
   bool overwrite = false;
 
   // The number of ranks that stage. Default: 1.

@@ -239,8 +239,9 @@ class Store {
   // StoreOptions::spare_bytes.
   absl::Status Delete(int64_t step);
 
-  // A pinned step is never retired or deleted. A quarantined one is never the
-  // latest.
+  // A pinned step is never retired, deleted or overwritten; only a pinned step
+  // that is quarantined may be overwritten, and the pin passes to the new one.
+  // A quarantined step is never the latest.
   absl::Status Pin(int64_t step);
   absl::Status Unpin(int64_t step);
   absl::Status Quarantine(int64_t step);

@@ -326,7 +326,8 @@ class CheckpointManager {
                                                   const Metrics& metrics = {});
   // Saves the step that was trained last, whatever the schedule says. Returns
   // AlreadyExists if the step exists, and FailedPrecondition if
-  // ManagerOptions::saving is false and for the reasons of Step.
+  // ManagerOptions::saving is false, if the step of an abandoned branch that it
+  // would replace is pinned, and for the reasons of Step.
   absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
 
   // Begins a training: restores the step that `request` names, the newest by
@@ -538,8 +539,10 @@ struct ManagerOptions {
   // those are for which `bounds` is exceeded. Default: 0.
   int64_t base_every = 0;
   StoreOptions::ChainBounds bounds = {};
-  // Says what happens to the steps after one that was restored. Default: they
-  // are removed with the next save.
+  // Says what happens to the steps after one that was restored. Pinned ones
+  // stay in any case: Restore warns of them, and when the training reaches one
+  // of them, Step saves the step after it instead. Default: they are removed
+  // with the next save.
   SaveSpec::Abandoned abandoned = SaveSpec::Abandoned::kRemove;
   // Metadata of each step, besides that of the manager itself.
   UserMetadata user_metadata = {};

@@ -199,6 +199,18 @@ class TableState {
   // need for inference.
   virtual std::vector<std::string> optimizer_slots() const { return {}; }
 
+  // The rows that a table of fixed size can take.
+  struct Capacity {
+    uint64_t rows = 0;  // of this rank
+    // Returns OK if the table can have a row of this id, and an error that
+    // names both otherwise. Several threads call it. Null: any id may come.
+    std::function<absl::Status(int64_t id)> check_id = nullptr;
+  };
+  // Returns what the table can take; unset if it grows. A restore reads the ids
+  // of the step and compares them with it before it changes anything of the
+  // model, and returns the error of check_id, or ResourceExhausted.
+  virtual std::optional<Capacity> capacity() const { return std::nullopt; }
+
   // Returns the receiver of the rows of a restore, which have these slots in
   // this order. Values of the other slots stay, and the trainer chooses them in
   // new rows. Returns null if the table cannot receive such rows.

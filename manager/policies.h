@@ -221,8 +221,9 @@ KeepPolicy BestN(KeepPolicy::BestOptions options);
 // appears in the reasons.
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function);
-// Keeps what the function says of all permanent steps, which ascend: one answer
-// for each. Steps that it has no answer for are kept, with a warning.
+// Keeps what the function says of permanent steps, which ascend: one answer for
+// each. It is called once for the steps of the training, and once more for those
+// of other branches, if there are any: see RetentionOptions. Steps that it has no answer for are kept, with a warning.
 KeepPolicy KeepFunction(
     std::string name,
     std::function<std::vector<bool>(absl::Span<const StepInfo> steps,
@@ -242,6 +243,11 @@ absl::StatusOr<StepRecord> BestStep(absl::Span<const StepRecord> steps,
 // publishes the new step retires them, so that no crash comes between. The
 // newest step, pinned ones and the one that the training began from stay
 // whatever the options say.
+//
+// The policy is asked about the steps that the training went through. Steps of
+// other branches, which were kept or pinned when an older step was restored,
+// take no place of these: the policy is asked about all of them together, in a
+// call of its own.
 struct RetentionOptions {
   enum class Removal {
     kNever,            // all steps stay

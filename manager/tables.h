@@ -299,9 +299,9 @@ internal::AnyArray Array(absl::string_view name, T* data, uint32_t dim,
 // The arrays stay where they are. All rows exist at all times, with zeros where
 // nothing else was written: LiveTable::RestoreMode::kClear, and an id that a
 // restore erases, set them to zero. A restore of a row beyond the arrays is
-// OutOfRange. After a restore of a step that does not have all rows, such as
-// that of a MapTable, ManagerOptions::audit_deltas would report the others.
-// Rows are restored by several threads at once.
+// OutOfRange, and nothing is changed. After a restore of a step that does not
+// have all rows, such as that of a MapTable, ManagerOptions::audit_deltas would
+// report the others. Rows are restored by several threads at once.
 //
 // `holds` says which rows are this rank's, the same as the sharding of
 // AddTable, and is called from several threads. If it is empty, all are, as on
@@ -323,6 +323,7 @@ class VectorTable : public internal::AdaptedTable {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
+  std::optional<Capacity> capacity() const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:
@@ -369,6 +370,7 @@ class TableView : public TableState {
   absl::StatusOr<std::unique_ptr<RowSource>> AllRows() const override;
   absl::StatusOr<std::unique_ptr<RowSource>> RowsOf(
       absl::Span<const int64_t> ids) const override;
+  std::optional<Capacity> capacity() const override;
   LiveTable* Live(absl::Span<const std::string> slots) override;
 
  private:

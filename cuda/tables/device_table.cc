@@ -263,6 +263,12 @@ absl::StatusOr<std::unique_ptr<RowSource>> DeviceTable::RowsOf(
   return rows;
 }
 
+std::optional<TableState::Capacity> DeviceTable::capacity() const {
+  return Capacity{parts_->rows.rows, [this](int64_t id) -> absl::Status {
+                    return internal::CheckHasPlace(parts_->rows, id);
+                  }};
+}
+
 LiveTable* DeviceTable::Live(absl::Span<const std::string> slots) {
   std::optional<std::vector<size_t>> chosen = FindSlots(slots);
   if (!chosen.has_value()) return nullptr;

@@ -1,6 +1,7 @@
 #include "ckptdb/cuda/tables/row_index.h"
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 
@@ -14,6 +15,21 @@ std::optional<uint32_t> RowOfId(const TableRows& table, int64_t id) {
     return std::nullopt;
   }
   return static_cast<uint32_t>(distance / step);
+}
+
+absl::Status CheckHasPlace(const TableRows& table, int64_t id) {
+  if (table.ids == nullptr) {
+    if (RowOfId(table, id).has_value()) return absl::OkStatus();
+    return absl::OutOfRangeError(
+        absl::StrCat("row ", id, " of the step is not among the ", table.rows,
+                     " rows of the table in device memory, whose ids begin at ",
+                     table.first_id, " with a step of ", table.id_step));
+  }
+  if (id != table.free_id) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "the step has a row ", id,
+      ", which is DeviceTable::Options::free_id of the table; choose an id "
+      "that no row has"));
 }
 
 void RowIndex::Clear() {
@@ -41,20 +57,8 @@ absl::Status RowIndex::Load(absl::Span<const int64_t> ids) {
 }
 
 absl::StatusOr<RowIndex::Found> RowIndex::Insert(int64_t id) {
-  if (table_.ids == nullptr) {
-    const std::optional<uint32_t> row = RowOfId(table_, id);
-    if (row.has_value()) return Found{*row, false};
-    return absl::OutOfRangeError(
-        absl::StrCat("row ", id, " of the step is not among the ", table_.rows,
-                     " rows of the table in device memory, whose ids begin at ",
-                     table_.first_id, " with a step of ", table_.id_step));
-  }
-  if (id == table_.free_id) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "the step has a row ", id,
-        ", which is DeviceTable::Options::free_id of the table; choose an id "
-        "that no row has"));
-  }
+  CKPTDB_RETURN_IF_ERROR(CheckHasPlace(table_, id));
+  if (table_.ids == nullptr) return Found{*RowOfId(table_, id), false};
   const auto found = rows_.find(id);
   if (found != rows_.end()) return Found{found->second, false};
   if (free_.empty() && next_ == table_.rows) {

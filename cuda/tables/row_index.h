@@ -51,6 +51,9 @@ class RowIndex {
 // Returns the row whose id it is by first_id and id_step, if there is one.
 std::optional<uint32_t> RowOfId(const TableRows& table, int64_t id);
 
+// Returns OutOfRange for an id that no row of the table can have.
+absl::Status CheckHasPlace(const TableRows& table, int64_t id);
+
 }  // namespace ckptdb::internal
 
 #endif  // CKPTDB_CUDA_TABLES_ROW_INDEX_H_

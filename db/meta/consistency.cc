@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -46,7 +47,7 @@ absl::Status CheckTensors(const Held& a, const Held& b) {
 // the kind of run: a base run of one rank and a delta run of another would
 // begin the table's chain at two places.
 absl::Status CheckTables(const Held& a, const Held& b) {
-  if (!SameColumns(*a.item, b.item->slots, b.item->slice_hash)) {
+  if (!SameSchema(*a.item, b.item->slots, b.item->slice_hash)) {
     return Disagree(a, b, "their slots or slice hashes differ");
   }
   if (a.item->sharding != b.item->sharding ||
@@ -217,12 +218,6 @@ absl::Status CheckNoGap(const std::vector<Held>& shards) {
 }
 
 }  // namespace
-
-bool SameColumns(const Item& item, absl::Span<const Slot> slots,
-                 SliceHash slice_hash) {
-  return item.slice_hash == slice_hash &&
-         ckptdb::SameColumns(item.slots, slots);
-}
 
 absl::Status CheckRanksAgree(absl::Span<const StepRecord::Rank> ranks) {
   std::unordered_map<std::string, std::vector<Held>> tensors;

@@ -8,11 +8,6 @@
 
 namespace ckptdb::internal {
 
-// Returns whether a run with these columns can be laid over that of `item`: it
-// has the same slots in the same order, and the same slice hash.
-bool SameColumns(const Item& item, absl::Span<const Slot> slots,
-                 SliceHash slice_hash);
-
 // `ranks` are all ranks of a step. Returns InvalidArgument naming the item and
 // two ranks unless
 // - a tensor has one dtype and one global shape, its shards are equal or

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/schema/records/branches.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
@@ -161,24 +162,11 @@ absl::Status NoWay(const Version& from, const Version& to,
                                ToString(to), ": ", why.message()));
 }
 
-// Returns false for the ancestor itself, and for what it was folded into.
-bool ComesFrom(const StepRecord& record, const StepRecord& ancestor) {
-  // A descendant has the branch of the ancestor among its own, and has gone on
-  // at least as far.
-  const StepRecord::Branch& own = ancestor.branches.back();
-  return record.branches != ancestor.branches &&
-         std::any_of(record.branches.begin(), record.branches.end(),
-                     [&](const StepRecord::Branch& branch) {
-                       return branch.first == own.first &&
-                              branch.last >= own.last;
-                     });
-}
-
 // Returns whether a version was saved on top of this one already, be it a step
 // or retired. The next one begins another branch then.
 bool IsGoneOnFrom(const Catalog& catalog, const StepRecord& parent) {
   const auto comes_from_it = [&](const auto& entry) {
-    return ComesFrom(entry.second, parent);
+    return DescendsFrom(entry.second, parent);
   };
   return std::any_of(catalog.steps.begin(), catalog.steps.end(),
                      comes_from_it) ||
@@ -229,7 +217,7 @@ std::vector<StepRecord> DescendantsOf(const Catalog& catalog,
                                       const StepRecord& step) {
   std::vector<StepRecord> descendants;
   for (const auto& [number, record] : catalog.steps) {
-    if (ComesFrom(record, step)) descendants.push_back(record);
+    if (DescendsFrom(record, step)) descendants.push_back(record);
   }
   return descendants;
 }

@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/meta/catalog.h"
-#include "ckptdb/db/meta/consistency.h"
 #include "ckptdb/db/read/change_reader_impl.h"
 #include "ckptdb/db/read/row_batcher.h"
 #include "ckptdb/db/read/table_runs.h"
 #include "ckptdb/db/read/table_scan.h"
 #include "ckptdb/schema/bytes/keys.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb {
@@ -192,8 +192,8 @@ absl::Status ChangeReader::Impl::CheckTable(absl::string_view table) const {
   if (old == nullptr) {
     return NotByChanges(table, from_.record.version, "it has no such table");
   }
-  if (internal::SameColumns(*old, parts[0].item->slots,
-                            parts[0].item->slice_hash)) {
+  if (internal::SameSchema(*old, parts[0].item->slots,
+                           parts[0].item->slice_hash)) {
     return absl::OkStatus();
   }
   return NotByChanges(

@@ -13,7 +13,6 @@
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/db/disk/rocks_status.h"
-#include "ckptdb/db/meta/consistency.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
@@ -22,6 +21,7 @@
 #include "ckptdb/schema/bytes/page.h"
 #include "ckptdb/schema/bytes/shape.h"
 #include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 #include "ckptdb/schema/types.h"
 
@@ -118,13 +118,7 @@ std::string WhyBase(const StepRecord::Rank* parent_tables,
                     const RankState::Table& table) {
   if (!table.base_reason.empty()) return table.base_reason;
   if (parent_tables == nullptr) return "a delta save requires SaveSpec::parent";
-  for (const Item& old : parent_tables->items) {
-    if (old.name != table.name) continue;
-    return SameColumns(old, table.slots, table.slice_hash)
-               ? ""
-               : "its schema (slots or slice hash) differs from the parent's";
-  }
-  return "the parent has no such table";
+  return WhyFull(*parent_tables, table.name, table.slots, table.slice_hash);
 }
 
 // Returns the rows of a table by slices: those of the ticket, which must not

@@ -221,11 +221,13 @@ absl::Status CommitBuilder::AddParent() {
 absl::Status CommitBuilder::AddRetired(const PublishSpec& spec) {
   return catalog_.Read([&](const Catalog& records) -> absl::Status {
     CKPTDB_RETURN_IF_ERROR(RetireSteps(records, spec.retire));
-    return RetireReplaced(records);
+    RetireReplaced(records);
+    return absl::OkStatus();
   });
 }
 
-// The steps that retention retires, and those of an abandoned branch.
+// The steps that retention retires, and those of an abandoned branch except for
+// pinned ones: a pin must not block the saves of the branch that replaces it.
 absl::Status CommitBuilder::RetireSteps(const Catalog& records,
                                         const std::vector<int64_t>& retire) {
   const int64_t own = version_.step;
@@ -236,7 +238,8 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
       save_.spec.abandoned == SaveSpec::Abandoned::kRemove) {
     for (const StepRecord& gone : DescendantsOf(records, commit_.parent)) {
       // The step that this save replaces is retired by RetireReplaced.
-      if (gone.version.step != own) steps.insert(gone.version.step);
+      if (gone.version.step == own || gone.pinned) continue;
+      steps.insert(gone.version.step);
     }
   }
   for (const int64_t step : steps) {
@@ -246,7 +249,7 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
     }
     CKPTDB_ASSIGN_OR_RETURN(const StepRecord record,
                             Annotate(records.FindStep(step), folder_.path()));
-    CKPTDB_RETURN_IF_ERROR(CheckNotPinned(record));
+    if (record.pinned) return Annotate(PinnedError(record), folder_.path());
     commit_.retired.push_back(record);
     // Its key is deleted in the batch. That of a replaced step is not: the new
     // record takes its place.
@@ -256,21 +259,13 @@ absl::Status CommitBuilder::RetireSteps(const Catalog& records,
 }
 
 // Retires the version that the step has now, when the save overwrites it.
-absl::Status CommitBuilder::RetireReplaced(const Catalog& records) {
+// CheckStepAvailable has refused a pinned one unless it is quarantined: then
+// the pin passes to the version that replaces it.
+void CommitBuilder::RetireReplaced(const Catalog& records) {
   const auto replaced = records.steps.find(version_.step);
-  if (replaced == records.steps.end()) return absl::OkStatus();
-  CKPTDB_RETURN_IF_ERROR(CheckNotPinned(replaced->second));
+  if (replaced == records.steps.end()) return;
+  commit_.step.pinned = replaced->second.pinned;
   commit_.retired.push_back(replaced->second);
-  return absl::OkStatus();
-}
-
-// A pin is a promise of the user's, which neither retention nor an overwriting
-// save may break.
-absl::Status CommitBuilder::CheckNotPinned(const StepRecord& record) const {
-  if (!record.pinned) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(folder_.path(), ": step ", record.version.step,
-                   " is pinned; call Unpin first"));
 }
 
 void CommitBuilder::FillStep(const PublishSpec& spec) {

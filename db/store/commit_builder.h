@@ -49,8 +49,7 @@ class CommitBuilder {
   absl::Status AddRetired(const PublishSpec& spec);
   absl::Status RetireSteps(const Catalog& records,
                            const std::vector<int64_t>& retire);
-  absl::Status RetireReplaced(const Catalog& records);
-  absl::Status CheckNotPinned(const StepRecord& record) const;
+  void RetireReplaced(const Catalog& records);
   void FillStep(const PublishSpec& spec);
   absl::Status AddChain();
 

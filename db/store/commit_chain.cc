@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/db/meta/consistency.h"
 #include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
@@ -77,7 +77,7 @@ absl::StatusOr<size_t> ChainBuilder::AddOldRuns(const Item& table,
     if (found == tables->end())
       return refuse("it has no such table; save the table in full");
     const TableSummary& old = found->second;
-    if (!SameColumns(old.item, table.slots, table.slice_hash)) {
+    if (!SameSchema(old.item, table.slots, table.slice_hash)) {
       return refuse(
           "its schema differs from the parent's; save the table in full");
     }

@@ -38,6 +38,11 @@ absl::Status CheckTime(absl::string_view what, std::optional<int64_t> micros) {
 
 }  // namespace
 
+absl::Status PinnedError(const StepRecord& record) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "step ", record.version.step, " is pinned; call Unpin first"));
+}
+
 absl::Status CheckMetrics(const Metrics& metrics) {
   if (metrics.size() > kMaxMetrics) {
     return absl::InvalidArgumentError(

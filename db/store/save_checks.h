@@ -9,6 +9,9 @@
 
 namespace ckptdb::internal {
 
+// Returns the error of a call that would remove or replace a pinned step.
+absl::Status PinnedError(const StepRecord& record);
+
 absl::Status CheckMetrics(const Metrics& metrics);
 
 // Checks what can be checked without looking at the store.

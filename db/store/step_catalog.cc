@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/meta/lineage.h"
+#include "ckptdb/db/store/save_checks.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/records/records.h"
 #include "ckptdb/schema/status.h"
@@ -90,12 +91,16 @@ HeldCatalog StepCatalog::HoldAll() {
 }
 
 absl::Status StepCatalog::CheckStepAvailable(const SaveSpec& spec) const {
-  // An overwritten step is retired by the commit, so its existence is no
-  // obstacle.
-  if (spec.overwrite) return absl::OkStatus();
   const MutexLock lock(&mutex_);
   const auto found = records_.steps.find(spec.step);
   if (found == records_.steps.end()) return absl::OkStatus();
+  // A pin protects a step that can be read. A quarantined one is replaced, and
+  // the step that replaces it is pinned.
+  if (spec.overwrite && found->second.pinned && !found->second.quarantined) {
+    return Annotate(PinnedError(found->second), path_);
+  }
+  // An overwritten step is retired by the commit.
+  if (spec.overwrite) return absl::OkStatus();
   return absl::AlreadyExistsError(
       absl::StrCat(path_, ": step ", spec.step, " exists, as attempt ",
                    found->second.version.attempt,

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "ckptdb/db/store/save_checks.h"
+#include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/user_metadata.h"
 #include "ckptdb/schema/status.h"
 
@@ -14,10 +14,7 @@ absl::Status StepEditor::Delete(int64_t step) {
   CKPTDB_ASSIGN_OR_RETURN(const StepRecord record, catalog_->FindStep(step));
   // The pin is looked at with the turn, so that it cannot be set before the
   // step is gone.
-  if (record.pinned) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(store_, ": step ", step, " is pinned; call Unpin first"));
-  }
+  if (record.pinned) return Annotate(PinnedError(record), store_);
   return committer_->Delete(record);
 }
 

@@ -60,6 +60,8 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::Foresee(
     const Question& question) const {
   SavePolicy::Decision decision = Decide(question);
   if (decision.kind == SavePolicy::Kind::kNone) return decision;
+  const auto pinned = PinInstead(question.step, decision);
+  if (pinned.has_value()) return *pinned;
   if (question.saving.has_value()) return ApplyBusyPolicy(question, decision);
   return PromotionInstead(question.preempted, decision).value_or(decision);
 }
@@ -100,6 +102,33 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
   }
   return absl::InternalError(absl::StrCat("invalid ManagerOptions::BusyPolicy ",
                                           static_cast<int>(options_.busy)));
+}
+
+std::optional<SavePolicy::Decision> DecisionMaker::PinInstead(
+    int64_t step, const SavePolicy::Decision& decision) const {
+  if (decision.kind == SavePolicy::Kind::kNone ||
+      !lineage_->abandoned().contains(step)) {
+    return std::nullopt;
+  }
+  bool pinned = false;
+  store_->VisitStep(step,
+                    [&](const StepRecord& record) { pinned = record.pinned; });
+  if (!pinned) return std::nullopt;
+  return SavePolicy::Decision{
+      SavePolicy::Kind::kNone,
+      absl::StrCat("step ", step,
+                   " of an abandoned branch is pinned and is "
+                   "not overwritten; the next step is saved instead (",
+                   decision.reason, "); \"ckptdb unpin ", step,
+                   "\" frees the step")};
+}
+
+bool DecisionMaker::PassPinned(int64_t step, SavePolicy::Decision* decision) {
+  std::optional<SavePolicy::Decision> instead = PinInstead(step, *decision);
+  if (!instead.has_value()) return false;
+  PutOff(step + 1, {decision->kind, instead->reason});
+  *decision = *std::move(instead);
+  return true;
 }
 
 void DecisionMaker::PutOff(int64_t from, SavePolicy::Decision decision) {

@@ -42,7 +42,7 @@ class DecisionMaker {
   absl::Status CheckAhead(int64_t step) const;
   // Decides by the schedule, or by a decision that was put off.
   SavePolicy::Decision Decide(const Question& question) const;
-  // Returns what Decide, DecideWhenBusy and PromoteInstead would return
+  // Returns what Decide and the calls below would return
   // together, and changes nothing.
   absl::StatusOr<SavePolicy::Decision> Foresee(const Question& question) const;
 
@@ -56,6 +56,10 @@ class DecisionMaker {
   // whether it has.
   absl::StatusOr<bool> PromoteInstead(bool preempted,
                                       SavePolicy::Decision* decision);
+
+  // Lets the next step be saved instead of one whose place a pinned step of an
+  // abandoned branch has, and changes *decision. Returns whether it has.
+  bool PassPinned(int64_t step, SavePolicy::Decision* decision);
 
   // `decision` holds from step `from` on, until a save begins.
   void PutOff(int64_t from, SavePolicy::Decision decision);
@@ -71,7 +75,9 @@ class DecisionMaker {
 
   absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
       const Question& question, const SavePolicy::Decision& decision) const;
-  // Returns nothing if a save is to be made.
+  // Both return nothing if a save is to be made.
+  std::optional<SavePolicy::Decision> PinInstead(
+      int64_t step, const SavePolicy::Decision& decision) const;
   std::optional<SavePolicy::Decision> PromotionInstead(
       bool preempted, const SavePolicy::Decision& decision) const;
   std::optional<StepInfo> Newest() const;

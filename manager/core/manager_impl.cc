@@ -230,6 +230,8 @@ void CheckpointManager::Impl::NoteRestored(
   decisions_.ForgetPutOff();
   if (parts_->is_owner() && !read_only() && parts_->options.saving) {
     parts_->warnings.WarnOfChangedModel(report);
+    parts_->warnings.WarnOfPins(*parts_->store, report.version.step,
+                                lineage_.abandoned());
   }
 }
 

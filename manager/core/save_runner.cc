@@ -157,9 +157,7 @@ std::optional<int64_t> SaveRunner::FinishSave() {
   warnings.WarnOfStatistics(parts_->errors.TakeStatisticsError());
   if (parts_->store != nullptr) warnings.WarnOfPosts(*parts_->store);
   if (operation->status().ok()) {
-    listeners_.lineage->OnCommitted(operation->result(),
-                                    operation->TakeColumns(),
-                                    parts_->options.abandoned);
+    listeners_.lineage->OnCommitted(operation->result(), parts_->store.get());
   } else {
     NoteFailure(operation.get());
   }

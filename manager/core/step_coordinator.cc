@@ -183,6 +183,10 @@ absl::Status StepCoordinator::DecideAndBegin(
   SavePolicy::Decision& decision = announced->decision;
   // A call of Save has decided already.
   decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
+  if (!wanted.has_value() &&
+      parts_.decisions->PassPinned(question.step, &decision)) {
+    parts_.manager->warnings.Warn(decision.reason);
+  }
   times_.planning_micros = MicrosSince(begin);
   if (busy && decision.kind != SavePolicy::Kind::kNone) {
     CKPTDB_ASSIGN_OR_RETURN(

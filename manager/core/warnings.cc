@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/state/list_some.h"
 #include "ckptdb/schema/types.h"
@@ -100,6 +101,24 @@ void Warnings::WarnOfBadFiles(const Store& store) {
                       " is corrupt or missing: steps that need it cannot be "
                       "restored; \"ckptdb verify\" finds them"));
   }
+}
+
+// Those up to the restored step are never reached, so they are in nobody's way.
+void Warnings::WarnOfPins(const Store& store, int64_t restored,
+                          const std::set<int64_t>& abandoned) {
+  std::vector<int64_t> pinned;
+  for (auto at = abandoned.upper_bound(restored); at != abandoned.end(); ++at) {
+    store.VisitStep(*at, [&](const StepRecord& record) {
+      if (record.pinned) pinned.push_back(record.version.step);
+    });
+  }
+  if (pinned.empty()) return;
+  Warn(absl::StrCat(
+      StoreName(), ": step ", restored, " was restored, and steps [",
+      absl::StrJoin(pinned, ", "),
+      "] of the branch that is abandoned are pinned: they stay, and when the "
+      "training reaches one of them the step after it is saved instead; "
+      "\"ckptdb unpin\" lets them be overwritten"));
 }
 
 void Warnings::WarnOfMetadata() {

@@ -38,6 +38,9 @@ class Warnings {
   void WarnOfChangedModel(const CheckpointManager::RestoreReport& report);
   // Files of the store that are damaged or gone.
   void WarnOfBadFiles(const Store& store);
+  // Pinned steps of the branch that was abandoned when `restored` was restored.
+  void WarnOfPins(const Store& store, int64_t restored,
+                  const std::set<int64_t>& abandoned);
   // The store has metadata other than ManagerOptions::store_metadata.
   void WarnOfMetadata();
   // Warns of each reason why the store cannot free space, once.

@@ -68,6 +68,17 @@ bool LoadPlan::IsOfOtherModel() const {
          });
 }
 
+absl::Status LoadPlan::CheckCapacities() const {
+  for (const PlannedItem& planned : items_) {
+    if (planned.check == nullptr) continue;
+    const std::string what =
+        absl::StrCat("checking table \"", planned.item.name, "\"");
+    CKPTDB_RETURN_IF_ERROR(
+        WithoutNotFound(what, CallGuarded(what, planned.check)));
+  }
+  return absl::OkStatus();
+}
+
 void LoadPlan::SetNotLoaded() {
   for (PlannedItem& planned : items_) {
     if (planned.load != nullptr) planned.item.outcome = ItemOutcome::kNotLoaded;

@@ -38,6 +38,9 @@ class LoadPlan {
   // FailedPrecondition naming all items that are missing or do not fit, which
   // ends with `remedy`.
   absl::Status Check(Demand demand, absl::string_view remedy) const;
+  // Reads the ids of rows for tables of fixed size. Returns the first error of
+  // TableState::Capacity, with the model as it was.
+  absl::Status CheckCapacities() const;
   // Says of all items that they are not loaded, until Run loads them. Without
   // it they are described as Run would leave them.
   void SetNotLoaded();

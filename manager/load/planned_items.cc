@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "ckptdb/manager/load/capacity_check.h"
 #include "ckptdb/manager/load/evolved_table.h"
 #include "ckptdb/manager/load/load_patterns.h"
 #include "ckptdb/manager/load/row_exchange.h"
@@ -200,6 +202,7 @@ class ItemPlanner {
             PlannedItem* planned) const {
     const SliceHash hash = table.state->slice_hash();
     const std::string& source = planned->item.source;
+    PlanCheck(table, found, sharding, scan, planned);
     if (Exchanges(found, sharding)) {
       planned->together = true;
       planned->load = [exchange = RowExchange{&step_, source, ModeOf(rule_),
@@ -216,6 +219,21 @@ class ItemPlanner {
                                       scan, filter, live}] {
       return LoadTable(load);
     };
+  }
+
+  // Changes lead to the step from one whose rows the table has already.
+  void PlanCheck(const ModelState::Table& table,
+                 const StepReader::TableSpec& found,
+                 const TableSharding& sharding, const ScanOptions& scan,
+                 PlannedItem* planned) const {
+    std::optional<TableState::Capacity> capacity = table.state->capacity();
+    if (!capacity.has_value() || changes_ != nullptr) return;
+    const auto filter = std::make_shared<RowFilter>(
+        sharding, table.state->slice_hash(), shard_.rank, shard_.world_size);
+    CapacityCheck check = {&step_, planned->item.source, ModeOf(rule_), scan,
+                           filter, *std::move(capacity)};
+    filter->Apply(found, &check.scan);
+    planned->check = [check = std::move(check)] { return check.Run(); };
   }
 
   absl::Status Add(const ModelState::Extra& extra) {

@@ -18,6 +18,8 @@ namespace ckptdb::internal {
 // One item to load, of which each rank loads its part.
 struct PlannedItem {
   LoadedItem item;
+  // Returns an error for rows that a table has no place for; null: it grows.
+  std::function<absl::Status()> check;
   // Loads it; null when the step does not have it, or it does not fit.
   std::function<absl::Status()> load;
   // All ranks call `load` together, and it returns the same status on each.

@@ -197,6 +197,7 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
     status = evolve.has_value()
                  ? plan->Check(LoadPlan::Demand::kToFit, kEvolvedRemedy)
                  : plan->Check(LoadPlan::Demand::kAll, kRestoreRemedy);
+    if (status.ok()) status = plan->CheckCapacities();
   }
   // Verification reads everything, so one rank does it for all.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
@@ -250,8 +251,8 @@ absl::Status Restorer::NoteRestored(const StepReader& step,
     lineage->ClearParent(absl::StrCat("the model was loaded from ", path));
     return absl::OkStatus();
   }
-  CKPTDB_RETURN_IF_ERROR(lineage->SetParent(
-      step, parts_.model, plan.OtherTables(parts_.model), parts_.store));
+  lineage->SetParent(step.record(), plan.OtherTables(parts_.model),
+                     parts_.store);
   if (parts_.feed != nullptr) {
     // Earlier marks are in the step.
     CKPTDB_RETURN_IF_ERROR(parts_.feed->Take().status());
@@ -337,6 +338,7 @@ absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
       status = plan->Check(
           rule.strict ? LoadPlan::Demand::kAll : LoadPlan::Demand::kAny,
           kLoadRemedy);
+      if (status.ok()) status = plan->CheckCapacities();
     }
   }
   CKPTDB_RETURN_IF_ERROR(AgreeOn("check the step", status));

@@ -65,9 +65,9 @@ absl::StatusOr<StepRecord> StepOpener::PickStep(const RestoreRequest& request,
     picked =
         PickNamed(*request.step, own ? options_.path : request.path, other);
   } else if (request.best || request.best_by.has_value()) {
-    picked = BestOf(StepsOf(other, store_), request.best_by.has_value()
-                                                ? request.best_by
-                                                : options_.best);
+    picked =
+        BestOf(StepsOf(other, store_),
+               request.best_by.has_value() ? request.best_by : options_.best);
   } else {
     picked = other != nullptr ? other->Latest() : store_->Latest();
   }

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/manager/policy/keep_rule.h"
 #include "ckptdb/manager/policy/policy_checks.h"
@@ -31,23 +33,27 @@ std::string HeldBy(const RetentionOptions& options, const RetentionState& state,
   return "";
 }
 
-// Decides about each step. Reasons are written when they are asked for.
+// Decides about each of `steps`, which are those of the training or those of
+// other branches, and outlive the plan. Reasons are written when they are asked
+// for.
 class Plan {
  public:
-  Plan(const RetentionOptions& options, const RetentionState& state)
+  Plan(const RetentionOptions& options, const RetentionState& state,
+       absl::Span<const StepInfo> steps)
       : options_(options),
         state_(state),
+        steps_(steps),
         ephemeral_(std::count_if(
-            state.steps.begin(), state.steps.end(),
+            steps.begin(), steps.end(),
             [](const StepInfo& step) { return step.ephemeral; })) {
     // A policy is asked about permanent steps alone. They are copied only where
     // there are ephemeral ones as well, which most stores do not have.
     if (ephemeral_ > 0) {
-      for (const StepInfo& step : state.steps) {
+      for (const StepInfo& step : steps) {
         if (!step.ephemeral) permanent_.push_back(step);
       }
     }
-    answer_ = Ask(options.keep, ephemeral_ > 0 ? permanent_ : state.steps,
+    answer_ = Ask(options.keep, ephemeral_ > 0 ? permanent_ : steps,
                   state.now_micros);
   }
   Plan(const Plan&) = delete;
@@ -59,34 +65,41 @@ class Plan {
   void ForEach(Visit visit) const {
     size_t permanent = 0;
     int64_t newer = ephemeral_;
-    for (size_t at = 0; at < state_.steps.size(); ++at) {
-      visit(at, state_.steps[at].ephemeral ? static_cast<size_t>(--newer)
-                                           : permanent++);
+    for (size_t at = 0; at < steps_.size(); ++at) {
+      visit(at,
+            steps_[at].ephemeral ? static_cast<size_t>(--newer) : permanent++);
     }
   }
 
   const std::string& warning() const { return answer_.warning; }
+  int64_t step(size_t at) const { return steps_[at].step; }
 
   bool Stays(size_t at, size_t place) const {
-    const StepInfo& step = state_.steps[at];
+    const StepInfo& step = steps_[at];
     // Wanted is asked first, as HeldBy writes a text.
     return Wanted(step, place) || !HeldBy(options_, state_, step).empty();
   }
 
   RetentionDecision DecisionOf(size_t at, size_t place) const {
-    const StepInfo& step = state_.steps[at];
+    const StepInfo& step = steps_[at];
     // A step that is held stays whatever the policy answers, so that is its
     // reason.
     std::string held = HeldBy(options_, state_, step);
     if (!held.empty()) return {step.step, true, std::move(held)};
     const bool stays = Wanted(step, place);
-    if (!step.ephemeral) return {step.step, stays, answer_.reason(place)};
     return {step.step, stays,
-            absl::StrCat("ephemeral, ", stays ? "" : "not ",
-                         "among the newest ", options_.keep_ephemeral)};
+            absl::StrCat(Branch(step), step.ephemeral ? WhyEphemeral(stays)
+                                                      : answer_.reason(place))};
   }
 
  private:
+  absl::string_view Branch(const StepInfo& step) const {
+    return state_.others.contains(step.step) ? "on another branch: " : "";
+  }
+  std::string WhyEphemeral(bool stays) const {
+    return absl::StrCat("ephemeral, ", stays ? "" : "not ", "among the newest ",
+                        options_.keep_ephemeral);
+  }
   bool Wanted(const StepInfo& step, size_t place) const {
     return step.ephemeral
                ? static_cast<int64_t>(place) < options_.keep_ephemeral
@@ -95,10 +108,48 @@ class Plan {
 
   const RetentionOptions& options_;
   const RetentionState& state_;
+  const absl::Span<const StepInfo> steps_;
   const int64_t ephemeral_;
   std::vector<StepInfo> permanent_;
   KeepAnswer answer_;
 };
+
+// Calls visit(plan) for the steps of the training, and then for those of other
+// branches. Steps are copied only where there are such branches.
+template <typename Visit>
+void ForEachPlan(const RetentionOptions& options, const RetentionState& state,
+                 Visit visit) {
+  if (state.others.empty()) return visit(Plan(options, state, state.steps));
+  std::vector<StepInfo> own;
+  std::vector<StepInfo> others;
+  for (const StepInfo& step : state.steps) {
+    (state.others.contains(step.step) ? others : own).push_back(step);
+  }
+  visit(Plan(options, state, own));
+  visit(Plan(options, state, others));
+}
+
+// Returns the decisions about all steps, or about those alone that do not stay,
+// in the order of the steps.
+std::vector<RetentionDecision> DecideAll(const RetentionOptions& options,
+                                         const RetentionState& state,
+                                         bool with_those_that_stay,
+                                         std::string* warning) {
+  std::vector<RetentionDecision> decisions;
+  if (with_those_that_stay) decisions.reserve(state.steps.size());
+  ForEachPlan(options, state, [&](const Plan& plan) {
+    if (warning != nullptr && warning->empty()) *warning = plan.warning();
+    plan.ForEach([&](size_t at, size_t place) {
+      if (!with_those_that_stay && plan.Stays(at, place)) return;
+      decisions.push_back(plan.DecisionOf(at, place));
+    });
+  });
+  std::sort(decisions.begin(), decisions.end(),
+            [](const RetentionDecision& a, const RetentionDecision& b) {
+              return a.step < b.step;
+            });
+  return decisions;
+}
 
 }  // namespace
 
@@ -112,35 +163,24 @@ absl::Status CheckRetention(const RetentionOptions& options) {
 
 std::vector<RetentionDecision> PlanRetention(const RetentionOptions& options,
                                              const RetentionState& state) {
-  const Plan plan(options, state);
-  std::vector<RetentionDecision> decisions;
-  decisions.reserve(state.steps.size());
-  plan.ForEach([&](size_t at, size_t place) {
-    decisions.push_back(plan.DecisionOf(at, place));
-  });
-  return decisions;
+  return DecideAll(options, state, /*with_those_that_stay=*/true, nullptr);
 }
 
 std::vector<RetentionDecision> PlanRemoval(const RetentionOptions& options,
                                            const RetentionState& state,
                                            std::string* warning) {
-  const Plan plan(options, state);
-  if (warning != nullptr) *warning = plan.warning();
-  std::vector<RetentionDecision> decisions;
-  plan.ForEach([&](size_t at, size_t place) {
-    if (plan.Stays(at, place)) return;
-    decisions.push_back(plan.DecisionOf(at, place));
-  });
-  return decisions;
+  if (warning != nullptr) warning->clear();
+  return DecideAll(options, state, /*with_those_that_stay=*/false, warning);
 }
 
 std::optional<RetentionDecision> PlanStep(const RetentionOptions& options,
                                           const RetentionState& state,
                                           int64_t step) {
-  const Plan plan(options, state);
   std::optional<RetentionDecision> decision;
-  plan.ForEach([&](size_t at, size_t place) {
-    if (state.steps[at].step == step) decision = plan.DecisionOf(at, place);
+  ForEachPlan(options, state, [&](const Plan& plan) {
+    plan.ForEach([&](size_t at, size_t place) {
+      if (plan.step(at) == step) decision = plan.DecisionOf(at, place);
+    });
   });
   return decision;
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ namespace ckptdb::internal {
 struct RetentionState {
   // All steps, ascending, with the one that is about to be committed.
   std::vector<StepInfo> steps;
+  // Those of them that the newest does not descend from: they were left when
+  // the training went back. The policy is asked about them apart from the
+  // others, so that they take no place of a step of the training.
+  std::set<int64_t> others;
   // The step that is about to be committed, or was committed last.
   int64_t newest = 0;
   // Steps that must stay, and why: pinned, being read, restored from.

@@ -4,8 +4,26 @@
 #include <utility>
 
 #include "ckptdb/manager/policy/step_info.h"
+#include "ckptdb/schema/records/branches.h"
 
 namespace ckptdb::internal {
+namespace {
+
+// Returns the step that a commit is saved on top of; none in an empty store.
+std::optional<StepRecord> ParentOf(const Store& store,
+                                   const Retirement::Commit& commit) {
+  std::optional<StepRecord> parent;
+  if (commit.parent.has_value()) {
+    store.VisitStep(commit.parent->step,
+                    [&](const StepRecord& record) { parent = record; });
+  }
+  if (parent.has_value()) return parent;
+  const absl::StatusOr<StepRecord> latest = store.Latest();
+  if (latest.ok()) parent = *latest;
+  return parent;
+}
+
+}  // namespace
 
 // The state is that after the commit, which is taken to succeed. Where it
 // fails, the next plan reads the steps of `assumed_` from the store again.
@@ -13,10 +31,22 @@ std::vector<RetentionDecision> Retirement::Plan(const Store& store,
                                                 const Commit& commit) {
   const MutexLock lock(&mutex_);
   Refresh(store);
-  Remove(commit.abandoned);
-  Put(commit.saved);
+  const std::optional<StepRecord> parent = ParentOf(store, commit);
   assumed_ = commit.abandoned;
+  for (const int64_t step : pinned_) assumed_.erase(step);
+  Remove(assumed_);
+  Put(commit.saved);
   assumed_.insert(commit.saved.step);
+  state_.others.clear();
+  // A lineage that began anew beside older steps descends from these, too:
+  // those with higher numbers are not of the training.
+  for (const auto& [step, own] : branches_) {
+    if (step > commit.saved.step ||
+        (step < commit.saved.step && parent.has_value() &&
+         !IsOnLineage(own, parent->branches))) {
+      state_.others.insert(step);
+    }
+  }
   state_.newest = commit.saved.step;
   state_.now_micros = commit.now_micros;
   state_.held.clear();
@@ -42,6 +72,7 @@ void Retirement::Refresh(const Store& store) {
   if (changes.all) {
     state_.steps.clear();
     pinned_.clear();
+    branches_.clear();
     store.VisitSteps(
         [&](const StepRecord& record)
             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { Note(record); });
@@ -67,6 +98,7 @@ void Retirement::Refresh(const Store& store) {
 bool Retirement::Note(const StepRecord& record) {
   if (record.quarantined) return false;
   if (record.pinned) pinned_.insert(record.version.step);
+  branches_[record.version.step] = record.branches.back();
   Put(StepInfoOf(record));
   return true;
 }
@@ -89,6 +121,7 @@ void Retirement::Remove(const std::set<int64_t>& steps) {
   std::erase_if(state_.steps, [&](const StepInfo& info) {
     return steps.contains(info.step);
   });
+  for (const int64_t step : steps) branches_.erase(step);
 }
 
 std::optional<RetentionDecision> Retirement::DecisionOf(int64_t step) const {

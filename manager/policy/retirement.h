@@ -4,6 +4,7 @@
 #define CKPTDB_MANAGER_POLICY_RETIREMENT_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -25,7 +26,9 @@ class Retirement {
   struct Commit {
     StepInfo saved;
     int64_t now_micros = 0;
-    // Steps that leave whatever the policy says.
+    // The step that it is saved on top of; unset: the newest.
+    std::optional<Version> parent;
+    // Steps that leave whatever the policy says, unless they are pinned.
     std::set<int64_t> abandoned;
     // The step that the training began from.
     std::optional<int64_t> source;
@@ -54,6 +57,8 @@ class Retirement {
   mutable Mutex mutex_;
   RetentionState state_ ABSL_GUARDED_BY(mutex_);
   std::set<int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
+  // The own branch of each step.
+  std::map<int64_t, StepRecord::Branch> branches_ ABSL_GUARDED_BY(mutex_);
   // The position in the store's changes up to which the state is current.
   uint64_t seen_ ABSL_GUARDED_BY(mutex_) = 0;
   // Steps of which the plan before knew more than the store.

@@ -1,15 +1,30 @@
 #include "ckptdb/manager/save/base_reasons.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/manager/ranks/messages.h"
+#include "ckptdb/schema/records/records.h"
+#include "ckptdb/schema/records/staged.h"
+#include "ckptdb/schema/records/table_schema.h"
 #include "ckptdb/schema/status.h"
 
 namespace ckptdb::internal {
 namespace {
 
+// Returns the reason why a table is saved in full whatever its changes are;
+// empty if there is none.
+std::string WhyInFull(const BaseInputs& inputs,
+                      const StepRecord::Rank& parent_tables,
+                      const ModelState::Table& table) {
+  if (!inputs.has_parent) return "the save has no parent";
+  return WhyFull(parent_tables, table.name, table.state->slots(),
+                 table.state->slice_hash());
+}
+
 // The reasons of this rank.
-BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
+absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
   BaseReasons bases = IncompleteTables(inputs.model, inputs.changes);
   // The owner's rows of a replicated table are saved, so only the owner's marks
   // say whether they can be saved as changes.
@@ -17,22 +32,21 @@ BaseReasons OwnBases(const BaseInputs& inputs, bool is_owner) {
     if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
     bases.erase(inputs.model.tables()[t].name);
   }
+  StepRecord::Rank parent_tables;
   if (inputs.has_parent) {
     bases.insert(inputs.other_tables.begin(), inputs.other_tables.end());
+    CKPTDB_RETURN_IF_ERROR(inputs.ticket.status());
+    CKPTDB_ASSIGN_OR_RETURN(
+        parent_tables, DecodeRankRecord(inputs.ticket->record().parent_tables));
   }
   for (const ModelState::Table& table : inputs.model.tables()) {
-    if (!inputs.has_parent) {
-      bases.emplace(table.name, "the save has no parent");
+    // It says more than that the changes of the table are not complete.
+    if (inputs.has_parent && !inputs.reason.empty()) {
+      bases[table.name] = inputs.reason;
       continue;
     }
-    const auto before = inputs.parent_columns.find(table.name);
-    if (before == inputs.parent_columns.end()) {
-      bases.emplace(table.name, "the parent has no table of this name");
-    } else if (!SameColumns(before->second, table.state->slots())) {
-      bases.emplace(table.name, "its schema differs from the parent's");
-    }
-    // It says more than that the changes of the table are not complete.
-    if (!inputs.reason.empty()) bases[table.name] = inputs.reason;
+    std::string why = WhyInFull(inputs, parent_tables, table);
+    if (!why.empty()) bases.emplace(table.name, std::move(why));
   }
   return bases;
 }

@@ -12,7 +12,6 @@
 #include "ckptdb/manager/coordinator.h"
 #include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/state/change_sets.h"
-#include "ckptdb/manager/state/save_lineage.h"
 
 namespace ckptdb::internal {
 
@@ -21,8 +20,8 @@ struct BaseInputs {
   const ModelState& model;
   const std::vector<TableSharding>& shardings;
   const ChangeSets& changes;
-  const TableColumns& parent_columns;
-  const BaseReasons& other_tables;  // of SaveLineage
+  const absl::StatusOr<Ticket>& ticket;  // of this rank's part of the save
+  const BaseReasons& other_tables;       // of SaveLineage
   bool has_parent = false;
   const std::string& reason;  // for all tables; empty: there is none
 };

@@ -22,20 +22,27 @@ SaveRequest WithKind(SaveRequest request, SavePolicy::Kind kind) {
   return request;
 }
 
+absl::StatusOr<Ticket> DecodeTicket(const absl::StatusOr<std::string>& bytes) {
+  CKPTDB_RETURN_IF_ERROR(bytes.status());
+  return CallGuarded("decoding the ticket",
+                     [&] { return Ticket::Decode(*bytes); });
+}
+
 }  // namespace
 
 SaveOperation::SaveOperation(const SaveEnvironment& environment,
                              const SaveLineage& lineage, SaveStart start)
     : environment_(environment),
       announced_(std::move(start.announced)),
-      ticket_(std::move(start.ticket)),
+      ticket_(DecodeTicket(start.ticket)),
       request_(WithKind(std::move(start.request), announced_.decision.kind)),
       answers_preemption_(start.answers_preemption),
       begun_at_micros_(start.begun_at_micros),
       called_at_(start.called_at),
       begin_(start.called_at +
              std::chrono::microseconds(start.wait_micros.value_or(0))),
-      abandoned_(lineage.abandoned()),
+      parent_(lineage.parent()),
+      abandoned_(lineage.leaving()),
       source_(lineage.source()),
       pending_(std::make_shared<PendingSave::State>(announced_.step)) {
   report_.step = announced_.step;
@@ -83,7 +90,7 @@ absl::StatusOr<BaseReasons> SaveOperation::ChooseBases(
   const BaseInputs inputs = {environment_.model,
                              environment_.shardings,
                              changes_,
-                             lineage.parent_columns(),
+                             ticket_,
                              lineage.other_tables(),
                              /*has_parent=*/!announced_.whole,
                              announced_.base_reason};
@@ -138,9 +145,6 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
                    environment_.ranks->world_size()));
   if (environment_.feed != nullptr) spec.changes = &changes_;
   CKPTDB_ASSIGN_OR_RETURN(snapshot_, Snapshot::Of(environment_.model, spec));
-  for (const ModelState::Table& table : environment_.model.tables()) {
-    columns_[table.name] = table.state->slots();
-  }
   Arena* const arena = environment_.arena;
   // Without async the training waits for the whole save, so a copy would only
   // cost time.
@@ -227,7 +231,6 @@ void SaveOperation::ReserveCopies(StageCopies* copies) const {
 absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
   CKPTDB_RETURN_IF_ERROR(ticket_.status());
-  CKPTDB_ASSIGN_OR_RETURN(const Ticket ticket, Ticket::Decode(*ticket_));
   CKPTDB_RETURN_IF_ERROR(snapshot_->Fetch());
   internal::StageCopies copies;
   if (!copied_) {
@@ -237,7 +240,7 @@ absl::StatusOr<StagedRank> SaveOperation::StageModel() {
       LetTrainingContinue();
     };
   }
-  return internal::StageWithCopies(options.path, ticket, snapshot_->state(),
+  return internal::StageWithCopies(options.path, *ticket_, snapshot_->state(),
                                    options.stage, copies);
 }
 
@@ -273,6 +276,7 @@ void SaveOperation::CommitWithAll() {
 Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
   SavePublisher::Publication publication = {announced_, request_, {}};
   publication.commit.saved = step_info();
+  publication.commit.parent = parent_;
   if (environment_.options.abandoned == SaveSpec::Abandoned::kRemove) {
     publication.commit.abandoned = abandoned_;
   }

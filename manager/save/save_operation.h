@@ -95,9 +95,8 @@ class SaveOperation {
   const SaveResult& result() const { return outcome_.result; }
   const CheckpointManager::SaveReport& report() const { return report_; }
   CheckpointManager::SaveReport& report() { return report_; }
-  // These give away what they return.
+  // Gives away what it returns.
   ChangeSets TakeChanges() { return std::move(changes_); }
-  TableColumns TakeColumns() { return std::move(columns_); }
 
  private:
   absl::Status CaptureModel(const SaveLineage& lineage);
@@ -119,20 +118,21 @@ class SaveOperation {
 
   const SaveEnvironment& environment_;
   const Announcement announced_;
-  const absl::StatusOr<std::string> ticket_;
+  const absl::StatusOr<Ticket> ticket_;
   const SaveRequest request_;
   const bool answers_preemption_;
   const int64_t begun_at_micros_;
   const std::chrono::steady_clock::time_point called_at_;
   // The time at which the save before had ended.
   const std::chrono::steady_clock::time_point begin_;
-  // The steps of abandoned branches in the lineage, for retention.
+  // These are of the lineage, for retention: the parent, and the steps that are
+  // removed with the branch that was abandoned.
+  const std::optional<Version> parent_;
   const std::set<int64_t> abandoned_;
   const std::optional<int64_t> source_;
   const std::shared_ptr<PendingSave::State> pending_;
 
   ChangeSets changes_;
-  TableColumns columns_;
   std::unique_ptr<Snapshot> snapshot_;
   bool copied_ = false;      // the snapshot points to the arena, not the model
   bool model_read_ = false;  // the model may change

@@ -3,16 +3,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "ckptdb/schema/status.h"
+#include "ckptdb/schema/records/branches.h"
 
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether `other` is abandoned when the training goes back to
-// `restored`.
-bool ComesAfter(const StepRecord& other, const StepRecord& restored) {
-  return other.version.step > restored.version.step ||
-         StateOf(other).attempt > StateOf(restored).attempt;
+// Returns whether `other` is `restored`, or is a step that it descends from. A
+// lineage that began anew beside older steps descends from those, too, which
+// may have higher numbers.
+bool IsBefore(const StepRecord& other, const StepRecord& restored) {
+  return other.version.step <= restored.version.step &&
+         IsOnLineage(other.branches.back(), restored.branches);
 }
 
 }  // namespace
@@ -32,12 +33,14 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
                                bool overwrite) const {
   SaveSpec spec;
   spec.step = step;
-  const auto ignore = [](const StepRecord&) {};
-  // A parent that was deleted meanwhile is no parent, and the save is a full
-  // one.
-  if (parent_.has_value() && store.VisitStep(parent_->step, ignore)) {
-    spec.parent = parent_;
-  }
+  // A parent that was deleted, replaced or quarantined meanwhile is no parent,
+  // and the save is a full one.
+  bool usable = false;
+  const auto look = [&](const StepRecord& record) {
+    usable = !record.quarantined && StateOf(record).attempt == parent_attempt_;
+  };
+  if (parent_.has_value()) store.VisitStep(parent_->step, look);
+  if (usable) spec.parent = parent_;
   const absl::StatusOr<StepRecord> existing = store.FindStep(step);
   spec.overwrite =
       overwrite ||
@@ -46,49 +49,39 @@ SaveSpec SaveLineage::NextSpec(const Store& store, int64_t step,
   return spec;
 }
 
-void SaveLineage::OnCommitted(const SaveResult& result, TableColumns columns,
-                              SaveSpec::Abandoned abandoned) {
+void SaveLineage::OnCommitted(const SaveResult& result, const Store* store) {
   parent_ = result.version;
-  parent_columns_ = std::move(columns);
+  parent_attempt_ = result.version.attempt;
   other_tables_.clear();
+  leaving_.clear();
   deltas_ = result.deltas;
   base_due_reason_ = result.base_due_reason;
-  // With kKeep they stay in the list: policies that ask for all steps do not
-  // see them, and a later save may overwrite them.
-  if (abandoned == SaveSpec::Abandoned::kRemove) abandoned_.clear();
+  // Those that stay, because of kKeep or a pin, stay in the list: policies that
+  // ask for all steps do not see them, and a later save may overwrite them.
+  std::erase_if(abandoned_, [&](int64_t step) {
+    return step == result.version.step ||
+           !store->VisitStep(step, [](const StepRecord&) {});
+  });
   source_.reset();
 }
 
-absl::Status SaveLineage::SetParent(const StepReader& step,
-                                    const ModelState& model,
-                                    BaseReasons other_tables,
-                                    const Store* store) {
-  const StepRecord& record = step.record();
+void SaveLineage::SetParent(const StepRecord& record, BaseReasons other_tables,
+                            const Store* store) {
   parent_ = record.version;
   parent_attempt_ = StateOf(record).attempt;
   deltas_ = record.chain.size() - 1;
   base_due_reason_.clear();
   source_ = record.version.step;
-  abandoned_.clear();
-  // Quarantined steps are of no branch that could be given up.
-  if (store != nullptr) {
-    for (const StepRecord& other : store->Steps()) {
-      if (!other.quarantined && ComesAfter(other, record)) {
-        abandoned_.insert(other.version.step);
-      }
-    }
-  }
   other_tables_ = std::move(other_tables);
-  parent_columns_.clear();
-  for (const ModelState::Table& table : model.tables()) {
-    const absl::StatusOr<StepReader::TableSpec> spec =
-        step.FindTable(table.name);
-    // A table that is new in the model is not in the step.
-    if (absl::IsNotFound(spec.status())) continue;
-    CKPTDB_RETURN_IF_ERROR(spec.status());
-    parent_columns_[table.name] = spec->slots;
-  }
-  return absl::OkStatus();
+  abandoned_.clear();
+  leaving_.clear();
+  if (store == nullptr) return;
+  store->VisitSteps([&](const StepRecord& other) {
+    // Quarantined steps are of no branch that could be given up.
+    if (other.quarantined || IsBefore(other, record)) return;
+    abandoned_.insert(other.version.step);
+    if (DescendsFrom(other, record)) leaving_.insert(other.version.step);
+  });
 }
 
 absl::Status SaveLineage::CheckWritten() const {
@@ -106,6 +99,7 @@ void SaveLineage::AbandonAll(const Store* store) {
   for (const StepRecord& other : store->Steps()) {
     if (!other.quarantined) abandoned_.insert(other.version.step);
   }
+  leaving_ = abandoned_;
 }
 
 void SaveLineage::ClearParent(std::string reason) {

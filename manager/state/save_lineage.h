@@ -3,22 +3,15 @@
 #define CKPTDB_MANAGER_STATE_SAVE_LINEAGE_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "ckptdb/db/reader.h"
 #include "ckptdb/db/store.h"
-#include "ckptdb/manager/model_state.h"
 #include "ckptdb/manager/state/change_sets.h"
 
 namespace ckptdb::internal {
-
-// The slots of tables, by the name of the table.
-using TableColumns = std::map<std::string, std::vector<Slot>>;
 
 // The version that was saved or restored last, and what follows from it for the
 // next save. Only the training thread uses it: a save takes copies of what it
@@ -33,7 +26,6 @@ class SaveLineage {
   // The attempt that made the parent's state: that of the step itself, or of
   // the one that it was restored from.
   uint32_t parent_attempt() const { return parent_attempt_; }
-  const TableColumns& parent_columns() const { return parent_columns_; }
   // The tables that the model does not have as the parent has them, with the
   // reason, so that the next save writes them in full.
   const BaseReasons& other_tables() const { return other_tables_; }
@@ -44,8 +36,14 @@ class SaveLineage {
   std::optional<int64_t> newest_step() const {
     return parent_.has_value() ? std::optional(parent_->step) : newest_at_open_;
   }
-  // Steps after the restored one, while they are to be given up.
+  // The steps of branches other than the training's, on the owner: those after
+  // the restored step, and those that earlier runs have left. A save may
+  // overwrite them, and policies do not see them.
   const std::set<int64_t>& abandoned() const { return abandoned_; }
+  // Those of them that the next save removes with SaveSpec::Abandoned::kRemove,
+  // unless they are pinned.
+  const std::set<int64_t>& leaving() const { return leaving_; }
+
   // A restore or a load begins to write the model: "the restore of step 3".
   // Until EndWriting the model is a mix of two states.
   void BeginWriting(std::string what) { writing_ = std::move(what); }
@@ -70,15 +68,13 @@ class SaveLineage {
   SaveSpec NextSpec(const Store& store, int64_t step,
                     SaveSpec::Abandoned abandoned, bool overwrite) const;
 
-  // A save was committed.
-  void OnCommitted(const SaveResult& result, TableColumns columns,
-                   SaveSpec::Abandoned abandoned);
-  // The model was restored from `step` of the manager's own store, except that
-  // it does not have `other_tables` as the step has them. `store` is null on
-  // ranks without one. Returns what a damaged step fails with; the next
-  // save goes on from the step all the same.
-  absl::Status SetParent(const StepReader& step, const ModelState& model,
-                         BaseReasons other_tables, const Store* store);
+  // A save was committed. `store` is null on ranks without one.
+  void OnCommitted(const SaveResult& result, const Store* store);
+  // The model was restored from this step of the manager's own store, except
+  // that it does not have `other_tables` as the step has them. `store` is null
+  // on ranks without one.
+  void SetParent(const StepRecord& record, BaseReasons other_tables,
+                 const Store* store);
   // The model came from elsewhere: the next save has no parent.
   void ClearParent(std::string reason);
   // The model as it is begins anew, and all steps of the store are to be given
@@ -89,12 +85,12 @@ class SaveLineage {
   std::optional<int64_t> newest_at_open_;
   std::optional<Version> parent_;
   uint32_t parent_attempt_ = 0;
-  TableColumns parent_columns_;
   BaseReasons other_tables_;
   uint64_t deltas_ = 0;  // in the chain of the parent
   std::string base_due_reason_;
   std::string writing_;  // what writes the model, or has failed to
   std::set<int64_t> abandoned_;
+  std::set<int64_t> leaving_;
   std::optional<int64_t> source_;
 };
 

@@ -114,6 +114,10 @@ absl::StatusOr<std::unique_ptr<RowSource>> TableView::View(
   return ViewedRows::Of(std::move(rows), places_);
 }
 
+std::optional<TableState::Capacity> TableView::capacity() const {
+  return status_.ok() ? table_->capacity() : std::nullopt;
+}
+
 LiveTable* TableView::Live(absl::Span<const std::string> slots) {
   return table_->Live(slots);
 }

@@ -8,6 +8,7 @@
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/manager/state/row_parts.h"
 #include "ckptdb/manager/tables.h"
+#include "ckptdb/schema/status.h"
 
 namespace ckptdb {
 namespace {
@@ -37,6 +38,14 @@ absl::Status CheckArrays(uint64_t rows, const std::vector<AnyArray>& arrays) {
     }
   }
   return absl::OkStatus();
+}
+
+// The arrays are the trainer's and cannot grow.
+absl::Status CheckRow(int64_t id, uint64_t rows) {
+  if (static_cast<uint64_t>(id) < rows) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("row ", id, " of the step is beyond the ", rows,
+                   " rows of the VectorTable; give it larger arrays"));
 }
 
 std::vector<Slot> SlotsOfArrays(const std::vector<AnyArray>& arrays) {
@@ -137,13 +146,8 @@ class VectorTable::LiveRows : public LiveTable {
   }
   absl::Status Consume(int /*worker*/, const RowSink::Batch& batch) override {
     for (size_t r = 0; r < batch.ids.size(); ++r) {
+      CKPTDB_RETURN_IF_ERROR(CheckRow(batch.ids[r], table_.rows_));
       const auto row = static_cast<uint64_t>(batch.ids[r]);
-      if (row >= table_.rows_) {
-        // The arrays are the trainer's and cannot grow.
-        return absl::OutOfRangeError(
-            absl::StrCat("row ", batch.ids[r], " of the step is beyond the ",
-                         table_.rows_, " rows of the VectorTable"));
-      }
       for (size_t s = 0; s < slots_.size(); ++s) {
         const uint64_t bytes = table_.arrays_[slots_[s]].slot.row_bytes();
         std::memcpy(ValueOf(s, row), batch.slots[s] + r * bytes, bytes);
@@ -219,6 +223,12 @@ absl::StatusOr<std::unique_ptr<RowSource>> VectorTable::RowsOf(
   auto rows = std::make_unique<Rows>(*this);
   CKPTDB_RETURN_IF_ERROR(rows->Find(ids));
   return rows;
+}
+
+std::optional<TableState::Capacity> VectorTable::capacity() const {
+  return Capacity{rows_, [rows = rows_](int64_t id) -> absl::Status {
+                    return CheckRow(id, rows);
+                  }};
 }
 
 LiveTable* VectorTable::Live(absl::Span<const std::string> slots) {

@@ -112,9 +112,16 @@ TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
                        HasSubstr("has 3 rows, and the step has more")));
   rows.clear();
   rows[DeviceTrainer::kFree] = {std::vector<float>(5), 1};
+  const auto is_free_id =
+      StatusIs(absl::StatusCode::kOutOfRange,
+               HasSubstr("the step has a row -1, which is"));
   EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
-              StatusIs(absl::StatusCode::kOutOfRange,
-                       HasSubstr("the step has a row -1, which is")));
+              is_free_id);
+  // A restore asks before it changes anything.
+  ASSERT_TRUE(table_->capacity().has_value());
+  EXPECT_EQ(table_->capacity()->rows, 3U);
+  EXPECT_OK(table_->capacity()->check_id(77));
+  EXPECT_THAT(table_->capacity()->check_id(DeviceTrainer::kFree), is_free_id);
   DeviceTrainerOptions numbers;
   numbers.rows = 3;
   numbers.with_ids = false;
@@ -125,12 +132,15 @@ TEST_P(DeviceRestoreTest, ARestoreSaysWhatDoesNotFit) {
   for (const int64_t id : {99, 101, 112}) {
     rows.clear();
     rows[id] = {std::vector<float>(5), 1};
+    const auto is_no_row = StatusIs(
+        absl::StatusCode::kOutOfRange,
+        HasSubstr(absl::StrCat("row ", id, " of the step is not among the 3")));
     EXPECT_THAT(Batches(rows).Into(table_->Live({"embedding", "step"})),
-                StatusIs(absl::StatusCode::kOutOfRange,
-                         HasSubstr(absl::StrCat(
-                             "row ", id, " of the step is not among the 3"))));
+                is_no_row);
+    EXPECT_THAT(table_->capacity()->check_id(id), is_no_row);
   }
   rows.clear();
+  EXPECT_OK(table_->capacity()->check_id(108));
   rows[108] = {std::vector<float>(5, 1.0F), 1};
   ASSERT_OK(Batches(rows).Into(table_->Live({"embedding", "step"})));
   EXPECT_EQ(trainer_->Read().at(108), rows.at(108));

@@ -175,15 +175,45 @@ TEST_F(BranchTest, ReplacesAStepOfTheRemovedBranch) {
   ExpectSteps({10, 20});
 }
 
-TEST_F(BranchTest, PinnedDescendantRefuses) {
+TEST_F(BranchTest, PinnedDescendantStaysWhenItsBranchIsRemoved) {
   ASSERT_OK(store_->Pin(30));
-  EXPECT_THAT(Branch(10, 40, SaveSpec::Abandoned::kRemove),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 30 is pinned")));
-  EXPECT_THAT(ListSteps(), ElementsAre(10, 20, 30));
-  ASSERT_OK(store_->Unpin(30));
   ASSERT_OK(Branch(10, 40, SaveSpec::Abandoned::kRemove));
-  ExpectSteps({10, 40});
+  // Its chain leads over step 20, which is removed.
+  ExpectSteps({10, 30, 40});
+  ASSERT_OK(store_->Sweep());
+  Reopen();
+  ExpectSteps({10, 30, 40});
+  ASSERT_OK_AND_ASSIGN(const StepRecord latest, store_->Latest());
+  EXPECT_EQ(latest.version.step, 40);
+  ASSERT_OK(Branch(40, 50, SaveSpec::Abandoned::kRefuse));
+  ASSERT_OK(store_->Unpin(30));
+  ASSERT_OK(Branch(10, 60, SaveSpec::Abandoned::kRemove));
+  ExpectSteps({10, 60});
+}
+
+TEST_F(BranchTest, PinnedStepIsNotOverwritten) {
+  ASSERT_OK(store_->Pin(30));
+  const auto is_pinned =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("step 30 is pinned"), HasSubstr(path())));
+  SaveSpec spec{.step = 30, .overwrite = true, .parent = versions_[20]};
+  spec.abandoned = SaveSpec::Abandoned::kRemove;
+  EXPECT_THAT(store_->Begin(spec), is_pinned);
+  EXPECT_THAT(Branch(20, 30, SaveSpec::Abandoned::kRemove, /*overwrite=*/true),
+              is_pinned);
+  ExpectSteps({10, 20, 30});
+}
+
+// A quarantined step cannot be restored, so the promise of the pin is kept by
+// the step that replaces it.
+TEST_F(BranchTest, PinPassesFromAQuarantinedStepToItsReplacement) {
+  ASSERT_OK(store_->Pin(30));
+  ASSERT_OK(store_->Quarantine(30));
+  ASSERT_OK(Branch(20, 30, SaveSpec::Abandoned::kRefuse, /*overwrite=*/true));
+  ASSERT_OK_AND_ASSIGN(const StepRecord replaced, store_->FindStep(30));
+  EXPECT_TRUE(replaced.pinned);
+  EXPECT_FALSE(replaced.quarantined);
+  ExpectSteps({10, 20, 30});
 }
 
 TEST_F(BranchTest, PinnedParentMayBeGoneOnFrom) {

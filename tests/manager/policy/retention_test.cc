@@ -93,6 +93,24 @@ TEST(Retention, HeldStepsStay) {
             (RetentionDecision{1, true, "pinned"}));
 }
 
+TEST(Retention, OtherBranchesTakeNoPlaceOfTheTrainings) {
+  RetentionState state = StateOf(8, {5, 6, 7});
+  state.newest = 4;
+  state.others = {3, 5, 6, 8};
+  // Of the training 1, 2, 4 and the ephemeral 7; of the others 3, 8 and the
+  // ephemeral 5 and 6.
+  EXPECT_THAT(Gone(Latest(1), state), ElementsAre(1, 2, 3, 5));
+  EXPECT_THAT(Gone(Latest(2), state), ElementsAre(1, 5));
+  EXPECT_EQ(PlanRetention(Latest(1), state)[2],
+            (RetentionDecision{3, false,
+                               "on another branch: not among the latest 1"}));
+  EXPECT_EQ(
+      PlanRetention(Latest(1), state)[7],
+      (RetentionDecision{8, true, "on another branch: among the latest 1"}));
+  state.held = {{3, "pinned"}};
+  EXPECT_THAT(Gone(Latest(1), state), ElementsAre(1, 2, 5));
+}
+
 TEST(Retention, TheNewestEphemeralStepsStay) {
   const RetentionState state = StateOf(6, {1, 3, 5});
   EXPECT_THAT(Gone({}, state), ElementsAre(1, 3));

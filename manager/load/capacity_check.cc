@@ -1,0 +1,53 @@
+#include "ckptdb/manager/load/capacity_check.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/schema/bytes/annotate.h"
+#include "ckptdb/schema/status.h"
+
+namespace ckptdb::internal {
+namespace {
+
+class IdChecker : public RowSink {
+ public:
+  explicit IdChecker(const TableState::Capacity& capacity)
+      : capacity_(capacity) {}
+
+  absl::Status Consume(int /*worker*/, const Batch& batch) override {
+    rows_ += batch.ids.size();
+    if (!capacity_.check_id) return absl::OkStatus();
+    for (const int64_t id : batch.ids) {
+      CKPTDB_RETURN_IF_ERROR(capacity_.check_id(id));
+    }
+    return absl::OkStatus();
+  }
+  uint64_t rows() const { return rows_; }
+
+ private:
+  const TableState::Capacity& capacity_;
+  std::atomic<uint64_t> rows_ = 0;
+};
+
+}  // namespace
+
+absl::Status CapacityCheck::Run() const {
+  const std::string place = absl::StrCat("table \"", source, "\"");
+  ScanOptions ids = scan;
+  ids.slots.clear();
+  ids.ids_only = true;
+  IdChecker checker(capacity);
+  CKPTDB_RETURN_IF_ERROR(
+      Annotate(step->ScanTable(source, ids, &checker), place));
+  if (mode == LiveTable::RestoreMode::kMerge ||
+      checker.rows() <= capacity.rows) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(place, ": the step has ", checker.rows(),
+                   " rows of this rank, and the table has room for ",
+                   capacity.rows, "; make it larger"));
+}
+
+}  // namespace ckptdb::internal

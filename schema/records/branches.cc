@@ -1,0 +1,25 @@
+#include "ckptdb/schema/records/branches.h"
+
+#include <algorithm>
+
+namespace ckptdb::internal {
+
+// A descendant has the branch of its ancestor among its own, and has continued
+// it at least as far.
+bool IsOnLineage(const StepRecord::Branch& own,
+                 absl::Span<const StepRecord::Branch> branches) {
+  const auto same =
+      std::lower_bound(branches.begin(), branches.end(), own.first,
+                       [](const StepRecord::Branch& branch, uint32_t first) {
+                         return branch.first < first;
+                       });
+  return same != branches.end() && same->first == own.first &&
+         same->last >= own.last;
+}
+
+bool DescendsFrom(const StepRecord& step, const StepRecord& ancestor) {
+  return step.branches != ancestor.branches &&
+         IsOnLineage(ancestor.branches.back(), step.branches);
+}
+
+}  // namespace ckptdb::internal

@@ -1,0 +1,154 @@
+// Steps whose rows have no place in a table of fixed size.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/map_table.h"
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/schema/status.h"
+#include "ckptdb/tests/manager/raw_table.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// A table of fixed size, other tables and tensors with it, stay as they are
+// when one row of the step has no place in it.
+class FixedSizeTest : public ::testing::Test {
+ protected:
+  // Saves "item" as step 1, and then the step 2 that changes `ids` of it.
+  void Save(TableState* items, const std::function<void()>& change = nullptr) {
+    ModelState model;
+    std::vector<float> weights(3, 1);
+    ASSERT_OK(model.AddTensor("a", TensorState::Of(weights.data(), {3})));
+    ASSERT_OK(model.AddTable("item", items));
+    ASSERT_OK_AND_ASSIGN(const auto manager,
+                         CheckpointManager::Open(Options(), &model));
+    ASSERT_OK(manager->StepTo(1));
+    if (change != nullptr) {
+      change();
+      ASSERT_OK(manager->StepTo(2));
+    }
+    ASSERT_OK(manager->Close());
+  }
+  // Restores into arrays of so many rows, which hold 9 before.
+  absl::Status Restore(uint64_t rows,
+                       const std::optional<LoadRule>& rule = std::nullopt) {
+    weights_.assign(3, 9);
+    values_.assign(2 * rows, 9);
+    VectorTable items(rows, {Array("a", values_.data(), 2)});
+    ModelState model;
+    CKPTDB_RETURN_IF_ERROR(
+        model.AddTensor("a", TensorState::Of(weights_.data(), {3})));
+    CKPTDB_RETURN_IF_ERROR(model.AddTable("item", &items));
+    CKPTDB_ASSIGN_OR_RETURN(const auto manager,
+                            CheckpointManager::Open(Options(), &model));
+    return rule.has_value() ? manager->Load({*rule}).status()
+                            : manager->Restore().status();
+  }
+  void ExpectUnchanged() {
+    EXPECT_THAT(weights_, Each(9));
+    EXPECT_THAT(values_, Each(9));
+  }
+  ManagerOptions Options() const {
+    ManagerOptions options;
+    options.path = dir_.path() + "/store";
+    options.schedule.permanent = SaveEveryNSteps(1);
+    options.bounds.max_delta_ratio = 100;
+    options.async = false;
+    return options;
+  }
+
+  TempDir dir_;
+  std::vector<float> weights_;
+  std::vector<float> values_;
+};
+
+TEST_F(FixedSizeTest, RestoreChangesNothing_WhenTheVectorTableShrank) {
+  std::vector<float> saved(2 * 1000, 1);
+  VectorTable items(1000, {Array("a", saved.data(), 2)});
+  ASSERT_NO_FATAL_FAILURE(Save(&items));
+  const auto is_too_small =
+      StatusIs(absl::StatusCode::kOutOfRange,
+               AllOf(HasSubstr("table \"item\": row "),
+                     HasSubstr("beyond the 999 rows of the VectorTable")));
+  EXPECT_THAT(Restore(999), is_too_small);
+  ExpectUnchanged();
+  for (const bool clear : {true, false}) {
+    LoadRule rule;
+    rule.hashtable_clear = clear;
+    EXPECT_THAT(Restore(999, rule), is_too_small);
+    ExpectUnchanged();
+  }
+  EXPECT_OK(Restore(1000));
+  EXPECT_THAT(values_, Each(1));
+  EXPECT_OK(Restore(1001));
+}
+
+TEST_F(FixedSizeTest, RestoreChangesNothing_WhenARowOfADeltaIsBeyondTheArrays) {
+  std::unordered_map<int64_t, std::array<float, 2>> rows = {{1, {1, 1}},
+                                                            {3, {1, 1}}};
+  MapTable items(&rows, {ckptdb::Field("a")});
+  ASSERT_NO_FATAL_FAILURE(Save(&items, [&] {
+    rows[70] = {2, 2};
+    items.MarkUpserted({70});
+  }));
+  EXPECT_THAT(Restore(70), StatusIs(absl::StatusCode::kOutOfRange,
+                                    HasSubstr("row 70 of the step")));
+  ExpectUnchanged();
+  EXPECT_OK(Restore(71));
+  EXPECT_EQ(values_[141], 2);
+}
+
+// Rows that were erased since do not count.
+TEST_F(FixedSizeTest, RestoreSucceeds_WhenRowsBeyondTheArraysWereErased) {
+  std::unordered_map<int64_t, std::array<float, 2>> rows = {{1, {1, 1}},
+                                                            {70, {1, 1}}};
+  MapTable items(&rows, {ckptdb::Field("a")});
+  ASSERT_NO_FATAL_FAILURE(Save(&items, [&] {
+    rows.erase(70);
+    items.MarkErased({70});
+  }));
+  EXPECT_OK(Restore(2));
+  EXPECT_THAT(values_, ::testing::ElementsAre(0, 0, 1, 1));
+}
+
+// A table of another trainer's that takes a number of rows, whatever their ids.
+TEST_F(FixedSizeTest, RestoreChangesNothing_WhenThereAreMoreRowsThanPlaces) {
+  class FewPlaces : public RawTable {
+   public:
+    FewPlaces() : RawTable({{"a", DType::kF32, 2}}) {}
+    std::optional<Capacity> capacity() const override { return Capacity{2}; }
+  };
+  std::unordered_map<int64_t, std::array<float, 2>> rows;
+  for (const int64_t id : {-5, 17, 70}) rows[id] = {1, 1};
+  MapTable items(&rows, {ckptdb::Field("a")});
+  ASSERT_NO_FATAL_FAILURE(Save(&items));
+  FewPlaces few;
+  few.Set(8, {"12345678"});
+  weights_.assign(3, 9);
+  ModelState model;
+  ASSERT_OK(model.AddTensor("a", TensorState::Of(weights_.data(), {3})));
+  ASSERT_OK(model.AddTable("item", &few));
+  ASSERT_OK_AND_ASSIGN(const auto manager,
+                       CheckpointManager::Open(Options(), &model));
+  EXPECT_THAT(manager->Restore(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("table \"item\": the step has 3 rows of this "
+                                 "rank, and the table has room for 2")));
+  EXPECT_THAT(weights_, Each(9));
+  EXPECT_EQ(few.rows().size(), 1U);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing

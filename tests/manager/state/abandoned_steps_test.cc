@@ -1,0 +1,222 @@
+// The steps of a branch that was abandoned when an older step was restored:
+// those that are pinned, those that are kept, and the saves beside them.
+#include <gmock/gmock.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckptdb/tests/manager/manager_fixture.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class AbandonedStepsTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    options_.warn_waiting = absl::InfiniteDuration();
+    options_.on_warning = [this](const std::string& warning) {
+      warnings_.push_back(warning);
+    };
+  }
+  void Restart() {
+    ASSERT_OK(manager_->Close());
+    warnings_.clear();
+    Start();
+  }
+  void RestoreStep(int64_t step) {
+    RestoreRequest request;
+    request.step = step;
+    ASSERT_OK(manager_->Restore(request));
+    ASSERT_EQ(manager_->global_step(), step);
+  }
+  // Steps 2, 4, 6 and 8, of which some are pinned; then the training goes back
+  // to step 4.
+  void GoBackBehindPins(const std::vector<int64_t>& pinned) {
+    Start();
+    TrainTo(8);
+    ASSERT_OK(manager_->WaitUntilFinished());
+    for (const int64_t step : pinned) ASSERT_OK(manager_->store()->Pin(step));
+    ASSERT_NO_FATAL_FAILURE(Restart());
+    ASSERT_NO_FATAL_FAILURE(RestoreStep(4));
+  }
+  // A new process restores the step saved last.
+  void ExpectNextRunRestores(int64_t step) {
+    ASSERT_NO_FATAL_FAILURE(Restart());
+    ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
+                         manager_->Restore());
+    EXPECT_EQ(report.version.step, step);
+  }
+  std::vector<int64_t> FinishedSteps() {
+    EXPECT_OK(manager_->WaitUntilFinished());
+    return Steps();
+  }
+
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(AbandonedStepsTest, PinnedStepStaysAndTheStepAfterItIsSavedInstead) {
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr("step 4 was restored"),
+                                HasSubstr("steps [6]"), HasSubstr("pinned"),
+                                HasSubstr("ckptdb unpin"))));
+  TrainTo(5);
+  ASSERT_OK_AND_ASSIGN(const SavePolicy::Decision foreseen,
+                       manager_->ShouldSave(6));
+  model_->Train(6);
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepOutcome skipped,
+                       manager_->Step());
+  EXPECT_FALSE(skipped.save.has_value());
+  EXPECT_THAT(skipped.decision.reason, HasSubstr("step 6 of an abandoned"));
+  EXPECT_EQ(foreseen.kind, SavePolicy::Kind::kNone);
+  EXPECT_EQ(foreseen.reason, skipped.decision.reason);
+  EXPECT_EQ(warnings_.back(), skipped.decision.reason);
+  TrainTo(12);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 7, 8, 10, 12));
+  for (const int64_t step : {6, 7, 8, 12}) ExpectStepHolds(step);
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(12));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(AbandonedStepsTest, AllPinnedStepsArePassed) {
+  options_.schedule.permanent = SaveEveryNSteps(1);
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({5, 6, 8}));
+  TrainTo(9);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9));
+  ASSERT_OK_AND_ASSIGN(const StepRecord seven, manager_->store()->FindStep(7));
+  ASSERT_OK_AND_ASSIGN(const StepRecord nine, manager_->store()->FindStep(9));
+  EXPECT_EQ(seven.parent.step, 4);
+  EXPECT_EQ(nine.parent.step, 7);
+}
+
+TEST_F(AbandonedStepsTest, NextRunRestoresTheTrainingAndNotALaterPinnedStep) {
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({8}));
+  TrainTo(6);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(6));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("steps [8]")));
+  TrainTo(10);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8, 9, 10));
+  ExpectStepHolds(10);
+}
+
+TEST_F(AbandonedStepsTest, KeptBranchIsPassedWhereItIsPinned) {
+  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
+  TrainTo(10);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 7, 8, 10));
+  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
+  EXPECT_TRUE(six.pinned);
+}
+
+// The caller has asked for this very step, so it is an error.
+TEST_F(AbandonedStepsTest, SaveOfAPinnedStepSaysHowToFreeIt) {
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
+  TrainTo(6);
+  const auto is_pinned = StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("step 6 is pinned"));
+  EXPECT_THAT(manager_->Save(), is_pinned);
+  EXPECT_THAT(manager_->FinishTraining(), is_pinned);
+  ASSERT_OK(manager_->store()->Unpin(6));
+  EXPECT_OK(manager_->FinishTraining());
+  EXPECT_THAT(Steps(), ElementsAre(2, 4, 6));
+}
+
+TEST_F(AbandonedStepsTest, StepThatIsUnpinnedIsOverwritten) {
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({8}));
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->store()->Unpin(8));
+  TrainTo(8);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
+  ASSERT_OK_AND_ASSIGN(const StepRecord eight, manager_->store()->FindStep(8));
+  EXPECT_EQ(eight.parent.step, 6);
+}
+
+// After a fall back nobody is there to unpin the damaged step.
+TEST_F(AbandonedStepsTest, QuarantinedStepIsSavedAgainAndStaysPinned) {
+  Start();
+  TrainTo(6);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->store()->Pin(6));
+  ASSERT_OK(manager_->store()->Quarantine(6));
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(4));
+  EXPECT_THAT(warnings_, IsEmpty());
+  TrainTo(6);
+  ASSERT_OK(manager_->FinishTraining());
+  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
+  EXPECT_TRUE(six.pinned);
+  EXPECT_FALSE(six.quarantined);
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(6));
+}
+
+TEST_F(AbandonedStepsTest, QuarantineOfTheParentDoesNotBlockSaves) {
+  Start();
+  TrainTo(4);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_OK(manager_->store()->Quarantine(4));
+  TrainTo(8);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 6, 8));
+  ASSERT_OK_AND_ASSIGN(const StepRecord six, manager_->store()->FindStep(6));
+  EXPECT_EQ(six.kind, StepRecord::Kind::kFull);
+  ExpectStepHolds(8);
+}
+
+TEST_F(AbandonedStepsTest,
+       LatestNKeepsItsNumberOfTheTrainingBesideAKeptBranch) {
+  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  options_.retention.keep = LatestN(3);
+  Start();
+  TrainTo(12);
+  ASSERT_OK(manager_->WaitUntilFinished());
+  ASSERT_THAT(Steps(), ElementsAre(8, 10, 12));
+  options_.schedule.permanent = SaveAtSteps({9, 11, 13, 15});
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_NO_FATAL_FAILURE(RestoreStep(8));
+  TrainTo(11);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(8, 9, 10, 11, 12));
+  TrainTo(15);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(10, 11, 12, 13, 15));
+  ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
+                       manager_->Explain(12));
+  EXPECT_EQ(story.kept, "kept: on another branch: among the latest 3");
+  // Branches that are left have one bound together.
+  options_.schedule.permanent = SaveAtSteps({14, 16});
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_NO_FATAL_FAILURE(RestoreStep(11));
+  TrainTo(16);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(11, 12, 13, 14, 15, 16));
+}
+
+// A policy that saves must not count the steps of a branch that was left.
+TEST_F(AbandonedStepsTest, HistoryHasOnlyTheTrainingsStepsInLaterRuns) {
+  std::vector<int64_t> seen;
+  options_.abandoned = SaveSpec::Abandoned::kKeep;
+  Start();
+  TrainTo(8);
+  options_.schedule.permanent = SaveAtSteps({5, 9});
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_NO_FATAL_FAILURE(RestoreStep(4));
+  TrainTo(9);
+  options_.schedule.permanent =
+      SaveIf("history", [&](const SavePolicy::Context& context) {
+        seen.clear();
+        for (const StepInfo& step : context.history()) {
+          seen.push_back(step.step);
+        }
+        return false;
+      });
+  ASSERT_NO_FATAL_FAILURE(ExpectNextRunRestores(9));
+  TrainTo(10);
+  EXPECT_THAT(seen, ElementsAre(2, 4, 5, 9));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
