@@ -5,12 +5,12 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/tables.h"
+#include "ckptdb/tests/manager/load/f32_table.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
 
@@ -23,43 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-
-const Slot kEmbedding = {"embedding", DType::kF32, 2};
-const Slot kSum = {"adagrad_sum", DType::kF32, 1};
-
-// A table of f32 slots whose rows a test writes as lists of numbers.
-class Table : public ColumnTable {
- public:
-  using Rows = std::map<int64_t, std::vector<float>>;
-
-  explicit Table(const std::vector<Slot>& slots, TableOptions options = {})
-      : ColumnTable(slots, std::move(options)) {
-    for (const Slot& slot : slots) {
-      columns_.push_back(*column<float>(slot.name));
-    }
-  }
-  void Set(int64_t id, const std::vector<float>& values) {
-    const uint64_t row = Insert(id)->row;
-    const float* next = values.data();
-    for (const Column<float>& each : columns_) {
-      for (uint32_t e = 0; e < each.elements(); ++e) each[row][e] = *next++;
-    }
-  }
-  Rows rows() const {
-    Rows rows;
-    ForEach([&](int64_t id, Row row) {
-      for (const Column<float>& each : columns_) {
-        for (uint32_t e = 0; e < each.elements(); ++e) {
-          rows[id].push_back(each[row][e]);
-        }
-      }
-    });
-    return rows;
-  }
-
- private:
-  std::vector<Column<float>> columns_;
-};
 
 // A process: a model, its manager, and what it has warned of.
 struct Process {
@@ -91,7 +54,7 @@ class EvolveTest : public ::testing::Test {
   // Saves steps 1 to 3 of a tensor "w" and of a table, the later two as deltas.
   void SaveThree(const std::string& name = "user",
                  const std::vector<Slot>& slots = {kEmbedding, kSum}) {
-    Table users(slots);
+    F32Table users(slots);
     Process first;
     std::vector<float> weights = {1, 2};
     ASSERT_OK(first.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
@@ -116,8 +79,9 @@ class EvolveTest : public ::testing::Test {
     return request;
   }
   // The newest step, in a model of one table with these slots and no policy.
-  Table::Rows Stored(const std::string& name, const std::vector<Slot>& slots) {
-    Table table(slots);
+  F32Table::Rows Stored(const std::string& name,
+                        const std::vector<Slot>& slots) {
+    F32Table table(slots);
     Process process;
     EXPECT_OK(process.model.AddTable(name, &table));
     Open(&process);
@@ -144,8 +108,8 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
   SaveThree();
   std::vector<float> weights(2);
   std::vector<float> added = {7, 8};
-  Table users({kEmbedding, kSum});
-  Table items({kEmbedding});
+  F32Table users({kEmbedding, kSum});
+  F32Table items({kEmbedding});
   items.Set(5, {5, 5});
   Process next;
   ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {2})));
@@ -201,7 +165,7 @@ TEST_F(EvolveTest, StepOfAnotherModelIsAnError) {
 
 TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   SaveThree();
-  Table users({kEmbedding});
+  F32Table users({kEmbedding});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -233,7 +197,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   SaveThree("user", {kEmbedding});
   const EvolvePolicy policy = {
       .tables = {{"user", {.fill = {{"adagrad_sum", {.value = 0.5}}}}}}};
-  Table users({kEmbedding, kSum});
+  F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -259,7 +223,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
   EXPECT_EQ(BaseReason(&next, 5), "");
   ASSERT_OK(next.manager->Close());
   // The policy stays in the trainer's code.
-  Table again({kEmbedding, kSum});
+  F32Table again({kEmbedding, kSum});
   Process third;
   ASSERT_OK(third.model.AddTable("user", &again));
   ASSERT_NO_FATAL_FAILURE(Open(&third));
@@ -282,7 +246,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
         }
         return absl::OkStatus();
       };
-  Table users({kSum, kEmbedding});  // in another order
+  F32Table users({kSum, kEmbedding});  // in another order
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -303,7 +267,7 @@ TEST_F(EvolveTest, NewSlotIsFilledByAFunctionOfIds) {
 // Only the ids are read.
 TEST_F(EvolveTest, TableOfNewSlotsAloneIsFilled) {
   SaveThree("user", {kEmbedding});
-  Table users({kSum});
+  F32Table users({kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -319,7 +283,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   const EvolvePolicy policy = {
       .oname = {{"user", "member"}},
       .tables = {{"user", {.oname = {{"embedding", "weight"}}}}}};
-  Table users({kEmbedding, kSum});
+  F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -336,7 +300,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
   ASSERT_OK(next.manager->Close());
   EXPECT_EQ(Stored("user", {kEmbedding, kSum}), users.rows());
   // The step has the new name by now, which goes before the old one.
-  Table again({kEmbedding, kSum});
+  F32Table again({kEmbedding, kSum});
   Process third;
   ASSERT_OK(third.model.AddTable("user", &again));
   ASSERT_NO_FATAL_FAILURE(Open(&third));
@@ -347,7 +311,7 @@ TEST_F(EvolveTest, RenamedTableAndSlotAreFoundByOname) {
 // Its schema is as before, and its rows are not those of the parent.
 TEST_F(EvolveTest, ExcludedTableIsSavedInFull) {
   SaveThree();
-  Table users({kEmbedding, kSum});
+  F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -378,7 +342,7 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
         }
         return absl::OkStatus();
       };
-  Table users({wide, kSum});
+  F32Table users({wide, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -430,7 +394,7 @@ TEST_F(EvolveTest, DtypeIsCastWhenAllowed) {
 
 TEST_F(EvolveTest, KeyThatMatchesNothingIsNamedWithTheNearest) {
   SaveThree();
-  Table users({kEmbedding, kSum});
+  F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -481,7 +445,7 @@ TEST_F(EvolveTest, ConfigurationHasThePolicy) {
                           "fill": {"adagrad_sum": 0.25}}}}})",
                               &options_));
   std::vector<float> weights(3);
-  Table users({kEmbedding, kSum});
+  F32Table users({kEmbedding, kSum});
   Process next;
   ASSERT_OK(next.model.AddTensor("w", TensorState::Of(weights.data(), {3})));
   ASSERT_OK(next.model.AddTable("user", &users));
@@ -506,14 +470,14 @@ TEST_F(EvolveTest, ConfigurationHasThePolicy) {
 }
 
 TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
-  Table users({kEmbedding});
+  F32Table users({kEmbedding});
   Process trainer;
   ASSERT_OK(trainer.model.AddTable("user", &users));
   ASSERT_NO_FATAL_FAILURE(Open(&trainer));
   users.Set(1, {1, 1});
   ASSERT_OK(trainer.manager->Step());
 
-  Table copy({kEmbedding, kSum});
+  F32Table copy({kEmbedding, kSum});
   ModelState model;
   ASSERT_OK(model.AddTable("user", &copy));
   ManagerOptions reading;
@@ -540,100 +504,6 @@ TEST_F(EvolveTest, FollowerOfAnOlderModelIsUpdatedByChanges) {
   EXPECT_FALSE(whole.incremental);
   EXPECT_EQ(copy.rows().size(), 3U);
 }
-
-// Ranks that are threads, with a table divided among them.
-class EvolveRanksTest : public EvolveTest,
-                        public ::testing::WithParamInterface<Item::Sharding> {
- protected:
-  struct Rank {
-    std::unique_ptr<Table> users;
-    std::unique_ptr<CheckpointManager> manager;
-    absl::Status status;
-  };
-  static bool Owns(int64_t id, uint32_t rank, uint32_t world) {
-    if (GetParam() == Item::Sharding::kByModulo) {
-      return static_cast<uint64_t>(id) % world == rank;
-    }
-    const std::vector<uint32_t> bounds = EvenSliceBounds(world);
-    const uint16_t slice = SliceOf(id, SliceHash::kMix);
-    return bounds[rank] <= slice && slice < bounds[rank + 1];
-  }
-  // Runs `body` on each rank of a world, each with a table of these slots, and
-  // returns the rows of all ranks.
-  Table::Rows Run(
-      uint32_t world, const std::vector<Slot>& slots,
-      const std::function<absl::Status(uint32_t rank, Rank* own)>& body) {
-    ThreadGroup group(world);
-    std::vector<Rank> ranks(world);
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < world; ++r) {
-      threads.emplace_back([&, r] {
-        TableOptions options;
-        options.slice_hash = SliceHash::kMix;
-        ranks[r].users = std::make_unique<Table>(slots, options);
-        ranks[r].status = [&]() -> absl::Status {
-          ModelState model;
-          CKPTDB_RETURN_IF_ERROR(
-              model.AddTable("user", ranks[r].users.get(),
-                             GetParam() == Item::Sharding::kByModulo
-                                 ? TableSharding::ByModulo()
-                                 : TableSharding::BySlices()));
-          ManagerOptions manager = options_;
-          manager.deadline = absl::Seconds(60);
-          CKPTDB_ASSIGN_OR_RETURN(
-              ranks[r].manager,
-              CheckpointManager::Open(manager, &model, group.Join(r)));
-          CKPTDB_RETURN_IF_ERROR(body(r, &ranks[r]));
-          const absl::Status closed = ranks[r].manager->Close();
-          ranks[r].manager.reset();
-          return closed;
-        }();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    Table::Rows all;
-    for (const Rank& rank : ranks) {
-      EXPECT_OK(rank.status);
-      for (const auto& [id, row] : rank.users->rows()) all[id] = row;
-    }
-    return all;
-  }
-};
-
-TEST_P(EvolveRanksTest, FilledSlotIsSavedAndRestoredOnOtherNumbersOfRanks) {
-  const auto train = [](int64_t step, size_t width, uint32_t world) {
-    return [=](uint32_t rank, Rank* own) -> absl::Status {
-      for (int64_t id = step; id < step + 20; ++id) {
-        if (!Owns(id, rank, world)) continue;
-        own->users->Set(id, std::vector<float>(width, static_cast<float>(id)));
-      }
-      return own->manager->Step().status();
-    };
-  };
-  Run(2, {kEmbedding}, [&](uint32_t rank, Rank* own) -> absl::Status {
-    CKPTDB_RETURN_IF_ERROR(train(0, 2, 2)(rank, own));
-    return train(10, 2, 2)(rank, own);
-  });
-  const Table::Rows evolved =
-      Run(3, {kEmbedding, kSum}, [&](uint32_t rank, Rank* own) -> absl::Status {
-        EvolvePolicy policy;
-        policy.tables["user"].fill["adagrad_sum"].value = 0.5;
-        CKPTDB_RETURN_IF_ERROR(own->manager->Restore(By(policy)).status());
-        CKPTDB_RETURN_IF_ERROR(train(20, 3, 3)(rank, own));
-        return train(30, 3, 3)(rank, own);
-      });
-  ASSERT_EQ(evolved.size(), 50U);
-  EXPECT_EQ(evolved.at(3), (std::vector<float>{3, 3, 0.5}));
-  EXPECT_EQ(evolved.at(25), (std::vector<float>{25, 25, 25}));
-  EXPECT_EQ(
-      Run(2, {kEmbedding, kSum},
-          [](uint32_t, Rank* own) { return own->manager->Restore().status(); }),
-      evolved);
-}
-
-INSTANTIATE_TEST_SUITE_P(Shardings, EvolveRanksTest,
-                         ::testing::Values(Item::Sharding::kBySlices,
-                                           Item::Sharding::kByModulo));
 
 }  // namespace
 }  // namespace ckptdb::testing
