@@ -186,19 +186,8 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, Open(request, from));
   report.open_micros = lap();
   const StepReader& step = opened.get();
-  const std::optional<EvolvePolicy>& evolve =
-      request.evolve.has_value() ? request.evolve : parts_.options.evolve;
-  LoadRule all;
-  if (evolve.has_value()) all = RuleOf(*evolve, step, parts_.model);
-  all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
-  absl::StatusOr<LoadPlan> plan = PlanFor(opened, all);
+  absl::StatusOr<LoadPlan> plan = PlanRestore(opened, request);
   absl::Status status = plan.status();
-  if (plan.ok()) {
-    status = evolve.has_value()
-                 ? plan->Check(LoadPlan::Demand::kToFit, kEvolvedRemedy)
-                 : plan->Check(LoadPlan::Demand::kAll, kRestoreRemedy);
-    if (status.ok()) status = plan->CheckCapacities();
-  }
   // Verification reads everything, so one rank does it for all.
   if (status.ok() && is_owner() && (request.verify || request.fall_back)) {
     status = step.Verify(parts_.options.read);
@@ -226,10 +215,27 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   report.loaded.path = report.store;
   report.loaded_bytes = report.loaded.bytes();
   report.loaded_rows = report.loaded.rows();
-  CKPTDB_RETURN_IF_ERROR(NoteRestored(step, *plan, report.store,
-                                      /*merged=*/!all.hashtable_clear));
+  CKPTDB_RETURN_IF_ERROR(
+      NoteRestored(step, *plan, report.store,
+                   request.mode == LiveTable::RestoreMode::kMerge));
   parts_.lineage->EndWriting();
   return report;
+}
+
+// Plans a restore of all that is registered, and checks that it fits.
+absl::StatusOr<LoadPlan> Restorer::PlanRestore(
+    const OpenedStep& opened, const RestoreRequest& request) const {
+  const std::optional<EvolvePolicy>& evolve =
+      request.evolve.has_value() ? request.evolve : parts_.options.evolve;
+  LoadRule all;
+  if (evolve.has_value()) all = RuleOf(*evolve, opened.get(), parts_.model);
+  all.hashtable_clear = request.mode == LiveTable::RestoreMode::kClear;
+  CKPTDB_ASSIGN_OR_RETURN(LoadPlan plan, PlanFor(opened, all));
+  CKPTDB_RETURN_IF_ERROR(
+      evolve.has_value() ? plan.Check(LoadPlan::Demand::kToFit, kEvolvedRemedy)
+                         : plan.Check(LoadPlan::Demand::kAll, kRestoreRemedy));
+  CKPTDB_RETURN_IF_ERROR(plan.CheckCapacities());
+  return plan;
 }
 
 absl::StatusOr<LoadPlan> Restorer::PlanFor(const OpenedStep& opened,

@@ -92,6 +92,8 @@ class Restorer {
   absl::Status OnlyEmptyIsNotFound(const absl::Status& status) const;
   absl::StatusOr<CheckpointManager::RestoreReport> RestoreOnce(
       const RestoreRequest& request, const std::optional<Version>& from);
+  absl::StatusOr<LoadPlan> PlanRestore(const OpenedStep& opened,
+                                       const RestoreRequest& request) const;
   absl::StatusOr<LoadPlan> PlanFor(const OpenedStep& opened,
                                    const LoadRule& rule) const;
   absl::Status NoteRestored(const StepReader& step, const LoadPlan& plan,

@@ -26,7 +26,7 @@ std::optional<Slot> FindSlot(const std::vector<Slot>& slots,
 // its name, or else the one that it is mapped to.
 std::optional<Slot> FindSource(const SlotInputs& inputs,
                                const std::string& name) {
-  const std::optional<Slot> same = FindSlot(inputs.there, name);
+  std::optional<Slot> same = FindSlot(inputs.there, name);
   const auto old = inputs.evolution.oname.find(name);
   if (same.has_value() || old == inputs.evolution.oname.end()) return same;
   return FindSlot(inputs.there, old->second);

@@ -3,10 +3,10 @@
 #ifndef CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 #define CKPTDB_MANAGER_LOAD_STEP_ITEMS_H_
 
-#include <compare>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ckptdb/db/reader.h"
@@ -20,7 +20,9 @@ struct StepItem {
   std::string category;  // "blob" for one that no manager has written
   std::string name;      // of a blob without the prefix of its category
 
-  auto operator<=>(const StepItem&) const = default;
+  bool operator<(const StepItem& other) const {
+    return std::tie(category, name) < std::tie(other.category, other.name);
+  }
   // Returns the name that the step stores.
   std::string Stored() const;
   // Returns `dense "w"`.

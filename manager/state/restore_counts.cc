@@ -4,8 +4,8 @@ namespace ckptdb::internal {
 
 // It is never destroyed: a manager in a global variable may outlive it.
 RestoreCounts& RestoreCounts::Global() {
-  static auto* const counts = new RestoreCounts();
-  return *counts;
+  static auto* const kCounts = new RestoreCounts();
+  return *kCounts;
 }
 
 void RestoreCounts::Watch(const ChangeTracker* tracker) {
