@@ -22,14 +22,12 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt) {
   return corrupt->size() > known;
 }
 
-// RocksDB opens a quarter of the tables that it may keep open together with the
-// database, one family after the other. That number is ten less than this
-// option, whose minimum is 20 (line 8 of docs/rocksdb.md). What it opens then,
-// or adds before the quarter is reached, it never closes.
-void KeepTablesOpen(uint64_t kept_open, rocksdb::DBOptions* options) {
-  constexpr int kTables = 4;
+// RocksDB opens, together with the database, a quarter of the tables that it
+// may keep open, and no more than 16. That number is ten less than this option,
+// whose minimum is 20 (line 8 of docs/rocksdb.md).
+void BoundTables(uint64_t most_tables, rocksdb::DBOptions* options) {
   constexpr int kOther = 10;
-  options->max_open_files = kTables * static_cast<int>(kept_open) + kOther;
+  options->max_open_files = static_cast<int>(most_tables) + kOther;
 }
 
 // The two tables that are opened all the same are those of the records and not

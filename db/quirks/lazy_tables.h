@@ -30,11 +30,9 @@ bool AddCorruptTables(const absl::Status& opened, CorruptTables* corrupt);
 // before. The caller raises `max_open_files` again once the database is open.
 void OpenTablesLazily(rocksdb::DBOptions* options);
 
-// Has at most `kept_open` tables be opened with the database and stay open
-// until they are removed, those of records and small saves first. The others
-// are opened when they are read, and four times as many tables are remembered
-// in all.
-void KeepTablesOpen(uint64_t kept_open, rocksdb::DBOptions* options);
+// Has RocksDB keep the readers of at most so many tables in memory. Only some
+// are opened with the database, the others when they are read.
+void BoundTables(uint64_t most_tables, rocksdb::DBOptions* options);
 
 }  // namespace ckptdb::internal
 

@@ -162,6 +162,8 @@ class Database {
       bool direct_reads, const CorruptTables& corrupt, bool* changed);
   absl::Status Follow(const std::string& path, const CorruptTables& corrupt);
   absl::Status BoundOpenFiles(rocksdb::DBOptions* options);
+  absl::Status KeepRecordsOpen(const std::string& path,
+                               const CorruptTables& corrupt);
   void OpenAround(const std::string& path, const CorruptTables& corrupt,
                   rocksdb::DBOptions* options);
   absl::Status CheckSmallSaves() const;

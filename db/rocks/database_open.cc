@@ -230,6 +230,7 @@ absl::Status Database::Follow(const std::string& path,
                 path));
   rocks_.reset(rocks);
   files_->PoolTables();
+  CKPTDB_RETURN_IF_ERROR(KeepRecordsOpen(path, corrupt));
   CKPTDB_RETURN_IF_ERROR(CheckSmallSaves());
   CKPTDB_RETURN_IF_ERROR(CheckSequence(note));
   const absl::Status stamped = CheckStamp();
@@ -264,14 +265,34 @@ absl::Status Database::Close() {
   return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
 }
 
-// Half of the files are tables that stay open: those of records and small saves
-// must, as a follower could not open them again when the owner has compacted
-// them. All other tables take turns with the other half.
+// Tables take turns with half of the files. The other half is for tables that
+// stay open.
 absl::Status Database::BoundOpenFiles(rocksdb::DBOptions* options) {
   CKPTDB_ASSIGN_OR_RETURN(open_files_, OpenFileShare::Take());
-  const uint64_t half = open_files_.files() / 2;
-  KeepTablesOpen(half, options);
-  files_->set_most_pooled(half);
+  BoundTables(2 * open_files_.files(), options);
+  files_->set_most_pooled(open_files_.files() / 2);
+  return absl::OkStatus();
+}
+
+// A follower reads what was there when it was opened. Data of large saves is
+// kept by its leases, but the owner compacts records and small saves, and
+// removes their files. So these stay open.
+absl::Status Database::KeepRecordsOpen(const std::string& path,
+                                       const CorruptTables& corrupt) {
+  uint64_t left = open_files_.files() / 2;
+  for (const Family each : {Family::kDefault, Family::kMeta, Family::kInline}) {
+    rocksdb::ColumnFamilyMetaData metadata;
+    rocks_->GetColumnFamilyMetaData(family(each), &metadata);
+    for (const rocksdb::LevelMetaData& level : metadata.levels) {
+      for (const rocksdb::SstFileMetaData& file : level.files) {
+        const std::string& name = file.relative_filename;
+        if (corrupt.contains(name) || left == 0) continue;
+        --left;
+        CKPTDB_RETURN_IF_ERROR(OpenError(
+            files_->KeepTableOpen(absl::StrCat(path, "/", name)), path));
+      }
+    }
+  }
   return absl::OkStatus();
 }
 

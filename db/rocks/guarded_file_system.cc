@@ -28,6 +28,16 @@ bool IsPrecious(const std::string& path) {
   return IsTable(path) || ManifestNumber(FileName(path)).has_value();
 }
 
+// A file that stays open when this object goes.
+class KeptFile : public rocksdb::FSRandomAccessFileWrapper {
+ public:
+  explicit KeptFile(std::shared_ptr<rocksdb::FSRandomAccessFile> file)
+      : FSRandomAccessFileWrapper(file.get()), file_(std::move(file)) {}
+
+ private:
+  const std::shared_ptr<rocksdb::FSRandomAccessFile> file_;
+};
+
 }  // namespace
 
 GuardedFileSystem::GuardedFileSystem(std::shared_ptr<rocksdb::FileSystem> base,
@@ -54,6 +64,40 @@ std::unique_ptr<rocksdb::FSRandomAccessFile> GuardedFileSystem::Pool(
        options](std::unique_ptr<rocksdb::FSRandomAccessFile>* opened) {
         return files->NewRandomAccessFile(path, options, opened, nullptr);
       });
+}
+
+IOStatus GuardedFileSystem::OpenTable(
+    const std::string& path, const rocksdb::FileOptions& options,
+    std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+    IODebugContext* debug) {
+  {
+    const MutexLock lock(&mutex_);
+    const auto kept = kept_.find(path);
+    if (kept != kept_.end()) {
+      *result = std::make_unique<KeptFile>(kept->second);
+      return IOStatus::OK();
+    }
+  }
+  IOStatus status = target()->NewRandomAccessFile(path, options, result, debug);
+  if (status.ok() && pooling_) {
+    *result = Pool(path, options, std::move(*result));
+  }
+  return status;
+}
+
+IOStatus GuardedFileSystem::KeepTableOpen(const std::string& path) {
+  std::unique_ptr<rocksdb::FSRandomAccessFile> file;
+  IOStatus status = target()->NewRandomAccessFile(path, rocksdb::FileOptions(),
+                                                  &file, nullptr);
+  uint64_t bytes = 0;
+  if (status.ok()) {
+    status = target()->GetFileSize(path, IOOptions(), &bytes, nullptr);
+  }
+  if (status.ok()) status = CheckTableTail(path, *file, bytes);
+  if (!status.ok()) return status;
+  const MutexLock lock(&mutex_);
+  kept_.emplace(path, std::move(file));
+  return status;
 }
 
 // Returns null where the file system has no direct reads.
@@ -83,8 +127,11 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   if (missing.has_value()) {
     return IOStatus::PathNotFound(*missing, "no such file");
   }
-  IOStatus status = target()->NewRandomAccessFile(path, options, result, debug);
-  if (!status.ok() || !IsTable(path)) return status;
+  if (!IsTable(path)) {
+    return target()->NewRandomAccessFile(path, options, result, debug);
+  }
+  IOStatus status = OpenTable(path, options, result, debug);
+  if (!status.ok()) return status;
   uint64_t bytes = 0;
   // RocksDB asks for it as well, and reports what is wrong.
   if (!target()->GetFileSize(path, IOOptions(), &bytes, debug).ok()) {
@@ -94,7 +141,6 @@ IOStatus GuardedFileSystem::NewRandomAccessFile(
   // some damage of the properties (line 10 of docs/rocksdb.md).
   status = CheckTableTail(path, **result, bytes);
   if (!status.ok()) return status;
-  if (pooling_) *result = Pool(path, options, std::move(*result));
   DirectOpener direct;
   if (direct_reads_) {
     direct = [this, path, options] { return OpenDirect(path, options); };

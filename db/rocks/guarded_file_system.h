@@ -13,11 +13,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/disk/file_pool.h"
 #include "ckptdb/db/quirks/lazy_tables.h"
 #include "ckptdb/db/quirks/manifest_watch.h"
@@ -55,6 +57,9 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   // Says that the database is open: the tables that it has opened stay open,
   // and those that it opens from now on may be closed while nothing reads them.
   void PoolTables() { pooling_ = true; }
+  // Opens the table at `path` and keeps it open, so that it can be read when it
+  // has been removed. Returns Corruption as CheckTableTail does.
+  rocksdb::IOStatus KeepTableOpen(const std::string& path);
   // Returns the part of the MANIFEST that is durable.
   ManifestState manifest() const { return manifest_->Synced(); }
   // Says that the database is open, so that CURRENT names its MANIFEST.
@@ -95,6 +100,10 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
 
  private:
   rocksdb::IOStatus SetMode(const std::string& path, uint32_t mode) const;
+  rocksdb::IOStatus OpenTable(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* result,
+      rocksdb::IODebugContext* debug);
   std::unique_ptr<rocksdb::FSRandomAccessFile> Pool(
       const std::string& path, const rocksdb::FileOptions& options,
       std::unique_ptr<rocksdb::FSRandomAccessFile> open) const;
@@ -107,6 +116,9 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
   bool direct_reads_ = false;
   std::shared_ptr<FilePool> pool_ = std::make_shared<FilePool>(1);
   std::atomic<bool> pooling_ = false;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<rocksdb::FSRandomAccessFile>> kept_
+      ABSL_GUARDED_BY(mutex_);  // by path
   std::string corrupt_folder_;
   CorruptTables corrupt_tables_;
   // The MANIFEST files that are open share it.
