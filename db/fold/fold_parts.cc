@@ -1,7 +1,10 @@
 #include "ckptdb/db/fold/fold_parts.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +29,10 @@ namespace {
 // The size of a part: it bounds what an interruption loses, and how uneven the
 // work of workers is.
 constexpr uint64_t kPartBytes = uint64_t{128} << 20;
+// Tables of at most so many bytes in all, and so many of them, share a file: a
+// step may have thousands of tables, and each file costs a sync and an opening.
+constexpr uint64_t kSharedBytes = uint64_t{16} << 20;
+constexpr size_t kMostShared = 1024;
 // Bytes of the write buffers of the files of a part.
 constexpr uint64_t kBuffersBytes = uint64_t{16} << 20;
 constexpr uint64_t kLeastBufferBytes = uint64_t{256} << 10;
@@ -63,6 +70,12 @@ void AddErrors(const Item& run, Item* folded) {
   for (size_t i = 0; i < folded->errors.size(); ++i) {
     folded->errors[i] = Larger(folded->errors[i], run.errors[i]);
   }
+}
+
+std::vector<size_t> AllSlots(const Item& table) {
+  std::vector<size_t> slots(table.slots.size());
+  std::iota(slots.begin(), slots.end(), size_t{0});
+  return slots;
 }
 
 absl::Status Interrupted() {
@@ -116,9 +129,16 @@ std::string FoldParts::Folder(uint32_t rank) const {
   return absl::StrCat(StagingOf(target_.version.attempt), "/", rank);
 }
 
+// Versions before the one that made shared files had notes of other parts, with
+// other names.
 std::string FoldParts::NotePath(size_t part) const {
   return absl::StrCat(target_.store, "/", StagingOf(target_.version.attempt),
-                      "/part-", part, ".note");
+                      "/fold-", part, ".note");
+}
+
+std::string FoldParts::FilePath(size_t part) const {
+  return absl::StrCat(target_.store, "/", Folder(parts_[part].rank), "/fold-",
+                      part);
 }
 
 // Plans the parts of all tables that have a delta run. What is saved whole
@@ -137,37 +157,61 @@ absl::Status FoldParts::Plan() {
     auto table = std::make_unique<Table>();
     table->name = name;
     CKPTDB_ASSIGN_OR_RETURN(table->runs, RunsOf(step_, name));
-    CKPTDB_RETURN_IF_ERROR(PlanTable(*table));
     tables_.push_back(std::move(table));
   }
+  for (uint32_t rank = 0; rank < step_.record().world_size; ++rank) {
+    for (const auto& table : tables_) PlanTable(*table, rank);
+  }
+  for (const Part& part : parts_) all_bytes_ += part.bytes();
   return absl::OkStatus();
+}
+
+uint64_t FoldParts::Part::bytes() const {
+  uint64_t bytes = 0;
+  for (const Stretch& stretch : stretches) bytes += stretch.bytes;
+  return bytes;
 }
 
 // A rank keeps the rows of its slices. When the table is not divided by slices,
 // the first rank gets all rows.
-absl::Status FoldParts::PlanTable(const Table& table) {
+void FoldParts::PlanTable(const Table& table, uint32_t rank) {
   const std::vector<uint32_t>& bounds = step_.record().slice_bounds;
   const bool by_slices = table.runs[0].by_slices();
-  const uint32_t ranks = by_slices ? step_.record().world_size : 1;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const SliceRange own =
-        by_slices ? SliceRange{bounds[rank], bounds[rank + size_t{1}]}
-                  : SliceRange();
-    if (own.begin == own.end) continue;
-    for (const RunGroup& group : GroupRuns(table.runs, own)) {
-      for (RunGroup& range : CutGroup(table.runs, group)) {
-        all_bytes_ +=
-            EstimateRows(table.runs, range) * RowBytes(*table.runs[0].item);
-        parts_.push_back({&table, rank, std::move(range), {}, {}});
-      }
+  if (!by_slices && rank > 0) return;
+  const SliceRange own =
+      by_slices ? SliceRange{bounds[rank], bounds[rank + size_t{1}]}
+                : SliceRange();
+  if (own.begin == own.end) return;
+  const uint64_t row_bytes = RowBytes(*table.runs[0].item);
+  Stretch whole{&table, GroupRuns(table.runs, own), 0, {}};
+  if (whole.groups.empty()) return;
+  for (const RunGroup& group : whole.groups) {
+    whole.bytes += EstimateRows(table.runs, group) * row_bytes;
+  }
+  if (whole.bytes <= kSharedBytes) return AddSmall(std::move(whole), rank);
+  for (const RunGroup& group : whole.groups) {
+    for (RunGroup& range : CutGroup(table.runs, group)) {
+      const uint64_t bytes = EstimateRows(table.runs, range) * row_bytes;
+      parts_.push_back(
+          {rank, false, {{&table, {std::move(range)}, bytes, {}}}, {}});
     }
   }
-  return absl::OkStatus();
+}
+
+// Small tables share a file only where no large one is between them, as the
+// keys of two files must not overlap.
+void FoldParts::AddSmall(Stretch stretch, uint32_t rank) {
+  const bool fits = !parts_.empty() && parts_.back().shares_file &&
+                    parts_.back().rank == rank &&
+                    parts_.back().stretches.size() < kMostShared &&
+                    parts_.back().bytes() + stretch.bytes <= kSharedBytes;
+  if (!fits) parts_.push_back({rank, true, {}, {}});
+  parts_.back().stretches.push_back(std::move(stretch));
 }
 
 // Returns the item of a base run that has no rows yet.
-Item FoldParts::TemplateOf(const Part& part) const {
-  Item item = *part.table->runs[0].item;
+Item FoldParts::TemplateOf(const Table& table) const {
+  Item item = *table.runs[0].item;
   item.data_version = target_.version;
   item.placement = Item::Placement::kBulk;
   item.run = Item::Run::kBase;
@@ -177,7 +221,7 @@ Item FoldParts::TemplateOf(const Part& part) const {
   item.base_reason.clear();
   // The folded run has values of all runs of the chain, so its errors are the
   // largest of them.
-  for (const RankItem& run : part.table->runs) AddErrors(*run.item, &item);
+  for (const RankItem& run : table.runs) AddErrors(*run.item, &item);
   return item;
 }
 
@@ -196,18 +240,33 @@ bool FoldParts::HasFiles(const internal::StagedRecord& staged) const {
       });
 }
 
-// Returns nullopt when the part has to be done, for whatever reason.
-std::optional<internal::StagedRecord> FoldParts::ReadNote(size_t part) const {
+// Takes over a part that an interrupted fold has done. Returns false when the
+// part has to be done, for whatever reason.
+bool FoldParts::ReadNote(size_t index) {
+  Part& part = parts_[index];
   const absl::StatusOr<std::string> bytes =
-      ReadFile(target_.files.get(), NotePath(part), kMaxRecordBytes);
-  if (!bytes.ok()) return std::nullopt;
+      ReadFile(target_.files.get(), NotePath(index), kMaxRecordBytes);
+  if (!bytes.ok()) return false;
   absl::StatusOr<internal::StagedRecord> staged = DecodeStagedRank(*bytes);
   if (!staged.ok() || staged->uuid != target_.uuid ||
-      staged->version != target_.version || staged->rank != parts_[part].rank ||
+      staged->version != target_.version || staged->rank != part.rank ||
       !HasFiles(*staged)) {
-    return std::nullopt;
+    return false;
   }
-  return *std::move(staged);
+  absl::StatusOr<StepRecord::Rank> record =
+      DecodeRankRecord(staged->rank_record);
+  const bool same =
+      record.ok() && std::equal(record->items.begin(), record->items.end(),
+                                part.stretches.begin(), part.stretches.end(),
+                                [](const Item& item, const Stretch& stretch) {
+                                  return item.name == stretch.table->name;
+                                });
+  if (!same) return false;
+  for (size_t i = 0; i < part.stretches.size(); ++i) {
+    part.stretches[i].item = std::move(record->items[i]);
+  }
+  part.staged = *std::move(staged);
+  return true;
 }
 
 absl::Status FoldParts::Advance(uint64_t bytes) {
@@ -220,86 +279,137 @@ absl::Status FoldParts::Advance(uint64_t bytes) {
                      [&] { options_.progress(done, all_bytes_); });
 }
 
-absl::Status FoldParts::MergePart(size_t index, RunWriter* writer) {
-  const Part& part = parts_[index];
-  std::vector<size_t> slots;
-  for (size_t i = 0; i < part.table->runs[0].item->slots.size(); ++i) {
-    slots.push_back(i);
-  }
+// Adds these streams to the item of a stretch.
+absl::Status FoldParts::MergeStretch(uint32_t rank, bool ids,
+                                     absl::Span<const size_t> slots,
+                                     RunOutput* output, Stretch* stretch) {
+  const Table& table = *stretch->table;
+  Item& item = stretch->item;
+  RunWriter writer(
+      item, ItemPrefix(target_.version, rank, Item::Kind::kRows, table.name),
+      ids, slots, output);
   ReadOptions read;
   read.readahead_bytes = options_.readahead_bytes;
   // An empty function: all rows are wanted.
   const std::function<bool(int64_t)> all;
-  RunMerge merge(step_, part.table->runs, part.group, slots, read, all);
-  CancellableSink sink(options_.cancelled, writer);
-  return merge.Run(&sink);
+  CancellableSink sink(options_.cancelled, &writer);
+  for (const RunGroup& group : stretch->groups) {
+    RunMerge merge(step_, table.runs, group, slots, read, all);
+    CKPTDB_RETURN_IF_ERROR(merge.Run(&sink));
+  }
+  CKPTDB_RETURN_IF_ERROR(writer.Finish());
+  item.rows = writer.rows();
+  item.raw_bytes = writer.rows() * RowBytes(item);
+  item.stored_bytes += writer.stored_bytes();
+  const std::vector<uint64_t> hashes = writer.Hashes();
+  item.chunk_hashes.insert(item.chunk_hashes.end(), hashes.begin(),
+                           hashes.end());
+  return absl::OkStatus();
+}
+
+SegmentWriterOptions FoldParts::WritingOptions(size_t files) const {
+  SegmentWriterOptions writing;
+  writing.env = env_.get();
+  writing.direct_writes = target_.direct_writes;
+  writing.buffer_bytes = std::max(kLeastBufferBytes, kBuffersBytes / files);
+  return writing;
+}
+
+// Writes the streams of a large table to a file each, in rounds of as many as
+// may be open at once. Each round reads the ids, by which rows are merged.
+absl::Status FoldParts::WriteStreams(size_t index, Part* part) {
+  Stretch& stretch = part->stretches[0];
+  const std::vector<size_t> slots = AllSlots(*stretch.table->runs[0].item);
+  const size_t workers = static_cast<size_t>(std::max(options_.threads, 1));
+  const size_t most = std::max<size_t>(target_.most_files / workers, 2);
+  for (size_t done = 0; done == 0 || done < slots.size();) {
+    // The ids are written in the first round.
+    const bool ids = done == 0;
+    const auto some = absl::MakeConstSpan(slots).subspan(
+        done, std::min(slots.size() - done, most - (ids ? 1 : 0)));
+    StreamFiles files(WritingOptions(some.size() + 1), FilePath(index));
+    CKPTDB_RETURN_IF_ERROR(
+        MergeStretch(part->rank, ids, some, &files, &stretch));
+    CKPTDB_RETURN_IF_ERROR(files.Finish(&part->staged.files));
+    if (slots.empty()) break;
+    done += some.size();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FoldParts::WriteShared(size_t index, Part* part) {
+  // Most streams of a small table are one page each.
+  uint64_t pages = 0;
+  for (const Stretch& stretch : part->stretches) {
+    pages += stretch.table->runs[0].item->slots.size() + 1;
+  }
+  SegmentWriterOptions writing = WritingOptions(1);
+  writing.small_entries = AreSmallEntries(part->bytes(), pages);
+  SharedFile file(writing, FilePath(index));
+  for (Stretch& stretch : part->stretches) {
+    CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
+    CKPTDB_RETURN_IF_ERROR(MergeStretch(part->rank, /*ids=*/true,
+                                        AllSlots(*stretch.table->runs[0].item),
+                                        &file, &stretch));
+    CKPTDB_RETURN_IF_ERROR(file.EndRun());
+  }
+  return file.Finish(&part->staged.files);
+}
+
+// The part is done once its note is durable: a fold that is resumed then skips
+// it.
+absl::Status FoldParts::WriteNote(size_t index, Part* part) {
+  for (internal::StagedFile& file : part->staged.files) {
+    file.path = file.path.substr(target_.store.size() + 1);
+  }
+  part->staged.uuid = target_.uuid;
+  part->staged.version = target_.version;
+  part->staged.rank = part->rank;
+  part->staged.world_size = step_.record().world_size;
+  StepRecord::Rank record{target_.version, part->rank, {}};
+  for (const Stretch& stretch : part->stretches) {
+    record.items.push_back(stretch.item);
+  }
+  CKPTDB_ASSIGN_OR_RETURN(part->staged.rank_record, EncodeRankRecord(record));
+  CKPTDB_ASSIGN_OR_RETURN(const std::string note,
+                          EncodeStagedRank(part->staged));
+  return ReplaceFile(target_.files.get(), NotePath(index), note, /*sync=*/true);
 }
 
 absl::Status FoldParts::DoPart(size_t index) {
   CKPTDB_RETURN_IF_ERROR(CheckCancelled(options_.cancelled));
   Part& part = parts_[index];
-  const uint64_t bytes = EstimateRows(part.table->runs, part.group) *
-                         RowBytes(*part.table->runs[0].item);
-  part.item = TemplateOf(part);
-  SegmentWriterOptions writing;
-  writing.env = env_.get();
-  writing.direct_writes = target_.direct_writes;
-  writing.buffer_bytes =
-      // All files of a part are open at once, and a table may have 256 slots.
-      std::max(kLeastBufferBytes, kBuffersBytes / (part.item.slots.size() + 1));
-  const std::string folder =
-      absl::StrCat(target_.store, "/", Folder(part.rank));
-  RunWriter writer(
-      writing, part.item,
-      ItemPrefix(target_.version, part.rank, Item::Kind::kRows, part.item.name),
-      absl::StrCat(folder, "/part-", index));
-  CKPTDB_RETURN_IF_ERROR(MergePart(index, &writer));
-  CKPTDB_ASSIGN_OR_RETURN(part.staged.files, writer.Finish());
-  for (internal::StagedFile& file : part.staged.files) {
-    file.path = file.path.substr(target_.store.size() + 1);
+  for (Stretch& stretch : part.stretches) {
+    stretch.item = TemplateOf(*stretch.table);
   }
-  part.item.rows = writer.rows();
-  part.item.raw_bytes = writer.rows() * RowBytes(part.item);
-  part.item.stored_bytes = writer.stored_bytes();
-  part.item.chunk_hashes = writer.Hashes();
-  part.staged.uuid = target_.uuid;
-  part.staged.version = target_.version;
-  part.staged.rank = part.rank;
-  part.staged.world_size = step_.record().world_size;
-  CKPTDB_ASSIGN_OR_RETURN(
-      part.staged.rank_record,
-      EncodeRankRecord({target_.version, part.rank, {part.item}}));
-  CKPTDB_ASSIGN_OR_RETURN(const std::string note,
-                          EncodeStagedRank(part.staged));
-  // The part is done once its note is durable: a fold that is resumed then
-  // skips it.
-  CKPTDB_RETURN_IF_ERROR(ReplaceFile(target_.files.get(), NotePath(index), note,
-                                     /*sync=*/true));
-  return Advance(bytes);
+  CKPTDB_RETURN_IF_ERROR(part.shares_file ? WriteShared(index, &part)
+                                          : WriteStreams(index, &part));
+  CKPTDB_RETURN_IF_ERROR(WriteNote(index, &part));
+  return Advance(part.bytes());
+}
+
+// Sets *open to the parts that are not done, and makes their folders.
+absl::Status FoldParts::PrepareParts(std::vector<size_t>* open) {
+  std::set<uint32_t> made;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (ReadNote(i)) {
+      ++resumed_;
+      CKPTDB_RETURN_IF_ERROR(Advance(parts_[i].bytes()));
+      continue;
+    }
+    open->push_back(i);
+    if (!made.insert(parts_[i].rank).second) continue;
+    CKPTDB_RETURN_IF_ERROR(
+        MakeFolders(target_.files.get(),
+                    absl::StrCat(target_.store, "/", Folder(parts_[i].rank))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FoldParts::Run() {
   CKPTDB_RETURN_IF_ERROR(Plan());
   std::vector<size_t> open;
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    std::optional<internal::StagedRecord> staged = ReadNote(i);
-    absl::StatusOr<StepRecord::Rank> record =
-        staged.has_value() ? DecodeRankRecord(staged->rank_record)
-                           : absl::NotFoundError("");
-    if (!record.ok() || record->items.size() != 1) {
-      open.push_back(i);
-      CKPTDB_RETURN_IF_ERROR(MakeFolders(
-          target_.files.get(),
-          absl::StrCat(target_.store, "/", Folder(parts_[i].rank))));
-      continue;
-    }
-    parts_[i].staged = *std::move(staged);
-    parts_[i].item = std::move(record->items[0]);
-    // A part that is done keeps its files; its folder was made with the first
-    // of them.
-    ++resumed_;
-    CKPTDB_RETURN_IF_ERROR(Advance(parts_[i].item.raw_bytes));
-  }
+  CKPTDB_RETURN_IF_ERROR(PrepareParts(&open));
   return ParallelFor(options_.threads, open.size(),
                      [&](int, uint64_t i) { return DoPart(open[i]); });
 }
@@ -314,23 +424,18 @@ std::vector<std::string> FoldParts::Files() const {
   return files;
 }
 
-// Joins the parts of a rank into one run: stream by stream, and in each part by
-// part.
-Item FoldParts::ItemOf(const Table& table, uint32_t rank) const {
-  Item item;
-  std::vector<std::string> streams;
-  for (const Part& part : parts_) {
-    if (part.table != &table || part.rank != rank) continue;
-    if (streams.empty()) {
-      item = TemplateOf(part);
-      streams.resize(item.slots.size() + 1);
-    }
-    item.rows += part.item.rows;
-    item.raw_bytes += part.item.raw_bytes;
-    item.stored_bytes += part.item.stored_bytes;
-    const std::vector<uint64_t>& hashes = part.item.chunk_hashes;
-    // Every stream of a part has as many pages, so the hashes of each are one
-    // stretch.
+// Joins the stretches of a rank's table into one run: stream by stream, and in
+// each stretch by stretch.
+Item FoldParts::ItemOf(const std::vector<const Stretch*>& stretches) const {
+  Item item = TemplateOf(*stretches[0]->table);
+  std::vector<std::string> streams(item.slots.size() + 1);
+  for (const Stretch* const stretch : stretches) {
+    item.rows += stretch->item.rows;
+    item.raw_bytes += stretch->item.raw_bytes;
+    item.stored_bytes += stretch->item.stored_bytes;
+    const std::vector<uint64_t>& hashes = stretch->item.chunk_hashes;
+    // Every stream of a stretch has as many pages, so the hashes of each are
+    // adjacent.
     const size_t pages = hashes.size() / streams.size();
     for (size_t i = 0; i < streams.size(); ++i) {
       streams[i].append(
@@ -345,6 +450,12 @@ Item FoldParts::ItemOf(const Table& table, uint32_t rank) const {
 }
 
 std::vector<StepRecord::Rank> FoldParts::Ranks() const {
+  std::map<uint32_t, std::map<std::string, std::vector<const Stretch*>>> folded;
+  for (const Part& part : parts_) {
+    for (const Stretch& stretch : part.stretches) {
+      folded[part.rank][stretch.table->name].push_back(&stretch);
+    }
+  }
   std::vector<StepRecord::Rank> ranks;
   for (const StepRecord::Rank& old : step_.ranks()) {
     StepRecord::Rank& rank = ranks.emplace_back();
@@ -357,9 +468,8 @@ std::vector<StepRecord::Rank> FoldParts::Ranks() const {
         rank.items.push_back(item);
       }
     }
-    for (const auto& table : tables_) {
-      Item item = ItemOf(*table, old.rank);
-      if (!item.name.empty()) rank.items.push_back(std::move(item));
+    for (const auto& [name, stretches] : folded[old.rank]) {
+      rank.items.push_back(ItemOf(stretches));
     }
     // A rank record has its items sorted by kind and name.
     std::sort(rank.items.begin(), rank.items.end(),

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ckptdb/db/base/mutex.h"
+#include "ckptdb/db/fold/run_output.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/read/step_reader_impl.h"
 #include "ckptdb/db/read/table_runs.h"
@@ -30,6 +30,8 @@ struct FoldTarget {
   Version version;  // the attempt under which it is staged
   std::shared_ptr<GuardedFileSystem> files;
   bool direct_writes = false;
+  // How many files may be written at once.
+  uint64_t most_files = 0;
 };
 
 // Stages the base runs that the chain of a step merges to. The parts are the
@@ -56,32 +58,50 @@ class FoldParts {
     std::string name;
     std::vector<RankItem> runs;
   };
-  struct Part {
+  // Rows of one table: all those of a rank, or those of some slices.
+  struct Stretch {
     const Table* table;
+    std::vector<RunGroup> groups;  // by slices
+    uint64_t bytes = 0;            // estimated
+    Item item;                     // once it is done
+  };
+  // What is done at once: a range of slices of a large table, or some small
+  // tables, which share a file.
+  struct Part {
     uint32_t rank;
-    RunGroup group;
-    internal::StagedRecord staged;  // this part alone, once it is done
-    Item item;
+    bool shares_file = false;
+    std::vector<Stretch> stretches;  // by table
+    internal::StagedRecord staged;   // once it is done
+    uint64_t bytes() const;
   };
 
   absl::Status Plan();
-  absl::Status PlanTable(const Table& table);
+  void PlanTable(const Table& table, uint32_t rank);
+  void AddSmall(Stretch stretch, uint32_t rank);
   std::string Folder(uint32_t rank) const;
   std::string NotePath(size_t part) const;
-  Item TemplateOf(const Part& part) const;
-  std::optional<internal::StagedRecord> ReadNote(size_t part) const;
+  std::string FilePath(size_t part) const;
+  Item TemplateOf(const Table& table) const;
+  bool ReadNote(size_t index);
   bool HasFiles(const internal::StagedRecord& staged) const;
+  absl::Status PrepareParts(std::vector<size_t>* open);
   absl::Status DoPart(size_t part);
-  absl::Status MergePart(size_t index, class RunWriter* writer);
+  absl::Status WriteStreams(size_t index, Part* part);
+  absl::Status WriteShared(size_t index, Part* part);
+  absl::Status WriteNote(size_t index, Part* part);
+  absl::Status MergeStretch(uint32_t rank, bool ids,
+                            absl::Span<const size_t> slots, RunOutput* output,
+                            Stretch* stretch);
+  SegmentWriterOptions WritingOptions(size_t files) const;
   absl::Status Advance(uint64_t bytes);
-  Item ItemOf(const Table& table, uint32_t rank) const;
+  Item ItemOf(const std::vector<const Stretch*>& stretches) const;
 
   const StepReader::Impl& step_;
   const FoldTarget target_;
   const FoldOptions& options_;
   std::unique_ptr<rocksdb::Env> env_;
   std::vector<std::unique_ptr<Table>> tables_;
-  std::vector<Part> parts_;  // by table, rank and slices
+  std::vector<Part> parts_;  // by rank, table and slices
   uint64_t resumed_ = 0;
   Mutex mutex_;
   uint64_t done_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

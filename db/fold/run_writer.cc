@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/lossy.h"
 #include "ckptdb/schema/status.h"
@@ -12,31 +10,29 @@
 
 namespace ckptdb::internal {
 
-RunWriter::RunWriter(const SegmentWriterOptions& options, const Item& table,
-                     const std::string& prefix, const std::string& path)
-    : options_(options), table_(table) {
-  AddStream(kIdSlot, sizeof(int64_t), sizeof(int64_t), table.codec, prefix,
-            path);
-  for (size_t i = 0; i < table.slots.size(); ++i) {
+RunWriter::RunWriter(const Item& table, const std::string& prefix, bool ids,
+                     absl::Span<const size_t> slots, RunOutput* output)
+    : table_(table), output_(output), first_slot_(ids ? 1 : 0) {
+  if (ids) {
+    AddStream(kIdSlot, sizeof(int64_t), sizeof(int64_t), table.codec, prefix);
+  }
+  for (const size_t i : slots) {
     const Slot& slot = table.slots[i];
     AddStream(static_cast<uint16_t>(i + 1), slot.row_bytes(),
-              DTypeBytes(slot.dtype), slot.codec, prefix, path);
+              DTypeBytes(slot.dtype), slot.codec, prefix);
   }
 }
 
-// One file for each stream: the keys of a stream are adjacent in the order of a
-// run, and a page of every stream is complete at the same row.
-void RunWriter::AddStream(uint16_t slot, uint64_t row_bytes,
+void RunWriter::AddStream(uint16_t number, uint64_t row_bytes,
                           uint32_t element_bytes, Codec codec,
-                          const std::string& prefix, const std::string& path) {
+                          const std::string& prefix) {
   Stream& stream = streams_.emplace_back();
+  stream.number = number;
   stream.prefix = prefix;
-  AppendStream(Item::Run::kBase, slot, &stream.prefix);
-  stream.path = absl::StrCat(path, "-", slot, ".sst");
+  AppendStream(Item::Run::kBase, number, &stream.prefix);
   stream.row_bytes = row_bytes;
   stream.element_bytes = element_bytes;
   stream.codec = codec;
-  stream.page.reserve(table_.rows_per_page * row_bytes);
 }
 
 absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
@@ -48,12 +44,14 @@ absl::Status RunWriter::Rows(const RowSink::Batch& batch) {
     }
     const size_t count = std::min<size_t>(batch.ids.size() - done,
                                           table_.rows_per_page - page_rows_);
-    streams_[0].page.append(
-        reinterpret_cast<const char*>(batch.ids.data() + done),
-        count * sizeof(int64_t));
-    for (size_t i = 1; i < streams_.size(); ++i) {
+    if (first_slot_ == 1) {
+      streams_[0].page.append(
+          reinterpret_cast<const char*>(batch.ids.data() + done),
+          count * sizeof(int64_t));
+    }
+    for (size_t i = first_slot_; i < streams_.size(); ++i) {
       const uint64_t row_bytes = streams_[i].row_bytes;
-      streams_[i].page.append(batch.slots[i - 1] + done * row_bytes,
+      streams_[i].page.append(batch.slots[i - first_slot_] + done * row_bytes,
                               count * row_bytes);
     }
     page_rows_ += count;
@@ -84,13 +82,6 @@ absl::Status RunWriter::FlushPage() {
 }
 
 absl::Status RunWriter::WritePage(Stream* stream) {
-  // The file is created with its first page, as a part without rows has none.
-  if (stream->file == nullptr) {
-    stream->file = NewSegmentWriter(options_);
-    CKPTDB_RETURN_IF_ERROR(
-        FromRocks(stream->file->Open(stream->path),
-                  absl::StrCat("writing \"", stream->path, "\"")));
-  }
   stream->page.copy(builder_.Reset(stream->page.size()), stream->page.size());
   // Values that a lossy codec would change are kept as they are: a fold adds no
   // error to those that were made when the rows were saved.
@@ -100,24 +91,7 @@ absl::Status RunWriter::WritePage(Stream* stream) {
   stored_bytes_ += builder_.entry().size();
   key_ = stream->prefix;
   AppendPosition(first_, &key_);
-  return FromRocks(stream->file->Put(key_, ToSlice(builder_.entry())),
-                   absl::StrCat("writing \"", stream->path, "\""));
-}
-
-absl::StatusOr<std::vector<internal::StagedFile>> RunWriter::Finish() {
-  CKPTDB_RETURN_IF_ERROR(FlushPage());
-  std::vector<internal::StagedFile> files;
-  for (Stream& stream : streams_) {
-    if (stream.file == nullptr) continue;
-    rocksdb::ExternalSstFileInfo file;
-    CKPTDB_RETURN_IF_ERROR(
-        FromRocks(stream.file->Finish(&file),
-                  absl::StrCat("writing \"", stream.path, "\"")));
-    files.push_back({stream.path, file.file_size, file.num_entries});
-    // The file is synced by Finish, before the note of its part names it.
-    stream.file.reset();
-  }
-  return files;
+  return output_->Put(stream->number, key_, builder_.entry());
 }
 
 std::vector<uint64_t> RunWriter::Hashes() const {

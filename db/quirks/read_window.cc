@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "ckptdb/db/base/mutex.h"
 
@@ -62,7 +63,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
                 Slice* result, char* scratch,
                 IODebugContext* debug) const override {
     ReadWindow* const window = ReadWindow::InUse();
-    if (window == nullptr) {
+    if (window == nullptr || !window->reads_ahead()) {
       return target()->Read(offset, bytes, options, result, scratch, debug);
     }
     const char* found = window->Find(this, offset, bytes);
@@ -72,10 +73,9 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
       found = nullptr;
     }
     if (found == nullptr) {
-      const std::shared_ptr<rocksdb::FSRandomAccessFile> direct = Direct();
-      window->Hold(direct);
+      rocksdb::FSRandomAccessFile* const direct = Direct();
       const auto read = [&](uint64_t at, size_t count, char* out) {
-        return ReadAligned(direct.get(), at, count, options, out, debug);
+        return ReadAligned(direct, at, count, options, out, debug);
       };
       found = window->Move(this, offset, bytes,
                            target()->GetRequiredBufferAlignment(), read);
@@ -97,17 +97,12 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
 
  private:
   // Returns null where the file cannot be read directly.
-  std::shared_ptr<rocksdb::FSRandomAccessFile> Direct() const {
+  rocksdb::FSRandomAccessFile* Direct() const {
     const MutexLock lock(&mutex_);
-    std::shared_ptr<rocksdb::FSRandomAccessFile> direct = direct_.lock();
-    if (direct != nullptr || !open_direct_) return direct;
-    direct = open_direct_();
-    // It is held weakly: windows hold it, so that the second descriptor is
-    // closed when no pass needs it.
-    direct_ = direct;
     // Asking once more would give the same answer.
-    if (direct == nullptr) open_direct_ = nullptr;
-    return direct;
+    const DirectOpener open = std::exchange(open_direct_, nullptr);
+    if (open) direct_ = open();
+    return direct_.get();
   }
 
   size_t ReadAligned(rocksdb::FSRandomAccessFile* direct, uint64_t offset,
@@ -128,7 +123,7 @@ class WindowedFile : public rocksdb::FSRandomAccessFileOwnerWrapper {
 
   mutable Mutex mutex_;
   mutable DirectOpener open_direct_ ABSL_GUARDED_BY(mutex_);
-  mutable std::weak_ptr<rocksdb::FSRandomAccessFile> direct_
+  mutable std::unique_ptr<rocksdb::FSRandomAccessFile> direct_
       ABSL_GUARDED_BY(mutex_);
 };
 

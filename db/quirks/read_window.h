@@ -79,8 +79,8 @@ class ReadWindow {
   // Starts anew with the next Move; what is lent stays.
   void Forget();
 
-  // Holds the file that the window reads from open as long as the window does.
-  void Hold(std::shared_ptr<void> open) { open_ = std::move(open); }
+  // A window that does not read ahead is never moved.
+  bool reads_ahead() const { return ahead_bytes_ > 0; }
 
  private:
   const char* memory() const;
@@ -93,7 +93,6 @@ class ReadWindow {
   // The memory of windows that are not worth a part of a huge page.
   AlignedMemory small_;
   size_t small_bytes_ = 0;
-  std::shared_ptr<void> open_;
   const void* file_ = nullptr;
   uint64_t begin_ = 0;
   size_t bytes_ = 0;
@@ -110,9 +109,10 @@ class ReadWindow {
 bool ReturnBlock(void* memory);
 
 // A table file whose reads go through the window in use, if there is one.
-// `direct` opens it for direct reads, and may be null; the file stays open so
-// while there are windows that read from it. What cannot be read directly is
-// read from `buffered`, whose error is the one that counts.
+// `direct` opens it for direct reads, and may be null; it is called once,
+// before the first such read, and should bound how many files stay open so.
+// What cannot be read directly is read from `buffered`, whose error is the one
+// that counts.
 using DirectOpener =
     std::function<std::unique_ptr<rocksdb::FSRandomAccessFile>()>;
 std::unique_ptr<rocksdb::FSRandomAccessFile> NewWindowedFile(

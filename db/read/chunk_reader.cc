@@ -68,12 +68,13 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
     const Database& database = step_.database();
     // The iterator is made at the first read: what is read ahead is what is
     // left from there to the end.
+    const uint64_t left_bytes =
+        IsReadAhead(*part_.item) ? (end_ - chunk) * kEntryBytes : 0;
     entries_ = std::make_unique<AheadIterator>(
         std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
             PassOptions(&begin_key_, &end_key_),
             database.family(part_.item->placement))),
-        (end_ - chunk) * kEntryBytes + kAlignmentLoss,
-        (end_ - chunk) * kEntryBytes);
+        left_bytes > 0 ? left_bytes + kAlignmentLoss : 0, left_bytes);
     entries_->Seek(key);
   } else if (entries_->Valid()) {
     entries_->Next();

@@ -52,17 +52,16 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
   lower_ = ToSlice(prefix_);
   upper_ = ToSlice(end_);
   const Database& database = step.database();
-  // Inline items are small, and most often in memory.
-  const bool in_files = part.item->placement == Item::Placement::kBulk;
+  const bool ahead = options.readahead_bytes > 0 && IsReadAhead(*part.item);
   entries_ = std::make_unique<AheadIterator>(
       std::unique_ptr<rocksdb::Iterator>(
           database.rocks()->NewIterator(PassOptions(&lower_, &upper_),
                                         database.family(part.item->placement))),
-      in_files ? options.readahead_bytes : 0,
-      in_files ? database.ApproximateBytes(
-                     Family::kBulk,
-                     KeyAt({static_cast<uint16_t>(slices.begin), 0}), end_)
-               : 0);
+      ahead ? options.readahead_bytes : 0,
+      ahead ? database.ApproximateBytes(
+                  Family::kBulk,
+                  KeyAt({static_cast<uint16_t>(slices.begin), 0}), end_)
+            : 0);
 }
 
 std::string StreamCursor::KeyAt(const RowPosition& position) const {

@@ -60,6 +60,11 @@ absl::StatusOr<std::vector<RankItem>> StepReader::Impl::Find(
 
 namespace internal {
 
+bool IsReadAhead(const Item& item) {
+  return item.placement == Item::Placement::kBulk &&
+         item.stored_bytes > kPageBytes;
+}
+
 std::string PlaceOf(const RankItem& item) {
   return absl::StrCat("step ", item.step->version.step, " rank ", item.rank,
                       " ", ItemKindName(item.item->kind), " \"",

@@ -108,6 +108,12 @@ class StepReader::Impl {
 
 namespace internal {
 
+// Returns whether passes over the item read ahead, around the page cache. They
+// do not where it is inline, which is most often in memory, or small: a step
+// may have thousands of small items, which lie side by side, and the kernel
+// reads several of them at a time.
+bool IsReadAhead(const Item& item);
+
 // Returns "step 7 rank 0 table "user"" for errors.
 std::string PlaceOf(const RankItem& item);
 

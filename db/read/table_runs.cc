@@ -48,11 +48,17 @@ std::set<uint32_t> Borders(const std::vector<RankItem>& runs,
 
 void AppendRuns(const ChainMember& member, absl::string_view table,
                 std::vector<RankItem>* runs) {
+  constexpr auto kKind = Item::Kind::kRows;
   for (const StepRecord::Rank& rank : member.ranks) {
-    for (const Item& item : rank.items) {
-      if (item.kind == Item::Kind::kRows && item.name == table) {
-        runs->push_back({rank.rank, &item, &member.record});
-      }
+    // Items are in order: a step may have thousands of tables.
+    const auto item = std::lower_bound(
+        rank.items.begin(), rank.items.end(), table,
+        [](const Item& each, absl::string_view name) {
+          return each.kind < kKind || (each.kind == kKind && each.name < name);
+        });
+    if (item != rank.items.end() && item->kind == kKind &&
+        item->name == table) {
+      runs->push_back({rank.rank, &*item, &member.record});
     }
   }
 }

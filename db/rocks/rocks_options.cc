@@ -17,6 +17,9 @@ constexpr char kBulkName[] = "bulk";
 constexpr uint64_t kWriteBufferBytes = uint64_t{4} << 20;
 // A scan holds one block of each stream.
 constexpr size_t kBlockBytes = size_t{64} << 10;
+// The blocks of files with small entries: a block is read and checked as a
+// whole for each of them.
+constexpr size_t kSmallBlockBytes = size_t{16} << 10;
 // Bulk blocks have room for the largest entry with its header and key: a block
 // that grows is allocated twice more, each time larger than it is.
 constexpr size_t kBulkBlockBytes = kPageBytes + (size_t{4} << 10);
@@ -120,8 +123,12 @@ bool HoldsData(const std::string& family) {
   return family == kInlineName || family == kBulkName;
 }
 
-rocksdb::Options FileWriterOptions(rocksdb::Env* env) {
+rocksdb::Options FileWriterOptions(rocksdb::Env* env, bool small_entries) {
   rocksdb::Options options(DatabaseOptions(env), BulkOptions());
+  if (small_entries) {
+    options.table_factory.reset(
+        rocksdb::NewBlockBasedTableFactory(TableOptions(kSmallBlockBytes)));
+  }
   options.writable_file_max_buffer_size = kWriteBufferBytes;
   return options;
 }

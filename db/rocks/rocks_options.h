@@ -21,8 +21,10 @@ std::vector<rocksdb::ColumnFamilyDescriptor> FamilyDescriptors();
 // in it concerns only some steps.
 bool HoldsData(const std::string& family);
 
-// The options of the files that a stager writes.
-rocksdb::Options FileWriterOptions(rocksdb::Env* env);
+// The options of the files that a stager writes. Files with small entries have
+// small blocks.
+rocksdb::Options FileWriterOptions(rocksdb::Env* env,
+                                   bool small_entries = false);
 
 // The options of one pass over the entries from `begin` to before `end`, which
 // must outlive the iterator. A null `end` is the end of the family.

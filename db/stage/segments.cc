@@ -70,8 +70,23 @@ class Cutter {
   Segment segment_;
   uint64_t bytes_ = 0;
 };
+bool HasSmallEntries(const Segment& segment) {
+  uint64_t entries = 0;
+  uint64_t bytes = 0;
+  for (const Piece& piece : segment) {
+    entries += piece.end - piece.begin;
+    bytes += piece.stream->BytesOf(piece.begin, piece.end);
+  }
+  return AreSmallEntries(bytes, entries);
+}
+
 
 }  // namespace
+bool AreSmallEntries(uint64_t bytes, uint64_t entries) {
+  constexpr uint64_t kSmallBytes = uint64_t{8} << 10;
+  return bytes < entries * kSmallBytes;
+}
+
 
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads) {
@@ -94,7 +109,8 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
   rocksdb::EnvOptions file_options;
   file_options.use_direct_writes = options.direct_writes;
   file_options.bytes_per_sync = options.direct_writes ? 0 : uint64_t{4} << 20;
-  rocksdb::Options writer = FileWriterOptions(options.env);
+  rocksdb::Options writer =
+      FileWriterOptions(options.env, options.small_entries);
   if (options.buffer_bytes > 0) {
     writer.writable_file_max_buffer_size = options.buffer_bytes;
   }
@@ -129,7 +145,9 @@ absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
 absl::StatusOr<internal::StagedFile> WriteSegment(
     const SegmentWriterOptions& options, const Segment& segment,
     const std::string& path) {
-  const auto writer = NewSegmentWriter(options);
+  SegmentWriterOptions writing = options;
+  writing.small_entries = HasSmallEntries(segment);
+  const auto writer = NewSegmentWriter(writing);
   const std::string context = absl::StrCat("writing \"", path, "\"");
   CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Open(path), context));
   PageBuilder page;

@@ -45,7 +45,12 @@ struct SegmentWriterOptions {
   std::function<void(const Stream& stream, uint64_t entry)> on_made = {};
   // Write buffer of a file; 0 takes that of FileWriterOptions.
   uint64_t buffer_bytes = 0;
+  // Set where most entries are far smaller than a page.
+  bool small_entries = false;
 };
+
+// Returns whether entries of so many bytes in all are small ones.
+bool AreSmallEntries(uint64_t bytes, uint64_t entries);
 
 // Returns a writer with these options that is not open yet.
 std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(

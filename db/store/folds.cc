@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/option_checks.h"
 #include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/disk/open_files.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/store/commit.h"
 #include "ckptdb/db/store/measure_usage.h"
@@ -92,7 +93,9 @@ absl::StatusOr<Store::FoldResult> Folds::FoldOpened(
   const std::shared_ptr<void> writing(nullptr,
                                       [this](void*) { catalog_->EndFold(); });
   CKPTDB_ASSIGN_OR_RETURN(const Version version, BeginFold(step.record()));
+  CKPTDB_ASSIGN_OR_RETURN(const OpenFileShare files, OpenFileShare::Take());
   CKPTDB_ASSIGN_OR_RETURN(FoldTarget target, MakeTarget(version));
+  target.most_files = files.files();
   CKPTDB_RETURN_IF_ERROR(folder_->HitCrashPoint(point::kStaging));
   FoldParts parts(step, std::move(target), options);
   CKPTDB_RETURN_IF_ERROR(parts.Run());

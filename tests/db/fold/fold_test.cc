@@ -10,6 +10,7 @@
 
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/reader.h"
+#include "ckptdb/tests/db/delta_content.h"
 #include "ckptdb/tests/db/stale_files.h"
 #include "ckptdb/tests/db/store_fixture.h"
 #include "ckptdb/tests/support/seed.h"
@@ -270,6 +271,72 @@ TEST_F(FoldTest, RepeatsADamagedPart) {
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
   EXPECT_EQ(folded.resumed_parts, 0u);
   ExpectStates();
+}
+
+// Large tables are between the small ones in the order of keys.
+TEST_F(FoldTest, SmallTablesShareFiles) {
+  constexpr int kTables = 300;
+  constexpr uint32_t kLargeRowBytes = uint32_t{1} << 16;
+  RankContent content;
+  for (int i = 0; i < kTables; ++i) {
+    content.tables["t" + std::to_string(i)] = {
+        kSlots, SliceHash::kModulo, RandomRows(&random_, kRowBytes, 5)};
+  }
+  for (const auto* name : {"t150_large", "t9_large"}) {
+    content.tables[name] = {{{"embedding", DType::kU8, kLargeRowBytes}},
+                            SliceHash::kModulo,
+                            RandomRows(&random_, kLargeRowBytes, 300)};
+  }
+  ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(1, content));
+  RankContent changed = content;
+  for (auto& [name, table] : changed.tables) {
+    table.rows.erase(table.rows.begin());
+  }
+  const HeldChanges held(changed, ChangesBetween(content, changed));
+  ASSERT_OK(store_->Save({.step = 2, .parent = base.version}, held.state()));
+  const auto files = [&] {
+    int tables = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(path() + "/db")) {
+      if (entry.path().extension() == ".sst") ++tables;
+    }
+    return tables;
+  };
+  const int before = files();
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
+  EXPECT_LE(folded.parts, 5U);
+  EXPECT_LE(files() - before, 10);
+  ExpectStep(2, {changed});
+  Reopen();
+  ExpectStep(2, {changed});
+}
+
+// The tables of a part are found again by their names.
+TEST_F(FoldTest, KeepsFinishedPartsWithManyTables) {
+  RankContent content;
+  for (const auto* name : {"a", "b", "c"}) {
+    content.tables[name] = {kSlots, SliceHash::kModulo,
+                            RandomRows(&random_, kRowBytes, 50)};
+  }
+  ASSERT_OK_AND_ASSIGN(const SaveResult base, Save(1, content));
+  RankContent changed = content;
+  for (auto& [name, table] : changed.tables) {
+    table.rows.erase(table.rows.begin());
+  }
+  const HeldChanges held(changed, ChangesBetween(content, changed));
+  ASSERT_OK(store_->Save({.step = 2, .parent = base.version}, held.state()));
+  options_.on_point = [](absl::string_view at) {
+    if (at == point::kStaged) throw std::runtime_error("stopped");
+  };
+  Reopen();
+  EXPECT_THAT(store_->Fold(2),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("stopped")));
+  options_.on_point = nullptr;
+  Reopen();
+  ASSERT_OK_AND_ASSIGN(const Store::FoldResult folded, store_->Fold(2));
+  EXPECT_EQ(folded.parts, 1U);
+  EXPECT_EQ(folded.resumed_parts, 1U);
+  ExpectStep(2, {changed});
 }
 
 TEST_F(FoldTest, AbortsWhenTheStepIsDeleted) {

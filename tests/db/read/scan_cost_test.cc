@@ -1,11 +1,13 @@
 // What a scan costs: the bytes that it reads, the memory that it takes.
 #include <gmock/gmock.h>
 #include <malloc.h>
+#include <rocksdb/file_system.h>
 
 #include <atomic>
 #include <fstream>
 #include <iostream>
 
+#include "ckptdb/db/disk/environment.h"
 #include "ckptdb/db/reader.h"
 #include "ckptdb/tests/db/delta_fixture.h"
 #include "ckptdb/tests/support/long_run.h"
@@ -139,6 +141,51 @@ TEST_F(ScanCostTest, TakesLittleMemoryHoweverLongTheChain) {
     std::cout << steps << " deltas: " << bytes << " bytes" << std::endl;
     EXPECT_LE(bytes, kMaxBytes);
   }
+}
+
+// Counts the files that are opened to be read.
+class CountedOpens : public rocksdb::FileSystemWrapper {
+ public:
+  using FileSystemWrapper::FileSystemWrapper;
+  const char* Name() const override { return "CountedOpens"; }
+  rocksdb::IOStatus NewRandomAccessFile(
+      const std::string& path, const rocksdb::FileOptions& options,
+      std::unique_ptr<rocksdb::FSRandomAccessFile>* file,
+      rocksdb::IODebugContext* debug) override {
+    ++opened;
+    return FileSystemWrapper::NewRandomAccessFile(path, options, file, debug);
+  }
+  std::atomic<int> opened = 0;
+};
+
+class ManyTablesTest : public DeltaFixture {};
+
+TEST_F(ManyTablesTest, RestoreOpensNoFilePerTable) {
+  const auto files = std::make_shared<CountedOpens>(
+      internal::Environment::Default()->file_system());
+  options_.environment = std::make_shared<internal::Environment>(
+      files, [] { return int64_t{1}; }, /*on_disk=*/true);
+  Reopen();
+  constexpr int kTables = 200;
+  for (int i = 0; i < kTables; ++i) {
+    TableContent& table = content_.tables["t" + std::to_string(i)];
+    table.slots = {{"embedding", DType::kU8, kSlotBytes}};
+    for (int64_t id = 0; id < 20; ++id) {
+      table.rows[id] = RowOf(id, 0, kSlotBytes);
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(SaveNext(0));
+  EXPECT_EQ(FindItem(0, "t0").placement, Item::Placement::kBulk);
+  ASSERT_OK_AND_ASSIGN(const auto step, store_->OpenStep(0));
+  files->opened = 0;
+  const uint64_t before = BytesRead();
+  for (const auto& [name, table] : content_.tables) {
+    ASSERT_OK_AND_ASSIGN(const Rows rows, Scan(*step, name));
+    EXPECT_TRUE(rows == table.rows);
+  }
+  EXPECT_LE(files->opened, 8);
+  // A block has entries of few tables.
+  EXPECT_LE(BytesRead() - before, 10 * kTables * 20 * kSlotBytes);
 }
 
 }  // namespace

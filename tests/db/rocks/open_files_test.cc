@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -126,6 +127,28 @@ TEST_F(OpenFilesTest, ChainWithMoreFilesIsReadAndFolded) {
   EXPECT_LT(CountOpenFiles(), kLimit);
 }
 
+// A file for each slot, more than may be open at once.
+TEST_F(OpenFilesTest, FoldOfTableWithMoreSlotsIsWrittenInRounds) {
+  TableContent& table = content_.tables["user"];
+  uint64_t row_bytes = 0;
+  constexpr uint64_t kSlotBytes = 512;
+  for (int i = 0; i < 250; ++i) {
+    table.slots.push_back({"s" + std::to_string(i), DType::kU8, kSlotBytes});
+    row_bytes += kSlotBytes;
+  }
+  // More than tables that share a file have.
+  for (int64_t id = 0; id < 140; ++id) {
+    table.rows[id] = RowOf(id, 0, row_bytes);
+  }
+  ASSERT_NO_FATAL_FAILURE(SaveNext(0));
+  table.rows[7] = RowOf(7, 1, row_bytes);
+  table.rows.erase(8);
+  ASSERT_NO_FATAL_FAILURE(SaveNext(1));
+  ASSERT_OK(store_->Fold(1));
+  EXPECT_GT(CountTables(), table.slots.size());
+  ExpectStep(1, {content_});
+}
+
 TEST_F(OpenFilesTest, ReaderFollowsStoreWithMoreFiles) {
   constexpr int kRanks = 40;
   constexpr int64_t kLast = 7;
@@ -138,6 +161,34 @@ TEST_F(OpenFilesTest, ReaderFollowsStoreWithMoreFiles) {
   ExpectHolds(*step, AllRanks(kRanks, kLast));
   ExpectHolds(*newer, AllRanks(kRanks, kLast + 1));
   EXPECT_LT(CountOpenFiles(), kLimit);
+}
+
+// The owner rewrites records and small saves, and removes the files that the
+// reader was opened from.
+TEST_F(OpenFilesTest, ReaderKeepsSmallSavesThatOwnerCompacted) {
+  constexpr int kRanks = 40;
+  constexpr int64_t kLast = 7;
+  ASSERT_NO_FATAL_FAILURE(SaveSteps(kRanks, kLast, /*deltas=*/true));
+  std::map<int64_t, RankContent> small;
+  for (int64_t step = kLast + 1; step < kLast + 7; ++step) {
+    small[step] = SmallContent(static_cast<uint64_t>(step));
+    ASSERT_OK(Save(step, small[step]));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto reader, Reader::Open(path(), {}));
+  std::map<int64_t, std::unique_ptr<StepReader>> open;
+  for (const auto& [step, content] : small) {
+    ASSERT_OK_AND_ASSIGN(open[step], reader->OpenStep(step));
+  }
+  for (int64_t step = kLast + 7; step < kLast + 30; ++step) {
+    ASSERT_OK(Save(step, SmallContent(static_cast<uint64_t>(step))));
+  }
+  ASSERT_OK(store_->Sweep());
+  // Their files are closed while those of the large step are read.
+  ASSERT_OK_AND_ASSIGN(const auto large, reader->OpenStep(kLast));
+  ExpectHolds(*large, AllRanks(kRanks, kLast));
+  for (const auto& [step, content] : small) {
+    ExpectHolds(*open[step], {content});
+  }
 }
 
 TEST_F(OpenFilesTest, OpenRaisesSoftLimit) { EXPECT_EQ(SoftLimit(), kLimit); }

@@ -336,7 +336,9 @@ TEST_P(DeclaredStoreTest, HasItsLease) {
 TEST_P(DeclaredStoreTest, AFoldThatWasCutShortGoesOn) {
   ASSERT_OK_AND_ASSIGN(const Store::FoldResult fold, store_->Fold(160));
   EXPECT_TRUE(fold.folded);
-  EXPECT_EQ(fold.resumed_parts, 1U);
+  // Earlier versions divided a fold into other parts, which are done anew.
+  const bool stored = GetParam() == GoldenSource::kStored;
+  EXPECT_EQ(fold.resumed_parts, stored ? 0U : 1U);
   EXPECT_GT(fold.parts, fold.resumed_parts);
   EXPECT_THAT(ChainOf(160), ElementsAre(160));
   ExpectGolden(steps_);
