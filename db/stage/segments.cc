@@ -8,6 +8,7 @@
 #include "ckptdb/db/disk/direct_write_file.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/db/rocks/rocks_options.h"
 #include "ckptdb/schema/bytes/limits.h"
 #include "ckptdb/schema/bytes/page.h"
@@ -18,8 +19,6 @@ namespace ckptdb::internal {
 namespace {
 
 constexpr uint64_t kSmallestSegment = uint64_t{64} << 20;
-// An item below this size costs more in a file of its own than that frees.
-constexpr uint64_t kWorthAFile = uint64_t{16} << 20;
 // One segment for each worker where there is enough: a small file costs its
 // syncs, and a large one a worker that the others wait for.
 uint64_t TargetBytes(const std::vector<StagedItem>& items, int threads) {
@@ -51,7 +50,7 @@ class Cutter {
   // Begins a new segment before an item of so many bytes that should not share
   // a file with the items before it.
   void Border(uint64_t next_bytes) {
-    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kWorthAFile) Cut();
+    if (bytes_ > 0 && std::max(bytes_, next_bytes) >= kWorthAFileBytes) Cut();
   }
   std::vector<Segment> Finish() {
     if (!segment_.empty()) Cut();
@@ -70,6 +69,7 @@ class Cutter {
   Segment segment_;
   uint64_t bytes_ = 0;
 };
+
 bool HasSmallEntries(const Segment& segment) {
   uint64_t entries = 0;
   uint64_t bytes = 0;
@@ -80,13 +80,12 @@ bool HasSmallEntries(const Segment& segment) {
   return AreSmallEntries(bytes, entries);
 }
 
-
 }  // namespace
+
 bool AreSmallEntries(uint64_t bytes, uint64_t entries) {
   constexpr uint64_t kSmallBytes = uint64_t{8} << 10;
   return bytes < entries * kSmallBytes;
 }
-
 
 std::vector<Segment> CutSegments(const std::vector<StagedItem>& items,
                                  int threads) {

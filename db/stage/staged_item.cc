@@ -13,6 +13,7 @@
 #include "ckptdb/db/base/parallel.h"
 #include "ckptdb/db/base/row_block.h"
 #include "ckptdb/db/disk/rocks_status.h"
+#include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/schema/bytes/annotate.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/bytes/limits.h"
@@ -371,6 +372,29 @@ bool SameValues(Codec a, Codec b) {
   return a == b || !(IsLossy(a) || IsLossy(b));
 }
 
+// Returns the item of the parent whose bytes are the same, if there is one.
+std::optional<Item> FindUnchanged(const StepRecord::Rank& parent,
+                                  const StagedItem& staged) {
+  // Tables have their own way to store only what changed, and an empty item has
+  // nothing to borrow.
+  if (staged.item.kind == Item::Kind::kRows || staged.bytes.empty()) {
+    return std::nullopt;
+  }
+  const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),
+                                    staged.item, KeyLess);
+  Item::Error error;
+  if (old == parent.items.end() || !SameShape(*old, staged.item) ||
+      !SameValues(old->codec, staged.streams[0]->codec()) ||
+      !HasBytes(*old, staged.bytes, &error)) {
+    return std::nullopt;
+  }
+  Item item = *old;
+  // Other numbers may be stored as the same bytes, so the error is that of
+  // these numbers and not the parent's.
+  if (IsLossy(old->codec)) item.errors = {error};
+  return item;
+}
+
 // Returns the errors of a tensor or of the slots of a table, once all entries
 // are made; none when no codec is lossy.
 std::vector<Item::Error> ErrorsOf(const StagedItem& staged) {
@@ -450,27 +474,28 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
 
 absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items) {
-  return ParallelFor(threads, items->size(), [&](int, uint64_t i) {
-    StagedItem& staged = (*items)[i];
-    // Tables have their own way to store only what changed, and an empty item
-    // has nothing to borrow.
-    if (staged.item.kind == Item::Kind::kRows || staged.bytes.empty()) {
-      return absl::OkStatus();
-    }
-    const auto old = std::lower_bound(parent.items.begin(), parent.items.end(),
-                                      staged.item, KeyLess);
-    Item::Error error;
-    if (old != parent.items.end() && SameShape(*old, staged.item) &&
-        SameValues(old->codec, staged.streams[0]->codec()) &&
-        HasBytes(*old, staged.bytes, &error)) {
-      staged.item = *old;
-      // Other numbers may be stored as the same bytes, so the error is that of
-      // these numbers and not the parent's.
-      if (IsLossy(old->codec)) staged.item.errors = {error};
-      staged.reused = true;
-    }
-    return absl::OkStatus();
+  std::vector<std::optional<Item>> same(items->size());
+  CKPTDB_RETURN_IF_ERROR(
+      ParallelFor(threads, items->size(), [&](int, uint64_t i) {
+        same[i] = FindUnchanged(parent, (*items)[i]);
+        return absl::OkStatus();
+      }));
+  ItemNames unchanged;
+  for (const std::optional<Item>& item : same) {
+    if (item.has_value()) unchanged.emplace(item->kind, item->name);
+  }
+  const ItemNames costly = CostlyToBorrow(parent, [&](const Item& item) {
+    return unchanged.contains({item.kind, item.name});
   });
+  for (size_t i = 0; i < items->size(); ++i) {
+    if (!same[i].has_value() ||
+        costly.contains({same[i]->kind, same[i]->name})) {
+      continue;
+    }
+    (*items)[i].item = *std::move(same[i]);
+    (*items)[i].reused = true;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ckptdb::internal

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<StagedItem>> PrepareItems(
     const StageOptions& options);
 
 // Replaces the tensors and blobs that `parent` has with the same bytes by
-// references to it.
+// references to it, unless they are stored again: see db/meta/borrow_cost.h.
 absl::Status ReuseUnchanged(const StepRecord::Rank& parent, int threads,
                             std::vector<StagedItem>* items);
 

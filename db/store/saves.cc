@@ -1,12 +1,15 @@
 #include "ckptdb/db/store/saves.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
 #include "ckptdb/db/disk/files.h"
+#include "ckptdb/db/meta/borrow_cost.h"
+#include "ckptdb/db/meta/borrowed.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store/commit.h"
@@ -109,6 +112,36 @@ absl::StatusOr<Store::Attempt> Saves::Record(const BegunAttempt& begun,
   return handle;
 }
 
+// Leaves out what the parent borrows and the next step should store again: most
+// of what was borrowed beside it may have changed since. A version that cannot
+// be read is borrowed from as before.
+void Saves::LeaveOutCostly(StepRecord::Rank* parent) const {
+  std::map<Version, ItemNames> borrowed;
+  for (const BorrowedItem& item : BorrowedItems(*parent)) {
+    if (item.placement == Item::Placement::kBulk) {
+      borrowed[item.version].emplace(item.kind, item.name);
+    }
+  }
+  for (const auto& [version, names] : borrowed) {
+    const auto step = catalog_->Read(
+        [&](const Catalog& records) -> std::optional<StepRecord> {
+          const StepRecord* const found = records.FindVersion(version);
+          return found == nullptr ? std::nullopt : std::optional(*found);
+        });
+    if (!step.has_value() || parent->rank >= step->world_size) continue;
+    const absl::StatusOr<StepRecord::Rank> stored =
+        LoadRank(folder_->database(), *step, parent->rank);
+    if (!stored.ok()) continue;
+    const ItemNames costly = CostlyToBorrow(*stored, [&](const Item& item) {
+      return names.contains({item.kind, item.name});
+    });
+    std::erase_if(parent->items, [&](const Item& item) {
+      return item.data_version == version &&
+             costly.contains({item.kind, item.name});
+    });
+  }
+}
+
 absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
     const BegunAttempt& begun, const SaveSpec& spec) const {
   const Version& version = begun.attempt.version;
@@ -143,6 +176,7 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
       absl::StatusOr<StepRecord::Rank> record =
           LoadRank(folder_->database(), parent, rank);
       if (record.ok()) {
+        LeaveOutCostly(&*record);
         CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
       }
     }

@@ -51,6 +51,7 @@ class Saves {
   absl::StatusOr<Store::Attempt> Record(const BegunAttempt& begun,
                                         const SaveSpec& spec, bool sync)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(committer_->changes());
+  void LeaveOutCostly(StepRecord::Rank* parent) const;
   absl::StatusOr<std::vector<Ticket>> MakeTickets(const BegunAttempt& begun,
                                                   const SaveSpec& spec) const;
 

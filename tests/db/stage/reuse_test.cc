@@ -1,6 +1,8 @@
 // Tensors and blobs that did not change since the parent.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "ckptdb/db/state.h"
 #include "ckptdb/tests/db/store_fixture.h"
 
@@ -62,6 +64,7 @@ TEST_F(ReuseTest, UnchangedInlineItemsAreNotWrittenAgain) {
 
 TEST_F(ReuseTest, OnlyChangedItemsAreWritten) {
   RankContent content = DenseContent(1);
+  content.blobs["vocabulary"] = std::string(2'000'000, 'v');
   ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
   content.tensors["bulk"].bytes.back() ^= 1;
   ASSERT_OK_AND_ASSIGN(const SaveResult second, Save(2, content));
@@ -187,6 +190,62 @@ TEST_F(ReuseTest, ParentDeletedBetweenBeginAndPublish) {
   ASSERT_OK(store_->Sweep());
   Reopen();
   ExpectStep(2, {content});
+}
+
+// Steps of a table and ten small tensors, each of which stays as it is from
+// another step on. The last two steps are kept.
+class SettlingTest : public ReuseTest {
+ protected:
+  static constexpr int kTensors = 10;
+  static constexpr int64_t kSteps = 12;
+
+  static RankContent ContentOf(int64_t step) {
+    RankContent content;
+    content.tensors["a_table"] =
+        BulkTensor(static_cast<uint64_t>(step), size_t{4} << 20);
+    for (int i = 0; i < kTensors; ++i) {
+      const int64_t settled = std::min<int64_t>(step, i);
+      content.tensors["small" + std::to_string(i)] =
+          BulkTensor(static_cast<uint64_t>(100 * i + settled), size_t{4} << 10);
+    }
+    return content;
+  }
+  void SaveAll() {
+    options_.background_sweep = false;
+    Reopen();
+    for (int64_t step = 0; step < kSteps; ++step) {
+      PublishSpec publish;
+      if (step >= 2) publish.retire = {step - 2};
+      ASSERT_OK(Save(step, ContentOf(step), publish));
+    }
+    ASSERT_OK(store_->Sweep());
+  }
+};
+
+TEST_F(SettlingTest, SmallTensorsKeepNoFilesOfRetiredSteps) {
+  ASSERT_NO_FATAL_FAILURE(SaveAll());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_THAT(usage.held_versions, IsEmpty());
+  // Two steps, and the space that is set aside for a full disk.
+  EXPECT_LT(usage.disk_bytes, uint64_t{2 * 4 + 8 + 1} << 20);
+  ExpectStep(kSteps - 1, {ContentOf(kSteps - 1)});
+}
+
+// Both settle, the larger one first, and change again in the opposite order:
+// what is left of a file is borrowed no longer.
+TEST_F(SettlingTest, SmallTensorIsStoredAgain_WhenRestOfItsFileChanged) {
+  RankContent content;
+  content.tensors["large"] = BulkTensor(1, size_t{2} << 20);
+  content.tensors["small"] = BulkTensor(2, size_t{4} << 10);
+  ASSERT_OK_AND_ASSIGN(const SaveResult first, Save(1, content));
+  content.tensors["other"] = BulkTensor(3, size_t{1} << 20);
+  ASSERT_OK(Save(2, content));
+  EXPECT_EQ(DataOf(2, "small"), first.version);
+  content.tensors["large"] = BulkTensor(4, size_t{2} << 20);
+  ASSERT_OK(Save(3, content));
+  ASSERT_OK_AND_ASSIGN(const SaveResult fourth, Save(4, content));
+  EXPECT_EQ(DataOf(4, "small"), fourth.version);
+  ExpectStep(4, {content});
 }
 
 }  // namespace
