@@ -1,5 +1,6 @@
 #include "ckptdb/db/store/post_overlay.h"
 
+#include <cmath>
 #include <utility>
 
 #include "ckptdb/db/meta/posts.h"
@@ -7,12 +8,18 @@
 namespace ckptdb::internal {
 namespace {
 
+// A NaN is no other value than a NaN.
+bool IsSame(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
 Reader::Posted Compare(const StepRecord& before, const StepRecord& after) {
   Reader::Posted posted;
   for (const auto& [name, value] : after.metrics) {
     const auto found = before.metrics.find(name);
-    if (found != before.metrics.end() && found->second == value) continue;
-    posted.metrics[name] = value;
+    if (found == before.metrics.end() || !IsSame(found->second, value)) {
+      posted.metrics[name] = value;
+    }
   }
   if (after.pinned != before.pinned) posted.pinned = after.pinned;
   return posted;

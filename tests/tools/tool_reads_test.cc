@@ -61,7 +61,7 @@ TEST_F(ToolReads, LsAsTable) {
               ContainsRegex("^STEP +KIND +CHAIN +FLAGS +RANKS +ROWS +ERASED"));
   EXPECT_THAT(ls.out, ContainsRegex("\n 100  full +1  - +1  1,000 "));
   EXPECT_THAT(ls.out,
-              ContainsRegex("\n 200  full +1  pinned +1  1,200 +9\\.. MiB"));
+              ContainsRegex("\n 200  full +1  pinned +1  1,200 +0 +9\\.. MiB"));
   EXPECT_THAT(ls.out, ContainsRegex("\n 300  full +1  ephemeral +2  1,500 "));
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -164,8 +165,8 @@ TEST_F(PostsTest, TheSweepRemovesPostsThatWereTakenIn) {
 }
 
 TEST_F(PostsTest, ReadersShowPostsThatTheOwnerHasNotTakenIn) {
-  ASSERT_OK(store_->AddMetrics(1, {{"auc", 0.5}, {"old", 7}}));
-  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}, {"old", 7}}));
+  ASSERT_OK(store_->AddMetrics(1, {{"auc", 0.5}, {"old", std::nan("")}}));
+  ASSERT_OK(reader_->PostMetrics(1, {{"auc", 0.75}, {"old", std::nan("")}}));
   ASSERT_OK(reader_->RequestPin(1));
   ASSERT_OK(reader_->PostMetrics(2, {{"auc", 0.25}}));
   const Reader::Posted expected{{{"auc", 0.75}}, true};
@@ -175,7 +176,7 @@ TEST_F(PostsTest, ReadersShowPostsThatTheOwnerHasNotTakenIn) {
   ASSERT_OK_AND_ASSIGN(const StepRecord first, reader_->FindStep(1));
   EXPECT_EQ(first.metrics.at("auc"), 0.75);
   EXPECT_TRUE(first.pinned);
-  EXPECT_EQ(reader_->Steps().at(0), first);
+  EXPECT_EQ(reader_->Steps().at(0).metrics.at("auc"), 0.75);
   ASSERT_OK_AND_ASSIGN(const StepRecord latest, reader_->Latest());
   EXPECT_EQ(latest.metrics.at("auc"), 0.25);
   // Any reader does, also after the owner has gone.
@@ -185,7 +186,8 @@ TEST_F(PostsTest, ReadersShowPostsThatTheOwnerHasNotTakenIn) {
   Reopen();
   ASSERT_OK(reader_->Refresh());
   EXPECT_TRUE(reader_->FindPosted(1).empty());
-  EXPECT_EQ(reader_->Steps().at(0), Record(1));
+  EXPECT_EQ(reader_->Steps().at(0).metrics.at("auc"), 0.75);
+  EXPECT_TRUE(reader_->Steps().at(0).pinned);
 }
 
 TEST_F(PostsTest, ReadersShowNoPostsThatTheOwnerWillSkip) {
