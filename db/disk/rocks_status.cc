@@ -21,7 +21,9 @@ bool IsNotOfAStore(const rocksdb::Status& status) {
 absl::StatusCode CodeOf(const rocksdb::Status& status) {
   // The order matters: a full disk and an entry that is not the store's are I/O
   // errors, too.
-  if (status.IsNoSpace()) return absl::StatusCode::kResourceExhausted;
+  if (status.IsNoSpace() || status.IsMemoryLimit()) {
+    return absl::StatusCode::kResourceExhausted;
+  }
   if (IsNotOfAStore(status)) return absl::StatusCode::kFailedPrecondition;
   if (status.IsPathNotFound() || status.IsNotFound()) {
     return absl::StatusCode::kNotFound;

@@ -71,9 +71,8 @@ absl::Status ChunkCursor::SeekTo(uint32_t chunk, const std::string& key,
     const uint64_t left_bytes =
         IsReadAhead(*part_.item) ? (end_ - chunk) * kEntryBytes : 0;
     entries_ = std::make_unique<AheadIterator>(
-        std::unique_ptr<rocksdb::Iterator>(database.rocks()->NewIterator(
-            PassOptions(&begin_key_, &end_key_),
-            database.family(part_.item->placement))),
+        database.NewIterator(PassOptions(&begin_key_, &end_key_),
+                             part_.item->placement),
         left_bytes > 0 ? left_bytes + kAlignmentLoss : 0, left_bytes);
     entries_->Seek(key);
   } else if (entries_->Valid()) {

@@ -54,9 +54,7 @@ StreamCursor::StreamCursor(const StepReader::Impl& step, const RankItem& part,
   const Database& database = step.database();
   const bool ahead = options.readahead_bytes > 0 && IsReadAhead(*part.item);
   entries_ = std::make_unique<AheadIterator>(
-      std::unique_ptr<rocksdb::Iterator>(
-          database.rocks()->NewIterator(PassOptions(&lower_, &upper_),
-                                        database.family(part.item->placement))),
+      database.NewIterator(PassOptions(&lower_, &upper_), part.item->placement),
       ahead ? options.readahead_bytes : 0,
       ahead ? database.ApproximateBytes(
                   Family::kBulk,

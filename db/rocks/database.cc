@@ -3,9 +3,11 @@
 
 #include <rocksdb/convenience.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/disk/files.h"
 #include "ckptdb/db/disk/rocks_status.h"
 #include "ckptdb/db/quirks/file_names.h"
@@ -23,18 +25,22 @@ bool Database::IsLeftover(absl::string_view name) {
   return IsUnfinishedOptions(name);
 }
 
-// Reads one entry. A file that is missing is damage here, as FromRocksRead
-// says; NotFound stands for a missing entry alone.
+// Reads one entry, by an iterator: an exception in DB::Get would leave a
+// reference in the calling thread, whose end would then end the process (line
+// 38 of docs/rocksdb.md). A file that is missing is damage here, as
+// FromRocksRead says; NotFound stands for a missing entry alone.
 absl::StatusOr<std::string> Database::Get(Family from,
                                           absl::string_view key) const {
-  rocksdb::ReadOptions options;
-  options.verify_checksums = true;
-  std::string value;
-  const rocksdb::Status status =
-      rocks_->Get(options, family(from), ToSlice(key), &value);
-  if (status.ok()) return value;
-  if (status.IsNotFound()) return absl::NotFoundError("no such entry");
-  return FromRocksRead(status, "reading an entry");
+  if (broken_) return status();
+  const rocksdb::Slice wanted = ToSlice(key);
+  const std::string end = absl::StrCat(key, absl::string_view("\0", 1));
+  const rocksdb::Slice bound = ToSlice(end);
+  const std::unique_ptr<rocksdb::Iterator> entry =
+      NewIterator(PassOptions(&wanted, &bound), from);
+  Guarded([&] { entry->Seek(wanted); });
+  if (entry->Valid()) return std::string(FromSlice(entry->value()));
+  if (entry->status().ok()) return absl::NotFoundError("no such entry");
+  return FromRocksRead(entry->status(), "reading an entry");
 }
 
 absl::Status Database::ForEach(
@@ -44,13 +50,43 @@ absl::Status Database::ForEach(
   const std::string end = PrefixEnd(prefix);
   const rocksdb::Slice first = ToSlice(prefix);
   const rocksdb::Slice bound = ToSlice(end);
-  const std::unique_ptr<rocksdb::Iterator> entries(rocks_->NewIterator(
-      PassOptions(&first, end.empty() ? nullptr : &bound), family(from)));
+  const std::unique_ptr<rocksdb::Iterator> entries =
+      NewIterator(PassOptions(&first, end.empty() ? nullptr : &bound), from);
   for (entries->SeekToFirst(); entries->Valid(); entries->Next()) {
     CKPTDB_RETURN_IF_ERROR(
         visit(FromSlice(entries->key()), FromSlice(entries->value())));
   }
   return FromRocksRead(entries->status(), "reading entries");
+}
+
+std::unique_ptr<rocksdb::Iterator> Database::NewIterator(
+    const rocksdb::ReadOptions& options, Family of) const {
+  if (broken_) {
+    return std::unique_ptr<rocksdb::Iterator>(rocksdb::NewErrorIterator(
+        rocksdb::Status::MemoryLimit(ToSlice(status().message()))));
+  }
+  return std::unique_ptr<rocksdb::Iterator>(
+      Guarded([&] { return rocks_->NewIterator(options, family(of)); }));
+}
+
+std::unique_ptr<rocksdb::Iterator> Database::NewIterator(
+    const rocksdb::ReadOptions& options, Item::Placement placement) const {
+  return NewIterator(options, placement == Item::Placement::kInline
+                                  ? Family::kInline
+                                  : Family::kBulk);
+}
+
+// GetColumnFamilyMetaData would leave a reference in the calling thread, as
+// Get.
+std::vector<rocksdb::LiveFileMetaData> Database::FilesOf(Family of) const {
+  std::vector<rocksdb::LiveFileMetaData> files;
+  if (broken_) return files;
+  Guarded([&] { rocks_->GetLiveFilesMetaData(&files); });
+  const std::string name = family(of)->GetName();
+  std::erase_if(files, [&](const rocksdb::LiveFileMetaData& file) {
+    return file.column_family_name != name;
+  });
+  return files;
 }
 
 // An estimate from the index of the files. It only decides how far ahead is
@@ -59,8 +95,11 @@ uint64_t Database::ApproximateBytes(Family of, absl::string_view begin,
                                     absl::string_view end) const {
   const rocksdb::Range range(ToSlice(begin), ToSlice(end));
   uint64_t bytes = 0;
-  const rocksdb::Status status = rocks_->GetApproximateSizes(
-      rocksdb::SizeApproximationOptions(), family(of), &range, 1, &bytes);
+  if (broken_) return bytes;
+  const rocksdb::Status status = Guarded([&] {
+    return rocks_->GetApproximateSizes(rocksdb::SizeApproximationOptions(),
+                                       family(of), &range, 1, &bytes);
+  });
   return status.ok() ? bytes : 0;
 }
 
@@ -92,14 +131,17 @@ absl::Status Database::CheckOwner() {
 // After any error of a change the database is not used any more: what of it is
 // on disk is not known, and a second write to a log that failed aborts the
 // process (line 32 of docs/rocksdb.md).
-absl::Status Database::Changed(const rocksdb::Status& status,
-                               absl::string_view what) {
-  absl::Status converted = FromRocks(status, what);
-  if (!converted.ok()) listener_->Fail(converted);
-  return converted;
+template <typename Function>
+absl::Status Database::Change(absl::string_view what, Function&& function) {
+  return FailOn(FromRocks(Guarded(std::forward<Function>(function)), what));
 }
 
-absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
+void Database::Break() const {
+  broken_ = true;
+  listener_->Fail(StatusOfException("a call of RocksDB"));
+}
+
+absl::Status Database::Write(ChangeBatch* batch, bool sync) {
   CKPTDB_RETURN_IF_ERROR(CheckOwner());
   rocksdb::WriteOptions options;
   options.sync = sync;
@@ -107,17 +149,19 @@ absl::Status Database::Write(rocksdb::WriteBatch* batch, bool sync) {
   // Each entry of the batch takes the next sequence number, and what is before
   // it in the log is synced with it.
   const uint64_t before = rocks_->GetLatestSequenceNumber();
-  CKPTDB_RETURN_IF_ERROR(
-      Changed(rocks_->Write(options, batch), "writing a batch"));
+  CKPTDB_RETURN_IF_ERROR(Change("writing a batch", [&] {
+    return rocks_->Write(options, batch->rocks());
+  }));
   // A write of another thread may have come in between. Then this number is too
   // low, which leaves the WATERMARK true.
-  if (sync) synced_sequence_ = before + batch->Count();
+  if (sync) synced_sequence_ = before + batch->count();
   return absl::OkStatus();
 }
 
 absl::Status Database::SyncLog() {
   CKPTDB_RETURN_IF_ERROR(status());
-  return Changed(rocks_->FlushWAL(/*sync=*/true), "syncing the log");
+  return Change("syncing the log",
+                [&] { return rocks_->FlushWAL(/*sync=*/true); });
 }
 
 absl::Status Database::Flush(const std::vector<Family>& families) {
@@ -125,7 +169,9 @@ absl::Status Database::Flush(const std::vector<Family>& families) {
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   handles.reserve(families.size());
   for (const Family each : families) handles.push_back(family(each));
-  return Changed(rocks_->Flush(rocksdb::FlushOptions(), handles), "flushing");
+  return Change("flushing", [&] {
+    return rocks_->Flush(rocksdb::FlushOptions(), handles);
+  });
 }
 
 absl::Status Database::Ingest(const std::vector<std::string>& files) {
@@ -141,22 +187,18 @@ absl::Status Database::Ingest(const std::vector<std::string>& files) {
   options.write_global_seqno = false;
   options.allow_blocking_flush = false;
   options.verify_checksums_before_ingest = false;
-  return Changed(
-      rocks_->IngestExternalFile(family(Family::kBulk), files, options),
-      "ingesting files");
+  return Change("ingesting files", [&] {
+    return rocks_->IngestExternalFile(family(Family::kBulk), files, options);
+  });
 }
 
 bool Database::HasLeftovers(const std::string& begin,
                             const std::string& end) const {
-  rocksdb::ColumnFamilyMetaData metadata;
-  rocks_->GetColumnFamilyMetaData(family(Family::kBulk), &metadata);
-  for (const rocksdb::LevelMetaData& level : metadata.levels) {
-    for (const rocksdb::SstFileMetaData& file : level.files) {
-      // The metadata is in memory, so that no file is read.
-      if (file.smallestkey < end && file.largestkey >= begin) return true;
-    }
-  }
-  return false;
+  const auto files = FilesOf(Family::kBulk);
+  return std::any_of(
+      files.begin(), files.end(), [&](const rocksdb::LiveFileMetaData& file) {
+        return file.smallestkey < end && file.largestkey >= begin;
+      });
 }
 
 absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
@@ -173,11 +215,11 @@ absl::Status Database::DeleteFiles(const KeyRanges& ranges) {
   for (size_t i = 0; i < bounds.size(); i += 2) {
     pointers.emplace_back(&bounds[i], &bounds[i + 1]);
   }
-  return Changed(
-      rocksdb::DeleteFilesInRanges(rocks_.get(), family(Family::kBulk),
-                                   pointers.data(), pointers.size(),
-                                   /*include_end=*/false),
-      "deleting files");
+  return Change("deleting files", [&] {
+    return rocksdb::DeleteFilesInRanges(rocks_.get(), family(Family::kBulk),
+                                        pointers.data(), pointers.size(),
+                                        /*include_end=*/false);
+  });
 }
 
 // Removes what DeleteFiles has left of versions that are garbage as a whole.
@@ -187,10 +229,13 @@ absl::Status Database::DeleteLeftovers(const KeyRanges& ranges) {
   for (const auto& [begin, end] : ranges) {
     if (!HasLeftovers(begin, end)) continue;
     CKPTDB_RETURN_IF_ERROR(status());
-    CKPTDB_RETURN_IF_ERROR(Changed(
-        rocks_->DeleteRange(rocksdb::WriteOptions(), family(Family::kBulk),
-                            ToSlice(begin), ToSlice(end)),
+    ChangeBatch batch;
+    CKPTDB_RETURN_IF_ERROR(FromRocks(
+        batch.DeleteRange(family(Family::kBulk), ToSlice(begin), ToSlice(end)),
         "deleting a range"));
+    CKPTDB_RETURN_IF_ERROR(Change("deleting a range", [&] {
+      return rocks_->Write(rocksdb::WriteOptions(), batch.rocks());
+    }));
     CKPTDB_RETURN_IF_ERROR(Compact(Family::kBulk, begin, end));
   }
   return absl::OkStatus();
@@ -206,8 +251,8 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
       rocksdb::BottommostLevelCompaction::kForceOptimized;
   const rocksdb::Slice first = ToSlice(begin);
   const rocksdb::Slice last = ToSlice(end);
-  const rocksdb::Status status =
-      rocks_->CompactRange(options, family(of), &first, &last);
+  const rocksdb::Status status = Guarded(
+      [&] { return rocks_->CompactRange(options, family(of), &first, &last); });
   // Damage of data ends this compaction only: its input stays, and steps that
   // do not need the file can be saved and read. Damage of records puts the
   // database out of use.
@@ -217,13 +262,14 @@ absl::Status Database::Compact(Family of, absl::string_view begin,
   // The database is as it was, unless the write of the MANIFEST failed, which
   // the listener knows.
   if (status.IsNoSpace()) return FromRocks(status, "compacting");
-  return Changed(status, "compacting");
+  return FailOn(FromRocks(status, "compacting"));
 }
 
 absl::Status Database::SetCompactions(Family of, bool on) {
-  return Changed(rocks_->SetOptions(family(of), {{"disable_auto_compactions",
-                                                  on ? "false" : "true"}}),
-                 on ? "resuming compactions" : "holding compactions");
+  return Change(on ? "resuming compactions" : "holding compactions", [&] {
+    return rocks_->SetOptions(
+        family(of), {{"disable_auto_compactions", on ? "false" : "true"}});
+  });
 }
 
 // RocksDB tries a compaction that was given up again each second, and has
@@ -251,9 +297,9 @@ absl::Status Database::ResumeCompactions() {
 }
 
 uint64_t Database::TableBytes(Family of) const {
-  rocksdb::ColumnFamilyMetaData metadata;
-  rocks_->GetColumnFamilyMetaData(family(of), &metadata);
-  return metadata.size;
+  uint64_t bytes = 0;
+  for (const rocksdb::LiveFileMetaData& file : FilesOf(of)) bytes += file.size;
+  return bytes;
 }
 
 }  // namespace ckptdb::internal

@@ -21,6 +21,7 @@
 #include "ckptdb/db/disk/open_files.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/quirks/lazy_tables.h"
+#include "ckptdb/db/rocks/change_batch.h"
 #include "ckptdb/db/rocks/folder_state.h"
 #include "ckptdb/db/rocks/guarded_file_system.h"
 #include "ckptdb/db/rocks/manifest_note.h"
@@ -34,8 +35,15 @@ namespace ckptdb::internal {
 using KeyRanges = std::vector<std::pair<std::string, std::string>>;
 
 class DatabaseListener;
+struct OpenDatabase;
 
 // Thread-safe.
+//
+// An exception that leaves RocksDB, std::bad_alloc, leaves a call half done:
+// its queue of writers, its references and its locks stay as they were, and the
+// next call may wait for ever or end the process (line 38 of docs/rocksdb.md).
+// So the database is out of use then, for reading as well, and is never closed:
+// see Abandon.
 class Database {
  public:
   // Opens it for reading, as of one moment, beside an owner or without one.
@@ -79,6 +87,17 @@ class Database {
   absl::Status Close();
 
   rocksdb::DB* rocks() const { return rocks_.get(); }
+  // Calls RocksDB by `function`. What it throws puts the database out of use,
+  // and is thrown on.
+  template <typename Function>
+  auto Guarded(Function&& function) const {
+    try {
+      return std::forward<Function>(function)();
+    } catch (...) {
+      Break();
+      throw;
+    }
+  }
   rocksdb::ColumnFamilyHandle* family(Family family) const {
     return handles_[static_cast<size_t>(family)];
   }
@@ -100,6 +119,16 @@ class Database {
       const std::function<absl::Status(absl::string_view key,
                                        absl::string_view value)>& visit) const;
 
+  // Returns an iterator, of which only status() may be used if the database is
+  // out of use after an exception.
+  std::unique_ptr<rocksdb::Iterator> NewIterator(
+      const rocksdb::ReadOptions& options, Family family) const;
+  std::unique_ptr<rocksdb::Iterator> NewIterator(
+      const rocksdb::ReadOptions& options, Item::Placement placement) const;
+
+  // Returns the files of a family, which are known without reading any.
+  std::vector<rocksdb::LiveFileMetaData> FilesOf(Family family) const;
+
   // Returns the bytes on disk of the entries in [begin, end), to within a
   // block.
   uint64_t ApproximateBytes(Family family, absl::string_view begin,
@@ -107,7 +136,7 @@ class Database {
 
   // The following methods change the database of an owner. After one change has
   // failed, all fail: see status().
-  absl::Status Write(rocksdb::WriteBatch* batch, bool sync);
+  absl::Status Write(ChangeBatch* batch, bool sync);
   // Makes all that was written so far durable.
   absl::Status SyncLog();
   absl::Status Flush(const std::vector<Family>& families);
@@ -149,7 +178,7 @@ class Database {
   void NoteWatermark();
 
  private:
-  Database() = default;
+  Database();
 
   absl::Status Open(const std::string& path, const CorruptTables& corrupt,
                     std::optional<uint64_t> max_manifest_bytes);
@@ -170,7 +199,16 @@ class Database {
   absl::Status CheckSequence(const ManifestNote& note) const;
   absl::Status Stamp();
   absl::Status CheckStamp() const;
-  absl::Status Changed(const rocksdb::Status& status, absl::string_view what);
+  // Makes a change by `function`, which returns a status of RocksDB.
+  template <typename Function>
+  absl::Status Change(absl::string_view what, Function&& function);
+  // Puts the database out of use. It is called in a catch block.
+  void Break() const;
+  // Leaves the database open for ever, without its locks, so that it can be
+  // opened again; nothing of it changes a file from then on.
+  void Abandon();
+  // Keeps it from being destroyed, with all that its threads may use.
+  void KeepForever();
   // Returns FailedPrecondition, from then on, once there is another owner.
   absl::Status CheckOwner();
   absl::Status SetCompactions(Family family, bool on);
@@ -186,10 +224,13 @@ class Database {
   std::unique_ptr<rocksdb::Env> env_;
   std::shared_ptr<DatabaseListener> listener_;
   std::shared_ptr<rocksdb::Logger> info_log_;  // null for a follower
+  // Where KeepForever puts it, so that this takes no memory.
+  std::unique_ptr<OpenDatabase> kept_;
   std::unique_ptr<rocksdb::DB> rocks_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;
   std::atomic<uint64_t> synced_sequence_ = 0;
   std::atomic<bool> compactions_held_ = false;
+  mutable std::atomic<bool> broken_ = false;  // an exception has left RocksDB
 };
 
 }  // namespace ckptdb::internal

@@ -81,6 +81,8 @@ class StalePauses {
   int64_t waited_micros_ = 0;
 };
 
+}  // namespace
+
 // A database that is never closed, with all that its threads may use.
 struct OpenDatabase {
   std::unique_ptr<rocksdb::DB> rocks;
@@ -88,18 +90,25 @@ struct OpenDatabase {
   std::unique_ptr<rocksdb::Env> env;
   std::shared_ptr<rocksdb::FileSystem> files;
   std::shared_ptr<rocksdb::EventListener> listener;
+  std::shared_ptr<rocksdb::Logger> info_log;
+  OpenDatabase* next = nullptr;
 };
 
-// Keeps a database that is open at exit() from being destroyed, as the static
-// objects that it uses may be gone by then (line 35 of docs/rocksdb.md).
-void KeepForever(OpenDatabase database) {
-  static auto* const kMutex = new Mutex();
-  static auto* const kKept = new std::vector<OpenDatabase>();
-  const MutexLock lock(kMutex);
-  kKept->push_back(std::move(database));
-}
+Database::Database() : kept_(std::make_unique<OpenDatabase>()) {}
 
-}  // namespace
+void Database::KeepForever() {
+  static auto* const kMutex = new Mutex();
+  static OpenDatabase* kept_databases = nullptr;
+  kept_->rocks = std::move(rocks_);
+  kept_->handles = std::move(handles_);
+  kept_->env = std::move(env_);
+  kept_->files = files_;
+  kept_->listener = listener_;
+  kept_->info_log = info_log_;
+  const MutexLock lock(kMutex);
+  kept_->next = kept_databases;
+  kept_databases = kept_.release();
+}
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenOwner(
     absl::string_view store, const internal::Environment& environment,
@@ -224,10 +233,12 @@ absl::Status Database::Follow(const std::string& path,
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
-  CKPTDB_RETURN_IF_ERROR(
-      OpenError(rocksdb::DB::OpenForReadOnly(options, path, FamilyDescriptors(),
-                                             &handles_, &rocks),
-                path));
+  CKPTDB_RETURN_IF_ERROR(OpenError(Guarded([&] {
+                                     return rocksdb::DB::OpenForReadOnly(
+                                         options, path, FamilyDescriptors(),
+                                         &handles_, &rocks);
+                                   }),
+                                   path));
   rocks_.reset(rocks);
   files_->PoolTables();
   CKPTDB_RETURN_IF_ERROR(KeepRecordsOpen(path, corrupt));
@@ -245,22 +256,32 @@ absl::StatusOr<bool> Database::IsCurrent() const {
 }
 
 Database::~Database() {
+  // The static objects that it uses may be gone by then (line 35 of
+  // docs/rocksdb.md).
   if (rocks_ != nullptr && IsExiting()) {
-    KeepForever({std::move(rocks_), std::move(handles_), std::move(env_),
-                 files_, listener_});
+    KeepForever();
     return;
   }
-  Close().IgnoreError();
+  CallGuarded("closing", [&] { return Close(); }).IgnoreError();
+  if (broken_ && kept_ != nullptr) Abandon();
+}
+
+void Database::Abandon() {
+  if (lock_ != nullptr) lock_->GiveUp();
+  files_->ReleaseLock();
+  KeepForever();
 }
 
 absl::Status Database::Close() {
-  if (rocks_ == nullptr) return absl::OkStatus();
-  // RocksDB does not close a database of which handles are left.
-  for (rocksdb::ColumnFamilyHandle* handle : handles_) {
-    rocks_->DestroyColumnFamilyHandle(handle);
-  }
-  handles_.clear();
-  const rocksdb::Status closed = rocks_->Close();
+  // After an exception the destructor abandons it.
+  if (rocks_ == nullptr || broken_) return absl::OkStatus();
+  const rocksdb::Status closed = Guarded([&] {
+    // RocksDB does not close a database of which handles are left.
+    for (; !handles_.empty(); handles_.pop_back()) {
+      rocks_->DestroyColumnFamilyHandle(handles_.back());
+    }
+    return rocks_->Close();
+  });
   rocks_.reset();
   return FromRocks(closed, absl::StrCat("closing \"", store_, "\""));
 }
@@ -311,8 +332,8 @@ absl::Status Database::CheckSmallSaves() const {
   if (corrupt_tables_.empty()) return absl::OkStatus();
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
-  const std::unique_ptr<rocksdb::Iterator> entries(
-      rocks_->NewIterator(options, family(Family::kInline)));
+  const std::unique_ptr<rocksdb::Iterator> entries =
+      NewIterator(options, Family::kInline);
   entries->SeekToFirst();
   return FromRocksRead(entries->status(),
                        absl::StrCat("opening \"", DatabasePath(store_), "\""));
@@ -341,9 +362,12 @@ absl::Status Database::Open(const std::string& path,
   OpenAround(path, corrupt, &options);
   rocksdb::DB* rocks = nullptr;
   CKPTDB_RETURN_IF_ERROR(StartRocksDbThreads(options));
-  CKPTDB_RETURN_IF_ERROR(OpenError(
-      rocksdb::DB::Open(options, path, FamilyDescriptors(), &handles_, &rocks),
-      path));
+  CKPTDB_RETURN_IF_ERROR(OpenError(Guarded([&] {
+                                     return rocksdb::DB::Open(
+                                         options, path, FamilyDescriptors(),
+                                         &handles_, &rocks);
+                                   }),
+                                   path));
   rocks_.reset(rocks);
   files_->PoolTables();
   // The opening has begun a MANIFEST, which CURRENT names now (line 37 of
@@ -401,7 +425,7 @@ absl::Status Database::CheckStamp() const {
 absl::Status Database::Stamp() {
   absl::Status stamped = CheckStamp();
   if (!absl::IsNotFound(stamped)) return stamped;
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       batch.Put(family(Family::kDefault), ToSlice(kStampKey), StampValue()),
       "format stamp"));

@@ -222,12 +222,26 @@ IOStatus GuardedFileSystem::LockFile(const std::string& path,
                                      IODebugContext* debug) {
   IOStatus status = target()->LockFile(path, options, lock, debug);
   if (!status.ok()) return status;
+  lock_ = *lock;
   // The file may have been there before, and its other names are not ours.
   uint64_t names = 0;
   if (!NumFileLinks(path, options, &names, debug).ok() || names != 1) {
     return status;
   }
   return SetMode(path, modes_.file);
+}
+
+IOStatus GuardedFileSystem::UnlockFile(rocksdb::FileLock* lock,
+                                       const IOOptions& options,
+                                       IODebugContext* debug) {
+  lock_ = nullptr;
+  return target()->UnlockFile(lock, options, debug);
+}
+
+void GuardedFileSystem::ReleaseLock() {
+  rocksdb::FileLock* const lock = lock_.exchange(nullptr);
+  if (lock == nullptr) return;
+  target()->UnlockFile(lock, IOOptions(), nullptr).PermitUncheckedError();
 }
 
 IOStatus GuardedFileSystem::NewLogger(const std::string& path,

@@ -93,6 +93,11 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
                              const rocksdb::IOOptions& options,
                              rocksdb::FileLock** lock,
                              rocksdb::IODebugContext* debug) override;
+  rocksdb::IOStatus UnlockFile(rocksdb::FileLock* lock,
+                               const rocksdb::IOOptions& options,
+                               rocksdb::IODebugContext* debug) override;
+  // Releases the lock of a database that is never closed.
+  void ReleaseLock();
   rocksdb::IOStatus NewLogger(const std::string& path,
                               const rocksdb::IOOptions& options,
                               std::shared_ptr<rocksdb::Logger>* result,
@@ -121,6 +126,7 @@ class GuardedFileSystem : public rocksdb::FileSystemWrapper {
       ABSL_GUARDED_BY(mutex_);  // by path
   std::string corrupt_folder_;
   CorruptTables corrupt_tables_;
+  std::atomic<rocksdb::FileLock*> lock_ = nullptr;  // the database's, if held
   // The MANIFEST files that are open share it.
   const std::shared_ptr<ManifestWatch> manifest_;
 };

@@ -101,6 +101,7 @@ OwnerLock::OwnerLock(std::shared_ptr<rocksdb::FileSystem> files,
 absl::Status OwnerLock::Check() const {
   const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(lost_);
+  if (given_up_) return absl::FailedPreconditionError("the store was closed");
   const absl::StatusOr<std::string> note =
       ReadFile(files_.get(), OwnerPath(store_));
   // It was removed by hand, and no other owner has come.
@@ -114,6 +115,11 @@ absl::Status OwnerLock::Check() const {
                    NameOf(*note), "; this owner, ", NameOf(note_),
                    ", cannot write any more; open the store again"));
   return lost_;
+}
+
+void OwnerLock::GiveUp() const {
+  const MutexLock lock(&mutex_);
+  given_up_ = true;
 }
 
 void OwnerLock::Release() {

@@ -29,6 +29,10 @@ class OwnerLock {
   // Releases the lock, once. Check goes on to answer.
   void Release();
 
+  // Makes Check fail from now on, for a database that cannot be closed and so
+  // must be kept from changing anything.
+  void GiveUp() const;
+
   // Writes to OWNER who holds the lock. An earlier owner that is still there,
   // as on a file system that grants every lock, is fenced from then on.
   absl::Status Announce();
@@ -46,6 +50,7 @@ class OwnerLock {
   const std::string note_;   // the bytes of OWNER while this is the owner
   rocksdb::FileLock* lock_;  // null when it was released
   mutable Mutex mutex_;
+  mutable bool given_up_ ABSL_GUARDED_BY(mutex_) = false;
   // The status is OK until another owner was seen.
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };

@@ -27,7 +27,7 @@ absl::Status Committer::WriteAttempt(const BegunAttempt& begun, bool sync) {
                           EncodeAttemptRecord(begun.attempt));
   rocksdb::ColumnFamilyHandle* const meta =
       folder_->database().family(Family::kMeta);
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   rocksdb::Status put = batch.Put(meta, RootKey(), root);
   if (put.ok()) {
     put = batch.Put(meta, AttemptKey(begun.attempt.version.attempt), attempt);
@@ -84,7 +84,7 @@ absl::Status Committer::WriteOut(const Commit& commit) {
 absl::Status Committer::WriteCommit(const Commit& commit) {
   constexpr uint64_t kRecordBytes = uint64_t{16} << 10;
   Database& database = folder_->database();
-  rocksdb::WriteBatch batch(commit.inline_bytes + kRecordBytes);
+  ChangeBatch batch(commit.inline_bytes + kRecordBytes);
   rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
   const Version& version = commit.step.version;
   rocksdb::Status status;
@@ -137,7 +137,7 @@ absl::Status Committer::Delete(const StepRecord& record) {
                           EncodeStepRecord(record));
   rocksdb::ColumnFamilyHandle* const meta =
       folder_->database().family(Family::kMeta);
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   rocksdb::Status status =
       batch.Put(meta, AttemptKey(attempt.version.attempt), attempt_bytes);
   if (status.ok()) {
@@ -159,7 +159,7 @@ absl::Status Committer::Delete(const StepRecord& record) {
 absl::Status Committer::Replace(std::vector<StepRecord> records, Spare spare) {
   rocksdb::ColumnFamilyHandle* const meta =
       folder_->database().family(Family::kMeta);
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   for (const StepRecord& record : records) {
     CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeStepRecord(record));
     CKPTDB_RETURN_IF_ERROR(FromRocks(
@@ -179,7 +179,7 @@ absl::Status Committer::SetUserMetadata(const UserMetadata& metadata) {
       catalog_->Read([](const Catalog& records) { return records.root; });
   root.user_metadata = metadata;
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   CKPTDB_RETURN_IF_ERROR(FromRocks(
       batch.Put(folder_->database().family(Family::kMeta), RootKey(), bytes),
       "root record"));

@@ -38,7 +38,7 @@ absl::Status CheckParts(absl::Span<const StepRecord::Evaluation::Part> ranks) {
 absl::Status PutRecords(rocksdb::ColumnFamilyHandle* meta,
                         StepRecord::Evaluation record,
                         absl::Span<const StepRecord::Evaluation::Part> ranks,
-                        rocksdb::WriteBatch* batch) {
+                        ChangeBatch* batch) {
   const std::string all =
       EvaluationKeyPrefix(record.version, record.evaluation);
   // Within a batch later entries win, so the records that follow survive this
@@ -73,12 +73,12 @@ absl::Status Evaluations::Save(
   record.evaluation = std::string(evaluation);
   record.group = std::string(group);
   record.world_size = static_cast<uint32_t>(ranks.size());
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   CKPTDB_RETURN_IF_ERROR(PutRecords(folder_->database().family(Family::kMeta),
                                     std::move(record), ranks, &batch));
   // Written twice: to the write-ahead log and to an SST file.
   CKPTDB_RETURN_IF_ERROR(
-      folder_->CheckSaveSpace(2 * batch.GetDataSize() + kBatchOverhead));
+      folder_->CheckSaveSpace(2 * batch.bytes() + kBatchOverhead));
   // One batch for all ranks, flushed before it is acknowledged: an evaluation
   // goes on from one moment on all ranks, and a damaged log does not lose it.
   return folder_->WriteDurably(&batch);
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<StepRecord::Evaluation::Key>> Evaluations::List(
 absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
   const MutexLock turn(committer_->changes());
   Database& database = folder_->database();
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   for (const int64_t step : steps) {
     const absl::StatusOr<StepRecord> record = catalog_->FindStep(step);
     if (!record.ok()) continue;  // they went with it
@@ -113,7 +113,7 @@ absl::Status Evaluations::Delete(absl::Span<const int64_t> steps) {
         batch.DeleteRange(database.family(Family::kMeta), all, PrefixEnd(all)),
         "evaluation batch"));
   }
-  if (batch.Count() == 0) return absl::OkStatus();
+  if (batch.count() == 0) return absl::OkStatus();
   CKPTDB_RETURN_IF_ERROR(folder_->CheckDiskSpaceFor(batch, Spare::kUse));
   return folder_->WriteDurably(&batch);
 }

@@ -28,9 +28,11 @@ uint64_t InlineBytes(const Database& database, const Version& version) {
   options.include_memtables = true;
   options.include_files = true;
   // An estimate that cannot be made is an estimate of nothing.
-  database.rocks()
-      ->GetApproximateSizes(options, database.family(Family::kInline), &range,
-                            1, &bytes)
+  database
+      .Guarded([&] {
+        return database.rocks()->GetApproximateSizes(
+            options, database.family(Family::kInline), &range, 1, &bytes);
+      })
       .PermitUncheckedError();
   return bytes;
 }
@@ -230,17 +232,13 @@ class Measurer {
 
 std::map<Version, uint64_t> BulkBytes(const Database& database) {
   std::map<Version, uint64_t> bytes;
-  rocksdb::ColumnFamilyMetaData metadata;
-  // The metadata of files is in memory, and no file has data of two versions,
-  // so the first key of a file tells whose it is.
-  database.rocks()->GetColumnFamilyMetaData(database.family(Family::kBulk),
-                                            &metadata);
-  for (const rocksdb::LevelMetaData& level : metadata.levels) {
-    for (const rocksdb::SstFileMetaData& file : level.files) {
-      const absl::StatusOr<Version> version =
-          ParseVersionPrefix(file.smallestkey);
-      if (version.ok()) bytes[*version] += file.size;
-    }
+  // No file has data of two versions, so the first key of a file tells whose it
+  // is.
+  for (const rocksdb::LiveFileMetaData& file :
+       database.FilesOf(Family::kBulk)) {
+    const absl::StatusOr<Version> version =
+        ParseVersionPrefix(file.smallestkey);
+    if (version.ok()) bytes[*version] += file.size;
   }
   return bytes;
 }

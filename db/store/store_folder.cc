@@ -175,7 +175,7 @@ absl::Status StoreFolder::BeginOwnership(Catalog* records) {
 
 absl::Status StoreFolder::WriteRoot(const RootRecord& root) {
   CKPTDB_ASSIGN_OR_RETURN(const std::string bytes, EncodeRootRecord(root));
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   CKPTDB_RETURN_IF_ERROR(
       FromRocks(batch.Put(database_->family(Family::kMeta), RootKey(), bytes),
                 "root record"));
@@ -196,11 +196,11 @@ absl::Status StoreFolder::CheckDiskSpace(uint64_t needed, Spare spare) const {
   return internal::CheckDiskSpace(files(), path_, needed, /*reserve=*/0);
 }
 
-absl::Status StoreFolder::CheckDiskSpaceFor(const rocksdb::WriteBatch& batch,
+absl::Status StoreFolder::CheckDiskSpaceFor(const ChangeBatch& batch,
                                             Spare spare) const {
   // Records are written twice: to the write-ahead log and to an SST file.
   constexpr uint64_t kCopies = 2;
-  return CheckDiskSpace(kRecordOverhead + kCopies * batch.GetDataSize(), spare);
+  return CheckDiskSpace(kRecordOverhead + kCopies * batch.bytes(), spare);
 }
 
 // A save keeps the reserve, and never uses the space that was set aside: that
@@ -220,7 +220,7 @@ void StoreFolder::SetSpareAside() const {
 // The batch is synced, and then flushed from the log to a file, as a flipped
 // byte in the log would take it back without an error (line 19 of
 // docs/rocksdb.md).
-absl::Status StoreFolder::WriteDurably(rocksdb::WriteBatch* batch) const {
+absl::Status StoreFolder::WriteDurably(ChangeBatch* batch) const {
   CKPTDB_RETURN_IF_ERROR(database_->Write(batch, /*sync=*/true));
   CKPTDB_RETURN_IF_ERROR(database_->Flush({Family::kMeta}));
   database_->NoteWatermark();

@@ -76,7 +76,7 @@ class StoreFolder {
   absl::Status CheckDiskSpace(uint64_t needed,
                               Spare spare = Spare::kKeep) const;
   // The same for a batch of records.
-  absl::Status CheckDiskSpaceFor(const rocksdb::WriteBatch& batch,
+  absl::Status CheckDiskSpaceFor(const ChangeBatch& batch,
                                  Spare spare = Spare::kKeep) const;
   // The same for what is saved, which leaves StoreOptions::reserve_bytes free.
   absl::Status CheckSaveSpace(uint64_t needed) const;
@@ -85,7 +85,7 @@ class StoreFolder {
 
   // Writes a change of records. It is durable on return, also if the
   // write-ahead log is damaged later.
-  absl::Status WriteDurably(rocksdb::WriteBatch* batch) const;
+  absl::Status WriteDurably(ChangeBatch* batch) const;
 
   // Tells StoreOptions::on_point; Internal when it throws.
   absl::Status HitCrashPoint(absl::string_view point) const;

@@ -29,7 +29,7 @@ KeyRanges RangesOf(const std::vector<Version>& versions) {
 // Adds the removal of all records and inline entries of a version. The attempt
 // record goes last: a crash before it leaves all to be done again.
 rocksdb::Status RemoveRecords(const Database& database, const Version& version,
-                              rocksdb::WriteBatch* batch) {
+                              ChangeBatch* batch) {
   rocksdb::ColumnFamilyHandle* const meta = database.family(Family::kMeta);
   rocksdb::Status status =
       batch->DeleteRange(database.family(Family::kInline),
@@ -127,7 +127,7 @@ void Sweeper::CleanFolders(std::vector<Usage::Unswept>* unswept) {
 }
 
 absl::Status Sweeper::Forget(const std::vector<Version>& versions) {
-  rocksdb::WriteBatch batch;
+  ChangeBatch batch;
   for (const Version& version : versions) {
     CKPTDB_RETURN_IF_ERROR(FromRocks(
         RemoveRecords(folder_->database(), version, &batch), "sweep batch"));

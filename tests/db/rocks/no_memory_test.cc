@@ -1,0 +1,142 @@
+// RocksDB is out of memory in the middle of a change: the store is out of use
+// until it is opened again, and no call waits for ever.
+#include <gmock/gmock.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/tests/db/sim_store.h"
+#include "ckptdb/tests/support/no_memory.h"
+#include "ckptdb/tests/support/status_matchers.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kManyPasses = 7;
+
+class NoMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!NoMemory::kWorks) GTEST_SKIP() << "under a sanitizer";
+    SimStore sim(files_);
+    ASSERT_OK(sim.Open());
+    for (const Action& action : {SaveAction(1, InlineStep(1)),
+                                 SaveAction(2, BulkStep(2)), DeleteAction(1)}) {
+      ASSERT_OK(action.run(&sim));
+      action.apply(&model_);
+    }
+    sim.Close();
+  }
+
+  // Fails one allocation of the action, and another one each time. Actions of
+  // many allocations take so many runs of the test to go through all.
+  void FailAllocationsOf(const Action& action, uint64_t passes = 1) {
+    const uint64_t stride = passes * Stride();
+    uint64_t out_of_use = 0;
+    bool thrown = true;
+    for (uint64_t after = FirstCase(stride); thrown && !HasFailure();
+         after += stride) {
+      SCOPED_TRACE(absl::StrCat(action.name, ", allocation ", after));
+      thrown = FailAllocation(action, after, &out_of_use);
+    }
+    EXPECT_GT(out_of_use, 0U) << action.name;
+  }
+
+ private:
+  // Returns false if the action needs no more allocations than `after`.
+  bool FailAllocation(const Action& action, uint64_t after,
+                      uint64_t* out_of_use) {
+    SimStore sim(files_->CrashAfter(files_->operations(), PowerLoss::kKeepAll));
+    EXPECT_OK(sim.Open());
+    if (prepare_) {
+      EXPECT_OK(prepare_(&sim));
+    }
+    StoreModel changed = model_;
+    action.apply(&changed);
+    bool thrown = false;
+    absl::Status status;
+    {
+      const NoMemory none(static_cast<int64_t>(after));
+      // The test takes memory as well.
+      status =
+          internal::CallGuarded("the action", [&] { return action.run(&sim); });
+      thrown = none.HasThrown();
+    }
+    const Action next = SaveAction(9, InlineStep(9));
+    const absl::Status saved = next.run(&sim);
+    if (!saved.ok()) {
+      ++*out_of_use;
+      EXPECT_THAT(saved, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                  HasSubstr("out of use until opened again")));
+    }
+    EXPECT_OK(sim.Open()) << "it is closed, and opened again";
+    ExpectBeforeOrAfter(&sim, changed, status.ok(),
+                        saved.ok() ? &next : nullptr);
+    return thrown;
+  }
+
+  void ExpectBeforeOrAfter(SimStore* sim, StoreModel changed,
+                           bool must_be_after, const Action* next) {
+    StoreModel before = model_;
+    if (next != nullptr) {
+      next->apply(&before);
+      next->apply(&changed);
+    }
+    const std::string found = Outline(*sim->store());
+    if (must_be_after) {
+      EXPECT_EQ(found, Outline(changed));
+    } else {
+      EXPECT_THAT(found, AnyOf(Outline(before), Outline(changed)));
+    }
+    EXPECT_OK(
+        ReadModel(sim->store(), found == Outline(before) ? before : changed));
+    EXPECT_OK(SaveAction(10, InlineStep(10)).run(sim));
+  }
+
+ protected:
+  std::shared_ptr<SimFileSystem> files_ = std::make_shared<SimFileSystem>();
+  StoreModel model_;
+  // Comes before the action, and has all the memory that it needs.
+  std::function<absl::Status(SimStore*)> prepare_;
+};
+
+TEST_F(NoMemoryTest, InlineSaveLeavesStoreThatCanBeOpenedAgain) {
+  FailAllocationsOf(SaveAction(3, InlineStep(3)), kManyPasses);
+}
+TEST_F(NoMemoryTest, PublishingFilesLeavesStoreThatCanBeOpenedAgain) {
+  const ModelStep step = BulkStep(3);
+  Store::Attempt attempt;
+  std::vector<StagedRank> staged;
+  prepare_ = [&](SimStore* sim) {
+    SaveSpec spec;
+    spec.step = 3;
+    spec.world_size = static_cast<uint32_t>(step.ranks.size());
+    staged.clear();
+    auto begun = sim->Begin(spec, step, &staged);
+    if (begun.ok()) attempt = *std::move(begun);
+    return begun.status();
+  };
+  Action publish = SaveAction(3, step);
+  publish.run = [&](SimStore* sim) {
+    PublishSpec spec;
+    spec.metrics["serial"] = step.serial;
+    return sim->store()->Publish(attempt.version, staged, spec).status();
+  };
+  FailAllocationsOf(publish, kManyPasses);
+}
+TEST_F(NoMemoryTest, PinLeavesStoreThatCanBeOpenedAgain) {
+  FailAllocationsOf(PinAction(2));
+}
+TEST_F(NoMemoryTest, DeletionLeavesStoreThatCanBeOpenedAgain) {
+  FailAllocationsOf(DeleteAction(2));
+}
+TEST_F(NoMemoryTest, SweepLeavesStoreThatCanBeOpenedAgain) {
+  FailAllocationsOf(SweepAction(), kManyPasses);
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
