@@ -38,6 +38,10 @@ std::optional<std::string> ElementOf(double value, DType dtype) {
   std::string element(DTypeBytes(dtype), '\0');
   if (CanCast(DType::kF64, dtype)) {
     CastWhileInRange(DType::kF64, &value, dtype, element.data(), 1);
+    double stored = 0;
+    CastWhileInRange(dtype, element.data(), DType::kF64, &stored, 1);
+    // A finite number that is too large would become an infinity.
+    if (std::isfinite(stored) != std::isfinite(value)) return std::nullopt;
     return element;
   }
   constexpr double kMost = 9007199254740992;  // 2^53: all integers up to it

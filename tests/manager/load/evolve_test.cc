@@ -437,6 +437,22 @@ TEST_F(EvolveTest, FillValueMustBeInTheDtype) {
   EXPECT_EQ(ages[*users.Find(2)][0], 255);
 }
 
+TEST_F(EvolveTest, FillValueMustNotBecomeInfinite) {
+  SaveThree("user", {kEmbedding});
+  F32Table users({kEmbedding, kSum});
+  Process next;
+  ASSERT_OK(next.model.AddTable("user", &users));
+  ASSERT_NO_FATAL_FAILURE(Open(&next));
+  EXPECT_THAT(
+      next.manager
+          ->Restore(
+              By({.tables = {{"user",
+                              {.fill = {{"adagrad_sum", {.value = 1e300}}}}}}}))
+          .status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               HasSubstr("the fill value 1e+300 is not in f32")));
+}
+
 TEST_F(EvolveTest, ConfigurationHasThePolicy) {
   SaveThree("member", {{"weight", DType::kF32, 2}});
   ASSERT_OK(ReadManagerConfig(R"({"evolve": {
