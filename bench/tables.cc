@@ -27,7 +27,8 @@ constexpr uint32_t kElements = 16;
 // Rows 0 to `count` - 1, all with the same values.
 class EqualRows : public RowSource {
  public:
-  explicit EqualRows(uint64_t count) : ids_(count), values_(kElements, 1.0F) {
+  explicit EqualRows(uint64_t count)
+      : ids_(count), values_(count * kElements, 1.0F) {
     std::iota(ids_.begin(), ids_.end(), int64_t{0});
   }
   uint64_t block_count() const override { return 1; }
@@ -38,7 +39,7 @@ class EqualRows : public RowSource {
  private:
   std::vector<int64_t> ids_;
   const std::vector<float> values_;
-  const RowBlock::Column column_{values_.data(), 0};
+  const RowBlock::Column column_{values_.data(), kElements * sizeof(float)};
 };
 
 class CountRows : public RowSink {
