@@ -472,9 +472,11 @@ TEST_F(ManagerTest, LogsWhatSavesCost) {
                         "UNAVAILABLE: table"));
   EXPECT_THAT(
       lines[0],
-      HasSubstr(R"({"event":"save","step":2,"save_kind":)"
-                R"("permanent","reason":"step 2 is a multiple of 2","status":)"
-                R"("OK","attempt":1,"kind":"full",)"));
+      ::testing::AllOf(
+          ::testing::StartsWith(R"({"event":"save","time":")"),
+          HasSubstr(R"(,"step":2,"save_kind":"permanent",)"
+                    R"("reason":"step 2 is a multiple of 2","metrics":{)"),
+          HasSubstr(R"(},"status":"OK","attempt":1,"kind":"full",)")));
   EXPECT_THAT(lines[1], HasSubstr(R"("status":"UNAVAILABLE","error":"table)"
                                   R"( \"user\": no \"rows\"")"));
 }
