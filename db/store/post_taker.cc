@@ -34,7 +34,7 @@ absl::Status PostTaker::TakePosts() {
   CKPTDB_RETURN_IF_ERROR(names.status());
   if (names->empty()) return absl::OkStatus();
   MakeTakenPosts(folder_->files(), folder_->path());
-  const absl::Status taken =
+  absl::Status taken =
       Take(TakeReadable(ReadPosts(folder_->files(), folder_->path(), *names)));
   if (!taken.ok()) PassOver("posts", taken.message());
   return taken;
