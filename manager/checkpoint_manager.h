@@ -273,7 +273,9 @@ class CheckpointManager {
   // Waits for the save in progress, and releases the trackers of the tables and
   // the store, which can be opened again at once. Returns the error of that
   // save, or else that of closing. Each rank closes by itself, and waits for
-  // others only in its own save. Returns FailedPrecondition, and the manager
+  // others only in its own save; the owner then also for two seconds at most,
+  // until the others have heard how it ended: see Coordinator::Leave. Returns
+  // FailedPrecondition, and the manager
   // stays open, while a StepReader or ChangeReader of store() exists.
   //
   // After Close calls return FailedPrecondition, those of evaluation() too, no
@@ -327,7 +329,8 @@ class CheckpointManager {
   // Saves the step that was trained last, whatever the schedule says. Returns
   // AlreadyExists if the step exists, and FailedPrecondition if
   // ManagerOptions::saving is false, if the step of an abandoned branch that it
-  // would replace is pinned, and for the reasons of Step.
+  // would replace is pinned, and for the reasons of Step. A failure that is
+  // tolerated is the error of the PendingSave alone.
   absl::StatusOr<PendingSave> Save(const SaveRequest& request = {});
 
   // Begins a training: restores the step that `request` names, the newest by
@@ -535,6 +538,14 @@ struct ManagerOptions {
   // id, the slot and the mark that was missed. The training waits while all
   // tables of that step are read, and it takes 24 bytes a row. Default: false.
   bool audit_deltas = false;
+  // Compares the replicated tensors of all ranks at each save, and the tables
+  // of all ranks that are saved by the owner alone: where one differs, the save
+  // fails with FailedPrecondition naming it and the first rank that differs
+  // from rank 0. Only digests are sent, 8 bytes for each tensor and table. The
+  // training waits while each rank hashes all that it has of them, at the speed
+  // of its memory for tensors, and row by row for tables. It must be the same
+  // on all ranks. Default: false.
+  bool audit_replicas = false;
   // Every base_every-th save is full although a delta is possible. If 0, only
   // those are for which `bounds` is exceeded. Default: 0.
   int64_t base_every = 0;
@@ -559,7 +570,11 @@ struct ManagerOptions {
   int copy_threads = 4;  // at least 1
   BusyPolicy busy = BusyPolicy::kWait;
   // The number of saves in a row that may fail before a call returns the error.
-  // Each failure is in a report. At least 0. Default: 0.
+  // A save may fail at its beginning, as on a full disk, while it is staged or
+  // while it is published. Each failure is in a report, and a tolerated one is
+  // warned of. What the store refuses (AlreadyExists, InvalidArgument,
+  // FailedPrecondition at the beginning) is no failure, and is returned by the
+  // call. At least 0. Default: 0.
   int64_t tolerated_failures = 0;
   // The number of steps after a tolerated failure at which the then current
   // step is saved. At least 0. If 0, the next save is the one that is due by

@@ -110,6 +110,12 @@ class Coordinator {
   // calls never meet those of this one. All ranks make as many duplicates, in
   // the same order.
   virtual absl::StatusOr<std::unique_ptr<Coordinator>> Duplicate() = 0;
+
+  // Ends the calls of this rank, those of all duplicates as well; no call of it
+  // follows or is under way. CheckpointManager::Close calls it. Where messages
+  // may be lost, the owner answers the others until all have heard how the last
+  // calls have ended, for two seconds at most. The default does nothing.
+  virtual void Leave() {}
 };
 
 // Returns the deadline of Tell after Gather: before it the owner may have come
@@ -179,7 +185,7 @@ class Coordinator::Transport {
 // Returns a coordinator over `transport`. A rank that has waited for as long as
 // its deadline asks the owner for the outcome for a quarter of that longer, at
 // least a second and at most ten; so does one whose message was lost, earlier.
-// The owner answers in any of its calls, of whatever thread.
+// The owner answers in any of its calls, of whatever thread, and in Leave.
 std::unique_ptr<Coordinator> MessageCoordinator(
     std::unique_ptr<Coordinator::Transport> transport);
 

@@ -126,6 +126,16 @@ std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
       /*invalidate_page_cache=*/false);
 }
 
+rocksdb::Status FinishSegment(std::unique_ptr<rocksdb::SstFileWriter>* writer,
+                              rocksdb::ExternalSstFileInfo* file) {
+  try {
+    return (*writer)->Finish(file);
+  } catch (...) {
+    static_cast<void>(writer->release());
+    throw;
+  }
+}
+
 // Tries to open a file for direct writes, which fails where the file system has
 // none.
 absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,
@@ -146,7 +156,7 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
     const std::string& path) {
   SegmentWriterOptions writing = options;
   writing.small_entries = HasSmallEntries(segment);
-  const auto writer = NewSegmentWriter(writing);
+  auto writer = NewSegmentWriter(writing);
   const std::string context = absl::StrCat("writing \"", path, "\"");
   CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Open(path), context));
   PageBuilder page;
@@ -164,7 +174,7 @@ absl::StatusOr<internal::StagedFile> WriteSegment(
   rocksdb::ExternalSstFileInfo file;
   // Finish syncs the file. Its name need not be durable, as no save outlives
   // the process of its owner.
-  CKPTDB_RETURN_IF_ERROR(FromRocks(writer->Finish(&file), context));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(FinishSegment(&writer, &file), context));
   return internal::StagedFile{path, file.file_size, file.num_entries};
 }
 

@@ -56,6 +56,11 @@ bool AreSmallEntries(uint64_t bytes, uint64_t entries);
 std::unique_ptr<rocksdb::SstFileWriter> NewSegmentWriter(
     const SegmentWriterOptions& options);
 
+// Calls Finish of the writer. After an exception, std::bad_alloc, the writer is
+// never destroyed, as that would end the process (line 40 of docs/rocksdb.md).
+rocksdb::Status FinishSegment(std::unique_ptr<rocksdb::SstFileWriter>* writer,
+                              rocksdb::ExternalSstFileInfo* file);
+
 // Returns whether the file system supports direct writes in this folder, which
 // tmpfs does not.
 absl::StatusOr<bool> TakesDirectWrites(rocksdb::FileSystem* files,

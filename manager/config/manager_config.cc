@@ -245,6 +245,7 @@ void ReadSaving(ObjectReader* reader, ManagerOptions* options) {
   reader->Read("saving", &options->saving);
   reader->Read("deltas", &options->deltas);
   reader->Read("audit_deltas", &options->audit_deltas);
+  reader->Read("audit_replicas", &options->audit_replicas);
   reader->Read("base_every", &options->base_every);
   reader->Read("max_deltas", &options->bounds.max_deltas);
   reader->Read("max_delta_ratio", &options->bounds.max_delta_ratio);

@@ -334,7 +334,8 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
       });
 }
 
-// Waits for no other rank, as each has only its own save to end. The order is
+// Waits for no other rank, as each has only its own save to end, but for what
+// Coordinator::Leave waits for. The order is
 // that of use: the thread of saves uses the store, and calls under way use
 // both.
 absl::Status CheckpointManager::Impl::Close() {
@@ -348,6 +349,9 @@ absl::Status CheckpointManager::Impl::Close() {
     gate_.calls().Open();  // the store is still open, for its readers
     return closed;
   }
+  // The ranks that have not heard yet how the last save has ended are told
+  // again. The store is closed by then, and can be opened meanwhile.
+  parts_->ranks->Leave();
   evaluation_.Close();
   restorer_.Close();
   parts_->feed.reset();

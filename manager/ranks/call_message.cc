@@ -77,7 +77,7 @@ absl::Status Decode(absl::string_view bytes, CallMessage* message) {
   if (bytes.size() < kHeaderBytes) return error;
   const auto type = static_cast<uint8_t>(bytes[0]);
   const auto kind = static_cast<uint8_t>(bytes[1]);
-  if (type > static_cast<uint8_t>(CallMessage::Type::kResendValue) ||
+  if (type > static_cast<uint8_t>(CallMessage::Type::kHeard) ||
       kind > static_cast<uint8_t>(CallKind::kTellEach)) {
     return error;
   }

@@ -42,6 +42,8 @@ struct CallMessage {
     kValue,
     // To any rank: its kValue has not arrived.
     kResendValue,
+    // To the owner: this rank has returned from the call.
+    kHeard,
   };
   Type type = Type::kBring;
   CallKind kind = CallKind::kBarrier;

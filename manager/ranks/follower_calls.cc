@@ -26,6 +26,8 @@ constexpr int kAsksInGrace = 20;
 // this, four times this and so on, as the owner may have died after it told
 // some. A rank passes on what it hears, so that all hear of what one knows.
 constexpr uint32_t kNearPeers = 16;
+// How often a rank that leaves says that it has heard all outcomes.
+constexpr int kFarewells = 3;
 // Values that are kept for the case that they were lost on their way.
 constexpr size_t kMaxBrought = 8;
 // Outcomes that are kept for other ranks that ask for them. Gatherings have
@@ -68,6 +70,8 @@ class FollowerCalls : public RankCalls {
     if (from == kOwnerRank) AskOwnerIfAhead(message.number);
     switch (message.type) {
       case CallMessage::Type::kOutcome:
+        // An owner that leaves tells it again until it knows that it was heard.
+        if (from == kOwnerRank && IsTaken(message.number)) SayHeard();
         OnOutcome(std::move(message));
         break;
       case CallMessage::Type::kResend:
@@ -89,6 +93,7 @@ class FollowerCalls : public RankCalls {
         break;
       case CallMessage::Type::kBring:
       case CallMessage::Type::kExpired:
+      case CallMessage::Type::kHeard:
         break;  // for the owner alone
     }
   }
@@ -134,7 +139,24 @@ class FollowerCalls : public RankCalls {
     return result;
   }
 
+  bool AreAllTold(const std::vector<bool>& /*missing*/) const override {
+    return true;
+  }
+
+  // Nothing is sent again if all of these are lost: the owner waits in vain,
+  // for a while.
+  void TellAgain(const std::vector<bool>& /*missing*/) override {
+    for (int copy = 0; copy < kFarewells; ++copy) SayHeard();
+  }
+
  private:
+  void SayHeard() {
+    if (begun_ == 0 || (!over_ && number_ == 0)) return;
+    CallMessage heard = NewMessage(CallMessage::Type::kHeard);
+    heard.number = over_ ? number_ : number_ - 1;
+    outbox_->Send(kOwnerRank, std::move(heard));
+  }
+
   CallMessage NewMessage(CallMessage::Type type) const {
     CallMessage message;
     message.type = type;

@@ -87,6 +87,9 @@ class GuardedCoordinator : public Coordinator {
                                         [&] { return ranks_->Duplicate(); }));
     return GuardCoordinator(std::move(other));
   }
+  void Leave() override {
+    CallGuarded("Coordinator::Leave", [&] { ranks_->Leave(); }).IgnoreError();
+  }
 
  private:
   const std::unique_ptr<Coordinator> ranks_;

@@ -82,6 +82,8 @@ class OverMessages : public Coordinator {
         hub_, absl::StrCat(channel_, "/", duplicates_++));
   }
 
+  void Leave() override { hub_->Leave(); }
+
  private:
   CallResult Call(CallKind kind, absl::string_view tag, std::string value,
                   absl::Duration deadline,

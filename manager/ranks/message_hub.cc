@@ -22,6 +22,13 @@ constexpr absl::Duration kMaxWait = absl::Milliseconds(50);
 // How long nothing may leave before what has not left yet counts as stuck.
 constexpr absl::Duration kMaxStandstill = absl::Seconds(1);
 
+// How long the owner stays for ranks that may not have heard how the last calls
+// have ended, and when it first tells them again: each time it waits twice as
+// long, up to a limit.
+constexpr absl::Duration kFarewell = absl::Seconds(2);
+constexpr absl::Duration kFirstTellAgain = absl::Milliseconds(50);
+constexpr absl::Duration kMaxTellAgain = absl::Milliseconds(200);
+
 }  // namespace
 
 // What the calls of one channel send. It is used by the state machine, whose
@@ -96,6 +103,35 @@ CallResult MessageHub::Call(const std::string& channel, CallRequest request) {
         broken_.ok() ? MissingRanks({kOwnerRank}, world_size_, call) : broken_;
   }
   return result;
+}
+
+void MessageHub::Leave() {
+  const MutexLock lock(&mutex_);
+  if (std::exchange(left_, true)) return;
+  const absl::Time give_up = absl::Now() + kFarewell;
+  if (rank_ != kOwnerRank) TellAgain();
+  absl::Duration silence = kFirstTellAgain;
+  absl::Time again = absl::Now() + silence;
+  while (broken_.ok() && !AreAllTold() && absl::Now() < give_up) {
+    Progress(give_up);
+    if (absl::Now() < again) continue;
+    TellAgain();
+    silence = std::min(2 * silence, kMaxTellAgain);
+    again = absl::Now() + silence;
+  }
+  Flush(give_up, kMaxStandstill);
+}
+
+bool MessageHub::AreAllTold() const {
+  return std::all_of(channels_.begin(), channels_.end(), [&](const auto& each) {
+    return each.second.calls->AreAllTold(missing_);
+  });
+}
+
+void MessageHub::TellAgain() {
+  for (const auto& [name, channel] : channels_) {
+    channel.calls->TellAgain(missing_);
+  }
 }
 
 RankCalls& MessageHub::CallsOf(const std::string& channel) {

@@ -38,6 +38,10 @@ class MessageHub {
   // of the request is filled in.
   CallResult Call(const std::string& channel, CallRequest request);
 
+  // Leaves the other ranks: see Coordinator::Leave. No call follows. Later
+  // calls of it do nothing.
+  void Leave();
+
  private:
   using Message = Coordinator::Transport::Message;
 
@@ -64,6 +68,10 @@ class MessageHub {
   // stuck. Gives up as well when nothing has left for as long as `standstill`.
   bool Flush(absl::Time give_up, absl::Duration standstill)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Whether all ranks have heard how the calls of all channels have ended.
+  bool AreAllTold() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   void NoteMissing(const std::vector<uint64_t>& heard)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -93,6 +101,7 @@ class MessageHub {
   // On the owner: the ranks that were not heard of during a call that failed,
   // and not since.
   std::vector<bool> missing_ ABSL_GUARDED_BY(mutex_);
+  bool left_ ABSL_GUARDED_BY(mutex_) = false;
   bool exchanging_ ABSL_GUARDED_BY(mutex_) = false;
   // How long to wait for the next exchange after one that brought nothing.
   absl::Duration pause_ ABSL_GUARDED_BY(mutex_);

@@ -56,6 +56,10 @@ class OwnerCalls : public RankCalls {
 
   void OnMessage(uint32_t from, CallMessage message) override {
     if (from == kOwnerRank || from >= world_size_) return;
+    if (message.type == CallMessage::Type::kHeard) {
+      at_[from] = std::max(at_[from], message.number + 1);
+      return;
+    }
     at_[from] = std::max(at_[from], message.number);
     const auto settled = outcomes_.find(message.number);
     if (settled != outcomes_.end()) {
@@ -83,9 +87,10 @@ class OwnerCalls : public RankCalls {
       case CallMessage::Type::kResendValue:
         exchange_.OnResend(from, message.number);
         break;
+      case CallMessage::Type::kHeard:
       case CallMessage::Type::kOutcome:
       case CallMessage::Type::kResend:
-        break;  // the owner sends these, and gets none
+        break;  // the first was taken above; the owner sends the others
     }
   }
 
@@ -105,6 +110,24 @@ class OwnerCalls : public RankCalls {
 
   bool is_over() const override { return result_.has_value(); }
   CallResult Take() override { return *std::exchange(result_, std::nullopt); }
+
+  bool AreAllTold(const std::vector<bool>& missing) const override {
+    for (const auto& [number, ended] : outcomes_) {
+      for (uint32_t rank = 0; rank < world_size_; ++rank) {
+        if (!missing[rank] && !HasHeard(rank, number, ended)) return false;
+      }
+    }
+    return true;
+  }
+
+  void TellAgain(const std::vector<bool>& missing) override {
+    for (const auto& [number, ended] : outcomes_) {
+      for (uint32_t rank = 0; rank < world_size_; ++rank) {
+        if (missing[rank] || HasHeard(rank, number, ended)) continue;
+        outbox_->Send(rank, OutcomeFor(rank, ended));
+      }
+    }
+  }
 
  private:
   struct Seen {
@@ -400,6 +423,14 @@ class OwnerCalls : public RankCalls {
     for (uint32_t rank = 0; rank < world_size_; ++rank) {
       if (rank != kOwnerRank) outbox_->Send(rank, OutcomeFor(rank, ended));
     }
+  }
+
+  // Whether the rank knows how the call has ended. Of a gathering that went
+  // well it need not.
+  bool HasHeard(uint32_t rank, uint64_t number, const Ended& ended) const {
+    const bool gathered =
+        ended.outcome.kind == CallKind::kGather && ended.outcome.status.ok();
+    return gathered || rank == kOwnerRank || at_[rank] > number;
   }
 
   // How a call has ended, as this rank is told.

@@ -92,6 +92,15 @@ class RankCalls {
   // Whether the call that was begun is over; its result is taken once.
   virtual bool is_over() const = 0;
   virtual CallResult Take() = 0;
+
+  // The following are for a rank that leaves, and makes no call any more.
+  //
+  // Returns whether all ranks but those that are `missing` have heard how the
+  // calls of the owner have ended; true on the others.
+  virtual bool AreAllTold(const std::vector<bool>& missing) const = 0;
+  // On the owner, tells the ranks that have not said that they have heard it.
+  // The others say so to the owner.
+  virtual void TellAgain(const std::vector<bool>& missing) = 0;
 };
 
 // Rank 0 settles the calls, all others follow. The outbox outlives them.

@@ -7,6 +7,7 @@
 #include "ckptdb/db/state.h"
 #include "ckptdb/manager/save/base_reasons.h"
 #include "ckptdb/manager/save/delta_audit.h"
+#include "ckptdb/manager/save/replica_audit.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/manager/state/reader_options.h"
 #include "ckptdb/manager/state/replicated_tensors.h"
@@ -75,7 +76,12 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
     taken = sets.status();
     if (sets.ok()) changes_ = *std::move(sets);
   }
-  // All ranks come to it, also those that have failed.
+  // All ranks come to both, also those that have failed.
+  if (environment_.options.audit_replicas) {
+    CKPTDB_RETURN_IF_ERROR(AuditReplicas(
+        environment_.model, environment_.shardings, environment_.ranks,
+        announced_.version.attempt, environment_.options.deadline));
+  }
   CKPTDB_ASSIGN_OR_RETURN(BaseReasons bases, ChooseBases(lineage));
   CKPTDB_RETURN_IF_ERROR(taken);
   CKPTDB_RETURN_IF_ERROR(CallGuarded(

@@ -107,6 +107,9 @@ class NoMemoryTest : public ::testing::Test {
 TEST_F(NoMemoryTest, InlineSaveLeavesStoreThatCanBeOpenedAgain) {
   FailAllocationsOf(SaveAction(3, InlineStep(3)), kManyPasses);
 }
+TEST_F(NoMemoryTest, SaveOfFilesLeavesStoreThatCanBeOpenedAgain) {
+  FailAllocationsOf(SaveAction(3, BulkStep(3)), kManyPasses);
+}
 TEST_F(NoMemoryTest, PublishingFilesLeavesStoreThatCanBeOpenedAgain) {
   const ModelStep step = BulkStep(3);
   Store::Attempt attempt;

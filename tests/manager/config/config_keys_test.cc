@@ -160,18 +160,18 @@ std::string Described(const ManagerOptions& options) {
     return static_cast<int>(enumerator);
   };
   const auto pairs = absl::PairFormatter("=");
-  return absl::StrCat(options.path, ";", options.read_only, options.saving,
-                      options.schedule.permanent.has_value(),
-                      options.schedule.ephemeral.has_value(), ";",
-                      options.schedule.ephemeral_cooldown_steps, ";",
-                      options.retention.keep.has_value(), ";",
-                      options.retention.keep_ephemeral, ";",
-                      number(options.retention.removal), ";",
-                      options.best.has_value() ? options.best->metric : "-",
-                      ";", options.deltas, options.audit_deltas, ";",
-                      options.base_every, ";", options.bounds.max_deltas, ";",
-                      options.bounds.max_delta_ratio, ";",
-                      number(options.abandoned)) +
+  return absl::StrCat(
+             options.path, ";", options.read_only, options.saving,
+             options.schedule.permanent.has_value(),
+             options.schedule.ephemeral.has_value(), ";",
+             options.schedule.ephemeral_cooldown_steps, ";",
+             options.retention.keep.has_value(), ";",
+             options.retention.keep_ephemeral, ";",
+             number(options.retention.removal), ";",
+             options.best.has_value() ? options.best->metric : "-", ";",
+             options.deltas, options.audit_deltas, options.audit_replicas, ";",
+             options.base_every, ";", options.bounds.max_deltas, ";",
+             options.bounds.max_delta_ratio, ";", number(options.abandoned)) +
          absl::StrCat(";", absl::StrJoin(options.user_metadata, ",", pairs),
                       ";", absl::StrJoin(options.store_metadata, ",", pairs),
                       ";", options.async, ";", options.arena_bytes, ";",

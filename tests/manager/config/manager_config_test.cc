@@ -23,6 +23,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
       "ephemeral_cooldown_steps": 7,
       "keep_ephemeral": 2, "removal": "ephemeral_only",
       "best": {"metric": "auc", "lower_is_better": true}, "deltas": false, "audit_deltas": true,
+      "audit_replicas": true,
       "base_every": 9, "max_deltas": 11, "max_delta_ratio": 0.5,
       "abandoned": "keep", "user_metadata": {"run": "a"},
       "store_metadata": {"owner": "b"}, "async": false,
@@ -46,6 +47,7 @@ TEST(ManagerConfigTest, SetsWhatIsNamed) {
   EXPECT_TRUE(options.best->lower_is_better);
   EXPECT_FALSE(options.deltas);
   EXPECT_TRUE(options.audit_deltas);
+  EXPECT_TRUE(options.audit_replicas);
   EXPECT_EQ(options.base_every, 9);
   EXPECT_EQ(options.bounds.max_deltas, 11U);
   EXPECT_EQ(options.bounds.max_delta_ratio, 0.5);

@@ -148,8 +148,48 @@ TEST(MessageCoordinator, CarriesThemWhenMessagesAreLost) {
   EXPECT_THAT(RunRanks(3, Over(&network),
                        [](Coordinator* ranks) {
                          const absl::Status status = SpeakOnTwoThreads(ranks);
-                         // The owner answers those that have not heard.
-                         ranks->Barrier("end", absl::Seconds(3)).IgnoreError();
+                         ranks->Leave();
+                         return status;
+                       }),
+              Each(IsOk()));
+}
+
+// All leave at once after the last call, and some have not heard how it ended.
+TEST(MessageCoordinator, OwnerThatLeavesAnswersUntilAllHaveHeard) {
+  constexpr uint32_t kWorld = 4;
+  constexpr int kRounds = 16;
+  const uint64_t seed = TestSeed();
+  std::vector<std::thread> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    rounds.emplace_back([=] {
+      NetworkFaults faults;
+      faults.seed = seed + static_cast<uint64_t>(round);
+      faults.lost = round % 2 == 0 ? 0.05 : 0.15;
+      SCOPED_TRACE(absl::StrCat("round ", round));
+      RankNetwork network(kWorld, faults);
+      const Statuses statuses =
+          RunRanks(kWorld, Over(&network), [](Coordinator* ranks) {
+            const absl::Duration deadline = absl::Seconds(4);
+            absl::Status status =
+                ranks->Gather("parts", "part", deadline).status();
+            status.Update(ranks->Tell("outcome", "saved", deadline).status());
+            ranks->Leave();
+            return status;
+          });
+      EXPECT_THAT(statuses, Each(IsOk()));
+    });
+  }
+  for (std::thread& round : rounds) round.join();
+}
+
+TEST(MessageCoordinator, RanksLeaveOnce) {
+  RankNetwork network(3, {});
+  EXPECT_THAT(RunRanks(3, Over(&network),
+                       [](Coordinator* ranks) {
+                         const absl::Status status =
+                             ranks->Barrier("last", kLong);
+                         ranks->Leave();
+                         ranks->Leave();
                          return status;
                        }),
               Each(IsOk()));

@@ -44,15 +44,8 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 
   uint32_t world_size() const { return GetParam(); }
 
-  // Answers ranks that have not heard of the end until all are at it.
+  // Each rank closes, and is gone, as soon as it knows how its last save ended.
   absl::Status Train(std::unique_ptr<Coordinator> ranks) const {
-    CKPTDB_ASSIGN_OR_RETURN(const auto end, ranks->Duplicate());
-    absl::Status status = TrainOn(std::move(ranks));
-    if (status.ok()) end->Barrier("end", options_.deadline).IgnoreError();
-    return status;
-  }
-
-  absl::Status TrainOn(std::unique_ptr<Coordinator> ranks) const {
     const uint32_t rank = ranks->rank();
     RankModel model(rank, world_size());
     CKPTDB_ASSIGN_OR_RETURN(
@@ -104,7 +97,7 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 TEST_P(RankFaultsTest, MessagesThatAreLateLostOrTwiceChangeNothing) {
   NetworkFaults faults;
   faults.seed = TestSeed() + world_size();
-  faults.lost = 0.02;
+  faults.lost = 0.1;
   faults.duplicated = 0.1;
   faults.max_delay = absl::Milliseconds(3);
   options_.deadline = absl::Minutes(1);

@@ -1,0 +1,112 @@
+// ManagerOptions::audit_replicas: tensors and tables that should be the same on
+// all ranks, and are not, are found by a save.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/tables.h"
+#include "ckptdb/tests/support/status_matchers.h"
+#include "ckptdb/tests/support/temp_dir.h"
+
+namespace ckptdb::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReplicaAuditTest : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kWorld = 3;
+
+  // What a rank holds: the same on all, but for what a test changes.
+  struct Replica {
+    std::vector<float> weights = std::vector<float>(1000, 1.5F);
+    std::vector<float> bias = std::vector<float>(10, 0.5F);
+    std::vector<float> shard = std::vector<float>(4);
+    std::vector<float> rows = std::vector<float>(200, 2.5F);
+  };
+  using Change = std::function<void(uint32_t rank, Replica* replica)>;
+
+  // Saves one step on all ranks. Returns what that ends with, by rank.
+  std::vector<absl::Status> Save(const Change& change) {
+    ThreadGroup group(kWorld);
+    std::vector<absl::Status> statuses(kWorld);
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < kWorld; ++r) {
+      threads.emplace_back([&, r] {
+        Replica replica;
+        replica.shard.assign(4, static_cast<float>(r));
+        change(r, &replica);
+        statuses[r] = SaveOn(r, &replica, group.Join(r));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
+  TempDir dir_;
+  bool audit_ = true;
+
+ private:
+  absl::Status SaveOn(uint32_t rank, Replica* replica,
+                      std::unique_ptr<Coordinator> ranks) const {
+    ModelState model;
+    EXPECT_OK(model.AddTensor(
+        "weights", TensorState::Of(replica->weights.data(), {1000})));
+    EXPECT_OK(
+        model.AddTensor("bias", TensorState::Of(replica->bias.data(), {10})));
+    TensorState shard = TensorState::Of(replica->shard.data(), {4});
+    shard.global_shape = {4 * kWorld};
+    shard.offset = {4 * static_cast<int64_t>(rank)};
+    EXPECT_OK(model.AddTensor("shard", shard));
+    VectorTable table(100, {Array("embedding", replica->rows.data(), 2)});
+    EXPECT_OK(model.AddTable("items", &table, TableSharding::Replicated()));
+    ManagerOptions options{.path = dir_.path() + "/store"};
+    options.schedule.permanent = SaveAtSteps({});
+    options.audit_replicas = audit_;
+    options.deadline = absl::Seconds(60);
+    auto manager = CheckpointManager::Open(options, &model, std::move(ranks));
+    if (!manager.ok()) return manager.status();
+    EXPECT_OK((*manager)->Step());
+    const auto save = (*manager)->Save();
+    return save.ok() ? save->WaitCommitted().status() : save.status();
+  }
+};
+
+TEST_F(ReplicaAuditTest, FindsNothingWhereReplicasAreTheSame) {
+  EXPECT_THAT(Save([](uint32_t, Replica*) {}), Each(IsOk()));
+}
+
+TEST_F(ReplicaAuditTest, NamesTensorAndRanksThatDiffer) {
+  EXPECT_THAT(
+      Save([](uint32_t rank, Replica* replica) {
+        if (rank > 0) replica->bias[9] += 0.25F;
+      }),
+      Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                    AllOf(HasSubstr("audit_replicas: replicas differ from "
+                                    "those of rank 0: tensor \"bias\" on ranks "
+                                    "1, 2; apply"),
+                          Not(HasSubstr("weights"))))));
+}
+
+TEST_F(ReplicaAuditTest, NamesTableOfOneRow) {
+  EXPECT_THAT(Save([](uint32_t rank, Replica* replica) {
+                if (rank == 2) replica->rows[150] = 0;
+              }),
+              Each(StatusIs(absl::StatusCode::kFailedPrecondition,
+                            HasSubstr("table \"items\" on rank 2;"))));
+}
+
+TEST_F(ReplicaAuditTest, IsNotMadeUnlessAskedFor) {
+  audit_ = false;
+  EXPECT_THAT(Save([](uint32_t rank, Replica* replica) {
+                replica->bias[0] = static_cast<float>(rank);
+              }),
+              Each(IsOk()));
+}
+
+}  // namespace
+}  // namespace ckptdb::testing
