@@ -351,7 +351,8 @@ struct Usage {
 class Reader {
  public:
   // Opens the store at `path` for reading. Returns NotFound if there is no
-  // store at `path`, DataLoss and FailedPrecondition as Store::Open does, and
+  // store at `path`, DataLoss, FailedPrecondition and ResourceExhausted as
+  // Store::Open does, raising the soft limit of open files as it does, and
   // Unavailable with the number of tries if an owner writes all the time or the
   // file system shows old files for seconds.
   static absl::StatusOr<std::unique_ptr<Reader>> Open(

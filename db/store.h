@@ -136,7 +136,9 @@ class Store {
   // another, by this path or another, gets Unavailable with the holder's pid
   // and host, also as kHolderPayload. Returns DataLoss if files of records or
   // small saves are damaged or missing, FailedPrecondition for a newer format,
-  // and NotFound without create_if_missing. See BadFiles.
+  // and NotFound without create_if_missing. See BadFiles. Returns
+  // ResourceExhausted with the limit if the process can open fewer than 64 more
+  // files; a soft limit below 16,384 is raised to that, or to a lower hard one.
   static absl::StatusOr<std::unique_ptr<Store>> Open(
       absl::string_view path, const StoreOptions& options = {});
 

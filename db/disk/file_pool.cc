@@ -92,7 +92,7 @@ std::shared_ptr<FilePool::File> FilePool::Put(Slot* slot,
   std::vector<std::shared_ptr<File>> closed;  // after the lock
   const MutexLock lock(&mutex_);
   if (slot->file == nullptr) {
-    slot->file = file;
+    slot->file = std::move(file);
     slot->position = open_.insert(open_.end(), slot);
   }
   while (open_.size() > most_open_ && open_.front() != slot) {

@@ -122,7 +122,9 @@ void Saves::LeaveOutCostly(StepRecord::Rank* parent) const {
       borrowed[item.version].emplace(item.kind, item.name);
     }
   }
-  for (const auto& [version, names] : borrowed) {
+  for (const auto& each : borrowed) {
+    const Version& version = each.first;
+    const ItemNames& names = each.second;
     const auto step = catalog_->Read(
         [&](const Catalog& records) -> std::optional<StepRecord> {
           const StepRecord* const found = records.FindVersion(version);
