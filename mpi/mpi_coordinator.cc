@@ -168,6 +168,8 @@ MpiTransport::~MpiTransport() {
 // Waits for nothing, so it needs no time to give up at: the hub calls it again.
 absl::StatusOr<std::vector<Message>> MpiTransport::Exchange(
     std::vector<Message> outgoing, absl::Time /*give_up*/) {
+  // A manager may be destroyed, and say so to the others, after MPI_Finalize.
+  CKPTDB_RETURN_IF_ERROR(CheckInitialized());
   for (Message& message : outgoing) {
     CKPTDB_RETURN_IF_ERROR(Send(std::move(message)));
   }

@@ -294,6 +294,14 @@ ManagerParts::ManagerParts(ManagerOptions given_options,
       ranks(std::move(given_ranks)),
       warnings(options, &errors) {}
 
+// Also where Open has failed: the others may not have heard of that yet.
+ManagerParts::~ManagerParts() {
+  feed.reset();
+  reader.reset();
+  store.reset();
+  ranks->Leave();
+}
+
 absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
     const ManagerOptions& options, const ModelState* model,
     std::unique_ptr<Coordinator> ranks) {

@@ -26,6 +26,8 @@ namespace ckptdb::internal {
 struct ManagerParts {
   ManagerParts(ManagerOptions given_options, const ModelState* given_model,
                std::unique_ptr<Coordinator> given_ranks);
+  // Leaves the other ranks, once the store is closed.
+  ~ManagerParts();
   ManagerParts(const ManagerParts&) = delete;
   ManagerParts& operator=(const ManagerParts&) = delete;
 

@@ -97,7 +97,7 @@ class RankFaultsTest : public ::testing::TestWithParam<uint32_t> {
 TEST_P(RankFaultsTest, MessagesThatAreLateLostOrTwiceChangeNothing) {
   NetworkFaults faults;
   faults.seed = TestSeed() + world_size();
-  faults.lost = 0.1;
+  faults.lost = 0.05;
   faults.duplicated = 0.1;
   faults.max_delay = absl::Milliseconds(3);
   options_.deadline = absl::Minutes(1);
