@@ -426,7 +426,7 @@ std::vector<ChangeCase> AllChanges() {
                [](ChangedTable*, ChangedTable* second) {
                  std::swap(second->slots[0], second->slots[1]);
                }),
-      UserCase("SlotThatGoes", schema, 1,
+      UserCase("SlotThatGoes", in_full, 1,
                [](ChangedTable*, ChangedTable* second) {
                  second->slots.pop_back();
                }),
