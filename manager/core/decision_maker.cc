@@ -46,8 +46,10 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   context.last = busy ? question.saving : Newest();
   SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
   // A step that was put off is made up for by the first step after the save
-  // that was in the way, whatever the schedule says of it.
-  if (decision.kind == SavePolicy::Kind::kNone && !busy &&
+  // that was in the way, whatever the schedule says of it. With kWait no save
+  // is in the way.
+  const bool free = !busy || options_.busy == ManagerOptions::BusyPolicy::kWait;
+  if (decision.kind == SavePolicy::Kind::kNone && free &&
       put_off_.has_value() && question.step >= put_off_->from_step) {
     decision = put_off_->decision;
   }

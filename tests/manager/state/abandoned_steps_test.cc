@@ -85,6 +85,21 @@ TEST_F(AbandonedStepsTest, PinnedStepStaysAndTheStepAfterItIsSavedInstead) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(AbandonedStepsTest, StepAfterAPinnedOneWaitsForTheSaveInProgress) {
+  ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({6}));
+  options_.schedule.permanent =
+      SaveIf("5, 6 and 8", [this](const SavePolicy::Context& context) {
+        // The save of step 5 is in progress until step 7 is decided on.
+        if (context.step == 7) gate_.Open();
+        return context.step == 5 || context.step == 6 || context.step == 8;
+      });
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  ASSERT_NO_FATAL_FAILURE(RestoreStep(4));
+  gate_.Close();
+  TrainTo(8);
+  EXPECT_THAT(FinishedSteps(), ElementsAre(2, 4, 5, 6, 7, 8));
+}
+
 TEST_F(AbandonedStepsTest, AllPinnedStepsArePassed) {
   options_.schedule.permanent = SaveEveryNSteps(1);
   ASSERT_NO_FATAL_FAILURE(GoBackBehindPins({5, 6, 8}));
