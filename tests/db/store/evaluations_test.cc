@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "ckptdb/db/reader.h"
+#include "ckptdb/db/rocks/change_batch.h"
 #include "ckptdb/db/rocks/database.h"
 #include "ckptdb/schema/bytes/keys.h"
 #include "ckptdb/schema/records/evaluation.h"
@@ -190,7 +191,7 @@ TEST_F(EvaluationsTest, DamageAndForeignRecordsAreDataLoss) {
                            internal::Database::OpenOwner(
                                path(), *internal::Environment::Default(), {},
                                /*direct_reads=*/false, /*corrupt=*/{}, lock));
-      rocksdb::WriteBatch batch;
+      internal::ChangeBatch batch;
       batch.Put(database->family(internal::Family::kMeta),
                 EvaluationKey(saved.version, kTest, 0), bytes);
       ASSERT_OK(database->Write(&batch, /*sync=*/true));

@@ -151,7 +151,7 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
 
 TEST_F(EvolveTest, StepOfAnotherModelIsAnError) {
   ASSERT_NO_FATAL_FAILURE(SaveThree());
-  Table items({kEmbedding});
+  F32Table items({kEmbedding});
   Process next;
   ASSERT_OK(next.model.AddTable("item", &items));
   ASSERT_NO_FATAL_FAILURE(Open(&next));
@@ -159,8 +159,8 @@ TEST_F(EvolveTest, StepOfAnotherModelIsAnError) {
   request.evolve = EvolvePolicy{};
   EXPECT_THAT(next.manager->RestoreOrStart(request),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("sparse \"item\""),
-                             HasSubstr("did you mean sparse \"user\""))));
+                       AllOf(HasSubstr("missing in the step: sparse \"item\""),
+                             HasSubstr("sparse \"user\""))));
 }
 
 TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {

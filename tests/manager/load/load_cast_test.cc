@@ -1,6 +1,5 @@
 // Loads of what has another dtype in the step.
 #include "ckptdb/manager/load/load_cast.h"
-#include "ckptdb/manager/load/evolved_table.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +7,9 @@
 #include <thread>
 
 #include "ckptdb/manager/checkpoint_manager.h"
+#include "ckptdb/manager/load/evolved_table.h"
 #include "ckptdb/schema/bytes/shape.h"
+#include "ckptdb/schema/status.h"
 #include "ckptdb/tests/manager/raw_table.h"
 #include "ckptdb/tests/support/status_matchers.h"
 #include "ckptdb/tests/support/temp_dir.h"
