@@ -170,11 +170,11 @@ struct ManagerOptions;
 
 class CheckpointManager {
  public:
-  using DTypeCast = ckptdb::DTypeCast;
-  using SlotChange = ckptdb::SlotChange;
-  using LoadedItem = ckptdb::LoadedItem;
-  using UnmatchedPattern = ckptdb::UnmatchedPattern;
-  using LoadedRule = ckptdb::LoadedRule;
+  using DTypeCast = ckptdb::LoadSummary::DTypeCast;
+  using SlotChange = ckptdb::LoadSummary::SlotChange;
+  using LoadedItem = ckptdb::LoadSummary::LoadedItem;
+  using UnmatchedPattern = ckptdb::LoadSummary::UnmatchedPattern;
+  using LoadedRule = ckptdb::LoadSummary::LoadedRule;
   using LoadSummary = ckptdb::LoadSummary;
 
   // The report of a save, also of one that failed.
@@ -388,7 +388,7 @@ class CheckpointManager {
   // its model while it waits:
   //
   //   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
-  //   const std::lock_guard<std::mutex> lock(model_mutex);
+  //   const auto lock = LockModel();
   //   CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
   //
   // AwaitStep waits, opens the step that it returns, with a lease, and does not

@@ -19,38 +19,6 @@
 
 namespace ckptdb {
 
-// Says where the slots of a table come from if the step has the table with
-// other slots. An entry that the step does not need is not used: once a step
-// was saved with the new slots, the same policy restores it as it is.
-//
-// Functions are called on each rank with the rows of that rank, in batches of
-// any order and from ReadOptions::threads threads at once. The memory is valid
-// during the call. Rows to write are aligned for the dtype, rows to read are
-// not: copy them with memcpy. An error ends the load.
-struct TableEvolution {
-  // The values of a slot that the step does not have.
-  struct Fill {
-    // Writes the values of row ids[r] at `rows` + r * Slot::row_bytes().
-    using Function =
-        std::function<absl::Status(absl::Span<const int64_t> ids, char* rows)>;
-
-    double value = 0;        // of each element
-    Function function = {};  // if set, instead of `value`
-  };
-  // Writes the rows of a slot from those that the step has as `from`, with
-  // other elements or another dtype: row ids[r] is at `rows` + r *
-  // from.row_bytes() and written at `converted` + r * Slot::row_bytes().
-  using Convert = std::function<absl::Status(
-      const Slot& from, absl::Span<const int64_t> ids, const char* rows,
-      char* converted)>;
-
-  // Maps registered slots to slots of the step, if the step has no slot of the
-  // registered name.
-  std::map<std::string, std::string> oname = {};
-  std::map<std::string, Fill> fill = {};
-  std::map<std::string, Convert> convert = {};
-};
-
 // The policy of a restore into a model that has evolved since the step was
 // saved.
 //
@@ -73,6 +41,38 @@ struct TableEvolution {
 // are not used. Each key and pattern must match something registered, or the
 // restore is InvalidArgument with the nearest name.
 struct EvolvePolicy {
+  // Says where the slots of a table come from if the step has the table with
+  // other slots. An entry that the step does not need is not used: once a step
+  // was saved with the new slots, the same policy restores it as it is.
+  //
+  // Functions are called on each rank with the rows of that rank, in batches of
+  // any order and from ReadOptions::threads threads at once. The memory is
+  // valid during the call. Rows to write are aligned for the dtype, rows to
+  // read are not: copy them with memcpy. An error ends the load.
+  struct Table {
+    // The values of a slot that the step does not have.
+    struct Fill {
+      // Writes the values of row ids[r] at `rows` + r * Slot::row_bytes().
+      using Function = std::function<absl::Status(absl::Span<const int64_t> ids,
+                                                  char* rows)>;
+
+      double value = 0;        // of each element
+      Function function = {};  // if set, instead of `value`
+    };
+    // Writes the rows of a slot from those that the step has as `from`, with
+    // other elements or another dtype: row ids[r] is at `rows` + r *
+    // from.row_bytes() and written at `converted` + r * Slot::row_bytes().
+    using Convert = std::function<absl::Status(
+        const Slot& from, absl::Span<const int64_t> ids, const char* rows,
+        char* converted)>;
+
+    // Maps registered slots to slots of the step, if the step has no slot of
+    // the registered name.
+    std::map<std::string, std::string> oname = {};
+    std::map<std::string, Fill> fill = {};
+    std::map<std::string, Convert> convert = {};
+  };
+
   // Maps registered names to names in the step, if the step has no such item of
   // the registered name. To exchange two names, load by rules instead.
   std::map<std::string, std::string> oname = {};
@@ -80,7 +80,7 @@ struct EvolvePolicy {
   // whatever the step has.
   std::vector<std::string> exclude = {};
   bool cast = false;  // converts items of another dtype, as LoadRule::cast
-  std::map<std::string, TableEvolution> tables = {};  // by registered name
+  std::map<std::string, Table> tables = {};  // by registered name
 };
 
 // A rule of a load, which says what to load from which step. A load can take
@@ -130,7 +130,7 @@ struct LoadRule {
   // Maps the registered name to the name in the step.
   std::map<std::string, std::string> oname = {};
   // By registered name: where slots come from that the step has otherwise.
-  std::map<std::string, TableEvolution> tables = {};
+  std::map<std::string, EvolvePolicy::Table> tables = {};
   // Makes it an error if an item is missing or does not fit, or if a pattern of
   // `load` is no category and matches nothing registered. A pattern of
   // `exclude`, a key of `oname` or of `tables` that matches nothing registered

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsSupersetOf;
 
-constexpr size_t kMaxHeaders = 15;
-constexpr size_t kMaxTypes = 60;
+constexpr size_t kMaxHeaders = 17;
+constexpr size_t kMaxTypes = 63;
 
 std::string Read(const fs::path& path) {
   std::ifstream file(path);

@@ -18,7 +18,7 @@ namespace ckptdb::soak {
 inline constexpr char kTable[] = "user";
 inline constexpr char kEmbeddingSlot[] = "embedding";
 inline constexpr char kSumSlot[] = "adagrad_sum";
-inline constexpr char kDenseTensor[] = "dense";
+inline constexpr char kDenseTensor[] = "layer";
 inline constexpr char kFrozenTensor[] = "frozen";
 inline constexpr char kReader[] = "reader";
 inline constexpr char kMetric[] = "auc";

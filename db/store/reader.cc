@@ -4,7 +4,6 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -229,13 +228,16 @@ absl::StatusOr<bool> Reader::Impl::IsBegun() const {
 absl::Status Reader::Impl::OpenFirst() {
   constexpr int kTries = 200;
   constexpr auto kPause = std::chrono::milliseconds(10);
+  internal::Mutex mutex;
+  internal::ConditionVariable never;
   absl::Status status;
   for (int i = 0; i < kTries; ++i) {
     status = Refresh();
     if (!absl::IsNotFound(status)) return status;
     CKPTDB_ASSIGN_OR_RETURN(const bool begun, IsBegun());
     if (!begun) return status;
-    std::this_thread::sleep_for(kPause);
+    const internal::MutexLock lock(&mutex);
+    never.WaitUntil(&mutex, std::chrono::steady_clock::now() + kPause);
   }
   return absl::NotFoundError(
       absl::StrCat("the store at \"", path_,

@@ -10,7 +10,7 @@ namespace {
 
 // Reads the numbers that fill slots.
 void ReadFill(ObjectReader* reader, const char* key,
-              std::map<std::string, TableEvolution::Fill>* fill) {
+              std::map<std::string, EvolvePolicy::Table::Fill>* fill) {
   const Json* const found = reader->Find(key);
   if (found == nullptr) return;
   ObjectReader numbers(reader->PlaceOf(key), *found);
@@ -22,8 +22,8 @@ void ReadFill(ObjectReader* reader, const char* key,
   reader->Update(numbers.Finish());
 }
 
-TableEvolution ReadEvolution(ObjectReader* reader) {
-  TableEvolution evolution;
+EvolvePolicy::Table ReadEvolution(ObjectReader* reader) {
+  EvolvePolicy::Table evolution;
   reader->Read("oname", &evolution.oname);
   ReadFill(reader, "fill", &evolution.fill);
   return evolution;
@@ -55,7 +55,7 @@ void ReadBestOf(ObjectReader* reader, const char* key,
 }
 
 void ReadEvolutions(ObjectReader* reader, const char* key,
-                    std::map<std::string, TableEvolution>* tables) {
+                    std::map<std::string, EvolvePolicy::Table>* tables) {
   const Json* const found = reader->Find(key);
   if (found == nullptr) return;
   ObjectReader all(reader->PlaceOf(key), *found);

@@ -23,7 +23,7 @@ void ReadBestOf(ObjectReader* reader, const char* key,
 // Reads the tables of a rule or a policy: {"user": {"oname": {"embedding":
 // "weight"}, "fill": {"adagrad_sum": 0.1}}}. Functions have no JSON.
 void ReadEvolutions(ObjectReader* reader, const char* key,
-                    std::map<std::string, TableEvolution>* tables);
+                    std::map<std::string, EvolvePolicy::Table>* tables);
 
 // Reads a policy of a restore.
 void ReadEvolve(ObjectReader* reader, const char* key,

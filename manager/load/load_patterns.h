@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "ckptdb/manager/load/loaded_items.h"
 #include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

@@ -6,9 +6,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "ckptdb/manager/load/load_patterns.h"
+#include "ckptdb/manager/load/loaded_items.h"
 
 namespace ckptdb {
 namespace {
+
+using internal::DTypeCast;
+using internal::LoadedItem;
+using internal::LoadedRule;
+using internal::SlotChange;
 
 absl::string_view OutcomeName(LoadedItem::Outcome outcome) {
   switch (outcome) {
@@ -87,10 +93,10 @@ void AppendItem(const LoadedItem& item, std::string* text) {
 
 }  // namespace
 
-uint64_t LoadedRule::bytes() const {
+uint64_t LoadSummary::LoadedRule::bytes() const {
   return SumLoaded(*this, &LoadedItem::bytes);
 }
-uint64_t LoadedRule::rows() const {
+uint64_t LoadSummary::LoadedRule::rows() const {
   return SumLoaded(*this, &LoadedItem::rows);
 }
 

@@ -156,10 +156,11 @@ class ItemPlanner {
     const auto found = step_.FindTable(planned->item.source);
     if (!found.ok()) return Missing(found.status(), planned);
     const auto evolution = rule_.tables.find(table.name);
-    SlotPlan plan = PlanSlots(
-        {registered, slots, found->slots,
-         evolution == rule_.tables.end() ? TableEvolution() : evolution->second,
-         rule_.cast});
+    SlotPlan plan =
+        PlanSlots({registered, slots, found->slots,
+                   evolution == rule_.tables.end() ? EvolvePolicy::Table()
+                                                   : evolution->second,
+                   rule_.cast});
     NoteSize(*found, plan.inputs, &planned->item);
     planned->item.slot_changes = plan.changes;
     const std::string otherwise = DividedOtherwise(*found, sharding);

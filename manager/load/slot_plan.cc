@@ -93,10 +93,10 @@ class Planner {
       source.convert = convert->second;
       Change(SlotKind::kConverted, to.name, from.name);
     } else if (from.elements != to.elements || !CanCast(from.dtype, to.dtype)) {
-      wrong_.push_back(absl::StrCat(
-          "slot \"", to.name, "\" is ", DTypeName(from.dtype), " x ",
-          from.elements,
-          " in the step; convert it by a function in TableEvolution::convert"));
+      wrong_.push_back(absl::StrCat("slot \"", to.name, "\" is ",
+                                    DTypeName(from.dtype), " x ", from.elements,
+                                    " in the step; convert it by a function in "
+                                    "EvolvePolicy::Table::convert"));
     } else {
       if (!same) plan_.casts.push_back({from.name, from.dtype, to.dtype});
       if (from.name != to.name) {
@@ -111,10 +111,11 @@ class Planner {
     const std::string& name = source.to.name;
     const auto fill = inputs_.evolution.fill.find(name);
     if (fill == inputs_.evolution.fill.end()) {
-      wrong_.push_back(absl::StrCat("slot \"", name,
-                                    "\" is not in the step; set its values in "
-                                    "TableEvolution::fill, or its old name in "
-                                    "TableEvolution::oname"));
+      wrong_.push_back(
+          absl::StrCat("slot \"", name,
+                       "\" is not in the step; set its values in "
+                       "EvolvePolicy::Table::fill, or its old name in "
+                       "EvolvePolicy::Table::oname"));
       return;
     }
     source.fill = fill->second.function;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ckptdb/manager/load/loaded_items.h"
 #include "ckptdb/manager/load_rule.h"
-#include "ckptdb/manager/load_summary.h"
 #include "ckptdb/schema/types.h"
 
 namespace ckptdb::internal {
@@ -19,8 +19,8 @@ struct SlotSource {
   std::optional<Slot> from = std::nullopt;  // in the step; none: it is filled
   size_t input = 0;                         // of SlotPlan::inputs
   std::string element = {};                 // that fills it, as `to` stores one
-  TableEvolution::Fill::Function fill = {};
-  TableEvolution::Convert convert = {};
+  EvolvePolicy::Table::Fill::Function fill = {};
+  EvolvePolicy::Table::Convert convert = {};
 
   // Returns whether a row is handed on as the step has it.
   bool as_is() const {
@@ -44,7 +44,7 @@ struct SlotInputs {
   const std::vector<Slot>& registered;
   const std::vector<Slot>& chosen;  // those of them that are loaded
   const std::vector<Slot>& there;   // in the step
-  const TableEvolution evolution;
+  const EvolvePolicy::Table evolution;
   bool cast = false;  // allowed
 };
 

@@ -133,6 +133,10 @@ class DeltaModelTest : public ::testing::Test {
     if (replaced != model_.steps.end() && !spec.overwrite) {
       return Code::kAlreadyExists;
     }
+    if (replaced != model_.steps.end() && replaced->second.pinned &&
+        !replaced->second.quarantined) {
+      return Code::kFailedPrecondition;
+    }
     if (spec.parent.has_value()) {
       const int64_t step = spec.parent->step;
       if (!model_.IsStep(parent) || model_.steps.at(step).quarantined) {
@@ -147,15 +151,6 @@ class DeltaModelTest : public ::testing::Test {
     for (const int64_t step : retire) {
       if (!model_.steps.contains(step)) return Code::kNotFound;
       if (model_.steps.at(step).pinned) return Code::kFailedPrecondition;
-    }
-    if (replaced != model_.steps.end() && replaced->second.pinned) {
-      return Code::kFailedPrecondition;
-    }
-    if (!Removes(spec)) return Code::kOk;
-    for (const int64_t step : model_.DescendantsOf(parent)) {
-      if (step != spec.step && model_.steps.at(step).pinned) {
-        return Code::kFailedPrecondition;
-      }
     }
     return Code::kOk;
   }
@@ -190,10 +185,15 @@ class DeltaModelTest : public ::testing::Test {
     EXPECT_EQ(result->kind == StepRecord::Kind::kFull,
               state.whole.size() == state.tables.size());
     ExpectParent(state);
+    const auto replaced = model_.steps.find(save.spec.step);
+    const bool pinned =
+        replaced != model_.steps.end() && replaced->second.pinned;
     for (const int64_t step : retire) model_.steps.erase(step);
     if (Removes(save.spec)) TakeRemoved(save);
     model_.states[state.version.attempt] = state;
-    model_.steps[save.spec.step] = {state.version.attempt};
+    // A pin passes to the step that replaces a quarantined one.
+    model_.steps[save.spec.step] = {.state = state.version.attempt,
+                                    .pinned = pinned};
     return result;
   }
   // By the name that it was saved with, or that a fold gave it since.
@@ -206,9 +206,10 @@ class DeltaModelTest : public ::testing::Test {
     EXPECT_EQ(record.parent.step, saved.step);
     EXPECT_GE(record.parent.attempt, saved.attempt);
   }
+  // Pinned steps of the branch stay.
   void TakeRemoved(const StagedSave& save) {
     for (const int64_t step : model_.DescendantsOf(save.state.parent)) {
-      model_.steps.erase(step);
+      if (!model_.steps.at(step).pinned) model_.steps.erase(step);
     }
   }
 

@@ -95,7 +95,8 @@ TEST_F(CheckpointTest, AStepIsTheStateByDeltasToo) {
   const TrainingRun run = Start();
   const SaveReport first = Save(run, 40);
   EXPECT_EQ(first.kind, "full");
-  EXPECT_THAT(first.base_reason, HasSubstr("\"checkpoint\" is new"));
+  EXPECT_THAT(first.base_reason,
+              HasSubstr("is new and has not seen earlier changes"));
   EXPECT_EQ(first.rows_upserted, run.trainer->rows());
   EXPECT_EQ(first.rows_erased, 0u);
   for (int64_t step = 42; step <= 50; step += 2) {

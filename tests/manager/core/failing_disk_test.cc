@@ -43,9 +43,13 @@ class FailingDiskTest : public ManagerTest,
       constexpr uint64_t kOwnerCalls = 3;
       // The folder of posts is listed twice before; that cannot fail a save.
       constexpr uint64_t kPostsCalls = 2;
+      // Before that the stager looks for its folder, and once more if it fails.
+      constexpr uint64_t kFolderCalls = 1;
       uint64_t calls = disk_.files()->calls();
       if (absl::StartsWith(point, "publish:")) calls += kOwnerCalls;
       if (absl::StartsWith(point, "stage:")) calls += kPostsCalls;
+      if (absl::StartsWith(point, "begin:"))
+        calls += kFolderCalls + kPostsCalls;
       disk_.files()->FailOperation(calls, IOStatus::IOError("injected"),
                                    sticky_);
     };

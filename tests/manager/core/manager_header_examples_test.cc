@@ -191,9 +191,11 @@ absl::Status FollowExample(const std::string& path, ModelState& model,
   return absl::OkStatus();
 }
 
-absl::Status ServeExample(CheckpointManager* manager, std::mutex& model_mutex) {
+absl::Status ServeExample(
+    CheckpointManager* manager,
+    const std::function<std::unique_lock<std::mutex>()>& LockModel) {
   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
-  const std::lock_guard<std::mutex> lock(model_mutex);
+  const auto lock = LockModel();
   CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
   return absl::OkStatus();
 }
@@ -232,7 +234,8 @@ TEST(HeaderExamples, CheckpointManager) {
   ASSERT_OK_AND_ASSIGN(const auto server,
                        CheckpointManager::Open(serving, &model));
   std::mutex model_mutex;
-  ASSERT_OK(ServeExample(server.get(), model_mutex));
+  ASSERT_OK(ServeExample(
+      server.get(), [&] { return std::unique_lock<std::mutex>(model_mutex); }));
   EXPECT_EQ(server->global_step(), 2002);
   ManagerOptions options;
   options.path = dir.path() + "/another";

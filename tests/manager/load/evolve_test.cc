@@ -128,12 +128,12 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
   EXPECT_THAT(weights, ElementsAre(1, 2));
   EXPECT_THAT(added, ElementsAre(7, 8));
   EXPECT_THAT(items.rows(), ElementsAre(Pair(5, ElementsAre(5, 5))));
-  std::map<std::string, LoadedItem::Outcome> outcomes;
-  for (const LoadedItem& item : report.loaded.items) {
+  std::map<std::string, LoadSummary::LoadedItem::Outcome> outcomes;
+  for (const LoadSummary::LoadedItem& item : report.loaded.items) {
     outcomes[item.name] = item.outcome;
   }
-  EXPECT_EQ(outcomes["w"], LoadedItem::Outcome::kLoaded);
-  EXPECT_EQ(outcomes["new"], LoadedItem::Outcome::kMissing);
+  EXPECT_EQ(outcomes["w"], LoadSummary::LoadedItem::Outcome::kLoaded);
+  EXPECT_EQ(outcomes["new"], LoadSummary::LoadedItem::Outcome::kMissing);
   EXPECT_THAT(next.warnings,
               ElementsAre(HasSubstr("step 3 does not have dense \"new\", "
                                     "sparse \"item\", so the values that the "
@@ -174,7 +174,7 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   EXPECT_THAT(report.loaded.unexpected, ElementsAre("w"));
   ASSERT_EQ(report.loaded.items[0].slot_changes.size(), 1U);
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
-            SlotChange::Kind::kDropped);
+            LoadSummary::SlotChange::Kind::kDropped);
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].source, "adagrad_sum");
   EXPECT_THAT(
       next.warnings,
@@ -205,12 +205,12 @@ TEST_F(EvolveTest, NewSlotIsFilledByAValue_AndOnlyOnce) {
       next.manager->Restore(By({})).status(),
       StatusIs(absl::StatusCode::kFailedPrecondition,
                HasSubstr("slot \"adagrad_sum\" is not in the step; set its "
-                         "values in TableEvolution::fill")));
+                         "values in EvolvePolicy::Table::fill")));
   EXPECT_THAT(users.rows(), IsEmpty());
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
-            SlotChange::Kind::kFilled);
+            LoadSummary::SlotChange::Kind::kFilled);
   EXPECT_THAT(users.rows(), ElementsAre(Pair(1, ElementsAre(10, 11, 0.5)),
                                         Pair(2, ElementsAre(20, 21, 0.5)),
                                         Pair(3, ElementsAre(30, 31, 0.5))));
@@ -351,11 +351,11 @@ TEST_F(EvolveTest, TableOfAnotherWidthIsConverted) {
                        AllOf(HasSubstr("expected [embedding f32 x 4"),
                              HasSubstr("slot \"embedding\" is f32 x 2 in the "
                                        "step; convert it by a function in "
-                                       "TableEvolution::convert"))));
+                                       "EvolvePolicy::Table::convert"))));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::RestoreReport report,
                        next.manager->Restore(By(policy)));
   EXPECT_EQ(report.loaded.items[0].slot_changes[0].kind,
-            SlotChange::Kind::kConverted);
+            LoadSummary::SlotChange::Kind::kConverted);
   EXPECT_EQ(users.rows().at(2), (std::vector<float>{20, 21, -1, -1, 22}));
   users.Set(2, {1, 2, 3, 4, 5});
   ASSERT_OK(next.manager->Step());

@@ -1,0 +1,17 @@
+// Short names of what LoadSummary consists of; internal to manager/.
+#ifndef CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
+#define CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
+
+#include "ckptdb/manager/load_summary.h"
+
+namespace ckptdb::internal {
+
+using DTypeCast = LoadSummary::DTypeCast;
+using SlotChange = LoadSummary::SlotChange;
+using LoadedItem = LoadSummary::LoadedItem;
+using UnmatchedPattern = LoadSummary::UnmatchedPattern;
+using LoadedRule = LoadSummary::LoadedRule;
+
+}  // namespace ckptdb::internal
+
+#endif  // CKPTDB_MANAGER_LOAD_LOADED_ITEMS_H_
