@@ -351,10 +351,10 @@ class CheckpointManager {
   // RestoreOrStart to begin a training. Returns
   // 1. NotFound only if the manager's own store has no step at all;
   // 2. FailedPrecondition if the step, or the store of RestoreRequest::path,
-  //    does not exist, or if the step does not have all that is registered, with
-  //    the same shapes, dtypes and slots: it names all items that are missing,
-  //    do not fit, or are in the step alone. See EvolvePolicy for a model that
-  //    has changed;
+  //    does not exist, or if the step does not have all that is registered,
+  //    with the same shapes, dtypes and slots: it names all items that are
+  //    missing, do not fit, or are in the step alone. See EvolvePolicy for a
+  //    model that has changed;
   // 3. DataLoss if the step is damaged, or all steps are quarantined; with
   //    `fall_back` the error is that of the newest step.
   // If the error was found while the model was being written, the model is

@@ -222,8 +222,9 @@ KeepPolicy BestN(KeepPolicy::BestOptions options);
 KeepPolicy KeepIf(std::string name,
                   std::function<bool(const StepInfo& step)> function);
 // Keeps what the function says of permanent steps, which ascend: one answer for
-// each. It is called once for the steps of the training, and once more for those
-// of other branches, if there are any: see RetentionOptions. Steps that it has no answer for are kept, with a warning.
+// each. It is called once for the steps of the training, and once more for
+// those of other branches, if there are any: see RetentionOptions. Steps that
+// it has no answer for are kept, with a warning.
 KeepPolicy KeepFunction(
     std::string name,
     std::function<std::vector<bool>(absl::Span<const StepInfo> steps,

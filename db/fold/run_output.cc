@@ -20,9 +20,8 @@ absl::Status DataFile::Put(absl::string_view key, absl::string_view entry) {
 absl::Status DataFile::Finish(std::vector<StagedFile>* files) {
   if (file_ == nullptr) return absl::OkStatus();
   rocksdb::ExternalSstFileInfo file;
-  CKPTDB_RETURN_IF_ERROR(
-      FromRocks(FinishSegment(&file_, &file),
-                absl::StrCat("writing \"", path_, "\"")));
+  CKPTDB_RETURN_IF_ERROR(FromRocks(FinishSegment(&file_, &file),
+                                   absl::StrCat("writing \"", path_, "\"")));
   files->push_back({path_, file.file_size, file.num_entries});
   file_.reset();
   return absl::OkStatus();

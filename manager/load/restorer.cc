@@ -37,6 +37,32 @@ std::string DescribeLatest(const absl::StatusOr<StepRecord>& latest) {
   return absl::StrCat("the newest is step ", latest->version.step);
 }
 
+// Returns the request of the step that a rule loads from.
+absl::StatusOr<RestoreRequest> SourceOf(const LoadRule& rule) {
+  if (rule.step.has_value() && rule.best.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "load rule: \"step\" is ", *rule.step, " and \"best\" is by \"",
+        rule.best->metric, "\"; a rule names its step by one of the two"));
+  }
+  RestoreRequest request;
+  request.path = rule.path;
+  request.step = rule.step;
+  request.best_by = rule.best;
+  return request;
+}
+
+// Describes a step that was restored. The report has the store.
+void DescribeRestore(const OpenedStep& opened, const LoadPlan& plan,
+                     CheckpointManager::RestoreReport* report) {
+  report->record = opened.get().record();
+  report->version = report->record.version;
+  report->incremental = opened.changes != nullptr;
+  report->loaded = plan.Describe();
+  report->loaded.path = report->store;
+  report->loaded_bytes = report->loaded.bytes();
+  report->loaded_rows = report->loaded.rows();
+}
+
 // The error of the newest step, as it is the one that the caller lost first.
 absl::Status NoneLeft(const absl::Status& first_damage, size_t damaged) {
   return absl::DataLossError(absl::StrCat(
@@ -206,15 +232,9 @@ absl::StatusOr<CheckpointManager::RestoreReport> Restorer::RestoreOnce(
   report.load_micros = lap();
   evolved_by_request_ = request.evolve.has_value();
 
-  report.version = step.record().version;
-  report.record = step.record();
   report.store =
       opener_.IsOwn(request.path) ? parts_.options.path : request.path;
-  report.incremental = opened.changes != nullptr;
-  report.loaded = plan->Describe();
-  report.loaded.path = report.store;
-  report.loaded_bytes = report.loaded.bytes();
-  report.loaded_rows = report.loaded.rows();
+  DescribeRestore(opened, *plan, &report);
   CKPTDB_RETURN_IF_ERROR(
       NoteRestored(step, *plan, report.store,
                    request.mode == LiveTable::RestoreMode::kMerge));
@@ -320,15 +340,7 @@ absl::Status Restorer::LoadByRule(const LoadRule& rule, bool dry_run,
 
 absl::Status Restorer::LoadStep(const LoadRule& rule, bool dry_run,
                                 CheckpointManager::LoadedRule* loaded) {
-  if (rule.step.has_value() && rule.best.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "load rule: \"step\" is ", *rule.step, " and \"best\" is by \"",
-        rule.best->metric, "\"; a rule names its step by one of the two"));
-  }
-  RestoreRequest request;
-  request.path = rule.path;
-  request.step = rule.step;
-  request.best_by = rule.best;
+  CKPTDB_ASSIGN_OR_RETURN(const RestoreRequest request, SourceOf(rule));
   CKPTDB_ASSIGN_OR_RETURN(const OpenedStep opened, opener_.Open(request));
   absl::StatusOr<LoadPlan> plan = PlanFor(opened, rule);
   absl::Status status = plan.status();

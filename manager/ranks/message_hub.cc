@@ -123,9 +123,10 @@ void MessageHub::Leave() {
 }
 
 bool MessageHub::AreAllTold() const {
-  return std::all_of(channels_.begin(), channels_.end(), [&](const auto& each) {
-    return each.second.calls->AreAllTold(missing_);
-  });
+  for (const auto& [name, channel] : channels_) {
+    if (!channel.calls->AreAllTold(missing_)) return false;
+  }
+  return true;
 }
 
 void MessageHub::TellAgain() {
