@@ -120,8 +120,9 @@ TEST_F(NoMemoryTest, PublishingFilesLeavesStoreThatCanBeOpenedAgain) {
     spec.world_size = static_cast<uint32_t>(step.ranks.size());
     staged.clear();
     auto begun = sim->Begin(spec, step, &staged);
-    if (begun.ok()) attempt = *std::move(begun);
-    return begun.status();
+    const absl::Status status = begun.status();
+    if (status.ok()) attempt = *std::move(begun);
+    return status;
   };
   Action publish = SaveAction(3, step);
   publish.run = [&](SimStore* sim) {
