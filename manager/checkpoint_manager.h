@@ -388,7 +388,7 @@ class CheckpointManager {
   // its model while it waits:
   //
   //   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
-  //   const auto lock = LockModel();
+  //   const auto lock = lock_model();
   //   CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
   //
   // AwaitStep waits, opens the step that it returns, with a lease, and does not

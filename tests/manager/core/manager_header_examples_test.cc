@@ -193,9 +193,9 @@ absl::Status FollowExample(const std::string& path, ModelState& model,
 
 absl::Status ServeExample(
     CheckpointManager* manager,
-    const std::function<std::unique_lock<std::mutex>()>& LockModel) {
+    const std::function<std::unique_lock<std::mutex>()>& lock_model) {
   CKPTDB_RETURN_IF_ERROR(manager->AwaitStep(absl::Minutes(10)).status());
-  const auto lock = LockModel();
+  const auto lock = lock_model();
   CKPTDB_RETURN_IF_ERROR(manager->ApplyStep().status());
   return absl::OkStatus();
 }
