@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/exit_task.h"
 #include "ckptdb/db/base/mutex.h"
 #include "ckptdb/db/base/paths.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -24,6 +25,9 @@ namespace table_renamed {
 }
 namespace tensor_added {
 #include "readme/with_tensor.inc"
+}
+namespace many_rows {
+#include "readme/many_rows.inc"
 }
 
 namespace ckptdb::testing {
@@ -107,6 +111,26 @@ TEST_F(ReadmeLoop, ReturnsTheDamageOfTheNewestStep) {
   ASSERT_NO_FATAL_FAILURE(DamageFile(*RowFiles(folder_).rbegin()));
   EXPECT_THAT(RunToError(as_written::Train),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("step 1000")));
+}
+
+TEST_F(ReadmeLoop, ReturnsTheDamageOfTheBase) {
+  RunWell(many_rows::Train, folder_);
+  // The only full step, of which the newest one is made, is the largest file.
+  std::filesystem::path base;
+  uintmax_t largest = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_ + "/db")) {
+    if (entry.path().extension() != ".sst" || entry.file_size() <= largest) {
+      continue;
+    }
+    largest = entry.file_size();
+    base = entry.path();
+  }
+  ASSERT_GT(largest, 512U << 10);
+  ASSERT_NO_FATAL_FAILURE(DamageFile(base));
+  EXPECT_THAT(RunToError(many_rows::Train),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       HasSubstr("the restore of step 1000: step 100 ")));
 }
 
 TEST_F(ReadmeLoop, RestoresTheStepBeforeAQuarantinedOne) {
