@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckptdb/db/base/call_guard.h"
+#include "ckptdb/manager/load/loaded_items.h"
 #include "ckptdb/manager/state/list_some.h"
 #include "ckptdb/schema/types.h"
 

@@ -11,6 +11,7 @@
 #include "ckptdb/db/reader.h"
 #include "ckptdb/manager/checkpoint_manager.h"
 #include "ckptdb/manager/coordinator.h"
+#include "ckptdb/manager/load/loaded_items.h"
 #include "ckptdb/manager/model_state.h"
 
 namespace ckptdb::internal {

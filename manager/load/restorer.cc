@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/call_guard.h"
 #include "ckptdb/db/base/mutex.h"
+#include "ckptdb/manager/load/loaded_items.h"
 #include "ckptdb/manager/ranks/messages.h"
 #include "ckptdb/manager/state/micros_since.h"
 #include "ckptdb/schema/bytes/annotate.h"
