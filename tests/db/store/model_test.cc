@@ -130,12 +130,12 @@ class ModelTest : public StoreFixture {
     if (existing != nullptr && !spec.overwrite) {
       return absl::StatusCode::kAlreadyExists;
     }
+    if (existing != nullptr && existing->pinned && !existing->quarantined) {
+      return absl::StatusCode::kFailedPrecondition;
+    }
     for (const int64_t step : retire) {
       if (Find(step) == nullptr) return absl::StatusCode::kNotFound;
       if (Find(step)->pinned) return absl::StatusCode::kFailedPrecondition;
-    }
-    if (existing != nullptr && existing->pinned) {
-      return absl::StatusCode::kFailedPrecondition;
     }
     return absl::StatusCode::kOk;
   }
@@ -153,8 +153,11 @@ class ModelTest : public StoreFixture {
     const auto result = SaveRanks(spec, ranks, publish);
     ASSERT_EQ(result.status().code(), expected) << result.status();
     if (!result.ok()) return;
+    // A pin passes to the step that replaces a quarantined one.
+    const SavedStep* const replaced = Find(spec.step);
+    const bool pinned = replaced != nullptr && replaced->pinned;
     for (const int64_t step : publish.retire) steps_.erase(step);
-    steps_[spec.step] = {ranks, publish.metrics, ++saves_, false, false};
+    steps_[spec.step] = {ranks, publish.metrics, ++saves_, pinned, false};
     last_ = ranks;
   }
 
