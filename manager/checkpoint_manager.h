@@ -304,7 +304,7 @@ class CheckpointManager {
   // that step, merged over that of the options.
   // Returns FailedPrecondition, whether or not the step was to be saved, if
   // 1. a restore or a load has failed midway, so that the model is partly
-  //    written: restore or load a step before training goes on, or
+  //    written: restore or load a step before training continues, or
   // 2. the model does not come from this store, and the store has a step with
   //    this number or a higher one: nothing could be saved up to there. Restore
   //    that step, use another folder, or call AbandonSteps.

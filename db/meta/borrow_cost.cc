@@ -23,7 +23,7 @@ struct File {
   }
 };
 
-// As CutSegments does it, which also cuts by size.
+// Follows CutSegments, which also cuts by size.
 bool BeginsFile(const Item& before, const Item& item, uint64_t file_bytes) {
   constexpr auto kTable = Item::Kind::kRows;
   return (before.kind == kTable || item.kind == kTable) &&

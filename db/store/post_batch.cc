@@ -6,7 +6,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Of a record, only the metrics are of those who post.
+// Posts can only make the metrics of a record grow.
 uint64_t MetricBytes(const Metrics& metrics) {
   uint64_t bytes = 0;
   for (const auto& [name, value] : metrics) {

@@ -25,7 +25,7 @@ class WaitingPosts {
   // Lists the folder again, and returns whether other posts are in it. A folder
   // that cannot be listed has none, as many readers may not.
   bool Refresh(rocksdb::FileSystem* files, const std::string& store);
-  // In the order in which they were posted.
+  // Sorted by the time of posting.
   const std::vector<Post>& posts() const { return posts_; }
 
  private:

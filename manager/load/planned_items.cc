@@ -57,7 +57,7 @@ void NoteSize(const StepReader::TableSpec& table, const std::vector<Slot>& read,
 // The plan of the restore of one table.
 struct TableLoad {
   const StepReader* step;
-  const ChangeReader* changes;  // null when there are none
+  const ChangeReader* changes;  // null if all rows are read
   std::string source;           // its name in the step
   LiveTable::RestoreMode mode;
   ScanOptions scan;
