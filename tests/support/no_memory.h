@@ -12,7 +12,8 @@
 namespace ckptdb::testing {
 
 // While it lives, one call of operator new by the thread that has made it
-// throws std::bad_alloc: that after so many others.
+// throws std::bad_alloc: the first after so many others that is not made by a
+// destructor of RocksDB.
 class NoMemory {
  public:
   explicit NoMemory(int64_t after);
