@@ -1,6 +1,7 @@
 #include "ckptdb/db/meta/borrow_cost.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace ckptdb::internal {
@@ -10,19 +11,6 @@ namespace {
 constexpr uint64_t kKeptPerBorrowed = 8;
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 
-// Items that are estimated to lie in one file.
-struct File {
-  uint64_t bytes = 0;
-  uint64_t borrowed_bytes = 0;
-  bool borrows_large = false;
-  std::vector<const Item*> borrowed;
-
-  bool IsCostly() const {
-    return !borrows_large &&
-           borrowed_bytes * kKeptPerBorrowed < bytes - borrowed_bytes;
-  }
-};
-
 // Follows CutSegments, which also cuts by size.
 bool BeginsFile(const Item& before, const Item& item, uint64_t file_bytes) {
   constexpr auto kTable = Item::Kind::kRows;
@@ -30,11 +18,21 @@ bool BeginsFile(const Item& before, const Item& item, uint64_t file_bytes) {
          std::max(file_bytes, item.raw_bytes) >= kWorthAFileBytes;
 }
 
+double UsedPart(const BorrowedFile& file) {
+  return static_cast<double>(file.borrowed_bytes) /
+         static_cast<double>(std::max<uint64_t>(file.bytes, 1));
+}
+
 }  // namespace
 
-ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
-                         const std::function<bool(const Item&)>& borrowed) {
-  std::vector<File> files;
+bool BorrowedFile::IsCostly() const {
+  return !borrows_large && borrowed_bytes * kKeptPerBorrowed < unused_bytes();
+}
+
+std::vector<BorrowedFile> BorrowedFiles(
+    const StepRecord::Rank& stored,
+    const std::function<bool(const Item&)>& borrowed) {
+  std::vector<BorrowedFile> files;
   const Item* before = nullptr;
   for (const Item& item : stored.items) {
     if (item.data_version != stored.version ||
@@ -42,24 +40,39 @@ ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
       continue;
     }
     if (before == nullptr || BeginsFile(*before, item, files.back().bytes)) {
-      files.emplace_back();
+      files.emplace_back().version = stored.version;
     }
     before = &item;
-    File& file = files.back();
+    BorrowedFile& file = files.back();
     file.bytes += item.stored_bytes;
     if (!borrowed(item)) continue;
     file.borrowed_bytes += item.stored_bytes;
     file.borrows_large |= item.stored_bytes > kSmallBytes;
-    file.borrowed.push_back(&item);
+    file.borrowed.emplace(item.kind, item.name);
   }
+  std::erase_if(files,
+                [](const BorrowedFile& file) { return file.borrowed.empty(); });
+  return files;
+}
+
+ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
+                         const std::function<bool(const Item&)>& borrowed) {
   ItemNames costly;
-  for (const File& file : files) {
-    if (!file.IsCostly()) continue;
-    for (const Item* item : file.borrowed) {
-      costly.emplace(item->kind, item->name);
-    }
+  for (BorrowedFile& file : BorrowedFiles(stored, borrowed)) {
+    if (file.IsCostly()) costly.merge(std::move(file.borrowed));
   }
   return costly;
+}
+
+std::vector<BorrowedFile> LeastUsed(std::vector<BorrowedFile> files,
+                                    uint64_t limit) {
+  std::ranges::sort(files, {}, UsedPart);
+  uint64_t unused = 0;
+  for (const BorrowedFile& file : files) unused += file.unused_bytes();
+  size_t count = 0;
+  while (unused > limit) unused -= files[count++].unused_bytes();
+  files.resize(count);
+  return files;
 }
 
 }  // namespace ckptdb::internal

@@ -1,8 +1,8 @@
-// Whether it pays to borrow an item; internal to db/.
+// Whether borrowing an item is worth the space it keeps; internal to db/.
 //
-// A file is removed as a whole, so a step that borrows one small tensor keeps
-// all that lies in the same file. Small items that would keep far more than
-// they save are stored again.
+// A file is deleted as a whole, so a step that borrows one small tensor keeps
+// everything else in the same file. Items that would keep far more than they
+// save are stored again.
 #ifndef CKPTDB_DB_META_BORROW_COST_H_
 #define CKPTDB_DB_META_BORROW_COST_H_
 
@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ckptdb/schema/types.h"
 
@@ -22,13 +23,35 @@ inline constexpr uint64_t kWorthAFileBytes = uint64_t{16} << 20;
 
 using ItemNames = std::set<std::pair<Item::Kind, std::string>>;
 
-// `stored` is the record of a version, of which a step would borrow those items
-// for which `borrowed` returns true. Returns those of them that should be
-// stored again: they are at most 1 MiB each, and all that is borrowed of their
-// file is less than an eighth of the rest of it. Which items share a file is
-// estimated by their order and sizes.
+// A file of a version, and the items that a step borrows from it.
+struct BorrowedFile {
+  Version version;
+  uint64_t bytes = 0;
+  uint64_t borrowed_bytes = 0;
+  bool borrows_large = false;  // an item of more than 1 MiB
+  ItemNames borrowed;
+
+  uint64_t unused_bytes() const { return bytes - borrowed_bytes; }
+  // Returns whether no borrowed item is larger than 1 MiB, and all of them
+  // together are less than an eighth of the rest of the file.
+  bool IsCostly() const;
+};
+
+// `stored` is the record of a version, from which a step would borrow the items
+// for which `borrowed` returns true. Returns the files that contain one. Which
+// items share a file is estimated from their order and sizes.
+std::vector<BorrowedFile> BorrowedFiles(
+    const StepRecord::Rank& stored,
+    const std::function<bool(const Item&)>& borrowed);
+
+// Returns the items of the costly files.
 ItemNames CostlyToBorrow(const StepRecord::Rank& stored,
                          const std::function<bool(const Item&)>& borrowed);
+
+// Returns the files of which the smallest part is borrowed, as many as it takes
+// for the others to have at most `limit` unused bytes.
+std::vector<BorrowedFile> LeastUsed(std::vector<BorrowedFile> files,
+                                    uint64_t limit);
 
 }  // namespace ckptdb::internal
 

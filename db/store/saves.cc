@@ -1,9 +1,13 @@
 #include "ckptdb/db/store/saves.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "ckptdb/db/base/paths.h"
@@ -48,6 +52,18 @@ absl::StatusOr<std::string> ParentTables(const Database& database,
   all.version = parent.version;
   for (auto& [name, item] : tables) all.items.push_back(std::move(item));
   return EncodeRankRecord(all);
+}
+
+// Returns the stored bytes of the tensors and blobs in files.
+uint64_t DenseBytes(const StepRecord::Rank& rank) {
+  uint64_t bytes = 0;
+  for (const Item& item : rank.items) {
+    if (item.kind != Item::Kind::kRows &&
+        item.placement == Item::Placement::kBulk) {
+      bytes += item.stored_bytes;
+    }
+  }
+  return bytes;
 }
 
 // The result is taken before the commit, which consumes the records. Times are
@@ -112,34 +128,66 @@ absl::StatusOr<Store::Attempt> Saves::Record(const BegunAttempt& begun,
   return handle;
 }
 
-// Leaves out what the parent borrows and the next step should store again: most
-// of what was borrowed beside it may have changed since. A version that cannot
-// be read is borrowed from as before.
-void Saves::LeaveOutCostly(StepRecord::Rank* parent) const {
+// Returns the rank's record of a version that the parent borrows from. Sets
+// `kept` if nothing else keeps that version's files: it is not a step any more,
+// and no table is restored from it.
+absl::StatusOr<StepRecord::Rank> Saves::LoadLender(const StepRecord& parent,
+                                                   uint32_t rank,
+                                                   const Version& version,
+                                                   bool* kept) const {
+  std::optional<StepRecord> step;
+  catalog_->Read([&](const Catalog& records) {
+    const StepRecord* const found = records.FindVersion(version);
+    if (found != nullptr) step = *found;
+    *kept = records.retired.contains(version) &&
+            std::ranges::find(parent.chain, version) == parent.chain.end();
+  });
+  if (!step.has_value() || rank >= step->world_size) {
+    return absl::NotFoundError("the version has no record of the rank");
+  }
+  return LoadRank(folder_->database(), *step, rank);
+}
+
+// Returns the files that the parent borrows from and the next step should not,
+// because most of what shares them may have changed since. Files that only
+// borrowing keeps may have as many unused bytes as the step has of tensors and
+// blobs. Files whose records cannot be read are left as they are.
+std::vector<BorrowedFile> Saves::FilesToLeave(
+    const StepRecord& parent, const StepRecord::Rank& record) const {
   std::map<Version, ItemNames> borrowed;
-  for (const BorrowedItem& item : BorrowedItems(*parent)) {
+  for (const BorrowedItem& item : BorrowedItems(record)) {
     if (item.placement == Item::Placement::kBulk) {
       borrowed[item.version].emplace(item.kind, item.name);
     }
   }
+  std::vector<BorrowedFile> leave;
+  std::vector<BorrowedFile> kept_files;
   for (const auto& each : borrowed) {
-    const Version& version = each.first;
     const ItemNames& names = each.second;
-    const auto step = catalog_->Read(
-        [&](const Catalog& records) -> std::optional<StepRecord> {
-          const StepRecord* const found = records.FindVersion(version);
-          return found == nullptr ? std::nullopt : std::optional(*found);
-        });
-    if (!step.has_value() || parent->rank >= step->world_size) continue;
-    const absl::StatusOr<StepRecord::Rank> stored =
-        LoadRank(folder_->database(), *step, parent->rank);
+    bool kept = false;
+    const auto stored = LoadLender(parent, record.rank, each.first, &kept);
     if (!stored.ok()) continue;
-    const ItemNames costly = CostlyToBorrow(*stored, [&](const Item& item) {
-      return names.contains({item.kind, item.name});
-    });
-    std::erase_if(parent->items, [&](const Item& item) {
-      return item.data_version == version &&
-             costly.contains({item.kind, item.name});
+    for (BorrowedFile& file : BorrowedFiles(*stored, [&](const Item& item) {
+           return names.contains({item.kind, item.name});
+         })) {
+      if (file.IsCostly()) {
+        leave.push_back(std::move(file));
+      } else if (kept) {
+        kept_files.push_back(std::move(file));
+      }
+    }
+  }
+  std::ranges::move(LeastUsed(std::move(kept_files), DenseBytes(record)),
+                    std::back_inserter(leave));
+  return leave;
+}
+
+void Saves::LeaveOutCostly(const StepRecord& parent,
+                           StepRecord::Rank* record) const {
+  for (const BorrowedFile& file : FilesToLeave(parent, *record)) {
+    std::erase_if(record->items, [&](const Item& item) {
+      return item.data_version == file.version &&
+             file.borrowed.contains({item.kind, item.name});
     });
   }
 }
@@ -178,7 +226,7 @@ absl::StatusOr<std::vector<Ticket>> Saves::MakeTickets(
       absl::StatusOr<StepRecord::Rank> record =
           LoadRank(folder_->database(), parent, rank);
       if (record.ok()) {
-        LeaveOutCostly(&*record);
+        LeaveOutCostly(parent, &*record);
         CKPTDB_ASSIGN_OR_RETURN(ticket.parent, EncodeRankRecord(*record));
       }
     }

@@ -2,12 +2,14 @@
 #ifndef CKPTDB_DB_STORE_SAVES_H_
 #define CKPTDB_DB_STORE_SAVES_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "ckptdb/db/meta/borrow_cost.h"
 #include "ckptdb/db/options.h"
 #include "ckptdb/db/state.h"
 #include "ckptdb/db/store.h"
@@ -51,7 +53,13 @@ class Saves {
   absl::StatusOr<Store::Attempt> Record(const BegunAttempt& begun,
                                         const SaveSpec& spec, bool sync)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(committer_->changes());
-  void LeaveOutCostly(StepRecord::Rank* parent) const;
+  absl::StatusOr<StepRecord::Rank> LoadLender(const StepRecord& parent,
+                                              uint32_t rank,
+                                              const Version& version,
+                                              bool* kept) const;
+  std::vector<BorrowedFile> FilesToLeave(const StepRecord& parent,
+                                         const StepRecord::Rank& record) const;
+  void LeaveOutCostly(const StepRecord& parent, StepRecord::Rank* record) const;
   absl::StatusOr<std::vector<Ticket>> MakeTickets(const BegunAttempt& begun,
                                                   const SaveSpec& spec) const;
 

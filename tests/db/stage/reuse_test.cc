@@ -192,21 +192,22 @@ TEST_F(ReuseTest, ParentDeletedBetweenBeginAndPublish) {
   ExpectStep(2, {content});
 }
 
-// Steps of a table and ten small tensors, each of which stays as it is from
-// another step on. The last two steps are kept.
+// Steps of a tensor of 4 MiB that always changes and ten others, each of which
+// stays as it is from another step on. The last two steps are kept.
 class SettlingTest : public ReuseTest {
  protected:
   static constexpr int kTensors = 10;
-  static constexpr int64_t kSteps = 12;
+  static constexpr int64_t kSteps = 24;
+  size_t settling_bytes_ = size_t{4} << 10;
 
-  static RankContent ContentOf(int64_t step) {
+  RankContent ContentOf(int64_t step) const {
     RankContent content;
-    content.tensors["a_table"] =
+    content.tensors["a_large"] =
         BulkTensor(static_cast<uint64_t>(step), size_t{4} << 20);
     for (int i = 0; i < kTensors; ++i) {
       const int64_t settled = std::min<int64_t>(step, i);
       content.tensors["small" + std::to_string(i)] =
-          BulkTensor(static_cast<uint64_t>(100 * i + settled), size_t{4} << 10);
+          BulkTensor(static_cast<uint64_t>(100 * i + settled), settling_bytes_);
     }
     return content;
   }
@@ -228,6 +229,18 @@ TEST_F(SettlingTest, SmallTensorsKeepNoFilesOfRetiredSteps) {
   EXPECT_THAT(usage.held_versions, IsEmpty());
   // Two steps, and the space that is set aside for a full disk.
   EXPECT_LT(usage.disk_bytes, uint64_t{2 * 4 + 8 + 1} << 20);
+  ExpectStep(kSteps - 1, {ContentOf(kSteps - 1)});
+}
+
+// The two steps have 4 + 4 + 10 * 0.4 MiB, and files of retired steps as much
+// again as one of them, before the last save saw that they are retired.
+TEST_F(SettlingTest, TensorsKeepAboutTheSizeOfAStepOfRetiredSteps) {
+  settling_bytes_ = size_t{400} << 10;
+  ASSERT_NO_FATAL_FAILURE(SaveAll());
+  ASSERT_OK_AND_ASSIGN(const Usage usage, store_->GetUsage());
+  EXPECT_LT(usage.disk_bytes, uint64_t{2 * 8 + 2 * 8 + 8} << 20);
+  EXPECT_EQ(DataOf(kSteps - 1, "small0"), DataOf(kSteps - 2, "small0"))
+      << "what has settled is not stored again at each step";
   ExpectStep(kSteps - 1, {ContentOf(kSteps - 1)});
 }
 
