@@ -12,8 +12,8 @@
 namespace ckptdb::testing {
 
 // While it lives, one call of operator new by the thread that has made it
-// throws std::bad_alloc: the first after so many others that is not made by a
-// destructor of RocksDB.
+// throws std::bad_alloc: the first after so many others that is not made where
+// RocksDB ends the process for any exception.
 class NoMemory {
  public:
   explicit NoMemory(int64_t after);
