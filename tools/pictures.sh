@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for text in docs/*.dot; do
-  dot -Tsvg "${text}" | grep -v '^<!-- Generated' > "${text%.dot}.svg"
+  dot -Tsvg "${text}" | sed '/^<!-- Generated/,/-->/d' > "${text%.dot}.svg"
 done
