@@ -1,12 +1,11 @@
-// docs/manager.md: its loop is the code between the marks, which runs here.
+// The loop of docs/manager.md, "Preemption": the code between the marks. That the
+// document shows it is checked by tests/docs/samples_test.cc.
 #include <gmock/gmock.h>
 
 #include <atomic>
 #include <csignal>
-#include <fstream>
 #include <functional>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +35,7 @@ absl::Status TrainUntilPreempted(CheckpointManager* manager, int64_t steps,
   CKPTDB_RETURN_IF_ERROR(manager->FinishTraining());
   return manager->Close();
 }
+// [preemption end]
 
 absl::Status TrainAlone(const ManagerOptions& options, ModelState* model,
                         int64_t steps, const std::function<void()>& train) {
@@ -45,34 +45,12 @@ absl::Status TrainAlone(const ManagerOptions& options, ModelState* model,
   return TrainUntilPreempted(manager.get(), steps, train);
 }
 
-// Each rank calls it with its own coordinator; its process sets the handler.
 absl::Status TrainAsRank(const ManagerOptions& options, ModelState* model,
                          std::unique_ptr<Coordinator> ranks, int64_t steps,
                          const std::function<void()>& train) {
   CKPTDB_ASSIGN_OR_RETURN(
       auto manager, CheckpointManager::Open(options, model, std::move(ranks)));
   return TrainUntilPreempted(manager.get(), steps, train);
-}
-// [preemption end]
-
-std::string ReadSource(const std::string& path) {
-  std::ifstream file(std::string(CKPTDB_SOURCE "/") + path);
-  EXPECT_TRUE(file.is_open()) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// What stands between the first `begin` and the next `end`.
-std::string Between(const std::string& text, const std::string& begin,
-                    const std::string& end) {
-  const size_t at = text.find(begin);
-  EXPECT_NE(at, std::string::npos) << begin;
-  if (at == std::string::npos) return "";
-  const size_t from = at + begin.size();
-  const size_t until = text.find(end, from);
-  EXPECT_NE(until, std::string::npos) << end;
-  return text.substr(from, until - from);
 }
 
 class DocumentedLoopTest : public ::testing::Test {
@@ -92,12 +70,6 @@ class DocumentedLoopTest : public ::testing::Test {
   TempDir dir_;
   ManagerOptions options_;
 };
-
-TEST_F(DocumentedLoopTest, EqualsTheDocumentedLoop) {
-  EXPECT_EQ(Between(ReadSource("docs/manager.md"), "\n```cpp\n", "```\n"),
-            Between(ReadSource("tests/manager/config/manager_document_test.cc"),
-                    "// [preemption]\n", "// [preemption end]\n"));
-}
 
 TEST_F(DocumentedLoopTest, OneRankIsSavedOnSigterm) {
   int64_t trained = 0;
