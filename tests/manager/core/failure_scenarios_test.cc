@@ -1,4 +1,4 @@
-// What may happen to a trainer and to its store: see docs/features.md.
+// Failures of a trainer and of its store.
 #include <gmock/gmock.h>
 
 #include <algorithm>
