@@ -1,7 +1,7 @@
 // Tensors of a device that are set aside and copied to the host: the order of
 // streams, the ring, digests, memory, and each call that fails. The device does
-// things as late as it may, at once, or at random: docs/gpu.md has the list of
-// waits, and which of these tests finds that one is missing.
+// things as late as it may, at once, or at random: "Tests without a GPU" in
+// docs/gpu.md.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
