@@ -30,8 +30,8 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(
 
 CheckpointManager::CheckpointManager(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
-// A forked child gives the manager up instead of destroying it: the threads
-// that it would wait for are in the parent alone.
+// A forked child leaks the manager instead of destroying it: the threads that
+// the destructor would join exist only in the parent.
 CheckpointManager::~CheckpointManager() {
   if (impl_ != nullptr) impl_->gate().home().KeepInChild(&impl_);
 }
@@ -53,8 +53,9 @@ absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Step(
     const Metrics& metrics, const UserMetadata& user_metadata) {
   const int64_t step = impl_->global_step();
   if (step == std::numeric_limits<int64_t>::max()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "CheckpointManager::Step: step ", step, " is the last one there is"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("CheckpointManager::Step: step ", step,
+                     " is the highest possible step"));
   }
   return StepTo(step + 1, metrics, user_metadata);
 }
@@ -112,17 +113,17 @@ std::string CheckpointManager::TrainingStart::ToString() const {
                       restored->store, "\"");
 }
 bool CheckpointManager::IsSavingInProgress() const {
-  // In a child the save in progress is the parent's, and a lock may be held
-  // forever.
+  // In a forked child the save in progress is the parent's, and its lock may
+  // never be released.
   if (impl_->gate().home().IsForked()) return false;
   return impl_->IsSavingInProgress();
 }
-// The gate takes a lock, so these two go past it: a signal handler may call the
+// These two bypass the gate, which takes a lock: a signal handler may call the
 // first.
 void CheckpointManager::SetPreempted() { impl_->SetPreempted(); }
 bool CheckpointManager::preempted() const { return impl_->preempted(); }
-// These two enter the gate by themselves, as they return something else on a
-// thread that does not train.
+// These two enter the gate themselves, as they behave differently on a thread
+// that does not train.
 absl::Status CheckpointManager::CheckForErrors() {
   return impl_->CheckForErrors();
 }

@@ -23,9 +23,8 @@ absl::Status DecisionMaker::CheckAhead(int64_t step) const {
       ", and the model was not restored from it; call RestoreOrStart to "
       "continue from step ",
       newest,
-      ", open another folder, or call AbandonSteps to discard the steps of "
-      "this "
-      "store"));
+      ", open another folder, or call AbandonSteps to discard this store's "
+      "steps"));
 }
 
 SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
@@ -39,15 +38,15 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   context.saving = busy;
   context.preempted = question.preempted;
   context.metrics = question.metrics;
-  // As a function, since most policies do not need a list of all steps.
+  // A function, because most policies do not need the list of all steps.
   context.history = [this] { return CommittedSteps(); };
-  // A save in progress counts as the newest step, or an interval would begin a
-  // second save before the first has ended.
+  // A save in progress counts as the newest step; otherwise an interval policy
+  // would begin a second save before the first ends.
   context.last = busy ? question.saving : Newest();
   SavePolicy::Decision decision = internal::Decide(options_.schedule, context);
-  // A step that was put off is made up for by the first step after the save
-  // that was in the way, whatever the schedule says of it. With kWait no save
-  // is in the way.
+  // The first step after the save in progress replaces a step that was put off,
+  // whatever the schedule decides for it. With kWait, a save in progress does
+  // not put off others.
   const bool free = !busy || options_.busy == ManagerOptions::BusyPolicy::kWait;
   if (decision.kind == SavePolicy::Kind::kNone && free &&
       put_off_.has_value() && question.step >= put_off_->from_step) {
@@ -56,20 +55,20 @@ SavePolicy::Decision DecisionMaker::Decide(const Question& question) const {
   return decision;
 }
 
-// Nothing is put off and no step becomes permanent here, so a question that is
-// asked twice has one answer.
-absl::StatusOr<SavePolicy::Decision> DecisionMaker::Foresee(
+// Puts nothing off and promotes no step, so asking twice returns the same
+// answer.
+absl::StatusOr<SavePolicy::Decision> DecisionMaker::WouldSave(
     const Question& question) const {
   SavePolicy::Decision decision = Decide(question);
   if (decision.kind == SavePolicy::Kind::kNone) return decision;
-  const auto pinned = PinInstead(question.step, decision);
+  const auto pinned = DecisionIfPinned(question.step, decision);
   if (pinned.has_value()) return *pinned;
   if (question.saving.has_value()) return ApplyBusyPolicy(question, decision);
-  return PromotionInstead(question.preempted, decision).value_or(decision);
+  return DecisionIfPromoted(question.preempted, decision).value_or(decision);
 }
 
-// The kind of save is kept for later, with the reason for the delay, so that
-// the step that makes up for this one explains itself.
+// Keeps the kind of save, with the reason for the delay, so that the step saved
+// instead explains itself.
 absl::StatusOr<SavePolicy::Decision> DecisionMaker::DecideWhenBusy(
     const Question& question, const SavePolicy::Decision& decision) {
   CKPTDB_ASSIGN_OR_RETURN(SavePolicy::Decision now,
@@ -96,7 +95,7 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
     case ManagerOptions::BusyPolicy::kCoalesce:
       return SavePolicy::Decision{
           SavePolicy::Kind::kNone,
-          absl::StrCat("step ", question.step, " was not saved, as ", why,
+          absl::StrCat("step ", question.step, " was not saved, because ", why,
                        ", although ", decision.reason)};
     case ManagerOptions::BusyPolicy::kFail:
       return absl::FailedPreconditionError(
@@ -106,7 +105,7 @@ absl::StatusOr<SavePolicy::Decision> DecisionMaker::ApplyBusyPolicy(
                                           static_cast<int>(options_.busy)));
 }
 
-std::optional<SavePolicy::Decision> DecisionMaker::PinInstead(
+std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPinned(
     int64_t step, const SavePolicy::Decision& decision) const {
   if (decision.kind == SavePolicy::Kind::kNone ||
       !lineage_->abandoned().contains(step)) {
@@ -121,12 +120,15 @@ std::optional<SavePolicy::Decision> DecisionMaker::PinInstead(
       absl::StrCat("step ", step,
                    " of an abandoned branch is pinned and is "
                    "not overwritten; the next step is saved instead (",
-                   decision.reason, "); \"ckptdb unpin ", step,
-                   "\" frees the step")};
+                   decision.reason,
+                   "); to allow overwriting it, run "
+                   "\"ckptdb unpin ",
+                   step, "\"")};
 }
 
-bool DecisionMaker::PassPinned(int64_t step, SavePolicy::Decision* decision) {
-  std::optional<SavePolicy::Decision> instead = PinInstead(step, *decision);
+bool DecisionMaker::SkipPinned(int64_t step, SavePolicy::Decision* decision) {
+  std::optional<SavePolicy::Decision> instead =
+      DecisionIfPinned(step, *decision);
   if (!instead.has_value()) return false;
   PutOff(step + 1, {decision->kind, instead->reason});
   *decision = *std::move(instead);
@@ -141,16 +143,16 @@ std::optional<StepInfo> DecisionMaker::Newest() const {
   const std::optional<int64_t> step = lineage_->newest_step();
   std::optional<StepInfo> newest;
   if (!step.has_value()) return newest;
-  const bool there = store_->VisitStep(
+  const bool found = store_->VisitStep(
       *step, [&](const StepRecord& record) { newest = StepInfoOf(record); });
-  if (there) return newest;
-  // It was deleted by hand, so the one before it counts.
+  if (found) return newest;
+  // It was deleted by hand: use the step before it.
   std::vector<StepInfo> committed = CommittedSteps();
   if (!committed.empty()) newest = std::move(committed.back());
   return newest;
 }
 
-// A policy must not count damaged steps, nor those of a branch that the
+// Policies must not count damaged steps, nor steps of a branch that the
 // training has left.
 std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   std::vector<StepInfo> steps;
@@ -164,10 +166,10 @@ std::vector<StepInfo> DecisionMaker::CommittedSteps() const {
   return steps;
 }
 
-// Returns the decision to make the newest step permanent where another save
-// would end too late. Where the newest step is permanent already, nothing is
-// returned and the save is tried.
-std::optional<SavePolicy::Decision> DecisionMaker::PromotionInstead(
+// Returns the decision to make the newest step permanent if another save would
+// end too late. Returns nothing if the newest step is permanent already: then
+// the save is tried.
+std::optional<SavePolicy::Decision> DecisionMaker::DecisionIfPromoted(
     bool preempted, const SavePolicy::Decision& decision) const {
   const absl::Duration last_save = absl::Microseconds(last_save_micros_);
   const std::optional<Version>& parent = lineage_->parent();
@@ -180,18 +182,18 @@ std::optional<SavePolicy::Decision> DecisionMaker::PromotionInstead(
   return SavePolicy::Decision{
       SavePolicy::Kind::kNone,
       absl::StrCat("preempted: step ", parent->step,
-                   " becomes permanent instead, as the last save took ",
+                   " becomes permanent instead, because the last save took ",
                    absl::FormatDuration(last_save),
                    " and ManagerOptions::preemption_grace is ",
                    absl::FormatDuration(options_.preemption_grace))};
 }
 
-// The store is changed first: if it fails, the step ends with its error on all
+// Changes the store first: if that fails, the step ends with its error on all
 // ranks, and no rank believes that the newest step is permanent.
 absl::StatusOr<bool> DecisionMaker::PromoteInstead(
     bool preempted, SavePolicy::Decision* decision) {
   std::optional<SavePolicy::Decision> instead =
-      PromotionInstead(preempted, *decision);
+      DecisionIfPromoted(preempted, *decision);
   if (!instead.has_value()) return false;
   CKPTDB_RETURN_IF_ERROR(store_->SetEphemeral(lineage_->parent()->step, false));
   *decision = *std::move(instead);

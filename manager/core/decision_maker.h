@@ -13,57 +13,58 @@
 
 namespace ckptdb::internal {
 
-// Decides on the owner, by the schedule, by ManagerOptions::BusyPolicy while a
-// save is in progress, by what was put off until later, and by whether there is
-// time for a save before the machine is taken away. It owns the decision that
-// was put off and what the last save cost. Only the training thread uses it; it
-// calls the caller's policies.
+// Decides, on the owner, whether to save: it applies the schedule,
+// ManagerOptions::BusyPolicy while a save is in progress, a decision that was
+// put off, and whether a save can end before the machine is preempted. It
+// stores the decision that was put off and the duration of the last save. Only
+// the training thread uses it; it calls the caller's policies.
 class DecisionMaker {
  public:
-  // The step that is asked about, and what is known about it.
+  // A step, and what is known about it.
   struct Question {
     int64_t step = 0;
     bool preempted = false;
     const Metrics& metrics;
-    // The step of the save in progress; none: no save is.
+    // The step of the save in progress, if any.
     std::optional<StepInfo> saving;
   };
 
-  // All arguments outlive it; `store` is null on ranks that do not decide.
+  // All arguments outlive it; `store` is null on ranks other than the owner.
   DecisionMaker(const ManagerOptions& options, Store* store,
                 const SaveLineage* lineage)
       : options_(options), store_(store), lineage_(lineage) {}
   DecisionMaker(const DecisionMaker&) = delete;
   DecisionMaker& operator=(const DecisionMaker&) = delete;
 
-  // Returns FailedPrecondition if the model does not come from this store, and
-  // the store has `step` or a higher one, so that nothing could be saved up to
-  // there.
+  // Returns FailedPrecondition if the model was not restored from this store
+  // and the store contains `step` or a higher one: no step could be saved
+  // before the training passes that one.
   absl::Status CheckAhead(int64_t step) const;
-  // Decides by the schedule, or by a decision that was put off.
+  // Applies the schedule, or a decision that was put off.
   SavePolicy::Decision Decide(const Question& question) const;
-  // Returns what Decide and the calls below would return
-  // together, and changes nothing.
-  absl::StatusOr<SavePolicy::Decision> Foresee(const Question& question) const;
+  // Returns what Decide and the calls below would decide together; changes
+  // nothing.
+  absl::StatusOr<SavePolicy::Decision> WouldSave(
+      const Question& question) const;
 
-  // Returns what happens to a decision to save while a save is in progress.
-  // With ManagerOptions::BusyPolicy::kCoalesce it is put off until the end of
-  // that save.
+  // Returns what becomes of a decision to save while a save is in progress.
+  // With ManagerOptions::BusyPolicy::kCoalesce it is put off until that save
+  // ends.
   absl::StatusOr<SavePolicy::Decision> DecideWhenBusy(
       const Question& question, const SavePolicy::Decision& decision);
-  // Makes the newest step permanent instead of another save, and changes
-  // *decision, when the machine will be gone before that save ends. Returns
-  // whether it has.
+  // Makes the newest step permanent instead of saving another, and changes
+  // *decision, if the machine would be gone before that save ends. Returns
+  // whether it did.
   absl::StatusOr<bool> PromoteInstead(bool preempted,
                                       SavePolicy::Decision* decision);
 
-  // Lets the next step be saved instead of one whose place a pinned step of an
-  // abandoned branch has, and changes *decision. Returns whether it has.
-  bool PassPinned(int64_t step, SavePolicy::Decision* decision);
+  // Puts the save off to the next step, and changes *decision, if a pinned step
+  // of an abandoned branch occupies `step`. Returns whether it did.
+  bool SkipPinned(int64_t step, SavePolicy::Decision* decision);
 
-  // `decision` holds from step `from` on, until a save begins.
+  // Makes `decision` apply from step `from` on, until a save begins.
   void PutOff(int64_t from, SavePolicy::Decision decision);
-  // A save has begun, or a step was restored: nothing is put off any longer.
+  // Called when a save has begun or a step was restored.
   void ForgetPutOff() { put_off_.reset(); }
   void OnSaveEnded(int64_t took_micros) { last_save_micros_ = took_micros; }
 
@@ -75,10 +76,10 @@ class DecisionMaker {
 
   absl::StatusOr<SavePolicy::Decision> ApplyBusyPolicy(
       const Question& question, const SavePolicy::Decision& decision) const;
-  // Both return nothing if a save is to be made.
-  std::optional<SavePolicy::Decision> PinInstead(
+  // Both return nothing if the save is to be made.
+  std::optional<SavePolicy::Decision> DecisionIfPinned(
       int64_t step, const SavePolicy::Decision& decision) const;
-  std::optional<SavePolicy::Decision> PromotionInstead(
+  std::optional<SavePolicy::Decision> DecisionIfPromoted(
       bool preempted, const SavePolicy::Decision& decision) const;
   std::optional<StepInfo> Newest() const;
   std::vector<StepInfo> CommittedSteps() const;

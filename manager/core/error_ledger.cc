@@ -4,12 +4,12 @@
 
 namespace ckptdb::internal {
 
-// The first error is kept, as later ones may follow from it. One that
-// WaitCommitted has given to the training thread makes room for the next.
+// Keeps the first error, as later ones may follow from it. An error that
+// WaitCommitted has returned to the training thread makes room for the next.
 void ErrorLedger::NoteSave(std::shared_ptr<PendingSave::State> save,
                            absl::Status error) {
   const MutexLock lock(&mutex_);
-  if (save_error_.error.ok() || save_error_.save->told()) {
+  if (save_error_.error.ok() || save_error_.save->error_taken()) {
     save_error_ = {std::move(save), std::move(error)};
   }
 }
@@ -24,12 +24,13 @@ void ErrorLedger::NoteStatistics(const absl::Status& status) {
   statistics_error_.Update(status);
 }
 
-// The training thread may have been told since the error was noted: it may have
-// called WaitCommitted in between.
+// The training thread may have called WaitCommitted since the error was noted,
+// and so have received it.
 absl::Status ErrorLedger::TakeSaveError() {
   const MutexLock lock(&mutex_);
   const SaveError taken = std::exchange(save_error_, SaveError());
-  if (taken.save != nullptr && taken.save->told()) return absl::OkStatus();
+  if (taken.save != nullptr && taken.save->error_taken())
+    return absl::OkStatus();
   return taken.error;
 }
 
@@ -43,8 +44,8 @@ absl::Status ErrorLedger::TakeStatisticsError() {
   return std::exchange(statistics_error_, absl::OkStatus());
 }
 
-// A call returns one status. Where both kinds of errors are there, that of the
-// callback stays for the next call: a step that is not saved weighs more.
+// A call returns one status. If both kinds of error exist, the callback's is
+// left to the next call: a step that is not saved matters more.
 absl::Status ErrorLedger::TakeError() {
   const absl::Status error = TakeSaveError();
   return error.ok() ? TakeCallbackError() : error;
@@ -53,7 +54,7 @@ absl::Status ErrorLedger::TakeError() {
 absl::Status ErrorLedger::PeekError() const {
   const MutexLock lock(&mutex_);
   absl::Status error;
-  if (save_error_.save != nullptr && !save_error_.save->told()) {
+  if (save_error_.save != nullptr && !save_error_.save->error_taken()) {
     error = save_error_.error;
   }
   error.Update(callback_error_);

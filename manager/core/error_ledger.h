@@ -1,4 +1,4 @@
-// Keeps the errors that are yet to be reported; internal to manager/.
+// Errors that no call has returned yet; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 #define CKPTDB_MANAGER_CORE_ERROR_LEDGER_H_
 
@@ -11,27 +11,25 @@
 
 namespace ckptdb::internal {
 
-// Keeps errors that no caller was there to get: of a save beside the training,
-// and of callbacks. The first error of each kind is kept until it is taken.
-// Thread-safe: the thread of saves adds errors, the training thread takes them,
-// any thread may peek.
+// Keeps errors that occurred outside any call: of saves in the background, and
+// of callbacks. The first error of each kind is kept until it is taken.
+// Thread-safe: the save thread adds errors, the training thread takes them, any
+// thread may peek.
 class ErrorLedger {
  public:
-  // The error of a save that is not tolerated.
+  // Adds the error of a save that is not tolerated.
   void NoteSave(std::shared_ptr<PendingSave::State> save, absl::Status error);
-  // Adds the exception of a callback; OK is ignored. It changes nothing of what
-  // was done.
+  // Adds the exception that a callback threw; OK is ignored.
   void NoteCallback(const absl::Status& status);
-  // Adds the reason why a line of the log of statistics is missing; OK is
-  // ignored.
+  // Adds the error of writing a line to the statistics log; OK is ignored.
   void NoteStatistics(const absl::Status& status);
 
-  // These forget what they return. An error of a save that
-  // PendingSave::WaitCommitted has given to the training thread is OK here.
+  // These forget what they return. A save's error that
+  // PendingSave::WaitCommitted has returned to the training thread is OK here.
   absl::Status TakeSaveError();
   absl::Status TakeCallbackError();
   absl::Status TakeStatisticsError();
-  // Takes an error of a save, or where there is none that of a callback.
+  // Takes a save's error, or else a callback's.
   absl::Status TakeError();
 
   // Returns what TakeError would return.

@@ -9,7 +9,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Explains why a step that the store has is kept.
+// Explains why a step in the store is kept.
 std::string ExplainKept(const Retirement& retirement, int64_t step) {
   const std::optional<RetentionDecision> decision = retirement.DecisionOf(step);
   if (!decision.has_value()) {
@@ -19,7 +19,7 @@ std::string ExplainKept(const Retirement& retirement, int64_t step) {
                       decision->reason);
 }
 
-// A manager writes its reason into the metadata of each step, so that later
+// Each step's metadata contains the reason for saving it, so that later
 // managers know it, too.
 std::string ExplainSaved(const StepRecord& record) {
   const auto why = record.user_metadata.find(kSavedBecause);
@@ -34,8 +34,8 @@ std::string ExplainSaved(const StepRecord& record) {
 absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
     const Store& store, const History& history, const Retirement& retirement,
     int64_t step) {
-  // The history is this manager's alone and forgets old steps; the record knows
-  // those of earlier runs.
+  // The history covers only this manager and forgets old steps; the record has
+  // the reason from earlier runs.
   const std::optional<CheckpointManager::StepExplanation> noted =
       history.Find(step);
   const absl::StatusOr<StepRecord> record = store.FindStep(step);
@@ -44,8 +44,8 @@ absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
       noted.value_or(CheckpointManager::StepExplanation());
   if (record.ok()) {
     if (explanation.saved.empty()) explanation.saved = ExplainSaved(*record);
-    // The last plan explains a step that is there. The history may say that it
-    // was removed, if the commit that was to remove it has failed.
+    // The last plan explains an existing step. The history may claim that it
+    // was removed, if the commit that should have removed it failed.
     explanation.kept = ExplainKept(retirement, step);
   }
   if (explanation.kept.empty()) explanation.kept = "not in the store";

@@ -13,8 +13,8 @@
 
 namespace ckptdb::internal {
 
-// Returns NotFound for a step that neither the store nor the history knows. Any
-// thread may call it.
+// Returns NotFound if neither the store nor the history contains the step.
+// Thread-safe.
 absl::StatusOr<CheckpointManager::StepExplanation> ExplainStep(
     const Store& store, const History& history, const Retirement& retirement,
     int64_t step);

@@ -4,9 +4,9 @@
 
 namespace ckptdb::internal {
 
-// Code that the manager has called must not come back to it: it would wait for
-// the mutex of the call that it is part of, or hold up the save that the
-// training thread waits for.
+// Code that the manager calls must not call it back: it would wait for the
+// mutex of the call that it runs in, or block the save that the training thread
+// waits for.
 absl::Status ManagerGate::CheckCaller(absl::string_view what) const {
   CKPTDB_RETURN_IF_ERROR(home().Check(what));
   return calls_.InCall() ? ReentryError(what) : absl::OkStatus();
@@ -20,7 +20,7 @@ absl::Status ManagerGate::ClosedError(absl::string_view what) const {
 absl::Status ManagerGate::ReentryError(absl::string_view what) const {
   return absl::FailedPreconditionError(
       absl::StrCat(what, ": code that the manager of store \"", path_,
-                   "\" has called, such as on_saved, must not call it"));
+                   "\" calls, such as on_saved, must not call the manager"));
 }
 
 }  // namespace ckptdb::internal

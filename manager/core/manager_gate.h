@@ -20,22 +20,23 @@
 namespace ckptdb::internal {
 
 // Refuses calls in a forked process, after Close, and from code that the
-// manager calls itself; and lets in one call of the training's at a time. So
-// its mutex guards everything that is said to be the training thread's.
+// manager itself calls; and admits one training call at a time, so its mutex
+// guards everything documented as belonging to the training thread.
 // Thread-safe.
 class ManagerGate {
  public:
-  // `path` is the store's, for errors.
+  // `path` is the store's, for error messages.
   explicit ManagerGate(std::string path) : path_(std::move(path)) {}
   ManagerGate(const ManagerGate&) = delete;
   ManagerGate& operator=(const ManagerGate&) = delete;
 
-  // The calls that are under way: those of the caller, and the thread of saves
-  // while it runs one.
+  // The calls in progress: the caller's, and the save thread while it runs a
+  // save.
   CallGate& calls() { return calls_; }
   const HomeProcess& home() const { return calls_.home(); }
 
-  // Makes a call that any thread may make. What `function` throws is its error.
+  // Runs a call that any thread may make. An exception of `function` becomes
+  // its error.
   template <typename Function>
   auto Look(absl::string_view what, Function&& function)
       -> std::invoke_result_t<Function> {
@@ -44,8 +45,7 @@ class ManagerGate {
     return CallGuarded(what, std::forward<Function>(function));
   }
 
-  // Makes a call of the training's: its thread is the training thread from then
-  // on.
+  // Runs a training call: its thread is the training thread from now on.
   template <typename Function>
   auto Enter(absl::string_view what, Function&& function)
       -> std::invoke_result_t<Function> {
@@ -55,9 +55,8 @@ class ManagerGate {
     return Look(what, std::forward<Function>(function));
   }
 
-  // Makes `call` as the training thread, if the calling thread is that and no
-  // other is in a call of the training's; else `other`. Either returns a
-  // status.
+  // Runs `call` if the calling thread is the training thread and no other
+  // thread is in a training call; otherwise runs `other`. Both return a status.
   template <typename Call, typename Other>
   absl::Status EnterIfTraining(Call&& call, Other&& other) {
     if (training_thread_.load() != std::this_thread::get_id() ||
@@ -68,8 +67,8 @@ class ManagerGate {
     return std::forward<Call>(call)();
   }
 
-  // Makes the call that closes the manager, which is not made when it is
-  // closed, and may be made again when it has reopened calls().
+  // Runs the call that closes the manager, unless it is closed already. It may
+  // run again if it has reopened calls().
   template <typename Function>
   absl::Status Close(absl::string_view what, Function&& function) {
     CKPTDB_RETURN_IF_ERROR(CheckCaller(what));
@@ -78,12 +77,13 @@ class ManagerGate {
     return std::forward<Function>(function)();
   }
 
-  // The calling thread is the training thread.
+  // Makes the calling thread the training thread.
   void NoteTrainingThread() { training_thread_ = std::this_thread::get_id(); }
 
-  // Returns FailedPrecondition: the manager is closed, or another process's.
+  // Returns FailedPrecondition: the manager is closed, or belongs to another
+  // process.
   absl::Status ClosedError(absl::string_view what) const;
-  // Returns FailedPrecondition: the manager has called the caller.
+  // Returns FailedPrecondition: the caller runs inside a call of the manager.
   absl::Status ReentryError(absl::string_view what) const;
 
  private:

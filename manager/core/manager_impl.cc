@@ -37,7 +37,7 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
       steps_({parts_.get(), &progress_, &preemption_, &lineage_, &decisions_,
               &saves_, &history_}) {
   const ManagerOptions& options = parts_->options;
-  // This task is made after the store's own, and so runs before it.
+  // Created after the store's own task, and so runs before it.
   if (!read_only()) exit_task_.emplace([this] { WaitAtExit(); });
   gate_.NoteTrainingThread();
   if (parts_->is_owner() && options.saving &&
@@ -48,7 +48,7 @@ CheckpointManager::Impl::Impl(std::unique_ptr<internal::ManagerParts> parts)
   if (parts_->store != nullptr) parts_->warnings.WarnOfPosts(*parts_->store);
 }
 
-// The step is counted first: a step that does not ascend is refused before this
+// Counts the step first: a step that does not ascend is refused before this
 // rank meets the others.
 absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
     int64_t step, const Metrics& metrics, const UserMetadata& user_metadata) {
@@ -58,7 +58,7 @@ absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
   request.metrics = metrics;
   request.user_metadata = user_metadata;
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::StepOutcome outcome,
-                          steps_.BroadcastDecision(std::nullopt, request));
+                          steps_.DecideAndSave(std::nullopt, request));
   preemption_.SetLastStep(outcome.preempted);
   return outcome;
 }
@@ -66,8 +66,8 @@ absl::StatusOr<CheckpointManager::StepOutcome> CheckpointManager::Impl::StepTo(
 absl::StatusOr<CheckpointManager::StepOutcome>
 CheckpointManager::Impl::CountStep(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(progress_.Count(step));
-  // The changes since a step lead to the next one only from a model that is
-  // still exactly that step.
+  // Deltas apply only to a model that still equals the step that they start
+  // from.
   lineage_.RequireBase("the model was trained");
   return CheckpointManager::StepOutcome{step, ReadOnlyDecision(), std::nullopt,
                                         preempted()};
@@ -80,7 +80,7 @@ absl::StatusOr<SavePolicy::Decision> CheckpointManager::Impl::ShouldSave(
         "ShouldSave: step ", step, " is negative; steps are at least 0"));
   }
   if (read_only()) return ReadOnlyDecision();
-  return steps_.Foresee(step, metrics);
+  return steps_.WouldSave(step, metrics);
 }
 
 absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
@@ -93,10 +93,10 @@ absl::StatusOr<PendingSave> CheckpointManager::Impl::Save(
   }
   CKPTDB_ASSIGN_OR_RETURN(
       const CheckpointManager::StepOutcome outcome,
-      steps_.BroadcastDecision(
-          SavePolicy::Decision{request.kind, request.reason}, request));
-  // The caller has asked for this save, so one that ManagerOptions::busy turns
-  // down is an error here, and not an outcome.
+      steps_.DecideAndSave(SavePolicy::Decision{request.kind, request.reason},
+                           request));
+  // The caller has requested this save, so refusing it because of
+  // ManagerOptions::busy is an error here, not an outcome.
   if (outcome.save.has_value()) return *outcome.save;
   return absl::FailedPreconditionError(absl::StrCat(
       "step ", outcome.step, " is not saved: ", outcome.decision.reason));
@@ -109,7 +109,7 @@ absl::Status CheckpointManager::Impl::StartTraining() {
       options.first_save == ManagerOptions::FirstSave::kAlways ||
       (options.first_save == ManagerOptions::FirstSave::kUnlessRestored &&
        !progress_.restored());
-  // A step that was just restored is in the store already, also with kAlways.
+  // A step that was just restored is in the store already, even with kAlways.
   if (!wanted || lineage_.IsParent(global_step())) return absl::OkStatus();
   SaveRequest request;
   request.reason = "StartTraining saves the initial state";
@@ -118,31 +118,32 @@ absl::Status CheckpointManager::Impl::StartTraining() {
 
 absl::Status CheckpointManager::Impl::FinishTraining() {
   if (!parts_->options.saving) return absl::OkStatus();
-  // The error of the save before does not keep the last step from being saved;
-  // it is returned at the end.
-  absl::Status status = FinishSaveAndTell();
+  // An error of the previous save does not prevent saving the last step; it is
+  // returned at the end.
+  absl::Status status = FinishSaveAndTakeError();
   if (!progress_.trained() || lineage_.IsParent(global_step())) return status;
-  // The newest step was made permanent instead of saving this one, as there was
-  // no time for a save.
+  // There was no time to save this step, so the newest one was made permanent
+  // instead.
   if (preemption_.promoted_at() == global_step()) return status;
   SaveRequest request;
   request.reason = "FinishTraining saves the last step";
   const absl::StatusOr<PendingSave> save = Save(request);
   status.Update(save.status());
-  // The caller is told of any failure here, also of one that
-  // ManagerOptions::tolerated_failures would let pass.
+  // Returns any failure, even one that ManagerOptions::tolerated_failures would
+  // tolerate.
   if (save.ok()) status.Update(save->WaitCommitted().status());
-  status.Update(FinishSaveAndTell());
+  status.Update(FinishSaveAndTakeError());
   return status;
 }
 
 absl::StatusOr<CheckpointManager::RestoreReport>
 CheckpointManager::Impl::Restore(const RestoreRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  // The error of the save before ends the restore on all ranks, while no model
-  // has changed yet.
+  // An error of the previous save fails the restore on all ranks before any
+  // model changes.
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "restore",
-                               FinishSaveAndTell(), parts_->options.deadline));
+                               FinishSaveAndTakeError(),
+                               parts_->options.deadline));
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.Restore(request));
   NoteRestored(report);
@@ -171,7 +172,8 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
                      "\": ManagerOptions::saving is off"));
   }
   CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "abandon the steps",
-                               FinishSaveAndTell(), parts_->options.deadline));
+                               FinishSaveAndTakeError(),
+                               parts_->options.deadline));
   lineage_.AbandonAll(parts_->store.get());
   decisions_.ForgetPutOff();
   return absl::OkStatus();
@@ -179,16 +181,16 @@ absl::Status CheckpointManager::Impl::AbandonSteps() {
 
 absl::StatusOr<CheckpointManager::RestoreReport>
 CheckpointManager::Impl::WaitForStep(absl::Duration timeout) {
-  CKPTDB_RETURN_IF_ERROR(CheckFollows("WaitForStep"));
+  CKPTDB_RETURN_IF_ERROR(CheckReadOnly("WaitForStep"));
   CKPTDB_RETURN_IF_ERROR(AwaitStep(timeout).status());
   return ApplyStep();
 }
 
 absl::StatusOr<Version> CheckpointManager::Impl::AwaitStep(
     absl::Duration timeout) {
-  CKPTDB_RETURN_IF_ERROR(CheckFollows("AwaitStep"));
-  // Only the owner looks at the store. The others wait for it as long as it may
-  // take, and one deadline more.
+  CKPTDB_RETURN_IF_ERROR(CheckReadOnly("AwaitStep"));
+  // Only the owner polls the store. The others wait for it for `timeout` and
+  // one deadline more.
   const absl::Status status =
       parts_->is_owner()
           ? restorer_.AwaitNewer(timeout, [this] { return preempted(); })
@@ -200,7 +202,7 @@ absl::StatusOr<Version> CheckpointManager::Impl::AwaitStep(
 
 absl::StatusOr<CheckpointManager::RestoreReport>
 CheckpointManager::Impl::ApplyStep() {
-  CKPTDB_RETURN_IF_ERROR(CheckFollows("ApplyStep"));
+  CKPTDB_RETURN_IF_ERROR(CheckReadOnly("ApplyStep"));
   const auto begin = std::chrono::steady_clock::now();
   CKPTDB_ASSIGN_OR_RETURN(CheckpointManager::RestoreReport report,
                           restorer_.RestoreNewest());
@@ -210,19 +212,20 @@ CheckpointManager::Impl::ApplyStep() {
   return report;
 }
 
-absl::Status CheckpointManager::Impl::CheckFollows(
+absl::Status CheckpointManager::Impl::CheckReadOnly(
     absl::string_view what) const {
   if (read_only()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      what, ": the manager of store \"", parts_->options.path,
-      "\" is not read-only; only one that follows the store of another job can "
-      "wait for its steps"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": the manager of store \"", parts_->options.path,
+                   "\" is not read-only; only a manager that follows another "
+                   "job's store can "
+                   "wait for steps"));
 }
 
 void CheckpointManager::Impl::NoteRestored(
     const CheckpointManager::RestoreReport& report) {
-  // A step of another store says nothing about the steps of this one, so the
-  // count of steps and a save that was put off stay as they are.
+  // A step of another store implies nothing about this store's steps: the step
+  // count and a save that was put off stay.
   if (report.store != parts_->options.path) {
     return progress_.OnRestored(std::nullopt);
   }
@@ -248,7 +251,8 @@ void CheckpointManager::Impl::WarnOfNewerSteps(
 
 absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Impl::Load(
     const std::vector<LoadRule>& rules, bool dry_run) {
-  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load", FinishSaveAndTell(),
+  CKPTDB_RETURN_IF_ERROR(Agree(parts_->ranks.get(), "load",
+                               FinishSaveAndTakeError(),
                                parts_->options.deadline));
   return restorer_.Load(rules, dry_run);
 }
@@ -256,12 +260,12 @@ absl::StatusOr<CheckpointManager::LoadSummary> CheckpointManager::Impl::Load(
 absl::Status CheckpointManager::Impl::Delete(int64_t step) {
   CKPTDB_RETURN_IF_ERROR(CheckWritable("Delete"));
   CKPTDB_RETURN_IF_ERROR(CheckOwner("Delete"));
-  saves_.FinishSave();  // it may be about to retire the same step
+  saves_.FinishSave();  // that save may be retiring the same step
   CKPTDB_RETURN_IF_ERROR(parts_->store->Delete(step));
   history_.NoteKept(step, "removed: it was deleted by hand");
   if (parts_->options.on_deleted) {
-    // The step is gone by now. So an exception of the callback is not the error
-    // of this call, but of the next one.
+    // The step is already deleted, so an exception of the callback is the error
+    // of the next call, not of this one.
     parts_->errors.NoteCallback(
         internal::CallGuarded("ManagerOptions::on_deleted",
                               [&] { parts_->options.on_deleted(step); }));
@@ -296,14 +300,14 @@ absl::Status CheckpointManager::Impl::CheckWritable(
                    "\" is read-only"));
 }
 
-absl::Status CheckpointManager::Impl::FinishSaveAndTell() {
+absl::Status CheckpointManager::Impl::FinishSaveAndTakeError() {
   saves_.FinishSave();
   return parts_->errors.TakeError();
 }
 
-// Takes the errors on the training thread alone; others only look at them, so
-// that the training still gets them. While a save is in progress nothing is
-// taken, as its end would have to be waited for.
+// Only the training thread takes the errors; other threads look at them, so
+// that the training still receives them. While a save is in progress nothing is
+// taken, because that would wait for the save.
 absl::Status CheckpointManager::Impl::CheckForErrors() {
   CKPTDB_RETURN_IF_ERROR(
       gate_.home().Check("CheckpointManager::CheckForErrors"));
@@ -312,13 +316,14 @@ absl::Status CheckpointManager::Impl::CheckForErrors() {
   if (!call.admitted()) return gate_.ClosedError("CheckForErrors");
   return gate_.EnterIfTraining(
       [this] {
-        return IsSavingInProgress() ? absl::OkStatus() : FinishSaveAndTell();
+        return IsSavingInProgress() ? absl::OkStatus()
+                                    : FinishSaveAndTakeError();
       },
       [this] { return parts_->errors.PeekError(); });
 }
 
-// A thread that does not train waits on the object that it shares with the
-// save, and takes no error away.
+// A thread that does not train waits on the state that it shares with the save,
+// and takes no error.
 absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   CKPTDB_RETURN_IF_ERROR(
       gate_.home().Check("CheckpointManager::WaitUntilFinished"));
@@ -326,7 +331,7 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
   const internal::CallGate::Call call(&gate_.calls());
   if (!call.admitted()) return gate_.ClosedError("WaitUntilFinished");
   return gate_.EnterIfTraining(
-      [this] { return FinishSaveAndTell(); },
+      [this] { return FinishSaveAndTakeError(); },
       [this] {
         const std::shared_ptr<PendingSave::State> save = saves_.current();
         if (save == nullptr || save->ended()) return parts_->errors.PeekError();
@@ -334,23 +339,22 @@ absl::Status CheckpointManager::Impl::WaitUntilFinished() {
       });
 }
 
-// Waits for no other rank, as each has only its own save to end, but for what
-// Coordinator::Leave waits for. The order is
-// that of use: the thread of saves uses the store, and calls under way use
-// both.
+// Waits for no other rank, only for this rank's save and for
+// Coordinator::Leave. Closes the parts in the order of use: the save thread
+// uses the store, and calls in progress use both.
 absl::Status CheckpointManager::Impl::Close() {
   saves_.FinishSave();
   saves_.Stop();
-  // No further call comes in, and those that wait for the save are waited for.
+  // Refuses further calls, and waits for those that wait for the save.
   gate_.calls().Close();
   absl::Status closed;
   if (parts_->store != nullptr) closed = parts_->store->Close();
   if (absl::IsFailedPrecondition(closed)) {
-    gate_.calls().Open();  // the store is still open, for its readers
+    gate_.calls().Open();  // the store stays open for its readers
     return closed;
   }
-  // The ranks that have not heard yet how the last save has ended are told
-  // again. The store is closed by then, and can be opened meanwhile.
+  // Ranks that have not received the last save's outcome yet are sent it again.
+  // The store is already closed, and may be opened meanwhile.
   parts_->ranks->Leave();
   evaluation_.Close();
   restorer_.Close();
@@ -361,10 +365,10 @@ absl::Status CheckpointManager::Impl::Close() {
   return status;
 }
 
-// A save of several ranks may wait for one that is gone, for up to
-// ManagerOptions::deadline, half an hour by default. A process that exits gives
-// it a minute. Where the save itself has called exit(), nothing is waited for:
-// it would wait for itself.
+// A save of several ranks may wait up to ManagerOptions::deadline, half an hour
+// by default, for a rank that is gone. An exiting process waits a minute at
+// most. If the save itself called exit(), it does not wait: it would wait for
+// itself.
 void CheckpointManager::Impl::WaitAtExit() {
   const std::shared_ptr<PendingSave::State> save = saves_.current();
   if (save == nullptr || gate_.calls().InCall()) return;

@@ -1,4 +1,4 @@
-// Puts the parts of a manager together; internal to manager/.
+// Assembles the parts of a manager; internal to manager/.
 #ifndef CKPTDB_MANAGER_CORE_MANAGER_IMPL_H_
 #define CKPTDB_MANAGER_CORE_MANAGER_IMPL_H_
 
@@ -24,11 +24,11 @@
 
 namespace ckptdb {
 
-// Checks calls and passes them on. Its members are in the order in which they
-// use one another: each only those above it.
+// Checks calls and forwards them. Each member uses only members declared above
+// it.
 //
-// Calls that the gate lets in by Enter are the training thread's; the others
-// any thread may make.
+// Calls that enter the gate with Enter belong to the training thread; any
+// thread may make the others.
 class CheckpointManager::Impl {
  public:
   explicit Impl(std::unique_ptr<internal::ManagerParts> parts);
@@ -68,7 +68,7 @@ class CheckpointManager::Impl {
       int64_t step) const;
   absl::StatusOr<StepRecord> BestStep() const;
   EvaluationState* evaluation() { return &evaluation_; }
-  // A store that is closed stays, for those who have a pointer to it.
+  // A closed store is kept for callers that hold a pointer to it.
   Store* store() {
     return gate_.calls().closed() ? nullptr : parts_->store.get();
   }
@@ -76,19 +76,17 @@ class CheckpointManager::Impl {
 
  private:
   bool read_only() const { return parts_->options.read_only; }
-  // Returns FailedPrecondition unless this rank owns the store: `what` is only
-  // for the owner.
+  // Returns FailedPrecondition unless this rank owns the store.
   absl::Status CheckOwner(absl::string_view what) const;
-  // Returns FailedPrecondition if the manager is read-only: `what` is not for
-  // such a manager.
+  // Returns FailedPrecondition if the manager is read-only.
   absl::Status CheckWritable(absl::string_view what) const;
   // Returns FailedPrecondition unless the manager is read-only.
-  absl::Status CheckFollows(absl::string_view what) const;
+  absl::Status CheckReadOnly(absl::string_view what) const;
   absl::StatusOr<CheckpointManager::StepOutcome> CountStep(int64_t step);
-  // Takes note of the end of the save before, and returns what is to be told.
-  absl::Status FinishSaveAndTell();
+  // Finishes the previous save, and returns the error to report.
+  absl::Status FinishSaveAndTakeError();
   void NoteRestored(const CheckpointManager::RestoreReport& report);
-  // Warns if the model of another store cannot be saved in this one.
+  // Warns if a model restored from another store cannot be saved in this one.
   void WarnOfNewerSteps(const CheckpointManager::RestoreReport& report);
   void WaitAtExit();
 
@@ -105,8 +103,8 @@ class CheckpointManager::Impl {
   EvaluationState evaluation_;
   internal::SaveRunner saves_;
   internal::StepCoordinator steps_;
-  // Waits for the save in progress when exit() is called. Not of a manager that
-  // is read-only.
+  // Waits for the save in progress when exit() is called. Unset in a read-only
+  // manager.
   std::optional<internal::ExitTask> exit_task_;
 };
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr char kWhere[] = "ManagerOptions";
 
-// Returns InvalidArgument for a negative duration, and for 0 unless it has a
+// Returns InvalidArgument for a negative duration, and for 0 unless 0 has a
 // meaning.
 absl::Status CheckDuration(absl::string_view name, absl::Duration value,
                            bool may_be_zero) {
@@ -38,8 +38,8 @@ absl::Status CheckDuration(absl::string_view name, absl::Duration value,
                    "; it must be ", may_be_zero ? "at least" : "above", " 0"));
 }
 
-// At 0 the numbers of steps and failures turn something off. A number of
-// threads, a deadline and an interval of polling have no meaning at 0.
+// 0 steps or failures turn an option off; 0 threads, a deadline of 0 and a
+// polling interval of 0 are meaningless.
 absl::Status CheckNumbers(const ManagerOptions& options) {
   CKPTDB_RETURN_IF_ERROR(
       CheckAtLeast(kWhere, "base_every", options.base_every, 0));
@@ -82,7 +82,7 @@ absl::Status CheckEnumerators(const ManagerOptions& options) {
                          ManagerOptions::IoStateResize::kReset);
 }
 
-// Checks options that have gone through Effective.
+// Checks options that Effective has returned.
 absl::Status CheckOptions(const ManagerOptions& options) {
   if (options.path.empty()) {
     return absl::InvalidArgumentError(
@@ -107,8 +107,8 @@ absl::Status CheckOptions(const ManagerOptions& options) {
   return CheckNumbers(options);
 }
 
-// Checks a manager that restores the part of one rank of a job alone: see "One
-// rank that comes back" in docs/manager.md.
+// Checks a manager that restores a single rank's part of a job: see "One rank
+// that comes back" in docs/manager.md.
 absl::Status CheckShard(const ManagerParts& parts) {
   if (!parts.options.shard.has_value()) return absl::OkStatus();
   const ModelState::Shard& shard = *parts.options.shard;
@@ -120,18 +120,18 @@ absl::Status CheckShard(const ManagerParts& parts) {
   }
   if (!parts.options.read_only) {
     return absl::InvalidArgumentError(absl::StrCat(
-        own, ", and read_only is false; one rank alone only restores"));
+        own, ", but read_only is false; a single rank can only restore"));
   }
   if (parts.world_size() == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(own, ", and the coordinator is one of ", parts.world_size(),
-                   " ranks; a rank that restores alone needs SingleProcess()"));
+      absl::StrCat(own, ", but the coordinator has ", parts.world_size(),
+                   " ranks; a single rank restores with SingleProcess()"));
 }
 
 // Returns the options without those that cannot apply, so that the rest of the
-// manager asks about one option and not about several.
+// manager checks one option rather than several.
 ManagerOptions Effective(ManagerOptions options) {
-  // A path that cannot be resolved is left for CheckOptions to reject.
+  // CheckOptions rejects a path that cannot be resolved.
   options.path =
       Store::ResolvePath(options.path, options.store).value_or(options.path);
   if (!options.statistics_path.empty()) {
@@ -140,14 +140,14 @@ ManagerOptions Effective(ManagerOptions options) {
   }
   if (options.read_only) options.saving = false;
   if (!options.io_state_resize.has_value()) {
-    // A reader trains nothing that would go on from an io state, and restores
-    // with any number of ranks.
+    // A reader does not resume the input of a training, and restores with any
+    // number of ranks.
     options.io_state_resize = options.read_only
                                   ? ManagerOptions::IoStateResize::kReset
                                   : ManagerOptions::IoStateResize::kError;
   }
   if (!options.saving) {
-    options.deltas = false;  // nobody would take the marked rows
+    options.deltas = false;  // no save would take the marked rows
     options.store_metadata.clear();
   }
   options.stage = StageFor(options.store, std::move(options.stage));
@@ -162,8 +162,8 @@ ManagerOptions Effective(ManagerOptions options) {
   return options;
 }
 
-// The first manager that has metadata for the store writes it. A later one
-// leaves what it finds, as other jobs may rely on it.
+// The first manager with metadata for the store writes it. Later ones keep what
+// they find, as other jobs may rely on it.
 absl::Status OpenStore(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_ASSIGN_OR_RETURN(parts->store,
@@ -179,7 +179,8 @@ absl::Status OpenStore(ManagerParts* parts) {
   return absl::OkStatus();
 }
 
-// Opens the store that another job writes, which may have to create it first.
+// Opens a store that another job writes, and waits until that job has created
+// it.
 absl::StatusOr<std::unique_ptr<Reader>> AwaitReader(
     const ManagerOptions& options) {
   const absl::Time end = absl::Now() + options.await_store;
@@ -194,21 +195,21 @@ absl::StatusOr<std::unique_ptr<Reader>> AwaitReader(
     }
     return absl::NotFoundError(absl::StrCat(
         reader.status().message(),
-        "; a read-only manager does not create a store, and waited ",
+        "; a read-only manager does not create a store; it waited ",
         absl::FormatDuration(options.await_store),
-        " for it: see ManagerOptions::await_store"));
+        " for it (ManagerOptions::await_store)"));
   }
 }
 
 // Returns how long the ranks wait for each other in Open.
 absl::Duration OpenDeadline(const ManagerOptions& options) {
-  const absl::Duration longest = absl::Hours(24) * 365;  // for clocks
+  const absl::Duration longest = absl::Hours(24) * 365;  // clocks overflow
   return options.deadline +
          std::min(options.read_only ? options.await_store : absl::Duration(),
                   longest);
 }
 
-// Opens what this rank has to open for itself.
+// Opens this rank's own parts.
 absl::Status OpenOwnParts(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   if (options.read_only) {
@@ -221,8 +222,8 @@ absl::Status OpenOwnParts(ManagerParts* parts) {
   return parts->feed->Join();
 }
 
-// All that can be refused is refused before the store is opened, which takes
-// its lock and may change it.
+// Refuses everything it can before it opens the store, which takes the store's
+// lock and may change it.
 absl::Status CheckAndOpen(ManagerParts* parts) {
   const ManagerOptions& options = parts->options;
   CKPTDB_RETURN_IF_ERROR(CheckOptions(options));
@@ -240,34 +241,35 @@ absl::Status CheckAndOpen(ManagerParts* parts) {
   return CallGuarded("opening a manager", [&] { return OpenOwnParts(parts); });
 }
 
-// What all ranks must declare alike.
+// The declarations that must match on all ranks.
 struct Declarations {
   std::string shardings;
   std::string replicas;
 };
 constexpr char kBetweenDeclarations = '\0';
 
-// Returns InvalidArgument if a rank declares other things than rank 0: of
-// another sharding a row would be restored by two ranks, or by none; another
-// replicated tensor would be saved by two ranks, or by none.
+// Returns InvalidArgument if a rank's declarations differ from rank 0's: with
+// different shardings, two ranks or none would restore a row; with different
+// replicas, two ranks or none would save a tensor.
 absl::Status CompareDeclarations(const Declarations& own, size_t rank,
                                  absl::string_view bytes) {
   const std::pair<absl::string_view, absl::string_view> other =
       absl::StrSplit(bytes, absl::MaxSplits(kBetweenDeclarations, 1));
   if (other.first != own.shardings) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the ranks declare different shardings: rank 0 has ", own.shardings,
-        ", rank ", rank, " has ", other.first, "; all must declare the same"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ranks declare different shardings: rank 0 has ",
+                     own.shardings, ", rank ", rank, " has ", other.first,
+                     "; they must match on all ranks"));
   }
   return CompareReplicas(own.replicas, rank, other.second);
 }
 
-// Returns InvalidArgument on all ranks if one of them declares other things
-// than rank 0.
+// Returns InvalidArgument on all ranks if any rank's declarations differ from
+// rank 0's.
 absl::Status AgreeOnDeclarations(const ManagerParts& parts) {
   if (parts.world_size() == 1) return absl::OkStatus();
-  // Only the owner has the declarations of all ranks. It compares them, and
-  // tells the others the result.
+  // Only the owner receives all declarations. It compares them and sends the
+  // others the result.
   Coordinator* const ranks = parts.ranks.get();
   const Declarations own = {
       DescribeShardings(*parts.model, parts.shardings),
@@ -294,7 +296,7 @@ ManagerParts::ManagerParts(ManagerOptions given_options,
       ranks(std::move(given_ranks)),
       warnings(options, &errors) {}
 
-// Also where Open has failed: the others may not have heard of that yet.
+// Even if Open failed, the other ranks may not know that yet.
 ManagerParts::~ManagerParts() {
   feed.reset();
   reader.reset();
@@ -306,8 +308,8 @@ absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
     const ManagerOptions& options, const ModelState* model,
     std::unique_ptr<Coordinator> ranks) {
   auto parts = std::make_unique<ManagerParts>(options, model, std::move(ranks));
-  // An error up to here is that of all ranks. So all of them make the duplicate
-  // below, or none does, as Coordinator::Duplicate asks for.
+  // Any error so far is the same on all ranks, so either all of them make the
+  // duplicate below or none does, as Coordinator::Duplicate requires.
   CKPTDB_RETURN_IF_ERROR(Agree(parts->ranks.get(), "open",
                                CheckAndOpen(parts.get()),
                                OpenDeadline(parts->options)));

@@ -20,9 +20,9 @@
 namespace ckptdb::internal {
 
 // The options, the model and the coordinators of a manager, and what this rank
-// has opened for it. Everything else in manager/core points into it. It is
-// filled by OpenManagerParts and emptied by CheckpointManager::Close, both on
-// the training thread, and does not change in between.
+// has opened for it. The rest of manager/core points into it. OpenManagerParts
+// fills it and CheckpointManager::Close empties it, both on the training
+// thread; it does not change in between.
 struct ManagerParts {
   ManagerParts(ManagerOptions given_options, const ModelState* given_model,
                std::unique_ptr<Coordinator> given_ranks);
@@ -33,14 +33,14 @@ struct ManagerParts {
 
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
   uint32_t world_size() const { return ranks->world_size(); }
-  // Returns whose part of a step the model has.
+  // Returns the rank whose part of a step the model holds.
   ModelState::Shard shard() const {
     return options.shard.value_or(
         ModelState::Shard{ranks->rank(), ranks->world_size()});
   }
 
-  // The options as given, with paths resolved, and without those of saving if
-  // nothing is to be saved.
+  // The given options with paths resolved, and without the options of saving if
+  // saving is off.
   const ManagerOptions options;
   const ModelState* const model;
   const std::unique_ptr<Coordinator> ranks;
@@ -48,16 +48,16 @@ struct ManagerParts {
   Warnings warnings;
 
   std::vector<TableSharding> shardings;           // of the model's tables
-  std::unique_ptr<Coordinator> background_ranks;  // of the thread of saves
-  std::unique_ptr<Store> store;      // of the owner, unless it only reads
-  std::unique_ptr<Reader> reader;    // of a manager that is read-only
+  std::unique_ptr<Coordinator> background_ranks;  // for the save thread
+  std::unique_ptr<Store> store;      // on the owner, unless read-only
+  std::unique_ptr<Reader> reader;    // of a read-only manager
   std::unique_ptr<ChangeFeed> feed;  // with ManagerOptions::deltas
-  // The step that an earlier manager saved last.
+  // The newest step in the store when it was opened.
   std::optional<int64_t> newest_at_open;
 };
 
-// Checks the options and opens what they name, on all ranks together: what
-// fails on one fails on all. `ranks` is not null.
+// Checks the options and opens what they name, on all ranks together: if one
+// rank fails, all fail. `ranks` is not null.
 absl::StatusOr<std::unique_ptr<ManagerParts>> OpenManagerParts(
     const ManagerOptions& options, const ModelState* model,
     std::unique_ptr<Coordinator> ranks);

@@ -10,43 +10,45 @@
 
 namespace ckptdb::internal {
 
-// A preemption, from the call of SetPreempted to the step that is saved for it:
-// 1. this rank was told, and no step has said so;
-// 2. a step has said so on all ranks, and none was saved since;
-// 3. the step that was trained last has said so.
+// Tracks a preemption from the call of SetPreempted to the save that answers
+// it:
+// 1. signaled_: this rank was signaled, and no step has reported it yet;
+// 2. unanswered_: a step has reported it on all ranks, and no step was saved
+//    since;
+// 3. last_step_preempted_: the step that was trained last has reported it.
 //
-// Set() may be called by a signal handler, and preempted() by any thread. All
-// else is the training thread's.
+// A signal handler may call Set(), and any thread preempted(). The rest belongs
+// to the training thread.
 class Preemption {
  public:
-  void Set() { told_ = true; }
-  bool preempted() const { return told_ || last_step_preempted_; }
+  void Set() { signaled_ = true; }
+  bool preempted() const { return signaled_ || last_step_preempted_; }
 
   // Returns whether the next step has to report the preemption.
-  bool pending() const { return told_ || unanswered_; }
-  // All ranks have agreed that the step is preempted. The order keeps
-  // preempted() true all the time.
+  bool pending() const { return signaled_ || unanswered_; }
+  // Called when all ranks have agreed that the step is preempted. The order of
+  // the assignments keeps preempted() true throughout.
   void OnAgreed() {
     unanswered_ = true;
     last_step_preempted_ = true;
-    told_ = false;
+    signaled_ = false;
   }
   // Sets the outcome of the step that was trained last.
   void SetLastStep(bool preempted) { last_step_preempted_ = preempted; }
-  // The newest step became permanent instead of a save of `step`.
+  // Called when the newest step was made permanent instead of saving `step`.
   void OnPromoted(int64_t step) {
     unanswered_ = false;
     promoted_at_ = step;
   }
   const std::optional<int64_t>& promoted_at() const { return promoted_at_; }
 
-  // A save begins: returns whether it answers a preemption.
+  // Called when a save begins. Returns whether it answers a preemption.
   bool TakeUnanswered() { return std::exchange(unanswered_, false); }
-  // Goes on with the preemption, as that save has failed.
+  // Called when that save has failed: the preemption is unanswered again.
   void Reopen() { unanswered_ = true; }
 
  private:
-  std::atomic<bool> told_ = false;
+  std::atomic<bool> signaled_ = false;
   std::atomic<bool> last_step_preempted_ = false;
   bool unanswered_ = false;
   std::optional<int64_t> promoted_at_;

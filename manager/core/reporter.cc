@@ -6,9 +6,9 @@
 
 namespace ckptdb::internal {
 
-// The history has the reason for the save since its decision; a failure takes
-// its place. A line of statistics that cannot be written becomes a warning, an
-// exception of a callback the error of a later call.
+// The history contains the reason for the save since its decision; a failure
+// replaces it. An error of the statistics log becomes a warning, an exception
+// of a callback the error of a later call.
 void Reporter::ReportSave(const CheckpointManager::SaveReport& report) {
   if (is_owner_ && !report.status.ok()) {
     history_->NoteSaved(

@@ -8,10 +8,10 @@
 
 namespace ckptdb::internal {
 
-// Hands reports to the callbacks of ManagerOptions and, on the owner, to the
-// log of statistics and the history. What fails there is noted in the ledger,
-// and changes nothing of what was done. It has no state of its own; saves are
-// reported by the thread that runs them, restores by the training thread.
+// Passes reports to the callbacks of ManagerOptions and, on the owner, to the
+// statistics log and the history. It notes failures of these in the ledger;
+// they do not fail the save or restore. It is stateless; the save thread
+// reports saves, the training thread restores.
 class Reporter {
  public:
   // All arguments outlive it.

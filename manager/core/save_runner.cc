@@ -13,7 +13,7 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns the device whose tensors a model has; null: all are in host memory.
+// Returns the device of the model's tensors; null if all are in host memory.
 TensorState::Device* DeviceOf(const ModelState& model) {
   for (const ModelState::Tensor& tensor : model.tensors()) {
     if (tensor.state.device != nullptr) return tensor.state.device;
@@ -23,12 +23,12 @@ TensorState::Device* DeviceOf(const ModelState& model) {
 
 }  // namespace
 
-SaveRunner::SaveRunner(ManagerParts* parts, const Listeners& listeners)
+SaveRunner::SaveRunner(ManagerParts* parts, const Dependencies& deps)
     : parts_(parts),
-      listeners_(listeners),
+      deps_(deps),
       arena_(parts->options.arena_bytes, DeviceOf(*parts->model)),
-      publisher_(parts->options, parts->store.get(), listeners.retirement,
-                 listeners.history),
+      publisher_(parts->options, parts->store.get(), deps.retirement,
+                 deps.history),
       environment_{parts->options,
                    *parts->model,
                    parts->shardings,
@@ -42,20 +42,21 @@ SaveRunner::SaveRunner(ManagerParts* parts, const Listeners& listeners)
 SaveRunner::~SaveRunner() { FinishSave(); }
 
 std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
-  operation_ = std::make_unique<SaveOperation>(
-      environment_, *listeners_.lineage, std::move(start));
+  operation_ = std::make_unique<SaveOperation>(environment_, *deps_.lineage,
+                                               std::move(start));
   std::shared_ptr<PendingSave::State> pending = operation_->pending();
   {
     const MutexLock lock(&mutex_);
     current_ = pending;
   }
-  // Other threads can wait for the save from here on.
-  operation_->Capture(*listeners_.lineage);
-  beside_ = parts_->options.async && operation_->begun() && StartBeside();
-  if (beside_) {
-    // The training must not change the model before it is read. This returns at
-    // once when all of it was copied. The error is that of the save, and comes
-    // with its end.
+  // From here on, other threads can wait for the save.
+  operation_->Capture(*deps_.lineage);
+  in_background_ =
+      parts_->options.async && operation_->begun() && StartInBackground();
+  if (in_background_) {
+    // The training must not change the model before the save has read it.
+    // Returns at once if all of it was copied. The error is the save's, and is
+    // reported when the save ends.
     pending->WaitStaged(absl::InfiniteDuration()).IgnoreError();
   } else {
     RunOperation();
@@ -63,8 +64,8 @@ std::shared_ptr<PendingSave::State> SaveRunner::Start(SaveStart start) {
   return pending;
 }
 
-// Returns false if the machine has no thread for it.
-bool SaveRunner::StartBeside() {
+// Returns false if no thread can be created.
+bool SaveRunner::StartInBackground() {
   return CallGuarded("starting the thread of saves",
                      [this] { thread_.Run([this] { RunOperation(); }); })
       .ok();
@@ -85,18 +86,18 @@ std::optional<StepInfo> SaveRunner::unfinished() const {
   return operation_->step_info();
 }
 
-// Runs the operation. Code of the trainer that it calls must not call the
+// Runs the operation. The trainer's code that it calls must not call the
 // manager.
 void SaveRunner::RunOperation() {
-  const CallGate::Call call(listeners_.calls);
+  const CallGate::Call call(deps_.calls);
   operation_->Run();
   EndOperation();
 }
 
-// Ends a save in three steps. Its error is in the ledger before anybody can see
-// that it has finished; Finish wakes those who wait for the commit; End comes
-// when the callbacks have returned, so that who waits for it finds nothing of
-// the save running.
+// Ends a save in three steps. First its error is added to the ledger, before
+// anyone can see that the save has finished. Finish wakes those who wait for
+// the commit. End follows when the callbacks have returned, so that whoever
+// waits for it finds the save no longer running.
 void SaveRunner::EndOperation() {
   CheckpointManager::SaveReport& report = operation_->report();
   failures_in_a_row_ = report.status.ok() ? 0 : failures_in_a_row_ + 1;
@@ -108,18 +109,18 @@ void SaveRunner::EndOperation() {
     operation_->pending()->Finish(report.status);
   }
   if (parts_->is_owner()) {
-    // The sweep that follows this commit runs beside it, so this is the outcome
-    // of the last one that has ended.
+    // The sweep after this commit runs in the background, so this is the
+    // outcome of the last sweep that has ended.
     report.sweep_status = parts_->store->sweep_status();
     report.unswept_entries = parts_->store->unswept().size();
   }
   parts_->errors.NoteCallback(CallGuarded(
-      "reporting a save", [&] { listeners_.reporter->ReportSave(report); }));
+      "reporting a save", [&] { deps_.reporter->ReportSave(report); }));
   operation_->pending()->End(error);
 }
 
-// Returns what the save leaves to be told. Who is told of it by a later call
-// must learn which save it was of.
+// Returns the error that a later call has to report. It names the step, as the
+// caller of that call cannot tell which save failed.
 absl::Status SaveRunner::NoteError() {
   absl::Status error = operation_->status();
   if (tolerated_ || error.ok()) return absl::OkStatus();
@@ -133,43 +134,43 @@ absl::Status SaveRunner::NoteError() {
 std::optional<int64_t> SaveRunner::FinishSave() {
   if (operation_ == nullptr) return std::nullopt;
   std::optional<int64_t> wait_micros;
-  if (beside_) {
+  if (in_background_) {
     const auto begin = std::chrono::steady_clock::now();
     thread_.Wait();
     wait_micros = MicrosSince(begin);
   }
   const std::unique_ptr<SaveOperation> operation = std::move(operation_);
-  // Everything below belongs to the training thread: the lineage, the
-  // decisions, and the warnings, which call the caller's code.
+  // The lineage, the decisions and the warnings, which call the caller's code,
+  // belong to the training thread.
   if (operation->begun()) {
-    listeners_.decisions->OnSaveEnded(operation->report().total_micros);
+    deps_.decisions->OnSaveEnded(operation->report().total_micros);
   }
   Warnings& warnings = parts_->warnings;
-  if (!arena_.pin_status().ok() && !std::exchange(told_of_pinning_, true)) {
+  if (!arena_.pin_status().ok() && !std::exchange(warned_of_pinning_, true)) {
     warnings.Warn(absl::StrCat(
-        "the memory of saves cannot be pinned, so that copies from the device "
-        "take longer: ",
+        "staging memory cannot be pinned, so copies from the device take "
+        "longer: ",
         arena_.pin_status().ToString()));
   }
-  const std::string warning = listeners_.retirement->TakeWarning();
+  const std::string warning = deps_.retirement->TakeWarning();
   if (!warning.empty()) warnings.Warn(warning);
   if (parts_->store != nullptr) warnings.WarnOfSweeps(*parts_->store);
   warnings.WarnOfStatistics(parts_->errors.TakeStatisticsError());
   if (parts_->store != nullptr) warnings.WarnOfPosts(*parts_->store);
   if (operation->status().ok()) {
-    listeners_.lineage->OnCommitted(operation->result(), parts_->store.get());
+    deps_.lineage->OnCommitted(operation->result(), parts_->store.get());
   } else {
     NoteFailure(operation.get());
   }
   return wait_micros;
 }
 
-// The preemption is open again, for the next step to answer, and the marks go
-// back to their trackers, or the next delta would lack these rows. A failure
-// that is not tolerated is in the ledger; the others are warned of.
+// Reopens the preemption, for the next step to answer, and returns the marks to
+// their trackers, because the next delta would otherwise lack these rows. The
+// ledger contains a failure that is not tolerated; the others become warnings.
 void SaveRunner::NoteFailure(SaveOperation* operation) {
   const ManagerOptions& options = parts_->options;
-  if (operation->answers_preemption()) listeners_.preemption->Reopen();
+  if (operation->answers_preemption()) deps_.preemption->Reopen();
   absl::Status failure = operation->status();
   if (parts_->feed != nullptr) {
     failure.Update(CallGuarded("returning the changed rows", [&] {
@@ -178,19 +179,19 @@ void SaveRunner::NoteFailure(SaveOperation* operation) {
   }
   if (!tolerated_) return;
   if (options.retry_after_steps > 0) {
-    // The sum may be above the last step that there can be.
+    // The sum may exceed the highest step.
     constexpr int64_t kLastStep = std::numeric_limits<int64_t>::max();
-    const int64_t step = listeners_.progress->global_step();
-    listeners_.decisions->PutOff(
+    const int64_t step = deps_.progress->global_step();
+    deps_.decisions->PutOff(
         step + std::min(options.retry_after_steps, kLastStep - step),
         {operation->kind(), absl::StrCat("the save of step ", operation->step(),
-                                         " failed, and is retried")});
+                                         " failed and is retried")});
   }
   parts_->warnings.Warn(absl::StrCat(
       "the save of step ", operation->step(), " failed, failure ",
       failures_in_a_row_, " in a row; ManagerOptions::tolerated_failures is ",
       options.tolerated_failures,
-      ", and the next save has its changes: ", failure.ToString()));
+      "; the next save includes its changes: ", failure.ToString()));
 }
 
 }  // namespace ckptdb::internal

@@ -26,18 +26,18 @@
 
 namespace ckptdb::internal {
 
-// It owns the save in progress, the thread that saves run on and the memory
-// that they copy into. A save ends twice: first on the thread that has run it,
-// which reports it and says so to all who wait, then on the training thread,
-// in FinishSave, where what follows from it begins to count.
+// Owns the save in progress, the thread that saves run on, and the staging
+// memory. A save ends twice: first on the thread that ran it, which reports it
+// and wakes all who wait; then on the training thread, in FinishSave, which
+// applies its consequences.
 //
-// current() and in_progress() are thread-safe; all else is the training
-// thread's.
+// current() and in_progress() are thread-safe; the rest belongs to the training
+// thread.
 class SaveRunner {
  public:
-  // The listeners to saves. All of them outlive the runner.
-  struct Listeners {
-    CallGate* calls;  // the thread of a save is in a call of the manager
+  // The parts that a save uses or updates. All outlive the runner.
+  struct Dependencies {
+    CallGate* calls;  // a save counts as a call of the manager
     const TrainingProgress* progress;
     Preemption* preemption;
     SaveLineage* lineage;
@@ -47,37 +47,36 @@ class SaveRunner {
     Reporter* reporter;
   };
 
-  SaveRunner(ManagerParts* parts, const Listeners& listeners);
+  SaveRunner(ManagerParts* parts, const Dependencies& deps);
   ~SaveRunner();
   SaveRunner(const SaveRunner&) = delete;
   SaveRunner& operator=(const SaveRunner&) = delete;
 
-  // Saves the model: beside the training, where ManagerOptions::async says so
-  // and the machine has a thread for it, and returns when the model may change;
-  // or else on the calling thread, and returns when the save has ended. A save
-  // that could not begin ends here as well. The one before must have been
-  // finished.
+  // Saves the model: in the background if ManagerOptions::async is set and a
+  // thread can be created, returning when the model may change; otherwise on
+  // the calling thread, returning when the save has ended. A save that could
+  // not begin also ends here. The previous save must have been finished.
   std::shared_ptr<PendingSave::State> Start(SaveStart start);
-  // Returns whether the save that was started last runs beside the training.
-  bool beside() const { return beside_; }
+  // Returns whether the save that was started last runs in the background.
+  bool in_background() const { return in_background_; }
 
-  // The save that was begun last; null when there was none.
+  // The save that was begun last; null before the first.
   std::shared_ptr<PendingSave::State> current() const;
   // Returns whether it is neither committed nor failed.
   bool in_progress() const;
-  // The step of the save that is not finished; none: there is no such save.
+  // The step of the unfinished save, if any.
   std::optional<StepInfo> unfinished() const;
 
-  // Waits for the end of the save that was started, and takes note of it: the
-  // next save goes on from what it has committed, or has its changes as well.
-  // Returns how long it waited; none when there was nothing to wait for.
+  // Waits for the started save to end and applies its outcome: the next save
+  // continues from the committed step, or includes the failed save's changes.
+  // Returns how long it waited, if a save ran in the background.
   std::optional<int64_t> FinishSave();
 
-  // Ends the thread of saves. No save is unfinished.
+  // Stops the save thread. No save may be unfinished.
   void Stop() { thread_.Stop(); }
 
  private:
-  bool StartBeside();
+  bool StartInBackground();
   void RunOperation();
   // Ends the operation, on the thread that has run it.
   void EndOperation();
@@ -86,20 +85,20 @@ class SaveRunner {
   void NoteFailure(SaveOperation* operation);
 
   ManagerParts* const parts_;
-  const Listeners listeners_;
+  const Dependencies deps_;
   Arena arena_;
   SavePublisher publisher_;
   const SaveEnvironment environment_;
   std::unique_ptr<SaveOperation> operation_;
-  bool beside_ = false;     // operation_ runs on the thread of saves
-  bool tolerated_ = false;  // its failure is, or it succeeded
+  bool in_background_ = false;  // operation_ runs on the save thread
+  bool tolerated_ = false;  // the save succeeded or its failure is tolerated
   int64_t failures_in_a_row_ = 0;
-  bool told_of_pinning_ = false;
+  bool warned_of_pinning_ = false;
 
   mutable Mutex mutex_;
   std::shared_ptr<PendingSave::State> current_ ABSL_GUARDED_BY(mutex_);
 
-  SaveThread thread_;  // goes first: it uses all that is above
+  SaveThread thread_;  // destroyed first: it uses all of the above
 };
 
 }  // namespace ckptdb::internal

@@ -14,9 +14,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns whether the store has turned a save down: it would do so again,
-// whatever the machine does, until the caller acts. Only a failure is counted,
-// and may be tolerated.
+// Returns whether the store refused a save, and would again until the caller
+// acts. Only failures are counted and may be tolerated, refusals are not.
 bool IsRefusal(const absl::Status& status) {
   return absl::IsAlreadyExists(status) || absl::IsInvalidArgument(status) ||
          absl::IsFailedPrecondition(status);
@@ -24,8 +23,7 @@ bool IsRefusal(const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<CheckpointManager::StepOutcome>
-StepCoordinator::BroadcastDecision(
+absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::DecideAndSave(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request) {
   ManagerParts& manager = *parts_.manager;
@@ -39,14 +37,13 @@ StepCoordinator::BroadcastDecision(
   Announcement own;
   own.error = GatherNotices(!wanted.has_value(), &own.preempted);
   if (own.error.ok() && manager.is_owner()) Announce(wanted, request, &own);
-  // There is no other rank to broadcast to.
   if (manager.world_size() == 1) {
     return ApplyDecision(std::move(own), request);
   }
-  const absl::StatusOr<std::string> bytes = TellAfterNotices(
+  const absl::StatusOr<std::string> bytes = BroadcastAnnouncement(
       absl::StrCat("step ", parts_.progress->global_step()), Encode(own));
   if (!bytes.ok()) {
-    GiveUp(&own);
+    AbandonAttempt(&own);
     return bytes.status();
   }
   Announcement announced;
@@ -54,19 +51,19 @@ StepCoordinator::BroadcastDecision(
   return ApplyDecision(std::move(announced), request);
 }
 
-absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
+absl::StatusOr<SavePolicy::Decision> StepCoordinator::WouldSave(
     int64_t step, const Metrics& metrics) {
   ManagerParts& manager = *parts_.manager;
   Announcement own;
-  own.error = GatherNotices(/*of_a_step=*/true, &own.preempted);
+  own.error = GatherNotices(/*is_step=*/true, &own.preempted);
   if (own.error.ok() && manager.is_owner()) {
-    own = AnnounceForeseen(step, metrics, std::move(own));
+    own = PreviewDecision(step, metrics, std::move(own));
   }
   if (manager.world_size() > 1) {
     CKPTDB_ASSIGN_OR_RETURN(
         const std::string bytes,
-        TellAfterNotices(absl::StrCat("whether step ", step, " is saved"),
-                         Encode(own)));
+        BroadcastAnnouncement(absl::StrCat("whether step ", step, " is saved"),
+                              Encode(own)));
     CKPTDB_RETURN_IF_ERROR(Decode(bytes, &own));
     if (own.finish_save) FinishSave();
   }
@@ -74,12 +71,12 @@ absl::StatusOr<SavePolicy::Decision> StepCoordinator::Foresee(
   return own.decision;
 }
 
-Announcement StepCoordinator::AnnounceForeseen(int64_t step,
-                                               const Metrics& metrics,
-                                               Announcement announced) {
+Announcement StepCoordinator::PreviewDecision(int64_t step,
+                                              const Metrics& metrics,
+                                              Announcement announced) {
   const bool busy = parts_.saves->in_progress();
-  // The answer has to be that of StepTo, which would take note of a save that
-  // has ended.
+  // The answer must equal that of StepTo, which would finish a save that has
+  // ended.
   announced.finish_save = !busy;
   if (!busy) FinishSave();
   absl::StatusOr<SavePolicy::Decision> decision = CallGuarded(
@@ -87,7 +84,7 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
         if (!busy && parts_.manager->options.saving) {
           CKPTDB_RETURN_IF_ERROR(parts_.decisions->CheckAhead(step));
         }
-        return parts_.decisions->Foresee(
+        return parts_.decisions->WouldSave(
             {step, announced.preempted, metrics, parts_.saves->unfinished()});
       });
   announced.error = decision.status();
@@ -95,15 +92,15 @@ Announcement StepCoordinator::AnnounceForeseen(int64_t step,
   return announced;
 }
 
-// Gathers whether any rank is preempted, and what the callbacks of any have
-// thrown; the owner learns of it. Only a step tells its caller of a preemption,
-// so nothing else takes note of one.
-absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
+// Gathers, to the owner, whether any rank is preempted and the exceptions that
+// callbacks threw. Only a step reports a preemption to its caller, so other
+// calls do not gather it.
+absl::Status StepCoordinator::GatherNotices(bool is_step, bool* preempted) {
   ManagerParts& manager = *parts_.manager;
-  *preempted = of_a_step && parts_.preemption->pending();
-  noticed_ = manager.errors.TakeCallbackError();
-  absl::Status own = noticed_;
-  // A model that is partly written on one rank alone is saved by none.
+  *preempted = is_step && parts_.preemption->pending();
+  callback_error_ = manager.errors.TakeCallbackError();
+  absl::Status own = callback_error_;
+  // If the model is only partly written on one rank, no rank saves it.
   if (manager.options.saving) own.Update(parts_.lineage->CheckWritten());
   if (manager.world_size() == 1) return own;
   const auto notices = manager.ranks->Gather(
@@ -111,7 +108,7 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
       absl::StrCat(*preempted ? "1" : "0", EncodeStatus(own)),
       manager.options.deadline);
   if (!notices.ok()) {
-    manager.errors.NoteCallback(noticed_);  // nobody was told
+    manager.errors.NoteCallback(callback_error_);  // for the next call
     return notices.status();
   }
   absl::Status thrown;
@@ -119,22 +116,23 @@ absl::Status StepCoordinator::GatherNotices(bool of_a_step, bool* preempted) {
     const absl::string_view notice = (*notices)[rank];
     if (!notice.empty() && notice[0] == '1') *preempted = true;
     if (notice.size() < 2) continue;
-    // The lowest rank that has an error names it. All ranks get the same.
+    // The error names the lowest rank that has one, and is the same on all
+    // ranks.
     thrown.Update(
         Annotate(DecodeStatus(notice.substr(1)), absl::StrCat("rank ", rank)));
   }
   return thrown;
 }
 
-// Returns what the owner tells. Where that fails, nobody was told of an error
-// of a callback on this rank, so it stays for the next call.
-absl::StatusOr<std::string> StepCoordinator::TellAfterNotices(
+// Returns the owner's announcement. If that fails, this rank's callback error
+// was not reported, so it is kept for the next call.
+absl::StatusOr<std::string> StepCoordinator::BroadcastAnnouncement(
     const std::string& tag, std::string announced) {
   ManagerParts& manager = *parts_.manager;
   absl::StatusOr<std::string> told = manager.ranks->Tell(
       tag, std::move(announced),
       AfterGather(*manager.ranks, manager.options.deadline));
-  if (!told.ok()) manager.errors.NoteCallback(noticed_);
+  if (!told.ok()) manager.errors.NoteCallback(callback_error_);
   return told;
 }
 
@@ -151,16 +149,16 @@ void StepCoordinator::Announce(
   announced->error.Update(CallGuarded("deciding on a save", [&] {
     return DecideAndBegin(wanted, request, announced);
   }));
-  // After an error no rank has a ticket, so the attempt is given up before the
-  // others hear of it.
+  // After an error no rank receives a ticket, so the attempt is abandoned
+  // before the others are notified.
   NoteDecision(*announced);
   if (announced->error.ok()) return;
   announced->decision.kind = SavePolicy::Kind::kNone;
-  GiveUp(announced);
+  AbandonAttempt(announced);
 }
 
-// The attempt is swept, whether or not this succeeds.
-void StepCoordinator::GiveUp(Announcement* announced) {
+// A later sweep deletes the attempt, whether or not this succeeds.
+void StepCoordinator::AbandonAttempt(Announcement* announced) {
   if (announced->version.attempt == 0) return;
   parts_.manager->store->Abandon(announced->version).IgnoreError();
   announced->version = {};
@@ -170,7 +168,7 @@ absl::Status StepCoordinator::DecideAndBegin(
     const std::optional<SavePolicy::Decision>& wanted,
     const SaveRequest& request, Announcement* announced) {
   bool busy = parts_.saves->in_progress();
-  // A decision knows of the save that has ended.
+  // The decision takes the outcome of a save that has ended into account.
   if (!busy) FinishSave();
   // The save in progress passed this check before its step.
   if (!busy && parts_.manager->options.saving && !request.overwrite) {
@@ -181,10 +179,9 @@ absl::Status StepCoordinator::DecideAndBegin(
       announced->step, announced->preempted, request.metrics,
       parts_.saves->unfinished()};
   SavePolicy::Decision& decision = announced->decision;
-  // A call of Save has decided already.
   decision = wanted.has_value() ? *wanted : parts_.decisions->Decide(question);
   if (!wanted.has_value() &&
-      parts_.decisions->PassPinned(question.step, &decision)) {
+      parts_.decisions->SkipPinned(question.step, &decision)) {
     parts_.manager->warnings.Warn(decision.reason);
   }
   times_.planning_micros = MicrosSince(begin);
@@ -193,8 +190,8 @@ absl::Status StepCoordinator::DecideAndBegin(
         decision, parts_.decisions->DecideWhenBusy(question, decision));
     busy = decision.kind == SavePolicy::Kind::kNone;
   }
-  // The error of a save that is in progress is reported once it has ended, on
-  // all ranks.
+  // The error of a save in progress is reported once it has ended, on all
+  // ranks.
   announced->finish_save = !busy;
   if (!busy) {
     FinishSave();
@@ -207,20 +204,20 @@ absl::Status StepCoordinator::DecideAndBegin(
   return BeginSave(request, announced);
 }
 
-// A failure is announced as that of the save, so that every rank reports and
-// counts it, as one that comes later. A refusal is the error of this call.
+// A failure is announced as the save's, so that every rank reports and counts
+// it like a later one. A refusal is this call's error.
 absl::Status StepCoordinator::BeginSave(const SaveRequest& request,
                                         Announcement* announced) {
-  absl::Status begun = Begin(request, announced);
+  absl::Status begun = BeginAttempt(request, announced);
   if (IsRefusal(begun)) return begun;
   parts_.decisions->ForgetPutOff();
-  if (!begun.ok()) GiveUp(announced);
+  if (!begun.ok()) AbandonAttempt(announced);
   announced->begin_error = std::move(begun);
   return absl::OkStatus();
 }
 
-absl::Status StepCoordinator::Begin(const SaveRequest& request,
-                                    Announcement* announced) {
+absl::Status StepCoordinator::BeginAttempt(const SaveRequest& request,
+                                           Announcement* announced) {
   const ManagerParts& manager = *parts_.manager;
   times_.begun_at_micros = NowMicros(manager.options);
   SaveSpec spec =
@@ -228,8 +225,8 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
                                manager.options.abandoned, request.overwrite);
   spec.world_size = manager.world_size();
   spec.begun_at_micros = times_.begun_at_micros;
-  // The step records the bounds, so that tools can tell which rank has which
-  // rows.
+  // The step records the slice bounds, so that tools can tell which rank stores
+  // which rows.
   spec.slice_bounds = SliceBoundsOf(manager.shardings);
   CKPTDB_ASSIGN_OR_RETURN(const Store::Attempt save,
                           manager.store->Begin(spec));
@@ -238,8 +235,8 @@ absl::Status StepCoordinator::Begin(const SaveRequest& request,
   for (const Ticket& ticket : save.tickets) {
     CKPTDB_ASSIGN_OR_RETURN(tickets_.emplace_back(), ticket.Encode());
   }
-  // All ranks must know both, as they choose together between changes and all
-  // rows.
+  // All ranks need both, as they choose together between changes and full
+  // tables.
   announced->whole = !spec.parent.has_value();
   announced->base_reason =
       parts_.lineage->BaseReason(manager.options.base_every);
@@ -253,20 +250,20 @@ void StepCoordinator::NoteDecision(const Announcement& announced) {
         announced.step,
         absl::StrCat(saved ? "" : "not saved: ", announced.decision.reason));
   } else if (!parts_.history->Find(announced.step).has_value()) {
-    // Else it was saved before, or is known not to be.
+    // Otherwise it was saved before, or the history has the reason why not.
     parts_.history->NoteSaved(
         announced.step,
         absl::StrCat("not saved: ", announced.error.ToString()));
   }
 }
 
-// Every rank takes note of the save before where the owner has, also when the
-// step ends with an error, so that all have the same parent.
+// Every rank finishes the previous save if the owner did, even if the step ends
+// with an error, so that all have the same parent.
 absl::StatusOr<CheckpointManager::StepOutcome> StepCoordinator::ApplyDecision(
     Announcement announced, const SaveRequest& request) {
   if (announced.finish_save) FinishSave();
   if (!announced.error.ok()) {
-    // The error is also that of this rank's own save, and is told once.
+    // This rank's own save has the same error, which is reported once.
     if (announced.finish_save) {
       parts_.manager->errors.TakeSaveError().IgnoreError();
     }
@@ -302,16 +299,16 @@ absl::Status StepCoordinator::Save(Announcement announced,
   start.wait_micros = times_.wait_micros;
   start.planning_micros = times_.planning_micros;
   outcome->save = PendingSave(parts_.saves->Start(std::move(start)));
-  // Without a thread of its own the save is over here, and its error is that of
-  // this call.
-  if (parts_.saves->beside()) return absl::OkStatus();
+  // If it did not run in the background, the save has ended, and its error is
+  // this call's.
+  if (parts_.saves->in_background()) return absl::OkStatus();
   FinishSave();
   return parts_.manager->errors.TakeSaveError();
 }
 
-// A ticket has the record of its rank in the parent, so each rank is sent its
-// own alone. A rank that does not get it fails the save, in which it goes on
-// with the others.
+// A ticket contains its rank's record in the parent, so each rank is sent only
+// its own. A rank that does not receive its ticket still takes part in the
+// save, and fails it.
 absl::StatusOr<std::string> StepCoordinator::TakeTicket(uint32_t attempt) {
   const ManagerParts& manager = *parts_.manager;
   std::vector<std::string> tickets = std::exchange(tickets_, {});

@@ -20,10 +20,11 @@
 
 namespace ckptdb::internal {
 
-// Brings all ranks to the same decision about a step: they gather whether one
-// of them is preempted or a callback has thrown, the owner decides, begins the
-// save in its store and broadcasts that, and every rank applies it. It owns the
-// times of the call that is under way. Only the training thread uses it.
+// Brings all ranks to the same decision about a step. They gather whether any
+// rank is preempted or a callback has thrown; the owner decides, begins the
+// save in its store and broadcasts an announcement, which every rank applies.
+// It stores the times of the call in progress. Only the training thread uses
+// it.
 class StepCoordinator {
  public:
   // All parts outlive the coordinator.
@@ -41,20 +42,21 @@ class StepCoordinator {
   StepCoordinator(const StepCoordinator&) = delete;
   StepCoordinator& operator=(const StepCoordinator&) = delete;
 
-  // Decides on the step that was trained last, unless the caller has, whose
-  // decision is `wanted` then; and saves it where that is the decision.
-  absl::StatusOr<CheckpointManager::StepOutcome> BroadcastDecision(
+  // Decides, on all ranks together, whether the step that was trained last is
+  // saved, and starts the save if so. `wanted` is the caller's decision, if the
+  // caller has decided.
+  absl::StatusOr<CheckpointManager::StepOutcome> DecideAndSave(
       const std::optional<SavePolicy::Decision>& wanted,
       const SaveRequest& request);
-  // Returns what BroadcastDecision would decide for `step`. All ranks take note
-  // of the end of the save before, as at a step; nothing else changes.
-  absl::StatusOr<SavePolicy::Decision> Foresee(int64_t step,
-                                               const Metrics& metrics);
+  // Returns what DecideAndSave would decide for `step`. All ranks finish a save
+  // that has ended, as at a step; nothing else changes.
+  absl::StatusOr<SavePolicy::Decision> WouldSave(int64_t step,
+                                                 const Metrics& metrics);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The call of BroadcastDecision that is under way.
+  // The times of the DecideAndSave call in progress.
   struct Times {
     Clock::time_point called_at;
     std::optional<int64_t> wait_micros;
@@ -62,9 +64,9 @@ class StepCoordinator {
     int64_t begun_at_micros = 0;
   };
 
-  absl::Status GatherNotices(bool of_a_step, bool* preempted);
-  absl::StatusOr<std::string> TellAfterNotices(const std::string& tag,
-                                               std::string announced);
+  absl::Status GatherNotices(bool is_step, bool* preempted);
+  absl::StatusOr<std::string> BroadcastAnnouncement(const std::string& tag,
+                                                    std::string announced);
   void FinishSave();
   // The following run on the owner.
   void Announce(const std::optional<SavePolicy::Decision>& wanted,
@@ -73,11 +75,12 @@ class StepCoordinator {
                               const SaveRequest& request,
                               Announcement* announced);
   absl::Status BeginSave(const SaveRequest& request, Announcement* announced);
-  absl::Status Begin(const SaveRequest& request, Announcement* announced);
-  void GiveUp(Announcement* announced);
+  absl::Status BeginAttempt(const SaveRequest& request,
+                            Announcement* announced);
+  void AbandonAttempt(Announcement* announced);
   void NoteDecision(const Announcement& announced);
-  Announcement AnnounceForeseen(int64_t step, const Metrics& metrics,
-                                Announcement announced);
+  Announcement PreviewDecision(int64_t step, const Metrics& metrics,
+                               Announcement announced);
   // The following run on all ranks.
   absl::StatusOr<CheckpointManager::StepOutcome> ApplyDecision(
       Announcement announced, const SaveRequest& request);
@@ -87,9 +90,9 @@ class StepCoordinator {
 
   const Parts parts_;
   Times times_;
-  // What a callback of this rank has thrown, as GatherNotices has sent it last.
-  absl::Status noticed_;
-  // On the owner, those of the save that was begun last, by rank.
+  // The exception of this rank's callback that GatherNotices has sent last.
+  absl::Status callback_error_;
+  // On the owner, the tickets of the save that was begun last, by rank.
   std::vector<std::string> tickets_;
 };
 

@@ -21,14 +21,14 @@ std::string Listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// An exception of the callback does not end what is being done; the next call
+// An exception of the callback does not interrupt the operation; the next call
 // returns it.
 void Warnings::Warn(const std::string& warning) {
   if (options_.on_warning) {
     errors_->NoteCallback(CallGuarded("ManagerOptions::on_warning",
                                       [&] { options_.on_warning(warning); }));
   } else if (Logger* const logger = options_.store.logger.get()) {
-    // An exception of a logger is dropped, as a store does.
+    // Exceptions of a logger are dropped, as in a store.
     CallGuarded("Logger::Log", [&] {
       logger->Log(Logger::Severity::kWarning, Printable(warning));
     }).IgnoreError();
@@ -42,22 +42,22 @@ std::string Warnings::StoreName() const {
 }
 
 void Warnings::WarnOfSchedule() {
-  Warn(absl::StrCat(StoreName(),
-                    ": ManagerOptions::schedule is empty: Step saves "
-                    "nothing, only Save, StartTraining and FinishTraining do; "
-                    "set schedule.permanent, to SaveAtSteps({}) where no "
-                    "step is to be saved by itself"));
+  Warn(absl::StrCat(
+      StoreName(),
+      ": ManagerOptions::schedule is empty: Step saves "
+      "nothing, only Save, StartTraining and FinishTraining do; "
+      "set schedule.permanent, or set it to SaveAtSteps({}) if Step is "
+      "to save nothing"));
 }
 
 void Warnings::WarnOfMetrics(uint32_t rank) {
-  if (std::exchange(told_of_metrics_, true)) return;
+  if (std::exchange(warned_of_metrics_, true)) return;
   Warn(absl::StrCat("the metrics of rank ", rank,
-                    " are ignored: a step has those of rank ", kOwnerRank,
-                    "; reduce them, and pass the result to Step on that rank"));
+                    " are ignored: a step records those of rank ", kOwnerRank,
+                    "; reduce them and pass the result to Step on that rank"));
 }
 
-// Given for each save that has waited that long, unlike the warnings that are
-// given once.
+// Warns for each save that waited that long; other warnings are given once.
 void Warnings::WarnOfWaiting(int64_t step, absl::Duration waited) {
   if (waited < options_.warn_waiting) return;
   Warn(absl::StrCat("the save of step ", step, " waited ",
@@ -87,12 +87,12 @@ void Warnings::WarnOfChangedModel(
       absl::StrCat(StoreName(), ": step ", report.version.step);
   if (!dropped.empty()) {
     Warn(absl::StrCat(step, " has ", Listed(dropped),
-                      ", which is not registered, and so not in the next "
+                      ", which is not registered and so not in the next "
                       "save; to keep it, register it before the restore"));
   }
   if (!missing.empty()) {
     Warn(absl::StrCat(step, " does not have ", Listed(missing),
-                      ", so the values that the model had before stay"));
+                      ", so the model keeps its previous values"));
   }
 }
 
@@ -104,7 +104,8 @@ void Warnings::WarnOfBadFiles(const Store& store) {
   }
 }
 
-// Those up to the restored step are never reached, so they are in nobody's way.
+// Steps up to the restored one are never reached again, so they do not block a
+// save.
 void Warnings::WarnOfPins(const Store& store, int64_t restored,
                           const std::set<int64_t>& abandoned) {
   std::vector<int64_t> pinned;
@@ -117,54 +118,56 @@ void Warnings::WarnOfPins(const Store& store, int64_t restored,
   Warn(absl::StrCat(
       StoreName(), ": step ", restored, " was restored, and steps [",
       absl::StrJoin(pinned, ", "),
-      "] of the branch that is abandoned are pinned: they stay, and when the "
-      "training reaches one of them the step after it is saved instead; "
-      "\"ckptdb unpin\" lets them be overwritten"));
+      "] of the abandoned branch are pinned and kept: when the training "
+      "reaches one of them, the step after it is saved instead; "
+      "to allow overwriting them, run \"ckptdb unpin STEP\""));
 }
 
 void Warnings::WarnOfMetadata() {
   Warn(absl::StrCat(StoreName(),
-                    " has user metadata that differs from "
-                    "ManagerOptions::store_metadata, and keeps it; "
+                    " keeps its user metadata, which differs from "
+                    "ManagerOptions::store_metadata; "
                     "Store::SetUserMetadata replaces it"));
 }
 
-// The reason is part of the key: an entry that stays for another reason than
-// before is told once more.
-bool Warnings::IsNew(const Usage::Unswept& entry, std::set<std::string>* told) {
-  return told->insert(entry.path + "\n" + entry.reason).second;
+// The reason is part of the key: if an entry stays for a new reason, it is
+// reported once more.
+bool Warnings::IsNew(const Usage::Unswept& entry,
+                     std::set<std::string>* warned) {
+  return warned->insert(entry.path + "\n" + entry.reason).second;
 }
 
 void Warnings::WarnOfSweeps(const Store& store) {
-  // A sweep fails again with the same text until its cause is gone, so the text
-  // is what tells whether it was told.
+  // A sweep fails with the same text until its cause is gone, so the text
+  // identifies the warning.
   const absl::Status status = store.sweep_status();
-  if (!status.ok() && told_of_sweeps_.insert(status.ToString()).second) {
-    Warn(absl::StrCat(StoreName(), " cannot free space, as its sweep fails: ",
-                      status.ToString()));
+  if (!status.ok() && warned_of_sweeps_.insert(status.ToString()).second) {
+    Warn(absl::StrCat(
+        StoreName(),
+        " cannot free space, because its sweep fails: ", status.ToString()));
   }
   for (const Usage::Unswept& entry : store.unswept()) {
-    if (!IsNew(entry, &told_of_sweeps_)) continue;
+    if (!IsNew(entry, &warned_of_sweeps_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", entry.path,
-                      entry.foreign ? " is not the store's, and stays: "
-                                    : " cannot be removed: ",
+                      entry.foreign
+                          ? " does not belong to the store and is kept: "
+                          : " cannot be removed: ",
                       entry.reason));
   }
 }
 
 void Warnings::WarnOfPosts(const Store& store) {
   for (const Usage::Unswept& post : store.posts_passed_over()) {
-    if (!IsNew(post, &told_of_posts_)) continue;
+    if (!IsNew(post, &warned_of_posts_)) continue;
     Warn(absl::StrCat(StoreName(), ": ", post.path,
                       " was ignored: ", post.reason));
   }
 }
 
 void Warnings::WarnOfStatistics(const absl::Status& error) {
-  if (error.ok() || std::exchange(told_of_statistics_, true)) return;
-  Warn(absl::StrCat(
-      error.message(),
-      "; later lines may be missing, too, without another warning"));
+  if (error.ok() || std::exchange(warned_of_statistics_, true)) return;
+  Warn(absl::StrCat(error.message(),
+                    "; further lines may be missing without another warning"));
 }
 
 }  // namespace ckptdb::internal

@@ -63,7 +63,8 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
   CKPTDB_RETURN_IF_ERROR(WaitFor(result_, timeout, "committed"));
   // The training thread has the error now, so the manager does not return it
   // once more. Any other thread may get it besides.
-  if (!result_->ok() && std::this_thread::get_id() == trainer_) told_ = true;
+  if (!result_->ok() && std::this_thread::get_id() == trainer_)
+    error_taken_ = true;
   return *result_;
 }
 

@@ -37,7 +37,7 @@ class PendingSave::State {
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
   // Returns whether the training thread has got the error of WaitFinished.
-  bool told() const { return told_; }
+  bool error_taken() const { return error_taken_; }
   bool finished();
   // Returns DeadlineExceeded if it has not ended by then, and else the error of
   // End.
@@ -58,7 +58,7 @@ class PendingSave::State {
   const int64_t step_;
   const std::thread::id trainer_;
   std::atomic<bool> cancelled_ = false;
-  std::atomic<bool> told_ = false;
+  std::atomic<bool> error_taken_ = false;
   internal::Mutex mutex_;
   internal::ConditionVariable changed_;
   std::optional<absl::Status> staged_ ABSL_GUARDED_BY(mutex_);

@@ -110,7 +110,7 @@ TEST_F(BeginFailuresTest, AreRetriedAfterSomeSteps) {
   EXPECT_THAT(Steps(), ElementsAre(6));
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
                        manager_->Explain(6));
-  EXPECT_EQ(story.saved, "the save of step 5 failed, and is retried");
+  EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
 }
 
 TEST_F(BeginFailuresTest, WithoutTolerancesAreReturnedAndReported) {

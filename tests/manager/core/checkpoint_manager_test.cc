@@ -207,7 +207,7 @@ TEST_F(ManagerTest, AFailedSaveIsTriedAgain) {
   ExpectStepHolds(6);
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
                        manager_->Explain(6));
-  EXPECT_EQ(story.saved, "the save of step 5 failed, and is retried");
+  EXPECT_EQ(story.saved, "the save of step 5 failed and is retried");
   TrainTo(8);
   EXPECT_THAT(Steps(), ElementsAre(6, 8));
   ASSERT_OK(manager_->Close());
@@ -504,14 +504,14 @@ TEST_F(ManagerTest, WarnsOfWhatSweepsPassOver) {
                            return warning.find(text) != std::string::npos;
                          });
   };
-  EXPECT_EQ(told("leases/notes.txt is not the store's, and stays"), 1);
+  EXPECT_EQ(told("leases/notes.txt does not belong to the store"), 1);
   // What cannot be read could be leases.
   std::filesystem::rename(options_.path + "/leases", dir_.path() + "/leases");
   std::ofstream(options_.path + "/leases") << "no folder";
   EXPECT_FALSE(manager_->store()->Sweep().ok());
   TrainTo(8);
   ASSERT_OK(manager_->WaitUntilFinished());
-  EXPECT_GE(told("cannot free space, as its sweep fails"), 1);
+  EXPECT_GE(told("cannot free space, because its sweep fails"), 1);
   std::filesystem::remove(options_.path + "/leases");
   std::ifstream log(options_.statistics_path);
   std::vector<std::string> lines;

@@ -163,8 +163,8 @@ TEST_F(TrainingTest, WarnsOfAToleratedFailure) {
       warnings_,
       ElementsAre(HasSubstr(
           "the save of step 2 failed, failure 1 in a row; "
-          "ManagerOptions::tolerated_failures is 1, and the next save "
-          "has its changes: UNAVAILABLE: table \"user\": no rows today")));
+          "ManagerOptions::tolerated_failures is 1; the next save "
+          "includes its changes: UNAVAILABLE: table \"user\": no rows today")));
   TrainTo(4);
   EXPECT_FALSE(manager_->Close().ok());
   EXPECT_EQ(warnings_.size(), 1U) << "an error needs no warning";
@@ -178,9 +178,9 @@ TEST_F(TrainingTest, TheFirstManagerSetsTheMetadataOfTheStore) {
   options_.store_metadata = {{"run", "b"}};
   Start();
   EXPECT_EQ(manager_->store()->user_metadata().at("run"), "a");
-  EXPECT_THAT(warnings_,
-              ElementsAre(HasSubstr("has user metadata that differs from "
-                                    "ManagerOptions::store_metadata")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr(
+                             "keeps its user metadata, which differs from "
+                             "ManagerOptions::store_metadata")));
   ASSERT_OK(manager_->store()->SetUserMetadata({}));
   options_.saving = false;
   Start();

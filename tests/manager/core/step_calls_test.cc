@@ -276,7 +276,7 @@ TEST_F(ManagerTest, TheLastStepHasNoNext) {
   ASSERT_OK(manager_->StepTo(kLast));
   EXPECT_THAT(manager_->Step().status(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("step 9223372036854775807 is the last")));
+                       HasSubstr("step 9223372036854775807 is the highest")));
   EXPECT_EQ(manager_->global_step(), kLast);
 }
 

@@ -136,8 +136,8 @@ TEST_F(EvolveTest, NewTensorAndTableStartAsTheyAre) {
   EXPECT_EQ(outcomes["new"], LoadSummary::LoadedItem::Outcome::kMissing);
   EXPECT_THAT(next.warnings,
               ElementsAre(HasSubstr("step 3 does not have dense \"new\", "
-                                    "sparse \"item\", so the values that the "
-                                    "model had before stay")));
+                                    "sparse \"item\", so the model keeps its "
+                                    "previous values")));
   // The lineage goes on: the table that did not change is saved as changes.
   users.Set(9, {9, 9, 9});
   ASSERT_OK(next.manager->Step());
@@ -179,7 +179,7 @@ TEST_F(EvolveTest, StrictRestoreWarnsOfWhatTheNextSaveDrops) {
   EXPECT_THAT(
       next.warnings,
       ElementsAre(HasSubstr("step 3 has \"w\", slot \"adagrad_sum\" of table "
-                            "\"user\", which is not registered, and so not in "
+                            "\"user\", which is not registered and so not in "
                             "the next save")));
   ASSERT_OK(next.manager->Step());
   EXPECT_NE(BaseReason(&next, 4), "") << "its schema is another one";

@@ -66,7 +66,8 @@ TEST_F(BusyTest, Coalesces) {
   ExpectStepHolds(5);
   ASSERT_OK_AND_ASSIGN(const CheckpointManager::StepExplanation story,
                        manager_->Explain(5));
-  EXPECT_THAT(story.saved, HasSubstr("step 4 was not saved, as step 2 is"));
+  EXPECT_THAT(story.saved,
+              HasSubstr("step 4 was not saved, because step 2 is"));
 }
 
 TEST_F(BusyTest, Fails) {

@@ -493,7 +493,7 @@ TEST_F(PartialRecoveryTest, RejectsAShardThatIsNoReadersOrNoRanks) {
   options_ = options;
   EXPECT_THAT(
       RunTwo([](uint32_t, ModelState*) { return absl::OkStatus(); }),
-      Each(invalid("shard is rank 2 of 3, and the coordinator is one of 2")));
+      Each(invalid("shard is rank 2 of 3, but the coordinator has 2 ranks")));
 }
 
 TEST_F(WorldRestoreTest, RanksWithOtherReplicatedTensorsDoNotOpen) {
