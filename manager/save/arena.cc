@@ -7,7 +7,7 @@ namespace ckptdb::internal {
 char* Arena::Reserve(uint64_t bytes) {
   if (bytes <= bytes_) return memory_.get();
   Release();
-  // A model that grows goes on growing: an eighth more than was asked for.
+  // A growing model usually grows again: allocate an eighth more.
   bytes_ = std::clamp(bytes + bytes / 8, bytes, std::max(bytes, max_bytes_));
   memory_ = AllocateArray<char>(bytes_);
   if (memory_ == nullptr) bytes_ = 0;

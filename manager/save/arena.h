@@ -1,4 +1,4 @@
-// Memory that a save copies the model into; internal to manager/.
+// The staging memory that a save copies the model into; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_ARENA_H_
 #define CKPTDB_MANAGER_SAVE_ARENA_H_
 
@@ -10,12 +10,12 @@
 
 namespace ckptdb::internal {
 
-// The memory is kept from one save to the next, as its first touch costs more
-// than the copy. Used by one thread at a time.
+// Keeps the memory from one save to the next, as touching it the first time
+// costs more than the copy. Used by one thread at a time.
 class Arena {
  public:
-  // The memory is pinned for `device`, if there is one and it can do that: then
-  // the device copies to it directly.
+  // Pins the memory for `device`, if given and able to pin memory, so that the
+  // device copies to it directly.
   explicit Arena(uint64_t max_bytes, TensorState::Device* device = nullptr)
       : max_bytes_(max_bytes), device_(device) {}
   ~Arena() { Release(); }
@@ -23,10 +23,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   uint64_t max_bytes() const { return max_bytes_; }
-  // Returns why the memory is not pinned although there is a device for it.
+  // Returns the error of pinning the memory; OK without a device.
   const absl::Status& pin_status() const { return pin_status_; }
 
-  // Returns memory of `bytes`, at most max_bytes(), in place of what was
+  // Returns memory of `bytes`, at most max_bytes(), which replaces the memory
   // returned before. Returns null if it cannot be allocated.
   char* Reserve(uint64_t bytes);
 

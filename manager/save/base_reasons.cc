@@ -13,8 +13,8 @@
 namespace ckptdb::internal {
 namespace {
 
-// Returns the reason why a table is saved in full whatever its changes are;
-// empty if there is none.
+// Returns the reason why a table is saved in full regardless of its changes;
+// empty if its changes may be saved.
 std::string WhyInFull(const BaseInputs& inputs,
                       const StepRecord::Rank& parent_tables,
                       const ModelState::Table& table) {
@@ -23,11 +23,11 @@ std::string WhyInFull(const BaseInputs& inputs,
                  table.state->slice_hash());
 }
 
-// The reasons of this rank.
+// Returns this rank's reasons.
 absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
   BaseReasons bases = IncompleteTables(inputs.model, inputs.changes);
   // The owner's rows of a replicated table are saved, so only the owner's marks
-  // say whether they can be saved as changes.
+  // determine whether changes suffice.
   for (size_t t = 0; t < inputs.shardings.size() && !is_owner; ++t) {
     if (inputs.shardings[t].kind() != Item::Sharding::kReplicated) continue;
     bases.erase(inputs.model.tables()[t].name);
@@ -40,7 +40,7 @@ absl::StatusOr<BaseReasons> OwnBases(const BaseInputs& inputs, bool is_owner) {
         parent_tables, DecodeRankRecord(inputs.ticket->record().parent_tables));
   }
   for (const ModelState::Table& table : inputs.model.tables()) {
-    // It says more than that the changes of the table are not complete.
+    // The general reason tells more than an incomplete set of changes.
     if (inputs.has_parent && !inputs.reason.empty()) {
       bases[table.name] = inputs.reason;
       continue;
@@ -69,7 +69,7 @@ absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
   absl::StatusOr<BaseReasons> own = CallGuarded("TableState", [&] {
     return OwnBases(inputs, ranks->rank() == kOwnerRank);
   });
-  // All ranks have the same reason for each table if there is no parent.
+  // Without a parent, all ranks have the same reason for each table.
   if (ranks->world_size() == 1 || !inputs.has_parent) return own;
   const std::string tag = absl::StrCat("bases of attempt ", attempt);
   const auto parts =

@@ -15,20 +15,20 @@
 
 namespace ckptdb::internal {
 
-// The inputs that decide whether a table can be saved as its changes.
+// Determines whether a table can be saved as its changes.
 struct BaseInputs {
   const ModelState& model;
   const std::vector<TableSharding>& shardings;
   const ChangeSets& changes;
-  const absl::StatusOr<Ticket>& ticket;  // of this rank's part of the save
-  const BaseReasons& other_tables;       // of SaveLineage
+  const absl::StatusOr<Ticket>& ticket;  // for this rank's part of the save
+  const BaseReasons& other_tables;       // from SaveLineage
   bool has_parent = false;
-  const std::string& reason;  // for all tables; empty: there is none
+  const std::string& reason;  // for all tables; may be empty
 };
 
-// Brings all ranks to the same reasons: a table is saved in full when one rank
-// has a reason for that. Every rank calls it, also one that has no changes to
-// save because something failed. `attempt` is that of the save.
+// Brings all ranks to the same reasons: a table is saved in full if any rank
+// has a reason. Every rank calls it, even one that failed and has no changes to
+// save. `attempt` is the save's.
 absl::StatusOr<BaseReasons> AgreeOnBases(const BaseInputs& inputs,
                                          Coordinator* ranks, uint32_t attempt,
                                          absl::Duration deadline);

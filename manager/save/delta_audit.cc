@@ -28,7 +28,7 @@ bool Has(const std::vector<int64_t>& sorted, int64_t id) {
   return std::binary_search(sorted.begin(), sorted.end(), id);
 }
 
-// Returns whether a row of a slot comes back as `stored` under a lossy codec.
+// Returns whether `row`, encoded with a lossy codec, decodes to `stored`.
 bool RoundsTo(Codec codec, absl::string_view row, absl::string_view stored) {
   std::string encoded;
   std::string decoded(row.size(), '\0');
@@ -39,10 +39,10 @@ bool RoundsTo(Codec codec, absl::string_view row, absl::string_view stored) {
          decoded == stored;
 }
 
-// Compares the rows of the parent, which it is handed, with those of the table.
+// Compares the table's rows with the parent's, which it consumes.
 class RowAudit : public RowSink {
  public:
-  // `codecs` are those under which the parent has each slot.
+  // `codecs` are the codecs that the parent stores each slot with.
   RowAudit(const ChangeTracker::Changes& changes, std::vector<Slot> slots,
            std::vector<std::vector<Codec>> codecs, int64_t step)
       : upserted_(Sorted(changes.upserted)),
@@ -51,14 +51,14 @@ class RowAudit : public RowSink {
         codecs_(std::move(codecs)),
         step_(step) {}
 
-  // Adds the rows that the table has, which stay where they are.
+  // Adds the table's rows, which it does not copy.
   absl::Status AddRows(const RowSource& source) {
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(source));
     for (uint64_t b = 0; b < blocks; ++b) {
       CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(source, b));
       CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, slots_));
-      // The block is the caller's and is read again for each row of the parent,
-      // so it is checked once, here.
+      // The caller owns the block, which is read again for each row of the
+      // parent, so it is checked once, here.
       blocks_.push_back(block);
       for (uint64_t i = 0; i < block.ids.size(); ++i) AddRow(b, i);
     }
@@ -73,15 +73,15 @@ class RowAudit : public RowSink {
     return absl::OkStatus();
   }
 
-  // Returns the error of the row with the lowest id, so that it is the same
-  // each time, whichever worker finds its row first. Rows of the table that the
-  // scan has not met are new.
+  // Returns the error of the row with the lowest id, so that it does not depend
+  // on which worker finds its row first. Rows that the scan did not find are
+  // new.
   absl::Status Finish() {
     for (size_t i = 0; i < rows_.size(); ++i) {
       if (in_parent_[i] != 0) continue;
       Note(rows_[i].id, absl::StrCat("is not in step ", step_,
-                                     ", and was not marked; call MarkUpserted "
-                                     "for each row that is new"));
+                                     " and was not marked; call MarkUpserted "
+                                     "for each new row"));
     }
     const MutexLock lock(&mutex_);
     if (found_.empty()) return absl::OkStatus();
@@ -96,21 +96,21 @@ class RowAudit : public RowSink {
     uint64_t place;
   };
 
-  // Keeps a row without a mark, to be compared. One that is marked is saved,
-  // and needs no look.
+  // Keeps a row without a mark, to be compared. Marked rows are saved and need
+  // no comparison.
   void AddRow(uint64_t block, uint64_t place) {
     const int64_t id = blocks_[block].ids[place];
     if (Has(erased_, id)) {
       Note(id,
-           "was marked as erased, and is still there; mark it after it "
-           "has changed");
+           "was marked as erased but still exists; mark it after it has "
+           "changed");
     } else if (!Has(upserted_, id)) {
       rows_.push_back({id, block, place});
     }
   }
 
-  // Compares a row of a batch. Several workers call it at a time, for each id
-  // once.
+  // Compares a row of a batch. Several workers call it concurrently, once for
+  // each id.
   void Compare(const RowSink::Batch& batch, size_t r) {
     const int64_t id = batch.ids[r];
     if (Has(upserted_, id) || Has(erased_, id)) return;
@@ -119,8 +119,8 @@ class RowAudit : public RowSink {
         [](const Row& other, int64_t wanted) { return other.id < wanted; });
     if (row == rows_.end() || row->id != id) {
       return Note(id, absl::StrCat("of step ", step_,
-                                   " is gone, and was not marked; call "
-                                   "MarkErased for each row that goes"));
+                                   " was removed but not marked; call "
+                                   "MarkErased for each row that is removed"));
     }
     in_parent_[static_cast<size_t>(row - rows_.begin())] = 1;
     for (size_t s = 0; s < slots_.size(); ++s) {
@@ -131,17 +131,17 @@ class RowAudit : public RowSink {
       }
       return Note(id, absl::StrCat("differs from step ", step_, " in slot \"",
                                    slots_[s].name,
-                                   "\", and was not marked; call MarkUpserted "
+                                   "\" and was not marked; call MarkUpserted "
                                    "for each row that changes"));
     }
   }
 
-  // Returns whether a value of the table is stored as that of the parent: as it
-  // is, or rounded by a lossy codec under which the parent has the slot.
+  // Returns whether the parent stores `value`: exactly, or rounded by one of
+  // the slot's lossy codecs.
   bool IsStored(size_t slot, absl::string_view value,
                 absl::string_view stored) const {
     if (value == stored) return true;
-    // A slot without recorded codecs was stored as it is.
+    // A slot without recorded codecs was stored exactly.
     if (slot >= codecs_.size()) return false;
     return std::any_of(
         codecs_[slot].begin(), codecs_[slot].end(), [&](Codec codec) {
@@ -167,11 +167,11 @@ class RowAudit : public RowSink {
   const std::vector<std::vector<Codec>> codecs_;
   const int64_t step_;
   std::vector<RowBlock> blocks_;
-  std::vector<Row> rows_;  // those without a mark, by id
+  std::vector<Row> rows_;  // the rows without a mark, by id
   std::vector<uint8_t> in_parent_;
   Mutex mutex_;
   int64_t lowest_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The error of the row with the lowest id; empty if there is none.
+  // The error of the row with the lowest id; empty without an error.
   std::string found_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -187,8 +187,8 @@ absl::Status AuditTable(const StepReader& parent,
                           parent.FindTable(table.name));
   RowAudit audit(changes, table.state->slots(), spec.codecs,
                  parent.record().version.step);
-  // All rows are asked for, as those that a mark was missed for are in no set
-  // of changes.
+  // Reads all rows, because rows whose mark was missed are in no set of
+  // changes.
   CKPTDB_ASSIGN_OR_RETURN(const std::unique_ptr<RowSource> rows,
                           Annotate(table.state->AllRows(), place));
   if (rows == nullptr) {

@@ -1,5 +1,4 @@
-// Finds rows that a save of changes leaves out although they have changed;
-// internal to manager/.
+// Finds changed rows that a delta omits; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_
 #define CKPTDB_MANAGER_SAVE_DELTA_AUDIT_H_
 
@@ -13,11 +12,11 @@
 
 namespace ckptdb::internal {
 
-// Compares the rows of a rank that `changes` do not have with those of
-// `parent`, byte by byte; under a lossy codec a row must round to that of the
-// parent. Returns FailedPrecondition naming the table, the
-// lowest id that differs, the slot and the mark that was missed. `sharding` as
-// ResolveShardings gave it. Takes 24 bytes a row.
+// Compares the rank's rows that are not in `changes` with those of `parent`,
+// byte by byte; a slot under a lossy codec must round to the parent's value.
+// Returns FailedPrecondition naming the table, the lowest id that differs, the
+// slot and the missing mark. `sharding` as returned by ResolveShardings. Takes
+// 24 bytes per row.
 absl::Status AuditTable(const StepReader& parent,
                         const ModelState::Table& table,
                         const TableSharding& sharding,

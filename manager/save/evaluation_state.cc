@@ -23,7 +23,7 @@ std::string Describe(const EvaluationState::Name& name) {
                       name.step);
 }
 
-// The group is part of the tag, so that ranks that mean different groups fail.
+// The tag contains the group, so that ranks with different groups fail.
 std::string TagOf(absl::string_view call, const EvaluationState::Name& name) {
   return absl::StrCat(call, " ", Describe(name), ", group \"", name.group,
                       "\"");
@@ -36,8 +36,8 @@ absl::Status CheckLoader(const EvaluationState::Name& name,
       absl::StrCat(Describe(name), ": the loader is null"));
 }
 
-// Returns the parts of all ranks, or the error of the lowest rank that has one,
-// which is named where there are several.
+// Returns the parts of all ranks, or the error of the lowest rank that has one;
+// the error names the rank if there are several.
 absl::StatusOr<std::vector<StepRecord::Evaluation::Part>> DecodeParts(
     const std::vector<std::string>& messages) {
   std::vector<StepRecord::Evaluation::Part> parts(messages.size());
@@ -59,8 +59,8 @@ EvaluationState::EvaluationState(EvaluationState::Place store,
                                  Coordinator* ranks, absl::Duration deadline)
     : store_(std::move(store)), ranks_(ranks), deadline_(deadline) {}
 
-// A group is registered on each rank by itself: ranks that have different ones
-// find out when they save or load it.
+// Each rank registers its own groups; a mismatch is detected when a group is
+// saved or loaded.
 absl::Status EvaluationState::AddGroup(const std::string& group,
                                        ModelState::Object* meters) {
   CKPTDB_RETURN_IF_ERROR(CheckName("metrics group", group));
@@ -81,7 +81,7 @@ absl::StatusOr<ModelState::Object*> EvaluationState::FindGroup(
     absl::StrAppend(out, "\"", each.first, "\"");
   };
   return absl::NotFoundError(
-      absl::StrCat("no metrics group \"", group, "\" was added; there are ",
+      absl::StrCat("metrics group \"", group, "\" was not added; there are ",
                    groups_.size(), ": ", absl::StrJoin(groups_, ", ", print)));
 }
 
@@ -103,11 +103,11 @@ absl::Status EvaluationState::CheckWritable() const {
   if (store_.reader == nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("store \"", store_.path,
-                   "\" is open read-only: no evaluation of it can be saved or "
+                   "\" is open read-only: its evaluations cannot be saved or "
                    "removed"));
 }
 
-// Returns this rank's part: what the meters and the loader are now.
+// Returns this rank's part: the current state of the meters and the loader.
 absl::StatusOr<StepRecord::Evaluation::Part> EvaluationState::Dump(
     const EvaluationState::Name& name, IoState* loader, uint64_t processed) {
   CKPTDB_RETURN_IF_ERROR(CheckLoader(name, loader));
@@ -133,8 +133,8 @@ absl::Status EvaluationState::Save(const EvaluationState::Name& name,
   StagedPart message;
   message.status = own.status();
   if (own.ok()) message.staged = internal::Encode(*own);
-  // Every rank comes here, also one whose meters have failed: its error goes in
-  // the place of its part, and none waits for it.
+  // Every rank gets here, even if its meters have failed: it sends the error in
+  // place of its part, so no rank waits for it.
   const std::string tag = TagOf("save", name);
   const auto parts = ranks_->Gather(tag, Encode(message), deadline_);
   absl::Status status = parts.status();
@@ -153,8 +153,8 @@ absl::Status EvaluationState::SaveParts(
                                       ranks);
 }
 
-// Returns what a rank has saved under the name: from the store on the owner,
-// and from the reader of a manager that is read-only.
+// Returns what a rank saved under the name: from the owner's store, or from a
+// read-only manager's reader.
 absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
     const EvaluationState::Name& name, uint32_t rank) const {
   if (store_.store != nullptr) {
@@ -163,8 +163,8 @@ absl::StatusOr<std::optional<StepRecord::Evaluation>> EvaluationState::Find(
   return store_.reader->FindEvaluation(name.step, name.evaluation, rank);
 }
 
-// Returns the parts of all ranks, on the owner; none when nothing was saved.
-// Ranks that looked for themselves could find different saves.
+// Returns the parts of all ranks, on the owner; empty if nothing was saved. If
+// each rank looked for its part, they could find different saves.
 absl::StatusOr<std::vector<StepRecord::Evaluation::Part>>
 EvaluationState::FindParts(const EvaluationState::Name& name) const {
   if (store_.reader != nullptr) {
@@ -186,8 +186,8 @@ EvaluationState::FindParts(const EvaluationState::Name& name) const {
   return parts;
 }
 
-// Meters of another group would not understand the bytes, and the loaders of
-// another number of ranks would read some data twice or never.
+// Another group's meters could not parse the bytes, and loaders for another
+// number of ranks would read some data twice or never.
 absl::Status EvaluationState::CheckFound(
     const EvaluationState::Name& name,
     const StepRecord::Evaluation& found) const {
@@ -246,8 +246,7 @@ absl::Status EvaluationState::Cleanup(int64_t step) {
 
 absl::Status EvaluationState::CleanupAll(std::optional<int64_t> except) {
   std::vector<int64_t> steps;
-  // Only the owner knows the steps, and only it removes; the others come to
-  // Agree with nothing to do.
+  // Only the owner knows and removes the steps; the others just call Agree.
   if (store_.store != nullptr) {
     for (const StepRecord& record : store_.store->Steps()) {
       if (record.version.step != except) steps.push_back(record.version.step);

@@ -15,8 +15,8 @@ void PendingSave::State::SetStaged(const absl::Status& status) {
   changed_.NotifyAll();
 }
 
-// A save that was never staged has failed before: those who wait for that get
-// the same error.
+// A save that was never staged failed before, and whoever waits for staging
+// gets the same error.
 void PendingSave::State::Finish(const absl::StatusOr<SaveResult>& result) {
   const MutexLock lock(&mutex_);
   if (!staged_.has_value()) staged_ = result.status();
@@ -24,8 +24,8 @@ void PendingSave::State::Finish(const absl::StatusOr<SaveResult>& result) {
   changed_.NotifyAll();
 }
 
-// Comes after Finish, when the callbacks have returned. Its error differs from
-// that of Finish: it is OK where the failure is tolerated.
+// Called after Finish, when the callbacks have returned. Unlike Finish's, its
+// error is OK for a tolerated failure.
 void PendingSave::State::End(const absl::Status& error) {
   const MutexLock lock(&mutex_);
   end_ = error;
@@ -38,7 +38,7 @@ absl::Status PendingSave::State::WaitFor(const std::optional<Value>& value,
                                          const char* what) {
   const absl::Time end = absl::Now() + timeout;
   while (!value.has_value()) {
-    // The clock of the standard library has no infinite future.
+    // The standard library's clocks have no infinite future.
     if (timeout == absl::InfiniteDuration()) {
       changed_.Wait(&mutex_);
     } else if (!changed_.WaitUntil(&mutex_, absl::ToChronoTime(end)) &&
@@ -62,7 +62,7 @@ absl::StatusOr<SaveResult> PendingSave::State::WaitFinished(
   const MutexLock lock(&mutex_);
   CKPTDB_RETURN_IF_ERROR(WaitFor(result_, timeout, "committed"));
   // The training thread has the error now, so the manager does not return it
-  // once more. Any other thread may get it besides.
+  // again. Other threads may also receive it.
   if (!result_->ok() && std::this_thread::get_id() == trainer_)
     error_taken_ = true;
   return *result_;

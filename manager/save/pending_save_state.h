@@ -1,5 +1,5 @@
-// A save as all threads may see it: its two futures and its end; internal to
-// manager/.
+// The state of a save that all threads see: its two futures and its end;
+// internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_
 #define CKPTDB_MANAGER_SAVE_PENDING_SAVE_STATE_H_
 
@@ -17,30 +17,31 @@ namespace ckptdb {
 // Thread-safe.
 class PendingSave::State {
  public:
-  // It is made on the training thread.
+  // Must be constructed on the training thread.
   explicit State(int64_t step)
       : step_(step), trainer_(std::this_thread::get_id()) {}
 
   int64_t step() const { return step_; }
 
-  // The save is staged, or could not be. Called at most once, before Finish.
+  // Called when the save was staged or could not be; at most once, before
+  // Finish.
   void SetStaged(const absl::Status& status);
-  // The save is committed or has failed. One that was not staged by then has
-  // failed to be.
+  // Called when the save is committed or has failed. If it was not staged by
+  // then, staging has failed.
   void Finish(const absl::StatusOr<SaveResult>& result);
 
-  // Ends the save: nothing of it runs on this rank any more, no callback
-  // either. `error` is the error that is to be reported: it is OK for a save
-  // that succeeded, or whose failure is tolerated.
+  // Ends the save: no part of it and no callback runs on this rank any more.
+  // `error` is the error to report: OK for a save that succeeded or whose
+  // failure is tolerated.
   void End(const absl::Status& error);
 
   absl::Status WaitStaged(absl::Duration timeout);
   absl::StatusOr<SaveResult> WaitFinished(absl::Duration timeout);
-  // Returns whether the training thread has got the error of WaitFinished.
+  // Returns whether the training thread has received the error of WaitFinished.
   bool error_taken() const { return error_taken_; }
   bool finished();
-  // Returns DeadlineExceeded if it has not ended by then, and else the error of
-  // End.
+  // Returns DeadlineExceeded if it has not ended by then; otherwise the error
+  // of End.
   absl::Status WaitEnded(absl::Duration timeout);
   bool ended();
 
@@ -48,8 +49,8 @@ class PendingSave::State {
   bool cancelled() const { return cancelled_; }
 
  private:
-  // Waits until `value` is there. DeadlineExceeded, saying that the step is
-  // not yet `what`, when it is not by then.
+  // Waits until `value` is set. Returns DeadlineExceeded, saying that the step
+  // is not `what`, if it is not set by then.
   template <typename Value>
   absl::Status WaitFor(const std::optional<Value>& value,
                        absl::Duration timeout, const char* what)

@@ -21,13 +21,13 @@
 namespace ckptdb::internal {
 namespace {
 
-// The digests of what a rank has, by what an error calls it.
+// The digests of a rank's replicas, by their names in errors.
 using Digests = std::map<std::string, uint64_t>;
 
-// How many of the tensors and tables that differ an error names.
+// The number of differing tensors and tables that an error names.
 constexpr size_t kMaxNamed = 5;
 
-// Memory for a tensor of a device, at which such copies may begin.
+// Memory aligned as copies from a device require.
 class AlignedBytes {
  public:
   explicit AlignedBytes(uint64_t bytes)
@@ -66,7 +66,7 @@ absl::StatusOr<uint64_t> HashTensor(const ModelState::Tensor& tensor) {
   return HashBytes({static_cast<const char*>(state.data), bytes});
 }
 
-// Ranks hold the rows in any order, so the digest is a sum over them.
+// Row order may differ between ranks, so the digest is a sum over the rows.
 uint64_t HashRows(const RowBlock& block, absl::Span<const Slot> slots) {
   uint64_t sum = 0;
   std::string row;
@@ -122,8 +122,8 @@ absl::StatusOr<Digests> OwnDigests(const ModelState& model,
   return digests;
 }
 
-// All ranks have the same names, so only digests are sent, in the order of the
-// names: "0" and the digests, or "1" and the error of computing them.
+// All ranks have the same names, so only digests are sent, ordered by name: "0"
+// and the digests, or "1" and the error of computing them.
 std::string EncodeDigests(const absl::StatusOr<Digests>& digests) {
   if (!digests.ok()) return absl::StrCat("1", EncodeStatus(digests.status()));
   std::string bytes = "0";
@@ -133,7 +133,7 @@ std::string EncodeDigests(const absl::StatusOr<Digests>& digests) {
   return bytes;
 }
 
-// Adds the ranks that differ from the owner, by name.
+// Adds `rank` to each name whose digest differs from the owner's.
 absl::Status Compare(const Digests& owners, size_t rank,
                      absl::string_view bytes,
                      std::map<std::string, std::vector<size_t>>* differ) {
@@ -142,8 +142,8 @@ absl::Status Compare(const Digests& owners, size_t rank,
   }
   if (bytes.size() != 1 + owners.size() * sizeof(uint64_t)) {
     return absl::InternalError(absl::StrCat(
-        "rank ", rank, " has sent ", bytes.size(),
-        " bytes of digests, expected ", 1 + owners.size() * sizeof(uint64_t)));
+        "rank ", rank, " sent ", bytes.size(), " bytes of digests, expected ",
+        1 + owners.size() * sizeof(uint64_t)));
   }
   bytes.remove_prefix(1);
   for (const auto& [name, digest] : owners) {
@@ -169,8 +169,9 @@ absl::Status Report(const std::map<std::string, std::vector<size_t>>& differ) {
       "audit_replicas: replicas differ from those of rank 0: ",
       absl::StrJoin(found, "; "),
       more > 0 ? absl::StrCat("; and ", more, " more") : "",
-      "; apply the same updates on all ranks, restore, or declare what is "
-      "divided among ranks with TensorState::global_shape or a TableSharding"));
+      "; apply the same updates on all ranks, restore, or declare state "
+      "that is divided among ranks with TensorState::global_shape or a "
+      "TableSharding"));
 }
 
 absl::Status CompareAll(const absl::StatusOr<Digests>& own,
@@ -190,7 +191,7 @@ absl::Status AuditReplicas(const ModelState& model,
                            Coordinator* ranks, uint32_t attempt,
                            absl::Duration deadline) {
   if (ranks->world_size() == 1) return absl::OkStatus();
-  // A rank that cannot read its replicas comes to the others all the same.
+  // A rank that cannot read its replicas meets the others nevertheless.
   const absl::StatusOr<Digests> own = CallGuarded(
       "auditing the replicas", [&] { return OwnDigests(model, shardings); });
   const std::string tag = absl::StrCat("replicas of attempt ", attempt);

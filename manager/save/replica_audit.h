@@ -1,5 +1,5 @@
-// Finds tensors and tables that all ranks must have alike, and do not; internal
-// to manager/.
+// Finds replicated tensors and tables that differ between ranks; internal to
+// manager/.
 #ifndef CKPTDB_MANAGER_SAVE_REPLICA_AUDIT_H_
 #define CKPTDB_MANAGER_SAVE_REPLICA_AUDIT_H_
 
@@ -14,12 +14,12 @@
 
 namespace ckptdb::internal {
 
-// Compares the replicated tensors of all ranks, and the rows of their
-// replicated tables, by digests, which the owner gathers. All ranks call it and
-// get the same status: FailedPrecondition naming what differs and the ranks
-// that differ from rank 0, or the error of a rank that cannot read its own.
-// `shardings` are those of the tables, as ResolveShardings gave them. The model
-// must not change meanwhile.
+// Compares all ranks' replicated tensors, and the rows of their replicated
+// tables, by digests, which the owner gathers. All ranks call it and get the
+// same status: FailedPrecondition naming what differs and the ranks that differ
+// from rank 0, or the error of a rank that cannot read its replicas.
+// `shardings` as returned by ResolveShardings. The model must not change
+// meanwhile.
 absl::Status AuditReplicas(const ModelState& model,
                            absl::Span<const TableSharding> shardings,
                            Coordinator* ranks, uint32_t attempt,

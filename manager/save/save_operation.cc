@@ -61,13 +61,13 @@ StepInfo SaveOperation::step_info() const {
 
 void SaveOperation::Capture(const SaveLineage& lineage) {
   part_.status = begun() ? CaptureModel(lineage) : announced_.begin_error;
-  // A model that was not copied as a whole is still to be read by StageModel,
-  // and the training waits for that.
+  // A model that was not copied completely is read by StageModel, and the
+  // training waits for that.
   if (copied_ || !part_.status.ok()) LetTrainingContinue();
 }
 
 absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
-  // Marks are taken before values are copied: a row that is marked later is in
+  // Takes the marks before copying the values: a row that is marked later is in
   // the next save, too, and none is missed.
   absl::Status taken;
   if (environment_.feed != nullptr) {
@@ -76,7 +76,7 @@ absl::Status SaveOperation::CaptureModel(const SaveLineage& lineage) {
     taken = sets.status();
     if (sets.ok()) changes_ = *std::move(sets);
   }
-  // All ranks come to both, also those that have failed.
+  // All ranks get to both, even after a failure.
   if (environment_.options.audit_replicas) {
     CKPTDB_RETURN_IF_ERROR(AuditReplicas(
         environment_.model, environment_.shardings, environment_.ranks,
@@ -113,11 +113,11 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     return absl::OkStatus();
   }
   const int64_t parent_step = lineage.parent()->step;
-  std::unique_ptr<Reader> reader;  // outlives what it has opened
+  std::unique_ptr<Reader> reader;  // outlives `parent`
   std::unique_ptr<StepReader> parent;
   if (environment_.is_owner()) {
-    // The owner has the database open, and needs no reader; the other ranks
-    // read beside it.
+    // The owner has the database open and needs no reader; the other ranks read
+    // concurrently.
     CKPTDB_ASSIGN_OR_RETURN(parent, environment_.store->OpenStep(parent_step));
   } else {
     CKPTDB_ASSIGN_OR_RETURN(
@@ -128,8 +128,7 @@ absl::Status SaveOperation::AuditDeltas(const BaseReasons& bases,
     const ModelState::Table& table = environment_.model.tables()[t];
     const TableSharding& sharding = environment_.shardings[t];
     if (!changes_[t].has_value() || bases.contains(table.name)) continue;
-    // The owner's rows and marks of a replicated table are those that are
-    // saved.
+    // Only the owner's rows and marks of a replicated table are saved.
     const bool replicated = sharding.kind() == Item::Sharding::kReplicated;
     if (replicated && !environment_.is_owner()) continue;
     CKPTDB_RETURN_IF_ERROR(AuditTable(
@@ -159,25 +158,25 @@ absl::Status SaveOperation::TakeSnapshot(BaseReasons bases) {
     copied_ = true;
     return snapshot_->CopyTo(arena, environment_.options.copy_threads);
   }
-  return SetDevicesAside();
+  return CaptureDeviceTensors();
 }
 
-// What devices have is copied always, as only they can read it.
-absl::Status SaveOperation::SetDevicesAside() {
+// Device tensors are always copied, as only the device can read them.
+absl::Status SaveOperation::CaptureDeviceTensors() {
   const uint64_t bytes = snapshot_->device_bytes();
   if (bytes == 0) return absl::OkStatus();
   Arena* const arena = environment_.arena;
   if (bytes > arena->max_bytes()) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "tensors in the memory of devices take ", bytes,
-        " bytes of host memory, and ManagerOptions::arena_bytes is ",
-        arena->max_bytes(), "; raise it to at least that"));
+        "device tensors take ", bytes,
+        " bytes of host memory, but ManagerOptions::arena_bytes is ",
+        arena->max_bytes(), "; raise it to at least ", bytes));
   }
-  return snapshot_->SetAside(
+  return snapshot_->CaptureDeviceTensors(
       arena, environment_.options.async ? arena->max_bytes() : bytes);
 }
 
-// The first call wakes the training thread; later ones do nothing.
+// The first call wakes the training thread; later calls do nothing.
 void SaveOperation::LetTrainingContinue() {
   if (std::exchange(model_read_, true)) return;
   report_.blocking_micros = MicrosSince(called_at_);
@@ -188,9 +187,9 @@ void SaveOperation::Run() {
   const absl::Status saved =
       begun() ? CallGuarded("saving", [&] { StageAndCommit(); })
               : announced_.begin_error;
-  // An exception ends the save as well, unless the owner has said already how
-  // it ended. The training thread may wait for the model, so it is woken in
-  // each case.
+  // An exception also ends the save, unless the owner has already announced how
+  // it ended. Wakes the training thread in each case, as it may wait until the
+  // model was read.
   if (!saved.ok() && outcome_.status.ok()) outcome_.status = saved;
   if (part_.status.ok()) part_.status = saved;
   LetTrainingContinue();
@@ -200,7 +199,7 @@ void SaveOperation::Run() {
 void SaveOperation::StageAndCommit() {
   StagePart();
   LetTrainingContinue();
-  // A single rank publishes what it has staged without encoding it.
+  // A single rank publishes its staged part without encoding it.
   if (environment_.ranks->world_size() > 1) return CommitWithAll();
   outcome_ = Publish({""});
 }
@@ -219,7 +218,7 @@ void SaveOperation::StagePart() {
   }
 }
 
-// The tensors of devices have the beginning of the arena, and what aligns them.
+// Device tensors, with their alignment, occupy the beginning of the arena.
 void SaveOperation::ReserveCopies(StageCopies* copies) const {
   Arena* const arena = environment_.arena;
   const uint64_t taken = snapshot_->device_bytes();
@@ -232,8 +231,8 @@ void SaveOperation::ReserveCopies(StageCopies* copies) const {
   copies->bytes = arena->max_bytes() - taken;
 }
 
-// Stages the model. What was not copied as a whole is copied as far as there is
-// memory, and the rest is read while the training waits.
+// Stages the model. Unless everything was copied, copies as much as fits in
+// memory, and reads the rest while the training waits.
 absl::StatusOr<StagedRank> SaveOperation::StageModel() {
   const ManagerOptions& options = environment_.options;
   CKPTDB_RETURN_IF_ERROR(ticket_.status());
@@ -254,7 +253,7 @@ void SaveOperation::CommitWithAll() {
   Coordinator* const ranks = environment_.background_ranks;
   const absl::Duration deadline = environment_.options.deadline;
   const std::string tag = absl::StrCat("attempt ", announced_.version.attempt);
-  std::string own_part;  // the owner's own goes nowhere
+  std::string own_part;  // the owner's is not sent
   if (!environment_.is_owner()) {
     own_part = Encode(SavePart{part_.status, std::move(part_.staged)});
   }
@@ -268,12 +267,12 @@ void SaveOperation::CommitWithAll() {
       environment_.publisher->Abandon(announced_.version);
     }
   }
-  // Tell and not Broadcast: a rank that dies after it has staged must not make
-  // the others take a committed step for a failed one.
+  // Tell rather than Broadcast: if a rank dies after staging, the others must
+  // not believe that a committed step has failed.
   const absl::StatusOr<std::string> all =
       ranks->Tell(tag, Encode(own), AfterGather(*ranks, deadline));
   outcome_ = std::move(own);
-  // The owner's commit counts, whichever ranks learned of it.
+  // The owner's commit counts, no matter which ranks learn of it.
   if (environment_.is_owner()) return;
   outcome_.status = all.status();
   if (all.ok()) outcome_.status.Update(Decode(*all, &outcome_));
@@ -291,7 +290,7 @@ Outcome SaveOperation::Publish(const std::vector<std::string>& parts) {
       std::move(publication), CollectParts(parts), &report_.planning_micros);
 }
 
-// Returns the owner's own part and those that the other ranks have sent, or the
+// Returns the owner's own part and those received from the other ranks, or the
 // error of the lowest rank that has one.
 absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
     const std::vector<std::string>& parts) {
@@ -303,7 +302,7 @@ absl::StatusOr<std::vector<StagedRank>> SaveOperation::CollectParts(
     } else {
       CKPTDB_RETURN_IF_ERROR(Decode(parts[rank], &part));
     }
-    // The error of a job of one rank needs no rank.
+    // With a single rank the error does not name it.
     if (!part.status.ok() && parts.size() > 1) {
       return Annotate(part.status, absl::StrCat("rank ", rank));
     }

@@ -26,43 +26,41 @@
 
 namespace ckptdb::internal {
 
-// The objects that all saves of a manager use. All of them outlive the saves.
+// The objects that all saves of a manager use. All outlive the saves.
 struct SaveEnvironment {
   const ManagerOptions& options;
   const ModelState& model;
   const std::vector<TableSharding>& shardings;
-  Coordinator* ranks;             // of the training thread
-  Coordinator* background_ranks;  // of the thread that runs saves
+  Coordinator* ranks;             // for the training thread
+  Coordinator* background_ranks;  // for the save thread
   Store* store;                   // null on ranks other than the owner
   ChangeFeed* feed;               // null without ManagerOptions::deltas
-  Arena* arena;                   // of one save at a time
+  Arena* arena;                   // used by one save at a time
   SavePublisher* publisher;       // used on the owner
 
   bool is_owner() const { return ranks->rank() == kOwnerRank; }
 };
 
-// The save that the ranks have agreed on, and the time at which this call
-// began.
+// The save that the ranks have agreed on, and the times of the call.
 struct SaveStart {
   Announcement announced;
-  // Of this rank; the error of the save if it could not begin.
+  // This rank's ticket; the save's error if it could not begin.
   absl::StatusOr<std::string> ticket;
   SaveRequest request;
   bool answers_preemption = false;
-  // The time by ManagerOptions::now_micros of the owner.
+  // The owner's time from ManagerOptions::now_micros.
   int64_t begun_at_micros = 0;
-  // The time at which the training thread called the manager, the time that it
-  // then waited for the save before, if there was one to wait for, and the time
-  // that it took to decide.
+  // When the training thread called the manager, how long it then waited for
+  // the previous save, if there was one, and how long it took to decide.
   std::chrono::steady_clock::time_point called_at;
   std::optional<int64_t> wait_micros;
   int64_t planning_micros = 0;
 };
 
-// It owns what is saved, what was staged and what came of it. Two threads use
-// it, one after the other: the training thread makes it and calls Capture; then
-// the thread that saves, or the same one, calls Run; when Run has returned the
-// training thread looks at the outcome. Only pending() is for all threads.
+// Owns the state to save, the staged part and the outcome. Two threads use it
+// in turn: the training thread constructs it and calls Capture; then the save
+// thread, or the same one, calls Run; after Run has returned the training
+// thread reads the outcome. Only pending() is thread-safe.
 class SaveOperation {
  public:
   SaveOperation(const SaveEnvironment& environment, const SaveLineage& lineage,
@@ -72,22 +70,22 @@ class SaveOperation {
 
   int64_t step() const { return announced_.step; }
   SavePolicy::Kind kind() const { return request_.kind; }
-  // Returns false for a save that could not begin: it fails with that error,
-  // takes no changed rows, and reads nothing of the model.
+  // Returns false if the save could not begin: it fails with that error, takes
+  // no changed rows, and does not read the model.
   bool begun() const { return announced_.begin_error.ok(); }
   bool answers_preemption() const { return answers_preemption_; }
-  // Returns what policies know of the step.
+  // Returns the step as policies see it.
   StepInfo step_info() const;
   const std::shared_ptr<PendingSave::State>& pending() const {
     return pending_;
   }
 
-  // Takes the changed rows and the model as it is now: copied where the arena
-  // has room for all of it, or else the model is read by Run. What fails here
-  // fails the save. `lineage` is as the constructor was given it.
+  // Takes the changed rows and captures the model: copies it if it fits in the
+  // arena; otherwise Run reads it. An error fails the save. `lineage` as passed
+  // to the constructor.
   void Capture(const SaveLineage& lineage);
-  // Stages, and commits with all ranks. Says by PendingSave::State::SetStaged
-  // when the model may change. What fails, or throws, is in status().
+  // Stages, and commits with all ranks. Calls PendingSave::State::SetStaged
+  // when the model may change. status() contains any error or exception.
   void Run();
 
   // Returns the status after Run.
@@ -95,7 +93,7 @@ class SaveOperation {
   const SaveResult& result() const { return outcome_.result; }
   const CheckpointManager::SaveReport& report() const { return report_; }
   CheckpointManager::SaveReport& report() { return report_; }
-  // Gives away what it returns.
+  // Moves the changes out.
   ChangeSets TakeChanges() { return std::move(changes_); }
 
  private:
@@ -104,7 +102,7 @@ class SaveOperation {
   absl::Status AuditDeltas(const BaseReasons& bases,
                            const SaveLineage& lineage) const;
   absl::Status TakeSnapshot(BaseReasons bases);
-  absl::Status SetDevicesAside();
+  absl::Status CaptureDeviceTensors();
   void ReserveCopies(StageCopies* copies) const;
   void LetTrainingContinue();
   void StageAndCommit();
@@ -123,10 +121,10 @@ class SaveOperation {
   const bool answers_preemption_;
   const int64_t begun_at_micros_;
   const std::chrono::steady_clock::time_point called_at_;
-  // The time at which the save before had ended.
+  // The time at which the previous save had ended.
   const std::chrono::steady_clock::time_point begin_;
-  // These are of the lineage, for retention: the parent, and the steps that are
-  // removed with the branch that was abandoned.
+  // From the lineage, for retention: the parent, the steps that are removed
+  // with the abandoned branch, and the source.
   const std::optional<Version> parent_;
   const std::set<int64_t> abandoned_;
   const std::optional<int64_t> source_;
@@ -135,8 +133,8 @@ class SaveOperation {
   ChangeSets changes_;
   std::unique_ptr<Snapshot> snapshot_;
   bool copied_ = false;      // the snapshot points to the arena, not the model
-  bool model_read_ = false;  // the model may change
-  SavePart part_;            // of this rank
+  bool model_read_ = false;  // so the model may change
+  SavePart part_;            // this rank's
   Outcome outcome_;
   CheckpointManager::SaveReport report_;
 };

@@ -19,9 +19,9 @@ Outcome SavePublisher::Publish(
   outcome.status = staged.status();
   if (staged.ok()) {
     PublishSpec spec = SpecOf(publication);
-    // Another thread may pin or delete a step that was to leave meanwhile: then
-    // nothing was published, and what leaves is planned anew. The number of
-    // tries is limited, as a store that is out of use returns
+    // Another thread may pin or delete a step between the plan and the commit.
+    // Then nothing was published, and the retirement is planned again. The
+    // number of tries is limited, because an unusable store returns
     // FailedPrecondition each time.
     constexpr int kTries = 10;
     for (int i = 0; i < kTries; ++i) {
@@ -38,7 +38,7 @@ Outcome SavePublisher::Publish(
 }
 
 void SavePublisher::Abandon(const Version& version) {
-  // The sweep removes what the attempt has left, whether or not this succeeds.
+  // A later sweep deletes the attempt's files, whether or not this succeeds.
   store_->Abandon(version).IgnoreError();
 }
 
@@ -50,8 +50,7 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
   for (const auto& [name, value] : request.user_metadata) {
     spec.user_metadata[name] = value;
   }
-  // Comes last, so that no metadata of the caller's takes the place of the
-  // reason.
+  // Set last, so that no user metadata replaces the reason.
   spec.user_metadata[kSavedBecause] = publication.announced.decision.reason;
   spec.ephemeral = request.kind == SavePolicy::Kind::kEphemeral;
   spec.bounds = options_.bounds;
@@ -61,11 +60,11 @@ PublishSpec SavePublisher::SpecOf(const Publication& publication) const {
 absl::Status SavePublisher::PlanAndPublish(
     const std::vector<StagedRank>& staged, Publication* publication,
     PublishSpec* spec, SaveResult* result, int64_t* planning_micros) {
-  // The steps of the try before may be gone or pinned by now.
+  // Steps planned by the previous try may be deleted or pinned by now.
   spec->retire.clear();
   const auto begin = std::chrono::steady_clock::now();
-  // Retention asks for metrics and pins. An error of a post is reported by
-  // Warnings::WarnOfPosts, and does not end a save.
+  // Retention needs current metrics and pins. Warnings::WarnOfPosts reports an
+  // error of a post, which does not fail the save.
   store_->TakePosts().IgnoreError();
   absl::StatusOr<std::vector<int64_t>> retired =
       CallGuarded("RetentionOptions::keep or ManagerOptions::now_micros", [&] {
@@ -81,8 +80,8 @@ absl::Status SavePublisher::PlanAndPublish(
   return absl::OkStatus();
 }
 
-// What is removed is noted before the commit. If that fails, the store still
-// has the step, and ExplainStep asks the plan instead.
+// Notes removals before the commit. If the commit fails, the store still
+// contains the step, and ExplainStep asks the plan instead.
 std::vector<int64_t> SavePublisher::StepsToRetire(
     const Publication& publication) {
   std::vector<int64_t> retired;
@@ -94,7 +93,7 @@ std::vector<int64_t> SavePublisher::StepsToRetire(
        retirement_->Plan(*store_, publication.commit)) {
     retire(decision.step, decision.reason);
   }
-  // The store removes the steps after a parent by itself.
+  // The store itself removes the steps after a parent.
   if (!publication.announced.whole) return retired;
   for (const int64_t step : publication.commit.abandoned) {
     if (step != publication.commit.saved.step && IsRemovable(step)) {

@@ -1,4 +1,4 @@
-// Publishes on the owner what all ranks have staged; internal to manager/.
+// Publishes, on the owner, the staged parts of all ranks; internal to manager/.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_PUBLISHER_H_
 
@@ -14,11 +14,11 @@
 
 namespace ckptdb::internal {
 
-// The entry of a step's user metadata that says why it was saved.
+// The key in a step's user metadata that stores the reason for saving it.
 inline constexpr char kSavedBecause[] = "ckptdb.saved_because";
 
-// Plans which steps leave with a save and publishes both at once, on the owner.
-// Used by the thread that runs the save. It owns nothing: what it notes is in
+// Plans which steps a save removes and publishes both in one commit, on the
+// owner. Used by the thread that runs the save. Owns no state: it records in
 // the retirement and the history, which are thread-safe.
 class SavePublisher {
  public:
@@ -30,21 +30,22 @@ class SavePublisher {
         retirement_(retirement),
         history_(history) {}
 
-  // The step that is published.
+  // The step to publish.
   struct Publication {
     const Announcement& announced;
     const SaveRequest& request;
-    // The step, and which others leave by themselves; see Retirement::Commit.
+    // The step, and the steps that are removed with it; see Retirement::Commit.
     Retirement::Commit commit;
   };
 
-  // Publishes the parts of all ranks. The attempt is abandoned when `staged` is
-  // an error, or publishing fails. Adds to *planning_micros what planning took.
+  // Publishes the parts of all ranks. Abandons the attempt if `staged` is an
+  // error or publishing fails. Adds the time that planning took to
+  // *planning_micros.
   Outcome Publish(Publication publication,
                   const absl::StatusOr<std::vector<StagedRank>>& staged,
                   int64_t* planning_micros);
 
-  // Gives up what was begun. What is left of it is swept, whether or not that
+  // Abandons an attempt. A later sweep deletes its files, whether or not this
   // succeeds.
   void Abandon(const Version& version);
 
@@ -53,10 +54,10 @@ class SavePublisher {
   absl::Status PlanAndPublish(const std::vector<StagedRank>& staged,
                               Publication* publication, PublishSpec* spec,
                               SaveResult* result, int64_t* planning_micros);
-  // The steps that retention removes, and those of a branch that was abandoned
-  // where the save has no parent.
+  // Returns the steps that retention removes and, if the save has no parent,
+  // those of the abandoned branch.
   std::vector<int64_t> StepsToRetire(const Publication& publication);
-  // Returns whether the store has the step, and it is not pinned.
+  // Returns whether the store contains the step and it is not pinned.
   bool IsRemovable(int64_t step) const;
 
   const ManagerOptions& options_;

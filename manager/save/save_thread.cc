@@ -5,14 +5,14 @@
 namespace ckptdb::internal {
 
 void SaveThread::Run(std::function<void()> work) {
-  // The thread comes first: if there is none to be had, no work is left behind.
+  // Starts the thread first: if that fails, no work is left behind.
   if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
   const MutexLock lock(&mutex_);
   work_ = std::move(work);
   changed_.NotifyAll();
 }
 
-// Returns whether the caller is the work itself, which has called exit(): it
+// Returns whether the caller is the work itself, which has called exit() and
 // must not wait for itself.
 bool SaveThread::IsCurrent() const {
   return thread_.get_id() == std::this_thread::get_id();
@@ -26,7 +26,7 @@ void SaveThread::Wait() {
 
 void SaveThread::Stop() {
   if (!thread_.joinable()) return;
-  // The process is about to end, and the thread with it.
+  // The process is exiting, and the thread with it.
   if (IsCurrent()) return thread_.detach();
   {
     const MutexLock lock(&mutex_);
@@ -48,7 +48,7 @@ void SaveThread::Serve() {
   while (const std::function<void()> work = AwaitWork()) {
     work();
     const MutexLock lock(&mutex_);
-    // Only now, as Wait takes it for the sign that the work has ended.
+    // Reset only now, because Wait treats it as the end of the work.
     work_ = nullptr;
     changed_.NotifyAll();
   }

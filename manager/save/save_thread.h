@@ -1,8 +1,8 @@
-// The thread that a manager's saves run on beside the training; internal to
+// The thread that a manager's saves run on in the background; internal to
 // manager/.
 //
-// A thread for each save would cost memory, not only time: the C library gives
-// each new one another arena, and keeps in each what a save has freed.
+// A thread for each save would cost memory as well as time: the C library gives
+// each new thread another arena, and keeps the memory freed by a save in it.
 #ifndef CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 #define CKPTDB_MANAGER_SAVE_SAVE_THREAD_H_
 
@@ -14,7 +14,7 @@
 
 namespace ckptdb::internal {
 
-// Runs one piece of work at a time. Its calls come from one thread at a time.
+// Runs one function at a time. Not thread-safe.
 class SaveThread {
  public:
   SaveThread() = default;
@@ -22,25 +22,25 @@ class SaveThread {
   SaveThread(const SaveThread&) = delete;
   SaveThread& operator=(const SaveThread&) = delete;
 
-  // Runs `work` on the thread, which the first call starts. What was run before
-  // must have been waited for. Throws what std::thread does when the machine
-  // has no thread to give: nothing is run then.
+  // Runs `work` on the thread, which the first call starts. The previous work
+  // must have been waited for. Throws the exception of std::thread if no thread
+  // can be created; then `work` does not run.
   void Run(std::function<void()> work);
-  // Returns when what was run has ended. At once within that itself, which is
-  // when it has called exit().
+  // Waits until the work has ended. Returns at once if called by the work
+  // itself, which happens when that calls exit().
   void Wait();
-  // Waits as well, and ends the thread; the next Run starts another one.
+  // Waits, and ends the thread; the next Run starts another.
   void Stop();
 
  private:
-  // Returns what is to be run; null when the thread is to end.
+  // Returns the next work; null if the thread is to end.
   std::function<void()> AwaitWork();
   void Serve();
   bool IsCurrent() const;
 
   Mutex mutex_;
   ConditionVariable changed_;
-  // The work that is to be run, or is run now; null if there is none.
+  // The work that waits or runs; null when idle.
   std::function<void()> work_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -18,7 +18,8 @@ namespace {
 
 // Copies begin at multiples of it, so that no two share a cache line.
 constexpr uint64_t kAlignment = 64;
-// The bytes of a tensor, or about the bytes of a table, that one task copies.
+// The bytes of a tensor, or the approximate bytes of a table, that one task
+// copies.
 constexpr uint64_t kTaskBytes = uint64_t{4} << 20;
 
 uint64_t Align(uint64_t bytes) {
@@ -26,7 +27,7 @@ uint64_t Align(uint64_t bytes) {
 }
 
 // Returns InvalidArgument for a shape with too many elements, which AddTensor
-// refuses as well.
+// also refuses.
 absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
   const uint32_t element_bytes = DTypeBytes(dtype);
   CKPTDB_ASSIGN_OR_RETURN(const int64_t elements,
@@ -34,8 +35,7 @@ absl::StatusOr<uint64_t> TensorBytes(DType dtype, const Shape& shape) {
   return static_cast<uint64_t>(elements) * element_bytes;
 }
 
-// Returns the bytes of the copy of a table: the ids, then the slots, each
-// aligned.
+// Returns the bytes of a table's copy: the ids, then the slots, each aligned.
 uint64_t TableBytes(const std::vector<Slot>& slots, uint64_t rows) {
   uint64_t bytes = Align(rows * sizeof(int64_t));
   for (const Slot& slot : slots) bytes += Align(rows * slot.row_bytes());
@@ -49,16 +49,16 @@ uint64_t RowBytes(const std::vector<Slot>& slots) {
   return bytes;
 }
 
-// The memory that the copy of a table goes to.
+// The destination of a table's copy.
 struct TableCopy {
   int64_t* ids = nullptr;
   std::vector<char*> values;
   std::vector<uint64_t> row_bytes;
 };
 
-// Copies one slot of the rows [first, first + rows) of a block: row by row
-// where each has an address of its own, at once where they lie side by side,
-// and otherwise by their numbers and the stride.
+// Copies one slot of the rows [first, first + rows) of a block: row by row if
+// each has its own address, with one memcpy if they are contiguous, and
+// otherwise with row numbers and the stride.
 void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
               uint64_t row_bytes, char* to) {
   const RowBlock::Column from = block.slots[slot];
@@ -80,9 +80,9 @@ void CopyRows(const RowBlock& block, size_t slot, uint64_t first, uint64_t rows,
       to);
 }
 
-// Copies the ids and all slots of these rows to row `at` of the copy: some rows
-// at a time, so that a row whose slots lie side by side is still in the cache
-// when its second slot is copied.
+// Copies the ids and all slots of these rows to row `at` of the copy, a group
+// of rows at a time: a row with adjacent slots is then still in the cache when
+// its second slot is copied.
 void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
                const TableCopy& to, uint64_t at) {
   constexpr uint64_t kTogether = 512;
@@ -97,11 +97,10 @@ void CopyBlock(const RowBlock& block, uint64_t first, uint64_t rows,
   }
 }
 
-// Asks for the rows of a small block ahead of their copy, as they may lie
-// anywhere in memory.
+// Prefetches the rows of a small block, as they may lie anywhere in memory.
 void Prefetch(const RowBlock& block, const TableCopy& to) {
   constexpr uint64_t kLine = 64;
-  constexpr uint64_t kMost = 512;  // the processor fetches what follows
+  constexpr uint64_t kMost = 512;  // the processor prefetches the rest
   if (!block.rows.empty()) return;
   for (size_t s = 0; s < to.values.size(); ++s) {
     if (!block.slots[s].places.empty()) continue;
@@ -116,12 +115,12 @@ void Prefetch(const RowBlock& block, const TableCopy& to) {
 
 }  // namespace
 
-// The tasks of a copy, of about the same size, and where the next part goes.
+// The tasks of a copy, of similar size, and the address of the next part.
 struct Snapshot::Copy {
   std::vector<std::function<absl::Status()>> tasks;
   char* next = nullptr;
 
-  // Hands out the next part of the memory, which was reserved for all parts.
+  // Returns the next part of the memory that was reserved for all parts.
   char* Take(uint64_t bytes) {
     char* const place = next;
     next += Align(bytes);
@@ -164,24 +163,23 @@ std::unique_ptr<RowSource> Snapshot::Copy::AddTable(const Table& table) {
                                              std::move(copied));
 }
 
-// Copies the rows of a part. Blocks are asked for some ahead of their copy, so
-// that the memory of a row is on its way before it is needed: blocks may be as
-// small as a row.
+// Copies the rows of a part. Gets blocks ahead of copying them, so that the
+// rows are prefetched before they are needed: a block may be a single row.
 absl::Status Snapshot::Copy::CopyPart(const RowSource& from, const Part& part,
                                       const TableCopy& to) {
   constexpr uint64_t kAhead = 8;
   std::array<RowBlock, kAhead> blocks;
-  const auto ask = [&](uint64_t block) -> absl::Status {
+  const auto get = [&](uint64_t block) -> absl::Status {
     CKPTDB_ASSIGN_OR_RETURN(blocks[block % kAhead], GetBlock(from, block));
     Prefetch(blocks[block % kAhead], to);
     return absl::OkStatus();
   };
-  uint64_t asked = part.block;
+  uint64_t got = part.block;
   uint64_t skipped = part.skipped;
   uint64_t done = 0;
   for (uint64_t block = part.block; done < part.rows; ++block) {
     const uint64_t end = std::min(block + kAhead, part.block + part.blocks);
-    for (; asked < end; ++asked) CKPTDB_RETURN_IF_ERROR(ask(asked));
+    for (; got < end; ++got) CKPTDB_RETURN_IF_ERROR(get(got));
     const RowBlock& each = blocks[block % kAhead];
     const uint64_t rows =
         std::min<uint64_t>(each.ids.size() - skipped, part.rows - done);
@@ -197,7 +195,7 @@ absl::Status Snapshot::AddTensors(const ModelState& model,
   for (size_t t = 0; t < model.tensors().size(); ++t) {
     const ModelState::Tensor& tensor = model.tensors()[t];
     const TensorState& state = tensor.state;
-    // Each rank saves its shard, and one rank a replica.
+    // Each rank saves its own shards; one rank saves each replica.
     const bool saves_replica = t < spec.tensor_savers.size()
                                    ? spec.tensor_savers[t] == spec.rank
                                    : spec.owner;
@@ -213,7 +211,7 @@ absl::Status Snapshot::AddTensors(const ModelState& model,
     device_bytes_ += Align(bytes);
     device_tensors_.push_back({tensors_.size() - 1, state, bytes});
   }
-  // Those of a device come together, so that it is asked once for all of them.
+  // Groups the tensors by device, so that each device is called once.
   std::stable_sort(device_tensors_.begin(), device_tensors_.end(),
                    [](const DeviceTensor& a, const DeviceTensor& b) {
                      return std::less<>()(a.state.device, b.state.device);
@@ -253,37 +251,37 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Of(
 }
 
 absl::StatusOr<std::unique_ptr<RowSource>> Snapshot::RowsOf(
-    const ModelState::Table& table, bool whole,
+    const ModelState::Table& table, bool full,
     const ChangeTracker::Changes* changes) {
   CKPTDB_ASSIGN_OR_RETURN(
       std::unique_ptr<RowSource> rows,
-      whole ? table.state->AllRows() : table.state->RowsOf(changes->upserted));
+      full ? table.state->AllRows() : table.state->RowsOf(changes->upserted));
   if (rows != nullptr) return rows;
   return absl::InvalidArgumentError(absl::StrCat(
-      "table \"", table.name, "\": TableState::", whole ? "AllRows" : "RowsOf",
+      "table \"", table.name, "\": TableState::", full ? "AllRows" : "RowsOf",
       " has returned null"));
 }
 
-// A table in the memory of a device sets its rows aside by itself; the rows of
-// all others are cut into parts for the threads that copy.
+// A device table captures its rows itself; all other tables are cut into parts
+// for the copying threads.
 absl::Status Snapshot::AddRows(const ModelState::Table& table,
                                const ChangeTracker::Changes* changes,
                                Table* added) {
   const absl::Span<const int64_t> ids =
-      added->whole ? absl::Span<const int64_t>() : changes->upserted;
+      added->full ? absl::Span<const int64_t>() : changes->upserted;
   CKPTDB_ASSIGN_OR_RETURN(std::unique_ptr<TableState::Captured> captured,
-                          table.state->Capture(added->whole ? nullptr : &ids));
+                          table.state->Capture(added->full ? nullptr : &ids));
   if (captured != nullptr) {
     added->captured = captured.get();
     added->rows = std::move(captured);
     return absl::OkStatus();
   }
-  CKPTDB_ASSIGN_OR_RETURN(added->rows, RowsOf(table, added->whole, changes));
+  CKPTDB_ASSIGN_OR_RETURN(added->rows, RowsOf(table, added->full, changes));
   return CutTable(added);
 }
 
-// Adds a table with all its rows or with its changes. A rank that saves no rows
-// of a replicated table adds it without rows, and with the owner's choice of
+// Adds a table with all its rows or its changes. A rank that saves no rows of a
+// replicated table adds it without rows, but with the owner's choice between
 // the two.
 absl::Status Snapshot::AddTable(const ModelState::Table& table,
                                 const SnapshotSpec& spec,
@@ -301,10 +299,10 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
   // A rank that saves no rows follows the owner, whose reasons are in `bases`.
   const bool has_changes =
       saves_rows ? changes != nullptr : spec.changes != nullptr;
-  added.whole = base != spec.bases.end() || !has_changes;
+  added.full = base != spec.bases.end() || !has_changes;
   if (saves_rows) {
     CKPTDB_RETURN_IF_ERROR(AddRows(table, changes, &added));
-    if (!added.whole) added.erased = changes->erased;
+    if (!added.full) added.erased = changes->erased;
   } else {
     added.rows = std::make_unique<RowSource::Arrays>(
         absl::Span<const int64_t>(), std::vector<RowBlock::Column>());
@@ -314,14 +312,14 @@ absl::Status Snapshot::AddTable(const ModelState::Table& table,
   return absl::OkStatus();
 }
 
-// Blocks may be as small as a row, and as large as the table.
+// A block may be a single row or the whole table.
 absl::Status Snapshot::CutTable(Table* table) {
   const uint64_t most =
       std::max<uint64_t>(1, kTaskBytes / RowBytes(table->item.slots));
   CKPTDB_ASSIGN_OR_RETURN(const uint64_t blocks, CountBlocks(*table->rows));
   for (uint64_t b = 0; b < blocks; ++b) {
     CKPTDB_ASSIGN_OR_RETURN(const RowBlock block, GetBlock(*table->rows, b));
-    // Code of the caller's has made the block, and the copy trusts it.
+    // The caller's code made the block, and the copy trusts it.
     CKPTDB_RETURN_IF_ERROR(CheckRowBlock(b, block, table->item.slots));
     for (uint64_t skipped = 0; skipped < block.ids.size();) {
       if (table->parts.empty() || table->parts.back().rows == most) {
@@ -351,21 +349,21 @@ absl::StatusOr<char*> Snapshot::Reserve(Arena* arena, uint64_t bytes) const {
   if (memory == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot allocate ", bytes,
-                     " bytes for a copy of the model; a lower "
-                     "ManagerOptions::arena_bytes copies less of it"));
+                     " bytes for a copy of the model; lower "
+                     "ManagerOptions::arena_bytes to copy less of it"));
   }
   return memory + Align(reinterpret_cast<uintptr_t>(memory)) -
          reinterpret_cast<uintptr_t>(memory);
 }
 
-absl::Status Snapshot::SetAside(Arena* arena, uint64_t bytes) {
+absl::Status Snapshot::CaptureDeviceTensors(Arena* arena, uint64_t bytes) {
   CKPTDB_ASSIGN_OR_RETURN(char* const memory, Reserve(arena, bytes));
   free_memory_ = memory + device_bytes_;
-  return SetTensorsAside(memory);
+  return CaptureTensors(memory);
 }
 
-// Puts the tensors of devices at the beginning of the memory.
-absl::Status Snapshot::SetTensorsAside(char* memory) {
+// Places the device tensors at the beginning of the memory.
+absl::Status Snapshot::CaptureTensors(char* memory) {
   uint64_t at = 0;
   for (size_t first = 0; first < device_tensors_.size();) {
     TensorState::Device* const device = device_tensors_[first].state.device;
@@ -401,18 +399,18 @@ absl::Status Snapshot::Fetch() {
   return absl::OkStatus();
 }
 
-// Devices come first: they work while the rest is copied.
+// Devices first: they work while the rest is copied.
 absl::Status Snapshot::CopyTo(Arena* arena, int threads) {
   CKPTDB_ASSIGN_OR_RETURN(char* const memory, Reserve(arena, bytes_));
-  CKPTDB_RETURN_IF_ERROR(SetTensorsAside(memory));
+  CKPTDB_RETURN_IF_ERROR(CaptureTensors(memory));
   Copy copy;
   copy.next = memory + device_bytes_;
-  std::vector<bool> set_aside(tensors_.size());
+  std::vector<bool> is_captured(tensors_.size());
   for (const DeviceTensor& each : device_tensors_) {
-    set_aside[each.tensor] = true;
+    is_captured[each.tensor] = true;
   }
   for (size_t t = 0; t < tensors_.size(); ++t) {
-    if (set_aside[t]) continue;
+    if (is_captured[t]) continue;
     TensorView& view = tensors_[t].view;
     CKPTDB_ASSIGN_OR_RETURN(const uint64_t bytes,
                             TensorBytes(view.dtype, view.shape));
@@ -439,9 +437,10 @@ RankState Snapshot::state() const {
   }
   for (const Table& table : tables_) {
     RankState::Table item = table.item;
-    if (table.whole) {
+    if (table.full) {
       item.rows = table.rows.get();
-      // The record keeps the reason why a table that has a tracker is full.
+      // For a table with a tracker, the record contains the reason why it is
+      // full.
       if (!item.base_reason.empty()) item.changes = RankState::Changes();
     } else {
       item.changes = RankState::Changes{table.rows.get(), table.erased};

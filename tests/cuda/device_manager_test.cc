@@ -226,7 +226,7 @@ TEST(DeviceManager, AnArenaThatIsTooSmallIsNamedWithBothNumbers) {
       save.ok() ? manager->WaitUntilFinished() : save.status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("bytes of host memory, and "
+              AllOf(HasSubstr("bytes of host memory, but "
                               "ManagerOptions::arena_bytes is 1048576"),
                     HasSubstr("raise it")));
   ASSERT_OK(manager->Close());

@@ -54,7 +54,7 @@ TEST_F(DeltaAuditTest, NamesTheFirstRowThatChangedWithoutAMark) {
                 users->SetUnmarked(42, {{1, 2}, 3});
                 users->SetUnmarked(31, {{1, 2}, 3});
               }),
-              Found("row 31 differs from step 4 in slot \"embedding\", and was "
+              Found("row 31 differs from step 4 in slot \"embedding\" and was "
                     "not marked; call MarkUpserted"));
   EXPECT_THAT(Steps(), ElementsAre(2, 4));
   // The audit passes once they are marked. A row rewritten with the same bytes
@@ -80,14 +80,14 @@ TEST_F(DeltaAuditTest, NamesTheSlot) {
 TEST_F(DeltaAuditTest, NamesARowThatWentWithoutAMark) {
   Start();
   EXPECT_THAT(SaveWith([](TestTable* users) { users->EraseUnmarked(31); }),
-              Found("row 31 of step 4 is gone, and was not marked; call "
+              Found("row 31 of step 4 was removed but not marked; call "
                     "MarkErased"));
 }
 
 TEST_F(DeltaAuditTest, NamesARowThatCameWithoutAMark) {
   Start();
   EXPECT_THAT(SaveWith([](TestTable* users) { users->SetUnmarked(-3, {}); }),
-              Found("row -3 is not in step 4, and was not marked; call "
+              Found("row -3 is not in step 4 and was not marked; call "
                     "MarkUpserted"));
 }
 
@@ -98,7 +98,7 @@ TEST_F(DeltaAuditTest, NamesARowThatWasMarkedAsErasedAndIsThere) {
                 users->Erase(31);
                 users->SetUnmarked(31, row);
               }),
-              Found("row 31 was marked as erased, and is still there"));
+              Found("row 31 was marked as erased but still exists"));
 }
 
 // Off, it is left out, as nobody looks.

@@ -414,7 +414,7 @@ TEST_F(TablesTest, AMarkThatIsForgottenIsFound) {
       saved.ok() ? manager->WaitUntilFinished() : saved.status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("row 5 differs from step 1 in slot "
-                                         "\"count\", and was not marked")));
+                                         "\"count\" and was not marked")));
 }
 
 // Threads mark without a pause while saves take the marks: what was marked last
